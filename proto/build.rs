@@ -1,0 +1,22 @@
+//! Compiles the `.proto` files with protox, so that a checkout builds without protoc.
+
+use prost::Message as _;
+
+const FILES: [&str; 4] = [
+    "terrane/v1/common.proto",
+    "terrane/v1/data.proto",
+    "terrane/v1/master.proto",
+    "terrane/v1/regionserver.proto",
+];
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    println!("cargo:rerun-if-changed=proto");
+    let descriptors = protox::compile(FILES, ["proto"])?;
+    let out = std::path::PathBuf::from(std::env::var("OUT_DIR")?);
+    std::fs::write(out.join("terrane.descriptors"), descriptors.encode_to_vec())?;
+    tonic_prost_build::configure()
+        // Byte fields are slices of the receive buffer: cells are not copied between wire and log.
+        .bytes(".")
+        .compile_fds(descriptors)?;
+    Ok(())
+}
