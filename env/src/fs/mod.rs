@@ -1,0 +1,183 @@
+//! The file door: positioned reads and writes, what it takes to make them durable, and the lock on a data directory.
+//!
+//! Durability has three parts, and callers must ask for each: a file's bytes ([`File::sync_data`]), its length and other
+//! attributes ([`File::sync_all`]), and its *name* ([`sync_dir`] on the directory, after a create, rename or remove). The
+//! simulated disk forgets whatever was not asked for. [`write_durable`] does all of it for a small file.
+//!
+//! Invariants: no function follows a name out of the path it was given; [`list`] is sorted, so that no caller depends on
+//! the order of a directory.
+//!
+//! A failed sync leaves the state of the file unknown (the kernel may have dropped the dirty pages): never sync again and
+//! go on; end the process or give the file up.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+#[cfg(not(feature = "sim"))]
+mod real;
+#[cfg(feature = "sim")]
+mod simulated;
+
+#[cfg(not(feature = "sim"))]
+pub use real::{
+    DirLock, File, create_dir_all, exists, free_space, list, read, remove_dir_all, remove_file, rename, sync_dir,
+};
+#[cfg(feature = "sim")]
+pub use simulated::{
+    DirLock, File, create_dir_all, exists, free_space, list, read, remove_dir_all, remove_file, rename, sync_dir,
+};
+
+/// Ending of the name under which [`write_durable`] prepares a file. One that is left over was never finished.
+pub const UNFINISHED: &str = "unfinished";
+
+/// Why a data directory could not be locked.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Another process uses the directory.
+    #[error(
+        "{} is in use by another process{}; stop it, or choose another data directory",
+        .directory.display(),
+        .holder.map(|pid| format!(" (process {pid})")).unwrap_or_default()
+    )]
+    Held {
+        /// The directory asked for.
+        directory: PathBuf,
+        /// The process id that the holder wrote down.
+        holder: Option<u32>,
+    },
+    /// The lock file could not be made or opened.
+    #[error("cannot lock {}: {source}", .directory.display())]
+    Io {
+        /// The directory asked for.
+        directory: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Makes `path` hold exactly `bytes`, durably: after a crash at any moment it holds either its old content or the new.
+///
+/// For small files that are replaced as a whole. The directory must exist.
+pub async fn write_durable(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let unfinished = unfinished_name(path)?;
+    let file = File::open_rw(&unfinished).await?;
+    file.set_len(0).await?;
+    file.write_all_at(bytes, 0).await?;
+    // The content must be down before the name points at it, or a crash could show an empty file under the final name.
+    file.sync_all().await?;
+    drop(file);
+    rename(&unfinished, path).await?;
+    sync_dir(parent(path)).await
+}
+
+fn unfinished_name(path: &Path) -> io::Result<PathBuf> {
+    let name = path.file_name().ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidInput, format!("{} does not name a file", path.display()))
+    })?;
+    let mut name = name.to_owned();
+    name.push(".");
+    name.push(UNFINISHED);
+    Ok(path.with_file_name(name))
+}
+
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+#[cfg(all(test, not(feature = "sim")))]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn write_durable_replaces_a_file_and_leaves_nothing_behind() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("STAMP");
+        write_durable(&path, b"a longer first content").await.unwrap();
+        write_durable(&path, b"second").await.unwrap();
+        assert_eq!(read(&path).await.unwrap(), b"second");
+        assert_eq!(list(directory.path()).await.unwrap(), ["STAMP"]);
+    }
+
+    #[tokio::test]
+    async fn write_durable_is_not_confused_by_an_unfinished_predecessor() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("STAMP");
+        std::fs::write(unfinished_name(&path).unwrap(), b"half of something much longer").unwrap();
+        write_durable(&path, b"whole").await.unwrap();
+        assert_eq!(read(&path).await.unwrap(), b"whole");
+    }
+
+    #[tokio::test]
+    async fn write_durable_needs_the_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let error = write_durable(&directory.path().join("missing/STAMP"), b"x").await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+
+    #[tokio::test]
+    async fn list_is_sorted() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["c", "a", "d", "b"] {
+            File::create_new(&directory.path().join(name)).await.unwrap();
+        }
+        assert_eq!(list(directory.path()).await.unwrap(), ["a", "b", "c", "d"]);
+    }
+
+    #[tokio::test]
+    async fn a_file_reads_back_what_was_written_where() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
+        let file = File::open_rw(&path).await.unwrap();
+        file.write_all_at(b"world", 6).await.unwrap();
+        file.write_all_at(b"hello ", 0).await.unwrap();
+        file.sync_data().await.unwrap();
+        let mut buffer = [0; 8];
+        File::open_read(&path).await.unwrap().read_exact_at(&mut buffer, 3).await.unwrap();
+        assert_eq!(&buffer, b"lo world");
+        let beyond = file.read_exact_at(&mut buffer, 4).await.unwrap_err();
+        assert_eq!(beyond.kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[tokio::test]
+    async fn create_new_refuses_what_is_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
+        File::create_new(&path).await.unwrap();
+        let again = File::create_new(&path).await.err().unwrap();
+        assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
+    }
+
+    #[tokio::test]
+    async fn allocate_extends_with_zeros_and_never_shortens() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = File::open_rw(&directory.path().join("f")).await.unwrap();
+        file.write_all_at(b"abc", 0).await.unwrap();
+        file.allocate(10_000).await.unwrap();
+        assert_eq!(file.len().await.unwrap(), 10_000);
+        file.allocate(10).await.unwrap();
+        assert_eq!(file.len().await.unwrap(), 10_000);
+        let mut buffer = [1; 4];
+        file.read_exact_at(&mut buffer, 2).await.unwrap();
+        assert_eq!(&buffer, b"c\0\0\0");
+    }
+
+    #[tokio::test]
+    async fn a_directory_is_locked_once_and_free_after_the_drop() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = DirLock::acquire(directory.path()).await.unwrap();
+        let second = DirLock::acquire(directory.path()).await.unwrap_err();
+        assert!(matches!(second, LockError::Held { holder: Some(pid), .. } if pid == std::process::id()));
+        assert!(second.to_string().contains("in use by another process"));
+        drop(first);
+        DirLock::acquire(directory.path()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn free_space_is_known() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(free_space(directory.path()).await.unwrap() > 0);
+    }
+}

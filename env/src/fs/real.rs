@@ -1,0 +1,181 @@
+//! Files of the operating system. Bodies block: see the module above for where to call them from.
+
+use std::fs::{self, OpenOptions, TryLockError};
+use std::io;
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FallocateFlags;
+
+use super::LockError;
+
+/// Name of the file that carries a data directory's lock.
+const LOCK_NAME: &str = "LOCK";
+
+/// An open file, read and written at positions. Shared use is safe: there is no cursor.
+#[derive(Debug)]
+pub struct File {
+    file: fs::File,
+}
+
+impl File {
+    /// Opens for reading and writing, making the file when it is not there.
+    pub async fn open_rw(path: &Path) -> io::Result<File> {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        Ok(File { file })
+    }
+
+    /// Makes a file for reading and writing; one that is there already is refused.
+    pub async fn create_new(path: &Path) -> io::Result<File> {
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+        Ok(File { file })
+    }
+
+    /// Opens for reading.
+    pub async fn open_read(path: &Path) -> io::Result<File> {
+        Ok(File { file: fs::File::open(path)? })
+    }
+
+    /// Writes all bytes at `offset`, extending the file where needed.
+    pub async fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_all_at(bytes, offset)
+    }
+
+    /// Fills the buffer from `offset`; a file that ends before is `UnexpectedEof`.
+    pub async fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_exact_at(buffer, offset)
+    }
+
+    /// The file's length in bytes.
+    pub async fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    /// Cuts the file, or extends it with zeros.
+    pub async fn set_len(&self, length: u64) -> io::Result<()> {
+        self.file.set_len(length)
+    }
+
+    /// Makes the content durable, and the length as far as reading it back needs it.
+    pub async fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    /// Makes content and attributes durable. The name needs [`sync_dir`].
+    pub async fn sync_all(&self) -> io::Result<()> {
+        self.file.sync_all()
+    }
+
+    /// Reserves space up to `length`, extending the file with zeros; never shortens it. Later writes inside it neither
+    /// run out of space nor change the length, so that their sync has no metadata to write.
+    pub async fn allocate(&self, length: u64) -> io::Result<()> {
+        match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, length) {
+            Ok(()) => Ok(()),
+            // A file system without reservation still gives the length, which is what readers rely on.
+            Err(rustix::io::Errno::OPNOTSUPP) if self.len().await? < length => self.set_len(length).await,
+            Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// The whole content of a file.
+pub async fn read(path: &Path) -> io::Result<Vec<u8>> {
+    fs::read(path)
+}
+
+/// Makes a directory and those above it. Their names need [`sync_dir`] on the parents to be durable.
+pub async fn create_dir_all(path: &Path) -> io::Result<()> {
+    fs::create_dir_all(path)
+}
+
+/// Makes the names in a directory durable.
+pub async fn sync_dir(path: &Path) -> io::Result<()> {
+    fs::File::open(path)?.sync_all()
+}
+
+/// Renames within a file system, replacing the target at once.
+pub async fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    fs::rename(from, to)
+}
+
+/// Removes a file's name.
+pub async fn remove_file(path: &Path) -> io::Result<()> {
+    fs::remove_file(path)
+}
+
+/// Removes a directory and everything in it.
+pub async fn remove_dir_all(path: &Path) -> io::Result<()> {
+    fs::remove_dir_all(path)
+}
+
+/// The names in a directory, sorted. Names that are not UTF-8 (none of ours) come with replacement characters.
+pub async fn list(path: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(path)? {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Whether something has this name.
+pub async fn exists(path: &Path) -> io::Result<bool> {
+    fs::exists(path)
+}
+
+/// Bytes that this process may still write on the file system of `path`.
+pub async fn free_space(path: &Path) -> io::Result<u64> {
+    let status = rustix::fs::statvfs(path)?;
+    Ok(status.f_bavail.saturating_mul(status.f_frsize))
+}
+
+/// The right to use a data directory, held until dropped; the system takes it back when the process ends in any way.
+#[derive(Debug)]
+pub struct DirLock {
+    /// Open for as long as the lock is held: closing it releases the lock.
+    _file: fs::File,
+    directory: PathBuf,
+}
+
+impl DirLock {
+    /// Locks `directory`, which must exist, or says who holds it.
+    pub async fn acquire(directory: &Path) -> Result<DirLock, LockError> {
+        let io = |source| LockError::Io { directory: directory.to_owned(), source };
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(directory.join(LOCK_NAME))
+            .map_err(io)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(LockError::Held { directory: directory.to_owned(), holder: read_holder(&mut file) });
+            }
+            Err(TryLockError::Error(source)) => return Err(io(source)),
+        }
+        write_holder(&mut file).map_err(io)?;
+        Ok(DirLock { _file: file, directory: directory.to_owned() })
+    }
+
+    /// The directory that is locked.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+}
+
+/// Only for the message to whoever comes second; the lock itself does not depend on the content.
+fn write_holder(file: &mut fs::File) -> io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    writeln!(file, "{}", std::process::id())
+}
+
+fn read_holder(file: &mut fs::File) -> Option<u32> {
+    let mut text = String::new();
+    file.read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}

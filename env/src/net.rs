@@ -1,0 +1,249 @@
+//! The network door: listeners for servers, channels for clients, and the transport settings both ends share.
+//!
+//! Keep-alive is on at both ends. Without it a connection whose packets are silently dropped hangs its streams for ever
+//! (simulated TCP never retransmits, real TCP gives up after a quarter of an hour), and no RPC deadline can mend a stream
+//! that stays open. Addresses are `HOST:PORT` text everywhere; names are resolved at each connect, so a server that comes
+//! back under another address is found again.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_stream::Stream;
+use tonic::transport::server::{Connected, TcpConnectInfo};
+use tonic::transport::{Channel, Endpoint, Server};
+
+#[cfg(not(feature = "sim"))]
+use tokio::net::{TcpListener, TcpStream};
+#[cfg(feature = "sim")]
+use turmoil::net::{TcpListener, TcpStream};
+
+/// HTTP/2 window of one stream: two batches of the largest size common in scans may be under way.
+pub const STREAM_WINDOW_BYTES: u32 = 4 << 20;
+/// HTTP/2 window of a connection: four streams may be full at once.
+pub const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
+/// Calls under way on one connection; further ones wait at the client.
+pub const STREAMS_PER_CONNECTION_MAX: u32 = 1024;
+/// Largest HTTP/2 frame: blocks of cells travel in few frames, and a ping still waits for little.
+const FRAME_BYTES_MAX: u32 = 256 << 10;
+
+/// Longest time to wait for a TCP connection.
+#[cfg(not(feature = "sim"))]
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// A connection that was silent for so long is asked for a sign of life...
+#[cfg(not(feature = "sim"))]
+pub const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(2);
+/// ...and is closed when none comes within this time. Generous: a process starved of CPU is not dead.
+#[cfg(not(feature = "sim"))]
+pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(6);
+
+/// Longest time to wait for a TCP connection.
+#[cfg(feature = "sim")]
+pub const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
+/// Short, as lost segments are never sent again in the simulation: only a new connection heals them.
+#[cfg(feature = "sim")]
+pub const KEEP_ALIVE_INTERVAL: Duration = Duration::from_millis(500);
+/// Short as well: simulated processes are never starved of CPU.
+#[cfg(feature = "sim")]
+pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// How long a listener rests after an accept failed for lack of descriptors or memory: there is nothing to wait for.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// An address that is not `HOST:PORT`.
+#[derive(Debug, thiserror::Error)]
+#[error("{address:?} is not an address: give HOST:PORT, for example 127.0.0.1:7600")]
+pub struct InvalidAddress {
+    /// The text as it was given.
+    pub address: String,
+}
+
+/// A bound port.
+pub struct Listener {
+    listener: TcpListener,
+}
+
+/// Binds `address` (`HOST:PORT`; port 0 takes a free one, see [`Listener::local_addr`]).
+///
+/// A port whose last owner has just died can be bound at once (`SO_REUSEADDR`); one that is still served cannot, and the
+/// error says so. A simulated host owns all its addresses, so there only the port counts.
+pub async fn listen(address: &str) -> io::Result<Listener> {
+    let bound = TcpListener::bind(bind_address(address)?.as_str()).await;
+    match bound {
+        Ok(listener) => Ok(Listener { listener }),
+        Err(error) => Err(explain_bind(address, error)),
+    }
+}
+
+#[cfg(not(feature = "sim"))]
+fn bind_address(address: &str) -> io::Result<String> {
+    Ok(address.to_owned())
+}
+
+#[cfg(feature = "sim")]
+fn bind_address(address: &str) -> io::Result<String> {
+    let port = address.rsplit_once(':').map(|(_, port)| port).unwrap_or("");
+    let port: u16 = port.parse().map_err(|_| {
+        let address = address.to_owned();
+        io::Error::new(io::ErrorKind::InvalidInput, InvalidAddress { address })
+    })?;
+    Ok(format!("0.0.0.0:{port}"))
+}
+
+fn explain_bind(address: &str, error: io::Error) -> io::Error {
+    let text = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            format!("cannot listen on {address}: the port is in use by another process; stop that process or choose another port")
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            format!("cannot listen on {address}: this machine has no such address")
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("cannot listen on {address}: not permitted; ports below 1024 need privileges")
+        }
+        _ => format!("cannot listen on {address}: {error}"),
+    };
+    io::Error::new(error.kind(), text)
+}
+
+impl Listener {
+    /// The address bound, with the port that was taken when 0 was asked for.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// The next connection and its peer. Failures that concern one connection only, or pass by themselves, are waited out.
+    pub async fn accept(&self) -> (Accepted, SocketAddr) {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, peer)) => return (Accepted::new(stream), peer),
+                Err(error) if concerns_one_connection(&error) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept connections; trying again");
+                    tokio::time::sleep(ACCEPT_RETRY).await;
+                }
+            }
+        }
+    }
+
+    /// All connections from now on, in the form that tonic serves. Never ends by itself.
+    pub fn incoming(self) -> impl Stream<Item = io::Result<Accepted>> + Send + 'static {
+        async_stream::stream! {
+            loop {
+                let (accepted, _) = self.accept().await;
+                yield Ok(accepted);
+            }
+        }
+    }
+}
+
+fn concerns_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+}
+
+/// One accepted connection.
+pub struct Accepted {
+    stream: TcpStream,
+}
+
+impl Accepted {
+    fn new(stream: TcpStream) -> Accepted {
+        prefer_latency(&stream);
+        Accepted { stream }
+    }
+}
+
+/// Frames are already batched where that pays, so Nagle's waiting only costs. A socket that refuses still works.
+fn prefer_latency(stream: &TcpStream) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "cannot set TCP_NODELAY");
+    }
+}
+
+impl Connected for Accepted {
+    type ConnectInfo = TcpConnectInfo;
+
+    fn connect_info(&self) -> TcpConnectInfo {
+        TcpConnectInfo { local_addr: self.stream.local_addr().ok(), remote_addr: self.stream.peer_addr().ok() }
+    }
+}
+
+impl AsyncRead for Accepted {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Accepted {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+/// A channel to `address` (`HOST:PORT`). It connects at the first call, and again whenever the connection was lost.
+///
+/// Calls have no deadline of their own: each caller sets one.
+pub fn channel(address: &str) -> Result<Channel, InvalidAddress> {
+    let invalid = || InvalidAddress { address: address.to_owned() };
+    check_host_and_port(address).ok_or_else(invalid)?;
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|_| invalid())?;
+    let endpoint = endpoint
+        .connect_timeout(CONNECT_TIMEOUT)
+        .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
+        .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+        .keep_alive_while_idle(true)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_frame_size(FRAME_BYTES_MAX);
+    Ok(endpoint.connect_with_connector_lazy(tower::service_fn(connect)))
+}
+
+fn check_host_and_port(address: &str) -> Option<()> {
+    let authority: http::uri::Authority = address.parse().ok()?;
+    let plain = !address.contains('@') && !authority.host().is_empty();
+    (plain && authority.port_u16().is_some()).then_some(())
+}
+
+async fn connect(uri: http::Uri) -> io::Result<TokioIo<TcpStream>> {
+    let authority = uri.authority().ok_or_else(|| io::Error::other("the channel's address names no host"))?;
+    let stream = TcpStream::connect(authority.as_str()).await?;
+    prefer_latency(&stream);
+    Ok(TokioIo::new(stream))
+}
+
+/// A gRPC server with the settings that match [`channel`]; add services and serve it with
+/// `serve_with_incoming_shutdown(listener.incoming(), signal)`.
+pub fn server() -> Server {
+    Server::builder()
+        .http2_keepalive_interval(Some(KEEP_ALIVE_INTERVAL))
+        .http2_keepalive_timeout(Some(KEEP_ALIVE_TIMEOUT))
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_concurrent_streams(STREAMS_PER_CONNECTION_MAX)
+        .max_frame_size(FRAME_BYTES_MAX)
+}

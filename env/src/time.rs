@@ -1,0 +1,154 @@
+//! Clocks. Timers (`sleep`, `timeout`, `interval`, `tokio::time::Instant`) come from tokio directly on both sides.
+
+use std::time::Duration;
+
+/// How far the suspended-time clock may run ahead of the other before [`ClockWatch`] reports it: more than two readings
+/// apart by a preemption, far less than a lease.
+const APART_TOLERANCE: Duration = Duration::from_millis(10);
+
+/// Milliseconds since 1970 on this machine's wall clock. It may jump; order comes from logs, never from here.
+#[cfg(not(feature = "sim"))]
+pub fn wall_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let ms = since.map(|since| since.as_millis()).unwrap_or(0);
+    u64::try_from(ms).unwrap_or(u64::MAX)
+}
+
+/// Milliseconds since 1970 on the simulated clock.
+#[cfg(feature = "sim")]
+pub fn wall_ms() -> u64 {
+    crate::sim::wall_ms()
+}
+
+/// Nanoseconds on a clock that never goes back and does not count the time the machine was suspended.
+#[cfg(not(feature = "sim"))]
+pub fn now_ns() -> u64 {
+    nanoseconds(rustix::time::clock_gettime(rustix::time::ClockId::Monotonic))
+}
+
+/// Nanoseconds of simulated time.
+#[cfg(feature = "sim")]
+pub fn now_ns() -> u64 {
+    crate::sim::now_ns()
+}
+
+#[cfg(not(feature = "sim"))]
+fn nanoseconds(time: rustix::time::Timespec) -> u64 {
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanoseconds = u64::try_from(time.tv_nsec).unwrap_or(0);
+    seconds * 1_000_000_000 + nanoseconds
+}
+
+/// Notices that the machine was suspended, which a lease must not survive.
+///
+/// Timers stand still while a machine sleeps; the rest of the cluster goes on and elects others. The clock that counts
+/// suspended time and the one that does not then move apart, and that is what this compares. Where there is no such pair
+/// of clocks every look reports a jump, so reads fall back to asking a quorum: slower, never wrong.
+#[derive(Debug)]
+pub struct ClockWatch {
+    /// The least distance of the two clocks that is known to hold, in nanoseconds, as of the last reported jump.
+    apart_ns: u64,
+}
+
+impl ClockWatch {
+    /// Starts watching from now.
+    pub fn new() -> ClockWatch {
+        // The least of several upper bounds: one reading may be wide when the thread was preempted inside it.
+        let apart_ns = (0..4).map(|_| clocks_apart().most_ns).min().unwrap_or(0);
+        ClockWatch { apart_ns }
+    }
+
+    /// True when the clocks moved apart since the last time this answered true, or since the start.
+    pub fn moved_apart(&mut self) -> bool {
+        self.compare(&clocks_apart())
+    }
+
+    fn compare(&mut self, apart: &Apart) -> bool {
+        if !apart.known {
+            return true;
+        }
+        let tolerance = u64::try_from(APART_TOLERANCE.as_nanos()).expect("the tolerance is a small constant");
+        let moved = apart.least_ns > self.apart_ns.saturating_add(tolerance);
+        if moved {
+            self.apart_ns = apart.most_ns;
+        }
+        moved
+    }
+}
+
+impl Default for ClockWatch {
+    fn default() -> ClockWatch {
+        ClockWatch::new()
+    }
+}
+
+/// By how much the clock that counts suspended time is ahead: a range, since two clocks cannot be read at one moment.
+struct Apart {
+    least_ns: u64,
+    most_ns: u64,
+    known: bool,
+}
+
+#[cfg(all(not(feature = "sim"), any(target_os = "linux", target_os = "android")))]
+fn clocks_apart() -> Apart {
+    let before = now_ns();
+    let counting = nanoseconds(rustix::time::clock_gettime(rustix::time::ClockId::Boottime));
+    let after = now_ns();
+    Apart { least_ns: counting.saturating_sub(after), most_ns: counting.saturating_sub(before), known: true }
+}
+
+#[cfg(all(not(feature = "sim"), not(any(target_os = "linux", target_os = "android"))))]
+fn clocks_apart() -> Apart {
+    Apart { least_ns: 0, most_ns: 0, known: false }
+}
+
+#[cfg(feature = "sim")]
+fn clocks_apart() -> Apart {
+    let apart = crate::sim::suspended_ns();
+    Apart { least_ns: apart, most_ns: apart, known: true }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    #[test]
+    fn an_awake_machine_reports_no_jump() {
+        let mut watch = ClockWatch::new();
+        for _ in 0..1_000 {
+            assert!(!watch.moved_apart());
+        }
+    }
+
+    fn apart(least_ns: u64, most_ns: u64) -> Apart {
+        Apart { least_ns, most_ns, known: true }
+    }
+
+    #[test]
+    fn a_jump_is_reported_once() {
+        let mut watch = ClockWatch { apart_ns: 5_000 };
+        assert!(!watch.compare(&apart(4_000, 6_000)));
+        assert!(watch.compare(&apart(1_000_000_000, 1_000_001_000)));
+        assert!(!watch.compare(&apart(1_000_000_000, 1_000_001_000)));
+    }
+
+    #[test]
+    fn a_preempted_reading_is_no_jump() {
+        let mut watch = ClockWatch { apart_ns: 5_000 };
+        assert!(!watch.compare(&apart(5_000, 1_000_000_000)));
+    }
+
+    #[test]
+    fn unknown_clocks_always_report() {
+        let mut watch = ClockWatch { apart_ns: 0 };
+        assert!(watch.compare(&Apart { least_ns: 0, most_ns: 0, known: false }));
+    }
+
+    #[test]
+    fn clocks_go_forward() {
+        let first = now_ns();
+        assert!(now_ns() >= first);
+        assert!(wall_ms() > 1_700_000_000_000, "the wall clock is before 2023");
+    }
+}
