@@ -1,1 +1,252 @@
-//! Placeholder.
+//! The HTTP console of a server role: `/metrics` for Prometheus, `/healthz` and `/readyz` for whoever supervises.
+//!
+//! - `/healthz` answers 200 while the process can answer at all: a failure means "restart me".
+//! - `/readyz` answers 200 when the role serves, else 503 with the reason as text: "send me no traffic yet".
+//! - `/metrics` is the text of the one registry that the node owns; this crate adds nothing to it and decides nothing.
+//!
+//! Over plain HTTP/1 through `env`'s listener, so that it runs in the simulator as well. Tests are at the end of the file.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use prometheus_client::registry::Registry;
+use terrane_env::net::{self, Accepted};
+use terrane_env::task;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// The content type that Prometheus asks for with this text.
+const METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// How long a shutdown waits for answers under way; a client that keeps its connection open must not hold up the process.
+const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Whether the role serves; the text says what it waits for.
+pub type Ready = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// Why a console did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The port could not be bound; the text says what to do.
+    #[error("console: {0}")]
+    Listen(#[source] std::io::Error),
+}
+
+/// A running console.
+#[derive(Debug)]
+pub struct Console {
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    serving: JoinHandle<std::io::Result<()>>,
+}
+
+struct Pages {
+    registry: Arc<Registry>,
+    ready: Ready,
+}
+
+impl Console {
+    /// Binds `listen` (`HOST:PORT`) and serves from now on.
+    pub async fn start(
+        listen: &str,
+        registry: Arc<Registry>,
+        ready: Ready,
+    ) -> Result<Console, Error> {
+        let listener = net::listen(listen).await.map_err(Error::Listen)?;
+        let address = listener.local_addr().map_err(Error::Listen)?;
+        let router = router(Pages { registry, ready });
+        let (stop, mut stopped) = watch::channel(false);
+        let signal = async move {
+            // A console that was dropped without a shutdown ends the same way.
+            stopped.wait_for(|stop| *stop).await.ok();
+        };
+        let serving =
+            axum::serve(Door { listener, address }, router).with_graceful_shutdown(signal);
+        let serving = task::spawn_named("console", async move { serving.await });
+        Ok(Console {
+            address,
+            stop,
+            serving,
+        })
+    }
+
+    /// The address bound, with the port that was taken when 0 was asked for.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Stops accepting, lets answers under way go out, and returns when the port is free.
+    pub async fn shutdown(self) {
+        self.stop.send_replace(true);
+        let mut serving = self.serving;
+        if tokio::time::timeout(SHUTDOWN_PATIENCE, &mut serving)
+            .await
+            .is_err()
+        {
+            serving.abort();
+            // The result is the abort itself.
+            serving.await.ok();
+        }
+    }
+}
+
+fn router(pages: Pages) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .with_state(Arc::new(pages))
+}
+
+async fn metrics(State(pages): State<Arc<Pages>>) -> Response {
+    let mut text = String::new();
+    match prometheus_client::encoding::text::encode(&mut text, &pages.registry) {
+        Ok(()) => ([(header::CONTENT_TYPE, METRICS_CONTENT_TYPE)], text).into_response(),
+        Err(error) => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            format!("a metric cannot be written: {error}\n"),
+        )
+            .into_response(),
+    }
+}
+
+async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+async fn readyz(State(pages): State<Arc<Pages>>) -> Response {
+    match (pages.ready)() {
+        Ok(()) => "ready\n".into_response(),
+        Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response(),
+    }
+}
+
+/// `env`'s listener in the shape that axum serves.
+struct Door {
+    listener: net::Listener,
+    address: SocketAddr,
+}
+
+impl axum::serve::Listener for Door {
+    type Io = Accepted;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Accepted, SocketAddr) {
+        self.listener.accept().await
+    }
+
+    fn local_addr(&self) -> std::io::Result<SocketAddr> {
+        Ok(self.address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prometheus_client::metrics::counter::Counter;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    #[expect(
+        clippy::disallowed_types,
+        reason = "a raw client, to see the bytes that the console sends"
+    )]
+    type RawStream = tokio::net::TcpStream;
+
+    async fn request(address: SocketAddr, path: &str) -> (u16, String) {
+        let mut stream = RawStream::connect(address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: console\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, body.to_owned())
+    }
+
+    async fn console_with(registry: Registry, ready: Ready) -> Console {
+        Console::start("127.0.0.1:0", Arc::new(registry), ready)
+            .await
+            .unwrap()
+    }
+
+    #[tokio::test]
+    async fn metrics_show_the_registry() {
+        let mut registry = Registry::with_prefix("terrane");
+        let puts = Counter::<u64>::default();
+        registry.register("puts", "Rows written", puts.clone());
+        puts.inc_by(3);
+        let console = console_with(registry, Arc::new(|| Ok(()))).await;
+        let (status, body) = request(console.address(), "/metrics").await;
+        assert_eq!(status, 200);
+        assert!(body.contains("# HELP terrane_puts Rows written"), "{body}");
+        assert!(body.contains("terrane_puts_total 3"), "{body}");
+        console.shutdown().await;
+    }
+
+    #[tokio::test]
+    async fn readiness_follows_the_role_and_says_why_not() {
+        let serving = Arc::new(AtomicBool::new(false));
+        let asked = serving.clone();
+        let ready: Ready = Arc::new(move || {
+            let waiting = || Err("waiting for a master at 127.0.0.1:7600".to_owned());
+            if asked.load(Ordering::SeqCst) {
+                Ok(())
+            } else {
+                waiting()
+            }
+        });
+        let console = console_with(Registry::default(), ready).await;
+        let not_yet = request(console.address(), "/readyz").await;
+        assert_eq!(
+            not_yet,
+            (503, "waiting for a master at 127.0.0.1:7600\n".to_owned())
+        );
+        assert_eq!(
+            request(console.address(), "/healthz").await,
+            (200, "ok\n".to_owned())
+        );
+        serving.store(true, Ordering::SeqCst);
+        assert_eq!(
+            request(console.address(), "/readyz").await,
+            (200, "ready\n".to_owned())
+        );
+        assert_eq!(request(console.address(), "/nothing").await.0, 404);
+        console.shutdown().await;
+    }
+
+    #[tokio::test]
+    async fn a_port_in_use_is_refused() {
+        let first = console_with(Registry::default(), Arc::new(|| Ok(()))).await;
+        let second = Console::start(
+            &first.address().to_string(),
+            Arc::default(),
+            Arc::new(|| Ok(())),
+        )
+        .await;
+        let message = second.unwrap_err().to_string();
+        assert!(
+            message.starts_with("console: ") && message.contains("in use"),
+            "{message}"
+        );
+        first.shutdown().await;
+    }
+
+    #[tokio::test]
+    async fn shutdown_frees_the_port_even_with_a_client_that_stays() {
+        let console = console_with(Registry::default(), Arc::new(|| Ok(()))).await;
+        let address = console.address();
+        let _idle = RawStream::connect(address).await.unwrap();
+        console.shutdown().await;
+        let again = Console::start(&address.to_string(), Arc::default(), Arc::new(|| Ok(())))
+            .await
+            .unwrap();
+        again.shutdown().await;
+    }
+}

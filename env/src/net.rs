@@ -97,7 +97,9 @@ fn bind_address(address: &str) -> io::Result<String> {
 fn explain_bind(address: &str, error: io::Error) -> io::Error {
     let text = match error.kind() {
         io::ErrorKind::AddrInUse => {
-            format!("cannot listen on {address}: the port is in use by another process; stop that process or choose another port")
+            format!(
+                "cannot listen on {address}: the port is in use by another process; stop that process or choose another port"
+            )
         }
         io::ErrorKind::AddrNotAvailable => {
             format!("cannot listen on {address}: this machine has no such address")
@@ -143,7 +145,10 @@ impl Listener {
 
 fn concerns_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
-    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted
+    )
 }
 
 /// One accepted connection.
@@ -169,18 +174,29 @@ impl Connected for Accepted {
     type ConnectInfo = TcpConnectInfo;
 
     fn connect_info(&self) -> TcpConnectInfo {
-        TcpConnectInfo { local_addr: self.stream.local_addr().ok(), remote_addr: self.stream.peer_addr().ok() }
+        TcpConnectInfo {
+            local_addr: self.stream.local_addr().ok(),
+            remote_addr: self.stream.peer_addr().ok(),
+        }
     }
 }
 
 impl AsyncRead for Accepted {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
 
 impl AsyncWrite for Accepted {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
@@ -209,7 +225,9 @@ impl AsyncWrite for Accepted {
 ///
 /// Calls have no deadline of their own: each caller sets one.
 pub fn channel(address: &str) -> Result<Channel, InvalidAddress> {
-    let invalid = || InvalidAddress { address: address.to_owned() };
+    let invalid = || InvalidAddress {
+        address: address.to_owned(),
+    };
     check_host_and_port(address).ok_or_else(invalid)?;
     let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|_| invalid())?;
     let endpoint = endpoint
@@ -230,7 +248,9 @@ fn check_host_and_port(address: &str) -> Option<()> {
 }
 
 async fn connect(uri: http::Uri) -> io::Result<TokioIo<TcpStream>> {
-    let authority = uri.authority().ok_or_else(|| io::Error::other("the channel's address names no host"))?;
+    let authority = uri
+        .authority()
+        .ok_or_else(|| io::Error::other("the channel's address names no host"))?;
     let stream = TcpStream::connect(authority.as_str()).await?;
     prefer_latency(&stream);
     Ok(TokioIo::new(stream))
@@ -246,4 +266,101 @@ pub fn server() -> Server {
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_concurrent_streams(STREAMS_PER_CONNECTION_MAX)
         .max_frame_size(FRAME_BYTES_MAX)
+}
+
+#[cfg(all(test, not(feature = "sim")))]
+mod tests {
+    use super::*;
+    use tonic::body::Body;
+    use tonic::service::Routes;
+    use tower::ServiceExt;
+
+    #[tokio::test]
+    async fn a_call_goes_from_channel_to_listener_and_back() {
+        let listener = listen("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let router = server().add_routes(Routes::default());
+        let serving = tokio::spawn(router.serve_with_incoming_shutdown(
+            listener.incoming(),
+            async {
+                stopped.await.ok();
+            },
+        ));
+
+        let call = http::Request::post(format!("http://{address}/nobody.Here/Call"))
+            .body(Body::empty())
+            .unwrap();
+        let answer = channel(&address.to_string())
+            .unwrap()
+            .oneshot(call)
+            .await
+            .unwrap();
+        let code = tonic::Status::from_header_map(answer.headers())
+            .unwrap()
+            .code();
+        assert_eq!(
+            code,
+            tonic::Code::Unimplemented,
+            "an empty server knows no call"
+        );
+
+        stop.send(()).unwrap();
+        serving.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_port_in_use_is_refused_with_what_to_do() {
+        let first = listen("127.0.0.1:0").await.unwrap();
+        let address = first.local_addr().unwrap().to_string();
+        let error = listen(&address).await.err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert!(
+            error.to_string().contains(&address)
+                && error.to_string().contains("choose another port"),
+            "{error}"
+        );
+        drop(first);
+        listen(&address).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn addresses_are_checked_before_anything_is_sent() {
+        for wrong in [
+            "",
+            "host",
+            ":7600",
+            "host:",
+            "host:port",
+            "host:70000",
+            "a b:1",
+            "user@host:1",
+            "http://host:1",
+            "host:1/path",
+        ] {
+            let error = channel(wrong)
+                .err()
+                .unwrap_or_else(|| panic!("{wrong:?} was accepted"));
+            assert!(error.to_string().contains("HOST:PORT"));
+        }
+        for right in [
+            "127.0.0.1:7600",
+            "localhost:1",
+            "[::1]:7600",
+            "server-1.example:7700",
+        ] {
+            channel(right).unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_silent_port_is_an_error_not_a_hang() {
+        let listener = listen("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        drop(listener);
+        let call = http::Request::post(format!("http://{address}/nobody.Here/Call"))
+            .body(Body::empty())
+            .unwrap();
+        channel(&address).unwrap().oneshot(call).await.unwrap_err();
+    }
 }

@@ -1,0 +1,173 @@
+//! The simulated side, seen from outside: hosts that talk, crash and lose what they had not synced.
+//!
+//! Run by `cargo xtask check` in a target directory of its own; without the feature `sim` there is nothing here.
+#![cfg(feature = "sim")]
+
+use std::cell::Cell;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+use terrane_env::{fs, net, rand, sim, task, time};
+use tonic::body::Body;
+use tonic::service::Routes;
+use tower::ServiceExt;
+
+fn simulation(seed: u64) -> turmoil::Sim<'static> {
+    sim::seed(seed);
+    turmoil::Builder::new()
+        .rng_seed(seed)
+        .simulation_duration(Duration::from_secs(60))
+        .build()
+}
+
+#[test]
+fn a_crash_forgets_what_was_not_synced() {
+    let mut run = simulation(1);
+    let recovered = Rc::new(Cell::new(false));
+    let noted = recovered.clone();
+    run.host("server", move || {
+        let noted = noted.clone();
+        async move {
+            let data = Path::new("/data");
+            fs::create_dir_all(data).await?;
+            fs::sync_dir(Path::new("/")).await?;
+            if fs::exists(&data.join("synced")).await? {
+                assert_eq!(fs::read(&data.join("synced")).await?, b"kept");
+                assert_eq!(fs::list(data).await?, ["STAMP", "synced"]);
+                noted.set(true);
+            } else {
+                let file = fs::File::create_new(&data.join("synced")).await?;
+                file.write_all_at(b"kept", 0).await?;
+                file.sync_data().await?;
+                fs::write_durable(&data.join("STAMP"), b"1").await?;
+                file.write_all_at(b"lost", 0).await?;
+                fs::File::create_new(&data.join("never synced")).await?;
+            }
+            serve().await
+        }
+    });
+    run.client("first", wait_for_port("server:7700"));
+    run.run().unwrap();
+    run.crash("server");
+    run.bounce("server");
+    run.client("second", wait_for_port("server:7700"));
+    run.run().unwrap();
+    assert!(
+        recovered.get(),
+        "the second start found what the first had synced"
+    );
+}
+
+/// Ends when a call is answered, which the server does only after its checks.
+async fn wait_for_port(address: &'static str) -> turmoil::Result {
+    while call(address).await.is_err() {
+        if turmoil::sim_elapsed().is_some_and(|elapsed| elapsed > Duration::from_secs(30)) {
+            return Err("the server never came".into());
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Ok(())
+}
+
+async fn call(address: &str) -> Result<(), tonic::transport::Error> {
+    let call =
+        http::Request::post(format!("http://{address}/nobody.Here/Call")).body(Body::empty());
+    let call = call.expect("a valid request");
+    net::channel(address)
+        .expect("a valid address")
+        .oneshot(call)
+        .await
+        .map(|_| ())
+}
+
+async fn serve() -> turmoil::Result {
+    let incoming = net::listen("0.0.0.0:7700").await?.incoming();
+    net::server()
+        .add_routes(Routes::default())
+        .serve_with_incoming(incoming)
+        .await?;
+    Ok(())
+}
+
+#[test]
+fn a_lost_link_heals() {
+    let mut run = simulation(2);
+    run.host("server", serve);
+    run.client("client", async {
+        let address = "server:7700";
+        wait_for_port(address).await?;
+        let channel = net::channel(address)?;
+        let request =
+            || http::Request::post("http://server:7700/nobody.Here/Call").body(Body::empty());
+        channel.clone().oneshot(request()?).await?;
+        turmoil::partition("client", "server");
+        let cut = tokio::time::timeout(Duration::from_secs(5), channel.clone().oneshot(request()?))
+            .await?;
+        assert!(cut.is_err(), "keep-alive notices the cut");
+        turmoil::repair("client", "server");
+        channel.clone().oneshot(request()?).await?;
+        Ok(())
+    });
+    run.run().unwrap();
+}
+
+fn trace(seed: u64) -> Vec<String> {
+    let trace = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let written = trace.clone();
+    let mut run = simulation(seed);
+    run.host("server", serve);
+    run.client("client", async move {
+        wait_for_port("server:7700").await?;
+        fs::create_dir_all(Path::new("/data")).await?;
+        for step in 0..20 {
+            fs::write_durable(Path::new("/data/f"), &rand::bytes::<8>()).await?;
+            let drawn = task::run_blocking(rand::u64).await;
+            written.lock().unwrap().push(format!(
+                "{step} {drawn} {} {}",
+                time::wall_ms(),
+                time::now_ns()
+            ));
+        }
+        Ok(())
+    });
+    run.run().unwrap();
+    let lines = trace.lock().unwrap();
+    lines.clone()
+}
+
+#[test]
+fn a_seed_gives_the_same_trace_twice() {
+    // Absolute dates come from the machine unless the harness sets the epoch, so compare without them.
+    let strip = |lines: Vec<String>| -> Vec<String> {
+        lines
+            .iter()
+            .map(|line| {
+                line.split(' ')
+                    .enumerate()
+                    .filter(|(i, _)| *i != 2)
+                    .map(|(_, w)| w)
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            })
+            .collect()
+    };
+    let first = strip(trace(3));
+    assert_eq!(first.len(), 20);
+    assert_eq!(first, strip(trace(3)));
+    assert_ne!(first, strip(trace(4)));
+}
+
+#[test]
+fn a_suspended_machine_is_noticed_once() {
+    let mut run = simulation(5);
+    run.client("client", async {
+        let mut watch = time::ClockWatch::new();
+        assert!(!watch.moved_apart());
+        sim::suspend(Duration::from_secs(5));
+        assert!(watch.moved_apart());
+        assert!(!watch.moved_apart());
+        Ok(())
+    });
+    run.run().unwrap();
+}
