@@ -1,1 +1,59 @@
-fn main() {}
+//! `cargo xtask`: the repository's own checks and tools, in Rust so that they need nothing but the toolchain.
+//!
+//! - `check` is what CI runs, step by step, and only reads; `fix` changes what can be changed mechanically.
+//! - `tidy` holds the rules that no compiler knows (see [`tidy`]).
+//! - `sim` builds the simulator apart, with its own flags and target directory, and runs one seed.
+//!
+//! Exit status: 0 done, 1 a step failed, 2 the command line is wrong.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a tool that works on the checkout; no node ever runs it, so nothing of it is simulated"
+)]
+
+mod simulator;
+mod steps;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo xtask COMMAND
+
+  check            format, lints, documents, tidy, simulated doors, tests: what CI runs
+  fix              format the sources
+  tidy             only the repository's own rules
+  sim --seed N     one simulated run of a whole cluster; prints `seed N ok trace HASH`
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (command, rest) = match arguments.split_first() {
+        Some((command, rest)) => (command.as_str(), rest),
+        None => ("", &[] as &[String]),
+    };
+    match (command, rest) {
+        ("check", []) => steps::check(&root()),
+        ("fix", []) => steps::fix(&root()),
+        ("tidy", []) => steps::tidy_alone(&root()),
+        ("sim", rest) if simulator::names_a_seed(rest) => simulator::run(&root(), rest),
+        ("help" | "--help" | "-h", _) => {
+            print!("{USAGE}");
+            ExitCode::SUCCESS
+        }
+        _ => {
+            eprint!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The checkout: one above this package, wherever the command was started.
+fn root() -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package
+        .parent()
+        .expect("the package lies inside the checkout")
+        .to_owned()
+}

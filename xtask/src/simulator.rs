@@ -1,0 +1,129 @@
+//! Building and running the simulator.
+//!
+//! It swaps every door of `terrane-env` for its simulated side and needs a compiler flag of tokio's, so it is built with
+//! features, flags, profile and a target directory of its own: an ordinary build never sees a switched door, and neither
+//! build throws the other's work away. What a build says goes to standard error; standard output belongs to the run.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use crate::steps;
+
+/// tokio's seeded scheduler, and turmoil's way of ending a run at the first panic, need this.
+const SIMULATOR_RUSTFLAGS: &str = "--cfg tokio_unstable";
+/// The profile in the workspace's manifest: optimised a little, with every assertion on.
+const PROFILE: &str = "sim";
+
+/// Whether the arguments are `--seed N` and perhaps more, for the simulator itself to judge.
+pub fn names_a_seed(arguments: &[String]) -> bool {
+    match arguments {
+        [flag, seed, ..] => flag == "--seed" && seed.parse::<u64>().is_ok(),
+        _ => false,
+    }
+}
+
+/// Builds the simulator and runs it; its standard output and exit status become ours.
+pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
+    let mut build = simulator_cargo(root, "build");
+    build
+        .args(["--quiet", "--package", "terrane-tests", "--bin", "sim"])
+        .stdout(std::io::stderr());
+    if !steps::succeeds(&mut build) {
+        eprintln!("the simulator does not build");
+        return ExitCode::FAILURE;
+    }
+    let program = target_directory(root).join(PROFILE).join("sim");
+    match Command::new(&program)
+        .args(arguments)
+        .current_dir(root)
+        .status()
+    {
+        Ok(status) if status.success() => ExitCode::SUCCESS,
+        // A run that was ended by a signal has no code; it is a failed one all the same.
+        Ok(status) => status
+            .code()
+            .and_then(|code| u8::try_from(code).ok())
+            .map_or(ExitCode::FAILURE, ExitCode::from),
+        Err(error) => {
+            eprintln!("cannot run {}: {error}", program.display());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The tests of the doors' simulated side, which an ordinary test run cannot build.
+pub fn doors_test(root: &Path) -> Command {
+    let mut test = simulator_cargo(root, "test");
+    test.args(["--quiet", "--package", "terrane-env"]);
+    test
+}
+
+fn simulator_cargo(root: &Path, what: &str) -> Command {
+    let mut command = steps::cargo(root);
+    command
+        .args([
+            what,
+            "--features",
+            "sim",
+            "--profile",
+            PROFILE,
+            "--target-dir",
+        ])
+        .arg(target_directory(root))
+        .env("RUSTFLAGS", SIMULATOR_RUSTFLAGS)
+        // It would win over the variable above.
+        .env_remove("CARGO_ENCODED_RUSTFLAGS");
+    command
+}
+
+fn target_directory(root: &Path) -> PathBuf {
+    root.join("target").join("sim")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accepts(arguments: &[&str]) -> bool {
+        names_a_seed(
+            &arguments
+                .iter()
+                .map(|&word| word.to_owned())
+                .collect::<Vec<_>>(),
+        )
+    }
+
+    #[test]
+    fn a_run_needs_a_seed() {
+        assert!(accepts(&["--seed", "7"]));
+        assert!(accepts(&["--seed", "7", "--verbose"]));
+        for wrong in [
+            &[] as &[&str],
+            &["--seed"],
+            &["--seed", "seven"],
+            &["7"],
+            &["--seed", "-1"],
+        ] {
+            assert!(!accepts(wrong), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn builds_are_kept_apart_from_ordinary_ones() {
+        let command = doors_test(Path::new("/checkout"));
+        let arguments: Vec<_> = command
+            .get_args()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        assert!(
+            arguments
+                .join(" ")
+                .contains("--features sim --profile sim --target-dir /checkout/target/sim")
+        );
+        let flags = command
+            .get_envs()
+            .find(|(name, _)| *name == "RUSTFLAGS")
+            .and_then(|(_, value)| value);
+        assert_eq!(flags, Some("--cfg tokio_unstable".as_ref()));
+    }
+}

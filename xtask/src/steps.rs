@@ -1,0 +1,117 @@
+//! The steps of `check` and `fix`, each printed with its time. The first that fails ends the run.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+use crate::simulator;
+use crate::tidy;
+
+/// One step: its name, and the work that says whether it went well.
+type Step<'a> = (&'static str, Box<dyn Fn() -> bool + 'a>);
+
+/// All that CI asks for. Changes nothing but the target directories.
+pub fn check(root: &Path) -> ExitCode {
+    let cargo = |arguments: &'static [&'static str]| -> Box<dyn Fn() -> bool + '_> {
+        Box::new(move || succeeds(cargo(root).args(arguments)))
+    };
+    run(&[
+        ("format", cargo(&["fmt", "--all", "--check"])),
+        (
+            "clippy",
+            cargo(&[
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--quiet",
+                "--",
+                "-D",
+                "warnings",
+            ]),
+        ),
+        ("documents", Box::new(move || documents_succeed(root))),
+        ("tidy", Box::new(move || tidy_succeeds(root))),
+        (
+            "simulated doors",
+            Box::new(move || succeeds(&mut simulator::doors_test(root))),
+        ),
+        ("tests", cargo(&["test", "--workspace", "--quiet"])),
+    ])
+}
+
+/// What can be mended without thought.
+pub fn fix(root: &Path) -> ExitCode {
+    run(&[(
+        "format",
+        Box::new(move || succeeds(cargo(root).args(["fmt", "--all"]))),
+    )])
+}
+
+/// The repository's own rules alone.
+pub fn tidy_alone(root: &Path) -> ExitCode {
+    run(&[("tidy", Box::new(move || tidy_succeeds(root)))])
+}
+
+fn run(steps: &[Step<'_>]) -> ExitCode {
+    let begun = Instant::now();
+    for (name, step) in steps {
+        println!("== {name}");
+        let step_begun = Instant::now();
+        let well = step();
+        let verdict = if well { "ok" } else { "FAILED" };
+        println!(
+            "== {name}: {verdict} ({:.1} s)",
+            step_begun.elapsed().as_secs_f64()
+        );
+        if !well {
+            return ExitCode::FAILURE;
+        }
+    }
+    println!(
+        "all {} steps ok ({:.1} s)",
+        steps.len(),
+        begun.elapsed().as_secs_f64()
+    );
+    ExitCode::SUCCESS
+}
+
+fn tidy_succeeds(root: &Path) -> bool {
+    match tidy::examine(root) {
+        Ok(report) => {
+            print!("{report}");
+            report.findings.is_empty()
+        }
+        Err(error) => {
+            eprintln!("tidy cannot read the checkout: {error:#}");
+            false
+        }
+    }
+}
+
+fn documents_succeed(root: &Path) -> bool {
+    let mut command = cargo(root);
+    command
+        .args(["doc", "--workspace", "--no-deps", "--quiet"])
+        .env("RUSTDOCFLAGS", "-D warnings");
+    succeeds(&mut command)
+}
+
+/// The same cargo that runs this program, in the checkout.
+pub fn cargo(root: &Path) -> Command {
+    let mut command =
+        Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
+    command.current_dir(root);
+    command
+}
+
+/// Runs a command with its output shown; says why when it could not even start.
+pub fn succeeds(command: &mut Command) -> bool {
+    match command.status() {
+        Ok(status) => status.success(),
+        Err(error) => {
+            eprintln!("cannot run {:?}: {error}", command.get_program());
+            false
+        }
+    }
+}

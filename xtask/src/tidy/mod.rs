@@ -1,0 +1,155 @@
+//! The rules of this repository that no compiler knows.
+//!
+//! - [`arrows`]: which room may depend on which, and which outside crates stay in one room.
+//! - [`sources`]: what a source file must have and must not contain.
+//! - [`names`]: names of files that say nothing.
+//!
+//! Every rule is a function from text to findings, tested on small fixtures that must be found and on ones that must not;
+//! the test at the end of this file holds the whole checkout to them.
+
+mod arrows;
+mod names;
+mod sources;
+mod text;
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+/// One breach of a rule.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Relative to the checkout.
+    pub file: String,
+    /// Counted from 1; 0 when the file as a whole is meant.
+    pub line: usize,
+    /// What is wrong and what to do.
+    pub message: String,
+}
+
+impl Finding {
+    fn new(file: &str, line: usize, message: impl Into<String>) -> Finding {
+        Finding {
+            file: file.to_owned(),
+            line,
+            message: message.into(),
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.file, self.message),
+            line => write!(f, "{}:{line}: {}", self.file, self.message),
+        }
+    }
+}
+
+/// What an examination found.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Breaches; none when the checkout is tidy.
+    pub findings: Vec<Finding>,
+    /// Long files that are still allowed, with their lines before tests, longest first.
+    pub long_files: Vec<(String, usize)>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (file, lines) in &self.long_files {
+            writeln!(
+                f,
+                "long: {file} has {lines} lines before its tests: is it two ideas?"
+            )?;
+        }
+        for finding in &self.findings {
+            writeln!(f, "{finding}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Holds every file of the checkout to the rules.
+pub fn examine(root: &Path) -> anyhow::Result<Report> {
+    let mut report = Report {
+        findings: arrows::examine(root)?,
+        ..Report::default()
+    };
+    let mut files = Vec::new();
+    collect(root, root, &mut files)?;
+    files.sort();
+    report.findings.extend(names::examine(&files));
+    for file in &files {
+        if sources::is_checked(file) {
+            let text =
+                fs::read_to_string(root.join(file)).with_context(|| format!("reading {file}"))?;
+            report.findings.extend(sources::examine(file, &text));
+            report
+                .long_files
+                .extend(sources::long(file, &text).map(|lines| (file.clone(), lines)));
+        }
+    }
+    report
+        .long_files
+        .sort_by_key(|(_, lines)| std::cmp::Reverse(*lines));
+    Ok(report)
+}
+
+/// Folders of the checkout that hold nothing written by us.
+const SKIPPED_FOLDERS: &[&str] = &[".git", "target", "node_modules"];
+
+fn collect(root: &Path, folder: &Path, files: &mut Vec<String>) -> anyhow::Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| format!("listing {}", folder.display()))? {
+        let entry = entry?;
+        let path: PathBuf = entry.path();
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let kind = entry.file_type()?;
+        if kind.is_dir() && !SKIPPED_FOLDERS.contains(&name.as_str()) {
+            collect(root, &path, files)?;
+        } else if kind.is_file() {
+            let inside = path
+                .strip_prefix(root)
+                .context("a listed file lies outside of the checkout")?;
+            files.push(inside.to_string_lossy().into_owned());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_checkout_is_tidy() {
+        let report = examine(&crate::root()).unwrap();
+        assert!(report.findings.is_empty(), "\n{report}");
+    }
+
+    #[test]
+    fn an_examination_reaches_files_in_folders() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |file: &str, text: &str| {
+            let path = folder.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write(
+            "Cargo.toml",
+            "[workspace]\nmembers = []\n[workspace.dependencies]\n",
+        );
+        write("room/src/deep/fine.rs", "//! Fine.\n");
+        write("room/src/deep/bare.rs", "fn bare() {}\n");
+        write("target/debug/build/generated.rs", "fn generated() {}\n");
+        let files: Vec<String> = examine(folder.path())
+            .unwrap()
+            .findings
+            .into_iter()
+            .map(|f| f.file)
+            .collect();
+        assert_eq!(files, ["room/src/deep/bare.rs"]);
+    }
+}

@@ -1,0 +1,100 @@
+//! Names of files that say nothing: a module with such a name means that its idea has not been found yet.
+
+use std::path::Path;
+
+use super::Finding;
+
+/// Words that no file or folder may be called by.
+const BANNED: &[&str] = &[
+    "util", "utils", "common", "helper", "helpers", "misc", "manager", "managers",
+];
+
+/// Files that may, and why.
+const ALLOWED: &[(&str, &str)] = &[(
+    "proto/proto/terrane/v1/common.proto",
+    "the customary name of the messages that all services of a package share",
+)];
+
+/// Looks at paths alone. An allowance for a file that is gone is a finding as well, where the room is there at all.
+pub fn examine(files: &[String]) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = files.iter().filter_map(|file| name_finding(file)).collect();
+    for (allowed, _) in ALLOWED {
+        let room_exists = files
+            .iter()
+            .any(|file| file.split('/').next() == allowed.split('/').next());
+        if room_exists && !files.iter().any(|file| file == allowed) {
+            findings.push(Finding::new(
+                allowed,
+                0,
+                "is gone: remove its allowance from xtask/src/tidy/names.rs",
+            ));
+        }
+    }
+    findings
+}
+
+fn name_finding(file: &str) -> Option<Finding> {
+    if ALLOWED.iter().any(|(allowed, _)| *allowed == file) {
+        return None;
+    }
+    let word = Path::new(file)
+        .iter()
+        .flat_map(|part| words(&part.to_string_lossy()))
+        .find(|word| BANNED.contains(&word.as_str()))?;
+    Some(Finding::new(
+        file,
+        0,
+        format!("`{word}` in a file's name says nothing: name it after its idea"),
+    ))
+}
+
+fn words(part: &str) -> Vec<String> {
+    part.split(|c: char| !c.is_alphanumeric())
+        .map(str::to_lowercase)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(file: &str) -> bool {
+        !examine(&[file.to_owned()]).is_empty()
+    }
+
+    #[test]
+    fn empty_names_are_found_in_files_and_folders() {
+        for wrong in [
+            "a/util.rs",
+            "a/utils/mod.rs",
+            "tests/common/mod.rs",
+            "a/test_helpers.rs",
+            "Misc.md",
+            "a/region-manager.rs",
+        ] {
+            assert!(found(wrong), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn words_inside_words_are_fine() {
+        for right in [
+            "a/utilization.rs",
+            "a/commonest.rs",
+            "docs/management.md",
+            "a/locator.rs",
+        ] {
+            assert!(!found(right), "{right}");
+        }
+    }
+
+    #[test]
+    fn an_allowance_holds_for_one_file_and_ends_with_it() {
+        assert!(!found("proto/proto/terrane/v1/common.proto"));
+        assert!(found("proto/proto/terrane/v2/common.proto"));
+        assert!(
+            found("proto/build.rs"),
+            "the allowed file is missing from the list"
+        );
+    }
+}

@@ -1,0 +1,340 @@
+//! Rules on the text of source files.
+//!
+//! The words looked for are put together from halves here, or this file would find itself.
+
+use super::Finding;
+use super::text::{bracketed, code_of, find_word, line_of};
+
+/// Beyond this a file is listed: it may be two ideas.
+const LINES_LISTED: usize = 600;
+/// Beyond this it is two ideas.
+const LINES_MAX: usize = 900;
+
+/// Notes to oneself, in any kind of file.
+const NOTES: &[&str] = &[
+    concat!("TO", "DO"),
+    concat!("FIX", "ME"),
+    concat!("XX", "X"),
+];
+
+/// What Rust code must not contain, and what to do instead.
+const BANNED_CODE: &[(&str, &str)] = &[
+    (
+        concat!("todo", "!"),
+        "is no code: finish it or leave it out",
+    ),
+    (
+        concat!("unimplemented", "!"),
+        "is no code: finish it or leave it out",
+    ),
+    (
+        concat!("dbg", "!"),
+        "is for a moment at the desk: remove it",
+    ),
+    (
+        concat!("thread::", "sleep"),
+        "waits for time where a condition is meant: wait for the condition",
+    ),
+];
+
+/// Whether the rules say anything about this kind of file.
+pub fn is_checked(file: &str) -> bool {
+    let ending = file
+        .rsplit('/')
+        .next()
+        .and_then(|name| name.rsplit_once('.'))
+        .map_or("", |(_, ending)| ending);
+    matches!(
+        ending,
+        "rs" | "proto" | "toml" | "md" | "sh" | "service" | "yml" | "yaml"
+    ) || file == ".ci/run"
+}
+
+/// All findings in one file.
+pub fn examine(file: &str, text: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for note in NOTES {
+        let message = format!("`{note}`: do it, or say in an issue what would make it worth doing");
+        findings.extend(
+            find_word(text, note).map(|at| Finding::new(file, line_of(text, at), message.clone())),
+        );
+    }
+    if file.ends_with(".rs") {
+        examine_rust(file, text, &mut findings);
+    }
+    findings
+}
+
+fn examine_rust(file: &str, text: &str, findings: &mut Vec<Finding>) {
+    let code = code_of(text);
+    let mut report =
+        |at: usize, message: String| findings.push(Finding::new(file, line_of(&code, at), message));
+    for (banned, why) in BANNED_CODE {
+        for at in find_banned(&code, banned) {
+            report(at, format!("`{banned}` {why}"));
+        }
+    }
+    for at in selects_without_bias(&code) {
+        report(
+            at,
+            "`select!` without `biased;` chooses at random: say what comes first".to_owned(),
+        );
+    }
+    for at in allowances_without_reason(&code) {
+        report(
+            at,
+            "an allowance says why: add `reason = \"...\"`".to_owned(),
+        );
+    }
+    for at in ignored_tests(&code) {
+        report(
+            at,
+            "a test that is ignored tests nothing: mend it or remove it".to_owned(),
+        );
+    }
+    if !text.trim_start().starts_with("//!") {
+        report(
+            0,
+            "a module opens with `//!`: what it is, why this way, what holds".to_owned(),
+        );
+    }
+    let lines = lines_before_tests(file, text);
+    if lines > LINES_MAX {
+        report(
+            0,
+            format!("{lines} lines before its tests (at most {LINES_MAX}): split it by ideas"),
+        );
+    }
+}
+
+/// Lines of a file that is long, but still allowed.
+pub fn long(file: &str, text: &str) -> Option<usize> {
+    let lines = lines_before_tests(file, text);
+    (file.ends_with(".rs") && lines > LINES_LISTED && lines <= LINES_MAX).then_some(lines)
+}
+
+fn find_banned<'a>(code: &'a str, banned: &'static str) -> impl Iterator<Item = usize> + 'a {
+    // The exclamation mark ends a macro's name, so only what stands before it must be a whole word.
+    let name = banned.trim_end_matches('!');
+    find_word(code, name).filter(move |&at| code[at..].starts_with(banned))
+}
+
+fn selects_without_bias(code: &str) -> Vec<usize> {
+    let name = concat!("select", "!");
+    find_banned(code, name)
+        .filter(|&at| {
+            let body = code[at + name.len()..].trim_start();
+            let body = body.trim_start_matches(['{', '(', '[']).trim_start();
+            !body.starts_with("biased;")
+        })
+        .collect()
+}
+
+/// Attributes, inner and outer, that hold `allow(...)` or `expect(...)`, also inside `cfg_attr`.
+fn allowances_without_reason(code: &str) -> Vec<usize> {
+    attributes(code)
+        .filter(|&(_, attribute)| {
+            ["allow", "expect"].iter().any(|kind| {
+                find_word(attribute, kind).any(|at| {
+                    let arguments = &attribute[at + kind.len()..];
+                    arguments.starts_with('(')
+                        && find_word(bracketed(arguments, 0), "reason")
+                            .next()
+                            .is_none()
+                })
+            })
+        })
+        .map(|(at, _)| at)
+        .collect()
+}
+
+fn ignored_tests(code: &str) -> Vec<usize> {
+    attributes(code)
+        .filter(|(_, attribute)| find_word(attribute, "ignore").next().is_some())
+        .map(|(at, _)| at)
+        .collect()
+}
+
+fn attributes(code: &str) -> impl Iterator<Item = (usize, &str)> {
+    code.match_indices('#').filter_map(|(at, _)| {
+        let after = &code[at + 1..];
+        let bracket = at + 1 + usize::from(after.starts_with('!'));
+        code[bracket..]
+            .starts_with('[')
+            .then(|| (at, bracketed(code, bracket)))
+    })
+}
+
+/// Tests may be as long as their subject needs, so only what comes before them counts.
+fn lines_before_tests(file: &str, text: &str) -> usize {
+    if file.ends_with("/tests.rs") {
+        return 0;
+    }
+    let is_tests =
+        |line: &&str| line.starts_with("#[cfg(test)]") || line.starts_with("#[cfg(all(test");
+    let mut lines = text.lines().enumerate().peekable();
+    while let Some((number, line)) = lines.next() {
+        let opens_module = lines
+            .peek()
+            .is_some_and(|(_, next)| next.starts_with("mod ") && next.ends_with('{'));
+        if is_tests(&line) && opens_module {
+            return number;
+        }
+    }
+    text.lines().count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines on which a source file breaks a rule, with its opening paragraph added.
+    fn lines(body: &str) -> Vec<usize> {
+        let text = format!("//! A module.\n{body}");
+        examine("room/src/a.rs", &text)
+            .into_iter()
+            .map(|finding| finding.line)
+            .collect()
+    }
+
+    #[test]
+    fn clean_code_is_clean() {
+        let body = r#"
+            #[allow(dead_code, reason = "kept for the next step")]
+            fn a() { tokio::select! { biased; _ = b() => {} } }
+            #[cfg_attr(test, expect(dead_code, reason = "as above"))]
+            /// Words in prose, like todo! and thread::sleep, are fine; so are "dbg!(x)" and #[ignore].
+            fn b() { c("thread::sleep(1) #[allow(dead_code)] dbg!(x)") }
+            fn todo() { mytodo!(1); ignore(2) }
+        "#;
+        assert_eq!(lines(body), []);
+    }
+
+    #[test]
+    fn notes_are_found_everywhere() {
+        let note = concat!("TO", "DO");
+        assert_eq!(
+            lines(&format!(
+                "// {note}: later\n/* {}:x */",
+                concat!("FIX", "ME")
+            )),
+            [2, 3]
+        );
+        assert_eq!(examine("docs/a.md", &format!("a\n{note} b")).len(), 1);
+        assert_eq!(examine("a/b.proto", concat!("// XX", "X")).len(), 1);
+        assert_eq!(
+            examine("docs/a.md", &format!("{note}S and PO{note} are names")),
+            []
+        );
+    }
+
+    #[test]
+    fn unfinished_code_is_found() {
+        for body in [
+            "fn a() { todo!() }",
+            "fn a() { unimplemented!(\"x\") }",
+            "fn a() { dbg!(1); }",
+            "fn a() { std::dbg!(1); }",
+        ] {
+            assert_eq!(lines(body), [2], "{body}");
+        }
+    }
+
+    #[test]
+    fn sleeping_threads_are_found() {
+        assert_eq!(
+            lines("fn a() { std::thread::sleep(D) }\nfn b() { thread::sleep(D) }"),
+            [2, 3]
+        );
+        assert_eq!(lines("fn a() { tokio::time::sleep(D) }"), []);
+    }
+
+    #[test]
+    fn a_select_without_bias_is_found() {
+        assert_eq!(lines("fn a() { tokio::select! {\n _ = b() => {} } }"), [2]);
+        assert_eq!(
+            lines("fn a() { select! { // biased;\n _ = b() => {} } }"),
+            [2]
+        );
+        assert_eq!(
+            lines(
+                "fn a() { tokio::select! {\n // first what ends us\n biased;\n _ = b() => {} } }"
+            ),
+            []
+        );
+    }
+
+    #[test]
+    fn an_allowance_without_reason_is_found() {
+        for body in [
+            "#[allow(dead_code)]\nfn a() {}",
+            "#![allow(dead_code)]",
+            "#[expect(dead_code)]\nfn a() {}",
+            "#[cfg_attr(test, allow(dead_code))]\nfn a() {}",
+            "#[allow(\n    dead_code,\n)]\nfn a() {}",
+            "#[allow(dead_code)] // reason = because\nfn a() {}",
+        ] {
+            assert_eq!(lines(body), [2], "{body}");
+        }
+    }
+
+    #[test]
+    fn an_ignored_test_is_found() {
+        for body in [
+            "#[test]\n#[ignore]\nfn a() {}",
+            "#[test]\n#[ignore = \"slow\"]\nfn a() {}",
+            "#[test]\n#[cfg_attr(x, ignore)]\nfn a() {}",
+        ] {
+            assert_eq!(lines(body), [3], "{body}");
+        }
+    }
+
+    #[test]
+    fn a_module_opens_with_its_paragraph() {
+        assert_eq!(examine("a/src/b.rs", "use c;\n//! Too late.\n").len(), 1);
+        assert_eq!(examine("a/src/b.rs", "\n//! In time.\nuse c;\n"), []);
+        assert_eq!(examine("a/src/b.rs", "").len(), 1);
+    }
+
+    #[test]
+    fn length_counts_up_to_the_tests() {
+        let of = |before: usize, after: usize| {
+            let tests = format!(
+                "#[cfg(test)]\nmod tests {{\n{}}}\n",
+                "// test\n".repeat(after)
+            );
+            format!("//! Long.\n{}{tests}", "fn a() {}\n".repeat(before - 1))
+        };
+        let findings = |text: &str| examine("a/src/b.rs", text).len();
+        assert_eq!(
+            (
+                long("a/src/b.rs", &of(600, 2_000)),
+                findings(&of(600, 2_000))
+            ),
+            (None, 0)
+        );
+        assert_eq!(
+            (long("a/src/b.rs", &of(601, 0)), findings(&of(601, 0))),
+            (Some(601), 0)
+        );
+        assert_eq!(
+            (long("a/src/b.rs", &of(901, 0)), findings(&of(901, 0))),
+            (None, 1)
+        );
+    }
+
+    #[test]
+    fn a_test_only_import_does_not_end_the_count() {
+        let text = format!(
+            "//! Long.\n#[cfg(test)]\nuse x;\n{}",
+            "fn a() {}\n".repeat(1_000)
+        );
+        assert_eq!(examine("a/src/b.rs", &text).len(), 1);
+    }
+
+    #[test]
+    fn files_of_other_kinds_are_left_alone() {
+        assert!(is_checked("a/b.rs") && is_checked(".ci/run") && is_checked("docs/x.md"));
+        assert!(!is_checked("Cargo.lock") && !is_checked("a/b.gz") && !is_checked("LICENSE"));
+    }
+}
