@@ -1,1 +1,48 @@
-//! Placeholder.
+//! The vocabulary of Terrane: what every room agrees about, and nothing that does anything.
+//!
+//! Ids, limits, row keys and ranges, table schemas, the packed cell, the rules that say which cells a reader sees, and
+//! the typed row-key codec. No I/O, no async, no protobuf: values go in and values come out, so that everything here can
+//! be tested by plain property tests and be the same in a client, a server and an offline tool.
+//!
+//! A value of one of these types is valid: input is checked where it becomes such a value (`new`, `validate`, `parse`),
+//! and needs no checking after.
+//!
+//! Reading order: [`cell`] and [`rows`] (the bytes), [`schema`] (what a table is), [`visibility`] (what a reader sees),
+//! [`keycodec`] and [`key`] (typed keys).
+
+#![warn(missing_docs)]
+
+pub mod cell;
+pub mod error;
+pub mod escape;
+pub mod ids;
+pub mod key;
+pub mod keycodec;
+pub mod limits;
+pub mod name;
+pub mod projection;
+pub mod range;
+pub mod row;
+pub mod rows;
+pub mod schema;
+pub mod visibility;
+
+mod attribute;
+mod binary;
+
+// The derive writes paths that begin with `::terrane_types`; this makes them hold inside the crate as well.
+extern crate self as terrane_types;
+
+pub use attribute::{parse_duration_ms, parse_size};
+pub use cell::{CellKind, CellRef, LATEST, PackedCells};
+pub use error::{Error, Invalid};
+pub use escape::{escape, unescape};
+pub use ids::{ClusterId, GroupId, RegionEpoch, RegionId, ReplicaId, ServerId, TableId};
+pub use key::KeyDeclaration;
+pub use keycodec::{Bucket, Desc, RowKey, Tail};
+pub use name::{FamilyName, TableName};
+pub use projection::Projection;
+pub use range::KeyRange;
+pub use row::Row;
+pub use rows::{PackedRow, PackedRows, pack_row};
+pub use schema::{FamilyRules, FamilySchema, RegionDescriptor, TableSchema};

@@ -1,0 +1,392 @@
+//! The packed cell: the one form of a cell on the wire, in log entries, in memtables and in exports.
+//!
+//! A cell is written once, by the client, and nothing on its way re-encodes it: the server validates the bytes, the
+//! leader fills in timestamps in place, the log stores them, the memtable points into them and a scan copies them out.
+//! `docs/formats/cell.md` is the layout for people; this file is the only code that knows it.
+//!
+//! Integers are little-endian; one cell follows another without padding:
+//!
+//! ```text
+//! family_len u8 | qualifier_len u16 | tags_len u16 | value_len u32 | timestamp i64 | kind u8
+//!               | family | qualifier | tags | value
+//! ```
+//!
+//! Invariants:
+//! - The timestamp has a fixed width and place, so that stamping never moves a byte.
+//! - Lengths in untrusted bytes are only ever compared with what is there; none becomes the size of an allocation.
+//! - Bytes inside a [`PackedCells`] were validated; iterating over them cannot fail.
+
+use std::fmt;
+
+use bytes::Bytes;
+
+use crate::error::Invalid;
+use crate::escape::escape;
+use crate::limits::{
+    QUALIFIER_BYTES_MAX, ROW_MUTATION_BYTES_MAX, TAGS_BYTES_MAX, TIMESTAMP_MAX, VALUE_BYTES_MAX,
+};
+use crate::name::is_name;
+
+/// Bytes of a cell before its family.
+pub const HEADER_BYTES: usize = 18;
+
+/// The timestamp that asks the leader to fill in its stamp; no stored cell carries it.
+pub const LATEST: i64 = i64::MAX;
+
+const TIMESTAMP_AT: usize = 9;
+const KIND_AT: usize = 17;
+
+/// What a cell does. The numbers reach disk and wire: they are never changed or reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum CellKind {
+    /// Sets a value.
+    Put = 0,
+    /// Deletes one version of one column: the one with exactly this timestamp.
+    Delete = 1,
+    /// Deletes all versions of one column up to and at this timestamp.
+    DeleteColumn = 2,
+    /// Deletes all versions of all columns of the family up to and at this timestamp.
+    DeleteFamily = 3,
+    /// Deletes the versions with exactly this timestamp in all columns of the family.
+    DeleteFamilyVersion = 4,
+}
+
+impl CellKind {
+    /// The kind with this number.
+    #[must_use]
+    pub const fn from_u8(number: u8) -> Option<Self> {
+        match number {
+            0 => Some(Self::Put),
+            1 => Some(Self::Delete),
+            2 => Some(Self::DeleteColumn),
+            3 => Some(Self::DeleteFamily),
+            4 => Some(Self::DeleteFamilyVersion),
+            _ => None,
+        }
+    }
+
+    /// Whether the cell acts on the whole family; such a cell has an empty qualifier.
+    #[must_use]
+    pub const fn is_family_marker(self) -> bool {
+        matches!(self, Self::DeleteFamily | Self::DeleteFamilyVersion)
+    }
+
+    /// Whether the cell deletes.
+    #[must_use]
+    pub const fn is_delete(self) -> bool {
+        !matches!(self, Self::Put)
+    }
+}
+
+/// One cell, borrowed from wherever its bytes are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct CellRef<'a> {
+    /// The family's name.
+    pub family: &'a [u8],
+    /// The qualifier; empty for the kinds that act on a family.
+    pub qualifier: &'a [u8],
+    /// Milliseconds since 1970 unless the client means otherwise, or [`LATEST`].
+    pub timestamp: i64,
+    /// What the cell does.
+    pub kind: CellKind,
+    /// The tag section; empty so far.
+    pub tags: &'a [u8],
+    /// The value; empty for deletes.
+    pub value: &'a [u8],
+}
+
+impl<'a> CellRef<'a> {
+    /// A put without tags.
+    #[must_use]
+    pub const fn put(family: &'a [u8], qualifier: &'a [u8], timestamp: i64, value: &'a [u8]) -> Self {
+        Self { family, qualifier, timestamp, kind: CellKind::Put, tags: &[], value }
+    }
+
+    /// A delete of the given kind.
+    #[must_use]
+    pub const fn delete(kind: CellKind, family: &'a [u8], qualifier: &'a [u8], timestamp: i64) -> Self {
+        Self { family, qualifier, timestamp, kind, tags: &[], value: &[] }
+    }
+
+    /// Bytes that the cell takes when packed.
+    #[must_use]
+    pub const fn packed_len(&self) -> usize {
+        HEADER_BYTES + self.family.len() + self.qualifier.len() + self.tags.len() + self.value.len()
+    }
+
+    /// Checks names, lengths, timestamp and what the kind allows.
+    ///
+    /// # Errors
+    /// [`Invalid`] that names the part and the limit.
+    pub fn check(&self) -> Result<(), Invalid> {
+        if !is_name(self.family) {
+            return Err(Invalid::new(format!(
+                "{:?} is not the name of a family; names are 1 to 128 of A-Z a-z 0-9 _ . -",
+                escape(self.family)
+            )));
+        }
+        self.check_length("qualifier", self.qualifier.len(), QUALIFIER_BYTES_MAX)?;
+        self.check_length("tag section", self.tags.len(), TAGS_BYTES_MAX)?;
+        self.check_length("value", self.value.len(), VALUE_BYTES_MAX)?;
+        if self.timestamp < 0 {
+            return Err(Invalid::new(format!(
+                "the timestamp of {self} is negative; timestamps are 0 to {TIMESTAMP_MAX}"
+            )));
+        }
+        if self.kind.is_delete() && !self.value.is_empty() {
+            return Err(Invalid::new(format!("{self} deletes and yet carries a value")));
+        }
+        if self.kind.is_family_marker() && !self.qualifier.is_empty() {
+            return Err(Invalid::new(format!("{self} deletes in a whole family and yet names a qualifier")));
+        }
+        check_tags(self.tags).map_err(|why| Invalid::new(format!("the tag section of {self} {why}")))
+    }
+
+    fn check_length(&self, what: &str, length: usize, limit: usize) -> Result<(), Invalid> {
+        if length <= limit {
+            return Ok(());
+        }
+        Err(Invalid::new(format!("the {what} of {self} has {length} bytes; the limit is {limit}")))
+    }
+}
+
+/// `family:qualifier` with at most 64 bytes of the qualifier: for messages.
+impl fmt::Display for CellRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = &self.qualifier[..self.qualifier.len().min(64)];
+        let more = if shown.len() < self.qualifier.len() { "..." } else { "" };
+        write!(f, "{}:{}{more}", escape(self.family), escape(shown))
+    }
+}
+
+impl fmt::Debug for CellRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}/{}/{:?}/{} bytes", self.timestamp, self.kind, self.value.len())
+    }
+}
+
+/// A tag section is a run of `type u8 | length u16 | bytes`, filling it exactly.
+fn check_tags(mut tags: &[u8]) -> Result<(), &'static str> {
+    while !tags.is_empty() {
+        let [_kind, low, high, rest @ ..] = tags else {
+            return Err("ends inside a tag's header");
+        };
+        let length = usize::from(u16::from_le_bytes([*low, *high]));
+        tags = rest.get(length..).ok_or("ends inside a tag")?;
+    }
+    Ok(())
+}
+
+/// Appends a cell in its packed form.
+///
+/// # Panics
+/// When a length does not fit its field. Cells that come from outside are checked with [`CellRef::check`] first, whose
+/// limits all fit.
+pub fn pack(out: &mut Vec<u8>, cell: CellRef<'_>) {
+    let fits = "cells are checked against the limits before they are packed";
+    out.reserve(cell.packed_len());
+    out.push(u8::try_from(cell.family.len()).expect(fits));
+    out.extend_from_slice(&u16::try_from(cell.qualifier.len()).expect(fits).to_le_bytes());
+    out.extend_from_slice(&u16::try_from(cell.tags.len()).expect(fits).to_le_bytes());
+    out.extend_from_slice(&u32::try_from(cell.value.len()).expect(fits).to_le_bytes());
+    out.extend_from_slice(&cell.timestamp.to_le_bytes());
+    out.push(cell.kind as u8);
+    out.extend_from_slice(cell.family);
+    out.extend_from_slice(cell.qualifier);
+    out.extend_from_slice(cell.tags);
+    out.extend_from_slice(cell.value);
+}
+
+/// Reads the first cell of `bytes` and says how many bytes it takes; `None` where no whole cell with a known kind
+/// begins. Looks at the structure only: [`CellRef::check`] is for the rest.
+#[must_use]
+pub fn unpack(bytes: &[u8]) -> Option<(CellRef<'_>, usize)> {
+    let (header, body) = bytes.split_first_chunk::<HEADER_BYTES>()?;
+    let family_len = usize::from(header[0]);
+    let qualifier_len = usize::from(u16::from_le_bytes([header[1], header[2]]));
+    let tags_len = usize::from(u16::from_le_bytes([header[3], header[4]]));
+    let value_len = u32::from_le_bytes([header[5], header[6], header[7], header[8]]) as usize;
+    let kind = CellKind::from_u8(header[KIND_AT])?;
+    let (_, timestamp) = header[..KIND_AT].split_last_chunk::<8>()?;
+
+    // Each split fails where the bytes end early, so a length is never trusted further than what is there.
+    let (family, rest) = body.split_at_checked(family_len)?;
+    let (qualifier, rest) = rest.split_at_checked(qualifier_len)?;
+    let (tags, rest) = rest.split_at_checked(tags_len)?;
+    let (value, rest) = rest.split_at_checked(value_len)?;
+    let cell = CellRef { family, qualifier, timestamp: i64::from_le_bytes(*timestamp), kind, tags, value };
+    Some((cell, bytes.len() - rest.len()))
+}
+
+/// Puts `stamp` into every cell whose timestamp is [`LATEST`] and says how many there were. The bytes must have been
+/// validated; from a place on where they are no cells, nothing is changed.
+pub fn stamp_in_place(cells: &mut [u8], stamp: i64) -> usize {
+    let mut stamped = 0;
+    let mut at = 0;
+    while let Some((cell, length)) = unpack(&cells[at..]) {
+        if cell.timestamp == LATEST {
+            cells[at + TIMESTAMP_AT..at + KIND_AT].copy_from_slice(&stamp.to_le_bytes());
+            stamped += 1;
+        }
+        at += length;
+    }
+    stamped
+}
+
+/// Cells in their packed form, known to be well-formed and within the limits.
+///
+/// ```
+/// use bytes::Bytes;
+/// use terrane_types::cell::{CellRef, LATEST, PackedCells, pack};
+///
+/// let mut bytes = Vec::new();
+/// pack(&mut bytes, CellRef::put(b"data", b"airtemp", LATEST, &[0, 0, 0, 21]));
+/// let cells = PackedCells::validate(Bytes::from(bytes))?;
+/// assert_eq!(cells.iter().next().unwrap().qualifier, b"airtemp");
+/// # Ok::<(), terrane_types::Invalid>(())
+/// ```
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct PackedCells(Bytes);
+
+impl PackedCells {
+    /// Checks bytes from outside: every cell whole, known and within the limits, nothing left over.
+    ///
+    /// # Errors
+    /// [`Invalid`] that names the first cell that is not.
+    pub fn validate(bytes: Bytes) -> Result<Self, Invalid> {
+        check_cells(&bytes)?;
+        Ok(Self(bytes))
+    }
+
+    /// Checks bytes that are the mutation of one row: as [`PackedCells::validate`], not empty, not over
+    /// [`ROW_MUTATION_BYTES_MAX`], and without what cells cannot do yet.
+    ///
+    /// A delete of one version names its timestamp: with [`LATEST`] it would be stamped with a time that no cell has
+    /// yet, and so would silently delete nothing.
+    ///
+    /// # Errors
+    /// [`Invalid`] that names what is wrong and the limit.
+    pub fn validate_mutation(bytes: Bytes) -> Result<Self, Invalid> {
+        if bytes.is_empty() {
+            return Err(Invalid::new("the mutation of a row holds no cell"));
+        }
+        if bytes.len() > ROW_MUTATION_BYTES_MAX {
+            return Err(Invalid::new(format!(
+                "the mutation of a row has {} bytes of cells; the limit is {ROW_MUTATION_BYTES_MAX}",
+                bytes.len()
+            )));
+        }
+        let cells = Self::validate(bytes)?;
+        for cell in cells.iter() {
+            if !cell.tags.is_empty() {
+                return Err(Invalid::new(format!("{cell} carries tags, which are not built yet")));
+            }
+            if cell.timestamp == LATEST && matches!(cell.kind, CellKind::Delete | CellKind::DeleteFamilyVersion) {
+                return Err(Invalid::new(format!("the delete of one version of {cell} must name its timestamp")));
+            }
+        }
+        Ok(cells)
+    }
+
+    /// Packs cells that are at hand.
+    ///
+    /// # Errors
+    /// [`Invalid`] for the first that breaks a limit.
+    pub fn from_cells<'a>(cells: impl IntoIterator<Item = CellRef<'a>>) -> Result<Self, Invalid> {
+        let mut out = Vec::new();
+        for cell in cells {
+            cell.check()?;
+            pack(&mut out, cell);
+        }
+        Ok(Self(out.into()))
+    }
+
+    /// The cells, in the order in which they were packed.
+    #[must_use]
+    pub fn iter(&self) -> Cells<'_> {
+        Cells::new(&self.0)
+    }
+
+    /// The packed bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &Bytes {
+        &self.0
+    }
+
+    /// The packed bytes.
+    #[must_use]
+    pub fn into_bytes(self) -> Bytes {
+        self.0
+    }
+
+    /// Whether there is no cell.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<'a> IntoIterator for &'a PackedCells {
+    type Item = CellRef<'a>;
+    type IntoIter = Cells<'a>;
+
+    fn into_iter(self) -> Cells<'a> {
+        self.iter()
+    }
+}
+
+impl fmt::Debug for PackedCells {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+fn check_cells(bytes: &[u8]) -> Result<(), Invalid> {
+    let mut at = 0;
+    while at < bytes.len() {
+        let Some((cell, length)) = unpack(&bytes[at..]) else {
+            return Err(Invalid::new(format!(
+                "the packed cells are malformed at byte {at} of {}: no whole cell of a known kind begins there",
+                bytes.len()
+            )));
+        };
+        cell.check()?;
+        at += length;
+    }
+    Ok(())
+}
+
+/// Goes over packed cells without copying. It ends where no whole cell begins, which in validated bytes is their end.
+#[derive(Clone, Debug)]
+pub struct Cells<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Cells<'a> {
+    /// Goes over bytes that this process packed or validated.
+    #[must_use]
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    /// The bytes that are left, beginning with the next cell.
+    #[must_use]
+    pub const fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+}
+
+impl<'a> Iterator for Cells<'a> {
+    type Item = CellRef<'a>;
+
+    fn next(&mut self) -> Option<CellRef<'a>> {
+        let (cell, length) = unpack(self.rest)?;
+        self.rest = &self.rest[length..];
+        Some(cell)
+    }
+}
+
+#[cfg(test)]
+#[path = "cell_tests.rs"]
+mod tests;

@@ -1,0 +1,165 @@
+//! Keys by part, as text: what a person types and sees for a table that declares its key.
+//!
+//! Numbers are decimal, a bool is `true` or `false`, a UUID is in its hyphenated form, and everything made of bytes is
+//! escaped as everywhere (`\xHH`, `\\`).
+
+use uuid::Uuid;
+
+use super::{KeyDeclaration, KeyPart};
+use crate::error::Invalid;
+use crate::escape::{escape, unescape};
+use crate::keycodec::{self, Desc, KeyPart as Codec, PartKind, PartReader, PartType, PlainPart, Tail};
+use crate::range::KeyRange;
+use crate::row::Row;
+
+impl KeyDeclaration {
+    /// The row of a key given by part; a bucket is computed, not given.
+    ///
+    /// # Errors
+    /// [`Invalid`] for a wrong number of parts, a text that its part does not take, and a key too long for a row.
+    pub fn encode(&self, texts: &[impl AsRef<str>]) -> Result<Row, Invalid> {
+        let parts = self.text_parts();
+        if texts.len() != parts.len() {
+            let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
+            return Err(Invalid::new(format!(
+                "the key has {} parts ({}), not {}",
+                parts.len(),
+                names.join(", "),
+                texts.len()
+            )));
+        }
+        let mut out = self.encode_parts(texts)?;
+        if let PartType::Bucket(buckets) = self.parts()[0].kind.part {
+            out.insert(0, keycodec::bucket_of(buckets, &out));
+        }
+        Row::new(out)
+    }
+
+    /// The ranges of all keys that begin with these parts, given as text: one, or one per bucket.
+    ///
+    /// # Errors
+    /// [`Invalid`] for too many parts and for a text that its part does not take.
+    pub fn prefix_ranges(&self, texts: &[impl AsRef<str>]) -> Result<Vec<KeyRange>, Invalid> {
+        if texts.len() > self.text_parts().len() {
+            return Err(Invalid::new(format!("the key has {} parts, not {}", self.text_parts().len(), texts.len())));
+        }
+        let prefix = self.encode_parts(texts)?;
+        Ok(keycodec::bucket_ranges(&[self.parts()[0].kind], &prefix))
+    }
+
+    fn encode_parts(&self, texts: &[impl AsRef<str>]) -> Result<Vec<u8>, Invalid> {
+        let mut out = Vec::new();
+        for (part, text) in self.text_parts().iter().zip(texts) {
+            encode_text(part.kind, text.as_ref(), &mut out).map_err(|error| in_part(part, &error))?;
+        }
+        Ok(out)
+    }
+
+    /// The parts of a row as text, a bucket left out.
+    ///
+    /// # Errors
+    /// [`Invalid`] when the row is no such key.
+    pub fn decode(&self, row: &[u8]) -> Result<Vec<String>, Invalid> {
+        let mut input = PartReader::new(row);
+        let mut texts = Vec::with_capacity(self.parts().len());
+        for part in self.parts() {
+            let text = decode_text(part.kind, &mut input).map_err(|error| in_part(part, &error))?;
+            texts.extend(text);
+        }
+        input.finish()?;
+        keycodec::check_bucket(self.parts().first().map(|part| part.kind.part), row)?;
+        Ok(texts)
+    }
+
+    /// How many bytes the first `parts` parts of the row take, a bucket counted as a part; `None` when the row does not
+    /// begin with such parts. Rows that share these bytes are never separated by a split where `atomic` is `parts`.
+    ///
+    /// ```
+    /// use terrane_types::KeyDeclaration;
+    /// let key = KeyDeclaration::parse("user:text, time:desc i64")?;
+    /// let row = key.encode(&["ann", "5"])?;
+    /// assert_eq!(key.atomic_prefix_len(&row, 1), Some(5)); // a n n 00 01
+    /// # Ok::<(), terrane_types::Invalid>(())
+    /// ```
+    #[must_use]
+    pub fn atomic_prefix_len(&self, row: &[u8], parts: u32) -> Option<usize> {
+        let parts = self.parts().get(..parts as usize)?;
+        let mut input = PartReader::new(row);
+        for part in parts {
+            decode_text(part.kind, &mut input).ok()?;
+        }
+        Some(row.len() - input.remaining())
+    }
+}
+
+fn in_part(part: &KeyPart, error: &Invalid) -> Invalid {
+    Invalid::new(format!("part {} ({}): {error}", part.name, part.kind))
+}
+
+fn encode_text(kind: PartKind, text: &str, out: &mut Vec<u8>) -> Result<(), Invalid> {
+    match kind.part {
+        PartType::U32 => put::<u32>(kind, parse(text)?, out),
+        PartType::U64 => put::<u64>(kind, parse(text)?, out),
+        PartType::I32 => put::<i32>(kind, parse(text)?, out),
+        PartType::I64 => put::<i64>(kind, parse(text)?, out),
+        PartType::F64 => put::<f64>(kind, parse(text)?, out),
+        PartType::Bool => put::<bool>(kind, parse(text)?, out),
+        PartType::Uuid => put::<Uuid>(kind, parse(text)?, out),
+        PartType::Text => {
+            let text = String::from_utf8(unescape(text)?);
+            put(kind, text.map_err(|_| Invalid::new("the bytes are not UTF-8, which a text is"))?, out);
+        }
+        PartType::Bytes => put(kind, unescape(text)?, out),
+        PartType::Tail => Tail(unescape(text)?).encode_part(out),
+        PartType::Fixed(width) => put_fixed(kind, &unescape(text)?, usize::from(width), out)?,
+        PartType::Bucket(_) => {}
+    }
+    Ok(())
+}
+
+/// Takes one part and shows it; `None` for a bucket, which is not shown.
+fn decode_text(kind: PartKind, input: &mut PartReader<'_>) -> Result<Option<String>, Invalid> {
+    let text = match kind.part {
+        PartType::U32 => take::<u32>(kind, input)?.to_string(),
+        PartType::U64 => take::<u64>(kind, input)?.to_string(),
+        PartType::I32 => take::<i32>(kind, input)?.to_string(),
+        PartType::I64 => take::<i64>(kind, input)?.to_string(),
+        PartType::F64 => take::<f64>(kind, input)?.to_string(),
+        PartType::Bool => take::<bool>(kind, input)?.to_string(),
+        PartType::Uuid => take::<Uuid>(kind, input)?.to_string(),
+        PartType::Text => escape(take::<String>(kind, input)?.as_bytes()),
+        PartType::Bytes => escape(&take::<Vec<u8>>(kind, input)?),
+        PartType::Tail => escape(input.tail()),
+        PartType::Fixed(width) => escape(&take_fixed(kind, input, usize::from(width))?),
+        PartType::Bucket(_) => {
+            input.array::<1>()?;
+            return Ok(None);
+        }
+    };
+    Ok(Some(text))
+}
+
+fn parse<T: std::str::FromStr>(text: &str) -> Result<T, Invalid> {
+    text.parse().map_err(|_| Invalid::new(format!("{text:?} is not a value of this type")))
+}
+
+fn put<T: PlainPart>(kind: PartKind, value: T, out: &mut Vec<u8>) {
+    if kind.desc { Desc(value).encode_part(out) } else { value.encode_part(out) }
+}
+
+fn take<T: PlainPart>(kind: PartKind, input: &mut PartReader<'_>) -> Result<T, Invalid> {
+    if kind.desc { Desc::decode_part(input).map(|Desc(value)| value) } else { T::decode_part(input) }
+}
+
+fn put_fixed(kind: PartKind, value: &[u8], width: usize, out: &mut Vec<u8>) -> Result<(), Invalid> {
+    if value.len() != width {
+        return Err(Invalid::new(format!("{} bytes are given where {width} belong", value.len())));
+    }
+    let mask = if kind.desc { 0xff } else { 0 };
+    out.extend(value.iter().map(|byte| byte ^ mask));
+    Ok(())
+}
+
+fn take_fixed(kind: PartKind, input: &mut PartReader<'_>, width: usize) -> Result<Vec<u8>, Invalid> {
+    if kind.desc { input.reversed(|input| input.fixed(width)) } else { input.fixed(width) }
+}

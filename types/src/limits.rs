@@ -1,0 +1,62 @@
+//! The limits that hold everywhere, checked at the client and again at the server's edge.
+//!
+//! They are constants rather than settings: a limit that two processes disagree about is a request accepted by one and
+//! refused by the other. What a limit protects is said beside it.
+
+/// Longest row key in bytes; the packed format keeps row lengths in 16 bits and HBase's own limit is the same.
+pub const ROW_BYTES_MAX: usize = 32_767;
+
+/// Longest qualifier in bytes.
+pub const QUALIFIER_BYTES_MAX: usize = 32_767;
+
+/// Longest tag section of a cell in bytes.
+pub const TAGS_BYTES_MAX: usize = 32_767;
+
+/// Longest value in bytes (10 MiB).
+pub const VALUE_BYTES_MAX: usize = 10 << 20;
+
+/// Most bytes of packed cells in the mutation of one row (16 MiB): a row is one log operation, never cut.
+pub const ROW_MUTATION_BYTES_MAX: usize = 16 << 20;
+
+/// Most bytes in one batch (32 MiB), cut between rows where need be.
+pub const BATCH_BYTES_MAX: usize = 32 << 20;
+
+/// Bytes at which a region splits, unless the table says otherwise (256 MiB).
+pub const REGION_SIZE_DEFAULT: u64 = 256 << 20;
+
+/// The smallest region size a table may ask for (16 KiB; sizes this small are for tests and demos).
+pub const REGION_SIZE_MIN: u64 = 16 << 10;
+
+/// Bytes of memtable at which a region flushes, unless the table says otherwise (64 MiB).
+pub const FLUSH_SIZE_DEFAULT: u64 = 64 << 20;
+
+/// The smallest flush size a table may ask for (4 KiB): below it every put would become a file.
+pub const FLUSH_SIZE_MIN: u64 = 4 << 10;
+
+/// Longest name of a table, namespace, family or key part.
+pub const NAME_CHARS_MAX: usize = 128;
+
+/// The largest timestamp a cell may carry; the one above it, [`crate::cell::LATEST`], asks the leader to fill it in.
+pub const TIMESTAMP_MAX: i64 = i64::MAX - 1;
+
+/// Most column families in one table: each is a store with files of its own in every region.
+pub const FAMILIES_MAX: usize = 64;
+
+/// Most versions a family may keep or a reader may ask for.
+pub const VERSIONS_MAX: u32 = i32::MAX as u32;
+
+/// Most entries of free metadata on one table.
+pub const METADATA_ENTRIES_MAX: usize = 64;
+
+/// Longest value of free metadata in bytes.
+pub const METADATA_VALUE_BYTES_MAX: usize = 4_096;
+
+/// Most parts in a key declaration.
+pub const KEY_PARTS_MAX: usize = 32;
+
+// A row's mutation must hold one cell of the largest value with the longest qualifier, and a batch one such row.
+const _: () = assert!(VALUE_BYTES_MAX + QUALIFIER_BYTES_MAX + TAGS_BYTES_MAX + 1024 < ROW_MUTATION_BYTES_MAX);
+const _: () = assert!(ROW_MUTATION_BYTES_MAX + ROW_BYTES_MAX + 1024 < BATCH_BYTES_MAX);
+// Lengths of rows, qualifiers, tags and names must fit the widths that the packed format gives them.
+const _: () = assert!(ROW_BYTES_MAX <= u16::MAX as usize && QUALIFIER_BYTES_MAX <= u16::MAX as usize);
+const _: () = assert!(TAGS_BYTES_MAX <= u16::MAX as usize && NAME_CHARS_MAX <= u8::MAX as usize);

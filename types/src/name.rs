@@ -1,0 +1,226 @@
+//! Names of tables, namespaces and families: checked once, cheap to copy, safe in any text.
+//!
+//! A name is `[A-Za-z0-9_.-]{1,128}`; a table is `table` in the namespace `default`, or `namespace:table`. Nothing
+//! built from a name ever becomes a path: files are named by ids.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::error::Invalid;
+use crate::limits::NAME_CHARS_MAX;
+
+/// Whether the bytes are a name: 1 to 128 of `A-Z a-z 0-9 _ . -`.
+#[must_use]
+pub fn is_name(bytes: &[u8]) -> bool {
+    let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
+    (1..=NAME_CHARS_MAX).contains(&bytes.len()) && bytes.iter().all(allowed)
+}
+
+pub(crate) fn check_name(what: &str, name: &str) -> Result<(), Invalid> {
+    if is_name(name.as_bytes()) {
+        return Ok(());
+    }
+    let shown: String = name.chars().take(NAME_CHARS_MAX + 1).collect();
+    Err(Invalid::new(format!(
+        "{shown:?} is not the name of a {what}; names are 1 to {NAME_CHARS_MAX} of A-Z a-z 0-9 _ . -"
+    )))
+}
+
+/// The name of a column family.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FamilyName(Arc<str>);
+
+impl FamilyName {
+    /// Takes a name after checking it.
+    ///
+    /// # Errors
+    /// [`Invalid`] unless it is 1 to 128 of `A-Z a-z 0-9 _ . -`.
+    pub fn new(name: &str) -> Result<Self, Invalid> {
+        check_name("family", name)?;
+        Ok(Self(name.into()))
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The name as the bytes that cells carry.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+impl FromStr for FamilyName {
+    type Err = Invalid;
+
+    fn from_str(name: &str) -> Result<Self, Invalid> {
+        Self::new(name)
+    }
+}
+
+impl TryFrom<&str> for FamilyName {
+    type Error = Invalid;
+
+    fn try_from(name: &str) -> Result<Self, Invalid> {
+        Self::new(name)
+    }
+}
+
+impl TryFrom<&[u8]> for FamilyName {
+    type Error = Invalid;
+
+    fn try_from(name: &[u8]) -> Result<Self, Invalid> {
+        Self::new(&String::from_utf8_lossy(name))
+    }
+}
+
+impl Borrow<str> for FamilyName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for FamilyName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for FamilyName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.as_str())
+    }
+}
+
+/// The name of a table, with its namespace.
+///
+/// ```
+/// use terrane_types::TableName;
+/// let name: TableName = "weather:observations".parse()?;
+/// assert_eq!((name.namespace(), name.table()), ("weather", "observations"));
+/// assert_eq!("default:t".parse::<TableName>()?.to_string(), "t");
+/// # Ok::<(), terrane_types::Invalid>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TableName {
+    namespace: Arc<str>,
+    table: Arc<str>,
+}
+
+impl TableName {
+    /// The namespace of tables whose name has none.
+    pub const DEFAULT_NAMESPACE: &'static str = "default";
+
+    /// The name under which the index of regions is read; no table can be created with it.
+    pub const META: &'static str = "meta";
+
+    /// Reads `table` or `namespace:table`.
+    ///
+    /// # Errors
+    /// [`Invalid`] unless each part is 1 to 128 of `A-Z a-z 0-9 _ . -`.
+    pub fn new(name: &str) -> Result<Self, Invalid> {
+        let (namespace, table) = name.split_once(':').unwrap_or((Self::DEFAULT_NAMESPACE, name));
+        check_name("namespace", namespace)?;
+        check_name("table", table)?;
+        Ok(Self { namespace: namespace.into(), table: table.into() })
+    }
+
+    /// The name of the meta table.
+    #[must_use]
+    pub fn meta() -> Self {
+        Self { namespace: Self::DEFAULT_NAMESPACE.into(), table: Self::META.into() }
+    }
+
+    /// The namespace.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The name inside the namespace.
+    #[must_use]
+    pub fn table(&self) -> &str {
+        &self.table
+    }
+
+    /// Whether this names the meta table.
+    #[must_use]
+    pub fn is_meta(&self) -> bool {
+        &*self.namespace == Self::DEFAULT_NAMESPACE && &*self.table == Self::META
+    }
+}
+
+impl FromStr for TableName {
+    type Err = Invalid;
+
+    fn from_str(name: &str) -> Result<Self, Invalid> {
+        Self::new(name)
+    }
+}
+
+impl TryFrom<&str> for TableName {
+    type Error = Invalid;
+
+    fn try_from(name: &str) -> Result<Self, Invalid> {
+        Self::new(name)
+    }
+}
+
+impl fmt::Display for TableName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if &*self.namespace != Self::DEFAULT_NAMESPACE {
+            write!(f, "{}:", self.namespace)?;
+        }
+        f.write_str(&self.table)
+    }
+}
+
+impl fmt::Debug for TableName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{self}\"")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_at_the_limits() {
+        assert!(FamilyName::new("").is_err());
+        assert!(FamilyName::new(&"a".repeat(128)).is_ok());
+        assert!(FamilyName::new(&"a".repeat(129)).is_err());
+        for bad in ["a:b", "a/b", "ä", "a b", "..\0"] {
+            let error = FamilyName::new(bad).expect_err(bad);
+            assert!(error.what.contains("A-Z a-z 0-9"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_default_namespace_is_not_shown() {
+        let plain = TableName::new("t").expect("a name");
+        assert_eq!(plain, TableName::new("default:t").expect("a name"));
+        assert_eq!(plain.to_string(), "t");
+        assert_eq!(TableName::new("n:t").expect("a name").to_string(), "n:t");
+    }
+
+    #[test]
+    fn tables_with_bad_parts_are_refused() {
+        for bad in ["", ":", "a:", ":a", "a:b:c"] {
+            assert!(TableName::new(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn meta_is_known_with_and_without_its_namespace() {
+        assert!(TableName::new("meta").expect("a name").is_meta());
+        assert!(TableName::new("default:meta").expect("a name").is_meta());
+        assert!(!TableName::new("other:meta").expect("a name").is_meta());
+        assert_eq!(TableName::meta().to_string(), "meta");
+    }
+}

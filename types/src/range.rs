@@ -1,0 +1,233 @@
+//! Ranges of row keys, `[start, stop)`.
+//!
+//! An empty `stop` means "to the last row": there is no greatest byte string to name instead. An empty `start` needs
+//! no such rule, since the empty string sorts before every row.
+
+use std::fmt;
+
+use bytes::Bytes;
+
+use crate::error::Invalid;
+use crate::escape::escape;
+use crate::limits::ROW_BYTES_MAX;
+
+/// A contiguous range of row keys, `start` included, `stop` excluded; an empty `stop` is no bound.
+///
+/// ```
+/// use terrane_types::KeyRange;
+/// let range = KeyRange::prefix(b"user1");
+/// assert!(range.contains(b"user1|x"));
+/// assert!(!range.contains(b"user2"));
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyRange {
+    /// The first row inside.
+    pub start: Bytes,
+    /// The first row beyond; empty: there is none.
+    pub stop: Bytes,
+}
+
+impl KeyRange {
+    /// A range with these bounds.
+    ///
+    /// # Errors
+    /// [`Invalid`] when `stop` lies before `start`, or a bound is longer than a row followed by one byte (the least
+    /// key after the longest row).
+    pub fn new(start: impl Into<Bytes>, stop: impl Into<Bytes>) -> Result<Self, Invalid> {
+        let range = Self { start: start.into(), stop: stop.into() };
+        for bound in [&range.start, &range.stop] {
+            if bound.len() > ROW_BYTES_MAX + 1 {
+                return Err(Invalid::new(format!(
+                    "a bound of the range has {} bytes; rows have at most {ROW_BYTES_MAX}",
+                    bound.len()
+                )));
+            }
+        }
+        if !range.stop.is_empty() && range.stop < range.start {
+            return Err(Invalid::new(format!(
+                "the range's stop {} lies before its start {}",
+                escape(&range.stop),
+                escape(&range.start)
+            )));
+        }
+        Ok(range)
+    }
+
+    /// All rows.
+    #[must_use]
+    pub const fn all() -> Self {
+        Self { start: Bytes::new(), stop: Bytes::new() }
+    }
+
+    /// The rows that begin with these bytes; all rows for none.
+    #[must_use]
+    pub fn prefix(prefix: &[u8]) -> Self {
+        Self { start: Bytes::copy_from_slice(prefix), stop: prefix_end(prefix) }
+    }
+
+    /// The one row.
+    #[must_use]
+    pub fn row(row: &[u8]) -> Self {
+        let mut stop = Vec::with_capacity(row.len() + 1);
+        stop.extend_from_slice(row);
+        stop.push(0);
+        Self { start: Bytes::copy_from_slice(row), stop: stop.into() }
+    }
+
+    /// Whether the row lies inside.
+    #[must_use]
+    pub fn contains(&self, row: &[u8]) -> bool {
+        row >= &self.start[..] && self.is_before_stop(row)
+    }
+
+    /// Whether the row lies before the end, wherever the range starts.
+    #[must_use]
+    pub fn is_before_stop(&self, row: &[u8]) -> bool {
+        self.stop.is_empty() || row < &self.stop[..]
+    }
+
+    /// Whether every row of `other` lies inside. An empty range lies in any.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        other.is_empty()
+            || (self.start <= other.start
+                && (self.stop.is_empty() || (!other.stop.is_empty() && other.stop <= self.stop)))
+    }
+
+    /// The rows in both, or `None` where there are none.
+    #[must_use]
+    pub fn intersect(&self, other: &Self) -> Option<Self> {
+        let start = self.start.clone().max(other.start.clone());
+        let stop = match (self.stop.is_empty(), other.stop.is_empty()) {
+            (true, _) => other.stop.clone(),
+            (false, true) => self.stop.clone(),
+            (false, false) => self.stop.clone().min(other.stop.clone()),
+        };
+        let range = Self { start, stop };
+        (!range.is_empty()).then_some(range)
+    }
+
+    /// Whether no row lies inside.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        !self.stop.is_empty() && self.stop <= self.start
+    }
+
+    /// Cuts the range in two at `at`, which becomes the first row of the second.
+    ///
+    /// # Errors
+    /// [`Invalid`] unless `at` lies inside and is not the first row, so that neither half is empty.
+    pub fn split(&self, at: &[u8]) -> Result<(Self, Self), Invalid> {
+        if !self.contains(at) || at == &self.start[..] {
+            return Err(Invalid::new(format!(
+                "the split point {} does not lie inside {self}, or is its first row",
+                escape(at)
+            )));
+        }
+        let at = Bytes::copy_from_slice(at);
+        let left = Self { start: self.start.clone(), stop: at.clone() };
+        let right = Self { start: at, stop: self.stop.clone() };
+        Ok((left, right))
+    }
+}
+
+/// The least key above every key that begins with `prefix`: its last byte below 0xFF raised, the rest cut off. Empty
+/// (no bound) when every byte is 0xFF.
+fn prefix_end(prefix: &[u8]) -> Bytes {
+    let Some(last) = prefix.iter().rposition(|&byte| byte != 0xff) else {
+        return Bytes::new();
+    };
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    end.into()
+}
+
+impl Default for KeyRange {
+    fn default() -> Self {
+        Self::all()
+    }
+}
+
+impl fmt::Display for KeyRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{},{})", escape(&self.start), escape(&self.stop))
+    }
+}
+
+impl fmt::Debug for KeyRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn range(start: &'static str, stop: &'static str) -> KeyRange {
+        KeyRange::new(start, stop).expect("ordered bounds")
+    }
+
+    #[test]
+    fn bounds_are_half_open() {
+        let range = range("b", "d");
+        assert!(!range.contains(b"a") && range.contains(b"b") && range.contains(b"c\xff") && !range.contains(b"d"));
+        assert!(KeyRange::all().contains(b"\xff\xff"));
+    }
+
+    #[test]
+    fn a_range_turned_round_is_refused() {
+        assert!(KeyRange::new("b", "a").is_err());
+        assert!(KeyRange::new("b", "b").expect("empty, yet ordered").is_empty());
+        assert!(KeyRange::new("b", "").is_ok());
+        assert!(KeyRange::new(vec![1; ROW_BYTES_MAX + 2], "").is_err());
+    }
+
+    #[test]
+    fn prefixes_of_high_bytes_have_no_end() {
+        assert_eq!(KeyRange::prefix(b"\xff\xff").stop, Bytes::new());
+        assert_eq!(&KeyRange::prefix(b"a\xff").stop[..], b"b");
+        assert_eq!(KeyRange::prefix(b""), KeyRange::all());
+    }
+
+    #[test]
+    fn a_split_gives_two_ranges_that_meet() {
+        let (left, right) = range("a", "z").split(b"m").expect("inside");
+        assert_eq!(format!("{left} {right}"), "[a,m) [m,z)");
+        for at in ["a", "z", "A", "zz"] {
+            assert!(range("a", "z").split(at.as_bytes()).is_err(), "{at}");
+        }
+        assert!(KeyRange::all().split(b"").is_err());
+    }
+
+    #[test]
+    fn covers_knows_open_ends() {
+        assert!(KeyRange::all().covers(&range("a", "")));
+        assert!(!range("a", "z").covers(&range("b", "")));
+        assert!(range("a", "z").covers(&range("a", "z")));
+        assert!(range("a", "b").covers(&range("x", "x")));
+    }
+
+    proptest! {
+        #[test]
+        fn prefix_holds_exactly_what_begins_with_it(
+            prefix in proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(0xfe), Just(0xff)], 0..4),
+            row in proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(0xfe), Just(0xff)], 0..6),
+        ) {
+            prop_assert_eq!(KeyRange::prefix(&prefix).contains(&row), row.starts_with(&prefix));
+        }
+
+        #[test]
+        fn intersection_holds_what_both_hold(
+            a in "[a-c]{0,2}", b in "[a-c]{0,2}", c in "[a-c]{0,2}", d in "[a-c]{0,2}", row in "[a-c]{0,3}",
+        ) {
+            let one = KeyRange { start: a.into(), stop: b.into() };
+            let two = KeyRange { start: c.into(), stop: d.into() };
+            let both = one.contains(row.as_bytes()) && two.contains(row.as_bytes());
+            let intersection = one.intersect(&two);
+            prop_assert_eq!(intersection.is_some_and(|range| range.contains(row.as_bytes())), both);
+        }
+    }
+}

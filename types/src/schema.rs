@@ -1,0 +1,362 @@
+//! What a table is: its families and their rules, its attributes, and the descriptors of its regions.
+//!
+//! These are the values that the catalog stores, that group logs carry and that clients see in `describe`. Their binary
+//! form (`encode` / `decode`) begins with a version byte and is what logs, checkpoints and manifests hold; the wire has
+//! a protobuf form of its own in `proto`. Attributes by name, as people write them, are read in `attribute.rs`.
+
+use std::collections::BTreeMap;
+
+use crate::binary::{Reader, Writer};
+use crate::error::Invalid;
+use crate::ids::{GroupId, RegionEpoch, RegionId, TableId};
+use crate::key::KeyDeclaration;
+use crate::limits::{
+    FAMILIES_MAX, FLUSH_SIZE_DEFAULT, FLUSH_SIZE_MIN, METADATA_ENTRIES_MAX, METADATA_VALUE_BYTES_MAX, REGION_SIZE_DEFAULT,
+    REGION_SIZE_MIN, VERSIONS_MAX,
+};
+use crate::name::{FamilyName, TableName, check_name};
+use crate::range::KeyRange;
+
+const DESCRIPTOR_FORMAT: u8 = 1;
+const SCHEMA_FORMAT: u8 = 1;
+
+/// A region as its own log knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionDescriptor {
+    /// The region.
+    pub region: RegionId,
+    /// The table it is a part of.
+    pub table: TableId,
+    /// The rows it holds.
+    pub range: KeyRange,
+    /// Raised by every split, merge and move.
+    pub epoch: RegionEpoch,
+    /// The group that orders its writes.
+    pub group: GroupId,
+    /// The version of the table's schema that it works under.
+    pub schema_version: u64,
+}
+
+impl RegionDescriptor {
+    /// The binary form for logs and manifests.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::new(DESCRIPTOR_FORMAT);
+        out.u64(self.region.0);
+        out.u64(self.table.0);
+        out.bytes(&self.range.start);
+        out.bytes(&self.range.stop);
+        out.u64(self.epoch.0);
+        out.u64(self.group.0);
+        out.u64(self.schema_version);
+        out.finish()
+    }
+
+    /// Reads [`RegionDescriptor::encode`]'s bytes back.
+    ///
+    /// # Errors
+    /// [`Invalid`] for an unknown version, missing or left-over bytes, or a range turned round.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Invalid> {
+        let mut input = Reader::new("region descriptor", DESCRIPTOR_FORMAT, bytes)?;
+        let descriptor = Self {
+            region: RegionId(input.u64()?),
+            table: TableId(input.u64()?),
+            range: KeyRange::new(input.bytes()?.to_vec(), input.bytes()?.to_vec())?,
+            epoch: RegionEpoch(input.u64()?),
+            group: GroupId(input.u64()?),
+            schema_version: input.u64()?,
+        };
+        input.finish()?;
+        Ok(descriptor)
+    }
+}
+
+/// The attributes of a family that decide which of its cells a reader sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FamilyRules {
+    /// How many versions of a column are kept, at least 1.
+    pub versions: u32,
+    /// How many versions `ttl_ms` never hides; at most `versions`.
+    pub min_versions: u32,
+    /// Cells older than this are hidden; `None`: cells do not expire.
+    pub ttl_ms: Option<u64>,
+    /// Whether a read of times below a delete still sees the cells that the delete hides.
+    pub keep_deleted_cells: bool,
+}
+
+impl Default for FamilyRules {
+    fn default() -> Self {
+        Self { versions: 1, min_versions: 0, ttl_ms: None, keep_deleted_cells: false }
+    }
+}
+
+impl FamilyRules {
+    /// Checks that the attributes fit each other.
+    ///
+    /// # Errors
+    /// [`Invalid`] that names the attribute and the limit.
+    pub fn check(&self) -> Result<(), Invalid> {
+        if !(1..=VERSIONS_MAX).contains(&self.versions) {
+            return Err(Invalid::new(format!("versions={} is out of range; it is 1 to {VERSIONS_MAX}", self.versions)));
+        }
+        if self.min_versions > self.versions {
+            return Err(Invalid::new(format!(
+                "min_versions={} is more than versions={}; it is 0 to versions",
+                self.min_versions, self.versions
+            )));
+        }
+        if self.ttl_ms == Some(0) {
+            return Err(Invalid::new("ttl=0 would hide every cell; leave ttl out, or say `none`, for cells that stay"));
+        }
+        Ok(())
+    }
+}
+
+/// A column family: a name and its rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FamilySchema {
+    /// The family's name.
+    pub name: FamilyName,
+    /// Which of its cells readers see.
+    pub rules: FamilyRules,
+}
+
+impl FamilySchema {
+    /// A family with the default rules.
+    #[must_use]
+    pub fn new(name: FamilyName) -> Self {
+        Self { name, rules: FamilyRules::default() }
+    }
+}
+
+/// A table as the catalog knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableSchema {
+    /// The table's id; zero until the catalog gives it one.
+    pub table: TableId,
+    /// Its name.
+    pub name: TableName,
+    /// Raised by every alter.
+    pub version: u64,
+    /// Its families, sorted by name.
+    pub families: Vec<FamilySchema>,
+    /// Bytes at which a region splits.
+    pub region_size: u64,
+    /// Bytes of memtable at which a region flushes.
+    pub flush_size: u64,
+    /// The typed parts of its row keys; `None`: keys are bytes.
+    pub key: Option<KeyDeclaration>,
+    /// How many leading key parts rows share that a split never separates; 0: none.
+    pub atomic: u32,
+    /// Whether writes are refused.
+    pub read_only: bool,
+    /// Free metadata, set as `meta.NAME`.
+    pub metadata: BTreeMap<String, String>,
+}
+
+impl TableSchema {
+    /// A table with default attributes and no family yet.
+    #[must_use]
+    pub fn new(name: TableName) -> Self {
+        Self {
+            table: TableId::default(),
+            name,
+            version: 1,
+            families: Vec::new(),
+            region_size: REGION_SIZE_DEFAULT,
+            flush_size: FLUSH_SIZE_DEFAULT,
+            key: None,
+            atomic: 0,
+            read_only: false,
+            metadata: BTreeMap::new(),
+        }
+    }
+
+    /// The family with this name.
+    #[must_use]
+    pub fn family(&self, name: &[u8]) -> Option<&FamilySchema> {
+        self.families.iter().find(|family| family.name.as_bytes() == name)
+    }
+
+    /// Adds a family.
+    ///
+    /// # Errors
+    /// [`Invalid`] when there is one of that name, or the table has as many as it can.
+    pub fn add_family(&mut self, family: FamilySchema) -> Result<(), Invalid> {
+        if self.families.len() >= FAMILIES_MAX {
+            return Err(Invalid::new(format!("table {} has {FAMILIES_MAX} families, which is the limit", self.name)));
+        }
+        match self.families.binary_search_by(|there| there.name.cmp(&family.name)) {
+            Ok(_) => Err(Invalid::new(format!("table {} has a family {} already", self.name, family.name))),
+            Err(at) => {
+                self.families.insert(at, family);
+                Ok(())
+            }
+        }
+    }
+
+    /// Checks that everything fits together: what `create` and `alter` do before anything is recorded.
+    ///
+    /// # Errors
+    /// [`Invalid`] that names the attribute and the limit.
+    pub fn check(&self) -> Result<(), Invalid> {
+        if self.name.is_meta() {
+            return Err(Invalid::new("the name meta is reserved for the index of regions; choose another"));
+        }
+        if self.families.is_empty() {
+            return Err(Invalid::new(format!("table {} has no family; it needs at least one", self.name)));
+        }
+        self.check_families()?;
+        check_region_size(self.region_size)?;
+        check_flush_size(self.flush_size)?;
+        self.check_atomic()?;
+        if self.metadata.len() > METADATA_ENTRIES_MAX {
+            return Err(Invalid::new(format!(
+                "table {} has {} entries of metadata; the limit is {METADATA_ENTRIES_MAX}",
+                self.name,
+                self.metadata.len()
+            )));
+        }
+        self.metadata.iter().try_for_each(|(name, value)| check_metadata(name, value))
+    }
+
+    fn check_families(&self) -> Result<(), Invalid> {
+        if self.families.len() > FAMILIES_MAX {
+            return Err(Invalid::new(format!(
+                "table {} has {} families; the limit is {FAMILIES_MAX}",
+                self.name,
+                self.families.len()
+            )));
+        }
+        for (at, family) in self.families.iter().enumerate() {
+            if self.families[..at].iter().any(|earlier| earlier.name == family.name) {
+                return Err(Invalid::new(format!("table {} names family {} twice", self.name, family.name)));
+            }
+            let in_family = |error: Invalid| Invalid::new(format!("family {}: {error}", family.name));
+            family.rules.check().map_err(in_family)?;
+        }
+        Ok(())
+    }
+
+    fn check_atomic(&self) -> Result<(), Invalid> {
+        if self.atomic == 0 {
+            return Ok(());
+        }
+        let Some(key) = &self.key else {
+            return Err(Invalid::new(format!(
+                "atomic={} counts key parts, but table {} declares no key",
+                self.atomic, self.name
+            )));
+        };
+        let parts = key.parts().len();
+        if self.atomic as usize > parts {
+            return Err(Invalid::new(format!("atomic={} counts more parts than the key has: {parts}", self.atomic)));
+        }
+        Ok(())
+    }
+
+    /// The binary form for logs and checkpoints.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::new(SCHEMA_FORMAT);
+        out.u64(self.table.0);
+        out.text(&self.name.to_string());
+        out.u64(self.version);
+        out.count(self.families.len());
+        for family in &self.families {
+            out.text(family.name.as_str());
+            out.u32(family.rules.versions);
+            out.u32(family.rules.min_versions);
+            out.u64(family.rules.ttl_ms.unwrap_or(0));
+            out.u8(u8::from(family.rules.keep_deleted_cells));
+        }
+        out.u64(self.region_size);
+        out.u64(self.flush_size);
+        out.text(&self.key.as_ref().map(ToString::to_string).unwrap_or_default());
+        out.u32(self.atomic);
+        out.u8(u8::from(self.read_only));
+        out.count(self.metadata.len());
+        for (name, value) in &self.metadata {
+            out.text(name);
+            out.text(value);
+        }
+        out.finish()
+    }
+
+    /// Reads [`TableSchema::encode`]'s bytes back.
+    ///
+    /// # Errors
+    /// [`Invalid`] for an unknown version, missing or left-over bytes, or values that break a rule.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Invalid> {
+        let mut input = Reader::new("table schema", SCHEMA_FORMAT, bytes)?;
+        let schema = Self {
+            table: TableId(input.u64()?),
+            name: TableName::new(input.text()?)?,
+            version: input.u64()?,
+            families: Self::decode_families(&mut input)?,
+            region_size: input.u64()?,
+            flush_size: input.u64()?,
+            key: Some(input.text()?).filter(|key| !key.is_empty()).map(KeyDeclaration::parse).transpose()?,
+            atomic: input.u32()?,
+            read_only: input.u8()? != 0,
+            metadata: Self::decode_metadata(&mut input)?,
+        };
+        input.finish()?;
+        Ok(schema)
+    }
+
+    fn decode_families(input: &mut Reader<'_>) -> Result<Vec<FamilySchema>, Invalid> {
+        let count = input.count()?;
+        let mut families = Vec::new();
+        for _ in 0..count {
+            let name = FamilyName::new(input.text()?)?;
+            let rules = FamilyRules {
+                versions: input.u32()?,
+                min_versions: input.u32()?,
+                ttl_ms: Some(input.u64()?).filter(|&ttl| ttl != 0),
+                keep_deleted_cells: input.u8()? != 0,
+            };
+            rules.check()?;
+            families.push(FamilySchema { name, rules });
+        }
+        Ok(families)
+    }
+
+    fn decode_metadata(input: &mut Reader<'_>) -> Result<BTreeMap<String, String>, Invalid> {
+        let count = input.count()?;
+        let mut metadata = BTreeMap::new();
+        for _ in 0..count {
+            metadata.insert(input.text()?.to_owned(), input.text()?.to_owned());
+        }
+        Ok(metadata)
+    }
+}
+
+pub(crate) fn check_region_size(bytes: u64) -> Result<(), Invalid> {
+    if bytes >= REGION_SIZE_MIN {
+        return Ok(());
+    }
+    Err(Invalid::new(format!("region_size={bytes}B is below the floor of 16KiB ({REGION_SIZE_MIN} bytes)")))
+}
+
+pub(crate) fn check_flush_size(bytes: u64) -> Result<(), Invalid> {
+    if bytes >= FLUSH_SIZE_MIN {
+        return Ok(());
+    }
+    Err(Invalid::new(format!("flush_size={bytes}B is below the floor of 4KiB ({FLUSH_SIZE_MIN} bytes)")))
+}
+
+pub(crate) fn check_metadata(name: &str, value: &str) -> Result<(), Invalid> {
+    check_name("metadata entry", name)?;
+    if value.len() <= METADATA_VALUE_BYTES_MAX {
+        return Ok(());
+    }
+    Err(Invalid::new(format!(
+        "the metadata entry {name} has {} bytes; the limit is {METADATA_VALUE_BYTES_MAX}",
+        value.len()
+    )))
+}
+
+#[cfg(test)]
+#[path = "schema_tests.rs"]
+mod tests;
