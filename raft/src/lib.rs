@@ -1,1 +1,32 @@
-//! Placeholder.
+//! Log groups: Raft groups that share one log per server process, and the machinery that drives them.
+//!
+//! A [`GroupHost`] is the part of a server process that holds its replicas. It owns the shared log (one directory, one
+//! writer, one sync for what all groups queued), the peer links to the other servers, and one proposer per group that packs
+//! queued operations into entries. What the operations mean is none of its business: a [`StateMachine`] per group replica
+//! is told, in log order, what was committed.
+//!
+//! Invariants:
+//! - Nothing is acknowledged (to a proposer or to a peer) before it is synced where it says it is.
+//! - A failed write or sync of the log ends the process.
+//! - An entry takes effect only if the term it was packed in is the term of its log id and its predecessor by ordinal was
+//!   applied; otherwise it has no effect on any replica and its operations are packed anew.
+//! - This is the only crate that names openraft. Entries, votes, memberships and peer frames have layouts of our own
+//!   (`docs/formats/log.md`, `docs/formats/peer.md`), so the consensus crate can be replaced under existing data.
+//!
+//! Left out on purpose: what a replica's state is (the state machine's), where groups should live (the master's), and the
+//! sending of snapshots, which comes with healing: until then a member that would need one is named by
+//! [`GroupStatus::snapshot_wanted_by`].
+
+mod config;
+mod error;
+mod group;
+mod host;
+mod state_machine;
+mod status;
+
+pub use config::{GroupSpec, HostConfig, LogConfig};
+pub use error::{Error, OpenError, ProposeError};
+pub use group::{Group, Reply};
+pub use host::{GroupHost, PeerService};
+pub use state_machine::{AppliedEntry, BoxFuture, Durable, Factory, StateMachine};
+pub use status::{GroupStatus, LogStatus, ReadPoint};

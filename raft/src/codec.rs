@@ -1,0 +1,330 @@
+//! Reading and writing the plain values that log records and peer frames are made of.
+//!
+//! Little-endian throughout. Nothing here trusts a length: [`Reader`] answers [`Malformed`] when the bytes do not hold what
+//! they announce, counts are checked against the bytes that would have to follow before anything is allocated, and no
+//! length from outside becomes the size of an allocation.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use openraft::EntryPayload;
+use terrane_types::{ReplicaId, ServerId};
+
+use crate::types::{Entry, LogId, Member, Membership, Packed, Payload, StoredMembership, Vote, log_id, term_of};
+
+/// Bytes that do not hold what they should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub(crate) struct Malformed {
+    pub(crate) what: &'static str,
+}
+
+pub(crate) const fn malformed(what: &'static str) -> Malformed {
+    Malformed { what }
+}
+
+/// A cursor over bytes from outside.
+pub(crate) struct Reader {
+    rest: Bytes,
+}
+
+impl Reader {
+    pub(crate) fn new(bytes: Bytes) -> Reader {
+        Reader { rest: bytes }
+    }
+
+    pub(crate) fn remaining(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// The next `length` bytes, shared with the source.
+    pub(crate) fn take(&mut self, length: usize) -> Result<Bytes, Malformed> {
+        if length > self.rest.len() {
+            return Err(malformed("the bytes end early"));
+        }
+        Ok(self.rest.split_to(length))
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let taken = self.take(N)?;
+        Ok(<[u8; N]>::try_from(taken.as_ref()).expect("take answers as many bytes as asked for"))
+    }
+
+    pub(crate) fn u8(&mut self) -> Result<u8, Malformed> {
+        Ok(self.array::<1>()?[0])
+    }
+
+    pub(crate) fn u32(&mut self) -> Result<u32, Malformed> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn u64(&mut self) -> Result<u64, Malformed> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn flag(&mut self) -> Result<bool, Malformed> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(malformed("a flag is neither 0 nor 1")),
+        }
+    }
+
+    /// A count of things that take at least `least` bytes each.
+    pub(crate) fn count(&mut self, least: usize) -> Result<usize, Malformed> {
+        let count = usize::try_from(self.u32()?).map_err(|_| malformed("a count is too large"))?;
+        if count > self.remaining() / least.max(1) {
+            return Err(malformed("a count exceeds the bytes that follow"));
+        }
+        Ok(count)
+    }
+
+    /// Bytes preceded by their length.
+    pub(crate) fn bytes(&mut self) -> Result<Bytes, Malformed> {
+        let length = self.count(1)?;
+        self.take(length)
+    }
+
+    pub(crate) fn option<T>(&mut self, read: impl FnOnce(&mut Reader) -> Result<T, Malformed>) -> Result<Option<T>, Malformed> {
+        if self.flag()? { read(self).map(Some) } else { Ok(None) }
+    }
+
+    /// Everything must have been read.
+    pub(crate) fn end(self) -> Result<(), Malformed> {
+        if self.rest.is_empty() { Ok(()) } else { Err(malformed("bytes are left over")) }
+    }
+
+    pub(crate) fn log_id(&mut self) -> Result<LogId, Malformed> {
+        let term = self.u64()?;
+        Ok(log_id(term, self.u64()?))
+    }
+
+    pub(crate) fn vote(&mut self) -> Result<Vote, Malformed> {
+        let (term, replica) = (self.u64()?, ReplicaId(self.u64()?));
+        let committed = self.flag()?;
+        Ok(if committed { Vote::new_committed(term, replica) } else { Vote::new(term, replica) })
+    }
+
+    /// `members u32 | (replica u64 | server u64)* | configurations u32 | (voters u32 | replica u64 *)*`
+    pub(crate) fn membership(&mut self) -> Result<Membership, Malformed> {
+        let mut members = BTreeMap::new();
+        for _ in 0..self.count(16)? {
+            let replica = ReplicaId(self.u64()?);
+            members.insert(replica, Member { server: ServerId(self.u64()?) });
+        }
+        let mut configurations = Vec::new();
+        for _ in 0..self.count(4)? {
+            let mut voters = BTreeSet::new();
+            for _ in 0..self.count(8)? {
+                voters.insert(ReplicaId(self.u64()?));
+            }
+            configurations.push(voters);
+        }
+        // An empty membership (no configuration at all) is what a replica starts with, and not for `new` to check.
+        if configurations.is_empty() && members.is_empty() {
+            return Ok(Membership::default());
+        }
+        Membership::new(configurations, members).map_err(|_| malformed("a voter is not among the members"))
+    }
+
+    pub(crate) fn stored_membership(&mut self) -> Result<StoredMembership, Malformed> {
+        let id = self.option(Reader::log_id)?;
+        Ok(StoredMembership::new(id, self.membership()?))
+    }
+
+    /// `term u64 | index u64 | kind u8 | payload`, the payload of a normal entry preceded by its length.
+    pub(crate) fn entry(&mut self) -> Result<Entry, Malformed> {
+        let id = self.log_id()?;
+        let payload = match self.u8()? {
+            PAYLOAD_BLANK => EntryPayload::Blank,
+            PAYLOAD_NORMAL => EntryPayload::Normal(Packed(self.bytes()?)),
+            PAYLOAD_MEMBERSHIP => EntryPayload::Membership(self.membership()?),
+            _ => return Err(malformed("an entry of an unknown kind")),
+        };
+        Ok(Entry { log_id: id, payload })
+    }
+}
+
+const PAYLOAD_BLANK: u8 = 0;
+const PAYLOAD_NORMAL: u8 = 1;
+const PAYLOAD_MEMBERSHIP: u8 = 2;
+
+pub(crate) fn put_u32(out: &mut Vec<u8>, value: u32) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+pub(crate) fn put_u64(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+pub(crate) fn put_flag(out: &mut Vec<u8>, value: bool) {
+    out.push(u8::from(value));
+}
+
+/// Writes a length or count. Everything that is written was bounded when it was accepted, far below four billion.
+pub(crate) fn put_length(out: &mut Vec<u8>, length: usize) {
+    put_u32(out, u32::try_from(length).expect("accepted sizes are bounded far below four billion"));
+}
+
+pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_length(out, bytes.len());
+    out.extend_from_slice(bytes);
+}
+
+pub(crate) fn put_option<T>(out: &mut Vec<u8>, value: Option<&T>, put: impl FnOnce(&mut Vec<u8>, &T)) {
+    put_flag(out, value.is_some());
+    if let Some(value) = value {
+        put(out, value);
+    }
+}
+
+pub(crate) fn put_log_id(out: &mut Vec<u8>, id: &LogId) {
+    put_u64(out, term_of(id));
+    put_u64(out, id.index);
+}
+
+pub(crate) fn put_vote(out: &mut Vec<u8>, vote: &Vote) {
+    put_u64(out, vote.leader_id.term);
+    put_u64(out, vote.leader_id.voted_for.0);
+    put_flag(out, vote.committed);
+}
+
+pub(crate) fn put_membership(out: &mut Vec<u8>, membership: &Membership) {
+    put_length(out, membership.nodes().count());
+    for (replica, member) in membership.nodes() {
+        put_u64(out, replica.0);
+        put_u64(out, member.server.0);
+    }
+    put_length(out, membership.get_joint_config().len());
+    for voters in membership.get_joint_config() {
+        put_length(out, voters.len());
+        for replica in voters {
+            put_u64(out, replica.0);
+        }
+    }
+}
+
+pub(crate) fn put_stored_membership(out: &mut Vec<u8>, membership: &StoredMembership) {
+    put_option(out, membership.log_id().as_ref(), put_log_id);
+    put_membership(out, membership.membership());
+}
+
+pub(crate) fn put_entry(out: &mut Vec<u8>, id: &LogId, payload: &Payload) {
+    put_log_id(out, id);
+    match payload {
+        EntryPayload::Blank => out.push(PAYLOAD_BLANK),
+        EntryPayload::Normal(packed) => {
+            out.push(PAYLOAD_NORMAL);
+            put_bytes(out, &packed.0);
+        }
+        EntryPayload::Membership(membership) => {
+            out.push(PAYLOAD_MEMBERSHIP);
+            put_membership(out, membership);
+        }
+    }
+}
+
+/// A payload with memory of its own where it is small: a slice would keep the whole buffer it came in alive, be that a
+/// network message or a segment.
+pub(crate) fn detached(payload: Payload) -> Payload {
+    match payload {
+        EntryPayload::Normal(Packed(bytes)) if bytes.len() < SHARED_PAYLOAD_BYTES_MIN => {
+            EntryPayload::Normal(Packed(Bytes::copy_from_slice(&bytes)))
+        }
+        other => other,
+    }
+}
+
+/// From this size on a payload is most of the buffer it came in, so sharing wastes little.
+const SHARED_PAYLOAD_BYTES_MIN: usize = 64 << 10;
+
+#[cfg(test)]
+pub(crate) mod strategies {
+    //! Random values for the round-trip tests of everything that is built from these.
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    pub(crate) fn log_ids() -> impl Strategy<Value = LogId> {
+        (any::<u64>(), any::<u64>()).prop_map(|(term, index)| log_id(term, index))
+    }
+
+    pub(crate) fn votes() -> impl Strategy<Value = Vote> {
+        (any::<u64>(), any::<u64>(), any::<bool>()).prop_map(|(term, replica, committed)| {
+            if committed { Vote::new_committed(term, ReplicaId(replica)) } else { Vote::new(term, ReplicaId(replica)) }
+        })
+    }
+
+    pub(crate) fn memberships() -> impl Strategy<Value = Membership> {
+        (proptest::collection::btree_map(any::<u64>(), any::<u64>(), 1..6), 1usize..3).prop_map(|(members, joint)| {
+            let members: BTreeMap<_, _> =
+                members.into_iter().map(|(r, s)| (ReplicaId(r), Member { server: ServerId(s) })).collect();
+            let voters: BTreeSet<_> = members.keys().copied().collect();
+            Membership::new(vec![voters; joint], members).unwrap()
+        })
+    }
+
+    pub(crate) fn entries() -> impl Strategy<Value = Entry> {
+        let payload = prop_oneof![
+            Just(EntryPayload::Blank),
+            proptest::collection::vec(any::<u8>(), 0..200).prop_map(|b| EntryPayload::Normal(Packed(b.into()))),
+            memberships().prop_map(EntryPayload::Membership),
+        ];
+        (log_ids(), payload).prop_map(|(log_id, payload)| Entry { log_id, payload })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::strategies::{entries, memberships, votes};
+    use super::*;
+
+    fn reader(bytes: &[u8]) -> Reader {
+        Reader::new(Bytes::copy_from_slice(bytes))
+    }
+
+    proptest! {
+        #[test]
+        fn entries_come_back(entry in entries()) {
+            let mut out = Vec::new();
+            put_entry(&mut out, &entry.log_id, &entry.payload);
+            let mut read = reader(&out);
+            prop_assert_eq!(read.entry().unwrap(), entry);
+            read.end().unwrap();
+        }
+
+        #[test]
+        fn votes_and_memberships_come_back(vote in votes(), membership in memberships()) {
+            let mut out = Vec::new();
+            put_vote(&mut out, &vote);
+            put_membership(&mut out, &membership);
+            let mut read = reader(&out);
+            prop_assert_eq!(read.vote().unwrap(), vote);
+            prop_assert_eq!(read.membership().unwrap(), membership);
+        }
+
+        #[test]
+        fn random_bytes_are_refused_or_read_but_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            reader(&bytes).entry().ok();
+            reader(&bytes).membership().ok();
+            reader(&bytes).stored_membership().ok();
+            reader(&bytes).vote().ok();
+            reader(&bytes).bytes().ok();
+        }
+    }
+
+    #[test]
+    fn a_count_beyond_the_bytes_is_refused_before_anything_is_allocated() {
+        assert_eq!(reader(&[0xff; 8]).membership().unwrap_err().what, "a count exceeds the bytes that follow");
+    }
+
+    #[test]
+    fn the_empty_membership_comes_back() {
+        let mut out = Vec::new();
+        put_stored_membership(&mut out, &StoredMembership::default());
+        assert_eq!(reader(&out).stored_membership().unwrap(), StoredMembership::default());
+    }
+}

@@ -1,0 +1,205 @@
+//! The inside of a normal entry: a header and the operations packed into it.
+//!
+//! ```text
+//! format u8 = 1 | term u64 | ordinal u64 | stamp u64 | least_matched u64 | (length u32 | operation)*
+//! ```
+//!
+//! Term and ordinal say when the operations were prepared: in which term, and as the how-manieth entry of that term. An
+//! entry takes effect only when its term is that of its log id and its ordinal follows that of the last entry that took
+//! effect in that term ([`Sequence::accept`]), because it was prepared on the assumption that exactly those before it are
+//! applied. The rule looks at the log alone, so all replicas agree on which entries are skipped.
+
+use bytes::Bytes;
+
+use crate::codec::{Malformed, Reader, malformed, put_length, put_u64};
+
+/// Bytes of an entry's header.
+pub(crate) const HEADER_BYTES: usize = 1 + 4 * 8;
+
+/// The layout above.
+const FORMAT: u8 = 1;
+
+/// The header of a normal entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// The term the operations were prepared in.
+    pub(crate) term: u64,
+    /// Counts the entries of a term from 1.
+    pub(crate) ordinal: u64,
+    /// The leader's milliseconds.
+    pub(crate) stamp: u64,
+    /// The index up to which all members had the log when this was packed.
+    pub(crate) least_matched: u64,
+}
+
+/// Writes one entry.
+pub(crate) struct Packer {
+    bytes: Vec<u8>,
+    operations: usize,
+}
+
+impl Packer {
+    pub(crate) fn new(header: Header, capacity: usize) -> Packer {
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + capacity);
+        bytes.push(FORMAT);
+        put_u64(&mut bytes, header.term);
+        put_u64(&mut bytes, header.ordinal);
+        put_u64(&mut bytes, header.stamp);
+        put_u64(&mut bytes, header.least_matched);
+        Packer { bytes, operations: 0 }
+    }
+
+    /// Appends an operation, letting `prepare` change its copy in place; what `prepare` refuses is not in the entry.
+    pub(crate) fn push<E>(&mut self, operation: &[u8], prepare: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<(), E> {
+        let start = self.bytes.len();
+        put_length(&mut self.bytes, operation.len());
+        let body = self.bytes.len();
+        self.bytes.extend_from_slice(operation);
+        let prepared = prepare(&mut self.bytes[body..]);
+        match prepared {
+            Ok(()) => self.operations += 1,
+            Err(_) => self.bytes.truncate(start),
+        }
+        prepared
+    }
+
+    pub(crate) fn operations(&self) -> usize {
+        self.operations
+    }
+
+    /// Size so far.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(crate) fn finish(self) -> Bytes {
+        self.bytes.into()
+    }
+}
+
+/// Reads the header of an entry.
+pub(crate) fn header(entry: &Bytes) -> Result<Header, Malformed> {
+    read_header(&mut Reader::new(entry.clone()))
+}
+
+fn read_header(reader: &mut Reader) -> Result<Header, Malformed> {
+    if reader.u8()? != FORMAT {
+        return Err(malformed("an entry of an unknown format"));
+    }
+    Ok(Header { term: reader.u64()?, ordinal: reader.u64()?, stamp: reader.u64()?, least_matched: reader.u64()? })
+}
+
+/// Reads an entry; the operations share its memory.
+pub(crate) fn unpack(entry: &Bytes) -> Result<(Header, Vec<Bytes>), Malformed> {
+    let mut reader = Reader::new(entry.clone());
+    let header = read_header(&mut reader)?;
+    let mut operations = Vec::new();
+    while reader.remaining() > 0 {
+        operations.push(reader.bytes()?);
+    }
+    Ok((header, operations))
+}
+
+/// Where a group's entries stand: what decides whether the next one takes effect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sequence {
+    /// Term of the last entry that took effect.
+    pub(crate) term: u64,
+    /// Its ordinal.
+    pub(crate) ordinal: u64,
+    /// Its stamp; never goes back.
+    pub(crate) stamp: u64,
+    /// The highest `least_matched` seen.
+    pub(crate) least_matched: u64,
+}
+
+impl Sequence {
+    /// Whether an entry with `header`, found under a log id of `term`, takes effect; if so it is counted.
+    pub(crate) fn accept(&mut self, term: u64, header: &Header) -> bool {
+        if header.term != term || header.ordinal != self.last_ordinal(term) + 1 {
+            return false;
+        }
+        *self = Sequence {
+            term,
+            ordinal: header.ordinal,
+            stamp: self.stamp.max(header.stamp),
+            least_matched: self.least_matched.max(header.least_matched),
+        };
+        true
+    }
+
+    /// The ordinal of the last entry of `term` that took effect; 0 when there is none.
+    pub(crate) fn last_ordinal(&self, term: u64) -> u64 {
+        if self.term == term { self.ordinal } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn header_of(term: u64, ordinal: u64) -> Header {
+        Header { term, ordinal, stamp: 5, least_matched: 0 }
+    }
+
+    proptest! {
+        #[test]
+        fn operations_come_back(operations in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..10)) {
+            let header = Header { term: 3, ordinal: 9, stamp: 77, least_matched: 6 };
+            let mut packer = Packer::new(header, 0);
+            for operation in &operations {
+                packer.push(operation, |_| Ok::<(), ()>(())).unwrap();
+            }
+            let (read, back) = unpack(&packer.finish()).unwrap();
+            prop_assert_eq!(read, header);
+            prop_assert_eq!(back, operations.into_iter().map(Bytes::from).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            unpack(&bytes.into()).ok();
+        }
+    }
+
+    #[test]
+    fn a_refused_operation_leaves_no_trace() {
+        let mut packer = Packer::new(header_of(1, 1), 0);
+        packer.push(b"kept", |_| Ok::<(), ()>(())).unwrap();
+        packer.push(b"refused", |_| Err("no")).unwrap_err();
+        assert_eq!(packer.operations(), 1);
+        assert_eq!(unpack(&packer.finish()).unwrap().1, vec![Bytes::from_static(b"kept")]);
+    }
+
+    #[test]
+    fn prepare_changes_the_copy_that_is_packed() {
+        let mut packer = Packer::new(header_of(1, 1), 0);
+        packer
+            .push(b"stamp:.", |operation| {
+                operation[6] = b'7';
+                Ok::<(), ()>(())
+            })
+            .unwrap();
+        assert_eq!(unpack(&packer.finish()).unwrap().1, vec![Bytes::from_static(b"stamp:7")]);
+    }
+
+    #[test]
+    fn entries_take_effect_in_unbroken_order_of_their_own_term_only() {
+        let mut sequence = Sequence::default();
+        assert!(sequence.accept(2, &header_of(2, 1)));
+        assert!(!sequence.accept(2, &header_of(2, 3)), "a gap");
+        assert!(!sequence.accept(2, &header_of(2, 1)), "a repetition");
+        assert!(!sequence.accept(3, &header_of(2, 2)), "prepared in another term");
+        assert!(sequence.accept(2, &header_of(2, 2)));
+        assert!(!sequence.accept(3, &header_of(3, 3)), "a new term counts from 1");
+        assert!(sequence.accept(3, &header_of(3, 1)));
+    }
+
+    #[test]
+    fn stamps_never_go_back() {
+        let mut sequence = Sequence { stamp: 100, ..Sequence::default() };
+        assert!(sequence.accept(1, &header_of(1, 1)));
+        assert_eq!(sequence.stamp, 100);
+    }
+}

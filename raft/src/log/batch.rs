@@ -1,0 +1,158 @@
+//! The header of a batch: everything that one turn of the writer put down and synced together.
+//!
+//! ```text
+//! magic 8 bytes | log u64 | segment u64 | batch u64 | synced segment u64 | synced offset u64
+//! | crc of the previous header u32 | length of the records u32 | how many u32 | crc u32 (CRC32C of all before it)
+//! ```
+//!
+//! Headers start at multiples of [`ALIGNMENT`] and form a chain: each names its place, counts on from its predecessor and
+//! carries that one's checksum. A header says up to where everything before it is *known* to be synced; that is what tells
+//! a torn tail, which may be cut, from damage to entries that were acknowledged, which must not.
+
+use bytes::Bytes;
+
+use crate::codec::{Reader, put_u64};
+
+/// Bytes of a header.
+pub(crate) const HEADER_BYTES: usize = 64;
+
+/// Batches start at multiples of this.
+pub(crate) const ALIGNMENT: usize = 8;
+
+/// First bytes of every header; the last one is the layout's version.
+const MAGIC: [u8; 8] = *b"TRNLOG\0\x01";
+
+/// A place in the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Position {
+    pub(crate) segment: u64,
+    pub(crate) offset: u64,
+}
+
+/// The header of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BatchHeader {
+    /// Chosen at random when the log's directory was made: bytes of another log are never taken for ours.
+    pub(crate) log: u64,
+    pub(crate) segment: u64,
+    /// Counts the batches of the log from 1.
+    pub(crate) batch: u64,
+    /// Everything before this place is synced.
+    pub(crate) synced: Position,
+    /// Checksum of the header before this one.
+    pub(crate) previous: u32,
+    /// Bytes of records that follow.
+    pub(crate) length: u32,
+    pub(crate) records: u32,
+}
+
+/// What stands where a header is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// A header, and its checksum.
+    Header(BatchHeader, u32),
+    /// A header of a layout that this build does not know.
+    OtherVersion(u8),
+    /// Neither.
+    Nothing,
+}
+
+impl BatchHeader {
+    /// Writes the header over the first bytes of `out` and answers its checksum.
+    pub(crate) fn write(&self, out: &mut [u8]) -> u32 {
+        let mut bytes = Vec::with_capacity(HEADER_BYTES);
+        bytes.extend_from_slice(&MAGIC);
+        for value in [self.log, self.segment, self.batch, self.synced.segment, self.synced.offset] {
+            put_u64(&mut bytes, value);
+        }
+        for value in [self.previous, self.length, self.records] {
+            bytes.extend_from_slice(&value.to_le_bytes());
+        }
+        let crc = crc32c::crc32c(&bytes);
+        bytes.extend_from_slice(&crc.to_le_bytes());
+        out[..HEADER_BYTES].copy_from_slice(&bytes);
+        crc
+    }
+
+    /// Looks for a header at `offset` of `bytes`.
+    pub(crate) fn find(bytes: &Bytes, offset: usize) -> Found {
+        let Some(end) = offset.checked_add(HEADER_BYTES).filter(|end| *end <= bytes.len()) else {
+            return Found::Nothing;
+        };
+        let header = &bytes[offset..end];
+        if header[..7] != MAGIC[..7] {
+            return Found::Nothing;
+        }
+        let crc = u32::from_le_bytes(header[HEADER_BYTES - 4..].try_into().expect("four bytes"));
+        if crc32c::crc32c(&header[..HEADER_BYTES - 4]) != crc {
+            return Found::Nothing;
+        }
+        if header[7] != MAGIC[7] {
+            return Found::OtherVersion(header[7]);
+        }
+        Found::Header(Self::read(bytes.slice(offset + MAGIC.len()..end)), crc)
+    }
+
+    fn read(bytes: Bytes) -> BatchHeader {
+        let mut reader = Reader::new(bytes);
+        let mut u64 = || reader.u64().expect("the caller passes a whole header");
+        let (log, segment, batch) = (u64(), u64(), u64());
+        let synced = Position { segment: u64(), offset: u64() };
+        let mut u32 = || reader.u32().expect("the caller passes a whole header");
+        BatchHeader { log, segment, batch, synced, previous: u32(), length: u32(), records: u32() }
+    }
+}
+
+/// `length` rounded up to where the next batch may start.
+pub(crate) const fn aligned(length: usize) -> usize {
+    length.next_multiple_of(ALIGNMENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: BatchHeader = BatchHeader {
+        log: 1,
+        segment: 2,
+        batch: 3,
+        synced: Position { segment: 1, offset: 99 },
+        previous: 5,
+        length: 6,
+        records: 7,
+    };
+
+    fn written() -> Vec<u8> {
+        let mut bytes = vec![0; HEADER_BYTES];
+        HEADER.write(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn headers_come_back() {
+        let mut bytes = vec![0; 8];
+        bytes.extend(written());
+        assert!(matches!(BatchHeader::find(&bytes.into(), 8), Found::Header(HEADER, _)));
+    }
+
+    #[test]
+    fn any_flipped_bit_and_any_cut_is_noticed() {
+        for at in 0..HEADER_BYTES {
+            for bit in 0..8 {
+                let mut bytes = written();
+                bytes[at] ^= 1 << bit;
+                assert_eq!(BatchHeader::find(&bytes.into(), 0), Found::Nothing);
+            }
+            assert_eq!(BatchHeader::find(&written()[..at].to_vec().into(), 0), Found::Nothing);
+        }
+    }
+
+    #[test]
+    fn a_later_layout_is_told_apart() {
+        let mut bytes = written();
+        bytes[7] = 9;
+        let crc = crc32c::crc32c(&bytes[..HEADER_BYTES - 4]);
+        bytes[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+        assert_eq!(BatchHeader::find(&bytes.into(), 0), Found::OtherVersion(9));
+    }
+}

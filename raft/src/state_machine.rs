@@ -1,0 +1,59 @@
+//! The door between a group's log and what the log means.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+pub use futures::future::BoxFuture;
+
+use crate::GroupSpec;
+
+/// What a group's entries mean: one per group replica, made by the [`Factory`].
+pub trait StateMachine: Send + Sync + 'static {
+    /// Leader only, in log order, when an operation is packed into an entry: fills stamps in place. It is called only when
+    /// the first entry of the leader's term and all before it are applied here. `Err(reply)` answers the operation without
+    /// proposing it. An operation that had to be packed anew is prepared again, so stamping must overwrite.
+    fn prepare(&self, term: u64, stamp: u64, operation: &mut [u8]) -> Result<(), Bytes>;
+
+    /// Applies committed entries in order; answers one reply per operation (empty: plain success). Entries whose term or
+    /// ordinal does not hold never get here. After a restart the entries since the purged part of the log come again:
+    /// what the state machine's own durable points cover is its to skip.
+    fn apply<'a>(&'a self, entries: &'a [AppliedEntry]) -> BoxFuture<'a, Vec<Vec<Bytes>>>;
+
+    /// Up to where all entries are in synced files of this replica, and who holds that back.
+    fn durable(&self) -> Durable;
+
+    /// The log wants to be purged up to `index`: start to flush what holds it back. Returns at once.
+    fn relieve(&self, index: u64);
+
+    /// This replica no longer leads: drop what only a leader keeps.
+    fn lost_leadership(&self) {}
+}
+
+/// How far a replica's own files cover its log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Durable {
+    /// All entries up to this index are in synced files (0: none). State machines without files of their own answer 0 and
+    /// so keep their whole log.
+    pub index: u64,
+    /// Who holds it back, for people ("region 7").
+    pub held_by: Option<String>,
+}
+
+/// One committed entry as the state machine sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppliedEntry {
+    /// The term it was proposed in.
+    pub term: u64,
+    /// Its log index.
+    pub index: u64,
+    /// The leader's milliseconds; never goes back within a group.
+    pub stamp: u64,
+    /// The operations in it, in order.
+    pub operations: Vec<Bytes>,
+}
+
+/// Makes the state machine of a group replica, when the group is made and at each start of the process.
+pub trait Factory: Send + Sync + 'static {
+    /// The state machine for `spec`.
+    fn open(&self, spec: &GroupSpec) -> Arc<dyn StateMachine>;
+}

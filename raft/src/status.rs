@@ -1,0 +1,64 @@
+//! What groups and the log tell about themselves.
+
+use std::collections::BTreeMap;
+
+use terrane_types::{GroupId, ReplicaId, ServerId};
+
+/// A group as its local replica knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupStatus {
+    /// The group.
+    pub group: GroupId,
+    /// The local replica.
+    pub replica: ReplicaId,
+    /// The newest term known here.
+    pub term: u64,
+    /// The leader of that term where it is known.
+    pub leader: Option<(ReplicaId, ServerId)>,
+    /// Whether the local replica leads and has applied the first entry of its term, so that it takes writes and reads.
+    pub is_leader: bool,
+    /// Last index in the local log.
+    pub last_index: u64,
+    /// Last index known to be committed.
+    pub committed: u64,
+    /// Last index applied by the state machine.
+    pub applied: u64,
+    /// Stamp of the last applied entry: the group's log time.
+    pub last_stamp: u64,
+    /// All members and their servers.
+    pub members: BTreeMap<ReplicaId, ServerId>,
+    /// Members that are so far behind that the log no longer holds what they lack.
+    pub snapshot_wanted_by: Vec<ReplicaId>,
+}
+
+/// The shared log of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogStatus {
+    /// Bytes of all segments, the unused rest of the last one not counted.
+    pub bytes: u64,
+    /// The limit at which writes are refused.
+    pub limit: u64,
+    /// Whether writes are refused now.
+    pub full: bool,
+    /// Who keeps the oldest entries from being purged, when the log is over its budget.
+    pub held_by: Option<String>,
+    /// Segment files.
+    pub segments: u64,
+    /// Batches written and synced since the start.
+    pub syncs: u64,
+    /// Log entries written since the start.
+    pub entries: u64,
+    /// Bytes written since the start.
+    pub written: u64,
+}
+
+/// A point that a linearizable read may be answered at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadPoint {
+    /// The leader's term.
+    pub term: u64,
+    /// Everything up to here is applied.
+    pub index: u64,
+    /// Stamp of the last applied entry.
+    pub stamp: u64,
+}

@@ -1,0 +1,111 @@
+//! The one openraft type configuration of this crate, and names for the types that come out of it.
+//!
+//! `leader_id_std` gives one leader a term, which the term check of entries depends on. Under the feature `sim` the runtime
+//! draws its randomness from a seed that is local to the task, so whatever starts openraft tasks must run inside [`scope`].
+
+use std::fmt;
+use std::future::Future;
+
+use bytes::Bytes;
+use openraft::raft::responder::Responder;
+use openraft::type_config::alias;
+use terrane_types::{ReplicaId, ServerId};
+use tokio::task::JoinHandle;
+
+#[cfg(feature = "sim")]
+pub(crate) type Runtime = openraft_rt::deterministic_rng::DeterministicRng<openraft_rt_tokio::TokioRuntime>;
+#[cfg(not(feature = "sim"))]
+pub(crate) type Runtime = openraft_rt_tokio::TokioRuntime;
+
+openraft::declare_raft_types!(
+    /// The type configuration of every group.
+    pub(crate) Types:
+        D = Packed,
+        R = Applied,
+        NodeId = ReplicaId,
+        Node = Member,
+        LeaderId = openraft::impls::leader_id_std::LeaderId<Self::Term, Self::NodeId>,
+        Responder<T> = Answer<T> where T: openraft::OptionalSend + 'static,
+        AsyncRuntime = Runtime,
+);
+
+pub(crate) type LogId = alias::LogIdOf<Types>;
+pub(crate) type Vote = alias::VoteOf<Types>;
+pub(crate) type Entry = alias::EntryOf<Types>;
+pub(crate) type Payload = alias::PayloadOf<Types>;
+pub(crate) type Membership = openraft::Membership<ReplicaId, Member>;
+pub(crate) type StoredMembership = alias::StoredMembershipOf<Types>;
+pub(crate) type Raft = openraft::Raft<Types, crate::adapter::Adapter>;
+pub(crate) type Metrics = openraft::RaftMetrics<Types>;
+
+/// The bytes of a normal entry, as `entry.rs` lays them out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Packed(pub(crate) Bytes);
+
+impl fmt::Display for Packed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
+}
+
+/// What applying an entry came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Applied {
+    /// It took effect; one reply per operation (none for entries that carry no operations).
+    Replies(Vec<Bytes>),
+    /// Its term or ordinal did not hold: no effect, on no replica.
+    Skipped,
+}
+
+/// What membership records of a member beside its replica id. Addresses are looked up, never logged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Member {
+    pub(crate) server: ServerId,
+}
+
+/// Carries the outcome of one proposal straight to the proposer, in the task that found it out.
+pub(crate) struct Answer<T> {
+    then: Box<dyn FnOnce(T) + Send>,
+}
+
+impl<T> Answer<T> {
+    pub(crate) fn new(then: impl FnOnce(T) + Send + 'static) -> Answer<T> {
+        Answer { then: Box::new(then) }
+    }
+}
+
+impl<T: openraft::OptionalSend + 'static> Responder<Types, T> for Answer<T> {
+    fn on_complete(self, outcome: T) {
+        (self.then)(outcome);
+    }
+}
+
+pub(crate) fn log_id(term: u64, index: u64) -> LogId {
+    LogId::new(term.into(), index)
+}
+
+pub(crate) fn term_of(id: &LogId) -> u64 {
+    id.leader_id.term
+}
+
+/// Runs `future` with the randomness of consensus seeded by `seed`, so that what it starts is reproducible in the
+/// simulator. In production it is `future` itself.
+#[cfg(feature = "sim")]
+pub fn scope<F: Future>(seed: u64, future: F) -> impl Future<Output = F::Output> {
+    Runtime::scope(seed, future)
+}
+
+/// Runs `future` with the randomness of consensus seeded by `seed`, so that what it starts is reproducible in the
+/// simulator. In production it is `future` itself.
+#[cfg(not(feature = "sim"))]
+pub fn scope<F: Future>(_seed: u64, future: F) -> impl Future<Output = F::Output> {
+    future
+}
+
+/// Spawns a task that may call into openraft.
+pub(crate) fn spawn<F>(future: F) -> JoinHandle<()>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    tokio::spawn(scope(terrane_env::rand::u64(), future))
+}
