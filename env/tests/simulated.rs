@@ -123,7 +123,7 @@ fn trace(seed: u64) -> Vec<String> {
         for step in 0..20 {
             fs::write_durable(Path::new("/data/f"), &rand::bytes::<8>()).await?;
             let drawn = task::run_blocking(rand::u64).await;
-            written.lock().unwrap().push(format!(
+            written.lock().expect("no holder panics").push(format!(
                 "{step} {drawn} {} {}",
                 time::wall_ms(),
                 time::now_ns()
@@ -131,8 +131,8 @@ fn trace(seed: u64) -> Vec<String> {
         }
         Ok(())
     });
-    run.run().unwrap();
-    let lines = trace.lock().unwrap();
+    run.run().expect("the run ends well");
+    let lines = trace.lock().expect("no holder panics");
     lines.clone()
 }
 
