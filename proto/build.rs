@@ -2,12 +2,8 @@
 
 use prost::Message as _;
 
-const FILES: [&str; 4] = [
-    "terrane/v1/common.proto",
-    "terrane/v1/data.proto",
-    "terrane/v1/master.proto",
-    "terrane/v1/regionserver.proto",
-];
+const FILES: [&str; 4] =
+    ["terrane/v1/common.proto", "terrane/v1/data.proto", "terrane/v1/master.proto", "terrane/v1/regionserver.proto"];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");

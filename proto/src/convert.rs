@@ -1,0 +1,243 @@
+//! Conversions between messages and types, one direction each, in one place.
+//!
+//! `TryFrom` is for what comes from outside and may be wrong; `From` for what goes out and cannot be.
+
+use bytes::Bytes;
+use terrane_types::{
+    CellKind, CellRef, Error, FamilyName, FamilyRules, FamilySchema, GroupId, Invalid, KeyDeclaration, KeyRange,
+    PackedCells, PackedRow, PackedRows, Projection, RegionDescriptor, RegionEpoch, RegionId, Row, ServerId, TableId,
+    TableName, TableSchema,
+};
+
+use crate::v1;
+
+pub(crate) fn invalid(what: String) -> Error {
+    Error::Invalid(Invalid { what })
+}
+
+impl From<&RegionDescriptor> for v1::RegionDescriptor {
+    fn from(region: &RegionDescriptor) -> Self {
+        Self {
+            region: region.region.0,
+            table: region.table.0,
+            start: region.range.start.clone(),
+            stop: region.range.stop.clone(),
+            epoch: region.epoch.0,
+            group: region.group.0,
+            schema_version: region.schema_version,
+        }
+    }
+}
+
+impl TryFrom<v1::RegionDescriptor> for RegionDescriptor {
+    type Error = Error;
+
+    fn try_from(region: v1::RegionDescriptor) -> Result<Self, Error> {
+        Ok(Self {
+            region: RegionId(region.region),
+            table: TableId(region.table),
+            range: KeyRange::new(region.start, region.stop)?,
+            epoch: RegionEpoch(region.epoch),
+            group: GroupId(region.group),
+            schema_version: region.schema_version,
+        })
+    }
+}
+
+impl From<&TableSchema> for v1::TableSchema {
+    fn from(schema: &TableSchema) -> Self {
+        Self {
+            table: schema.table.0,
+            name: schema.name.to_string(),
+            version: schema.version,
+            families: schema
+                .families
+                .iter()
+                .map(|family| v1::FamilySchema {
+                    name: family.name.to_string(),
+                    versions: family.rules.versions,
+                    min_versions: family.rules.min_versions,
+                    ttl_ms: family.rules.ttl_ms.unwrap_or(0),
+                    keep_deleted_cells: family.rules.keep_deleted_cells,
+                })
+                .collect(),
+            region_size: schema.region_size,
+            flush_size: schema.flush_size,
+            key: schema.key.as_ref().map(ToString::to_string).unwrap_or_default(),
+            atomic: schema.atomic,
+            read_only: schema.read_only,
+            metadata: schema.metadata.clone().into_iter().collect(),
+        }
+    }
+}
+
+impl TryFrom<v1::TableSchema> for TableSchema {
+    type Error = Error;
+
+    fn try_from(schema: v1::TableSchema) -> Result<Self, Error> {
+        let families = schema
+            .families
+            .into_iter()
+            .map(|family| {
+                Ok(FamilySchema {
+                    name: FamilyName::new(&family.name)?,
+                    rules: FamilyRules {
+                        versions: family.versions,
+                        min_versions: family.min_versions,
+                        ttl_ms: (family.ttl_ms != 0).then_some(family.ttl_ms),
+                        keep_deleted_cells: family.keep_deleted_cells,
+                    },
+                })
+            })
+            .collect::<Result<Vec<_>, Error>>()?;
+        Ok(Self {
+            table: TableId(schema.table),
+            name: TableName::new(&schema.name)?,
+            version: schema.version,
+            families,
+            region_size: schema.region_size,
+            flush_size: schema.flush_size,
+            key: (!schema.key.is_empty()).then(|| schema.key.parse::<KeyDeclaration>()).transpose()?,
+            atomic: schema.atomic,
+            read_only: schema.read_only,
+            metadata: schema.metadata.into_iter().collect(),
+        })
+    }
+}
+
+impl From<&Projection> for v1::Projection {
+    fn from(projection: &Projection) -> Self {
+        Self {
+            families: projection
+                .families
+                .iter()
+                .map(|(family, qualifiers)| v1::FamilyColumns {
+                    family: family.to_string(),
+                    qualifiers: qualifiers.clone(),
+                })
+                .collect(),
+            versions: projection.versions,
+            time_min: projection.time_min,
+            time_max: if projection.time_max == i64::MAX { 0 } else { projection.time_max },
+        }
+    }
+}
+
+impl TryFrom<v1::Projection> for Projection {
+    type Error = Error;
+
+    fn try_from(projection: v1::Projection) -> Result<Self, Error> {
+        let time_max = if projection.time_max == 0 { i64::MAX } else { projection.time_max };
+        if projection.time_min < 0 || time_max < projection.time_min {
+            return Err(invalid(format!(
+                "a time range runs from 0 upwards and its end is not below its start; this one is [{}, {time_max})",
+                projection.time_min
+            )));
+        }
+        let families = projection
+            .families
+            .into_iter()
+            .map(|columns| Ok((FamilyName::new(&columns.family)?, columns.qualifiers)))
+            .collect::<Result<Vec<_>, Error>>()?;
+        let versions = projection.versions.max(1);
+        Ok(Self { families, versions, time_min: projection.time_min, time_max }.checked()?)
+    }
+}
+
+/// Where a group lives, as the map and redirects tell it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupLocation {
+    /// The group.
+    pub group: GroupId,
+    /// Its leader, when one is known.
+    pub leader: Option<ServerId>,
+    /// The term that leader was seen in.
+    pub term: u64,
+    /// Every member's server and address.
+    pub members: Vec<(ServerId, String)>,
+}
+
+impl From<&GroupLocation> for v1::GroupLocation {
+    fn from(location: &GroupLocation) -> Self {
+        Self {
+            group: location.group.0,
+            leader: location.leader.map_or(0, |server| server.0),
+            term: location.term,
+            members: location.members.iter().map(|(server, address)| server_address(*server, address)).collect(),
+        }
+    }
+}
+
+impl From<v1::GroupLocation> for GroupLocation {
+    fn from(location: v1::GroupLocation) -> Self {
+        Self {
+            group: GroupId(location.group),
+            leader: (location.leader != 0).then_some(ServerId(location.leader)),
+            term: location.term,
+            members: location.members.into_iter().map(|member| (ServerId(member.server), member.address)).collect(),
+        }
+    }
+}
+
+/// A server and the address others reach it at.
+#[must_use]
+pub fn server_address(server: ServerId, address: &str) -> v1::ServerAddress {
+    v1::ServerAddress { server: server.0, address: address.to_owned() }
+}
+
+/// Packs cells that came as messages.
+///
+/// # Errors
+/// [`Error::Invalid`] when a cell is outside the limits or its kind is unknown.
+pub fn pack_messages(cells: &[v1::Cell]) -> Result<PackedCells, Error> {
+    let mut packed = Vec::new();
+    for cell in cells {
+        let family = FamilyName::new(&cell.family)?;
+        let kind = u8::try_from(cell.kind)
+            .ok()
+            .and_then(CellKind::from_u8)
+            .ok_or_else(|| invalid(format!("cell kind {} is not one of 0 to 4", cell.kind)))?;
+        let cell = CellRef {
+            family: family.as_bytes(),
+            qualifier: &cell.qualifier,
+            timestamp: cell.timestamp,
+            kind,
+            tags: &[],
+            value: &cell.value,
+        };
+        cell.check()?;
+        terrane_types::cell::pack(&mut packed, cell);
+    }
+    Ok(PackedCells::validate(packed.into())?)
+}
+
+/// Packed rows as messages, for callers that asked for them.
+///
+/// # Errors
+/// [`Error::Invalid`] when the packed bytes are not whole rows.
+pub fn row_messages(rows: Bytes) -> Result<Vec<v1::Row>, Error> {
+    let mut messages = Vec::new();
+    for row in PackedRows::new(rows) {
+        let PackedRow { row, cells } = row?;
+        let cells = cells
+            .iter()
+            .map(|cell| v1::Cell {
+                family: String::from_utf8_lossy(cell.family).into_owned(),
+                qualifier: Bytes::copy_from_slice(cell.qualifier),
+                timestamp: cell.timestamp,
+                kind: u32::from(cell.kind as u8),
+                value: Bytes::copy_from_slice(cell.value),
+            })
+            .collect();
+        messages.push(v1::Row { row: row.into_bytes(), cells });
+    }
+    Ok(messages)
+}
+
+/// A row key from outside.
+///
+/// # Errors
+/// [`Error::Invalid`] when it is empty or too long.
+pub fn row(bytes: Bytes) -> Result<Row, Error> {
+    Ok(Row::new(bytes)?)
+}

@@ -1,0 +1,210 @@
+//! The one mapping between the errors' vocabulary and the wire. `docs/errors.md` is its table.
+//!
+//! On streams an error travels as an [`v1::ErrorDetail`]; on unary calls as a gRPC status whose details hold the same
+//! message, so that callers in other languages read one thing.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use prost::Message as _;
+use terrane_types::{ClusterId, Error, GroupId, Invalid, RegionId, ServerId};
+use tonic::{Code, Status};
+
+use crate::v1;
+use crate::v1::error_detail::Kind;
+
+/// What a caller does that is told to wait and not for how long.
+const RETRY_AFTER_DEFAULT: Duration = Duration::from_millis(50);
+
+/// An error as it goes over the wire.
+#[must_use]
+pub fn detail(error: &Error) -> v1::ErrorDetail {
+    v1::ErrorDetail { message: error.to_string(), kind: Some(kind(error)) }
+}
+
+fn kind(error: &Error) -> Kind {
+    match error {
+        Error::StaleEpoch { region, current } => Kind::StaleEpoch(v1::StaleEpoch {
+            region: region.0,
+            current: current.iter().map(v1::RegionDescriptor::from).collect(),
+        }),
+        Error::NotLeader { group, term, leader, address, members } => Kind::NotLeader(v1::NotLeader {
+            group: group.0,
+            term: *term,
+            leader: leader.map_or(0, |server| server.0),
+            address: address.clone().unwrap_or_default(),
+            members: members
+                .iter()
+                .map(|(server, address)| v1::ServerAddress { server: server.0, address: address.clone() })
+                .collect(),
+        }),
+        Error::Moving { region, retry_after } => {
+            Kind::Moving(v1::Moving { region: region.0, retry_after_ms: millis(*retry_after) })
+        }
+        Error::Busy { retry_after } => Kind::Busy(v1::Busy { retry_after_ms: millis(*retry_after) }),
+        Error::LogFull { held_by, retry_after } => {
+            Kind::LogFull(v1::LogFull { held_by: held_by.clone(), retry_after_ms: millis(*retry_after) })
+        }
+        Error::Uncertain => Kind::Uncertain(v1::Uncertain {}),
+        Error::AlreadyApplied => Kind::AlreadyApplied(v1::AlreadyApplied {}),
+        Error::SnapshotTooOld { oldest } => Kind::SnapshotTooOld(v1::SnapshotTooOld { oldest: *oldest }),
+        Error::Corruption { file, offset } => Kind::Corruption(v1::Corruption { file: file.clone(), offset: *offset }),
+        Error::NotFound { what } => Kind::NotFound(v1::NotFound { what: what.clone() }),
+        Error::Invalid(invalid) => Kind::Invalid(v1::Invalid { what: invalid.what.clone() }),
+        Error::Unsupported { feature } => Kind::Unsupported(v1::Unsupported { feature: feature.clone() }),
+        Error::WrongCluster { expected, actual, server } => Kind::WrongCluster(v1::WrongCluster {
+            expected: Bytes::copy_from_slice(&expected.0),
+            actual: Bytes::copy_from_slice(&actual.0),
+            server: server.0,
+        }),
+        Error::DeadlineExceeded => Kind::DeadlineExceeded(v1::DeadlineExceeded {}),
+        Error::AlreadyExists { what } => Kind::AlreadyExists(v1::AlreadyExists { what: what.clone() }),
+        Error::Unavailable { retry_after, .. } => {
+            Kind::Unavailable(v1::Unavailable { retry_after_ms: millis(*retry_after) })
+        }
+        Error::ReadOnly { what } => Kind::ReadOnly(v1::ReadOnly { what: what.clone() }),
+        // The vocabulary may grow before this mapping does; an unknown word is still an answer.
+        _ => Kind::Internal(v1::Internal {}),
+    }
+}
+
+/// The error behind a message from the wire.
+#[must_use]
+pub fn from_detail(detail: v1::ErrorDetail) -> Error {
+    let v1::ErrorDetail { message, kind } = detail;
+    match kind {
+        Some(Kind::StaleEpoch(e)) => Error::StaleEpoch {
+            region: RegionId(e.region),
+            current: e.current.into_iter().filter_map(|descriptor| descriptor.try_into().ok()).collect(),
+        },
+        Some(Kind::NotLeader(e)) => Error::NotLeader {
+            group: GroupId(e.group),
+            term: e.term,
+            leader: (e.leader != 0).then_some(ServerId(e.leader)),
+            address: (!e.address.is_empty()).then_some(e.address),
+            members: e.members.into_iter().map(|m| (ServerId(m.server), m.address)).collect(),
+        },
+        Some(Kind::Moving(e)) => Error::Moving { region: RegionId(e.region), retry_after: wait(e.retry_after_ms) },
+        Some(Kind::Busy(e)) => Error::Busy { retry_after: wait(e.retry_after_ms) },
+        Some(Kind::LogFull(e)) => Error::LogFull { held_by: e.held_by, retry_after: wait(e.retry_after_ms) },
+        Some(Kind::Uncertain(_)) => Error::Uncertain,
+        Some(Kind::AlreadyApplied(_)) => Error::AlreadyApplied,
+        Some(Kind::SnapshotTooOld(e)) => Error::SnapshotTooOld { oldest: e.oldest },
+        Some(Kind::Corruption(e)) => Error::Corruption { file: e.file, offset: e.offset },
+        Some(Kind::NotFound(e)) => Error::NotFound { what: e.what },
+        Some(Kind::Invalid(e)) => Error::Invalid(Invalid { what: e.what }),
+        Some(Kind::Unsupported(e)) => Error::Unsupported { feature: e.feature },
+        Some(Kind::WrongCluster(e)) => Error::WrongCluster {
+            expected: cluster(&e.expected),
+            actual: cluster(&e.actual),
+            server: ServerId(e.server),
+        },
+        Some(Kind::DeadlineExceeded(_)) => Error::DeadlineExceeded,
+        Some(Kind::AlreadyExists(e)) => Error::AlreadyExists { what: e.what },
+        Some(Kind::Unavailable(e)) => Error::Unavailable { message, retry_after: wait(e.retry_after_ms) },
+        Some(Kind::ReadOnly(e)) => Error::ReadOnly { what: e.what },
+        Some(Kind::Internal(_)) | None => Error::Internal { message },
+    }
+}
+
+/// An error as the status of a unary call; the details carry the whole message.
+#[must_use]
+pub fn status(error: &Error) -> Status {
+    let detail = detail(error);
+    let code = match error {
+        Error::StaleEpoch { .. } | Error::NotLeader { .. } | Error::ReadOnly { .. } => Code::FailedPrecondition,
+        Error::Moving { .. } | Error::Unavailable { .. } => Code::Unavailable,
+        Error::Busy { .. } | Error::LogFull { .. } => Code::ResourceExhausted,
+        Error::Uncertain => Code::Unknown,
+        Error::AlreadyApplied | Error::AlreadyExists { .. } => Code::AlreadyExists,
+        Error::SnapshotTooOld { .. } => Code::OutOfRange,
+        Error::Corruption { .. } => Code::DataLoss,
+        Error::NotFound { .. } => Code::NotFound,
+        Error::Invalid(_) => Code::InvalidArgument,
+        Error::Unsupported { .. } => Code::Unimplemented,
+        Error::WrongCluster { .. } => Code::PermissionDenied,
+        Error::DeadlineExceeded => Code::DeadlineExceeded,
+        _ => Code::Internal,
+    };
+    Status::with_details(code, detail.message.clone(), detail.encode_to_vec().into())
+}
+
+/// The error behind a gRPC status, ours or the transport's.
+///
+/// A status without our details comes from the transport: the call may or may not have reached the server. Callers that
+/// wrote something must take [`Error::Unavailable`] from here as an unknown outcome.
+#[must_use]
+pub fn from_status(status: &Status) -> Error {
+    if !status.details().is_empty()
+        && let Ok(detail) = v1::ErrorDetail::decode(status.details())
+    {
+        return from_detail(detail);
+    }
+    match status.code() {
+        Code::DeadlineExceeded => Error::DeadlineExceeded,
+        Code::Unimplemented => Error::Unsupported { feature: status.message().to_owned() },
+        Code::InvalidArgument | Code::OutOfRange => Error::Invalid(Invalid { what: status.message().to_owned() }),
+        Code::ResourceExhausted => Error::Busy { retry_after: RETRY_AFTER_DEFAULT },
+        _ => Error::Unavailable { message: status.message().to_owned(), retry_after: RETRY_AFTER_DEFAULT },
+    }
+}
+
+fn millis(duration: Duration) -> u32 {
+    u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
+}
+
+fn wait(ms: u32) -> Duration {
+    if ms == 0 { RETRY_AFTER_DEFAULT } else { Duration::from_millis(u64::from(ms)) }
+}
+
+/// An id in an error only explains it, so a malformed one reads as nil instead of hiding the error.
+fn cluster(bytes: &[u8]) -> ClusterId {
+    ClusterId(<[u8; 16]>::try_from(bytes).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples() -> Vec<Error> {
+        let wait = Duration::from_millis(70);
+        vec![
+            Error::StaleEpoch { region: RegionId(4), current: Vec::new() },
+            Error::NotLeader {
+                group: GroupId(2),
+                term: 9,
+                leader: Some(ServerId(1)),
+                address: Some("127.0.0.1:7700".into()),
+                members: vec![(ServerId(1), "127.0.0.1:7700".into())],
+            },
+            Error::Moving { region: RegionId(1), retry_after: wait },
+            Error::Busy { retry_after: wait },
+            Error::LogFull { held_by: "server 3".into(), retry_after: wait },
+            Error::Uncertain,
+            Error::AlreadyApplied,
+            Error::SnapshotTooOld { oldest: 5 },
+            Error::Corruption { file: "a".into(), offset: 7 },
+            Error::NotFound { what: "table t".into() },
+            Error::Invalid(Invalid { what: "row".into() }),
+            Error::Unsupported { feature: "9".into() },
+            Error::WrongCluster { expected: ClusterId([1; 16]), actual: ClusterId([2; 16]), server: ServerId(3) },
+            Error::DeadlineExceeded,
+            Error::AlreadyExists { what: "table t".into() },
+            Error::ReadOnly { what: "table t".into() },
+        ]
+    }
+
+    #[test]
+    fn every_error_crosses_the_wire_unchanged() {
+        for error in samples() {
+            assert_eq!(format!("{:?}", from_detail(detail(&error))), format!("{error:?}"));
+            assert_eq!(format!("{:?}", from_status(&status(&error))), format!("{error:?}"));
+        }
+    }
+
+    #[test]
+    fn a_status_of_the_transport_is_an_unknown_outcome() {
+        let error = from_status(&Status::unavailable("connection reset"));
+        assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    }
+}
