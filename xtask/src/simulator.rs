@@ -54,7 +54,8 @@ pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
 /// The tests of the doors' simulated side, which an ordinary test run cannot build.
 pub fn doors_test(root: &Path) -> Command {
     let mut test = simulator_cargo(root, "test");
-    test.args(["--quiet", "--package", "terrane-env"]);
+    // No examples in documents: rustdoc would need the flags once more.
+    test.args(["--quiet", "--package", "terrane-env", "--tests"]);
     test
 }
 
