@@ -53,11 +53,7 @@ struct Pages {
 
 impl Console {
     /// Binds `listen` (`HOST:PORT`) and serves from now on.
-    pub async fn start(
-        listen: &str,
-        registry: Arc<Registry>,
-        ready: Ready,
-    ) -> Result<Console, Error> {
+    pub async fn start(listen: &str, registry: Arc<Registry>, ready: Ready) -> Result<Console, Error> {
         let listener = net::listen(listen).await.map_err(Error::Listen)?;
         let address = listener.local_addr().map_err(Error::Listen)?;
         let router = router(Pages { registry, ready });
@@ -66,14 +62,9 @@ impl Console {
             // A console that was dropped without a shutdown ends the same way.
             stopped.wait_for(|stop| *stop).await.ok();
         };
-        let serving =
-            axum::serve(Door { listener, address }, router).with_graceful_shutdown(signal);
+        let serving = axum::serve(Door { listener, address }, router).with_graceful_shutdown(signal);
         let serving = task::spawn_named("console", async move { serving.await });
-        Ok(Console {
-            address,
-            stop,
-            serving,
-        })
+        Ok(Console { address, stop, serving })
     }
 
     /// The address bound, with the port that was taken when 0 was asked for.
@@ -85,10 +76,7 @@ impl Console {
     pub async fn shutdown(self) {
         self.stop.send_replace(true);
         let mut serving = self.serving;
-        if tokio::time::timeout(SHUTDOWN_PATIENCE, &mut serving)
-            .await
-            .is_err()
-        {
+        if tokio::time::timeout(SHUTDOWN_PATIENCE, &mut serving).await.is_err() {
             serving.abort();
             // The result is the abort itself.
             serving.await.ok();
@@ -108,11 +96,9 @@ async fn metrics(State(pages): State<Arc<Pages>>) -> Response {
     let mut text = String::new();
     match prometheus_client::encoding::text::encode(&mut text, &pages.registry) {
         Ok(()) => ([(header::CONTENT_TYPE, METRICS_CONTENT_TYPE)], text).into_response(),
-        Err(error) => (
-            StatusCode::INTERNAL_SERVER_ERROR,
-            format!("a metric cannot be written: {error}\n"),
-        )
-            .into_response(),
+        Err(error) => {
+            (StatusCode::INTERNAL_SERVER_ERROR, format!("a metric cannot be written: {error}\n")).into_response()
+        }
     }
 }
 
@@ -153,10 +139,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    #[expect(
-        clippy::disallowed_types,
-        reason = "a raw client, to see the bytes that the console sends"
-    )]
+    #[expect(clippy::disallowed_types, reason = "a raw client, to see the bytes that the console sends")]
     type RawStream = tokio::net::TcpStream;
 
     async fn request(address: SocketAddr, path: &str) -> (u16, String) {
@@ -171,9 +154,7 @@ mod tests {
     }
 
     async fn console_with(registry: Registry, ready: Ready) -> Console {
-        Console::start("127.0.0.1:0", Arc::new(registry), ready)
-            .await
-            .unwrap()
+        Console::start("127.0.0.1:0", Arc::new(registry), ready).await.unwrap()
     }
 
     #[tokio::test]
@@ -196,27 +177,14 @@ mod tests {
         let asked = serving.clone();
         let ready: Ready = Arc::new(move || {
             let waiting = || Err("waiting for a master at 127.0.0.1:7600".to_owned());
-            if asked.load(Ordering::SeqCst) {
-                Ok(())
-            } else {
-                waiting()
-            }
+            if asked.load(Ordering::SeqCst) { Ok(()) } else { waiting() }
         });
         let console = console_with(Registry::default(), ready).await;
         let not_yet = request(console.address(), "/readyz").await;
-        assert_eq!(
-            not_yet,
-            (503, "waiting for a master at 127.0.0.1:7600\n".to_owned())
-        );
-        assert_eq!(
-            request(console.address(), "/healthz").await,
-            (200, "ok\n".to_owned())
-        );
+        assert_eq!(not_yet, (503, "waiting for a master at 127.0.0.1:7600\n".to_owned()));
+        assert_eq!(request(console.address(), "/healthz").await, (200, "ok\n".to_owned()));
         serving.store(true, Ordering::SeqCst);
-        assert_eq!(
-            request(console.address(), "/readyz").await,
-            (200, "ready\n".to_owned())
-        );
+        assert_eq!(request(console.address(), "/readyz").await, (200, "ready\n".to_owned()));
         assert_eq!(request(console.address(), "/nothing").await.0, 404);
         console.shutdown().await;
     }
@@ -224,17 +192,9 @@ mod tests {
     #[tokio::test]
     async fn a_port_in_use_is_refused() {
         let first = console_with(Registry::default(), Arc::new(|| Ok(()))).await;
-        let second = Console::start(
-            &first.address().to_string(),
-            Arc::default(),
-            Arc::new(|| Ok(())),
-        )
-        .await;
+        let second = Console::start(&first.address().to_string(), Arc::default(), Arc::new(|| Ok(()))).await;
         let message = second.unwrap_err().to_string();
-        assert!(
-            message.starts_with("console: ") && message.contains("in use"),
-            "{message}"
-        );
+        assert!(message.starts_with("console: ") && message.contains("in use"), "{message}");
         first.shutdown().await;
     }
 
@@ -244,9 +204,7 @@ mod tests {
         let address = console.address();
         let _idle = RawStream::connect(address).await.unwrap();
         console.shutdown().await;
-        let again = Console::start(&address.to_string(), Arc::default(), Arc::new(|| Ok(())))
-            .await
-            .unwrap();
+        let again = Console::start(&address.to_string(), Arc::default(), Arc::new(|| Ok(()))).await.unwrap();
         again.shutdown().await;
     }
 }

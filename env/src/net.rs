@@ -145,10 +145,7 @@ impl Listener {
 
 fn concerns_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
-    matches!(
-        error.kind(),
-        ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted
-    )
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
 }
 
 /// One accepted connection.
@@ -174,29 +171,18 @@ impl Connected for Accepted {
     type ConnectInfo = TcpConnectInfo;
 
     fn connect_info(&self) -> TcpConnectInfo {
-        TcpConnectInfo {
-            local_addr: self.stream.local_addr().ok(),
-            remote_addr: self.stream.peer_addr().ok(),
-        }
+        TcpConnectInfo { local_addr: self.stream.local_addr().ok(), remote_addr: self.stream.peer_addr().ok() }
     }
 }
 
 impl AsyncRead for Accepted {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
 
 impl AsyncWrite for Accepted {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
@@ -225,9 +211,7 @@ impl AsyncWrite for Accepted {
 ///
 /// Calls have no deadline of their own: each caller sets one.
 pub fn channel(address: &str) -> Result<Channel, InvalidAddress> {
-    let invalid = || InvalidAddress {
-        address: address.to_owned(),
-    };
+    let invalid = || InvalidAddress { address: address.to_owned() };
     check_host_and_port(address).ok_or_else(invalid)?;
     let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|_| invalid())?;
     let endpoint = endpoint
@@ -248,9 +232,7 @@ fn check_host_and_port(address: &str) -> Option<()> {
 }
 
 async fn connect(uri: http::Uri) -> io::Result<TokioIo<TcpStream>> {
-    let authority = uri
-        .authority()
-        .ok_or_else(|| io::Error::other("the channel's address names no host"))?;
+    let authority = uri.authority().ok_or_else(|| io::Error::other("the channel's address names no host"))?;
     let stream = TcpStream::connect(authority.as_str()).await?;
     prefer_latency(&stream);
     Ok(TokioIo::new(stream))
@@ -281,29 +263,14 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let router = server().add_routes(Routes::default());
-        let serving = tokio::spawn(router.serve_with_incoming_shutdown(
-            listener.incoming(),
-            async {
-                stopped.await.ok();
-            },
-        ));
+        let serving = tokio::spawn(router.serve_with_incoming_shutdown(listener.incoming(), async {
+            stopped.await.ok();
+        }));
 
-        let call = http::Request::post(format!("http://{address}/nobody.Here/Call"))
-            .body(Body::empty())
-            .unwrap();
-        let answer = channel(&address.to_string())
-            .unwrap()
-            .oneshot(call)
-            .await
-            .unwrap();
-        let code = tonic::Status::from_header_map(answer.headers())
-            .unwrap()
-            .code();
-        assert_eq!(
-            code,
-            tonic::Code::Unimplemented,
-            "an empty server knows no call"
-        );
+        let call = http::Request::post(format!("http://{address}/nobody.Here/Call")).body(Body::empty()).unwrap();
+        let answer = channel(&address.to_string()).unwrap().oneshot(call).await.unwrap();
+        let code = tonic::Status::from_header_map(answer.headers()).unwrap().code();
+        assert_eq!(code, tonic::Code::Unimplemented, "an empty server knows no call");
 
         stop.send(()).unwrap();
         serving.await.unwrap().unwrap();
@@ -315,11 +282,7 @@ mod tests {
         let address = first.local_addr().unwrap().to_string();
         let error = listen(&address).await.err().unwrap();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
-        assert!(
-            error.to_string().contains(&address)
-                && error.to_string().contains("choose another port"),
-            "{error}"
-        );
+        assert!(error.to_string().contains(&address) && error.to_string().contains("choose another port"), "{error}");
         drop(first);
         listen(&address).await.unwrap();
     }
@@ -338,17 +301,10 @@ mod tests {
             "http://host:1",
             "host:1/path",
         ] {
-            let error = channel(wrong)
-                .err()
-                .unwrap_or_else(|| panic!("{wrong:?} was accepted"));
+            let error = channel(wrong).err().unwrap_or_else(|| panic!("{wrong:?} was accepted"));
             assert!(error.to_string().contains("HOST:PORT"));
         }
-        for right in [
-            "127.0.0.1:7600",
-            "localhost:1",
-            "[::1]:7600",
-            "server-1.example:7700",
-        ] {
+        for right in ["127.0.0.1:7600", "localhost:1", "[::1]:7600", "server-1.example:7700"] {
             channel(right).unwrap();
         }
     }
@@ -358,9 +314,7 @@ mod tests {
         let listener = listen("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         drop(listener);
-        let call = http::Request::post(format!("http://{address}/nobody.Here/Call"))
-            .body(Body::empty())
-            .unwrap();
+        let call = http::Request::post(format!("http://{address}/nobody.Here/Call")).body(Body::empty()).unwrap();
         channel(&address).unwrap().oneshot(call).await.unwrap_err();
     }
 }

@@ -39,8 +39,7 @@ pub fn range(range: Range<u64>) -> u64 {
 mod tests {
     #[test]
     fn range_stays_inside_and_reaches_both_ends() {
-        let drawn: std::collections::BTreeSet<u64> =
-            (0..2_000).map(|_| super::range(10..14)).collect();
+        let drawn: std::collections::BTreeSet<u64> = (0..2_000).map(|_| super::range(10..14)).collect();
         assert_eq!(drawn, (10..14).collect());
     }
 

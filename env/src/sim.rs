@@ -83,10 +83,7 @@ impl Disk {
     /// One of three characters: fast, slow, or fast with long stalls.
     fn drawn(rng: &mut StdRng) -> Disk {
         match rng.next_u64() % 3 {
-            0 => Disk {
-                sync_max: Duration::from_millis(2),
-                ..Disk::INSTANT
-            },
+            0 => Disk { sync_max: Duration::from_millis(2), ..Disk::INSTANT },
             1 => Disk {
                 sync_min: Duration::from_millis(5),
                 sync_max: Duration::from_millis(10 + rng.next_u64() % 55),
@@ -177,11 +174,7 @@ pub(crate) fn random_pause(least: Duration, most: Duration) -> Duration {
 pub(crate) fn sync_pause() -> Duration {
     let disk = disk();
     let stalls = disk.stall_one_in != 0 && crate::rand::range(0..disk.stall_one_in) == 0;
-    let most = if stalls {
-        disk.stall_max
-    } else {
-        disk.sync_max
-    };
+    let most = if stalls { disk.stall_max } else { disk.sync_max };
     random_pause(disk.sync_min, most)
 }
 
@@ -192,13 +185,7 @@ mod tests {
     fn draws(from: u64) -> (Disk, [u8; 32], Vec<bool>) {
         seed(from);
         set_fault_points(true);
-        (
-            disk(),
-            random_bytes(),
-            (0..200)
-                .map(|_| fault_point("a") | fault_point("b"))
-                .collect(),
-        )
+        (disk(), random_bytes(), (0..200).map(|_| fault_point("a") | fault_point("b")).collect())
     }
 
     #[test]
@@ -209,9 +196,7 @@ mod tests {
 
     #[test]
     fn seeds_differ_in_their_disks() {
-        let slow = (0..64)
-            .filter(|s| draws(*s).0.sync_min > Duration::ZERO)
-            .count();
+        let slow = (0..64).filter(|s| draws(*s).0.sync_min > Duration::ZERO).count();
         let stalling = (0..64).filter(|s| draws(*s).0.stall_one_in > 0).count();
         assert!(slow > 8 && stalling > 8 && slow + stalling < 56);
     }

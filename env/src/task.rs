@@ -55,9 +55,7 @@ mod tests {
             while let Some(number) = receiver.recv().await {
                 sum += number;
             }
-            total_sender
-                .send((sum, std::thread::current().name().map(str::to_owned)))
-                .unwrap();
+            total_sender.send((sum, std::thread::current().name().map(str::to_owned))).unwrap();
         });
         for number in 1..=100 {
             sender.send(number).await.unwrap();

@@ -23,9 +23,7 @@ pub fn wall_ms() -> u64 {
 /// Nanoseconds on a clock that never goes back and does not count the time the machine was suspended.
 #[cfg(not(feature = "sim"))]
 pub fn now_ns() -> u64 {
-    nanoseconds(rustix::time::clock_gettime(
-        rustix::time::ClockId::Monotonic,
-    ))
+    nanoseconds(rustix::time::clock_gettime(rustix::time::ClockId::Monotonic))
 }
 
 /// Nanoseconds of simulated time.
@@ -69,8 +67,7 @@ impl ClockWatch {
         if !apart.known {
             return true;
         }
-        let tolerance =
-            u64::try_from(APART_TOLERANCE.as_nanos()).expect("the tolerance is a small constant");
+        let tolerance = u64::try_from(APART_TOLERANCE.as_nanos()).expect("the tolerance is a small constant");
         let moved = apart.least_ns > self.apart_ns.saturating_add(tolerance);
         if moved {
             self.apart_ns = apart.most_ns;
@@ -97,33 +94,18 @@ fn clocks_apart() -> Apart {
     let before = now_ns();
     let counting = nanoseconds(rustix::time::clock_gettime(rustix::time::ClockId::Boottime));
     let after = now_ns();
-    Apart {
-        least_ns: counting.saturating_sub(after),
-        most_ns: counting.saturating_sub(before),
-        known: true,
-    }
+    Apart { least_ns: counting.saturating_sub(after), most_ns: counting.saturating_sub(before), known: true }
 }
 
-#[cfg(all(
-    not(feature = "sim"),
-    not(any(target_os = "linux", target_os = "android"))
-))]
+#[cfg(all(not(feature = "sim"), not(any(target_os = "linux", target_os = "android"))))]
 fn clocks_apart() -> Apart {
-    Apart {
-        least_ns: 0,
-        most_ns: 0,
-        known: false,
-    }
+    Apart { least_ns: 0, most_ns: 0, known: false }
 }
 
 #[cfg(feature = "sim")]
 fn clocks_apart() -> Apart {
     let apart = crate::sim::suspended_ns();
-    Apart {
-        least_ns: apart,
-        most_ns: apart,
-        known: true,
-    }
+    Apart { least_ns: apart, most_ns: apart, known: true }
 }
 
 #[cfg(test)]
@@ -140,11 +122,7 @@ mod tests {
     }
 
     fn apart(least_ns: u64, most_ns: u64) -> Apart {
-        Apart {
-            least_ns,
-            most_ns,
-            known: true,
-        }
+        Apart { least_ns, most_ns, known: true }
     }
 
     #[test]
@@ -164,11 +142,7 @@ mod tests {
     #[test]
     fn unknown_clocks_always_report() {
         let mut watch = ClockWatch { apart_ns: 0 };
-        assert!(watch.compare(&Apart {
-            least_ns: 0,
-            most_ns: 0,
-            known: false
-        }));
+        assert!(watch.compare(&Apart { least_ns: 0, most_ns: 0, known: false }));
     }
 
     #[cfg(not(feature = "sim"))]
@@ -176,9 +150,6 @@ mod tests {
     fn clocks_go_forward() {
         let first = now_ns();
         assert!(now_ns() >= first);
-        assert!(
-            wall_ms() > 1_700_000_000_000,
-            "the wall clock is before 2023"
-        );
+        assert!(wall_ms() > 1_700_000_000_000, "the wall clock is before 2023");
     }
 }

@@ -15,10 +15,7 @@ use tower::ServiceExt;
 
 fn simulation(seed: u64) -> turmoil::Sim<'static> {
     sim::seed(seed);
-    turmoil::Builder::new()
-        .rng_seed(seed)
-        .simulation_duration(Duration::from_secs(60))
-        .build()
+    turmoil::Builder::new().rng_seed(seed).simulation_duration(Duration::from_secs(60)).build()
 }
 
 #[test]
@@ -53,10 +50,7 @@ fn a_crash_forgets_what_was_not_synced() {
     run.bounce("server");
     run.client("second", wait_for_port("server:7700"));
     run.run().unwrap();
-    assert!(
-        recovered.get(),
-        "the second start found what the first had synced"
-    );
+    assert!(recovered.get(), "the second start found what the first had synced");
 }
 
 /// Ends when a call is answered, which the server does only after its checks.
@@ -71,22 +65,14 @@ async fn wait_for_port(address: &'static str) -> turmoil::Result {
 }
 
 async fn call(address: &str) -> Result<(), tonic::transport::Error> {
-    let call =
-        http::Request::post(format!("http://{address}/nobody.Here/Call")).body(Body::empty());
+    let call = http::Request::post(format!("http://{address}/nobody.Here/Call")).body(Body::empty());
     let call = call.expect("a valid request");
-    net::channel(address)
-        .expect("a valid address")
-        .oneshot(call)
-        .await
-        .map(|_| ())
+    net::channel(address).expect("a valid address").oneshot(call).await.map(|_| ())
 }
 
 async fn serve() -> turmoil::Result {
     let incoming = net::listen("0.0.0.0:7700").await?.incoming();
-    net::server()
-        .add_routes(Routes::default())
-        .serve_with_incoming(incoming)
-        .await?;
+    net::server().add_routes(Routes::default()).serve_with_incoming(incoming).await?;
     Ok(())
 }
 
@@ -98,12 +84,10 @@ fn a_lost_link_heals() {
         let address = "server:7700";
         wait_for_port(address).await?;
         let channel = net::channel(address)?;
-        let request =
-            || http::Request::post("http://server:7700/nobody.Here/Call").body(Body::empty());
+        let request = || http::Request::post("http://server:7700/nobody.Here/Call").body(Body::empty());
         channel.clone().oneshot(request()?).await?;
         turmoil::partition("client", "server");
-        let cut = tokio::time::timeout(Duration::from_secs(5), channel.clone().oneshot(request()?))
-            .await?;
+        let cut = tokio::time::timeout(Duration::from_secs(5), channel.clone().oneshot(request()?)).await?;
         assert!(cut.is_err(), "keep-alive notices the cut");
         turmoil::repair("client", "server");
         channel.clone().oneshot(request()?).await?;
@@ -143,12 +127,7 @@ fn a_seed_gives_the_same_trace_twice() {
         lines
             .iter()
             .map(|line| {
-                line.split(' ')
-                    .enumerate()
-                    .filter(|(i, _)| *i != 2)
-                    .map(|(_, w)| w)
-                    .collect::<Vec<_>>()
-                    .join(" ")
+                line.split(' ').enumerate().filter(|(i, _)| *i != 2).map(|(_, w)| w).collect::<Vec<_>>().join(" ")
             })
             .collect()
     };

@@ -52,8 +52,5 @@ fn main() -> ExitCode {
 /// The checkout: one above this package, wherever the command was started.
 fn root() -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    package
-        .parent()
-        .expect("the package lies inside the checkout")
-        .to_owned()
+    package.parent().expect("the package lies inside the checkout").to_owned()
 }

@@ -25,25 +25,16 @@ pub fn names_a_seed(arguments: &[String]) -> bool {
 /// Builds the simulator and runs it; its standard output and exit status become ours.
 pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
     let mut build = simulator_cargo(root, "build");
-    build
-        .args(["--quiet", "--package", "terrane-tests", "--bin", "sim"])
-        .stdout(std::io::stderr());
+    build.args(["--quiet", "--package", "terrane-tests", "--bin", "sim"]).stdout(std::io::stderr());
     if !steps::succeeds(&mut build) {
         eprintln!("the simulator does not build");
         return ExitCode::FAILURE;
     }
     let program = target_directory(root).join(PROFILE).join("sim");
-    match Command::new(&program)
-        .args(arguments)
-        .current_dir(root)
-        .status()
-    {
+    match Command::new(&program).args(arguments).current_dir(root).status() {
         Ok(status) if status.success() => ExitCode::SUCCESS,
         // A run that was ended by a signal has no code; it is a failed one all the same.
-        Ok(status) => status
-            .code()
-            .and_then(|code| u8::try_from(code).ok())
-            .map_or(ExitCode::FAILURE, ExitCode::from),
+        Ok(status) => status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from),
         Err(error) => {
             eprintln!("cannot run {}: {error}", program.display());
             ExitCode::FAILURE
@@ -62,14 +53,7 @@ pub fn doors_test(root: &Path) -> Command {
 fn simulator_cargo(root: &Path, what: &str) -> Command {
     let mut command = steps::cargo(root);
     command
-        .args([
-            what,
-            "--features",
-            "sim",
-            "--profile",
-            PROFILE,
-            "--target-dir",
-        ])
+        .args([what, "--features", "sim", "--profile", PROFILE, "--target-dir"])
         .arg(target_directory(root))
         .env("RUSTFLAGS", SIMULATOR_RUSTFLAGS)
         // It would win over the variable above.
@@ -86,25 +70,14 @@ mod tests {
     use super::*;
 
     fn accepts(arguments: &[&str]) -> bool {
-        names_a_seed(
-            &arguments
-                .iter()
-                .map(|&word| word.to_owned())
-                .collect::<Vec<_>>(),
-        )
+        names_a_seed(&arguments.iter().map(|&word| word.to_owned()).collect::<Vec<_>>())
     }
 
     #[test]
     fn a_run_needs_a_seed() {
         assert!(accepts(&["--seed", "7"]));
         assert!(accepts(&["--seed", "7", "--verbose"]));
-        for wrong in [
-            &[] as &[&str],
-            &["--seed"],
-            &["--seed", "seven"],
-            &["7"],
-            &["--seed", "-1"],
-        ] {
+        for wrong in [&[] as &[&str], &["--seed"], &["--seed", "seven"], &["7"], &["--seed", "-1"]] {
             assert!(!accepts(wrong), "{wrong:?}");
         }
     }
@@ -112,19 +85,9 @@ mod tests {
     #[test]
     fn builds_are_kept_apart_from_ordinary_ones() {
         let command = doors_test(Path::new("/checkout"));
-        let arguments: Vec<_> = command
-            .get_args()
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect();
-        assert!(
-            arguments
-                .join(" ")
-                .contains("--features sim --profile sim --target-dir /checkout/target/sim")
-        );
-        let flags = command
-            .get_envs()
-            .find(|(name, _)| *name == "RUSTFLAGS")
-            .and_then(|(_, value)| value);
+        let arguments: Vec<_> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
+        assert!(arguments.join(" ").contains("--features sim --profile sim --target-dir /checkout/target/sim"));
+        let flags = command.get_envs().find(|(name, _)| *name == "RUSTFLAGS").and_then(|(_, value)| value);
         assert_eq!(flags, Some("--cfg tokio_unstable".as_ref()));
     }
 }

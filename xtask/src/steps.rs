@@ -18,34 +18,17 @@ pub fn check(root: &Path) -> ExitCode {
     };
     run(&[
         ("format", cargo(&["fmt", "--all", "--check"])),
-        (
-            "clippy",
-            cargo(&[
-                "clippy",
-                "--workspace",
-                "--all-targets",
-                "--quiet",
-                "--",
-                "-D",
-                "warnings",
-            ]),
-        ),
+        ("clippy", cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])),
         ("documents", Box::new(move || documents_succeed(root))),
         ("tidy", Box::new(move || tidy_succeeds(root))),
-        (
-            "simulated doors",
-            Box::new(move || succeeds(&mut simulator::doors_test(root))),
-        ),
+        ("simulated doors", Box::new(move || succeeds(&mut simulator::doors_test(root)))),
         ("tests", cargo(&["test", "--workspace", "--quiet"])),
     ])
 }
 
 /// What can be mended without thought.
 pub fn fix(root: &Path) -> ExitCode {
-    run(&[(
-        "format",
-        Box::new(move || succeeds(cargo(root).args(["fmt", "--all"]))),
-    )])
+    run(&[("format", Box::new(move || succeeds(cargo(root).args(["fmt", "--all"]))))])
 }
 
 /// The repository's own rules alone.
@@ -60,19 +43,12 @@ fn run(steps: &[Step<'_>]) -> ExitCode {
         let step_begun = Instant::now();
         let well = step();
         let verdict = if well { "ok" } else { "FAILED" };
-        println!(
-            "== {name}: {verdict} ({:.1} s)",
-            step_begun.elapsed().as_secs_f64()
-        );
+        println!("== {name}: {verdict} ({:.1} s)", step_begun.elapsed().as_secs_f64());
         if !well {
             return ExitCode::FAILURE;
         }
     }
-    println!(
-        "all {} steps ok ({:.1} s)",
-        steps.len(),
-        begun.elapsed().as_secs_f64()
-    );
+    println!("all {} steps ok ({:.1} s)", steps.len(), begun.elapsed().as_secs_f64());
     ExitCode::SUCCESS
 }
 
@@ -91,16 +67,13 @@ fn tidy_succeeds(root: &Path) -> bool {
 
 fn documents_succeed(root: &Path) -> bool {
     let mut command = cargo(root);
-    command
-        .args(["doc", "--workspace", "--no-deps", "--quiet"])
-        .env("RUSTDOCFLAGS", "-D warnings");
+    command.args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings");
     succeeds(&mut command)
 }
 
 /// The same cargo that runs this program, in the checkout.
 pub fn cargo(root: &Path) -> Command {
-    let mut command =
-        Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
     command.current_dir(root);
     command
 }

@@ -20,13 +20,11 @@ mod simulated;
 
 #[cfg(not(feature = "sim"))]
 pub use real::{
-    DirLock, File, create_dir_all, exists, free_space, list, read, remove_dir_all, remove_file,
-    rename, sync_dir,
+    DirLock, File, create_dir_all, exists, free_space, list, read, remove_dir_all, remove_file, rename, sync_dir,
 };
 #[cfg(feature = "sim")]
 pub use simulated::{
-    DirLock, File, create_dir_all, exists, free_space, list, read, remove_dir_all, remove_file,
-    rename, sync_dir,
+    DirLock, File, create_dir_all, exists, free_space, list, read, remove_dir_all, remove_file, rename, sync_dir,
 };
 
 /// Ending of the name under which [`write_durable`] prepares a file. One that is left over was never finished.
@@ -74,10 +72,7 @@ pub async fn write_durable(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 fn unfinished_name(path: &Path) -> io::Result<PathBuf> {
     let name = path.file_name().ok_or_else(|| {
-        io::Error::new(
-            io::ErrorKind::InvalidInput,
-            format!("{} does not name a file", path.display()),
-        )
+        io::Error::new(io::ErrorKind::InvalidInput, format!("{} does not name a file", path.display()))
     })?;
     let mut name = name.to_owned();
     name.push(".");
@@ -100,9 +95,7 @@ mod tests {
     async fn write_durable_replaces_a_file_and_leaves_nothing_behind() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("STAMP");
-        write_durable(&path, b"a longer first content")
-            .await
-            .unwrap();
+        write_durable(&path, b"a longer first content").await.unwrap();
         write_durable(&path, b"second").await.unwrap();
         assert_eq!(read(&path).await.unwrap(), b"second");
         assert_eq!(list(directory.path()).await.unwrap(), ["STAMP"]);
@@ -112,11 +105,7 @@ mod tests {
     async fn write_durable_is_not_confused_by_an_unfinished_predecessor() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("STAMP");
-        std::fs::write(
-            unfinished_name(&path).unwrap(),
-            b"half of something much longer",
-        )
-        .unwrap();
+        std::fs::write(unfinished_name(&path).unwrap(), b"half of something much longer").unwrap();
         write_durable(&path, b"whole").await.unwrap();
         assert_eq!(read(&path).await.unwrap(), b"whole");
     }
@@ -124,9 +113,7 @@ mod tests {
     #[tokio::test]
     async fn write_durable_needs_the_directory() {
         let directory = tempfile::tempdir().unwrap();
-        let error = write_durable(&directory.path().join("missing/STAMP"), b"x")
-            .await
-            .unwrap_err();
+        let error = write_durable(&directory.path().join("missing/STAMP"), b"x").await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 
@@ -134,9 +121,7 @@ mod tests {
     async fn list_is_sorted() {
         let directory = tempfile::tempdir().unwrap();
         for name in ["c", "a", "d", "b"] {
-            File::create_new(&directory.path().join(name))
-                .await
-                .unwrap();
+            File::create_new(&directory.path().join(name)).await.unwrap();
         }
         assert_eq!(list(directory.path()).await.unwrap(), ["a", "b", "c", "d"]);
     }
@@ -150,12 +135,7 @@ mod tests {
         file.write_all_at(b"hello ", 0).await.unwrap();
         file.sync_data().await.unwrap();
         let mut buffer = [0; 8];
-        File::open_read(&path)
-            .await
-            .unwrap()
-            .read_exact_at(&mut buffer, 3)
-            .await
-            .unwrap();
+        File::open_read(&path).await.unwrap().read_exact_at(&mut buffer, 3).await.unwrap();
         assert_eq!(&buffer, b"lo world");
         let beyond = file.read_exact_at(&mut buffer, 4).await.unwrap_err();
         assert_eq!(beyond.kind(), io::ErrorKind::UnexpectedEof);
@@ -189,9 +169,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let first = DirLock::acquire(directory.path()).await.unwrap();
         let second = DirLock::acquire(directory.path()).await.unwrap_err();
-        assert!(
-            matches!(second, LockError::Held { holder: Some(pid), .. } if pid == std::process::id())
-        );
+        assert!(matches!(second, LockError::Held { holder: Some(pid), .. } if pid == std::process::id()));
         assert!(second.to_string().contains("in use by another process"));
         drop(first);
         DirLock::acquire(directory.path()).await.unwrap();

@@ -22,30 +22,19 @@ pub struct File {
 impl File {
     /// Opens for reading and writing, making the file when it is not there.
     pub async fn open_rw(path: &Path) -> io::Result<File> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)?;
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         Ok(File { file })
     }
 
     /// Makes a file for reading and writing; one that is there already is refused.
     pub async fn create_new(path: &Path) -> io::Result<File> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(path)?;
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
         Ok(File { file })
     }
 
     /// Opens for reading.
     pub async fn open_read(path: &Path) -> io::Result<File> {
-        Ok(File {
-            file: fs::File::open(path)?,
-        })
+        Ok(File { file: fs::File::open(path)? })
     }
 
     /// Writes all bytes at `offset`, extending the file where needed.
@@ -84,9 +73,7 @@ impl File {
         match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, length) {
             Ok(()) => Ok(()),
             // A file system without reservation still gives the length, which is what readers rely on.
-            Err(rustix::io::Errno::OPNOTSUPP) if self.len().await? < length => {
-                self.set_len(length).await
-            }
+            Err(rustix::io::Errno::OPNOTSUPP) if self.len().await? < length => self.set_len(length).await,
             Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -155,10 +142,7 @@ pub struct DirLock {
 impl DirLock {
     /// Locks `directory`, which must exist, or says who holds it.
     pub async fn acquire(directory: &Path) -> Result<DirLock, LockError> {
-        let io = |source| LockError::Io {
-            directory: directory.to_owned(),
-            source,
-        };
+        let io = |source| LockError::Io { directory: directory.to_owned(), source };
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -169,18 +153,12 @@ impl DirLock {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(LockError::Held {
-                    directory: directory.to_owned(),
-                    holder: read_holder(&mut file),
-                });
+                return Err(LockError::Held { directory: directory.to_owned(), holder: read_holder(&mut file) });
             }
             Err(TryLockError::Error(source)) => return Err(io(source)),
         }
         write_holder(&mut file).map_err(io)?;
-        Ok(DirLock {
-            _file: file,
-            directory: directory.to_owned(),
-        })
+        Ok(DirLock { _file: file, directory: directory.to_owned() })
     }
 
     /// The directory that is locked.

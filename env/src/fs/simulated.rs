@@ -18,31 +18,19 @@ pub struct File {
 impl File {
     /// Opens for reading and writing, making the file when it is not there.
     pub async fn open_rw(path: &Path) -> io::Result<File> {
-        let file = fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .open(path)
-            .await?;
+        let file = fs::OpenOptions::new().read(true).write(true).create(true).open(path).await?;
         Ok(File { file })
     }
 
     /// Makes a file for reading and writing; one that is there already is refused.
     pub async fn create_new(path: &Path) -> io::Result<File> {
-        let file = fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(path)
-            .await?;
+        let file = fs::OpenOptions::new().read(true).write(true).create_new(true).open(path).await?;
         Ok(File { file })
     }
 
     /// Opens for reading.
     pub async fn open_read(path: &Path) -> io::Result<File> {
-        Ok(File {
-            file: fs::File::open(path).await?,
-        })
+        Ok(File { file: fs::File::open(path).await? })
     }
 
     /// Writes all bytes at `offset`, extending the file where needed.
@@ -93,11 +81,7 @@ impl File {
 
     /// Extends the file with zeros up to `length`; never shortens it. The simulated disk has no blocks to reserve.
     pub async fn allocate(&self, length: u64) -> io::Result<()> {
-        if self.len().await? < length {
-            self.set_len(length).await
-        } else {
-            Ok(())
-        }
+        if self.len().await? < length { self.set_len(length).await } else { Ok(()) }
     }
 }
 
@@ -164,10 +148,7 @@ impl DirLock {
         let directory = directory.to_owned();
         match exists(&directory).await {
             Ok(true) => Ok(DirLock { directory }),
-            Ok(false) => Err(LockError::Io {
-                directory,
-                source: io::ErrorKind::NotFound.into(),
-            }),
+            Ok(false) => Err(LockError::Io { directory, source: io::ErrorKind::NotFound.into() }),
             Err(source) => Err(LockError::Io { directory, source }),
         }
     }

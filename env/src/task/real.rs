@@ -27,10 +27,7 @@ where
         // Nobody has to be waiting for the end.
         done_sender.send(()).ok();
     };
-    if let Err(error) = std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(body)
-    {
+    if let Err(error) = std::thread::Builder::new().name(name.to_owned()).spawn(body) {
         abort_process(&format!("cannot start the thread {name}: {error}"));
     }
     IoLoop { done }
@@ -54,10 +51,7 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let permit = BLOCKING_STEPS
-        .acquire()
-        .await
-        .expect("the semaphore is never closed");
+    let permit = BLOCKING_STEPS.acquire().await.expect("the semaphore is never closed");
     let joined = tokio::task::spawn_blocking(move || {
         // Held by the step itself: a caller that gives up does not make room for more than the bound.
         let _permit = permit;
@@ -94,10 +88,7 @@ pub fn abort_process(message: &str) -> ! {
 /// Returns when the user (Ctrl-C) or the system (SIGTERM) asks the process to stop.
 pub async fn shutdown_signal() {
     use tokio::signal::unix::{SignalKind, signal};
-    let (interrupt, terminate) = (
-        signal(SignalKind::interrupt()),
-        signal(SignalKind::terminate()),
-    );
+    let (interrupt, terminate) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
     match (interrupt, terminate) {
         (Ok(mut interrupt), Ok(mut terminate)) => {
             tokio::select! {

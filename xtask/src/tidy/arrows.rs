@@ -29,41 +29,15 @@ const ARROWS: &[(&str, May)] = &[
     ("terrane-types", May::Only(&["terrane-types-derive"])),
     ("terrane-proto", May::Only(&["terrane-types"])),
     ("terrane-env", May::Only(&[])),
-    (
-        "terrane-engine",
-        May::Only(&["terrane-types", "terrane-env"]),
-    ),
-    (
-        "terrane-raft",
-        May::Only(&["terrane-proto", "terrane-types", "terrane-env"]),
-    ),
+    ("terrane-engine", May::Only(&["terrane-types", "terrane-env"])),
+    ("terrane-raft", May::Only(&["terrane-proto", "terrane-types", "terrane-env"])),
     (
         "terrane-regionserver",
-        May::Only(&[
-            "terrane-engine",
-            "terrane-raft",
-            "terrane-proto",
-            "terrane-types",
-            "terrane-env",
-        ]),
+        May::Only(&["terrane-engine", "terrane-raft", "terrane-proto", "terrane-types", "terrane-env"]),
     ),
-    (
-        "terrane-master",
-        May::Only(&[
-            "terrane-raft",
-            "terrane-proto",
-            "terrane-types",
-            "terrane-env",
-        ]),
-    ),
-    (
-        "terrane-client",
-        May::Only(&["terrane-proto", "terrane-types", "terrane-env"]),
-    ),
-    (
-        "terrane-console",
-        May::Only(&["terrane-types", "terrane-env"]),
-    ),
+    ("terrane-master", May::Only(&["terrane-raft", "terrane-proto", "terrane-types", "terrane-env"])),
+    ("terrane-client", May::Only(&["terrane-proto", "terrane-types", "terrane-env"])),
+    ("terrane-console", May::Only(&["terrane-types", "terrane-env"])),
     (BINARY, May::Any),
     ("terrane-tests", May::Any),
     ("terrane-examples", May::Any),
@@ -103,10 +77,7 @@ const ASYNC_CRATES: &[&str] = &["tokio", "tokio-stream", "tokio-util", "futures"
 /// Reads every manifest of the workspace.
 pub fn examine(root: &Path) -> anyhow::Result<Vec<Finding>> {
     let workspace = read(root, "Cargo.toml")?;
-    let members = workspace
-        .get("workspace")
-        .and_then(|w| w.get("members"))
-        .and_then(toml::Value::as_array);
+    let members = workspace.get("workspace").and_then(|w| w.get("members")).and_then(toml::Value::as_array);
     let members = members.context("Cargo.toml lists no workspace members")?;
     let mut findings = Vec::new();
     for member in members.iter().filter_map(toml::Value::as_str) {
@@ -123,36 +94,18 @@ fn read(root: &Path, file: &str) -> anyhow::Result<Table> {
 
 fn examine_manifest(file: &str, manifest: &Table, workspace: &Table) -> Vec<Finding> {
     let report = |message: String| Finding::new(file, 0, message);
-    let name = manifest
-        .get("package")
-        .and_then(|p| p.get("name"))
-        .and_then(toml::Value::as_str)
-        .unwrap_or("");
+    let name = manifest.get("package").and_then(|p| p.get("name")).and_then(toml::Value::as_str).unwrap_or("");
     let Some((_, may)) = ARROWS.iter().find(|(package, _)| *package == name) else {
-        return vec![report(format!(
-            "`{name}` is a new room: say in xtask/src/tidy/arrows.rs what it may depend on"
-        ))];
+        return vec![report(format!("`{name}` is a new room: say in xtask/src/tidy/arrows.rs what it may depend on"))];
     };
     let mut findings = Vec::new();
     for (dependency, section) in dependencies(manifest, workspace) {
-        let refusal = if is_ours(&dependency) {
-            refused_room(*may, &dependency)
-        } else {
-            refused_crate(name, &dependency)
-        };
-        findings.extend(
-            refusal.map(|why| report(format!("`{name}` → `{dependency}` ({section}): {why}"))),
-        );
+        let refusal =
+            if is_ours(&dependency) { refused_room(*may, &dependency) } else { refused_crate(name, &dependency) };
+        findings.extend(refusal.map(|why| report(format!("`{name}` → `{dependency}` ({section}): {why}"))));
     }
-    if manifest
-        .get("lints")
-        .and_then(|l| l.get("workspace"))
-        .and_then(toml::Value::as_bool)
-        != Some(true)
-    {
-        findings.push(report(format!(
-            "`{name}` does not take the workspace's lints: add `[lints] workspace = true`"
-        )));
+    if manifest.get("lints").and_then(|l| l.get("workspace")).and_then(toml::Value::as_bool) != Some(true) {
+        findings.push(report(format!("`{name}` does not take the workspace's lints: add `[lints] workspace = true`")));
     }
     findings
 }
@@ -188,17 +141,12 @@ fn refused_crate(name: &str, dependency: &str) -> Option<&'static str> {
 fn dependencies(manifest: &Table, workspace: &Table) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let targets = manifest.get("target").and_then(toml::Value::as_table);
-    let tables = targets
-        .into_iter()
-        .flat_map(|targets| targets.values())
-        .filter_map(toml::Value::as_table);
+    let tables = targets.into_iter().flat_map(|targets| targets.values()).filter_map(toml::Value::as_table);
     for table in std::iter::once(manifest).chain(tables) {
         for section in ["dependencies", "dev-dependencies", "build-dependencies"] {
             let entries = table.get(section).and_then(toml::Value::as_table);
             for (key, value) in entries.into_iter().flatten() {
-                found
-                    .entry(real_name(key, value, workspace))
-                    .or_insert_with(|| section.to_owned());
+                found.entry(real_name(key, value, workspace)).or_insert_with(|| section.to_owned());
             }
         }
     }
@@ -207,118 +155,55 @@ fn dependencies(manifest: &Table, workspace: &Table) -> BTreeMap<String, String>
 
 /// A dependency may be renamed in the manifest or in the workspace's; the arrow goes to what it is.
 fn real_name(key: &str, value: &toml::Value, workspace: &Table) -> String {
-    let shared = workspace
-        .get("workspace")
-        .and_then(|w| w.get("dependencies"))
-        .and_then(|d| d.get(key));
+    let shared = workspace.get("workspace").and_then(|w| w.get("dependencies")).and_then(|d| d.get(key));
     let from_workspace = value.get("workspace").is_some().then_some(shared).flatten();
-    let renamed = value
-        .get("package")
-        .or_else(|| from_workspace.and_then(|shared| shared.get("package")));
-    renamed
-        .and_then(toml::Value::as_str)
-        .unwrap_or(key)
-        .to_owned()
+    let renamed = value.get("package").or_else(|| from_workspace.and_then(|shared| shared.get("package")));
+    renamed.and_then(toml::Value::as_str).unwrap_or(key).to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const WORKSPACE: &str = "[workspace.dependencies]\nbytes = \"1\"\nlog-of-raft = { package = \"openraft\", version = \"1\" }\n";
+    const WORKSPACE: &str =
+        "[workspace.dependencies]\nbytes = \"1\"\nlog-of-raft = { package = \"openraft\", version = \"1\" }\n";
 
     fn messages(name: &str, body: &str) -> Vec<String> {
         let manifest = format!("[package]\nname = \"{name}\"\n[lints]\nworkspace = true\n{body}");
-        let findings = examine_manifest(
-            "room/Cargo.toml",
-            &manifest.parse().unwrap(),
-            &WORKSPACE.parse().unwrap(),
-        );
-        findings
-            .into_iter()
-            .map(|finding| finding.message)
-            .collect()
+        let findings = examine_manifest("room/Cargo.toml", &manifest.parse().unwrap(), &WORKSPACE.parse().unwrap());
+        findings.into_iter().map(|finding| finding.message).collect()
     }
 
     #[test]
     fn arrows_on_the_list_are_fine() {
         assert_eq!(
-            messages(
-                "terrane-engine",
-                "[dependencies]\nterrane-types.workspace = true\nbytes = \"1\"\n"
-            ),
+            messages("terrane-engine", "[dependencies]\nterrane-types.workspace = true\nbytes = \"1\"\n"),
             [""; 0]
         );
-        assert_eq!(
-            messages(
-                "terrane",
-                "[dependencies]\nterrane-engine.workspace = true\n"
-            ),
-            [""; 0]
-        );
-        assert_eq!(
-            messages(
-                "terrane-raft",
-                "[dependencies]\nopenraft = \"1\"\nopenraft-rt = \"1\"\n"
-            ),
-            [""; 0]
-        );
+        assert_eq!(messages("terrane", "[dependencies]\nterrane-engine.workspace = true\n"), [""; 0]);
+        assert_eq!(messages("terrane-raft", "[dependencies]\nopenraft = \"1\"\nopenraft-rt = \"1\"\n"), [""; 0]);
     }
 
     #[test]
     fn arrows_off_the_list_are_found_in_every_section() {
-        for section in [
-            "dependencies",
-            "dev-dependencies",
-            "build-dependencies",
-            "target.'cfg(unix)'.dependencies",
-        ] {
-            let found = messages(
-                "terrane-engine",
-                &format!("[{section}]\nterrane-raft.workspace = true\n"),
-            );
+        for section in ["dependencies", "dev-dependencies", "build-dependencies", "target.'cfg(unix)'.dependencies"] {
+            let found = messages("terrane-engine", &format!("[{section}]\nterrane-raft.workspace = true\n"));
             assert_eq!(found.len(), 1, "{section}");
-            assert!(
-                found[0].contains("`terrane-engine` → `terrane-raft`"),
-                "{}",
-                found[0]
-            );
+            assert!(found[0].contains("`terrane-engine` → `terrane-raft`"), "{}", found[0]);
         }
     }
 
     #[test]
     fn a_renamed_dependency_is_known_by_its_real_name() {
-        let direct =
-            "[dependencies]\nstore = { package = \"terrane-engine\", path = \"../engine\" }\n";
+        let direct = "[dependencies]\nstore = { package = \"terrane-engine\", path = \"../engine\" }\n";
         assert_eq!(messages("terrane-master", direct).len(), 1);
-        assert_eq!(
-            messages(
-                "terrane-master",
-                "[dependencies]\nlog-of-raft.workspace = true\n"
-            )
-            .len(),
-            1
-        );
+        assert_eq!(messages("terrane-master", "[dependencies]\nlog-of-raft.workspace = true\n").len(), 1);
     }
 
     #[test]
     fn nothing_depends_on_a_program() {
-        assert_eq!(
-            messages(
-                "terrane-tests",
-                "[dependencies]\nterrane = { path = \"../cli\" }\n"
-            )
-            .len(),
-            1
-        );
-        assert_eq!(
-            messages(
-                "terrane",
-                "[dependencies]\nxtask = { path = \"../xtask\" }\n"
-            )
-            .len(),
-            1
-        );
+        assert_eq!(messages("terrane-tests", "[dependencies]\nterrane = { path = \"../cli\" }\n").len(), 1);
+        assert_eq!(messages("terrane", "[dependencies]\nxtask = { path = \"../xtask\" }\n").len(), 1);
     }
 
     #[test]
@@ -347,9 +232,6 @@ mod tests {
     #[test]
     fn a_room_without_the_workspace_lints_is_found() {
         let manifest = "[package]\nname = \"terrane-env\"\n".parse().unwrap();
-        assert_eq!(
-            examine_manifest("env/Cargo.toml", &manifest, &Table::new()).len(),
-            1
-        );
+        assert_eq!(examine_manifest("env/Cargo.toml", &manifest, &Table::new()).len(), 1);
     }
 }

@@ -31,11 +31,7 @@ pub struct Finding {
 
 impl Finding {
     fn new(file: &str, line: usize, message: impl Into<String>) -> Finding {
-        Finding {
-            file: file.to_owned(),
-            line,
-            message: message.into(),
-        }
+        Finding { file: file.to_owned(), line, message: message.into() }
     }
 }
 
@@ -60,10 +56,7 @@ pub struct Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (file, lines) in &self.long_files {
-            writeln!(
-                f,
-                "long: {file} has {lines} lines before its tests: is it two ideas?"
-            )?;
+            writeln!(f, "long: {file} has {lines} lines before its tests: is it two ideas?")?;
         }
         for finding in &self.findings {
             writeln!(f, "{finding}")?;
@@ -74,27 +67,19 @@ impl fmt::Display for Report {
 
 /// Holds every file of the checkout to the rules.
 pub fn examine(root: &Path) -> anyhow::Result<Report> {
-    let mut report = Report {
-        findings: arrows::examine(root)?,
-        ..Report::default()
-    };
+    let mut report = Report { findings: arrows::examine(root)?, ..Report::default() };
     let mut files = Vec::new();
     collect(root, root, &mut files)?;
     files.sort();
     report.findings.extend(names::examine(&files));
     for file in &files {
         if sources::is_checked(file) {
-            let text =
-                fs::read_to_string(root.join(file)).with_context(|| format!("reading {file}"))?;
+            let text = fs::read_to_string(root.join(file)).with_context(|| format!("reading {file}"))?;
             report.findings.extend(sources::examine(file, &text));
-            report
-                .long_files
-                .extend(sources::long(file, &text).map(|lines| (file.clone(), lines)));
+            report.long_files.extend(sources::long(file, &text).map(|lines| (file.clone(), lines)));
         }
     }
-    report
-        .long_files
-        .sort_by_key(|(_, lines)| std::cmp::Reverse(*lines));
+    report.long_files.sort_by_key(|(_, lines)| std::cmp::Reverse(*lines));
     Ok(report)
 }
 
@@ -110,9 +95,7 @@ fn collect(root: &Path, folder: &Path, files: &mut Vec<String>) -> anyhow::Resul
         if kind.is_dir() && !SKIPPED_FOLDERS.contains(&name.as_str()) {
             collect(root, &path, files)?;
         } else if kind.is_file() {
-            let inside = path
-                .strip_prefix(root)
-                .context("a listed file lies outside of the checkout")?;
+            let inside = path.strip_prefix(root).context("a listed file lies outside of the checkout")?;
             files.push(inside.to_string_lossy().into_owned());
         }
     }
@@ -137,19 +120,11 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
-        write(
-            "Cargo.toml",
-            "[workspace]\nmembers = []\n[workspace.dependencies]\n",
-        );
+        write("Cargo.toml", "[workspace]\nmembers = []\n[workspace.dependencies]\n");
         write("room/src/deep/fine.rs", "//! Fine.\n");
         write("room/src/deep/bare.rs", "fn bare() {}\n");
         write("target/debug/build/generated.rs", "fn generated() {}\n");
-        let files: Vec<String> = examine(folder.path())
-            .unwrap()
-            .findings
-            .into_iter()
-            .map(|f| f.file)
-            .collect();
+        let files: Vec<String> = examine(folder.path()).unwrap().findings.into_iter().map(|f| f.file).collect();
         assert_eq!(files, ["room/src/deep/bare.rs"]);
     }
 }

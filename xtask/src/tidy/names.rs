@@ -5,9 +5,7 @@ use std::path::Path;
 use super::Finding;
 
 /// Words that no file or folder may be called by.
-const BANNED: &[&str] = &[
-    "util", "utils", "common", "helper", "helpers", "misc", "manager", "managers",
-];
+const BANNED: &[&str] = &["util", "utils", "common", "helper", "helpers", "misc", "manager", "managers"];
 
 /// Files that may, and why.
 const ALLOWED: &[(&str, &str)] = &[(
@@ -19,15 +17,9 @@ const ALLOWED: &[(&str, &str)] = &[(
 pub fn examine(files: &[String]) -> Vec<Finding> {
     let mut findings: Vec<Finding> = files.iter().filter_map(|file| name_finding(file)).collect();
     for (allowed, _) in ALLOWED {
-        let room_exists = files
-            .iter()
-            .any(|file| file.split('/').next() == allowed.split('/').next());
+        let room_exists = files.iter().any(|file| file.split('/').next() == allowed.split('/').next());
         if room_exists && !files.iter().any(|file| file == allowed) {
-            findings.push(Finding::new(
-                allowed,
-                0,
-                "is gone: remove its allowance from xtask/src/tidy/names.rs",
-            ));
+            findings.push(Finding::new(allowed, 0, "is gone: remove its allowance from xtask/src/tidy/names.rs"));
         }
     }
     findings
@@ -41,17 +33,11 @@ fn name_finding(file: &str) -> Option<Finding> {
         .iter()
         .flat_map(|part| words(&part.to_string_lossy()))
         .find(|word| BANNED.contains(&word.as_str()))?;
-    Some(Finding::new(
-        file,
-        0,
-        format!("`{word}` in a file's name says nothing: name it after its idea"),
-    ))
+    Some(Finding::new(file, 0, format!("`{word}` in a file's name says nothing: name it after its idea")))
 }
 
 fn words(part: &str) -> Vec<String> {
-    part.split(|c: char| !c.is_alphanumeric())
-        .map(str::to_lowercase)
-        .collect()
+    part.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase).collect()
 }
 
 #[cfg(test)]
@@ -78,12 +64,7 @@ mod tests {
 
     #[test]
     fn words_inside_words_are_fine() {
-        for right in [
-            "a/utilization.rs",
-            "a/commonest.rs",
-            "docs/management.md",
-            "a/locator.rs",
-        ] {
+        for right in ["a/utilization.rs", "a/commonest.rs", "docs/management.md", "a/locator.rs"] {
             assert!(!found(right), "{right}");
         }
     }
@@ -92,9 +73,6 @@ mod tests {
     fn an_allowance_holds_for_one_file_and_ends_with_it() {
         assert!(!found("proto/proto/terrane/v1/common.proto"));
         assert!(found("proto/proto/terrane/v2/common.proto"));
-        assert!(
-            found("proto/build.rs"),
-            "the allowed file is missing from the list"
-        );
+        assert!(found("proto/build.rs"), "the allowed file is missing from the list");
     }
 }

@@ -11,43 +11,20 @@ const LINES_LISTED: usize = 600;
 const LINES_MAX: usize = 900;
 
 /// Notes to oneself, in any kind of file.
-const NOTES: &[&str] = &[
-    concat!("TO", "DO"),
-    concat!("FIX", "ME"),
-    concat!("XX", "X"),
-];
+const NOTES: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
 
 /// What Rust code must not contain, and what to do instead.
 const BANNED_CODE: &[(&str, &str)] = &[
-    (
-        concat!("todo", "!"),
-        "is no code: finish it or leave it out",
-    ),
-    (
-        concat!("unimplemented", "!"),
-        "is no code: finish it or leave it out",
-    ),
-    (
-        concat!("dbg", "!"),
-        "is for a moment at the desk: remove it",
-    ),
-    (
-        concat!("thread::", "sleep"),
-        "waits for time where a condition is meant: wait for the condition",
-    ),
+    (concat!("todo", "!"), "is no code: finish it or leave it out"),
+    (concat!("unimplemented", "!"), "is no code: finish it or leave it out"),
+    (concat!("dbg", "!"), "is for a moment at the desk: remove it"),
+    (concat!("thread::", "sleep"), "waits for time where a condition is meant: wait for the condition"),
 ];
 
 /// Whether the rules say anything about this kind of file.
 pub fn is_checked(file: &str) -> bool {
-    let ending = file
-        .rsplit('/')
-        .next()
-        .and_then(|name| name.rsplit_once('.'))
-        .map_or("", |(_, ending)| ending);
-    matches!(
-        ending,
-        "rs" | "proto" | "toml" | "md" | "sh" | "service" | "yml" | "yaml"
-    ) || file == ".ci/run"
+    let ending = file.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map_or("", |(_, ending)| ending);
+    matches!(ending, "rs" | "proto" | "toml" | "md" | "sh" | "service" | "yml" | "yaml") || file == ".ci/run"
 }
 
 /// All findings in one file.
@@ -55,9 +32,7 @@ pub fn examine(file: &str, text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     for note in NOTES {
         let message = format!("`{note}`: do it, or say in an issue what would make it worth doing");
-        findings.extend(
-            find_word(text, note).map(|at| Finding::new(file, line_of(text, at), message.clone())),
-        );
+        findings.extend(find_word(text, note).map(|at| Finding::new(file, line_of(text, at), message.clone())));
     }
     if file.ends_with(".rs") {
         examine_rust(file, text, &mut findings);
@@ -67,43 +42,27 @@ pub fn examine(file: &str, text: &str) -> Vec<Finding> {
 
 fn examine_rust(file: &str, text: &str, findings: &mut Vec<Finding>) {
     let code = code_of(text);
-    let mut report =
-        |at: usize, message: String| findings.push(Finding::new(file, line_of(&code, at), message));
+    let mut report = |at: usize, message: String| findings.push(Finding::new(file, line_of(&code, at), message));
     for (banned, why) in BANNED_CODE {
         for at in find_banned(&code, banned) {
             report(at, format!("`{banned}` {why}"));
         }
     }
     for at in selects_without_bias(&code) {
-        report(
-            at,
-            "`select!` without `biased;` chooses at random: say what comes first".to_owned(),
-        );
+        report(at, "`select!` without `biased;` chooses at random: say what comes first".to_owned());
     }
     for at in allowances_without_reason(&code) {
-        report(
-            at,
-            "an allowance says why: add `reason = \"...\"`".to_owned(),
-        );
+        report(at, "an allowance says why: add `reason = \"...\"`".to_owned());
     }
     for at in ignored_tests(&code) {
-        report(
-            at,
-            "a test that is ignored tests nothing: mend it or remove it".to_owned(),
-        );
+        report(at, "a test that is ignored tests nothing: mend it or remove it".to_owned());
     }
     if !text.trim_start().starts_with("//!") {
-        report(
-            0,
-            "a module opens with `//!`: what it is, why this way, what holds".to_owned(),
-        );
+        report(0, "a module opens with `//!`: what it is, why this way, what holds".to_owned());
     }
     let lines = lines_before_tests(file, text);
     if lines > LINES_MAX {
-        report(
-            0,
-            format!("{lines} lines before its tests (at most {LINES_MAX}): split it by ideas"),
-        );
+        report(0, format!("{lines} lines before its tests (at most {LINES_MAX}): split it by ideas"));
     }
 }
 
@@ -137,10 +96,7 @@ fn allowances_without_reason(code: &str) -> Vec<usize> {
             ["allow", "expect"].iter().any(|kind| {
                 find_word(attribute, kind).any(|at| {
                     let arguments = &attribute[at + kind.len()..];
-                    arguments.starts_with('(')
-                        && find_word(bracketed(arguments, 0), "reason")
-                            .next()
-                            .is_none()
+                    arguments.starts_with('(') && find_word(bracketed(arguments, 0), "reason").next().is_none()
                 })
             })
         })
@@ -159,9 +115,7 @@ fn attributes(code: &str) -> impl Iterator<Item = (usize, &str)> {
     code.match_indices('#').filter_map(|(at, _)| {
         let after = &code[at + 1..];
         let bracket = at + 1 + usize::from(after.starts_with('!'));
-        code[bracket..]
-            .starts_with('[')
-            .then(|| (at, bracketed(code, bracket)))
+        code[bracket..].starts_with('[').then(|| (at, bracketed(code, bracket)))
     })
 }
 
@@ -170,13 +124,10 @@ fn lines_before_tests(file: &str, text: &str) -> usize {
     if file.ends_with("/tests.rs") {
         return 0;
     }
-    let is_tests =
-        |line: &&str| line.starts_with("#[cfg(test)]") || line.starts_with("#[cfg(all(test");
+    let is_tests = |line: &&str| line.starts_with("#[cfg(test)]") || line.starts_with("#[cfg(all(test");
     let mut lines = text.lines().enumerate().peekable();
     while let Some((number, line)) = lines.next() {
-        let opens_module = lines
-            .peek()
-            .is_some_and(|(_, next)| next.starts_with("mod ") && next.ends_with('{'));
+        let opens_module = lines.peek().is_some_and(|(_, next)| next.starts_with("mod ") && next.ends_with('{'));
         if is_tests(&line) && opens_module {
             return number;
         }
@@ -191,10 +142,7 @@ mod tests {
     /// The lines on which a source file breaks a rule, with its opening paragraph added.
     fn lines(body: &str) -> Vec<usize> {
         let text = format!("//! A module.\n{body}");
-        examine("room/src/a.rs", &text)
-            .into_iter()
-            .map(|finding| finding.line)
-            .collect()
+        examine("room/src/a.rs", &text).into_iter().map(|finding| finding.line).collect()
     }
 
     #[test]
@@ -213,19 +161,10 @@ mod tests {
     #[test]
     fn notes_are_found_everywhere() {
         let note = concat!("TO", "DO");
-        assert_eq!(
-            lines(&format!(
-                "// {note}: later\n/* {}:x */",
-                concat!("FIX", "ME")
-            )),
-            [2, 3]
-        );
+        assert_eq!(lines(&format!("// {note}: later\n/* {}:x */", concat!("FIX", "ME"))), [2, 3]);
         assert_eq!(examine("docs/a.md", &format!("a\n{note} b")).len(), 1);
         assert_eq!(examine("a/b.proto", concat!("// XX", "X")).len(), 1);
-        assert_eq!(
-            examine("docs/a.md", &format!("{note}S and PO{note} are names")),
-            []
-        );
+        assert_eq!(examine("docs/a.md", &format!("{note}S and PO{note} are names")), []);
     }
 
     #[test]
@@ -242,26 +181,15 @@ mod tests {
 
     #[test]
     fn sleeping_threads_are_found() {
-        assert_eq!(
-            lines("fn a() { std::thread::sleep(D) }\nfn b() { thread::sleep(D) }"),
-            [2, 3]
-        );
+        assert_eq!(lines("fn a() { std::thread::sleep(D) }\nfn b() { thread::sleep(D) }"), [2, 3]);
         assert_eq!(lines("fn a() { tokio::time::sleep(D) }"), []);
     }
 
     #[test]
     fn a_select_without_bias_is_found() {
         assert_eq!(lines("fn a() { tokio::select! {\n _ = b() => {} } }"), [2]);
-        assert_eq!(
-            lines("fn a() { select! { // biased;\n _ = b() => {} } }"),
-            [2]
-        );
-        assert_eq!(
-            lines(
-                "fn a() { tokio::select! {\n // first what ends us\n biased;\n _ = b() => {} } }"
-            ),
-            []
-        );
+        assert_eq!(lines("fn a() { select! { // biased;\n _ = b() => {} } }"), [2]);
+        assert_eq!(lines("fn a() { tokio::select! {\n // first what ends us\n biased;\n _ = b() => {} } }"), []);
     }
 
     #[test]
@@ -299,36 +227,18 @@ mod tests {
     #[test]
     fn length_counts_up_to_the_tests() {
         let of = |before: usize, after: usize| {
-            let tests = format!(
-                "#[cfg(test)]\nmod tests {{\n{}}}\n",
-                "// test\n".repeat(after)
-            );
+            let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", "// test\n".repeat(after));
             format!("//! Long.\n{}{tests}", "fn a() {}\n".repeat(before - 1))
         };
         let findings = |text: &str| examine("a/src/b.rs", text).len();
-        assert_eq!(
-            (
-                long("a/src/b.rs", &of(600, 2_000)),
-                findings(&of(600, 2_000))
-            ),
-            (None, 0)
-        );
-        assert_eq!(
-            (long("a/src/b.rs", &of(601, 0)), findings(&of(601, 0))),
-            (Some(601), 0)
-        );
-        assert_eq!(
-            (long("a/src/b.rs", &of(901, 0)), findings(&of(901, 0))),
-            (None, 1)
-        );
+        assert_eq!((long("a/src/b.rs", &of(600, 2_000)), findings(&of(600, 2_000))), (None, 0));
+        assert_eq!((long("a/src/b.rs", &of(601, 0)), findings(&of(601, 0))), (Some(601), 0));
+        assert_eq!((long("a/src/b.rs", &of(901, 0)), findings(&of(901, 0))), (None, 1));
     }
 
     #[test]
     fn a_test_only_import_does_not_end_the_count() {
-        let text = format!(
-            "//! Long.\n#[cfg(test)]\nuse x;\n{}",
-            "fn a() {}\n".repeat(1_000)
-        );
+        let text = format!("//! Long.\n#[cfg(test)]\nuse x;\n{}", "fn a() {}\n".repeat(1_000));
         assert_eq!(examine("a/src/b.rs", &text).len(), 1);
     }
 

@@ -3,16 +3,11 @@
 
 /// The code alone, byte for byte at the same places.
 pub fn code_of(source: &str) -> String {
-    let mut masked = Masked {
-        source: source.as_bytes(),
-        output: Vec::with_capacity(source.len()),
-        at: 0,
-    };
+    let mut masked = Masked { source: source.as_bytes(), output: Vec::with_capacity(source.len()), at: 0 };
     while masked.at < masked.source.len() {
         masked.step();
     }
-    String::from_utf8(masked.output)
-        .expect("only whole characters outside of code were replaced, by blanks")
+    String::from_utf8(masked.output).expect("only whole characters outside of code were replaced, by blanks")
 }
 
 struct Masked<'a> {
@@ -50,9 +45,7 @@ impl Masked<'_> {
 
     fn blank(&mut self, length: usize) {
         let end = (self.at + length).min(self.source.len());
-        let blanks = self.source[self.at..end]
-            .iter()
-            .map(|&b| if b == b'\n' { b'\n' } else { b' ' });
+        let blanks = self.source[self.at..end].iter().map(|&b| if b == b'\n' { b'\n' } else { b' ' });
         self.output.extend(blanks);
         self.at = end;
     }
@@ -81,10 +74,7 @@ fn raw_string_length(rest: &[u8]) -> Option<usize> {
     let body = after_r[hashes..].strip_prefix(b"\"")?;
     let mut end = vec![b'"'];
     end.extend(std::iter::repeat_n(b'#', hashes));
-    let length = body
-        .windows(end.len())
-        .position(|window| window == end)
-        .unwrap_or(body.len());
+    let length = body.windows(end.len()).position(|window| window == end).unwrap_or(body.len());
     Some(1 + hashes + 1 + length + end.len())
 }
 
@@ -115,23 +105,17 @@ fn char_length(rest: &[u8]) -> Option<usize> {
 
 /// The line of a byte position, counted from 1.
 pub fn line_of(text: &str, position: usize) -> usize {
-    text.as_bytes()[..position]
-        .iter()
-        .filter(|&&b| b == b'\n')
-        .count()
-        + 1
+    text.as_bytes()[..position].iter().filter(|&&b| b == b'\n').count() + 1
 }
 
 /// Positions where `word` stands and is not part of a longer name.
 pub fn find_word<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
-    text.match_indices(word)
-        .map(|(position, _)| position)
-        .filter(move |&position| {
-            let before = text[..position].chars().next_back();
-            let after = text[position + word.len()..].chars().next();
-            !before.is_some_and(is_name) && !after.is_some_and(is_name)
-        })
+    text.match_indices(word).map(|(position, _)| position).filter(move |&position| {
+        let before = text[..position].chars().next_back();
+        let after = text[position + word.len()..].chars().next();
+        !before.is_some_and(is_name) && !after.is_some_and(is_name)
+    })
 }
 
 /// The text from an opening bracket at `position` up to its partner, both included.
@@ -158,11 +142,7 @@ mod tests {
     fn words_left(source: &str) -> String {
         let code = code_of(source);
         assert_eq!(code.len(), source.len(), "{source}");
-        let line_ends = |text: &str| {
-            text.match_indices('\n')
-                .map(|(at, _)| at)
-                .collect::<Vec<_>>()
-        };
+        let line_ends = |text: &str| text.match_indices('\n').map(|(at, _)| at).collect::<Vec<_>>();
         assert_eq!(line_ends(&code), line_ends(source), "{source}");
         code.split_whitespace().collect::<Vec<_>>().join(" ")
     }
