@@ -1,1 +1,67 @@
-//! Placeholder.
+//! The Rust client of Terrane: rows of sparse columns in sorted, sharded, replicated tables.
+//!
+//! ```no_run
+//! use terrane_client::{Client, Get, Put, Scan, TableSpec};
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = Client::connect("127.0.0.1:7600").await?;
+//! client.admin().create_table(TableSpec::new("users")?.family("info", &[])?).await?;
+//!
+//! let users = client.table("users").await?;
+//! users.put(Put::new("user-17").set("info", "name", "Ada")).await?;
+//! if let Some(row) = users.get(Get::new("user-17")).await? {
+//!     println!("{:?}", row.value("info", "name"));
+//! }
+//!
+//! let mut newest = users.scan(Scan::prefix("user-").reverse().limit(10)).await?;
+//! while let Some(row) = newest.next().await {
+//!     println!("{:?}", row?);
+//! }
+//! # Ok(()) }
+//! ```
+//!
+//! A client asks a master where the regions of a table are, remembers it, and from then on talks straight to the servers
+//! that host them. It follows splits, moves and failovers by itself; callers see an [`Error`] only when the request is
+//! wrong, the time of the call is over, or the outcome of a write is not known and they asked to be told
+//! ([`OnUncertain`]).
+//!
+//! Inside, what decides is apart from what waits and sends: the location cache (`locator`), the retry policy and
+//! the position of a scan are plain values, tested without a runtime.
+
+#![warn(missing_docs)]
+
+mod admin;
+mod batch;
+mod client;
+mod counters;
+mod cursor;
+mod deadline;
+mod error;
+mod locator;
+mod masters;
+mod operations;
+mod page;
+mod retry;
+mod route;
+mod scan;
+mod scatter;
+mod session;
+mod table;
+mod typed;
+
+pub use admin::{Admin, ClusterStatus, GroupInfo, RegionInfo, ServerInfo, TableChange, TableInfo, TableSpec};
+pub use batch::{BatchWriter, FlushError, WriterOptions};
+pub use client::{CONNECT_TIMEOUT_DEFAULT, Client, ClientBuilder, TIMEOUT_DEFAULT};
+pub use counters::Counters;
+pub use error::{Error, RowError};
+pub use operations::{Cell, Delete, Get, Put, RowData, RowMutation, Scan};
+pub use page::{Page, PageToken};
+pub use retry::OnUncertain;
+pub use scan::RowStream;
+pub use table::{PAGE_ROWS_DEFAULT, Table};
+pub use typed::{TypedRow, TypedRows, TypedTable};
+
+pub use terrane_types::{
+    Bucket, CellKind, CellRef, ClusterId, Desc, FamilyName, FamilySchema, Invalid, KeyDeclaration, KeyRange, LATEST,
+    RegionDescriptor, RegionId, Row, RowKey, ServerId, TableId, TableName, TableSchema, Tail, escape, unescape,
+};

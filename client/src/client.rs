@@ -1,0 +1,208 @@
+//! Connecting, and what one connection shares.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use terrane_proto::{hello, v1};
+use terrane_types::{ClusterId, FamilyName, FamilySchema, TableName, TableSchema};
+
+use crate::admin::Admin;
+use crate::counters::Counters;
+use crate::error::Error;
+use crate::masters::{Kind, Masters};
+use crate::retry::OnUncertain;
+use crate::route::Router;
+use crate::table::Table;
+
+/// How long a call may take, if nothing else was said.
+pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+/// How long connecting may take, if nothing else was said.
+pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+
+/// A connection to one cluster. Cheap to clone; clones share connections, the location cache and the counters.
+///
+/// A client belongs to the cluster it first found. Should another one answer at the same addresses later, calls fail with
+/// [`Error::WrongCluster`] and nothing is written.
+#[derive(Clone)]
+pub struct Client {
+    core: Arc<Core>,
+}
+
+/// What all handles of one client share.
+pub(crate) struct Core {
+    pub(crate) router: Router,
+    pub(crate) timeout: Duration,
+    pub(crate) on_uncertain: OnUncertain,
+    /// Numbers the row mutations of this client: one each, from 1, never used twice.
+    operations: AtomicU64,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("cluster", &self.cluster_id()).finish()
+    }
+}
+
+impl Client {
+    /// Connects to the cluster whose masters are at `masters` (`HOST:PORT,HOST:PORT`).
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for addresses that are none, [`Error::Unreachable`] when no master answers.
+    pub async fn connect(masters: &str) -> Result<Self, Error> {
+        Self::builder().masters(masters).build().await
+    }
+
+    /// A client with settings.
+    #[must_use]
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::default()
+    }
+
+    /// Opens a table. `meta`, the index of regions, can be opened like any other and is read-only.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when there is no such table; see [`Error`].
+    pub async fn table(&self, name: &str) -> Result<Table, Error> {
+        let parsed = TableName::new(name)?;
+        let schema = if parsed.is_meta() { meta_schema(parsed)? } else { self.core.describe(name, self.core.timeout).await? };
+        Ok(Table::new(Arc::clone(&self.core), schema))
+    }
+
+    /// Tables, servers and regions as an administrator sees them.
+    #[must_use]
+    pub fn admin(&self) -> Admin {
+        Admin::new(Arc::clone(&self.core))
+    }
+
+    /// What this client counted so far.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.core.router.counting.read()
+    }
+
+    /// The cluster this client belongs to.
+    #[must_use]
+    pub fn cluster_id(&self) -> ClusterId {
+        self.core.router.cluster
+    }
+}
+
+impl Core {
+    /// The number of the next row mutation.
+    pub(crate) fn next_operation(&self) -> u64 {
+        self.operations.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The hello of a call to a master.
+    pub(crate) fn hello(&self) -> Option<v1::Hello> {
+        Some(self.router.masters.hello(Some(self.router.cluster)))
+    }
+
+    /// A table's schema, from a master.
+    pub(crate) async fn describe(&self, name: &str, timeout: Duration) -> Result<TableSchema, Error> {
+        self.router.counting.master_calls.add();
+        let request = v1::DescribeTableRequest { hello: self.hello(), name: name.to_owned() };
+        let asked = self.router.masters.call(Kind::Read, timeout, |mut master| {
+            let request = request.clone();
+            async move { master.describe_table(request).await }
+        });
+        schema_of(asked.await?)
+    }
+}
+
+/// The schema in a master's answer.
+pub(crate) fn schema_of(reply: v1::TableReply) -> Result<TableSchema, Error> {
+    let schema = reply.schema.ok_or_else(|| Error::internal("the master described a table without a schema"))?;
+    Ok(TableSchema::try_from(schema)?)
+}
+
+fn meta_schema(name: TableName) -> Result<TableSchema, Error> {
+    let mut schema = TableSchema::new(name);
+    schema.read_only = true;
+    schema.add_family(FamilySchema::new(FamilyName::new("info")?))?;
+    Ok(schema)
+}
+
+/// Settings of a client.
+#[derive(Clone, Debug)]
+pub struct ClientBuilder {
+    masters: String,
+    timeout: Duration,
+    connect_timeout: Duration,
+    on_uncertain: OnUncertain,
+    cluster: Option<ClusterId>,
+}
+
+impl Default for ClientBuilder {
+    fn default() -> Self {
+        Self {
+            masters: "127.0.0.1:7600".to_owned(),
+            timeout: TIMEOUT_DEFAULT,
+            connect_timeout: CONNECT_TIMEOUT_DEFAULT,
+            on_uncertain: OnUncertain::default(),
+            cluster: None,
+        }
+    }
+}
+
+impl ClientBuilder {
+    /// The masters, as `HOST:PORT,HOST:PORT`; `127.0.0.1:7600` if not set.
+    #[must_use]
+    pub fn masters(mut self, masters: &str) -> Self {
+        masters.clone_into(&mut self.masters);
+        self
+    }
+
+    /// How long each call may take, waiting and trying again included; 30 seconds if not set.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// How long to look for a master that answers when connecting; 5 seconds if not set, never more than the timeout.
+    #[must_use]
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// What to do when a write was sent and its answer was lost; [`OnUncertain::Retry`] if not set.
+    #[must_use]
+    pub fn on_uncertain(mut self, on_uncertain: OnUncertain) -> Self {
+        self.on_uncertain = on_uncertain;
+        self
+    }
+
+    /// The only cluster to connect to; any that answers if not set.
+    #[must_use]
+    pub fn cluster(mut self, cluster: ClusterId) -> Self {
+        self.cluster = Some(cluster);
+        self
+    }
+
+    /// Finds a master and learns the cluster's id from it.
+    ///
+    /// # Errors
+    /// As for [`Client::connect`]; [`Error::WrongCluster`] when a cluster was named and another one answers.
+    pub async fn build(self) -> Result<Client, Error> {
+        let boot = terrane_env::rand::u64();
+        let masters = Masters::new(&self.masters, boot)?;
+        let hello = masters.hello(self.cluster);
+        let asked = masters.call(Kind::Read, self.connect_timeout.min(self.timeout), |mut master| {
+            let hello = hello.clone();
+            async move { master.identify(hello).await }
+        });
+        let reply = asked.await?;
+        let cluster = hello::cluster_of(&reply.cluster_id)?
+            .ok_or_else(|| Error::internal("the master does not know its cluster"))?;
+        let core = Core {
+            router: Router::new(cluster, masters, boot),
+            timeout: self.timeout,
+            on_uncertain: self.on_uncertain,
+            operations: AtomicU64::new(1),
+        };
+        Ok(Client { core: Arc::new(core) })
+    }
+}

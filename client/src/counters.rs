@@ -1,0 +1,57 @@
+//! What a client counted since it connected: how often it asked a master, sent a request, tried again.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A reading of a client's counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Questions to a master about where regions are. A warm client asks none.
+    pub master_lookups: u64,
+    /// Other calls to a master: tables, status, scans of the meta table.
+    pub master_calls: u64,
+    /// Requests sent to region servers: puts, gets, blocks of small scans, opened scan streams.
+    pub requests: u64,
+    /// Tries that failed and were followed by another.
+    pub retries: u64,
+    /// Redirects followed: a changed region or another leader.
+    pub redirects: u64,
+    /// Sessions opened to region servers, the first ones included.
+    pub sessions_opened: u64,
+}
+
+/// The live counters. Each is a sum that nothing is derived from, so relaxed order is enough.
+#[derive(Debug, Default)]
+pub(crate) struct Counting {
+    pub(crate) master_lookups: Count,
+    pub(crate) master_calls: Count,
+    pub(crate) requests: Count,
+    pub(crate) retries: Count,
+    pub(crate) redirects: Count,
+    pub(crate) sessions_opened: Count,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    pub(crate) fn add(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn read(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Counting {
+    pub(crate) fn read(&self) -> Counters {
+        Counters {
+            master_lookups: self.master_lookups.read(),
+            master_calls: self.master_calls.read(),
+            requests: self.requests.read(),
+            retries: self.retries.read(),
+            redirects: self.redirects.read(),
+            sessions_opened: self.sessions_opened.read(),
+        }
+    }
+}

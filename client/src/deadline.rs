@@ -1,0 +1,70 @@
+//! One call's time and what went wrong in it so far.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::error::Error;
+use crate::locator::Tried;
+use crate::retry::{Failure, Risk};
+
+/// The longest wait for one answer before another server is asked. Servers are told it as the request's deadline.
+pub(crate) const TRY_MAX: Duration = Duration::from_secs(5);
+
+/// The progress of one call over all its tries.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    pub(crate) risk: Risk,
+    /// Failed tries so far.
+    pub(crate) tries: u32,
+    /// Members of groups that were asked in vain since the last news.
+    pub(crate) tried: Vec<Tried>,
+    started: Instant,
+    deadline: Instant,
+    /// Whether an earlier try may have been applied.
+    uncertain: bool,
+    last: Option<Failure>,
+}
+
+impl Progress {
+    pub(crate) fn new(risk: Risk, timeout: Duration) -> Self {
+        let started = Instant::now();
+        Self { risk, tries: 0, tried: Vec::new(), started, deadline: started + timeout, uncertain: false, last: None }
+    }
+
+    pub(crate) const fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// When the present try is given up.
+    pub(crate) fn try_until(&self) -> Instant {
+        self.deadline.min(Instant::now() + TRY_MAX)
+    }
+
+    pub(crate) fn failed(&mut self, failure: Failure) {
+        self.tries += 1;
+        self.uncertain |= self.risk.write && failure.is_uncertain();
+        self.last = Some(failure);
+    }
+
+    /// Waits, unless the time of the call would be over by then.
+    pub(crate) async fn wait(&mut self, wait: Duration) -> Result<(), Error> {
+        if Instant::now() + wait >= self.deadline {
+            return Err(self.timeout());
+        }
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+        Ok(())
+    }
+
+    /// The error of a call whose time is over.
+    pub(crate) fn timeout(&mut self) -> Error {
+        let write = self.risk.write;
+        Error::Timeout {
+            after: self.deadline - self.started,
+            uncertain: self.uncertain,
+            last: self.last.take().map(|failure| Box::new(failure.into_error(write))),
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Turns a failed try into what to do next: the one place where the client decides to go on or to give up.
+//!
+//! Sans-I/O: a failure, what the call may risk and how often it was refused go in; one [`RetryAction`] comes out. Waiting
+//! is exponential with jitter, so that a thousand callers refused together do not come back together.
+//!
+//! A write whose answer was lost is the one hard case. Until servers remember operations (exactly-once), trying it again
+//! may apply it twice. For puts and deletes that is mostly harmless: the same values with a later server timestamp. So
+//! it is tried again, unless the caller asked to be told ([`OnUncertain`]).
+
+use std::time::Duration;
+
+use terrane_types::Error as Wire;
+
+/// What to do when a write was sent and its answer was lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnUncertain {
+    /// Write again. A put or delete may then be applied twice, the second time with a later server timestamp; a write of
+    /// somebody else that came in between would be covered by it.
+    #[default]
+    Retry,
+    /// Answer [`crate::Error::Uncertain`] and let the caller decide.
+    Report,
+}
+
+/// Why one try did not succeed.
+#[derive(Clone, Debug)]
+pub(crate) enum Failure {
+    /// A server answered with an error.
+    Refused(Wire),
+    /// The request never left this process: nothing can have been applied.
+    NotSent(String),
+    /// The request was sent and the connection broke, or no answer came in time.
+    Lost(String),
+    /// The client itself has no place to send to: a master must be asked.
+    NoPlace,
+}
+
+impl Failure {
+    /// Whether a write may have been applied in spite of this.
+    pub(crate) fn is_uncertain(&self) -> bool {
+        match self {
+            Self::Lost(_) | Self::Refused(Wire::Uncertain | Wire::DeadlineExceeded | Wire::Internal { .. }) => true,
+            Self::Refused(_) | Self::NotSent(_) | Self::NoPlace => false,
+        }
+    }
+
+    /// Told to the caller.
+    pub(crate) fn into_error(self, write: bool) -> crate::Error {
+        match self {
+            Self::Refused(Wire::Uncertain | Wire::DeadlineExceeded) if !write => unavailable("the server did not answer in time"),
+            Self::Refused(error) => error.into(),
+            Self::NotSent(message) => unavailable(message),
+            Self::Lost(cause) if write => crate::Error::Uncertain { cause },
+            Self::Lost(message) => unavailable(message),
+            Self::NoPlace => unavailable("no server is known that hosts the row's region"),
+        }
+    }
+}
+
+fn unavailable(message: impl Into<String>) -> crate::Error {
+    crate::Error::Unavailable { message: message.into(), retry_after: Duration::ZERO }
+}
+
+/// What a call may risk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Risk {
+    /// Whether it writes.
+    pub(crate) write: bool,
+    /// What its caller wants when an outcome is unknown.
+    pub(crate) on_uncertain: OnUncertain,
+}
+
+impl Risk {
+    /// A call that only reads.
+    pub(crate) const READ: Self = Self { write: false, on_uncertain: OnUncertain::Retry };
+}
+
+/// What comes next. Each is followed by another try after `wait`, except the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RetryAction {
+    /// The location cache learnt from the refusal: look there again.
+    Redirect { wait: Duration },
+    /// This server cannot do it (it does not lead, or is silent): ask another member of the group.
+    AskAnother { wait: Duration },
+    /// Nothing that is known holds: ask a master for the map.
+    Relocate { wait: Duration },
+    /// The same server, later.
+    Again { wait: Duration },
+    /// Tell the caller.
+    GiveUp,
+}
+
+impl RetryAction {
+    /// How long to wait first.
+    pub(crate) const fn wait(self) -> Duration {
+        match self {
+            Self::Redirect { wait } | Self::AskAnother { wait } | Self::Relocate { wait } | Self::Again { wait } => wait,
+            Self::GiveUp => Duration::ZERO,
+        }
+    }
+}
+
+/// The first wait, and the most that is waited between two tries.
+const WAIT_MIN: Duration = Duration::from_millis(5);
+const WAIT_MAX: Duration = Duration::from_millis(500);
+/// Redirects followed at once. More in a row mean that the map is changing or two servers disagree.
+const REDIRECTS_AT_ONCE: u32 = 3;
+/// The longest wait that a server may ask for.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(2);
+
+/// Decides. `tries` counts the failed tries of this call so far, this one included; `jitter` is a random number.
+pub(crate) fn decide(failure: &Failure, risk: Risk, tries: u32, jitter: u64) -> RetryAction {
+    if risk.write && failure.is_uncertain() && risk.on_uncertain == OnUncertain::Report {
+        return RetryAction::GiveUp;
+    }
+    let calm = || backoff(tries, jitter);
+    let soon = || if tries <= REDIRECTS_AT_ONCE { Duration::ZERO } else { backoff(tries - REDIRECTS_AT_ONCE, jitter) };
+    match failure {
+        Failure::NoPlace => RetryAction::Relocate { wait: soon() },
+        Failure::NotSent(_) | Failure::Lost(_) => RetryAction::AskAnother { wait: soon() },
+        Failure::Refused(error) => match error {
+            Wire::StaleEpoch { .. } => RetryAction::Redirect { wait: soon() },
+            Wire::NotLeader { .. } => RetryAction::AskAnother { wait: soon() },
+            Wire::Busy { retry_after }
+            | Wire::Moving { retry_after, .. }
+            | Wire::LogFull { retry_after, .. }
+            | Wire::Unavailable { retry_after, .. } => RetryAction::Again { wait: told(*retry_after, tries, jitter) },
+            // The leader lost its place or its time while the operation was under way: another may lead by now.
+            Wire::Uncertain | Wire::DeadlineExceeded => RetryAction::AskAnother { wait: calm() },
+            // A region nobody knows there; whether the table is gone is for a master to say.
+            Wire::NotFound { .. } => RetryAction::Relocate { wait: calm() },
+            Wire::SnapshotTooOld { .. } => RetryAction::Again { wait: calm() },
+            _ => RetryAction::GiveUp,
+        },
+    }
+}
+
+/// What the server asked for, a little spread, and never less than our own patience after many tries.
+fn told(retry_after: Duration, tries: u32, jitter: u64) -> Duration {
+    let asked = retry_after.min(RETRY_AFTER_MAX);
+    spread(asked.max(WAIT_MIN), jitter).max(if tries > 4 { backoff(tries - 4, jitter) } else { Duration::ZERO })
+}
+
+/// Doubles with each try up to the maximum; the upper half of it is random.
+fn backoff(tries: u32, jitter: u64) -> Duration {
+    let doubled = WAIT_MIN.saturating_mul(1 << tries.saturating_sub(1).min(16)).min(WAIT_MAX);
+    let half = doubled / 2;
+    half + part(half, jitter)
+}
+
+/// `wait` and up to a quarter more.
+fn spread(wait: Duration, jitter: u64) -> Duration {
+    wait + part(wait / 4, jitter)
+}
+
+fn part(of: Duration, jitter: u64) -> Duration {
+    let nanos = u64::try_from(of.as_nanos()).unwrap_or(u64::MAX);
+    Duration::from_nanos(if nanos == 0 { 0 } else { jitter % nanos })
+}
+
+#[cfg(test)]
+mod tests {
+    use terrane_types::{GroupId, Invalid, RegionId};
+
+    use super::*;
+
+    const WRITE: Risk = Risk { write: true, on_uncertain: OnUncertain::Retry };
+    const CAREFUL: Risk = Risk { write: true, on_uncertain: OnUncertain::Report };
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn not_leader() -> Wire {
+        Wire::NotLeader { group: GroupId(1), term: 1, leader: None, address: None, members: Vec::new() }
+    }
+
+    /// One line per failure: what a read, a write and a careful write do after the first and after the tenth time.
+    #[test]
+    fn the_table_of_decisions() {
+        let failures = [
+            ("stale epoch", Failure::Refused(Wire::StaleEpoch { region: RegionId(1), current: Vec::new() })),
+            ("not leader", Failure::Refused(not_leader())),
+            ("moving", Failure::Refused(Wire::Moving { region: RegionId(1), retry_after: ms(20) })),
+            ("busy", Failure::Refused(Wire::Busy { retry_after: ms(20) })),
+            ("log full", Failure::Refused(Wire::LogFull { held_by: "s".into(), retry_after: ms(20) })),
+            ("unavailable", Failure::Refused(Wire::Unavailable { message: "m".into(), retry_after: ms(20) })),
+            ("uncertain", Failure::Refused(Wire::Uncertain)),
+            ("deadline", Failure::Refused(Wire::DeadlineExceeded)),
+            ("not found", Failure::Refused(Wire::NotFound { what: "region".into() })),
+            ("invalid", Failure::Refused(Wire::Invalid(Invalid::new("w")))),
+            ("read only", Failure::Refused(Wire::ReadOnly { what: "t".into() })),
+            ("corruption", Failure::Refused(Wire::Corruption { file: "f".into(), offset: 1 })),
+            ("internal", Failure::Refused(Wire::Internal { message: "m".into() })),
+            ("not sent", Failure::NotSent("refused".into())),
+            ("lost", Failure::Lost("reset".into())),
+            ("no place", Failure::NoPlace),
+        ];
+        let mut table = String::new();
+        for (name, failure) in &failures {
+            let line: Vec<String> =
+                [Risk::READ, WRITE, CAREFUL].map(|risk| word(decide(failure, risk, 1, 0))).to_vec();
+            table.push_str(&format!("{name}: {}, tenth {}\n", line.join(" "), word(decide(failure, WRITE, 10, 0))));
+        }
+        let expected = "\
+stale epoch: redirect+0 redirect+0 redirect+0, tenth redirect+160
+not leader: another+0 another+0 another+0, tenth another+160
+moving: again+20 again+20 again+20, tenth again+80
+busy: again+20 again+20 again+20, tenth again+80
+log full: again+20 again+20 again+20, tenth again+80
+unavailable: again+20 again+20 again+20, tenth again+80
+uncertain: another+2 another+2 give up, tenth another+250
+deadline: another+2 another+2 give up, tenth another+250
+not found: relocate+2 relocate+2 relocate+2, tenth relocate+250
+invalid: give up give up give up, tenth give up
+read only: give up give up give up, tenth give up
+corruption: give up give up give up, tenth give up
+internal: give up give up give up, tenth give up
+not sent: another+0 another+0 another+0, tenth another+160
+lost: another+0 another+0 give up, tenth another+160
+no place: relocate+0 relocate+0 relocate+0, tenth relocate+160
+";
+        assert_eq!(table, expected);
+    }
+
+    fn word(action: RetryAction) -> String {
+        let name = match action {
+            RetryAction::Redirect { .. } => "redirect",
+            RetryAction::AskAnother { .. } => "another",
+            RetryAction::Relocate { .. } => "relocate",
+            RetryAction::Again { .. } => "again",
+            RetryAction::GiveUp => return "give up".to_owned(),
+        };
+        format!("{name}+{}", action.wait().as_millis())
+    }
+
+    #[test]
+    fn a_foreign_cluster_is_never_tried_again() {
+        let refused = Failure::Refused(Wire::WrongCluster {
+            expected: terrane_types::ClusterId([1; 16]),
+            actual: terrane_types::ClusterId([2; 16]),
+            server: terrane_types::ServerId(1),
+        });
+        assert_eq!(decide(&refused, Risk::READ, 1, 0), RetryAction::GiveUp);
+        assert!(!refused.is_uncertain());
+    }
+
+    #[test]
+    fn waits_are_bounded_and_spread() {
+        for tries in 1..100 {
+            for jitter in [0, 1, u64::MAX / 3, u64::MAX] {
+                let wait = backoff(tries, jitter);
+                assert!(wait >= WAIT_MIN / 2 && wait < WAIT_MAX, "{tries} {wait:?}");
+            }
+        }
+        assert_ne!(backoff(5, 1), backoff(5, 20_000_000));
+        let asked = told(Duration::from_secs(3600), 1, u64::MAX);
+        assert!(asked <= RETRY_AFTER_MAX + RETRY_AFTER_MAX / 4, "{asked:?}");
+    }
+
+    #[test]
+    fn only_a_sent_write_is_uncertain() {
+        assert!(Failure::Lost("reset".into()).is_uncertain());
+        assert!(!Failure::NotSent("refused".into()).is_uncertain());
+        assert!(!Failure::Refused(not_leader()).is_uncertain());
+        assert!(Failure::Lost("reset".into()).into_error(true).is_uncertain());
+        assert!(Failure::Lost("reset".into()).into_error(false).is_retry_safe());
+        assert!(Failure::NotSent("refused".into()).into_error(true).is_retry_safe());
+    }
+}

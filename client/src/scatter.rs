@@ -1,0 +1,184 @@
+//! Calls over many rows: grouped by the region that holds each, sent to all servers at once, and sent again for the rows
+//! that failed, until none is left or the time is over.
+//!
+//! Requests to one region follow one another, so that two mutations of one row arrive in the order given.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::future::join_all;
+use terrane_proto::v1::{reply, request};
+use terrane_types::RegionId;
+use tokio::time::Instant;
+
+use crate::deadline::Progress;
+use crate::error::Error;
+use crate::retry::{Failure, Risk};
+use crate::route::{Place, Position, Router};
+use crate::table::Target;
+
+/// Rows and bytes of one request.
+const REQUEST_ROWS_MAX: usize = 4096;
+const REQUEST_BYTES_MAX: usize = 1 << 20;
+
+/// The rows of a call and what is done with them.
+pub(crate) trait Part: Sync {
+    /// How many there are; they are known by their index.
+    fn len(&self) -> usize;
+    /// The row of one.
+    fn row(&self, index: usize) -> &[u8];
+    /// About how many bytes one takes in a request.
+    fn bytes(&self, index: usize) -> usize;
+    /// The request for some of them.
+    fn body(&self, indices: &[usize]) -> request::Body;
+    /// Takes the reply to that request; answers those that failed. `Err`: the reply itself is unusable.
+    fn finish(&self, indices: &[usize], answer: reply::Body) -> Result<Vec<(usize, Failure)>, Failure>;
+}
+
+/// What became of the rows sent to one place.
+struct Outcome {
+    place: Option<Place>,
+    failed: Vec<(usize, Failure)>,
+}
+
+/// Does the job for all rows; answers those that failed, by index.
+pub(crate) async fn run(
+    router: &Router,
+    target: &Target,
+    job: &impl Part,
+    risk: Risk,
+    timeout: Duration,
+) -> Vec<(usize, Error)> {
+    let mut progress = Progress::new(risk, timeout);
+    let mut pending: Vec<usize> = (0..job.len()).collect();
+    let mut given_up = Vec::new();
+    while !pending.is_empty() {
+        let outcomes = round(router, target, job, &pending, &progress).await;
+        pending = retry(router, target, job, outcomes, &mut progress, &mut given_up).await;
+    }
+    given_up.sort_by_key(|(index, _)| *index);
+    given_up
+}
+
+/// Sends every pending row once.
+async fn round(
+    router: &Router,
+    target: &Target,
+    job: &impl Part,
+    pending: &[usize],
+    progress: &Progress,
+) -> Vec<Outcome> {
+    let mut by_region: BTreeMap<RegionId, (Place, Vec<usize>)> = BTreeMap::new();
+    let mut outcomes = Vec::new();
+    let mut nowhere = Vec::new();
+    let mut last: Option<RegionId> = None;
+    for &index in pending {
+        let row = job.row(index);
+        // Rows often come in order: the region of the one before is tried first.
+        if let Some((place, indices)) = last.and_then(|region| by_region.get_mut(&region))
+            && place.region.range.contains(row)
+        {
+            indices.push(index);
+            continue;
+        }
+        match router.place(target, Position::Row(row), &progress.tried) {
+            Ok(place) => {
+                last = Some(place.region.region);
+                by_region.entry(place.region.region).or_insert_with(|| (place, Vec::new())).1.push(index);
+            }
+            Err(failure) => nowhere.push((index, failure)),
+        }
+    }
+    if !nowhere.is_empty() {
+        outcomes.push(Outcome { place: None, failed: nowhere });
+    }
+    let until = progress.try_until();
+    let sent = by_region.into_values().map(|(place, indices)| send(router, target, job, place, indices, until));
+    outcomes.extend(join_all(sent).await);
+    outcomes
+}
+
+/// Sends rows to one region in as many requests as they need; after a failure the rest is not sent.
+async fn send(
+    router: &Router,
+    target: &Target,
+    job: &impl Part,
+    place: Place,
+    indices: Vec<usize>,
+    until: Instant,
+) -> Outcome {
+    let mut failed = Vec::new();
+    let mut rest = &indices[..];
+    while !rest.is_empty() && failed.is_empty() {
+        let (chunk, behind) = rest.split_at(chunk_len(job, rest));
+        rest = behind;
+        let answer = router.attempt(target, &place, job.body(chunk), until).await;
+        match answer.and_then(|answer| job.finish(chunk, answer)) {
+            Ok(rows) => {
+                router.answered(&place);
+                failed.extend(rows);
+            }
+            Err(failure) => failed.extend(chunk.iter().map(|index| (*index, failure.clone()))),
+        }
+    }
+    // What was held back for the sake of order goes with the failed ones, as never sent.
+    let held_back = || Failure::NotSent("an earlier part of the batch failed".to_owned());
+    failed.extend(rest.iter().map(|index| (*index, held_back())));
+    Outcome { place: Some(place), failed }
+}
+
+fn chunk_len(job: &impl Part, rest: &[usize]) -> usize {
+    let mut bytes = 0;
+    let fits = rest.iter().take(REQUEST_ROWS_MAX).take_while(|index| {
+        bytes += job.bytes(**index);
+        bytes <= REQUEST_BYTES_MAX
+    });
+    fits.count().max(1)
+}
+
+/// Sorts failed rows into those to send again and those given up; learns, waits and asks a master once for all of them.
+async fn retry(
+    router: &Router,
+    target: &Target,
+    job: &impl Part,
+    outcomes: Vec<Outcome>,
+    progress: &mut Progress,
+    given_up: &mut Vec<(usize, Error)>,
+) -> Vec<usize> {
+    let mut again: Vec<usize> = Vec::new();
+    let mut slowest: Option<(usize, Option<Place>, Failure)> = None;
+    for Outcome { place, failed } in outcomes {
+        let mut learnt = false;
+        for (index, failure) in failed {
+            if Router::gives_up(&failure, progress) {
+                given_up.push((index, failure.into_error(progress.risk.write)));
+                continue;
+            }
+            again.push(index);
+            // All rows of one request fail alike: their servers told the same news of the map.
+            if let Some(place) = place.as_ref().filter(|_| !std::mem::replace(&mut learnt, true)) {
+                router.learn(target, place, &failure, &mut progress.tried);
+            }
+            if slowest.as_ref().is_none_or(|(_, _, known)| urgency(&failure) > urgency(known)) {
+                slowest = Some((index, place.clone(), failure));
+            }
+        }
+    }
+    let Some((index, place, failure)) = slowest else { return again };
+    let position = Position::Row(job.row(index));
+    if let Err(error) = router.recover(target, position, place.as_ref(), failure, progress).await {
+        given_up.extend(again.drain(..).map(|index| (index, error.clone())));
+    }
+    again.sort_unstable();
+    again
+}
+
+/// Of many failures the one that asks for most is recovered from; the others were learnt from already.
+fn urgency(failure: &Failure) -> u8 {
+    match failure {
+        Failure::NoPlace => 3,
+        Failure::Refused(terrane_types::Error::NotFound { .. }) => 2,
+        Failure::Refused(_) => 1,
+        Failure::Lost(_) | Failure::NotSent(_) => 0,
+    }
+}

@@ -1,0 +1,415 @@
+//! One long-lived stream to one region server, shared by all callers: requests go out in batches, replies come back in
+//! any order and are completed by id.
+//!
+//! Nothing is spawned per request. Callers put requests into a queue; the outgoing half of the stream takes whatever has
+//! queued whenever the connection has room for it, so batches form by themselves and grow with the load. One task per
+//! session reads replies.
+//!
+//! Invariants:
+//! - nothing but the hello is sent before the server accepted it: a process of another cluster reads no request;
+//! - a request is answered exactly once: by its reply, or, when the stream breaks, as *not sent* while it was still in the
+//!   queue and as *lost* from the moment it was handed to the connection;
+//! - at most [`IN_FLIGHT_MAX`] requests are queued or under way; further callers wait.
+//!
+//! A broken session stays broken. Whoever needs the server again opens a new one.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::Stream;
+use futures::task::AtomicWaker;
+use parking_lot::Mutex;
+use terrane_proto::v1;
+use terrane_proto::v1::data_client::DataClient;
+use terrane_proto::v1::{reply, request, session_reply, session_request};
+use terrane_proto::{MESSAGE_BYTES_MAX, error, hello};
+use terrane_types::{ClusterId, Error as Wire, ServerId};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::AbortHandle;
+use tonic::transport::Channel;
+
+use crate::retry::Failure;
+
+/// Requests queued or under way on one session.
+pub(crate) const IN_FLIGHT_MAX: usize = 8192;
+/// Requests and bytes that go into one message; a single larger request travels alone.
+const BATCH_REQUESTS_MAX: usize = 1024;
+const BATCH_BYTES_MAX: usize = 1 << 20;
+/// How long a server may take to accept a connection and answer the hello.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Who is expected at the other end, and who asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    pub(crate) cluster: ClusterId,
+    pub(crate) server: ServerId,
+    /// Random per client; told to the server as the boot number, so that its logs can tell clients apart.
+    pub(crate) boot: u64,
+}
+
+impl Peer {
+    pub(crate) fn hello(&self) -> v1::Hello {
+        hello::ours(Some(self.cluster), self.server, ServerId(0), self.boot)
+    }
+}
+
+/// A stream to a server. Dropping the last reference ends it.
+pub(crate) struct Session {
+    shared: Arc<Shared>,
+    address: String,
+    channel: Channel,
+    reader: AbortHandle,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.reader.abort();
+        self.shared.fail_all(&Failure::Lost("the client was closed".to_owned()));
+    }
+}
+
+impl Session {
+    /// Begins to open a session; requests may be queued at once. Must be called within a runtime.
+    pub(crate) fn open(address: &str, peer: Peer) -> Result<Arc<Self>, Failure> {
+        let channel = terrane_env::net::channel(address).map_err(|error| Failure::NotSent(error.to_string()))?;
+        let shared = Arc::new(Shared::new());
+        let reader = tokio::spawn(run(Arc::clone(&shared), channel.clone(), address.to_owned(), peer)).abort_handle();
+        Ok(Arc::new(Self { shared, address: address.to_owned(), channel, reader }))
+    }
+
+    /// Where it leads to.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The connection, for calls that open a stream of their own.
+    pub(crate) fn data_client(&self) -> DataClient<Channel> {
+        data_client(self.channel.clone())
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        matches!(self.shared.state.lock().phase, Phase::Broken(_))
+    }
+
+    /// Sends one request and waits for its reply.
+    pub(crate) async fn call(&self, header: v1::RequestHeader, body: request::Body) -> Result<reply::Body, Failure> {
+        match self.shared.permits.acquire().await {
+            // Given back when the request leaves the table, which may be after this caller has gone.
+            Ok(permit) => permit.forget(),
+            Err(_) => return Err(self.shared.why_broken()),
+        }
+        let receiver = self.shared.enqueue(header, body)?;
+        receiver.await.unwrap_or_else(|_| Err(Failure::Lost("the session was dropped".to_owned())))
+    }
+}
+
+fn data_client(channel: Channel) -> DataClient<Channel> {
+    DataClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX).max_encoding_message_size(MESSAGE_BYTES_MAX)
+}
+
+type ReplySender = oneshot::Sender<Result<reply::Body, Failure>>;
+
+struct Shared {
+    state: Mutex<State>,
+    /// Woken when the outgoing half has something to take.
+    outgoing: AtomicWaker,
+    /// One per request in the table. Closed when the session breaks.
+    permits: Semaphore,
+}
+
+struct State {
+    phase: Phase,
+    queue: VecDeque<v1::Request>,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+enum Phase {
+    /// The hello is not answered yet: requests stay in the queue.
+    Opening,
+    Open,
+    Broken(Failure),
+}
+
+/// A place in the table of requests under way. Its index and generation make the request's id, so that a reply which
+/// comes for an earlier user of the place is not taken for the present one's.
+#[derive(Default)]
+struct Slot {
+    generation: u32,
+    sent: bool,
+    reply: Option<ReplySender>,
+}
+
+impl Shared {
+    fn new() -> Self {
+        Self {
+            state: Mutex::new(State {
+                phase: Phase::Opening,
+                queue: VecDeque::new(),
+                slots: Vec::new(),
+                free: Vec::new(),
+            }),
+            outgoing: AtomicWaker::new(),
+            permits: Semaphore::new(IN_FLIGHT_MAX),
+        }
+    }
+
+    fn enqueue(
+        &self,
+        header: v1::RequestHeader,
+        body: request::Body,
+    ) -> Result<oneshot::Receiver<Result<reply::Body, Failure>>, Failure> {
+        let (sender, receiver) = oneshot::channel();
+        let mut state = self.state.lock();
+        if let Phase::Broken(why) = &state.phase {
+            return Err(not_sent(why));
+        }
+        let id = state.take_slot(sender);
+        let was_empty = state.queue.is_empty();
+        state.queue.push_back(v1::Request { id, header: Some(header), body: Some(body) });
+        let wake = was_empty && matches!(state.phase, Phase::Open);
+        drop(state);
+        if wake {
+            self.outgoing.wake();
+        }
+        Ok(receiver)
+    }
+
+    fn why_broken(&self) -> Failure {
+        match &self.state.lock().phase {
+            Phase::Broken(why) => not_sent(why),
+            Phase::Opening | Phase::Open => Failure::NotSent("the session is closing".to_owned()),
+        }
+    }
+
+    fn accepted(&self) {
+        let mut state = self.state.lock();
+        if matches!(state.phase, Phase::Opening) {
+            state.phase = Phase::Open;
+        }
+        drop(state);
+        self.outgoing.wake();
+    }
+
+    /// What goes out next: as much as has queued, up to the limits of one message.
+    fn next_batch(&self) -> Option<v1::RequestBatch> {
+        let mut state = self.state.lock();
+        if !matches!(state.phase, Phase::Open) || state.queue.is_empty() {
+            return None;
+        }
+        let mut requests = Vec::with_capacity(state.queue.len().min(BATCH_REQUESTS_MAX));
+        let mut bytes = 0;
+        while requests.len() < BATCH_REQUESTS_MAX
+            && let Some(next) = state.queue.front()
+        {
+            bytes += size_of_request(next);
+            if bytes > BATCH_BYTES_MAX && !requests.is_empty() {
+                break;
+            }
+            let request = state.queue.pop_front().expect("the front was there");
+            state.mark_sent(request.id);
+            requests.push(request);
+        }
+        Some(v1::RequestBatch { requests })
+    }
+
+    fn complete(&self, batch: v1::ReplyBatch) {
+        let mut done = Vec::with_capacity(batch.replies.len());
+        let mut state = self.state.lock();
+        for reply in batch.replies {
+            if let Some(sender) = state.release(reply.id) {
+                done.push((sender, reply.body));
+            }
+        }
+        drop(state);
+        self.permits.add_permits(done.len());
+        for (sender, body) in done {
+            let result = match body {
+                Some(reply::Body::Error(detail)) => Err(Failure::Refused(error::from_detail(detail))),
+                Some(body) => Ok(body),
+                None => Err(Failure::Refused(Wire::Internal { message: "the server sent an empty reply".to_owned() })),
+            };
+            // A caller that ran out of time has gone; its reply is of no use to anybody.
+            let _ = sender.send(result);
+        }
+    }
+
+    /// Ends the session: whatever waits is answered, whatever comes is refused.
+    fn fail_all(&self, why: &Failure) {
+        let mut state = self.state.lock();
+        if matches!(state.phase, Phase::Broken(_)) {
+            return;
+        }
+        state.phase = Phase::Broken(why.clone());
+        state.queue.clear();
+        let slots = std::mem::take(&mut state.slots);
+        drop(state);
+        self.permits.close();
+        self.outgoing.wake();
+        for slot in slots {
+            if let Some(sender) = slot.reply {
+                let failure = if slot.sent { why.clone() } else { not_sent(why) };
+                let _ = sender.send(Err(failure));
+            }
+        }
+    }
+
+    fn is_broken(&self) -> bool {
+        matches!(self.state.lock().phase, Phase::Broken(_))
+    }
+}
+
+/// What broke a session, as told to somebody whose request never went out.
+fn not_sent(why: &Failure) -> Failure {
+    match why {
+        Failure::Lost(cause) => Failure::NotSent(cause.clone()),
+        other => other.clone(),
+    }
+}
+
+impl State {
+    fn take_slot(&mut self, sender: ReplySender) -> u64 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            u32::try_from(self.slots.len() - 1).expect("permits bound the table far below 2^32")
+        });
+        let slot = &mut self.slots[index as usize];
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.sent = false;
+        slot.reply = Some(sender);
+        u64::from(slot.generation) << 32 | u64::from(index)
+    }
+
+    fn slot(&mut self, id: u64) -> Option<(u32, &mut Slot)> {
+        let (generation, index) = ((id >> 32) as u32, id as u32);
+        let slot = self.slots.get_mut(index as usize)?;
+        (slot.generation == generation).then_some((index, slot))
+    }
+
+    fn mark_sent(&mut self, id: u64) {
+        if let Some((_, slot)) = self.slot(id) {
+            slot.sent = true;
+        }
+    }
+
+    fn release(&mut self, id: u64) -> Option<ReplySender> {
+        let (index, slot) = self.slot(id)?;
+        let sender = slot.reply.take()?;
+        self.free.push(index);
+        Some(sender)
+    }
+}
+
+fn size_of_request(request: &v1::Request) -> usize {
+    match &request.body {
+        Some(request::Body::Mutate(mutate)) => mutate.rows.iter().map(|row| row.row.len() + row.cells.len() + 32).sum(),
+        Some(request::Body::Get(get)) => get.rows.iter().map(|row| row.len() + 8).sum(),
+        Some(request::Body::Scan(scan)) => scan.start.len() + scan.stop.len() + scan.resume.len() + 64,
+        None => 0,
+    }
+}
+
+/// The outgoing half: first the hello, then whatever has queued. Polled by the connection when it has room.
+struct Outgoing {
+    hello: Option<v1::Hello>,
+    shared: Arc<Shared>,
+}
+
+impl Stream for Outgoing {
+    type Item = v1::SessionRequest;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<v1::SessionRequest>> {
+        if let Some(hello) = self.hello.take() {
+            return Poll::Ready(Some(v1::SessionRequest { body: Some(session_request::Body::Hello(hello)) }));
+        }
+        // Registered before looking: a request queued in between wakes us.
+        self.shared.outgoing.register(context.waker());
+        if let Some(batch) = self.shared.next_batch() {
+            return Poll::Ready(Some(v1::SessionRequest { body: Some(session_request::Body::Batch(batch)) }));
+        }
+        if self.shared.is_broken() { Poll::Ready(None) } else { Poll::Pending }
+    }
+}
+
+/// Opens the stream and reads it to its end.
+async fn run(shared: Arc<Shared>, channel: Channel, address: String, peer: Peer) {
+    let why = match tokio::time::timeout(HELLO_TIMEOUT, open(&shared, channel, &address, peer)).await {
+        Ok(Ok(replies)) => {
+            shared.accepted();
+            read(&shared, replies, &address).await
+        }
+        Ok(Err(why)) => why,
+        Err(_) => Failure::NotSent(format!("{address} did not answer within {} s", HELLO_TIMEOUT.as_secs())),
+    };
+    tracing::debug!(%address, server = %peer.server, ?why, "session ended");
+    shared.fail_all(&why);
+}
+
+async fn open(
+    shared: &Arc<Shared>,
+    channel: Channel,
+    address: &str,
+    peer: Peer,
+) -> Result<tonic::Streaming<v1::SessionReply>, Failure> {
+    let outgoing = Outgoing { hello: Some(peer.hello()), shared: Arc::clone(shared) };
+    let opened = data_client(channel).session(outgoing).await;
+    let mut replies = opened.map_err(|status| refused_opening(&status, address))?.into_inner();
+    let first = replies.message().await.map_err(|status| refused_opening(&status, address))?;
+    match first.and_then(|reply| reply.body) {
+        Some(session_reply::Body::Hello(reply)) => check_hello(&reply, address, peer).map(|()| replies),
+        Some(session_reply::Body::Refused(detail)) => Err(refused(error::from_detail(detail), address)),
+        Some(session_reply::Body::Batch(_)) => {
+            Err(Failure::NotSent(format!("{address} answered the hello with something else")))
+        }
+        None => Err(Failure::NotSent(format!("{address} closed the session at once"))),
+    }
+}
+
+/// The server checks us; this is our check of it.
+fn check_hello(reply: &v1::HelloReply, address: &str, peer: Peer) -> Result<(), Failure> {
+    let actual = hello::cluster_of(&reply.cluster_id).map_err(|error| refused(error, address))?.unwrap_or_default();
+    if actual != peer.cluster {
+        // In the words of the server: expected is its own cluster, actual is ours.
+        let (expected, actual) = (actual, peer.cluster);
+        return Err(Failure::Refused(Wire::WrongCluster { expected, actual, server: ServerId(reply.server) }));
+    }
+    if reply.server != peer.server.0 {
+        return Err(another_server(address, ServerId(reply.server)));
+    }
+    Ok(())
+}
+
+fn refused_opening(status: &tonic::Status, address: &str) -> Failure {
+    refused(error::from_status(status), address)
+}
+
+/// A refusal of the whole session, before any request went out.
+fn refused(error: Wire, address: &str) -> Failure {
+    match error {
+        // Another server of our own cluster has taken over the address: the right one is to be found elsewhere.
+        Wire::WrongCluster { expected, actual, server } if expected == actual => another_server(address, server),
+        error @ (Wire::WrongCluster { .. } | Wire::Unsupported { .. } | Wire::Invalid(_)) => Failure::Refused(error),
+        error => Failure::NotSent(format!("{address}: {error}")),
+    }
+}
+
+fn another_server(address: &str, server: ServerId) -> Failure {
+    Failure::NotSent(format!("server {server} answers at {address} now"))
+}
+
+async fn read(shared: &Shared, mut replies: tonic::Streaming<v1::SessionReply>, address: &str) -> Failure {
+    loop {
+        match replies.message().await {
+            Ok(Some(v1::SessionReply { body: Some(session_reply::Body::Batch(batch)) })) => shared.complete(batch),
+            Ok(Some(v1::SessionReply { body: Some(session_reply::Body::Refused(detail)) })) => {
+                return Failure::Lost(format!("{address} ended the session: {}", error::from_detail(detail)));
+            }
+            Ok(Some(_)) => {}
+            Ok(None) => return Failure::Lost(format!("{address} closed the session")),
+            Err(status) => return Failure::Lost(format!("the session with {address} broke: {}", status.message())),
+        }
+    }
+}
