@@ -1,1 +1,1 @@
-//! Placeholder.
+//! Nothing: the examples beside this file are the crate.

@@ -1,1 +1,116 @@
-fn main() {}
+//! HBase's classic weather application: stations and their observations, newest first.
+//!
+//! The key of an observation is the station and the reversed time, so that the latest readings of a station are the first
+//! rows of its prefix. Start a cluster (`terrane dev`), then `cargo run -p terrane-examples --example weather`.
+
+use anyhow::Context as _;
+use terrane_client::{Client, Desc, Error, Put, RowData, RowKey, Table, TableSpec, TypedTable, WriterOptions};
+use tokio::time::Instant;
+
+/// `station | Long.MAX_VALUE - time`, as the command's importer writes it too.
+#[derive(Debug, RowKey)]
+struct Observation {
+    station: [u8; 12],
+    time: Desc<i64>,
+}
+
+const HOUR_MS: i64 = 3_600_000;
+/// 2026-01-01T00:00:00Z, in milliseconds since 1970.
+const FIRST_MS: i64 = 1_767_225_600_000;
+const DAYS: i64 = 5;
+
+/// Station, name, and the temperature it swings around in tenths of a degree Celsius.
+const STATIONS: [(&[u8; 12], &str, i64); 4] = [
+    (b"011060-99999", "BODO, NORWAY", -20),
+    (b"029070-99999", "OULU, FINLAND", -95),
+    (b"085360-99999", "LISBON, PORTUGAL", 115),
+    (b"623660-99999", "CAIRO, EGYPT", 142),
+];
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let masters = std::env::var("TERRANE_MASTERS").unwrap_or_else(|_| "127.0.0.1:7600".to_owned());
+    let client = Client::connect(&masters).await.context("connect to the cluster (is `terrane dev` running?)")?;
+    let stations = table(&client, TableSpec::new("example.stations")?.family("info", &[])?).await?;
+    let observations =
+        TableSpec::new("example.observations")?.family("data", &[])?.key("station:bytes12, time:desc i64")?;
+    let observations: TypedTable<Observation> = TypedTable::new(table(&client, observations).await?)?;
+
+    write(&stations, &observations).await?;
+    for (station, ..) in &STATIONS[..2] {
+        show_latest(&stations, &observations, station).await?;
+    }
+    show_extremes(&observations).await
+}
+
+/// Opens a table, and makes it where it is not there yet.
+async fn table(client: &Client, spec: TableSpec) -> Result<Table, Error> {
+    let name = spec.schema.name.to_string();
+    match client.admin().create_table(spec).await {
+        Ok(_) | Err(Error::AlreadyExists { .. }) => client.table(&name).await,
+        Err(error) => Err(error),
+    }
+}
+
+async fn write(stations: &Table, observations: &TypedTable<Observation>) -> anyhow::Result<()> {
+    let began = Instant::now();
+    let mut writer = observations.table().writer(WriterOptions::default());
+    for (station, name, mean) in STATIONS {
+        stations.put(Put::new(station).set("info", "name", name)).await?;
+        for hour in 0..DAYS * 24 {
+            let key = Observation { station: *station, time: Desc(FIRST_MS + hour * HOUR_MS) };
+            let put = Put::new(key.encode()?).set("data", "airtemp", temperature(mean, hour).to_be_bytes());
+            writer.put(put).await?;
+        }
+    }
+    writer.close().await?;
+    println!("wrote {} readings of {} stations in {:.0?}\n", DAYS * 24 * 4, STATIONS.len(), began.elapsed());
+    Ok(())
+}
+
+/// Warm at two in the afternoon, cold at night, a little colder every day. Tenths of a degree.
+fn temperature(mean: i64, hour: i64) -> i32 {
+    let from_noon = (hour % 24 - 14).abs();
+    let swing = 40 - 7 * from_noon.min(24 - from_noon);
+    i32::try_from(mean + swing - hour / 24 * 3).expect("temperatures on earth fit")
+}
+
+async fn show_latest(
+    stations: &Table,
+    observations: &TypedTable<Observation>,
+    station: &[u8; 12],
+) -> anyhow::Result<()> {
+    let row = stations.get(terrane_client::Get::new(station)).await?.context("the station was written")?;
+    let name = row.value("info", "name").unwrap_or_default();
+    println!("{}: the latest ten readings", String::from_utf8_lossy(name));
+    let mut rows = observations.scan(Observation::prefix_1(station), |scan| scan.limit(10)).await?;
+    while let Some(row) = rows.next().await {
+        let row = row?;
+        println!("  {}  {:>6}", moment(row.key.time.0), degrees(&row.data));
+    }
+    println!();
+    Ok(())
+}
+
+async fn show_extremes(observations: &TypedTable<Observation>) -> anyhow::Result<()> {
+    let all = terrane_client::KeyRange::all();
+    let count = observations.table().count(all.clone()).await?;
+    let first = observations.first(all.clone()).await?.context("the table has rows")?;
+    let last = observations.last(all).await?.context("the table has rows")?;
+    for (what, row) in [("first", first), ("last", last)] {
+        let station = String::from_utf8_lossy(&row.key.station).into_owned();
+        println!("the {what} of {count} rows: {station} {} {}", moment(row.key.time.0), degrees(&row.data));
+    }
+    Ok(())
+}
+
+fn degrees(row: &RowData) -> String {
+    let tenths = row.value("data", "airtemp").and_then(|value| value.try_into().ok()).map(i32::from_be_bytes);
+    tenths.map_or_else(|| "-".to_owned(), |tenths| format!("{:.1} \u{b0}C", f64::from(tenths) / 10.0))
+}
+
+/// The day of January 2026 and the hour; all readings of this example lie there.
+fn moment(time_ms: i64) -> String {
+    let hours = (time_ms - FIRST_MS) / HOUR_MS;
+    format!("2026-01-{:02} {:02}:00", hours / 24 + 1, hours % 24)
+}

@@ -459,7 +459,8 @@ impl TryFrom<v1::RegionInfo> for RegionInfo {
     type Error = Error;
 
     fn try_from(info: v1::RegionInfo) -> Result<Self, Error> {
-        let descriptor = info.descriptor.ok_or_else(|| Error::internal("the master listed a region without saying which"))?;
+        let descriptor =
+            info.descriptor.ok_or_else(|| Error::internal("the master listed a region without saying which"))?;
         Ok(Self {
             descriptor: descriptor.try_into()?,
             table: info.table,

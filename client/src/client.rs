@@ -65,7 +65,8 @@ impl Client {
     /// [`Error::NotFound`] when there is no such table; see [`Error`].
     pub async fn table(&self, name: &str) -> Result<Table, Error> {
         let parsed = TableName::new(name)?;
-        let schema = if parsed.is_meta() { meta_schema(parsed)? } else { self.core.describe(name, self.core.timeout).await? };
+        let schema =
+            if parsed.is_meta() { meta_schema(parsed)? } else { self.core.describe(name, self.core.timeout).await? };
         Ok(Table::new(Arc::clone(&self.core), schema))
     }
 

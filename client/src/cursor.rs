@@ -253,7 +253,14 @@ mod tests {
     fn ask(cursor: &mut Cursor, region: &RegionDescriptor) -> String {
         let scan = cursor.request(region, &wanted(false));
         let text = |bytes: &Bytes| terrane_types::escape(bytes);
-        format!("[{},{}) limit {} offset {} resume {}", text(&scan.start), text(&scan.stop), scan.limit, scan.offset, text(&scan.resume))
+        format!(
+            "[{},{}) limit {} offset {} resume {}",
+            text(&scan.start),
+            text(&scan.stop),
+            scan.limit,
+            scan.offset,
+            text(&scan.resume)
+        )
     }
 
     fn feed(cursor: &mut Cursor, region: &RegionDescriptor, block: v1::ScanBlock) -> String {

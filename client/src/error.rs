@@ -126,10 +126,7 @@ impl Error {
     /// Whether the same call may be made again and nothing can be applied twice by it.
     #[must_use]
     pub fn is_retry_safe(&self) -> bool {
-        matches!(
-            self,
-            Self::Unavailable { .. } | Self::Unreachable { .. } | Self::Timeout { uncertain: false, .. }
-        )
+        matches!(self, Self::Unavailable { .. } | Self::Unreachable { .. } | Self::Timeout { uncertain: false, .. })
     }
 
     /// Whether the time given to the call ran out.
@@ -192,8 +189,7 @@ mod tests {
     #[test]
     fn a_timeout_names_its_time_and_keeps_the_last_error() {
         let busy = Error::from(terrane_types::Error::Busy { retry_after: Duration::from_millis(5) });
-        let error =
-            Error::Timeout { after: Duration::from_millis(1500), uncertain: false, last: Some(Box::new(busy)) };
+        let error = Error::Timeout { after: Duration::from_millis(1500), uncertain: false, last: Some(Box::new(busy)) };
         assert_eq!(error.to_string(), "no success within 1500 ms");
         let source = std::error::Error::source(&error).expect("the last error is the source");
         assert!(source.to_string().contains("busy"), "{source}");

@@ -201,8 +201,8 @@ pub(crate) fn never_connected(status: &Status) -> bool {
 mod tests {
     use super::*;
 
-    #[test]
-    fn addresses_are_checked_by_what_is_wrong_with_them() {
+    #[tokio::test]
+    async fn addresses_are_checked_by_what_is_wrong_with_them() {
         for wrong in ["", " , ", "localhost", "host:port", "a:1,b"] {
             assert!(Masters::new(wrong, 1).is_err_and(|error| error.is_invalid()), "{wrong:?}");
         }

@@ -265,8 +265,7 @@ impl Selection {
 
     /// The projection, with its names checked.
     pub(crate) fn projection(&self) -> Result<Projection, Invalid> {
-        let mut projection =
-            Projection::all().with_versions(self.versions).with_times(self.time_min, self.time_max);
+        let mut projection = Projection::all().with_versions(self.versions).with_times(self.time_min, self.time_max);
         for (family, qualifier) in &self.columns {
             let family = FamilyName::new(family)?;
             projection = match qualifier {
@@ -369,15 +368,7 @@ impl Scan {
     /// A scan of the rows in `range`.
     #[must_use]
     pub fn range(range: KeyRange) -> Self {
-        Self {
-            range,
-            reverse: false,
-            offset: 0,
-            limit: None,
-            after: None,
-            block_bytes: 0,
-            selection: Selection::all(),
-        }
+        Self { range, reverse: false, offset: 0, limit: None, after: None, block_bytes: 0, selection: Selection::all() }
     }
 
     /// A scan of the rows that begin with `prefix`.
@@ -451,9 +442,7 @@ impl RowData {
     #[must_use]
     pub fn value(&self, family: &str, qualifier: impl AsRef<[u8]>) -> Option<&[u8]> {
         let qualifier = qualifier.as_ref();
-        self.cells()
-            .find(|cell| cell.family == family.as_bytes() && cell.qualifier == qualifier)
-            .map(|cell| cell.value)
+        self.cells().find(|cell| cell.family == family.as_bytes() && cell.qualifier == qualifier).map(|cell| cell.value)
     }
 
     /// All versions of a column that were read, newest first, as (timestamp, value).

@@ -47,7 +47,9 @@ impl Failure {
     /// Told to the caller.
     pub(crate) fn into_error(self, write: bool) -> crate::Error {
         match self {
-            Self::Refused(Wire::Uncertain | Wire::DeadlineExceeded) if !write => unavailable("the server did not answer in time"),
+            Self::Refused(Wire::Uncertain | Wire::DeadlineExceeded) if !write => {
+                unavailable("the server did not answer in time")
+            }
             Self::Refused(error) => error.into(),
             Self::NotSent(message) => unavailable(message),
             Self::Lost(cause) if write => crate::Error::Uncertain { cause },
@@ -94,7 +96,9 @@ impl RetryAction {
     /// How long to wait first.
     pub(crate) const fn wait(self) -> Duration {
         match self {
-            Self::Redirect { wait } | Self::AskAnother { wait } | Self::Relocate { wait } | Self::Again { wait } => wait,
+            Self::Redirect { wait } | Self::AskAnother { wait } | Self::Relocate { wait } | Self::Again { wait } => {
+                wait
+            }
             Self::GiveUp => Duration::ZERO,
         }
     }
@@ -198,8 +202,7 @@ mod tests {
         ];
         let mut table = String::new();
         for (name, failure) in &failures {
-            let line: Vec<String> =
-                [Risk::READ, WRITE, CAREFUL].map(|risk| word(decide(failure, risk, 1, 0))).to_vec();
+            let line: Vec<String> = [Risk::READ, WRITE, CAREFUL].map(|risk| word(decide(failure, risk, 1, 0))).to_vec();
             table.push_str(&format!("{name}: {}, tenth {}\n", line.join(" "), word(decide(failure, WRITE, 10, 0))));
         }
         let expected = "\

@@ -11,9 +11,7 @@ use std::time::Duration;
 use futures::Stream;
 use terrane_proto::v1::{reply, request};
 use terrane_proto::{error, v1};
-use terrane_types::{
-    Error as Wire, GroupId, KeyRange, Projection, RegionDescriptor, RegionEpoch, RegionId, TableId,
-};
+use terrane_types::{Error as Wire, GroupId, KeyRange, Projection, RegionDescriptor, RegionEpoch, RegionId, TableId};
 use tokio::time::Instant;
 
 use crate::client::Core;
@@ -50,6 +48,13 @@ struct Source {
     blocks: tonic::Streaming<v1::ScanBlock>,
     /// Where it comes from; `None`: a master.
     place: Option<Place>,
+}
+
+/// A failed try, and where it was made if anywhere.
+type Missed = Box<(Option<Place>, Failure)>;
+
+fn missed(place: Option<Place>, failure: Failure) -> Missed {
+    Box::new((place, failure))
 }
 
 impl std::fmt::Debug for RowStream {
@@ -128,7 +133,7 @@ impl RowStream {
         loop {
             let (place, failure) = match self.step(&progress, rows).await {
                 Ok(()) => return Ok(()),
-                Err(failed) => failed,
+                Err(missed) => *missed,
             };
             self.source = None;
             if self.target.table == TableId::META {
@@ -152,10 +157,11 @@ impl RowStream {
     }
 
     /// One try to take one block.
-    async fn step(&mut self, progress: &Progress, rows: &mut Vec<RowData>) -> Result<(), (Option<Place>, Failure)> {
+    async fn step(&mut self, progress: &Progress, rows: &mut Vec<RowData>) -> Result<(), Missed> {
         let until = progress.try_until();
         if let Some(mut source) = self.source.take() {
-            let block = next_block(&mut source, until).await.map_err(|failure| (source.place.clone(), failure))?;
+            let block =
+                next_block(&mut source, until).await.map_err(|failure| missed(source.place.clone(), failure))?;
             let place = source.place.clone();
             if !block.done {
                 self.source = Some(source);
@@ -163,46 +169,36 @@ impl RowStream {
             return self.take(place, block, rows);
         }
         if self.target.table == TableId::META {
-            let source = self.open_meta().await.map_err(|failure| (None, failure))?;
+            let source = self.open_meta().await.map_err(|failure| missed(None, failure))?;
             self.source = Some(source);
             return Ok(());
         }
         let placed = self.core.router.place(&self.target, self.cursor.position(), &progress.tried);
-        let place = placed.map_err(|failure| (None, failure))?;
+        let place = placed.map_err(|failure| missed(None, failure))?;
         if self.small {
             return self.ask(place, until, rows).await;
         }
-        let blocks = self.open(&place, until).await.map_err(|failure| (Some(place.clone()), failure))?;
+        let blocks = self.open(&place, until).await.map_err(|failure| missed(Some(place.clone()), failure))?;
         self.source = Some(Source { blocks, place: Some(place) });
         Ok(())
     }
 
-    fn take(
-        &mut self,
-        place: Option<Place>,
-        block: v1::ScanBlock,
-        rows: &mut Vec<RowData>,
-    ) -> Result<(), (Option<Place>, Failure)> {
+    fn take(&mut self, place: Option<Place>, block: v1::ScanBlock, rows: &mut Vec<RowData>) -> Result<(), Missed> {
         let region = place.as_ref().map_or_else(meta_region, |place| place.region.clone());
         let accepted = self.cursor.accept(&region, block, self.wanted.count_only, rows);
         if let Some(place) = &place {
             self.core.router.answered(place);
         }
-        accepted.map_err(|message| (place, Failure::Refused(Wire::Internal { message })))
+        accepted.map_err(|message| missed(place, Failure::Refused(Wire::Internal { message })))
     }
 
     /// One block on the session.
-    async fn ask(
-        &mut self,
-        place: Place,
-        until: Instant,
-        rows: &mut Vec<RowData>,
-    ) -> Result<(), (Option<Place>, Failure)> {
+    async fn ask(&mut self, place: Place, until: Instant, rows: &mut Vec<RowData>) -> Result<(), Missed> {
         let scan = self.cursor.request(&place.region, &self.wanted);
         let answer = self.core.router.attempt(&self.target, &place, request::Body::Scan(scan), until).await;
         match answer.and_then(block_of) {
             Ok(block) => self.take(Some(place), block, rows),
-            Err(failure) => Err((Some(place), failure)),
+            Err(failure) => Err(missed(Some(place), failure)),
         }
     }
 
@@ -239,10 +235,9 @@ impl RowStream {
         });
         match opened.await {
             Ok(blocks) => Ok(Source { blocks, place: None }),
-            Err(error) => Err(Failure::Refused(Wire::Unavailable {
-                message: error.to_string(),
-                retry_after: Duration::ZERO,
-            })),
+            Err(error) => {
+                Err(Failure::Refused(Wire::Unavailable { message: error.to_string(), retry_after: Duration::ZERO }))
+            }
         }
     }
 }
@@ -292,4 +287,3 @@ fn failure_of(status: &tonic::Status) -> Failure {
         error => Failure::Refused(error),
     }
 }
-

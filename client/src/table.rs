@@ -206,7 +206,9 @@ impl Table {
         let projection = get.selection.projection()?;
         self.check_projection(&projection).await?;
         if self.target.table == TableId::META {
-            return self.first_of(Scan { range: KeyRange::row(&get.row), selection: get.selection, ..Scan::all() }).await;
+            return self
+                .first_of(Scan { range: KeyRange::row(&get.row), selection: get.selection, ..Scan::all() })
+                .await;
         }
         let wire = v1::Projection::from(&projection);
         let progress = Progress::new(Risk::READ, self.timeout);
@@ -395,7 +397,9 @@ impl Table {
         let schema = self.core.describe(&self.name().to_string(), self.timeout).await?;
         if schema.table != self.target.table {
             self.core.router.forget_table(&self.target);
-            return Err(Error::NotFound { what: format!("the table {} that was opened (there is a new one)", schema.name) });
+            return Err(Error::NotFound {
+                what: format!("the table {} that was opened (there is a new one)", schema.name),
+            });
         }
         self.target.saw_schema_version(schema.version);
         let mut known = self.target.schema.write();
