@@ -1,0 +1,102 @@
+//! The checkpoint: the whole catalog as of one applied index, in one checksummed file.
+//!
+//! Together with the entries of group 0's log above that index it is all the master needs to start. It is replaced whole
+//! (temporary file, sync, rename, sync of the directory), so a crash leaves the old one or the new one; a file whose
+//! checksum does not fit is damage, and the master refuses to start from it rather than forget what was acknowledged.
+//! The layout is written down in `docs/formats/catalog.md`.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::Catalog;
+use super::codec::{DecodeError, Reader, Writer};
+
+const MAGIC: &[u8; 8] = b"TERRACAT";
+const CHECKPOINT_VERSION: u16 = 1;
+const CHECKSUM_BYTES: usize = 4;
+
+/// Where the checkpoint lies in the catalog's directory.
+pub fn path_in(dir: &Path) -> PathBuf {
+    dir.join("checkpoint")
+}
+
+/// The catalog as of an index of group 0's log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Every entry up to this index is in it.
+    pub applied: u64,
+    /// The stamp of that entry.
+    pub stamp: u64,
+    /// The catalog.
+    pub catalog: Catalog,
+}
+
+/// Why a checkpoint cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    /// The file cannot be read.
+    #[error("cannot read {file}: {source}")]
+    Io {
+        /// The file.
+        file: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is there and is not what was written.
+    #[error("{file} is damaged: {what}; restore it from another master or from a backup, do not delete it")]
+    Damage {
+        /// The file.
+        file: String,
+        /// What does not fit.
+        what: String,
+    },
+}
+
+impl Checkpoint {
+    /// The file's bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        out.raw(MAGIC);
+        out.u16(CHECKPOINT_VERSION);
+        out.u64(self.applied);
+        out.u64(self.stamp);
+        self.catalog.encode(&mut out);
+        let mut bytes = out.into_bytes();
+        let checksum = crc32c::crc32c(&bytes);
+        bytes.extend_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// A checkpoint from the file's bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let rule = |what: &str| DecodeError::Rule(what.to_owned());
+        let split = bytes.len().checked_sub(CHECKSUM_BYTES).ok_or_else(|| rule("it is shorter than a checksum"))?;
+        let (body, checksum) = bytes.split_at(split);
+        if crc32c::crc32c(body).to_le_bytes() != checksum {
+            return Err(rule("its checksum does not fit its bytes"));
+        }
+        let mut from = Reader::new(body);
+        if from.array()? != *MAGIC {
+            return Err(rule("it is not a catalog"));
+        }
+        match from.u16()? {
+            CHECKPOINT_VERSION => {}
+            found => return Err(DecodeError::Version { what: "the catalog", found }),
+        }
+        let checkpoint = Self { applied: from.u64()?, stamp: from.u64()?, catalog: Catalog::decode(&mut from)? };
+        from.end()?;
+        Ok(checkpoint)
+    }
+
+    /// Reads the checkpoint in `dir`; an empty catalog at index 0 when none was ever written.
+    pub async fn load(dir: &Path) -> Result<Self, CheckpointError> {
+        let path = path_in(dir);
+        let file = path.display().to_string();
+        let bytes = match terrane_env::fs::read(&path).await {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(source) => return Err(CheckpointError::Io { file, source }),
+        };
+        Self::decode(&bytes).map_err(|error| CheckpointError::Damage { file, what: error.to_string() })
+    }
+}

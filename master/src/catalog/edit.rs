@@ -1,0 +1,263 @@
+//! Edits, the only way the catalog changes, and their outcomes. Both are bytes in group 0's log and its replies.
+//!
+//! An edit says what is wanted; ids are given when it is applied, in log order, so two masters can never give one id to
+//! two things. What no longer fits when an edit's turn comes is refused as a whole and changes nothing. The layout is
+//! written down in `docs/formats/catalog.md`.
+
+use bytes::Bytes;
+use terrane_types::{ClusterId, GroupId, RegionDescriptor, RegionId, ServerId, TableId, TableSchema};
+
+use super::codec::{DecodeError, Reader, Writer};
+use super::groups::GroupPlan;
+use super::regions::{decode_descriptor, encode_descriptor};
+use super::servers::Registration;
+use super::tables::{decode_schema, encode_schema};
+
+/// Version of the layout of edits and outcomes.
+const EDIT_VERSION: u8 = 1;
+
+/// One change of the catalog.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CatalogEdit {
+    /// The first entry of a cluster: what it is, who its masters are, how often data is kept.
+    Found(Founding),
+    /// A server with a fresh directory gets an id.
+    AddServer(Registration),
+    /// A known server says where it is now.
+    UpdateServer { server: ServerId, registration: Registration },
+    /// A block of region ids, for splits that need no master.
+    TakeRegionIds { count: u32 },
+    /// The intent to make groups. `expected` is the id the first of them must get: a plan made from an older catalog loses.
+    AddGroups { expected: GroupId, groups: Vec<GroupPlan> },
+    /// Every member of the group has its replica.
+    OpenGroup { group: GroupId },
+    /// The intent to make a table with one region more than split points, region n in `groups[n]`.
+    CreateTable { schema: TableSchema, split_at: Vec<Bytes>, groups: Vec<GroupId> },
+    /// Every region of the table is open.
+    EnableTable { table: TableId },
+    /// The intent to alter a table: the whole new schema, its version one above the present.
+    AlterTable { schema: TableSchema },
+    /// Every group with regions of the table has this version.
+    FinishAlter { table: TableId, version: u64 },
+    /// The intent to drop a table.
+    DropTable { table: TableId },
+    /// Every group has dropped the table.
+    ForgetTable { table: TableId },
+    /// Regions as their leaders report them.
+    IndexRegions { regions: Vec<RegionDescriptor> },
+}
+
+/// What is fixed when a cluster begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Founding {
+    /// The cluster's id.
+    pub cluster: ClusterId,
+    /// The masters as `--peers` named them, sorted; empty for one master that was started without the flag.
+    pub peers: Vec<String>,
+    /// Replicas of each group.
+    pub replication: u32,
+}
+
+/// What became of an edit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It holds.
+    Done,
+    /// The new server's id.
+    Server(ServerId),
+    /// The first id of the block.
+    RegionIds(RegionId),
+    /// The new table's id.
+    Table(TableId),
+    /// It does not fit, and changed nothing.
+    Refused(Refusal),
+}
+
+/// Why an edit changed nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Something of this name is there already.
+    AlreadyExists(String),
+    /// What it names is not there.
+    NotFound(String),
+    /// The catalog is no longer what the edit was made from; look again.
+    Changed(String),
+    /// It breaks a rule.
+    Invalid(String),
+}
+
+impl CatalogEdit {
+    /// The edit as an operation of group 0's log.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        out.u8(EDIT_VERSION);
+        self.encode_body(&mut out);
+        out.into_bytes()
+    }
+
+    fn encode_body(&self, out: &mut Writer) {
+        match self {
+            Self::Found(founding) => {
+                out.u8(1);
+                founding.encode(out);
+            }
+            Self::AddServer(registration) => {
+                out.u8(2);
+                registration.encode(out);
+            }
+            Self::UpdateServer { server, registration } => {
+                out.u8(3);
+                out.u64(server.0);
+                registration.encode(out);
+            }
+            Self::TakeRegionIds { count } => {
+                out.u8(4);
+                out.u32(*count);
+            }
+            Self::AddGroups { expected, groups } => {
+                out.u8(5);
+                out.u64(expected.0);
+                out.list(groups.iter(), |out, group| group.encode(out));
+            }
+            Self::OpenGroup { group } => {
+                out.u8(6);
+                out.u64(group.0);
+            }
+            Self::CreateTable { schema, split_at, groups } => {
+                out.u8(7);
+                encode_schema(schema, out);
+                out.list(split_at.iter(), |out, key| out.bytes(key));
+                out.list(groups.iter(), |out, group| out.u64(group.0));
+            }
+            Self::EnableTable { table } => {
+                out.u8(8);
+                out.u64(table.0);
+            }
+            Self::AlterTable { schema } => {
+                out.u8(9);
+                encode_schema(schema, out);
+            }
+            Self::FinishAlter { table, version } => {
+                out.u8(10);
+                out.u64(table.0);
+                out.u64(*version);
+            }
+            Self::DropTable { table } => {
+                out.u8(11);
+                out.u64(table.0);
+            }
+            Self::ForgetTable { table } => {
+                out.u8(12);
+                out.u64(table.0);
+            }
+            Self::IndexRegions { regions } => {
+                out.u8(13);
+                out.list(regions.iter(), |out, region| encode_descriptor(region, out));
+            }
+        }
+    }
+
+    /// The edit in an operation of group 0's log.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut from = Reader::new(bytes);
+        check_version(from.u8()?)?;
+        let edit = Self::decode_body(&mut from)?;
+        from.end()?;
+        Ok(edit)
+    }
+
+    fn decode_body(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match from.u8()? {
+            1 => Self::Found(Founding::decode(from)?),
+            2 => Self::AddServer(Registration::decode(from)?),
+            3 => Self::UpdateServer { server: ServerId(from.u64()?), registration: Registration::decode(from)? },
+            4 => Self::TakeRegionIds { count: from.u32()? },
+            5 => Self::AddGroups { expected: GroupId(from.u64()?), groups: from.list(GroupPlan::decode)? },
+            6 => Self::OpenGroup { group: GroupId(from.u64()?) },
+            7 => Self::CreateTable {
+                schema: decode_schema(from)?,
+                split_at: from.list(Reader::owned)?,
+                groups: from.list(|from| from.u64().map(GroupId))?,
+            },
+            8 => Self::EnableTable { table: TableId(from.u64()?) },
+            9 => Self::AlterTable { schema: decode_schema(from)? },
+            10 => Self::FinishAlter { table: TableId(from.u64()?), version: from.u64()? },
+            11 => Self::DropTable { table: TableId(from.u64()?) },
+            12 => Self::ForgetTable { table: TableId(from.u64()?) },
+            13 => Self::IndexRegions { regions: from.list(decode_descriptor)? },
+            found => return Err(DecodeError::Tag { what: "catalog edit", found }),
+        })
+    }
+}
+
+impl Founding {
+    pub(super) fn encode(&self, out: &mut Writer) {
+        out.raw(&self.cluster.0);
+        out.list(self.peers.iter(), |out, peer| out.text(peer));
+        out.u32(self.replication);
+    }
+
+    pub(super) fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { cluster: ClusterId(from.array()?), peers: from.list(Reader::text)?, replication: from.u32()? })
+    }
+}
+
+impl Outcome {
+    /// The outcome as a reply of group 0's state machine.
+    pub fn encode(&self) -> Bytes {
+        let mut out = Writer::default();
+        out.u8(EDIT_VERSION);
+        match self {
+            Self::Done => out.u8(0),
+            Self::Server(server) => {
+                out.u8(1);
+                out.u64(server.0);
+            }
+            Self::RegionIds(first) => {
+                out.u8(2);
+                out.u64(first.0);
+            }
+            Self::Table(table) => {
+                out.u8(3);
+                out.u64(table.0);
+            }
+            Self::Refused(refusal) => {
+                let (tag, what) = match refusal {
+                    Refusal::AlreadyExists(what) => (16, what),
+                    Refusal::NotFound(what) => (17, what),
+                    Refusal::Changed(what) => (18, what),
+                    Refusal::Invalid(what) => (19, what),
+                };
+                out.u8(tag);
+                out.text(what);
+            }
+        }
+        out.into_bytes().into()
+    }
+
+    /// The outcome in a reply.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut from = Reader::new(bytes);
+        check_version(from.u8()?)?;
+        let outcome = match from.u8()? {
+            0 => Self::Done,
+            1 => Self::Server(ServerId(from.u64()?)),
+            2 => Self::RegionIds(RegionId(from.u64()?)),
+            3 => Self::Table(TableId(from.u64()?)),
+            16 => Self::Refused(Refusal::AlreadyExists(from.text()?)),
+            17 => Self::Refused(Refusal::NotFound(from.text()?)),
+            18 => Self::Refused(Refusal::Changed(from.text()?)),
+            19 => Self::Refused(Refusal::Invalid(from.text()?)),
+            found => return Err(DecodeError::Tag { what: "outcome", found }),
+        };
+        from.end()?;
+        Ok(outcome)
+    }
+}
+
+fn check_version(version: u8) -> Result<(), DecodeError> {
+    if version == EDIT_VERSION {
+        return Ok(());
+    }
+    Err(DecodeError::Version { what: "the catalog's edits", found: u16::from(version) })
+}

@@ -1,0 +1,143 @@
+//! The log groups: which replicas they have on which servers, and who was meant to lead them.
+//!
+//! Who leads a group *now* is told by reports and kept in memory (`crate::inventory`); the planned leader is where the
+//! first election was started, and the first place to ask.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use terrane_types::{GroupId, ReplicaId, ServerId};
+
+use super::codec::{DecodeError, Reader, Writer};
+
+/// How far a group is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupState {
+    /// Journaled; its members are being told.
+    Creating,
+    /// Every member has its replica.
+    Open,
+}
+
+impl GroupState {
+    /// As people read it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Creating => "creating",
+            Self::Open => "open",
+        }
+    }
+}
+
+/// One group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupEntry {
+    /// How far it is made.
+    pub state: GroupState,
+    /// The server that starts the first election.
+    pub planned_leader: ServerId,
+    /// Its replicas and the servers they are on.
+    pub members: BTreeMap<ReplicaId, ServerId>,
+}
+
+impl GroupEntry {
+    /// Whether the group has a replica on this server.
+    pub fn is_on(&self, server: ServerId) -> bool {
+        self.members.values().any(|member| *member == server)
+    }
+}
+
+/// A group as the planner wants it; ids are given when the edit is applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupPlan {
+    /// The server that is to lead it, one of `servers`.
+    pub leader: ServerId,
+    /// The servers of its replicas, all distinct.
+    pub servers: Vec<ServerId>,
+}
+
+impl GroupPlan {
+    pub(super) fn is_sound(&self) -> bool {
+        let distinct: BTreeSet<_> = self.servers.iter().collect();
+        distinct.len() == self.servers.len() && self.servers.contains(&self.leader)
+    }
+
+    pub(super) fn encode(&self, out: &mut Writer) {
+        out.u64(self.leader.0);
+        out.list(self.servers.iter(), |out, server| out.u64(server.0));
+    }
+
+    pub(super) fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { leader: ServerId(from.u64()?), servers: from.list(|from| from.u64().map(ServerId))? })
+    }
+}
+
+/// All groups by id; the master's own is not among them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Groups {
+    by_id: BTreeMap<GroupId, GroupEntry>,
+}
+
+impl Groups {
+    /// The group of this id.
+    pub fn get(&self, group: GroupId) -> Option<&GroupEntry> {
+        self.by_id.get(&group)
+    }
+
+    /// All groups, by id.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (GroupId, &GroupEntry)> {
+        self.by_id.iter().map(|(group, entry)| (*group, entry))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Whether there are none yet.
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// How many groups have a replica on this server.
+    pub fn replicas_on(&self, server: ServerId) -> usize {
+        self.by_id.values().filter(|group| group.is_on(server)).count()
+    }
+
+    pub(super) fn put(&mut self, group: GroupId, entry: GroupEntry) {
+        self.by_id.insert(group, entry);
+    }
+
+    pub(super) fn open(&mut self, group: GroupId) -> bool {
+        self.by_id.get_mut(&group).map(|entry| entry.state = GroupState::Open).is_some()
+    }
+
+    pub(super) fn encode(&self, out: &mut Writer) {
+        out.list(self.by_id.iter(), |out, (group, entry)| {
+            out.u64(group.0);
+            out.u8(match entry.state {
+                GroupState::Creating => 0,
+                GroupState::Open => 1,
+            });
+            out.u64(entry.planned_leader.0);
+            out.list(entry.members.iter(), |out, (replica, server)| {
+                out.u64(replica.0);
+                out.u64(server.0);
+            });
+        });
+    }
+
+    pub(super) fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let groups = from.list(|from| {
+            let group = GroupId(from.u64()?);
+            let state = match from.u8()? {
+                0 => GroupState::Creating,
+                1 => GroupState::Open,
+                found => return Err(DecodeError::Tag { what: "group state", found }),
+            };
+            let planned_leader = ServerId(from.u64()?);
+            let members = from.list(|from| Ok((ReplicaId(from.u64()?), ServerId(from.u64()?))))?;
+            Ok((group, GroupEntry { state, planned_leader, members: members.into_iter().collect() }))
+        })?;
+        Ok(Self { by_id: groups.into_iter().collect() })
+    }
+}

@@ -1,0 +1,312 @@
+//! The catalog: tables, map, groups and servers, as plain ordered maps.
+//!
+//! It is the state machine of group 0: [`CatalogEdit`] values, applied in log order, are the only thing that changes it,
+//! and applying is a pure function of catalog, edit and stamp, so that every master holds the same. What changes by the
+//! second (load, liveness, leaders, sizes) is not here and never enters the log.
+//!
+//! Invariants: an edit is applied whole or refused whole; ids are never reused; the regions of a table cover all keys.
+
+pub mod checkpoint;
+pub mod codec;
+pub mod edit;
+pub mod groups;
+pub mod regions;
+pub mod servers;
+pub mod tables;
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use terrane_types::{
+    ClusterId, GroupId, KeyRange, RegionDescriptor, RegionEpoch, RegionId, ServerId, TableId, TableSchema,
+};
+
+use self::codec::{DecodeError, Reader, Writer};
+pub use self::edit::{CatalogEdit, Founding, Outcome, Refusal};
+use self::groups::{GroupEntry, GroupPlan, GroupState, Groups};
+use self::regions::Regions;
+use self::servers::{Registration, Servers};
+use self::tables::{TableEntry, TableState, Tables};
+use crate::ids::Ids;
+
+/// The epoch of a region that has never split, merged or moved.
+const EPOCH_FIRST: RegionEpoch = RegionEpoch(1);
+/// The version of a schema that was never altered.
+const SCHEMA_VERSION_FIRST: u64 = 1;
+
+/// Everything the master remembers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Catalog {
+    founding: Option<Founding>,
+    ids: Ids,
+    servers: Servers,
+    groups: Groups,
+    tables: Tables,
+    regions: Regions,
+}
+
+impl Catalog {
+    /// What was fixed when the cluster began; `None` before its first entry.
+    pub fn founding(&self) -> Option<&Founding> {
+        self.founding.as_ref()
+    }
+
+    /// The cluster's id; nil before its first entry.
+    pub fn cluster(&self) -> ClusterId {
+        self.founding.as_ref().map_or(ClusterId::nil(), |founding| founding.cluster)
+    }
+
+    /// Replicas of each group; 0 before the first entry.
+    pub fn replication(&self) -> u32 {
+        self.founding.as_ref().map_or(0, |founding| founding.replication)
+    }
+
+    /// The registered servers.
+    pub const fn servers(&self) -> &Servers {
+        &self.servers
+    }
+
+    /// The groups.
+    pub const fn groups(&self) -> &Groups {
+        &self.groups
+    }
+
+    /// The tables.
+    pub const fn tables(&self) -> &Tables {
+        &self.tables
+    }
+
+    /// The map.
+    pub const fn regions(&self) -> &Regions {
+        &self.regions
+    }
+
+    /// The id the next group will get.
+    pub fn next_group(&self) -> GroupId {
+        self.ids.next_group()
+    }
+
+    /// Applies one edit of an entry with this stamp.
+    pub fn apply(&mut self, edit: &CatalogEdit, stamp: u64) -> Outcome {
+        let applied = match edit {
+            CatalogEdit::Found(founding) => self.found(founding),
+            CatalogEdit::AddServer(registration) => self.add_server(registration),
+            CatalogEdit::UpdateServer { server, registration } => self.update_server(*server, registration),
+            CatalogEdit::TakeRegionIds { count } => Ok(Outcome::RegionIds(self.ids.regions(*count))),
+            CatalogEdit::AddGroups { expected, groups } => self.add_groups(*expected, groups),
+            CatalogEdit::OpenGroup { group } => self.open_group(*group),
+            CatalogEdit::CreateTable { schema, split_at, groups } => self.create_table(schema, split_at, groups, stamp),
+            CatalogEdit::EnableTable { table } => self.advance(*table, TableState::Creating, TableState::Enabled),
+            CatalogEdit::AlterTable { schema } => self.alter_table(schema),
+            CatalogEdit::FinishAlter { table, version } => self.finish_alter(*table, *version),
+            CatalogEdit::DropTable { table } => self.drop_table(*table),
+            CatalogEdit::ForgetTable { table } => self.forget_table(*table),
+            CatalogEdit::IndexRegions { regions } => Ok(self.index_regions(regions, stamp)),
+        };
+        applied.unwrap_or_else(Outcome::Refused)
+    }
+
+    fn found(&mut self, founding: &Founding) -> Result<Outcome, Refusal> {
+        match &self.founding {
+            None => self.founding = Some(founding.clone()),
+            Some(known) if known == founding => {}
+            Some(known) => return Err(Refusal::AlreadyExists(format!("cluster {}", known.cluster))),
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn add_server(&mut self, registration: &Registration) -> Result<Outcome, Refusal> {
+        // A server that got an id and never kept it (it died before its stamp was written) comes back as a newcomer at
+        // the same address. Without replicas nothing hangs on the earlier id, so it need not haunt the status for ever.
+        let abandoned: Vec<ServerId> = self
+            .servers
+            .iter()
+            .filter(|(server, known)| known.address == registration.address && self.groups.replicas_on(*server) == 0)
+            .map(|(server, _)| server)
+            .collect();
+        abandoned.into_iter().for_each(|server| self.servers.forget(server));
+        let server = self.ids.server();
+        self.servers.put(server, registration.clone());
+        Ok(Outcome::Server(server))
+    }
+
+    fn update_server(&mut self, server: ServerId, registration: &Registration) -> Result<Outcome, Refusal> {
+        if self.servers.get(server).is_none() {
+            return Err(Refusal::NotFound(format!("server {server}")));
+        }
+        self.servers.put(server, registration.clone());
+        Ok(Outcome::Done)
+    }
+
+    fn add_groups(&mut self, expected: GroupId, plans: &[GroupPlan]) -> Result<Outcome, Refusal> {
+        if self.ids.next_group() != expected {
+            return Err(Refusal::Changed(format!("the next group is {}, not {expected}", self.ids.next_group())));
+        }
+        for plan in plans {
+            self.check_plan(plan)?;
+        }
+        for plan in plans {
+            let members = plan.servers.iter().map(|server| (self.ids.replica(), *server)).collect();
+            let entry = GroupEntry { state: GroupState::Creating, planned_leader: plan.leader, members };
+            self.groups.put(self.ids.group(), entry);
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn check_plan(&self, plan: &GroupPlan) -> Result<(), Refusal> {
+        if !plan.is_sound() || plan.servers.len() != usize::try_from(self.replication()).unwrap_or(usize::MAX) {
+            return Err(Refusal::Invalid("a group has one replica on each of as many servers as it has copies".into()));
+        }
+        match plan.servers.iter().find(|server| self.servers.get(**server).is_none()) {
+            Some(server) => Err(Refusal::NotFound(format!("server {server}"))),
+            None => Ok(()),
+        }
+    }
+
+    fn open_group(&mut self, group: GroupId) -> Result<Outcome, Refusal> {
+        if self.groups.open(group) { Ok(Outcome::Done) } else { Err(Refusal::NotFound(format!("group {group}"))) }
+    }
+
+    fn create_table(
+        &mut self,
+        schema: &TableSchema,
+        split_at: &[Bytes],
+        groups: &[GroupId],
+        stamp: u64,
+    ) -> Result<Outcome, Refusal> {
+        let name = schema.name.to_string();
+        if self.tables.named(&name).is_some() {
+            return Err(Refusal::AlreadyExists(format!("table {name}")));
+        }
+        if groups.len() != split_at.len() + 1 {
+            return Err(Refusal::Invalid("a table has one region more than split points".into()));
+        }
+        if let Some(group) = groups.iter().find(|group| self.groups.get(**group).is_none()) {
+            return Err(Refusal::Changed(format!("group {group} is not there")));
+        }
+        let ranges = ranges_between(split_at)?;
+        let table = self.ids.table();
+        let schema = TableSchema { table, version: SCHEMA_VERSION_FIRST, ..schema.clone() };
+        let first = self.ids.regions(u32::try_from(ranges.len()).map_err(|_| too_many_regions())?);
+        for (number, (range, group)) in ranges.into_iter().zip(groups).enumerate() {
+            let region = RegionId(first.0 + number as u64);
+            let (group, schema_version) = (*group, schema.version);
+            let descriptor = RegionDescriptor { region, table, range, epoch: EPOCH_FIRST, group, schema_version };
+            self.regions.insert(descriptor, stamp);
+        }
+        self.tables.put(TableEntry { schema, state: TableState::Creating });
+        Ok(Outcome::Table(table))
+    }
+
+    fn table_mut(&mut self, table: TableId) -> Result<&mut TableEntry, Refusal> {
+        self.tables.get_mut(table).ok_or_else(|| Refusal::NotFound(format!("table {table}")))
+    }
+
+    fn advance(&mut self, table: TableId, from: TableState, to: TableState) -> Result<Outcome, Refusal> {
+        let entry = self.table_mut(table)?;
+        if entry.state != from && entry.state != to {
+            return Err(changed(entry));
+        }
+        entry.state = to;
+        Ok(Outcome::Done)
+    }
+
+    fn alter_table(&mut self, schema: &TableSchema) -> Result<Outcome, Refusal> {
+        let entry = self.table_mut(schema.table)?;
+        let fits = entry.state == TableState::Enabled
+            && entry.schema.version + 1 == schema.version
+            && entry.schema.name == schema.name;
+        if !fits {
+            return Err(changed(entry));
+        }
+        *entry = TableEntry { schema: schema.clone(), state: TableState::Altering };
+        Ok(Outcome::Done)
+    }
+
+    fn finish_alter(&mut self, table: TableId, version: u64) -> Result<Outcome, Refusal> {
+        let entry = self.table_mut(table)?;
+        if entry.schema.version != version {
+            return Err(changed(entry));
+        }
+        let outcome = self.advance(table, TableState::Altering, TableState::Enabled)?;
+        self.regions.raise_schema(table, version);
+        Ok(outcome)
+    }
+
+    fn drop_table(&mut self, table: TableId) -> Result<Outcome, Refusal> {
+        self.table_mut(table)?.state = TableState::Dropping;
+        Ok(Outcome::Done)
+    }
+
+    fn forget_table(&mut self, table: TableId) -> Result<Outcome, Refusal> {
+        let entry = self.table_mut(table)?;
+        if entry.state != TableState::Dropping {
+            return Err(changed(entry));
+        }
+        self.tables.forget(table);
+        self.regions.forget_table(table);
+        Ok(Outcome::Done)
+    }
+
+    fn index_regions(&mut self, regions: &[RegionDescriptor], stamp: u64) -> Outcome {
+        self.regions.absorb(regions, stamp);
+        Outcome::Done
+    }
+
+    pub(crate) fn encode(&self, out: &mut Writer) {
+        out.u8(u8::from(self.founding.is_some()));
+        if let Some(founding) = &self.founding {
+            founding.encode(out);
+        }
+        self.ids.encode(out);
+        self.servers.encode(out);
+        self.groups.encode(out);
+        self.tables.encode(out);
+        self.regions.encode(out);
+    }
+
+    pub(crate) fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let founding = match from.u8()? {
+            0 => None,
+            1 => Some(Founding::decode(from)?),
+            found => return Err(DecodeError::Tag { what: "founding mark", found }),
+        };
+        Ok(Self {
+            founding,
+            ids: Ids::decode(from)?,
+            servers: Servers::decode(from)?,
+            groups: Groups::decode(from)?,
+            tables: Tables::decode(from)?,
+            regions: Regions::decode(from)?,
+        })
+    }
+
+    /// How many regions each group has, groups without any included.
+    pub fn regions_per_group(&self) -> BTreeMap<GroupId, u64> {
+        let mut counts: BTreeMap<GroupId, u64> = self.groups.iter().map(|(group, _)| (group, 0)).collect();
+        counts.extend(self.regions.per_group());
+        counts
+    }
+}
+
+fn changed(entry: &TableEntry) -> Refusal {
+    let (name, version, state) = (&entry.schema.name, entry.schema.version, entry.state.name());
+    Refusal::Changed(format!("table {name} is {state} at schema version {version}"))
+}
+
+fn too_many_regions() -> Refusal {
+    Refusal::Invalid("a table has fewer than 2^32 regions".into())
+}
+
+/// The ranges between split points, which ascend.
+fn ranges_between(split_at: &[Bytes]) -> Result<Vec<KeyRange>, Refusal> {
+    let starts = std::iter::once(Bytes::new()).chain(split_at.iter().cloned());
+    let stops = split_at.iter().cloned().chain(std::iter::once(Bytes::new()));
+    let ranges = starts.zip(stops).map(|(start, stop)| KeyRange::new(start, stop));
+    let ranges = ranges.collect::<Result<Vec<_>, _>>().map_err(|invalid| Refusal::Invalid(invalid.what))?;
+    let ascending = split_at.windows(2).all(|pair| pair[0] < pair[1]) && split_at.iter().all(|key| !key.is_empty());
+    if ascending { Ok(ranges) } else { Err(Refusal::Invalid("split points ascend, and none is empty".into())) }
+}

@@ -1,0 +1,75 @@
+//! The servers that have registered: id, and where others reach them.
+//!
+//! Whether a server is alive is not here: liveness changes by the second and never enters the log (`crate::liveness`).
+
+use std::collections::BTreeMap;
+
+use terrane_types::ServerId;
+
+use super::codec::{DecodeError, Reader, Writer};
+
+/// What a server says of itself when it registers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registration {
+    /// Where clients and peers reach it.
+    pub address: String,
+    /// Where its web console is; empty when it has none.
+    pub console: String,
+    /// The engine its directory is made with.
+    pub engine: String,
+}
+
+impl Registration {
+    pub(crate) fn encode(&self, out: &mut Writer) {
+        out.text(&self.address);
+        out.text(&self.console);
+        out.text(&self.engine);
+    }
+
+    pub(crate) fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { address: from.text()?, console: from.text()?, engine: from.text()? })
+    }
+}
+
+/// All registered servers by id.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Servers {
+    by_id: BTreeMap<ServerId, Registration>,
+}
+
+impl Servers {
+    /// The server of this id.
+    pub fn get(&self, server: ServerId) -> Option<&Registration> {
+        self.by_id.get(&server)
+    }
+
+    /// All servers, by id.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (ServerId, &Registration)> {
+        self.by_id.iter().map(|(server, registration)| (*server, registration))
+    }
+
+    /// The address of a server, or words for one that is not known.
+    pub fn address(&self, server: ServerId) -> String {
+        self.get(server).map_or_else(|| format!("unknown server {server}"), |known| known.address.clone())
+    }
+
+    pub(super) fn put(&mut self, server: ServerId, registration: Registration) {
+        self.by_id.insert(server, registration);
+    }
+
+    pub(super) fn forget(&mut self, server: ServerId) {
+        self.by_id.remove(&server);
+    }
+
+    pub(super) fn encode(&self, out: &mut Writer) {
+        out.list(self.by_id.iter(), |out, (server, registration)| {
+            out.u64(server.0);
+            registration.encode(out);
+        });
+    }
+
+    pub(super) fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let servers = from.list(|from| Ok((ServerId(from.u64()?), Registration::decode(from)?)))?;
+        Ok(Self { by_id: servers.into_iter().collect() })
+    }
+}

@@ -1,0 +1,142 @@
+//! The tables: schema, state, and the ids of those that were dropped.
+//!
+//! A state other than `Enabled` is a journaled intent: a procedure drives it to its end, and a restarted master goes on
+//! from it. A dropped table's id is remembered for ever, since a replica that slept through the drop may still report it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use terrane_types::{TableId, TableSchema};
+
+use super::codec::{DecodeError, Reader, Writer};
+
+/// What is being done to a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableState {
+    /// Its regions are being created in their groups.
+    Creating,
+    /// In use.
+    Enabled,
+    /// In use; groups are being told of the newest schema.
+    Altering,
+    /// Its regions are being removed.
+    Dropping,
+}
+
+impl TableState {
+    /// As people read it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Creating => "creating",
+            Self::Enabled => "enabled",
+            Self::Altering => "altering",
+            Self::Dropping => "dropping",
+        }
+    }
+
+    const fn byte(self) -> u8 {
+        match self {
+            Self::Creating => 0,
+            Self::Enabled => 1,
+            Self::Altering => 2,
+            Self::Dropping => 3,
+        }
+    }
+
+    fn from_byte(byte: u8) -> Result<Self, DecodeError> {
+        Ok(match byte {
+            0 => Self::Creating,
+            1 => Self::Enabled,
+            2 => Self::Altering,
+            3 => Self::Dropping,
+            found => return Err(DecodeError::Tag { what: "table state", found }),
+        })
+    }
+}
+
+/// One table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableEntry {
+    /// Its newest schema; while `Altering`, not every group has it yet.
+    pub schema: TableSchema,
+    /// What is being done to it.
+    pub state: TableState,
+}
+
+/// All tables, by id and by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tables {
+    by_id: BTreeMap<TableId, TableEntry>,
+    by_name: BTreeMap<String, TableId>,
+    dropped: BTreeSet<TableId>,
+}
+
+impl Tables {
+    /// The table of this id.
+    pub fn get(&self, table: TableId) -> Option<&TableEntry> {
+        self.by_id.get(&table)
+    }
+
+    /// The table of this name.
+    pub fn named(&self, name: &str) -> Option<&TableEntry> {
+        self.by_name.get(name).and_then(|table| self.by_id.get(table))
+    }
+
+    /// All tables in the order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = &TableEntry> {
+        self.by_name.values().filter_map(|table| self.by_id.get(table))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Whether a table of this id was dropped.
+    pub fn was_dropped(&self, table: TableId) -> bool {
+        self.dropped.contains(&table)
+    }
+
+    pub(super) fn put(&mut self, entry: TableEntry) {
+        self.by_name.insert(entry.schema.name.to_string(), entry.schema.table);
+        self.by_id.insert(entry.schema.table, entry);
+    }
+
+    pub(super) fn get_mut(&mut self, table: TableId) -> Option<&mut TableEntry> {
+        self.by_id.get_mut(&table)
+    }
+
+    pub(super) fn forget(&mut self, table: TableId) {
+        if let Some(entry) = self.by_id.remove(&table) {
+            self.by_name.remove(&entry.schema.name.to_string());
+        }
+        self.dropped.insert(table);
+    }
+
+    pub(super) fn encode(&self, out: &mut Writer) {
+        out.list(self.by_id.values(), |out, entry| {
+            out.u8(entry.state.byte());
+            encode_schema(&entry.schema, out);
+        });
+        out.list(self.dropped.iter(), |out, table| out.u64(table.0));
+    }
+
+    pub(super) fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let mut tables = Self::default();
+        let entries = from.list(|from| {
+            let state = TableState::from_byte(from.u8()?)?;
+            Ok(TableEntry { schema: decode_schema(from)?, state })
+        })?;
+        entries.into_iter().for_each(|entry| tables.put(entry));
+        tables.dropped = from.list(|from| from.u64().map(TableId))?.into_iter().collect();
+        Ok(tables)
+    }
+}
+
+/// A schema in the versioned layout that logs and manifests use too.
+pub(super) fn encode_schema(schema: &TableSchema, out: &mut Writer) {
+    out.bytes(&schema.encode());
+}
+
+pub(super) fn decode_schema(from: &mut Reader<'_>) -> Result<TableSchema, DecodeError> {
+    Ok(TableSchema::decode(from.bytes()?)?)
+}

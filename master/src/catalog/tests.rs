@@ -1,0 +1,402 @@
+//! Edits applied to a catalog: what each does, what it refuses, and that bytes keep all of it.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use terrane_types::{
+    ClusterId, FamilySchema, GroupId, KeyRange, RegionDescriptor, RegionEpoch, RegionId, ServerId, TableId, TableSchema,
+};
+
+use super::checkpoint::Checkpoint;
+use super::groups::GroupPlan;
+use super::servers::Registration;
+use super::tables::TableState;
+use super::{Catalog, CatalogEdit, Founding, Outcome, Refusal};
+
+/// A region of table 1 in group 1.
+pub(crate) fn descriptor(region: u64, start: &str, stop: &str, epoch: u64) -> RegionDescriptor {
+    RegionDescriptor {
+        region: RegionId(region),
+        table: TableId(1),
+        range: KeyRange::new(start.to_owned(), stop.to_owned()).unwrap(),
+        epoch: RegionEpoch(epoch),
+        group: GroupId(1),
+        schema_version: 1,
+    }
+}
+
+fn registration(address: &str) -> Registration {
+    Registration { address: address.into(), console: String::new(), engine: "memory".into() }
+}
+
+fn schema(name: &str) -> TableSchema {
+    let mut schema = TableSchema::new(name.parse().unwrap());
+    schema.add_family(FamilySchema::new("f".parse().unwrap())).unwrap();
+    schema
+}
+
+fn founding() -> Founding {
+    Founding { cluster: ClusterId([7; 16]), peers: vec!["a:1".into()], replication: 1 }
+}
+
+fn create(name: &str, split_at: &[&'static str]) -> CatalogEdit {
+    let split_at: Vec<Bytes> = split_at.iter().map(|key| Bytes::from_static(key.as_bytes())).collect();
+    CatalogEdit::CreateTable { schema: schema(name), groups: vec![GroupId(1); split_at.len() + 1], split_at }
+}
+
+fn applied(catalog: &mut Catalog, edit: CatalogEdit) -> Outcome {
+    let outcome = catalog.apply(&edit, 1_000);
+    assert!(!matches!(outcome, Outcome::Refused(_)), "{edit:?}: {outcome:?}");
+    outcome
+}
+
+fn refused(catalog: &mut Catalog, edit: CatalogEdit) -> Refusal {
+    let before = catalog.clone();
+    let Outcome::Refused(refusal) = catalog.apply(&edit, 1_000) else { panic!("{edit:?} was not refused") };
+    assert_eq!(*catalog, before, "a refused edit changes nothing");
+    refusal
+}
+
+/// One server, one group, no table.
+fn small() -> Catalog {
+    let mut catalog = Catalog::default();
+    applied(&mut catalog, CatalogEdit::Found(founding()));
+    applied(&mut catalog, CatalogEdit::AddServer(registration("a:1")));
+    let groups = vec![GroupPlan { leader: ServerId(1), servers: vec![ServerId(1)] }];
+    applied(&mut catalog, CatalogEdit::AddGroups { expected: GroupId(1), groups });
+    catalog
+}
+
+/// The map of table 1 as one line: `region@epoch[start,stop)`.
+fn map(catalog: &Catalog) -> String {
+    let regions = catalog.regions().of_table(TableId(1)).map(|entry| &entry.descriptor);
+    regions.map(|region| format!("r{}@{}{}", region.region, region.epoch, region.range)).collect::<Vec<_>>().join(" ")
+}
+
+fn report(catalog: &mut Catalog, regions: &[RegionDescriptor]) {
+    applied(catalog, CatalogEdit::IndexRegions { regions: regions.to_vec() });
+}
+
+#[test]
+fn a_cluster_is_founded_once() {
+    let mut catalog = Catalog::default();
+    applied(&mut catalog, CatalogEdit::Found(founding()));
+    applied(&mut catalog, CatalogEdit::Found(founding()));
+    let other = Founding { peers: vec!["b:1".into()], ..founding() };
+    assert!(matches!(refused(&mut catalog, CatalogEdit::Found(other)), Refusal::AlreadyExists(_)));
+}
+
+#[test]
+fn an_id_is_never_given_twice_even_when_its_server_left() {
+    let mut catalog = Catalog::default();
+    applied(&mut catalog, CatalogEdit::Found(founding()));
+    let add = |catalog: &mut Catalog, address: &str| applied(catalog, CatalogEdit::AddServer(registration(address)));
+    assert_eq!(add(&mut catalog, "a:1"), Outcome::Server(ServerId(1)));
+    // The same address again: the first never kept its id, so it is forgotten, and the id with it.
+    assert_eq!(add(&mut catalog, "a:1"), Outcome::Server(ServerId(2)));
+    assert_eq!(catalog.servers().iter().map(|(server, _)| server.0).collect::<Vec<_>>(), [2]);
+}
+
+#[test]
+fn a_server_with_replicas_is_not_forgotten_for_a_newcomer() {
+    let mut catalog = small();
+    applied(&mut catalog, CatalogEdit::AddServer(registration("a:1")));
+    assert_eq!(catalog.servers().iter().len(), 2);
+}
+
+#[test]
+fn region_ids_of_blocks_and_tables_do_not_meet() {
+    let mut catalog = small();
+    assert_eq!(applied(&mut catalog, CatalogEdit::TakeRegionIds { count: 100 }), Outcome::RegionIds(RegionId(1)));
+    applied(&mut catalog, create("t", &["m"]));
+    assert_eq!(map(&catalog), "r101@1[,m) r102@1[m,)");
+    assert_eq!(applied(&mut catalog, CatalogEdit::TakeRegionIds { count: 1 }), Outcome::RegionIds(RegionId(103)));
+}
+
+#[test]
+fn a_plan_of_groups_from_an_older_catalog_loses() {
+    let mut catalog = small();
+    let groups = vec![GroupPlan { leader: ServerId(1), servers: vec![ServerId(1)] }];
+    let late = CatalogEdit::AddGroups { expected: GroupId(1), groups };
+    assert!(matches!(refused(&mut catalog, late), Refusal::Changed(_)));
+}
+
+#[test]
+fn a_group_has_its_replicas_on_distinct_known_servers() {
+    let mut catalog = small();
+    let plan = |leader: u64, servers: &[u64]| CatalogEdit::AddGroups {
+        expected: GroupId(2),
+        groups: vec![GroupPlan {
+            leader: ServerId(leader),
+            servers: servers.iter().map(|server| ServerId(*server)).collect(),
+        }],
+    };
+    assert!(matches!(refused(&mut catalog, plan(1, &[1, 1])), Refusal::Invalid(_)));
+    assert!(matches!(refused(&mut catalog, plan(1, &[])), Refusal::Invalid(_)));
+    assert!(matches!(refused(&mut catalog, plan(9, &[9])), Refusal::NotFound(_)));
+}
+
+#[test]
+fn a_table_goes_from_creating_to_enabled_to_dropped_and_its_id_stays_used() {
+    let mut catalog = small();
+    assert_eq!(applied(&mut catalog, create("t", &[])), Outcome::Table(TableId(1)));
+    assert_eq!(catalog.tables().named("t").unwrap().state, TableState::Creating);
+    assert!(matches!(refused(&mut catalog, create("t", &[])), Refusal::AlreadyExists(_)));
+    applied(&mut catalog, CatalogEdit::EnableTable { table: TableId(1) });
+    assert!(matches!(refused(&mut catalog, CatalogEdit::ForgetTable { table: TableId(1) }), Refusal::Changed(_)));
+    applied(&mut catalog, CatalogEdit::DropTable { table: TableId(1) });
+    applied(&mut catalog, CatalogEdit::ForgetTable { table: TableId(1) });
+    assert!(catalog.tables().was_dropped(TableId(1)) && catalog.tables().len() + catalog.regions().len() == 0);
+    assert_eq!(applied(&mut catalog, create("t", &[])), Outcome::Table(TableId(2)));
+}
+
+#[test]
+fn an_alter_is_one_step_from_the_present_version() {
+    let mut catalog = small();
+    applied(&mut catalog, create("t", &["m"]));
+    applied(&mut catalog, CatalogEdit::EnableTable { table: TableId(1) });
+    let altered = |version| TableSchema { table: TableId(1), version, region_size: 1 << 20, ..schema("t") };
+    assert!(matches!(refused(&mut catalog, CatalogEdit::AlterTable { schema: altered(3) }), Refusal::Changed(_)));
+    applied(&mut catalog, CatalogEdit::AlterTable { schema: altered(2) });
+    assert!(matches!(refused(&mut catalog, CatalogEdit::AlterTable { schema: altered(3) }), Refusal::Changed(_)));
+    let finish = |version| CatalogEdit::FinishAlter { table: TableId(1), version };
+    assert!(matches!(refused(&mut catalog, finish(1)), Refusal::Changed(_)));
+    applied(&mut catalog, finish(2));
+    assert!(catalog.regions().of_table(TableId(1)).all(|region| region.descriptor.schema_version == 2));
+}
+
+#[test]
+fn split_points_that_do_not_ascend_make_no_table() {
+    let mut catalog = small();
+    for points in [&["m", "a"][..], &["a", "a"], &[""]] {
+        assert!(matches!(refused(&mut catalog, create("t", points)), Refusal::Invalid(_)), "{points:?}");
+    }
+}
+
+#[test]
+fn a_reported_split_takes_the_parents_place() {
+    let mut catalog = small();
+    applied(&mut catalog, create("t", &[]));
+    report(&mut catalog, &[descriptor(1, "", "m", 2), descriptor(9, "m", "", 2)]);
+    assert_eq!(map(&catalog), "r1@2[,m) r9@2[m,)");
+    // A daughter that split again, reported together with its unchanged sibling.
+    report(&mut catalog, &[descriptor(1, "", "m", 2), descriptor(9, "m", "t", 3), descriptor(10, "t", "", 3)]);
+    assert_eq!(map(&catalog), "r1@2[,m) r9@3[m,t) r10@3[t,)");
+}
+
+#[test]
+fn daughters_may_both_have_new_ids() {
+    let mut catalog = small();
+    applied(&mut catalog, create("t", &["h"]));
+    report(&mut catalog, &[descriptor(8, "h", "m", 2), descriptor(9, "m", "", 2)]);
+    assert_eq!(map(&catalog), "r1@1[,h) r8@2[h,m) r9@2[m,)");
+    assert!(catalog.regions().get(RegionId(2)).is_none());
+}
+
+#[test]
+fn a_report_of_the_past_changes_nothing() {
+    let mut catalog = small();
+    applied(&mut catalog, create("t", &[]));
+    report(&mut catalog, &[descriptor(1, "", "m", 2), descriptor(9, "m", "", 2)]);
+    let before = catalog.clone();
+    report(&mut catalog, &[descriptor(1, "", "", 1)]);
+    report(&mut catalog, &[descriptor(1, "", "m", 2), descriptor(9, "m", "", 2)]);
+    assert_eq!(catalog, before);
+}
+
+#[test]
+fn half_a_split_waits_for_the_other_half() {
+    let mut catalog = small();
+    applied(&mut catalog, create("t", &["c"]));
+    report(&mut catalog, &[descriptor(9, "m", "", 2)]);
+    assert_eq!(map(&catalog), "r1@1[,c) r2@1[c,)");
+    // Even when a claim beside it could stand alone.
+    report(&mut catalog, &[descriptor(1, "", "b", 2), descriptor(8, "b", "c", 2), descriptor(9, "m", "", 2)]);
+    assert_eq!(map(&catalog), "r1@2[,b) r8@2[b,c) r2@1[c,)");
+}
+
+#[test]
+fn several_splits_between_two_reports_enter_at_once() {
+    let mut catalog = small();
+    applied(&mut catalog, create("t", &[]));
+    let regions = [descriptor(1, "", "c", 3), descriptor(5, "c", "m", 3), descriptor(4, "m", "", 2)];
+    report(&mut catalog, &regions);
+    assert_eq!(map(&catalog), "r1@3[,c) r5@3[c,m) r4@2[m,)");
+}
+
+#[test]
+fn regions_of_tables_that_are_not_there_are_ignored() {
+    let mut catalog = small();
+    let before = catalog.clone();
+    report(&mut catalog, &[descriptor(5, "", "", 9)]);
+    assert_eq!(catalog, before);
+}
+
+#[test]
+fn look_ups_begin_at_the_region_that_holds_the_key() {
+    let mut catalog = small();
+    applied(&mut catalog, create("t", &["h", "p"]));
+    let up = |key: &str, limit| {
+        let found = catalog.regions().from_key(TableId(1), key.as_bytes(), limit);
+        found.iter().map(|entry| entry.descriptor.region.0).collect::<Vec<_>>()
+    };
+    assert_eq!((up("", 9), up("h", 9), up("z", 9), up("a", 2)), (vec![1, 2, 3], vec![2, 3], vec![3], vec![1, 2]));
+    let down = |key: &str, limit| {
+        let found = catalog.regions().from_key_down(TableId(1), key.as_bytes(), limit);
+        found.iter().map(|entry| entry.descriptor.region.0).collect::<Vec<_>>()
+    };
+    assert_eq!((down("", 9), down("h", 9), down("a", 9), down("z", 1)), (vec![3, 2, 1], vec![2, 1], vec![1], vec![3]));
+    assert!(catalog.regions().from_key(TableId(2), b"a", 9).is_empty());
+}
+
+/// A catalog with something of everything.
+fn full() -> Catalog {
+    let mut catalog = small();
+    applied(&mut catalog, CatalogEdit::AddServer(registration("b:1")));
+    applied(&mut catalog, create("t", &["c", "m"]));
+    applied(&mut catalog, create("ns:u", &[]));
+    applied(&mut catalog, CatalogEdit::EnableTable { table: TableId(1) });
+    applied(&mut catalog, CatalogEdit::DropTable { table: TableId(2) });
+    applied(&mut catalog, CatalogEdit::ForgetTable { table: TableId(2) });
+    applied(&mut catalog, CatalogEdit::OpenGroup { group: GroupId(1) });
+    report(&mut catalog, &[descriptor(1, "", "a\u{0}", 2), descriptor(70, "a\u{0}", "c", 2)]);
+    catalog
+}
+
+#[test]
+fn a_checkpoint_keeps_everything() {
+    let checkpoint = Checkpoint { applied: 77, stamp: 1_234, catalog: full() };
+    assert_eq!(Checkpoint::decode(&checkpoint.encode()).unwrap(), checkpoint);
+}
+
+#[test]
+fn a_torn_or_flipped_checkpoint_is_refused() {
+    let bytes = Checkpoint { applied: 77, stamp: 1_234, catalog: full() }.encode();
+    for length in 0..bytes.len() {
+        assert!(Checkpoint::decode(&bytes[..length]).is_err(), "cut to {length} bytes");
+    }
+    for at in 0..bytes.len() {
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 1 << (at % 8);
+        assert!(Checkpoint::decode(&flipped).is_err(), "a bit of byte {at}");
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_checkpoint_names_its_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = super::checkpoint::path_in(dir.path());
+    assert_eq!(Checkpoint::load(dir.path()).await.unwrap(), Checkpoint::default());
+    terrane_env::fs::write_durable(&path, b"TERRACAT and nothing else").await.unwrap();
+    let refused = Checkpoint::load(dir.path()).await.unwrap_err().to_string();
+    assert!(refused.contains("checkpoint is damaged") && refused.contains("checksum"), "{refused}");
+}
+
+fn any_id() -> impl Strategy<Value = u64> {
+    prop_oneof![0..10_u64, any::<u64>()]
+}
+
+fn any_descriptor() -> impl Strategy<Value = RegionDescriptor> {
+    (any_id(), any_id(), "[a-c]{0,3}", "[d-f]{0,3}", any_id(), any_id()).prop_map(
+        |(region, table, start, stop, epoch, group)| RegionDescriptor {
+            table: TableId(table),
+            group: GroupId(group),
+            ..descriptor(region, &start, &stop, epoch)
+        },
+    )
+}
+
+fn any_edit() -> impl Strategy<Value = CatalogEdit> {
+    let text = || ".{0,12}";
+    let registration =
+        || (text(), text(), text()).prop_map(|(address, console, engine)| Registration { address, console, engine });
+    let plan = (any_id(), prop::collection::vec(any_id(), 0..4)).prop_map(|(leader, servers)| GroupPlan {
+        leader: ServerId(leader),
+        servers: servers.into_iter().map(ServerId).collect(),
+    });
+    let key = || prop::collection::vec(any::<u8>(), 0..6).prop_map(Bytes::from);
+    prop_oneof![
+        (any::<[u8; 16]>(), prop::collection::vec(text(), 0..3), any::<u32>()).prop_map(|(id, peers, replication)| {
+            CatalogEdit::Found(Founding { cluster: ClusterId(id), peers, replication })
+        }),
+        registration().prop_map(CatalogEdit::AddServer),
+        (any_id(), registration())
+            .prop_map(|(server, registration)| CatalogEdit::UpdateServer { server: ServerId(server), registration }),
+        any::<u32>().prop_map(|count| CatalogEdit::TakeRegionIds { count }),
+        (any_id(), prop::collection::vec(plan, 0..3))
+            .prop_map(|(expected, groups)| CatalogEdit::AddGroups { expected: GroupId(expected), groups }),
+        any_id().prop_map(|group| CatalogEdit::OpenGroup { group: GroupId(group) }),
+        (prop::collection::vec(key(), 0..3), prop::collection::vec(any_id(), 0..4)).prop_map(|(split_at, groups)| {
+            let groups = groups.into_iter().map(GroupId).collect();
+            CatalogEdit::CreateTable { schema: schema("t"), split_at, groups }
+        }),
+        any_id().prop_map(|table| CatalogEdit::EnableTable { table: TableId(table) }),
+        any_id().prop_map(|version| CatalogEdit::AlterTable { schema: TableSchema { version, ..schema("t") } }),
+        (any_id(), any_id()).prop_map(|(table, version)| CatalogEdit::FinishAlter { table: TableId(table), version }),
+        any_id().prop_map(|table| CatalogEdit::DropTable { table: TableId(table) }),
+        any_id().prop_map(|table| CatalogEdit::ForgetTable { table: TableId(table) }),
+        prop::collection::vec(any_descriptor(), 0..4).prop_map(|regions| CatalogEdit::IndexRegions { regions }),
+    ]
+}
+
+/// Whether the regions of each table cover all keys, once.
+fn covers_all_keys(catalog: &Catalog) -> bool {
+    catalog.tables().iter().all(|table| {
+        let regions: Vec<_> = catalog.regions().of_table(table.schema.table).map(|e| &e.descriptor.range).collect();
+        let meet = regions.windows(2).all(|pair| pair[0].stop == pair[1].start && !pair[0].stop.is_empty());
+        meet && regions.first().is_some_and(|range| range.start.is_empty())
+            && regions.last().is_some_and(|range| range.stop.is_empty())
+    })
+}
+
+proptest! {
+    #[test]
+    fn edits_keep_their_bytes(edit in any_edit()) {
+        prop_assert_eq!(CatalogEdit::decode(&edit.encode()).unwrap(), edit);
+    }
+
+    #[test]
+    fn edits_cut_short_are_refused(edit in any_edit(), cut in any::<prop::sample::Index>()) {
+        let bytes = edit.encode();
+        prop_assert!(CatalogEdit::decode(&bytes[..cut.index(bytes.len())]).is_err());
+    }
+
+    #[test]
+    fn foreign_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = CatalogEdit::decode(&bytes);
+        let _ = Outcome::decode(&bytes);
+        let _ = Checkpoint::decode(&bytes);
+    }
+
+    #[test]
+    fn whatever_is_reported_the_map_covers_all_keys(
+        splits in prop::collection::btree_set("[a-f]{1,2}", 0..4),
+        reports in prop::collection::vec(prop::collection::vec(
+            (1..12_u64, "[a-g]{0,2}", "[a-g]{0,2}", 1..5_u64), 1..5), 1..12),
+    ) {
+        let mut catalog = small();
+        let split_at: Vec<Bytes> = splits.into_iter().map(Bytes::from).collect();
+        let groups = vec![GroupId(1); split_at.len() + 1];
+        applied(&mut catalog, CatalogEdit::CreateTable { schema: schema("t"), split_at, groups });
+        for claims in reports {
+            let regions: Vec<RegionDescriptor> = claims
+                .into_iter()
+                .filter(|(_, start, stop, _)| stop.is_empty() || start < stop)
+                .map(|(region, start, stop, epoch)| descriptor(region, &start, &stop, epoch))
+                .collect();
+            report(&mut catalog, &regions);
+            prop_assert!(covers_all_keys(&catalog), "{}", map(&catalog));
+            let ids = catalog.regions().of_table(TableId(1)).count();
+            prop_assert_eq!(catalog.regions().len(), ids, "an id for each region");
+        }
+    }
+
+    #[test]
+    fn any_run_of_edits_survives_the_checkpoint(edits in prop::collection::vec(any_edit(), 0..12)) {
+        let mut catalog = small();
+        for edit in &edits {
+            catalog.apply(edit, 5);
+        }
+        let checkpoint = Checkpoint { applied: 9, stamp: 5, catalog };
+        prop_assert_eq!(Checkpoint::decode(&checkpoint.encode()).unwrap(), checkpoint);
+    }
+}

@@ -1,0 +1,137 @@
+//! The `master` file: which cluster a master's directory belongs to, and how often it was started.
+//!
+//! It is written before the first entry of group 0, whose log needs to know its cluster; that entry then fixes the same id
+//! in the catalog. Text, so that a person can read it, with a version and a checksum. The boot number is raised and
+//! synced at each start, before anything else is opened.
+
+use std::path::{Path, PathBuf};
+
+use terrane_env::fs;
+use terrane_types::ClusterId;
+
+const NAME: &str = "master";
+/// The file by which a region server's directory is known.
+const NAME_OF_A_SERVER: &str = "server";
+const HEADER: &str = "terrane master 1";
+
+/// What the file says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// Which of the cluster's masters this is, counted from 1.
+    pub number: u64,
+    /// How often it was started.
+    pub boot: u64,
+}
+
+/// Why a data directory cannot be used as a master's.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// The file is there but is not what this build wrote.
+    #[error("{} cannot be read: {what}; restore it from a backup or start with an empty directory", file.display())]
+    Damaged {
+        /// The file.
+        file: PathBuf,
+        /// What does not fit.
+        what: String,
+    },
+    /// The directory is a region server's.
+    #[error("{} is the data directory of a region server; choose another with --data", directory.display())]
+    ServersDirectory {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// The file could not be read or written.
+    #[error("cannot read or write {}: {source}", file.display())]
+    Io {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+impl Identity {
+    /// Reads the directory's identity and counts this start; a fresh directory gets a random cluster id.
+    pub async fn begin(directory: &Path) -> Result<Self, IdentityError> {
+        let file = directory.join(NAME);
+        let io = |source| IdentityError::Io { file: file.clone(), source };
+        if fs::exists(&directory.join(NAME_OF_A_SERVER)).await.map_err(io)? {
+            return Err(IdentityError::ServersDirectory { directory: directory.to_owned() });
+        }
+        let identity = if fs::exists(&file).await.map_err(io)? {
+            let bytes = fs::read(&file).await.map_err(io)?;
+            let known = Self::decode(&bytes).map_err(|what| IdentityError::Damaged { file: file.clone(), what })?;
+            Self { boot: known.boot + 1, ..known }
+        } else {
+            Self { cluster: ClusterId(terrane_env::rand::bytes()), number: 1, boot: 1 }
+        };
+        fs::write_durable(&file, &identity.encode()).await.map_err(io)?;
+        Ok(identity)
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let body = format!("{HEADER}\ncluster {}\nmaster {}\nboot {}\n", self.cluster, self.number, self.boot);
+        format!("{body}crc32c {:08x}\n", crc32c::crc32c(body.as_bytes())).into_bytes()
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, String> {
+        let text = std::str::from_utf8(bytes).map_err(|_| "it is not text")?;
+        let (body, checksum) = text.split_once("crc32c ").ok_or("it ends before its checksum")?;
+        let expected = u32::from_str_radix(checksum.trim_end(), 16).map_err(|_| "its checksum is not a number")?;
+        if crc32c::crc32c(body.as_bytes()) != expected {
+            return Err("its checksum does not fit".into());
+        }
+        let mut lines = body.lines();
+        if lines.next() != Some(HEADER) {
+            return Err("its version is not known to this build".into());
+        }
+        let mut field = |name: &str| {
+            let value = lines.next().and_then(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            value.ok_or_else(|| format!("it has no {name}"))
+        };
+        let number = |text: &str| text.parse().map_err(|_| format!("{text:?} is not a number"));
+        let cluster = parse_cluster(field("cluster")?).ok_or("its cluster id is malformed")?;
+        Ok(Self { cluster, number: number(field("master")?)?, boot: number(field("boot")?)? })
+    }
+}
+
+fn parse_cluster(hex: &str) -> Option<ClusterId> {
+    let number = u128::from_str_radix(hex, 16).ok().filter(|_| hex.len() == 32)?;
+    Some(ClusterId(number.to_be_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn each_start_is_counted_and_the_cluster_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = Identity::begin(dir.path()).await.unwrap();
+        let second = Identity::begin(dir.path()).await.unwrap();
+        assert!(!first.cluster.is_nil());
+        assert_eq!((first.boot, &second), (1, &Identity { boot: 2, ..first.clone() }));
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let whole = Identity { cluster: ClusterId([0xa7; 16]), number: 1, boot: 4 };
+        let bytes = whole.encode();
+        for at in 0..bytes.len() - 1 {
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 1;
+            assert!(Identity::decode(&flipped).is_err(), "byte {at}");
+        }
+        assert_eq!(Identity::decode(&bytes), Ok(whole));
+    }
+
+    #[tokio::test]
+    async fn a_region_servers_directory_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        terrane_env::fs::write_durable(&dir.path().join(NAME_OF_A_SERVER), b"x").await.unwrap();
+        let refused = Identity::begin(dir.path()).await.unwrap_err().to_string();
+        assert!(refused.contains("region server"), "{refused}");
+    }
+}

@@ -1,0 +1,150 @@
+//! Ids that are handed out once and never again.
+//!
+//! Servers, groups, replicas, regions and tables have a counter each. An id is 64 bits: the top 16 are the catalog's
+//! incarnation, the rest count up from 1. The incarnation is 0 at first and is raised by every rebuild of a lost catalog,
+//! so a rebuilt catalog, which cannot know how far the lost one had counted, still never hands out an id twice.
+//!
+//! Invariants: a counter only goes up; it is part of the catalog, so an id counts as taken once the edit that took it is
+//! committed, and an edit whose outcome is unknown wastes ids instead of repeating them. Id 0 of every kind is taken by
+//! convention (the meta table, the master's group, "no server"), and the first replica ids belong to the masters' own group.
+
+use std::ops::Range;
+
+use terrane_types::{GroupId, RegionId, ReplicaId, ServerId, TableId};
+
+use crate::catalog::codec::{DecodeError, Reader, Writer};
+
+const INCARNATION_SHIFT: u32 = 48;
+/// Replica ids below this one are those of the master group's members.
+const REPLICA_FIRST: u64 = 8;
+
+/// One kind's counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Counter {
+    next: u64,
+}
+
+impl Counter {
+    fn take(&mut self, count: u64) -> Range<u64> {
+        let first = self.next;
+        // 2^48 ids are not used up: a million a second would last nine years.
+        self.next = first + count;
+        first..self.next
+    }
+}
+
+/// The counters of all kinds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ids {
+    incarnation: u16,
+    server: Counter,
+    group: Counter,
+    replica: Counter,
+    region: Counter,
+    table: Counter,
+}
+
+impl Ids {
+    /// The counters of a catalog of this incarnation that has handed out nothing.
+    pub fn new(incarnation: u16) -> Self {
+        let from = |first: u64| Counter { next: u64::from(incarnation) << INCARNATION_SHIFT | first };
+        Self {
+            incarnation,
+            server: from(1),
+            group: from(1),
+            replica: from(REPLICA_FIRST),
+            region: from(1),
+            table: from(1),
+        }
+    }
+
+    /// A server's id.
+    pub fn server(&mut self) -> ServerId {
+        ServerId(self.server.take(1).start)
+    }
+
+    /// A group's id.
+    pub fn group(&mut self) -> GroupId {
+        GroupId(self.group.take(1).start)
+    }
+
+    /// The id that the next group will get: whoever plans groups names it, and loses when it was taken meanwhile.
+    pub fn next_group(&self) -> GroupId {
+        GroupId(self.group.next)
+    }
+
+    /// A replica's id.
+    pub fn replica(&mut self) -> ReplicaId {
+        ReplicaId(self.replica.take(1).start)
+    }
+
+    /// The first of a run of `count` region ids.
+    pub fn regions(&mut self, count: u32) -> RegionId {
+        RegionId(self.region.take(u64::from(count)).start)
+    }
+
+    /// A table's id.
+    pub fn table(&mut self) -> TableId {
+        TableId(self.table.take(1).start)
+    }
+
+    pub(crate) fn encode(&self, out: &mut Writer) {
+        out.u16(self.incarnation);
+        for counter in [self.server, self.group, self.replica, self.region, self.table] {
+            out.u64(counter.next);
+        }
+    }
+
+    pub(crate) fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let incarnation = from.u16()?;
+        let mut counter = || from.u64().map(|next| Counter { next });
+        Ok(Self {
+            incarnation,
+            server: counter()?,
+            group: counter()?,
+            replica: counter()?,
+            region: counter()?,
+            table: counter()?,
+        })
+    }
+}
+
+impl Default for Ids {
+    fn default() -> Self {
+        Self::new(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_count_up_from_one_per_kind() {
+        let mut ids = Ids::default();
+        assert_eq!((ids.server(), ids.server()), (ServerId(1), ServerId(2)));
+        assert_eq!((ids.table(), ids.group()), (TableId(1), GroupId(1)));
+        assert_eq!((ids.regions(10), ids.regions(1)), (RegionId(1), RegionId(11)));
+        assert_eq!(ids.replica(), ReplicaId(REPLICA_FIRST));
+    }
+
+    #[test]
+    fn a_rebuilt_catalog_cannot_repeat_an_id() {
+        let mut before = Ids::default();
+        let used = before.regions(1_000_000).0 + 999_999;
+        assert!(Ids::new(1).regions(1).0 > used);
+        assert_eq!(Ids::new(3).server().0, (3 << 48) + 1);
+    }
+
+    #[test]
+    fn counters_survive_the_checkpoint() {
+        let mut ids = Ids::new(2);
+        (ids.server(), ids.regions(7), ids.table());
+        let mut out = Writer::default();
+        ids.encode(&mut out);
+        let bytes = out.into_bytes();
+        let mut from = Reader::new(&bytes);
+        assert_eq!(Ids::decode(&mut from).unwrap(), ids);
+        from.end().unwrap();
+    }
+}

@@ -1,0 +1,234 @@
+//! What leaders report of groups and regions: who leads, how big, how far. In memory only, and no I/O.
+//!
+//! Reports arrive late and out of order, so each is weighed by term: a group's newest term names its leader, and only that
+//! leader's word on the group's regions counts. What a report says about the map itself (a split) comes out as claims,
+//! for the catalog to judge by epoch.
+
+use std::collections::BTreeMap;
+
+use terrane_types::{GroupId, RegionDescriptor, RegionId, ServerId};
+
+/// One server's report.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The reporting server.
+    pub server: ServerId,
+    /// Every replica on it.
+    pub groups: Vec<GroupSeen>,
+    /// Every region of the groups it leads.
+    pub regions: Vec<RegionSeen>,
+    /// What concerns the server as a whole.
+    pub load: ServerLoad,
+}
+
+/// One replica of a group.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupSeen {
+    /// The group.
+    pub group: GroupId,
+    /// Its term.
+    pub term: u64,
+    /// The leader it follows in that term.
+    pub leader: Option<ServerId>,
+    /// How far it has applied the log.
+    pub applied: u64,
+}
+
+/// One region, by its leader.
+#[derive(Clone, Debug)]
+pub struct RegionSeen {
+    /// The region as its log has it.
+    pub descriptor: RegionDescriptor,
+    /// Its size.
+    pub bytes: u64,
+    /// Its state in words.
+    pub state: String,
+    /// The term in which the reporter leads the region's group.
+    pub term: u64,
+}
+
+/// A server's load and complaints.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerLoad {
+    /// Bytes of its shared log.
+    pub log_bytes: u64,
+    /// The log's limit.
+    pub log_limit: u64,
+    /// Who holds the log back; empty when nobody does.
+    pub log_held_by: String,
+    /// Bytes in its memtables.
+    pub memtable_bytes: u64,
+    /// Whatever else is wrong there, in words.
+    pub troubles: Vec<String>,
+}
+
+/// A group as the newest reports have it.
+#[derive(Clone, Debug, Default)]
+pub struct GroupView {
+    /// The newest term heard of.
+    pub term: u64,
+    /// Its leader.
+    pub leader: Option<ServerId>,
+    /// The leader's applied index.
+    pub applied: u64,
+    regions: BTreeMap<RegionId, RegionView>,
+}
+
+/// A region's size and state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionView {
+    /// Its size.
+    pub bytes: u64,
+    /// Its state in words.
+    pub state: String,
+}
+
+/// What a report brought.
+#[derive(Debug, Default)]
+pub struct Absorbed {
+    /// The regions whose leader reported them, as it sees them.
+    pub claims: Vec<RegionDescriptor>,
+    /// Whether a group has another leader now.
+    pub leaders_changed: bool,
+}
+
+/// All that was reported.
+#[derive(Debug, Default)]
+pub struct Inventory {
+    groups: BTreeMap<GroupId, GroupView>,
+    servers: BTreeMap<ServerId, ServerLoad>,
+}
+
+impl Inventory {
+    /// Takes a report in.
+    pub fn absorb(&mut self, report: Report) -> Absorbed {
+        let mut absorbed = Absorbed::default();
+        for seen in &report.groups {
+            absorbed.leaders_changed |= self.see_group(report.server, seen);
+        }
+        for seen in report.regions {
+            let Some(view) = self.groups.get_mut(&seen.descriptor.group) else { continue };
+            // A leader that lost its group in the meantime tells of the past.
+            if view.leader != Some(report.server) || seen.term < view.term {
+                continue;
+            }
+            let region = RegionView { bytes: seen.bytes, state: seen.state };
+            view.regions.insert(seen.descriptor.region, region);
+            absorbed.claims.push(seen.descriptor);
+        }
+        self.servers.insert(report.server, report.load);
+        absorbed
+    }
+
+    fn see_group(&mut self, server: ServerId, seen: &GroupSeen) -> bool {
+        let view = self.groups.entry(seen.group).or_default();
+        let leader_before = view.leader;
+        if seen.term > view.term {
+            (view.term, view.leader) = (seen.term, seen.leader);
+        } else if seen.term == view.term {
+            view.leader = view.leader.or(seen.leader);
+        }
+        if view.leader == Some(server) && seen.term >= view.term {
+            view.applied = seen.applied;
+            // The leader's report lists all of the group's regions: what it no longer lists is gone.
+            view.regions.clear();
+        }
+        view.leader != leader_before
+    }
+
+    /// An order showed that a server leads a group; worth knowing until reports say more.
+    pub fn hint_leader(&mut self, group: GroupId, server: ServerId) {
+        let view = self.groups.entry(group).or_default();
+        view.leader = view.leader.or(Some(server));
+    }
+
+    /// The newest view of a group.
+    pub fn group(&self, group: GroupId) -> Option<&GroupView> {
+        self.groups.get(&group)
+    }
+
+    /// A group's leader in its newest term.
+    pub fn leader(&self, group: GroupId) -> Option<ServerId> {
+        self.groups.get(&group).and_then(|view| view.leader)
+    }
+
+    /// A region as its leader reported it.
+    pub fn region(&self, group: GroupId, region: RegionId) -> Option<&RegionView> {
+        self.groups.get(&group)?.regions.get(&region)
+    }
+
+    /// A server's load as it last reported it.
+    pub fn load(&self, server: ServerId) -> Option<&ServerLoad> {
+        self.servers.get(&server)
+    }
+
+    /// The groups a server leads.
+    pub fn led_by(&self, server: ServerId) -> impl Iterator<Item = GroupId> {
+        self.groups.iter().filter(move |(_, view)| view.leader == Some(server)).map(|(group, _)| *group)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::tests::descriptor;
+
+    const GROUP: GroupId = GroupId(1);
+
+    fn report(server: u64, term: u64, leader: u64, regions: &[(u64, u64)]) -> Report {
+        let regions = regions.iter().map(|(region, bytes)| RegionSeen {
+            descriptor: RegionDescriptor { group: GROUP, ..descriptor(*region, "", "", 1) },
+            bytes: *bytes,
+            state: "open".into(),
+            term,
+        });
+        let leader = (leader != 0).then_some(ServerId(leader));
+        Report {
+            server: ServerId(server),
+            groups: vec![GroupSeen { group: GROUP, term, leader, applied: term * 10 }],
+            regions: regions.collect(),
+            load: ServerLoad::default(),
+        }
+    }
+
+    #[test]
+    fn the_newest_term_names_the_leader() {
+        let mut inventory = Inventory::default();
+        assert!(inventory.absorb(report(1, 2, 1, &[])).leaders_changed);
+        assert!(inventory.absorb(report(2, 3, 2, &[])).leaders_changed);
+        assert!(!inventory.absorb(report(1, 2, 1, &[])).leaders_changed);
+        assert_eq!(inventory.leader(GROUP), Some(ServerId(2)));
+        assert!(inventory.absorb(report(3, 4, 0, &[])).leaders_changed, "an election has begun");
+        assert_eq!(inventory.leader(GROUP), None);
+    }
+
+    #[test]
+    fn a_stale_leader_says_nothing_about_regions() {
+        let mut inventory = Inventory::default();
+        assert_eq!(inventory.absorb(report(1, 2, 1, &[(7, 100)])).claims.len(), 1);
+        inventory.absorb(report(2, 3, 2, &[(7, 120)]));
+        assert_eq!(inventory.absorb(report(1, 2, 1, &[(7, 100)])).claims.len(), 0);
+        assert_eq!(inventory.region(GROUP, RegionId(7)).unwrap().bytes, 120);
+    }
+
+    #[test]
+    fn what_the_leader_no_longer_lists_is_gone() {
+        let mut inventory = Inventory::default();
+        inventory.absorb(report(1, 2, 1, &[(7, 100), (8, 5)]));
+        inventory.absorb(report(1, 2, 1, &[(8, 6)]));
+        assert_eq!(inventory.region(GROUP, RegionId(7)), None);
+        assert_eq!(inventory.region(GROUP, RegionId(8)).unwrap().bytes, 6);
+        inventory.absorb(report(2, 2, 1, &[]));
+        assert_eq!(inventory.region(GROUP, RegionId(8)).unwrap().bytes, 6, "a follower's report clears nothing");
+    }
+
+    #[test]
+    fn a_hint_is_not_stronger_than_a_report() {
+        let mut inventory = Inventory::default();
+        inventory.hint_leader(GROUP, ServerId(1));
+        assert_eq!(inventory.leader(GROUP), Some(ServerId(1)));
+        inventory.absorb(report(2, 1, 2, &[]));
+        inventory.hint_leader(GROUP, ServerId(1));
+        assert_eq!(inventory.leader(GROUP), Some(ServerId(2)));
+    }
+}

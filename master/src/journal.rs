@@ -1,0 +1,131 @@
+//! Recording edits in group 0's log, and looking at the catalog they make.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use terrane_raft::{Group, ProposeError};
+use terrane_types::{Error, Invalid};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+
+use crate::backoff::Backoff;
+use crate::catalog::{Catalog, CatalogEdit, Outcome, Refusal};
+use crate::machine::CatalogMachine;
+
+/// How long an edit may wait for this master to lead its group, which it does within an election of its start.
+const LEADING_WAIT_MAX: Duration = Duration::from_secs(5);
+const RETRY_FIRST: Duration = Duration::from_millis(10);
+const RETRY_MAX: Duration = Duration::from_millis(200);
+
+/// The catalog and the log in front of it.
+#[derive(Clone)]
+pub struct Journal {
+    group: Group,
+    machine: Arc<CatalogMachine>,
+}
+
+impl Journal {
+    /// The journal of this group, whose state machine is `machine`.
+    pub const fn new(group: Group, machine: Arc<CatalogMachine>) -> Self {
+        Self { group, machine }
+    }
+
+    /// Records an edit; it is committed and applied when this returns. A refusal is an error.
+    pub async fn record(&self, edit: &CatalogEdit) -> Result<Outcome, Error> {
+        match self.propose(edit).await? {
+            Outcome::Refused(refusal) => Err(refused(refusal)),
+            outcome => Ok(outcome),
+        }
+    }
+
+    async fn propose(&self, edit: &CatalogEdit) -> Result<Outcome, Error> {
+        let operation = edit.encode();
+        let mut backoff = Backoff::new(RETRY_FIRST, RETRY_MAX);
+        let give_up = Instant::now() + LEADING_WAIT_MAX;
+        loop {
+            let error = match self.group.propose(operation.clone()).await {
+                Ok(reply) => return outcome(&reply),
+                Err(error) => error,
+            };
+            // Only what was certainly not proposed is tried again: an id must not be taken twice for one wish.
+            let not_proposed = matches!(error, ProposeError::NotLeader { .. } | ProposeError::Busy);
+            let wait = backoff.next_wait();
+            if !not_proposed || Instant::now() + wait > give_up {
+                return Err(propose_error(error));
+            }
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// Looks at the catalog; nothing may wait inside.
+    pub fn read<T>(&self, look: impl FnOnce(&Catalog) -> T) -> T {
+        self.machine.read(look)
+    }
+
+    /// The index up to which the catalog has applied its log.
+    pub fn applied(&self) -> u64 {
+        self.machine.applied()
+    }
+
+    /// Whether this master leads group 0 and the cluster is founded.
+    pub fn ready(&self) -> Result<(), String> {
+        if !self.group.status().is_leader {
+            return Err("the catalog's group has no leader here yet".into());
+        }
+        self.read(|catalog| catalog.founding().map(|_| ())).ok_or_else(|| "the cluster is not founded yet".into())
+    }
+
+    /// What hinders the checkpoint, for `status`.
+    pub fn checkpoint_trouble(&self) -> Option<String> {
+        self.machine.checkpoint_trouble()
+    }
+
+    /// Tells of every change worth looking again.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.machine.changes()
+    }
+
+    /// Wakes those who wait in [`Journal::wait_until`]: what they look at besides the catalog has changed.
+    pub fn nudge(&self) {
+        self.machine.nudge();
+    }
+
+    /// Looks again at each change until there is an answer; `None` when the deadline comes first.
+    pub async fn wait_until<T>(&self, deadline: Instant, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+        let mut changes = self.changes();
+        loop {
+            changes.borrow_and_update();
+            if let Some(answer) = look() {
+                return Some(answer);
+            }
+            // An error means that the machine is gone, and with it the process.
+            timeout_at(deadline, changes.changed()).await.ok()?.ok()?;
+        }
+    }
+}
+
+fn outcome(reply: &[u8]) -> Result<Outcome, Error> {
+    Outcome::decode(reply).map_err(|error| Error::Internal { message: format!("a reply of the catalog: {error}") })
+}
+
+fn refused(refusal: Refusal) -> Error {
+    match refusal {
+        Refusal::AlreadyExists(what) => Error::AlreadyExists { what },
+        Refusal::NotFound(what) => Error::NotFound { what },
+        Refusal::Invalid(what) => Error::Invalid(Invalid::new(what)),
+        Refusal::Changed(what) => {
+            Error::Unavailable { message: format!("{what}; look again and retry"), retry_after: RETRY_MAX }
+        }
+    }
+}
+
+fn propose_error(error: ProposeError) -> Error {
+    match error {
+        ProposeError::Busy => Error::Busy { retry_after: RETRY_MAX },
+        ProposeError::LogFull { held_by } => Error::LogFull { held_by, retry_after: RETRY_MAX },
+        ProposeError::Uncertain => Error::Uncertain,
+        other => {
+            Error::Unavailable { message: format!("the master cannot record this: {other}"), retry_after: RETRY_MAX }
+        }
+    }
+}

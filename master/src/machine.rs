@@ -1,0 +1,225 @@
+//! Group 0's state machine: each operation is a catalog edit, each reply its outcome.
+//!
+//! Applying is pure and in memory. What reaches disk besides the log is the checkpoint, written by a task of its own
+//! ([`CatalogMachine::write_checkpoints`]) when the log wants to be purged, when many edits have passed, and at shutdown.
+//!
+//! Invariants: `durable` never names an index whose checkpoint is not synced; an entry at or below the applied index is
+//! skipped, so that replaying the log over a checkpoint changes nothing twice.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+use terrane_raft::{AppliedEntry, BoxFuture, Durable, Factory, GroupSpec, StateMachine};
+use tokio::sync::{Notify, watch};
+
+use crate::catalog::checkpoint::{Checkpoint, path_in};
+use crate::catalog::{Catalog, CatalogEdit, Outcome, Refusal};
+
+/// Edits after which a checkpoint is written although nobody asked: it bounds what a restart replays.
+const EDITS_PER_CHECKPOINT: u64 = 1_000;
+
+/// The catalog as group 0's state machine.
+pub struct CatalogMachine {
+    dir: PathBuf,
+    state: RwLock<Checkpoint>,
+    /// The index of the last synced checkpoint.
+    durable: AtomicU64,
+    /// A checkpoint is wanted.
+    wanted: Notify,
+    /// Bumped by whatever a waiting procedure or call may wait for.
+    changes: watch::Sender<u64>,
+    /// Held while a checkpoint is written, so that an older one never replaces a newer.
+    writing: tokio::sync::Mutex<()>,
+    last_error: Mutex<Option<String>>,
+}
+
+impl CatalogMachine {
+    /// The machine over what the directory's checkpoint holds.
+    pub fn new(dir: PathBuf, checkpoint: Checkpoint) -> Arc<Self> {
+        Arc::new(Self {
+            dir,
+            durable: AtomicU64::new(checkpoint.applied),
+            state: RwLock::new(checkpoint),
+            wanted: Notify::new(),
+            changes: watch::Sender::new(0),
+            writing: tokio::sync::Mutex::new(()),
+            last_error: Mutex::new(None),
+        })
+    }
+
+    /// Looks at the catalog. Nothing waits inside: the applier needs the lock.
+    pub fn read<T>(&self, look: impl FnOnce(&Catalog) -> T) -> T {
+        look(&self.state.read().catalog)
+    }
+
+    /// The index up to which the catalog has applied the log.
+    pub fn applied(&self) -> u64 {
+        self.state.read().applied
+    }
+
+    /// Changes of the catalog, and whatever else was told to [`CatalogMachine::nudge`].
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Wakes all who wait for changes: something outside the catalog changed that they look at too.
+    pub fn nudge(&self) {
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Why the last checkpoint could not be written; `None` when it could.
+    pub fn checkpoint_trouble(&self) -> Option<String> {
+        self.last_error.lock().clone()
+    }
+
+    /// Writes a checkpoint whenever one is wanted; runs until dropped.
+    pub async fn write_checkpoints(&self) {
+        loop {
+            self.wanted.notified().await;
+            self.write_checkpoint().await;
+        }
+    }
+
+    /// Writes the catalog as it is now. A failure leaves the former checkpoint and its log entries in force, so nothing
+    /// is lost; it is told in `status`, and tried again with the next wish.
+    pub async fn write_checkpoint(&self) {
+        let _writing = self.writing.lock().await;
+        let (applied, bytes) = {
+            let state = self.state.read();
+            (state.applied, state.encode())
+        };
+        if applied == self.durable.load(Ordering::Acquire) {
+            return;
+        }
+        let path = path_in(&self.dir);
+        match terrane_env::fs::write_durable(&path, &bytes).await {
+            Ok(()) => {
+                self.durable.store(applied, Ordering::Release);
+                *self.last_error.lock() = None;
+            }
+            Err(error) => {
+                tracing::error!(%error, file = %path.display(), "cannot write the catalog's checkpoint");
+                *self.last_error.lock() = Some(format!("cannot write {}: {error}", path.display()));
+            }
+        }
+    }
+
+    fn apply_entry(state: &mut Checkpoint, entry: &AppliedEntry) -> Vec<Bytes> {
+        if entry.index <= state.applied {
+            return vec![Outcome::Done.encode(); entry.operations.len()];
+        }
+        (state.applied, state.stamp) = (entry.index, entry.stamp);
+        let catalog = &mut state.catalog;
+        entry.operations.iter().map(|operation| apply_operation(catalog, operation, entry.stamp).encode()).collect()
+    }
+}
+
+fn apply_operation(catalog: &mut Catalog, operation: &[u8], stamp: u64) -> Outcome {
+    match CatalogEdit::decode(operation) {
+        Ok(edit) => catalog.apply(&edit, stamp),
+        // Every master refuses the same bytes in the same way, so they stay equal; the proposer hears why.
+        Err(error) => Outcome::Refused(Refusal::Invalid(error.to_string())),
+    }
+}
+
+impl StateMachine for CatalogMachine {
+    fn prepare(&self, _term: u64, _stamp: u64, _operation: &mut [u8]) -> Result<(), Bytes> {
+        Ok(())
+    }
+
+    fn apply<'a>(&'a self, entries: &'a [AppliedEntry]) -> BoxFuture<'a, Vec<Vec<Bytes>>> {
+        Box::pin(async move {
+            let replies = {
+                let mut state = self.state.write();
+                let replies = entries.iter().map(|entry| Self::apply_entry(&mut state, entry)).collect();
+                if state.applied - self.durable.load(Ordering::Acquire) >= EDITS_PER_CHECKPOINT {
+                    self.wanted.notify_one();
+                }
+                replies
+            };
+            self.nudge();
+            replies
+        })
+    }
+
+    fn durable(&self) -> Durable {
+        let index = self.durable.load(Ordering::Acquire);
+        let held_by = (index < self.applied()).then(|| "the catalog's checkpoint".to_owned());
+        Durable { index, held_by }
+    }
+
+    fn relieve(&self, index: u64) {
+        if index > self.durable.load(Ordering::Acquire) {
+            self.wanted.notify_one();
+        }
+    }
+}
+
+/// Hands the one machine to group 0.
+pub struct MasterFactory(pub Arc<CatalogMachine>);
+
+impl Factory for MasterFactory {
+    fn open(&self, _spec: &GroupSpec) -> Arc<dyn StateMachine> {
+        Arc::clone(&self.0) as Arc<dyn StateMachine>
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use terrane_types::ServerId;
+
+    use super::*;
+    use crate::catalog::servers::Registration;
+
+    fn add_server(address: &str) -> CatalogEdit {
+        let (console, engine) = (String::new(), "memory".to_owned());
+        CatalogEdit::AddServer(Registration { address: address.to_owned(), console, engine })
+    }
+
+    fn entry(index: u64, operations: &[&[u8]]) -> AppliedEntry {
+        let operations = operations.iter().map(|operation| Bytes::copy_from_slice(operation)).collect();
+        AppliedEntry { term: 1, index, stamp: index * 10, operations }
+    }
+
+    #[tokio::test]
+    async fn replayed_entries_change_nothing_twice() {
+        let machine = CatalogMachine::new(PathBuf::new(), Checkpoint::default());
+        let entries = [entry(4, &[&add_server("a:1").encode()]), entry(7, &[&add_server("b:1").encode()])];
+        let replies = machine.apply(&entries).await;
+        assert_eq!(Outcome::decode(&replies[1][0]).unwrap(), Outcome::Server(ServerId(2)));
+        machine.apply(&entries).await;
+        assert_eq!((machine.applied(), machine.read(|catalog| catalog.servers().iter().len())), (7, 2));
+    }
+
+    #[tokio::test]
+    async fn an_edit_of_a_newer_build_is_refused_and_harmless() {
+        let machine = CatalogMachine::new(PathBuf::new(), Checkpoint::default());
+        let replies = machine.apply(&[entry(1, &[&[9, 1], &add_server("a:1").encode()])]).await;
+        assert!(matches!(Outcome::decode(&replies[0][0]).unwrap(), Outcome::Refused(Refusal::Invalid(_))));
+        assert_eq!(Outcome::decode(&replies[0][1]).unwrap(), Outcome::Server(ServerId(1)));
+    }
+
+    #[tokio::test]
+    async fn only_a_synced_checkpoint_counts_as_durable() {
+        let dir = tempfile::tempdir().unwrap();
+        let machine = CatalogMachine::new(dir.path().to_owned(), Checkpoint::default());
+        machine.apply(&[entry(5, &[&add_server("a:1").encode()])]).await;
+        assert_eq!(machine.durable().index, 0);
+        machine.write_checkpoint().await;
+        assert_eq!(machine.durable(), Durable { index: 5, held_by: None });
+        let loaded = Checkpoint::load(dir.path()).await.unwrap();
+        assert_eq!((loaded.applied, loaded.stamp, loaded.catalog.servers().iter().len()), (5, 50, 1));
+    }
+
+    #[tokio::test]
+    async fn a_checkpoint_that_cannot_be_written_is_told_and_not_counted() {
+        let machine = CatalogMachine::new(PathBuf::from("/nowhere/at/all"), Checkpoint::default());
+        machine.apply(&[entry(5, &[&add_server("a:1").encode()])]).await;
+        machine.write_checkpoint().await;
+        assert_eq!(machine.durable().index, 0);
+        assert!(machine.checkpoint_trouble().unwrap().contains("/nowhere/at/all"));
+    }
+}

@@ -1,0 +1,167 @@
+//! The meta table as rows: one per region, made from the catalog and what is observed at the moment of the scan.
+//!
+//! Key `table,start,region` with the start escaped, family `info`, values as text: a promise to scripts. Rows sort by the
+//! bytes of their keys, as any table's do. Nothing is stored: the catalog is the truth, this is a view of it.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use terrane_types::limits::{NAME_CHARS_MAX, ROW_BYTES_MAX};
+use terrane_types::{CellRef, KeyRange, PackedCells, Projection, RegionId, ServerId, escape, pack_row};
+
+use crate::catalog::Catalog;
+use crate::catalog::regions::RegionEntry;
+use crate::observed::Sight;
+
+/// The only family.
+pub const FAMILY: &str = "info";
+/// Wanted size of a block when the caller names none.
+const BLOCK_BYTES_DEFAULT: usize = 256 << 10;
+/// Largest block, whatever the caller names.
+const BLOCK_BYTES_MAX: usize = 4 << 20;
+/// Version of the resume token.
+const TOKEN_VERSION: u8 = 1;
+
+/// What is asked of the meta table.
+#[derive(Clone, Debug)]
+pub struct MetaScan {
+    /// Rows wanted.
+    pub range: KeyRange,
+    /// From the last row to the first.
+    pub reverse: bool,
+    /// Rows at most; 0: all.
+    pub limit: u64,
+    /// Rows skipped first.
+    pub offset: u64,
+    /// Columns and times wanted.
+    pub projection: Projection,
+    /// Wanted size of a block; 0: the default.
+    pub block_bytes: usize,
+    /// Token of an earlier block.
+    pub resume: Bytes,
+    /// Rows are counted, not shown.
+    pub count_only: bool,
+}
+
+/// A part of the answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MetaBlock {
+    /// Packed rows.
+    pub rows: Vec<u8>,
+    /// How many rows.
+    pub row_count: u64,
+    /// Where to go on.
+    pub resume: Bytes,
+    /// Nothing follows.
+    pub done: bool,
+    /// What is left of the limit.
+    pub limit_left: u64,
+    /// What is left of the offset.
+    pub offset_left: u64,
+}
+
+/// One row: key and packed cells.
+type MetaRow = (Vec<u8>, Vec<u8>);
+
+/// All blocks of the answer, at least one.
+pub fn scan(catalog: &Catalog, sight: &Sight, scan: &MetaScan) -> Result<Vec<MetaBlock>, terrane_types::Invalid> {
+    let after = position(scan)?;
+    let mut rows = rows(catalog, sight, &scan.projection);
+    rows.retain(|key, cells| !cells.is_empty() && scan.range.contains(key) && !passed(key, after, scan.reverse));
+    let ordered: Box<dyn Iterator<Item = MetaRow>> =
+        if scan.reverse { Box::new(rows.into_iter().rev()) } else { Box::new(rows.into_iter()) };
+    Ok(blocks(ordered, scan))
+}
+
+fn blocks(rows: impl Iterator<Item = MetaRow>, scan: &MetaScan) -> Vec<MetaBlock> {
+    let bytes_max = if scan.block_bytes == 0 { BLOCK_BYTES_DEFAULT } else { scan.block_bytes.min(BLOCK_BYTES_MAX) };
+    let (mut limit, mut offset) = (scan.limit, scan.offset);
+    let mut blocks = Vec::new();
+    let mut block = MetaBlock { resume: scan.resume.clone(), ..MetaBlock::default() };
+    for (key, cells) in rows {
+        if block.rows.len() >= bytes_max {
+            (block.limit_left, block.offset_left) = (limit, offset);
+            let resume = block.resume.clone();
+            blocks.push(std::mem::replace(&mut block, MetaBlock { resume, ..MetaBlock::default() }));
+        }
+        block.resume = token(&key);
+        if offset > 0 {
+            offset -= 1;
+            continue;
+        }
+        block.row_count += 1;
+        if !scan.count_only {
+            pack_row(&mut block.rows, &key, &cells);
+        }
+        if limit == 1 {
+            limit = 0;
+            break;
+        }
+        limit = limit.saturating_sub(1);
+    }
+    (block.limit_left, block.offset_left, block.done) = (limit, offset, true);
+    blocks.push(block);
+    blocks
+}
+
+fn token(key: &[u8]) -> Bytes {
+    let mut token = vec![TOKEN_VERSION];
+    token.extend_from_slice(key);
+    token.into()
+}
+
+fn position(scan: &MetaScan) -> Result<Option<&[u8]>, terrane_types::Invalid> {
+    match scan.resume.split_first() {
+        None => Ok(None),
+        Some((&TOKEN_VERSION, key)) => Ok(Some(key)),
+        Some(_) => Err(terrane_types::Invalid::new("the resume token is not one of the meta table")),
+    }
+}
+
+fn passed(key: &[u8], after: Option<&[u8]>, reverse: bool) -> bool {
+    after.is_some_and(|after| if reverse { key >= after } else { key <= after })
+}
+
+fn rows(catalog: &Catalog, sight: &Sight, projection: &Projection) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    catalog.regions().iter().map(|region| row(catalog, sight, region, projection)).collect()
+}
+
+/// The row's key. A start whose escaped form would not fit a row is cut: the region's id keeps the key unique.
+fn key(table: &str, start: &str, region: RegionId) -> Vec<u8> {
+    let room = ROW_BYTES_MAX - 2 * (NAME_CHARS_MAX + 1) - 32;
+    // Escaped text is ASCII, so any cut falls between characters.
+    format!("{table},{},{region}", &start[..start.len().min(room)]).into_bytes()
+}
+
+fn row(catalog: &Catalog, sight: &Sight, entry: &RegionEntry, projection: &Projection) -> MetaRow {
+    let region = &entry.descriptor;
+    let table = catalog.tables().get(region.table).map_or_else(String::new, |table| table.schema.name.to_string());
+    let start = escape(&region.range.start);
+    let key = key(&table, &start, region.region);
+    let address = |server: ServerId| catalog.servers().address(server);
+    let servers: Vec<String> = catalog
+        .groups()
+        .get(region.group)
+        .into_iter()
+        .flat_map(|group| group.members.values().map(|server| address(*server)))
+        .collect();
+    // Qualifiers ascend, as in every row.
+    let columns = [
+        ("epoch", region.epoch.to_string()),
+        ("group", region.group.to_string()),
+        ("leader", sight.leader(region.group).map_or_else(String::new, address)),
+        ("region", region.region.to_string()),
+        ("servers", servers.join(",")),
+        ("start", start),
+        ("stop", escape(&region.range.stop)),
+        ("table", table),
+    ];
+    let timestamp = i64::try_from(entry.since_ms).unwrap_or(0);
+    let in_time = projection.time_min <= timestamp && timestamp < projection.time_max;
+    let shown = columns
+        .iter()
+        .filter(|(qualifier, _)| in_time && projection.selects(FAMILY.as_bytes(), qualifier.as_bytes()))
+        .map(|(qualifier, value)| CellRef::put(FAMILY.as_bytes(), qualifier.as_bytes(), timestamp, value.as_bytes()));
+    let cells = PackedCells::from_cells(shown).map_or_else(|_| Vec::new(), |cells| cells.as_bytes().to_vec());
+    (key, cells)
+}

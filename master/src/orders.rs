@@ -1,0 +1,202 @@
+//! Orders to region servers: one place that knows their channels, finds a group's leader, and knows what may be retried.
+//!
+//! Every order is idempotent (by group, replica, region or table id), so it may be sent again whenever its outcome is not
+//! known. Each call has a deadline; a round asks each member at most once, and the caller waits between rounds.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use terrane_proto::hello::{self, Identity};
+use terrane_proto::v1::{self, region_server_client::RegionServerClient};
+use terrane_proto::{MESSAGE_BYTES_MAX, error};
+use terrane_types::{
+    Error, GroupId, RegionDescriptor, RegionEpoch, RegionId, ReplicaId, ServerId, TableId, TableSchema,
+};
+use tonic::transport::Channel;
+use tonic::{Response, Status};
+
+use crate::catalog::groups::GroupEntry;
+use crate::journal::Journal;
+use crate::observed::Observed;
+
+/// How long one call may take; a change of tables waits there for a quorum's sync.
+const CALL_TIME_MAX: Duration = Duration::from_secs(5);
+const RETRY_AFTER: Duration = Duration::from_millis(100);
+/// Redirects followed in one round, so that two servers that name each other cannot keep it going.
+const REDIRECTS_MAX: usize = 4;
+
+type Client = RegionServerClient<Channel>;
+
+/// What a change of tables orders a group to do.
+#[derive(Clone, Debug, Default)]
+pub struct TableOrder {
+    /// The schema to put or raise.
+    pub schema: Option<TableSchema>,
+    /// Regions to create.
+    pub create: Vec<RegionDescriptor>,
+    /// The table to drop.
+    pub drop: Option<TableId>,
+}
+
+/// The way to the region servers.
+pub struct Orders {
+    journal: Journal,
+    observed: Arc<Observed>,
+    identity: Identity,
+    /// One channel per server, replaced when its address changes.
+    channels: Mutex<BTreeMap<ServerId, (String, Channel)>>,
+}
+
+impl Orders {
+    /// Orders in the name of this master.
+    pub const fn new(journal: Journal, observed: Arc<Observed>, identity: Identity) -> Self {
+        Self { journal, observed, identity, channels: Mutex::new(BTreeMap::new()) }
+    }
+
+    /// Makes one server's replica of a group.
+    pub async fn create_group(
+        &self,
+        group: GroupId,
+        entry: &GroupEntry,
+        replica: ReplicaId,
+        server: ServerId,
+    ) -> Result<(), Error> {
+        let address = |server: ServerId| self.journal.read(|catalog| catalog.servers().address(server));
+        let member = |(replica, server): (&ReplicaId, &ServerId)| v1::GroupMember {
+            replica: replica.0,
+            server: server.0,
+            address: address(*server),
+        };
+        let request = v1::CreateGroupRequest {
+            hello: Some(self.hello(server)),
+            group: group.0,
+            replica: replica.0,
+            members: entry.members.iter().map(member).collect(),
+            lead: server == entry.planned_leader,
+        };
+        let mut client = self.client(server)?;
+        answer(client.create_group(request)).await.map(|_| ())
+    }
+
+    /// One entry in the group's log, through whoever leads it.
+    pub async fn change_tables(&self, group: GroupId, order: &TableOrder) -> Result<(), Error> {
+        let request = v1::ChangeTablesRequest {
+            hello: None,
+            group: group.0,
+            schema: order.schema.as_ref().map(Into::into),
+            create: order.create.iter().map(Into::into).collect(),
+            drop: order.drop.map_or(0, |table| table.0),
+        };
+        self.at_leader(group, |mut client, hello| {
+            let request = v1::ChangeTablesRequest { hello: Some(hello), ..request.clone() };
+            async move { answer(client.change_tables(request)).await }
+        })
+        .await
+        .map(|_| ())
+    }
+
+    /// Splits a region, near its middle when `at` is empty; answers the daughters.
+    pub async fn split(
+        &self,
+        group: GroupId,
+        region: RegionId,
+        epoch: RegionEpoch,
+        at: bytes::Bytes,
+    ) -> Result<Vec<v1::RegionDescriptor>, Error> {
+        let reply = self.at_leader(group, |mut client, hello| {
+            let (region, epoch, at) = (region.0, epoch.0, at.clone());
+            let request = v1::SplitRequest { hello: Some(hello), region, epoch, at };
+            async move { answer(client.split(request)).await }
+        });
+        Ok(reply.await?.daughters)
+    }
+
+    /// Asks the members of a group, the likely leader first, until one that leads it answers.
+    async fn at_leader<T, F>(&self, group: GroupId, call: impl Fn(Client, v1::Hello) -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let mut to_ask = self.members_to_ask(group)?;
+        let mut redirects = 0;
+        let mut last = None;
+        while let Some(server) = to_ask.pop_front() {
+            let answer = match self.client(server) {
+                Ok(client) => call(client, self.hello(server)).await,
+                Err(error) => Err(error),
+            };
+            match answer {
+                Ok(reply) => {
+                    self.observed.with(|sight| sight.inventory.hint_leader(group, server));
+                    return Ok(reply);
+                }
+                Err(error) if is_final(&error) => return Err(error),
+                Err(error) => {
+                    if let Error::NotLeader { leader: Some(leader), .. } = &error
+                        && redirects < REDIRECTS_MAX
+                        && *leader != server
+                    {
+                        redirects += 1;
+                        to_ask.retain(|other| other != leader);
+                        to_ask.push_front(*leader);
+                    }
+                    last = Some(error);
+                }
+            }
+        }
+        Err(last.unwrap_or_else(|| unavailable(format!("no member of group {group} could be asked"))))
+    }
+
+    fn members_to_ask(&self, group: GroupId) -> Result<VecDeque<ServerId>, Error> {
+        let entry = self.journal.read(|catalog| catalog.groups().get(group).cloned());
+        let entry = entry.ok_or_else(|| Error::NotFound { what: format!("group {group}") })?;
+        let (leader, mut members) = self.observed.with(|sight| {
+            let mut members: Vec<ServerId> = entry.members.values().copied().collect();
+            members.sort_by_key(|server| (!sight.liveness.is_live(*server), *server != entry.planned_leader, *server));
+            (sight.leader(group), members)
+        });
+        members.retain(|server| Some(*server) != leader);
+        Ok(leader.into_iter().chain(members).collect())
+    }
+
+    fn client(&self, server: ServerId) -> Result<Client, Error> {
+        let address = self.journal.read(|catalog| catalog.servers().get(server).map(|known| known.address.clone()));
+        let address = address.ok_or_else(|| Error::NotFound { what: format!("server {server}") })?;
+        let mut channels = self.channels.lock();
+        let channel = match channels.get(&server) {
+            Some((known, channel)) if *known == address => channel.clone(),
+            _ => {
+                let channel = terrane_env::net::channel(&address)
+                    .map_err(|error| unavailable(format!("server {server} registered {error}")))?;
+                channels.insert(server, (address, channel.clone()));
+                channel
+            }
+        };
+        Ok(Client::new(channel)
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX))
+    }
+
+    fn hello(&self, server: ServerId) -> v1::Hello {
+        hello::ours(Some(self.identity.cluster), server, self.identity.server, self.identity.boot)
+    }
+}
+
+async fn answer<T>(call: impl Future<Output = Result<Response<T>, Status>>) -> Result<T, Error> {
+    match tokio::time::timeout(CALL_TIME_MAX, call).await {
+        Ok(Ok(reply)) => Ok(reply.into_inner()),
+        Ok(Err(status)) => Err(error::from_status(&status)),
+        Err(_) => Err(Error::DeadlineExceeded),
+    }
+}
+
+/// Whether asking again, or another member, cannot help: the order itself is wrong.
+pub fn is_final(error: &Error) -> bool {
+    matches!(error, Error::Invalid(_) | Error::Unsupported { .. } | Error::StaleEpoch { .. } | Error::ReadOnly { .. })
+}
+
+fn unavailable(message: String) -> Error {
+    Error::Unavailable { message, retry_after: RETRY_AFTER }
+}

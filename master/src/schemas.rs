@@ -1,0 +1,242 @@
+//! What a table may be: the checks before a create or an alter is journaled. Pure.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use terrane_types::limits::ROW_BYTES_MAX;
+use terrane_types::{Error, FamilyName, FamilySchema, Invalid, TableId, TableName, TableSchema, escape};
+
+/// Regions a table may begin with; more come by splitting.
+pub const SPLIT_POINTS_MAX: usize = 10_000;
+
+/// A table as asked for, ready to be journaled: defaults filled in, families sorted, everything checked.
+pub fn new_table(mut schema: TableSchema, split_at: &[Bytes]) -> Result<TableSchema, Error> {
+    let defaults = TableSchema::new(schema.name.clone());
+    schema.table = TableId::default();
+    schema.families.sort_by(|a, b| a.name.cmp(&b.name));
+    if schema.region_size == 0 {
+        schema.region_size = defaults.region_size;
+    }
+    if schema.flush_size == 0 {
+        schema.flush_size = defaults.flush_size;
+    }
+    schema.families.iter_mut().for_each(|family| family.rules.versions = family.rules.versions.max(1));
+    schema.check()?;
+    check_split_points(&schema, split_at)?;
+    Ok(schema)
+}
+
+fn check_split_points(schema: &TableSchema, split_at: &[Bytes]) -> Result<(), Invalid> {
+    if split_at.len() > SPLIT_POINTS_MAX {
+        return Err(Invalid::new(format!(
+            "{} split points are too many; the limit is {SPLIT_POINTS_MAX}",
+            split_at.len()
+        )));
+    }
+    for key in split_at {
+        if key.is_empty() || key.len() > ROW_BYTES_MAX {
+            return Err(Invalid::new(format!("a split point has 1 to {ROW_BYTES_MAX} bytes; one has {}", key.len())));
+        }
+        check_boundary(schema, key)?;
+    }
+    match split_at.windows(2).find(|pair| pair[0] >= pair[1]) {
+        Some(pair) if pair[0] == pair[1] => {
+            Err(Invalid::new(format!("the split point {} is given twice", escape(&pair[0]))))
+        }
+        Some(pair) => Err(Invalid::new(format!(
+            "split points ascend, but {} comes before {}",
+            escape(&pair[0]),
+            escape(&pair[1])
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a boundary inside the key prefix that the table keeps together.
+pub fn check_boundary(schema: &TableSchema, key: &[u8]) -> Result<(), Invalid> {
+    let Some(declaration) = schema.key.as_ref().filter(|_| schema.atomic > 0) else { return Ok(()) };
+    match declaration.atomic_prefix_len(key, schema.atomic) {
+        Some(prefix) if prefix < key.len() => Err(Invalid::new(format!(
+            "the boundary {} would separate rows that share the first {} parts of the key (atomic={}); use {}",
+            escape(key),
+            schema.atomic,
+            schema.atomic,
+            escape(&key[..prefix])
+        ))),
+        // A boundary that ends inside the prefix lies between prefixes.
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// One family in an alter.
+#[derive(Clone, Debug)]
+pub struct FamilyChange {
+    /// Its name.
+    pub name: FamilyName,
+    /// Whether it is new.
+    pub add: bool,
+    /// Attributes to set, by name.
+    pub attributes: BTreeMap<String, String>,
+}
+
+/// What an alter asks for.
+#[derive(Clone, Debug, Default)]
+pub struct TableChange {
+    /// Table attributes to set, by name.
+    pub set: BTreeMap<String, String>,
+    /// Families to add or change.
+    pub families: Vec<FamilyChange>,
+    /// Families to drop.
+    pub drop_families: Vec<FamilyName>,
+}
+
+/// The next version of a schema; `boundaries` are where the table's regions begin.
+pub fn altered<'a>(
+    schema: &TableSchema,
+    change: &TableChange,
+    boundaries: impl Iterator<Item = &'a Bytes>,
+) -> Result<TableSchema, Error> {
+    let mut next = TableSchema { version: schema.version + 1, ..schema.clone() };
+    for (name, value) in &change.set {
+        next.set_attribute(name, value)?;
+    }
+    for family in &change.families {
+        change_family(&mut next, family)?;
+    }
+    for family in &change.drop_families {
+        let found = next.families.iter().position(|known| known.name == *family);
+        let found = found.ok_or_else(|| no_family(schema.name.clone(), family))?;
+        next.families.remove(found);
+    }
+    next.check()?;
+    for boundary in boundaries.filter(|boundary| !boundary.is_empty()) {
+        check_boundary(&next, boundary)?;
+    }
+    Ok(next)
+}
+
+fn change_family(schema: &mut TableSchema, change: &FamilyChange) -> Result<(), Error> {
+    if change.add {
+        schema.add_family(FamilySchema::new(change.name.clone()))?;
+    }
+    let name = schema.name.clone();
+    let family = schema.families.iter_mut().find(|family| family.name == change.name);
+    let family = family.ok_or_else(|| no_family(name, &change.name))?;
+    for (attribute, value) in &change.attributes {
+        family.set_attribute(attribute, value)?;
+    }
+    Ok(())
+}
+
+fn no_family(table: TableName, family: &FamilyName) -> Error {
+    Error::NotFound { what: format!("family {family} of table {table}") }
+}
+
+/// The meta table's schema: it is there, read-only, and no group has it.
+pub fn meta() -> TableSchema {
+    let mut schema = TableSchema::new(TableName::meta());
+    schema.table = TableId::META;
+    schema.read_only = true;
+    let family = FamilyName::new(crate::meta::FAMILY).expect("the meta table's family name is a constant");
+    schema.families.push(FamilySchema::new(family));
+    schema
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schema(key: Option<&str>, atomic: u32) -> TableSchema {
+        let mut schema = TableSchema::new("t".parse().unwrap());
+        schema.add_family(FamilySchema::new("f".parse().unwrap())).unwrap();
+        schema.key = key.map(|key| key.parse().unwrap());
+        schema.atomic = atomic;
+        schema
+    }
+
+    fn keys(keys: &[&'static [u8]]) -> Vec<Bytes> {
+        keys.iter().map(|key| Bytes::from_static(key)).collect()
+    }
+
+    fn refusal(schema: TableSchema, split_at: &[Bytes]) -> String {
+        new_table(schema, split_at).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn split_points_ascend_and_are_rows() {
+        assert!(new_table(schema(None, 0), &keys(&[b"a", b"b"])).is_ok());
+        assert!(refusal(schema(None, 0), &keys(&[b"b", b"a"])).contains("b comes before a"));
+        assert!(refusal(schema(None, 0), &keys(&[b"a", b"a"])).contains("twice"));
+        assert!(refusal(schema(None, 0), &keys(&[b""])).contains("1 to 32767"));
+    }
+
+    #[test]
+    fn split_points_do_not_cut_an_atomic_prefix() {
+        let declared = || schema(Some("user:u32, time:desc i64"), 1);
+        assert!(new_table(declared(), &keys(&[&[0, 0, 0, 5]])).is_ok());
+        assert!(new_table(declared(), &keys(&[&[0, 1]])).is_ok(), "between prefixes");
+        let refused = refusal(declared(), &keys(&[&[0, 0, 0, 5, 1]]));
+        assert!(refused.contains("atomic=1") && refused.contains(r"\x00\x00\x00\x05"), "{refused}");
+    }
+
+    #[test]
+    fn what_was_left_out_gets_its_default() {
+        let mut wanted = schema(None, 0);
+        (wanted.region_size, wanted.flush_size, wanted.families[0].rules.versions) = (0, 0, 0);
+        assert_eq!(new_table(wanted, &[]).unwrap(), schema(None, 0));
+    }
+
+    #[test]
+    fn sizes_names_and_parts_are_checked() {
+        let mut small = schema(None, 0);
+        small.region_size = 1_000;
+        assert!(refusal(small, &[]).contains("16KiB"));
+        let mut reserved = schema(None, 0);
+        reserved.name = TableName::meta();
+        assert!(refusal(reserved, &[]).contains("reserved"));
+        assert!(refusal(schema(Some("user:u32"), 2), &[]).contains("atomic=2"));
+    }
+
+    #[test]
+    fn an_alter_raises_the_version_and_refuses_unknown_names() {
+        let set = |name: &str, value: &str| TableChange {
+            set: BTreeMap::from([(name.to_owned(), value.to_owned())]),
+            ..TableChange::default()
+        };
+        let next = altered(&schema(None, 0), &set("region_size", "1MiB"), [].iter()).unwrap();
+        assert_eq!((next.version, next.region_size), (2, 1 << 20));
+        for (name, value) in [("compression", "lz4"), ("colour", "red")] {
+            let refused = altered(&schema(None, 0), &set(name, value), [].iter()).unwrap_err().to_string();
+            assert!(refused.contains(name), "{refused}");
+        }
+    }
+
+    #[test]
+    fn families_are_added_changed_and_dropped() {
+        let family = |name: &str, add, versions: &str| FamilyChange {
+            name: name.parse().unwrap(),
+            add,
+            attributes: BTreeMap::from([("versions".to_owned(), versions.to_owned())]),
+        };
+        let change = TableChange {
+            families: vec![family("g", true, "3"), family("f", false, "2")],
+            drop_families: vec![],
+            ..TableChange::default()
+        };
+        let next = altered(&schema(None, 0), &change, [].iter()).unwrap();
+        assert_eq!(next.families.iter().map(|f| f.rules.versions).collect::<Vec<_>>(), [2, 3]);
+        let drop = TableChange { drop_families: vec!["f".parse().unwrap()], ..TableChange::default() };
+        assert!(altered(&schema(None, 0), &drop, [].iter()).is_err(), "the last family stays");
+        let missing = TableChange { families: vec![family("x", false, "1")], ..TableChange::default() };
+        assert!(matches!(altered(&schema(None, 0), &missing, [].iter()), Err(Error::NotFound { .. })));
+    }
+
+    #[test]
+    fn an_alter_cannot_declare_atomic_what_is_split_already() {
+        let change =
+            TableChange { set: BTreeMap::from([("atomic".to_owned(), "1".to_owned())]), ..TableChange::default() };
+        let declared = schema(Some("user:u32, time:desc i64"), 0);
+        assert!(altered(&declared, &change, keys(&[b"", &[0, 0, 0, 5, 1]]).iter()).is_err());
+        assert!(altered(&declared, &change, keys(&[b"", &[0, 0, 0, 5]]).iter()).is_ok());
+    }
+}

@@ -1,0 +1,288 @@
+//! Wiring of a master: opens its directory, founds the cluster or finds it again, serves, and shuts down.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
+use terrane_env::fs::{self, DirLock, LockError};
+use terrane_proto::hello::Identity as Hello;
+use terrane_proto::{MESSAGE_BYTES_MAX, v1};
+use terrane_raft::{Group, GroupHost, GroupSpec, HostConfig};
+use terrane_types::{ClusterId, Error, GroupId, ReplicaId, ServerId};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use crate::catalog::checkpoint::{Checkpoint, CheckpointError};
+use crate::catalog::{CatalogEdit, Founding};
+use crate::config::MasterConfig;
+use crate::identity::{Identity, IdentityError};
+use crate::journal::Journal;
+use crate::machine::{CatalogMachine, MasterFactory};
+use crate::membership::Membership;
+use crate::metrics::Metrics;
+use crate::observed::Observed;
+use crate::orders::Orders;
+use crate::procedures::{self, Desk};
+use crate::service::MasterService;
+
+/// How long a start waits for group 0's election; far more than it takes.
+const LEAD_WAIT_MAX: Duration = Duration::from_secs(20);
+/// How long a shutdown lets calls finish.
+const CALLS_END_MAX: Duration = Duration::from_secs(2);
+/// How often time is told to liveness and gauges are set.
+const TICK: Duration = Duration::from_millis(500);
+/// The log of group 0 is small: a table is a few hundred bytes.
+const SEGMENT_BYTES: u64 = 4 << 20;
+const LOG_CACHE_BYTES: u64 = 8 << 20;
+const LOG_BUDGET_BYTES: u64 = 16 << 20;
+/// This master among the masters of its cluster: ids below the catalog's first, see `ids`.
+const OWN_REPLICA: ReplicaId = ReplicaId(1);
+
+/// Why a master did not start; each says what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// A setting cannot work.
+    #[error("{0}")]
+    Settings(String),
+    /// Another process has the directory.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// The directory is not this master's.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// The catalog's checkpoint cannot be used.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The catalog's log cannot be used.
+    #[error(transparent)]
+    Log(#[from] terrane_raft::OpenError),
+    /// `--peers` differs from what the cluster was founded with.
+    #[error(
+        "this cluster was founded with {}, but --peers now names {}; start it with the former list",
+        named(founded),
+        named(given)
+    )]
+    Peers {
+        /// The masters of the founding.
+        founded: Vec<String>,
+        /// Those of this start.
+        given: Vec<String>,
+    },
+    /// The directory's parts belong to different clusters.
+    #[error("{} holds the catalog of cluster {catalog}, but its stamp says {stamp}; do not mix directories", directory.display())]
+    Mixed {
+        /// The directory.
+        directory: PathBuf,
+        /// The catalog's cluster.
+        catalog: ClusterId,
+        /// The stamp's.
+        stamp: ClusterId,
+    },
+    /// The port could not be bound.
+    #[error(transparent)]
+    Listen(std::io::Error),
+    /// A file could not be made.
+    #[error("cannot make {}: {source}", path.display())]
+    Io {
+        /// The path.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Group 0 did not begin.
+    #[error("the catalog did not come up: {0}")]
+    Catalog(String),
+}
+
+fn named(peers: &[String]) -> String {
+    if peers.is_empty() { "one master alone".to_owned() } else { format!("--peers {}", peers.join(",")) }
+}
+
+/// A running master.
+pub struct Master {
+    address: String,
+    identity: Identity,
+    journal: Journal,
+    machine: Arc<CatalogMachine>,
+    host: Arc<GroupHost>,
+    registry: Arc<Registry>,
+    stop_calls: CancellationToken,
+    stop: CancellationToken,
+    running: Mutex<Option<Running>>,
+}
+
+/// What a shutdown ends, in this order.
+struct Running {
+    serving: JoinHandle<()>,
+    background: JoinSet<()>,
+    /// Last, so that nobody opens the directory while something of this process still writes there.
+    lock: DirLock,
+}
+
+impl Master {
+    /// Opens the directory, founds the cluster on first start, and serves. Ready when it returns.
+    pub async fn start(config: MasterConfig) -> Result<Self, StartError> {
+        config.check().map_err(StartError::Settings)?;
+        make_dir(&config.data_dir).await?;
+        let lock = DirLock::acquire(&config.data_dir).await?;
+        let identity = Identity::begin(&config.data_dir).await?;
+        // Bound before the catalog is opened: a port in use is told at once, and the address is needed for the founding.
+        let listener = terrane_env::net::listen(&config.listen).await.map_err(StartError::Listen)?;
+        let bound = listener.local_addr().map_err(StartError::Listen)?.to_string();
+        let address = config.advertise.clone().unwrap_or(bound);
+
+        let (host, group, machine) = open_catalog(&config, &identity).await?;
+        let journal = Journal::new(group, Arc::clone(&machine));
+        found(&config, &identity, &address, &journal).await?;
+
+        let hello = Hello { cluster: identity.cluster, server: ServerId::default(), boot: identity.boot };
+        let observed = Arc::new(Observed::new(config.silent_after()));
+        let orders = Orders::new(journal.clone(), Arc::clone(&observed), hello);
+        let desk = Arc::new(Desk::new(journal.clone(), observed, orders, config.groups_per_server));
+        let membership = Arc::new(Membership::new(Arc::clone(&desk), hello, config.report_every));
+        let (metrics, registry) = Metrics::new();
+
+        let (stop_calls, stop) = (CancellationToken::new(), CancellationToken::new());
+        let background = background(&desk, &machine, &membership, &metrics, &stop);
+        let service = MasterService::new(hello, desk, membership, metrics);
+        let serving = serve(listener, service, stop_calls.clone()).await?;
+        tracing::info!(cluster = %identity.cluster, address, boot = identity.boot, "the master serves");
+        let running = Mutex::new(Some(Running { serving, background, lock }));
+        Ok(Self { address, identity, journal, machine, host, registry, stop_calls, stop, running })
+    }
+
+    /// Where others reach it.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The cluster it is a master of.
+    pub const fn cluster_id(&self) -> ClusterId {
+        self.identity.cluster
+    }
+
+    /// Its metrics.
+    pub fn registry(&self) -> Arc<Registry> {
+        Arc::clone(&self.registry)
+    }
+
+    /// Whether it can answer, or why not.
+    pub fn ready(&self) -> Result<(), String> {
+        self.journal.ready()
+    }
+
+    /// Ends calls and procedures, writes a checkpoint, and lets the directory go. A second call does nothing.
+    pub async fn shutdown(&self) {
+        let Some(Running { mut serving, mut background, lock }) = self.running.lock().take() else { return };
+        self.stop.cancel();
+        self.stop_calls.cancel();
+        if tokio::time::timeout(CALLS_END_MAX, &mut serving).await.is_err() {
+            // A caller that keeps its connection open must not keep the process.
+            serving.abort();
+        }
+        background.shutdown().await;
+        self.machine.write_checkpoint().await;
+        self.host.shutdown().await;
+        drop(lock);
+    }
+}
+
+async fn make_dir(path: &std::path::Path) -> Result<(), StartError> {
+    fs::create_dir_all(path).await.map_err(|source| StartError::Io { path: path.to_owned(), source })
+}
+
+/// Opens checkpoint and log, and waits until group 0 leads and has applied what it had.
+async fn open_catalog(
+    config: &MasterConfig,
+    identity: &Identity,
+) -> Result<(Arc<GroupHost>, Group, Arc<CatalogMachine>), StartError> {
+    let (catalog_dir, log_dir) = (config.data_dir.join("catalog"), config.data_dir.join("log"));
+    make_dir(&catalog_dir).await?;
+    make_dir(&log_dir).await?;
+    let checkpoint = Checkpoint::load(&catalog_dir).await?;
+    let machine = CatalogMachine::new(catalog_dir, checkpoint);
+    let own = ServerId(identity.number);
+    let mut host = HostConfig::new(log_dir, identity.cluster, own, identity.boot);
+    (host.log.segment_bytes, host.log.cache_bytes) = (SEGMENT_BYTES, LOG_CACHE_BYTES);
+    host.log.purge_budget_bytes = LOG_BUDGET_BYTES;
+    let host = GroupHost::open(host, Arc::new(MasterFactory(Arc::clone(&machine)))).await?;
+    let members = [(OWN_REPLICA, own)].into_iter().collect();
+    let spec = GroupSpec { group: GroupId::MASTER, replica: OWN_REPLICA, members };
+    let catalog = |what: &dyn std::fmt::Display| StartError::Catalog(what.to_string());
+    host.create_group(spec, true).await.map_err(|error| catalog(&error))?;
+    let group = host.group(GroupId::MASTER).ok_or_else(|| catalog(&"its group is gone"))?;
+    let leads = group.wait_for(|status| status.is_leader, LEAD_WAIT_MAX).await;
+    leads.ok_or_else(|| catalog(&"its group elected no leader"))?;
+    // What the log held before this start is applied once a read at the present moment may be answered.
+    group.read_barrier().await.map_err(|error| catalog(&error))?;
+    Ok((host, group, machine))
+}
+
+/// Founds the cluster, or checks that this start fits its founding.
+async fn found(config: &MasterConfig, identity: &Identity, address: &str, journal: &Journal) -> Result<(), StartError> {
+    let peers = config.founding_peers(address);
+    let Some(founding) = journal.read(|catalog| catalog.founding().cloned()) else {
+        let founding = Founding { cluster: identity.cluster, peers, replication: config.replication };
+        let founded = journal.record(&CatalogEdit::Found(founding)).await;
+        return founded.map(|_| ()).map_err(|error: Error| StartError::Catalog(error.to_string()));
+    };
+    if founding.cluster != identity.cluster {
+        let (catalog, stamp) = (founding.cluster, identity.cluster);
+        return Err(StartError::Mixed { directory: config.data_dir.clone(), catalog, stamp });
+    }
+    // A start that names nobody asks for nothing; the list is in the catalog.
+    if !config.peers.is_empty() && peers != founding.peers {
+        return Err(StartError::Peers { founded: founding.peers, given: config.peers.clone() });
+    }
+    if founding.replication != config.replication {
+        let (founded, given) = (founding.replication, config.replication);
+        tracing::warn!(founded, given, "the cluster keeps the replication it was founded with");
+    }
+    Ok(())
+}
+
+fn background(
+    desk: &Arc<Desk>,
+    machine: &Arc<CatalogMachine>,
+    membership: &Arc<Membership>,
+    metrics: &Arc<Metrics>,
+    stop: &CancellationToken,
+) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    tasks.spawn(procedures::drive(Arc::clone(desk), stop.clone()));
+    let writer = Arc::clone(machine);
+    tasks.spawn(async move { writer.write_checkpoints().await });
+    let (desk, membership, metrics) = (Arc::clone(desk), Arc::clone(membership), Arc::clone(metrics));
+    tasks.spawn(async move {
+        let mut ticks = tokio::time::interval(TICK);
+        loop {
+            ticks.tick().await;
+            membership.tick();
+            metrics.observe(&desk);
+        }
+    });
+    tasks
+}
+
+async fn serve(
+    listener: terrane_env::net::Listener,
+    service: MasterService,
+    stop: CancellationToken,
+) -> Result<JoinHandle<()>, StartError> {
+    let (health, health_service) = tonic_health::server::health_reporter();
+    let master = v1::master_server::MasterServer::new(service)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX);
+    health.set_serving::<v1::master_server::MasterServer<MasterService>>().await;
+    let reflection = terrane_proto::reflection().map_err(|error| StartError::Catalog(error.to_string()))?;
+    let router = terrane_env::net::server().add_service(master).add_service(health_service).add_service(reflection);
+    Ok(terrane_env::task::spawn_named("master-calls", async move {
+        let served = router.serve_with_incoming_shutdown(listener.incoming(), stop.cancelled_owned()).await;
+        if let Err(error) = served {
+            tracing::error!(%error, "the master no longer serves");
+        }
+    }))
+}

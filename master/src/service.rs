@@ -1,0 +1,243 @@
+//! The master's gRPC edge: checks the hello, decodes, calls, encodes, maps the error. Nothing is decided here.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures::{Stream, stream};
+use terrane_proto::hello::{self, Identity};
+use terrane_proto::{convert, error, v1};
+use terrane_types::{Error, FamilyName, Invalid, KeyRange, Projection, RegionDescriptor, RegionId, TableName};
+use tonic::{Request, Response, Status};
+
+use crate::deadline;
+use crate::membership::Membership;
+use crate::meta::{MetaBlock, MetaScan};
+use crate::metrics::Metrics;
+use crate::procedures::Desk;
+use crate::schemas::{FamilyChange, TableChange};
+use crate::tables::TableCalls;
+use crate::views::Views;
+
+/// The service of one master.
+pub struct MasterService {
+    identity: Identity,
+    desk: Arc<Desk>,
+    tables: TableCalls,
+    views: Views,
+    membership: Arc<Membership>,
+    metrics: Arc<Metrics>,
+}
+
+impl MasterService {
+    /// The edge of this desk.
+    pub fn new(identity: Identity, desk: Arc<Desk>, membership: Arc<Membership>, metrics: Arc<Metrics>) -> Self {
+        let (tables, views) = (TableCalls::new(Arc::clone(&desk)), Views::new(Arc::clone(&desk)));
+        Self { identity, desk, tables, views, membership, metrics }
+    }
+
+    /// Checks a call's hello and counts the call.
+    fn admit(&self, call: &'static str, hello: Option<&v1::Hello>) -> Result<(), Status> {
+        self.metrics.call(call);
+        hello::check_cluster(hello, self.identity, false).map_err(|refused| error::status(&refused))
+    }
+
+    async fn split(&self, request: v1::SplitRegionRequest) -> Result<v1::SplitRegionReply, Error> {
+        let region = self.views.region(RegionId(request.region))?;
+        let daughters = self.desk.orders.split(region.group, region.region, region.epoch, request.at).await?;
+        let claims: Vec<RegionDescriptor> =
+            daughters.iter().cloned().map(TryInto::try_into).collect::<Result<_, Error>>()?;
+        // The leader will report them, but whoever ordered the split may look at the map next.
+        self.membership.index_regions(&claims).await?;
+        Ok(v1::SplitRegionReply { daughters })
+    }
+}
+
+fn answer<T>(result: Result<T, Error>) -> Result<Response<T>, Status> {
+    result.map(Response::new).map_err(|refused| error::status(&refused))
+}
+
+fn table_name(name: &str) -> Result<TableName, Status> {
+    TableName::new(name).map_err(|invalid| error::status(&Error::Invalid(invalid)))
+}
+
+#[tonic::async_trait]
+impl v1::master_server::Master for MasterService {
+    async fn identify(&self, request: Request<v1::Hello>) -> Result<Response<v1::HelloReply>, Status> {
+        self.metrics.call("identify");
+        let mut hello = request.into_inner();
+        if hello.cluster_id.is_empty() {
+            // The first call to a master: it is made to learn which cluster this is.
+            hello.cluster_id = bytes::Bytes::copy_from_slice(&self.identity.cluster.0);
+        }
+        answer(hello::check(&hello, self.identity, terrane_env::time::wall_ms()))
+    }
+
+    async fn create_table(&self, request: Request<v1::CreateTableRequest>) -> Result<Response<v1::TableReply>, Status> {
+        let deadline = deadline::of(request.metadata());
+        let request = request.into_inner();
+        self.admit("create_table", request.hello.as_ref())?;
+        let created = async {
+            let schema = request.schema.ok_or_else(|| Invalid::new("a create names a schema"))?;
+            let schema: terrane_types::TableSchema = schema.try_into()?;
+            let name = schema.name.clone();
+            self.tables.create(schema, request.split_at, deadline).await?;
+            self.views.table(&name)
+        };
+        answer(created.await)
+    }
+
+    async fn alter_table(&self, request: Request<v1::AlterTableRequest>) -> Result<Response<v1::TableReply>, Status> {
+        let deadline = deadline::of(request.metadata());
+        let request = request.into_inner();
+        self.admit("alter_table", request.hello.as_ref())?;
+        let name = table_name(&request.name)?;
+        let altered = async {
+            self.tables.alter(&name, &table_change(request)?, deadline).await?;
+            self.views.table(&name)
+        };
+        answer(altered.await)
+    }
+
+    async fn drop_table(&self, request: Request<v1::DropTableRequest>) -> Result<Response<v1::Empty>, Status> {
+        let deadline = deadline::of(request.metadata());
+        let request = request.into_inner();
+        self.admit("drop_table", request.hello.as_ref())?;
+        let dropped = self.tables.drop(&table_name(&request.name)?, deadline).await;
+        answer(dropped.map(|()| v1::Empty {}))
+    }
+
+    async fn list_tables(
+        &self,
+        request: Request<v1::ListTablesRequest>,
+    ) -> Result<Response<v1::ListTablesReply>, Status> {
+        self.admit("list_tables", request.get_ref().hello.as_ref())?;
+        Ok(Response::new(v1::ListTablesReply { tables: self.views.tables() }))
+    }
+
+    async fn describe_table(
+        &self,
+        request: Request<v1::DescribeTableRequest>,
+    ) -> Result<Response<v1::TableReply>, Status> {
+        let request = request.into_inner();
+        self.admit("describe_table", request.hello.as_ref())?;
+        answer(self.views.table(&table_name(&request.name)?))
+    }
+
+    async fn locate(&self, request: Request<v1::LocateRequest>) -> Result<Response<v1::LocateReply>, Status> {
+        let request = request.into_inner();
+        self.admit("locate", request.hello.as_ref())?;
+        answer(self.views.locate(&request))
+    }
+
+    type ScanMetaStream = Pin<Box<dyn Stream<Item = Result<v1::ScanBlock, Status>> + Send>>;
+
+    async fn scan_meta(&self, request: Request<v1::ScanCall>) -> Result<Response<Self::ScanMetaStream>, Status> {
+        let request = request.into_inner();
+        self.admit("scan_meta", request.hello.as_ref())?;
+        let body = request.body.unwrap_or_default();
+        let as_messages = body.cells_as == v1::CellsAs::Messages as i32;
+        let blocks = meta_scan(body).and_then(|scan| self.views.scan_meta(&scan));
+        let blocks = blocks.map_err(|refused| error::status(&refused))?;
+        let blocks = blocks.into_iter().map(move |block| meta_block(block, as_messages));
+        Ok(Response::new(Box::pin(stream::iter(blocks))))
+    }
+
+    async fn list_servers(
+        &self,
+        request: Request<v1::ClusterRequest>,
+    ) -> Result<Response<v1::ListServersReply>, Status> {
+        self.admit("list_servers", request.get_ref().hello.as_ref())?;
+        Ok(Response::new(v1::ListServersReply { servers: self.views.servers() }))
+    }
+
+    async fn list_groups(&self, request: Request<v1::ClusterRequest>) -> Result<Response<v1::ListGroupsReply>, Status> {
+        self.admit("list_groups", request.get_ref().hello.as_ref())?;
+        Ok(Response::new(v1::ListGroupsReply { groups: self.views.groups() }))
+    }
+
+    async fn list_regions(
+        &self,
+        request: Request<v1::ListRegionsRequest>,
+    ) -> Result<Response<v1::ListRegionsReply>, Status> {
+        let request = request.into_inner();
+        self.admit("list_regions", request.hello.as_ref())?;
+        let table = if request.table.is_empty() { None } else { Some(table_name(&request.table)?) };
+        answer(self.views.regions(table.as_ref()).map(|regions| v1::ListRegionsReply { regions }))
+    }
+
+    async fn status(&self, request: Request<v1::ClusterRequest>) -> Result<Response<v1::StatusReply>, Status> {
+        self.admit("status", request.get_ref().hello.as_ref())?;
+        Ok(Response::new(self.views.status()))
+    }
+
+    async fn split_region(
+        &self,
+        request: Request<v1::SplitRegionRequest>,
+    ) -> Result<Response<v1::SplitRegionReply>, Status> {
+        let request = request.into_inner();
+        self.admit("split_region", request.hello.as_ref())?;
+        answer(self.split(request).await)
+    }
+
+    async fn register(&self, request: Request<v1::RegisterRequest>) -> Result<Response<v1::RegisterReply>, Status> {
+        self.metrics.call("register");
+        let request = request.into_inner();
+        self.membership.check(request.hello.as_ref()).map_err(|refused| error::status(&refused))?;
+        answer(self.membership.register(request).await)
+    }
+
+    async fn report(&self, request: Request<v1::ReportRequest>) -> Result<Response<v1::ReportReply>, Status> {
+        let request = request.into_inner();
+        self.admit("report", request.hello.as_ref())?;
+        answer(self.membership.report(request).await)
+    }
+}
+
+fn table_change(request: v1::AlterTableRequest) -> Result<TableChange, Error> {
+    let family = |change: v1::FamilyChange| {
+        let (name, add) = (FamilyName::new(&change.name)?, change.add);
+        Ok(FamilyChange { name, add, attributes: change.attributes.into_iter().collect() })
+    };
+    Ok(TableChange {
+        set: request.set.into_iter().collect(),
+        families: request.families.into_iter().map(family).collect::<Result<_, Error>>()?,
+        drop_families: request
+            .drop_families
+            .iter()
+            .map(|name| Ok(FamilyName::new(name)?))
+            .collect::<Result<_, Error>>()?,
+    })
+}
+
+fn meta_scan(body: v1::Scan) -> Result<MetaScan, Error> {
+    Ok(MetaScan {
+        range: KeyRange::new(body.start, body.stop)?,
+        reverse: body.reverse,
+        limit: body.limit,
+        offset: body.offset,
+        projection: body.projection.map_or_else(|| Ok(Projection::all()), TryInto::try_into)?,
+        block_bytes: usize::try_from(body.block_bytes).unwrap_or(0),
+        resume: body.resume,
+        count_only: body.count_only,
+    })
+}
+
+fn meta_block(block: MetaBlock, as_messages: bool) -> Result<v1::ScanBlock, Status> {
+    let rows = bytes::Bytes::from(block.rows);
+    let (rows, messages) = if as_messages {
+        let messages = convert::row_messages(rows).map_err(|refused| error::status(&refused))?;
+        (bytes::Bytes::new(), messages)
+    } else {
+        (rows, Vec::new())
+    };
+    Ok(v1::ScanBlock {
+        rows,
+        messages,
+        row_count: block.row_count,
+        resume: block.resume,
+        done: block.done,
+        limit_left: block.limit_left,
+        offset_left: block.offset_left,
+        ..v1::ScanBlock::default()
+    })
+}

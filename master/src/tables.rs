@@ -1,0 +1,170 @@
+//! Creating, altering and dropping tables: check, journal the intent, wait for its end.
+//!
+//! The waiting is only for the caller's sake: a caller that gives up leaves an intent that is driven to its end all the
+//! same (`crate::procedures`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use terrane_types::{Error, TableId, TableName, TableSchema};
+use tokio::time::Instant;
+
+use crate::catalog::groups::GroupState;
+use crate::catalog::tables::{TableEntry, TableState};
+use crate::catalog::{Catalog, CatalogEdit, Outcome};
+use crate::observed::Sight;
+use crate::planner::{Room, place_regions};
+use crate::procedures::Desk;
+use crate::schemas::{TableChange, altered, new_table};
+
+const RETRY_AFTER: Duration = Duration::from_millis(200);
+
+/// What callers ask of tables.
+pub struct TableCalls {
+    desk: Arc<Desk>,
+}
+
+impl TableCalls {
+    /// Calls that leave their intents at this desk.
+    pub const fn new(desk: Arc<Desk>) -> Self {
+        Self { desk }
+    }
+
+    /// Creates a table; every region of it can be used when this returns.
+    pub async fn create(&self, schema: TableSchema, split_at: Vec<Bytes>, deadline: Instant) -> Result<TableId, Error> {
+        let schema = new_table(schema, &split_at)?;
+        self.refuse_existing(&schema.name)?;
+        let groups = self.groups_for(split_at.len() + 1, deadline).await?;
+        let name = schema.name.clone();
+        let outcome = self.desk.journal.record(&CatalogEdit::CreateTable { schema, split_at, groups }).await?;
+        let Outcome::Table(table) = outcome else { return Err(unexpected(&outcome)) };
+        tracing::info!(%table, %name, "a table is being created");
+        let gone = || self.desk.take_failure(table).unwrap_or_else(|| not_found(&name));
+        self.wait_for_state(table, deadline, gone).await?;
+        Ok(table)
+    }
+
+    fn refuse_existing(&self, name: &TableName) -> Result<(), Error> {
+        let exists = self.desk.journal.read(|catalog| catalog.tables().named(&name.to_string()).is_some());
+        if exists { Err(Error::AlreadyExists { what: format!("table {name}") }) } else { Ok(()) }
+    }
+
+    /// The groups of that many new regions; waits until there are groups at all.
+    async fn groups_for(&self, count: usize, deadline: Instant) -> Result<Vec<terrane_types::GroupId>, Error> {
+        let desk = &self.desk;
+        let place = || {
+            let rooms = desk.journal.read(|catalog| desk.observed.with(|sight| rooms(catalog, sight)));
+            Some(place_regions(count, &rooms)).filter(|groups| !groups.is_empty())
+        };
+        desk.journal.wait_until(deadline, place).await.ok_or_else(|| {
+            let waiting = desk.journal.read(|catalog| desk.observed.with(|sight| waiting_for(catalog, sight)));
+            let message =
+                format!("the table was not created: {}", waiting.unwrap_or_else(|| "no group is open".into()));
+            Error::Unavailable { message, retry_after: RETRY_AFTER }
+        })
+    }
+
+    /// Alters a table; every group has the new schema when this returns.
+    pub async fn alter(&self, name: &TableName, change: &TableChange, deadline: Instant) -> Result<(), Error> {
+        refuse_meta(name)?;
+        let entry = self.settled(name, deadline).await?;
+        let table = entry.schema.table;
+        let schema = self.desk.journal.read(|catalog| {
+            let boundaries = catalog.regions().of_table(table).map(|region| &region.descriptor.range.start);
+            altered(&entry.schema, change, boundaries)
+        })?;
+        self.desk.journal.record(&CatalogEdit::AlterTable { schema }).await?;
+        self.wait_for_state(table, deadline, || not_found(name)).await
+    }
+
+    /// Drops a table; no group has anything of it when this returns.
+    pub async fn drop(&self, name: &TableName, deadline: Instant) -> Result<(), Error> {
+        refuse_meta(name)?;
+        let table =
+            self.desk.journal.read(|catalog| catalog.tables().named(&name.to_string()).map(|entry| entry.schema.table));
+        let table = table.ok_or_else(|| not_found(name))?;
+        self.desk.journal.record(&CatalogEdit::DropTable { table }).await?;
+        let gone = || self.desk.journal.read(|catalog| catalog.tables().get(table).is_none()).then_some(());
+        self.desk.journal.wait_until(deadline, gone).await.ok_or_else(|| self.still(name, table, "dropped"))
+    }
+
+    /// The table once nothing is being done to it.
+    async fn settled(&self, name: &TableName, deadline: Instant) -> Result<TableEntry, Error> {
+        let text = name.to_string();
+        let look = || match self.desk.journal.read(|catalog| catalog.tables().named(&text).cloned()) {
+            None => Some(Err(not_found(name))),
+            Some(entry) => (entry.state == TableState::Enabled).then_some(Ok(entry)),
+        };
+        let message = format!("table {name} is being changed by another call");
+        let busy = || Err(Error::Unavailable { message, retry_after: RETRY_AFTER });
+        self.desk.journal.wait_until(deadline, look).await.unwrap_or_else(busy)
+    }
+
+    async fn wait_for_state(&self, table: TableId, deadline: Instant, gone: impl Fn() -> Error) -> Result<(), Error> {
+        let look = || match self.desk.journal.read(|catalog| catalog.tables().get(table).map(|entry| entry.state)) {
+            None => Some(Err(gone())),
+            Some(state) => (state == TableState::Enabled).then_some(Ok(())),
+        };
+        let name = || {
+            self.desk.journal.read(|catalog| {
+                catalog.tables().get(table).map_or_else(TableName::meta, |entry| entry.schema.name.clone())
+            })
+        };
+        let waited = self.desk.journal.wait_until(deadline, look).await;
+        waited.unwrap_or_else(|| Err(self.still(&name(), table, "changed")))
+    }
+
+    /// What a caller hears whose time ran out while its change goes on.
+    fn still(&self, name: &TableName, table: TableId, what: &str) -> Error {
+        let wait = self.desk.wait_of(table).map_or_else(String::new, |wait| format!("; it waits for {wait}"));
+        let message = format!("table {name} is still being {what}{wait}; the master goes on with it");
+        Error::Unavailable { message, retry_after: RETRY_AFTER }
+    }
+}
+
+/// The groups that new regions may go to: those whose members all answer, or, when a server is down, all that are open.
+fn rooms(catalog: &Catalog, sight: &Sight) -> Vec<Room> {
+    let counts = catalog.regions_per_group();
+    let room = |group, leader| Room { group, leader, regions: counts.get(&group).copied().unwrap_or(0) };
+    let groups = || {
+        catalog.groups().iter().map(|(group, entry)| {
+            let leader = sight.leader(group).unwrap_or(entry.planned_leader);
+            (entry, room(group, leader))
+        })
+    };
+    let answering = |entry: &crate::catalog::groups::GroupEntry| {
+        entry.members.values().all(|server| sight.liveness.is_live(*server))
+    };
+    let whole: Vec<Room> = groups().filter(|(entry, _)| answering(entry)).map(|(_, room)| room).collect();
+    if !whole.is_empty() {
+        return whole;
+    }
+    groups().filter(|(entry, _)| entry.state == GroupState::Open).map(|(_, room)| room).collect()
+}
+
+/// What new tables wait for, in words; `None` when groups are there or on their way.
+pub fn waiting_for(catalog: &Catalog, sight: &Sight) -> Option<String> {
+    if !catalog.groups().is_empty() {
+        return None;
+    }
+    let wanted = usize::try_from(catalog.replication()).unwrap_or(0);
+    let live = catalog.servers().iter().filter(|(server, _)| sight.liveness.is_live(*server)).count();
+    (live < wanted).then(|| {
+        let missing = wanted - live;
+        let servers = if missing == 1 { "server" } else { "servers" };
+        format!("waiting for {missing} more region {servers}: {live} of {wanted} are registered and alive")
+    })
+}
+
+fn refuse_meta(name: &TableName) -> Result<(), Error> {
+    if name.is_meta() { Err(Error::ReadOnly { what: "table meta".into() }) } else { Ok(()) }
+}
+
+fn not_found(name: &TableName) -> Error {
+    Error::NotFound { what: format!("table {name}") }
+}
+
+fn unexpected(outcome: &Outcome) -> Error {
+    Error::Internal { message: format!("the catalog answered a create with {outcome:?}") }
+}

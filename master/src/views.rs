@@ -1,0 +1,323 @@
+//! What the master shows: locations for clients, lists and status for people.
+//!
+//! All of it is put together at the moment of the call from the catalog and what is observed, in memory. The messages
+//! carry no rule of their own, so they are built here and nowhere decoded.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use terrane_proto::v1;
+use terrane_types::{Error, GroupId, RegionDescriptor, RegionId, ServerId, TableId, TableName};
+
+use crate::catalog::Catalog;
+use crate::catalog::groups::{GroupEntry, GroupState};
+use crate::catalog::regions::RegionEntry;
+use crate::catalog::servers::Registration;
+use crate::catalog::tables::{TableEntry, TableState};
+use crate::inventory::ServerLoad;
+use crate::liveness::{Moment, ServerState};
+use crate::meta::{MetaBlock, MetaScan};
+use crate::observed::{Sight, now};
+use crate::procedures::Desk;
+use crate::schemas;
+use crate::tables::waiting_for;
+
+/// Regions in one answer to a look-up when the caller names no number, and at most.
+const LOCATE_DEFAULT: usize = 256;
+const LOCATE_MAX: usize = 4_096;
+/// A log that holds more than this part of its limit, and is held back, is a trouble.
+const LOG_TROUBLE_PERCENT: u64 = 50;
+/// The state in which a region reports that it is as large as it may get and cannot be split.
+const UNSPLITTABLE: &str = "unsplittable";
+
+/// Views of one master.
+pub struct Views {
+    desk: Arc<Desk>,
+}
+
+impl Views {
+    /// Views of what lies on this desk.
+    pub const fn new(desk: Arc<Desk>) -> Self {
+        Self { desk }
+    }
+
+    fn look<T>(&self, look: impl FnOnce(&Catalog, &Sight) -> T) -> T {
+        self.desk.journal.read(|catalog| self.desk.observed.with(|sight| look(catalog, sight)))
+    }
+
+    /// A table by name, as `describe` shows it.
+    pub fn table(&self, name: &TableName) -> Result<v1::TableReply, Error> {
+        if name.is_meta() {
+            let regions = self.desk.journal.read(|catalog| catalog.regions().len());
+            let schema = Some((&schemas::meta()).into());
+            let state = TableState::Enabled.name().to_owned();
+            return Ok(v1::TableReply { schema, state, regions: count(regions), bytes: 0 });
+        }
+        self.look(|catalog, sight| catalog.tables().named(&name.to_string()).map(|entry| table(catalog, sight, entry)))
+            .ok_or_else(|| Error::NotFound { what: format!("table {name}") })
+    }
+
+    /// All tables in the order of their names.
+    pub fn tables(&self) -> Vec<v1::TableReply> {
+        self.look(|catalog, sight| catalog.tables().iter().map(|entry| table(catalog, sight, entry)).collect())
+    }
+
+    /// Where the regions of a table are, from the one that holds `key` on.
+    pub fn locate(&self, request: &v1::LocateRequest) -> Result<v1::LocateReply, Error> {
+        let table = TableId(request.table);
+        let limit = usize::try_from(request.limit).unwrap_or(usize::MAX);
+        let limit = if limit == 0 { LOCATE_DEFAULT } else { limit.min(LOCATE_MAX) };
+        self.look(|catalog, sight| {
+            let entry = catalog.tables().get(table).filter(|entry| entry.state != TableState::Dropping);
+            let entry = entry.ok_or_else(|| Error::NotFound { what: format!("table {table}") })?;
+            let regions = if request.reverse {
+                catalog.regions().from_key_down(table, &request.key, limit)
+            } else {
+                catalog.regions().from_key(table, &request.key, limit)
+            };
+            let descriptors = || regions.iter().map(|region| &region.descriptor);
+            Ok(v1::LocateReply {
+                regions: descriptors().map(Into::into).collect(),
+                groups: locations(catalog, sight, descriptors()),
+                schema_version: entry.schema.version,
+            })
+        })
+    }
+
+    /// All servers.
+    pub fn servers(&self) -> Vec<v1::ServerInfo> {
+        self.look(servers)
+    }
+
+    /// All groups.
+    pub fn groups(&self) -> Vec<v1::GroupInfo> {
+        self.look(|catalog, sight| {
+            let counts = catalog.regions().per_group();
+            catalog.groups().iter().map(|(group, entry)| group_info(catalog, sight, group, entry, &counts)).collect()
+        })
+    }
+
+    /// The regions of a table, or of all.
+    pub fn regions(&self, table: Option<&TableName>) -> Result<Vec<v1::RegionInfo>, Error> {
+        self.look(|catalog, sight| {
+            let Some(name) = table else {
+                return Ok(catalog.regions().iter().map(|region| region_info(catalog, sight, region)).collect());
+            };
+            let entry = catalog.tables().named(&name.to_string());
+            let entry = entry.ok_or_else(|| Error::NotFound { what: format!("table {name}") })?;
+            let regions = catalog.regions().of_table(entry.schema.table);
+            Ok(regions.map(|region| region_info(catalog, sight, region)).collect())
+        })
+    }
+
+    /// A region as the map has it.
+    pub fn region(&self, region: RegionId) -> Result<RegionDescriptor, Error> {
+        let known =
+            self.desk.journal.read(|catalog| catalog.regions().get(region).map(|entry| entry.descriptor.clone()));
+        known.ok_or_else(|| Error::NotFound { what: format!("region {region}") })
+    }
+
+    /// The state of the whole, and what is wrong with it.
+    pub fn status(&self) -> v1::StatusReply {
+        let own = self.desk.journal.checkpoint_trouble();
+        let waits = self.desk.waits();
+        let catalog_index = self.desk.journal.applied();
+        self.look(|catalog, sight| {
+            let leaderless = leaderless(catalog, sight);
+            let mut troubles = troubles(catalog, sight, &leaderless, now());
+            troubles.extend(own);
+            let waiting = waiting_for(catalog, sight).into_iter().chain(waits);
+            v1::StatusReply {
+                cluster_id: bytes::Bytes::copy_from_slice(&catalog.cluster().0),
+                replication: catalog.replication(),
+                servers: servers(catalog, sight),
+                tables: count(catalog.tables().len()),
+                regions: count(catalog.regions().len()),
+                groups: count(catalog.groups().len()),
+                groups_without_leader: count(leaderless.len()),
+                troubles,
+                waiting_for: waiting.collect::<Vec<_>>().join("; "),
+                catalog_index,
+            }
+        })
+    }
+
+    /// Rows of the meta table.
+    pub fn scan_meta(&self, scan: &MetaScan) -> Result<Vec<MetaBlock>, Error> {
+        Ok(self.look(|catalog, sight| crate::meta::scan(catalog, sight, scan))?)
+    }
+}
+
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+fn table(catalog: &Catalog, sight: &Sight, entry: &TableEntry) -> v1::TableReply {
+    let regions = || catalog.regions().of_table(entry.schema.table);
+    v1::TableReply {
+        schema: Some((&entry.schema).into()),
+        state: entry.state.name().to_owned(),
+        regions: count(catalog.regions().count(entry.schema.table)),
+        bytes: regions().map(|region| region_bytes(sight, region)).sum(),
+    }
+}
+
+fn region_bytes(sight: &Sight, region: &RegionEntry) -> u64 {
+    let region = &region.descriptor;
+    sight.inventory.region(region.group, region.region).map_or(0, |view| view.bytes)
+}
+
+fn locations<'a>(
+    catalog: &Catalog,
+    sight: &Sight,
+    regions: impl Iterator<Item = &'a RegionDescriptor>,
+) -> Vec<v1::GroupLocation> {
+    let groups: std::collections::BTreeSet<GroupId> = regions.map(|region| region.group).collect();
+    let known = groups.into_iter().filter_map(|group| catalog.groups().get(group).map(|entry| (group, entry)));
+    known.map(|(group, entry)| (&sight.location(catalog, group, entry)).into()).collect()
+}
+
+fn servers(catalog: &Catalog, sight: &Sight) -> Vec<v1::ServerInfo> {
+    let counts = catalog.regions().per_group();
+    catalog.servers().iter().map(|(server, known)| server_info(catalog, sight, server, known, &counts)).collect()
+}
+
+fn server_info(
+    catalog: &Catalog,
+    sight: &Sight,
+    server: ServerId,
+    known: &Registration,
+    regions_per_group: &BTreeMap<GroupId, u64>,
+) -> v1::ServerInfo {
+    let state = sight.liveness.state(server);
+    let load = sight.inventory.load(server).cloned().unwrap_or_default();
+    let led: Vec<GroupId> =
+        if state == ServerState::Live { sight.inventory.led_by(server).collect() } else { Vec::new() };
+    let regions: u64 = led.iter().filter_map(|group| regions_per_group.get(group)).sum();
+    v1::ServerInfo {
+        server: server.0,
+        address: known.address.clone(),
+        console: known.console.clone(),
+        state: state.name().to_owned(),
+        leaders: count(led.len()),
+        replicas: count(catalog.groups().replicas_on(server)),
+        regions: u32::try_from(regions).unwrap_or(u32::MAX),
+        engine: known.engine.clone(),
+        boot: sight.liveness.boot(server),
+        log_bytes: load.log_bytes,
+        log_limit: load.log_limit,
+        log_held_by: load.log_held_by,
+        troubles: load.troubles,
+        memtable_bytes: load.memtable_bytes,
+        since_report_ms: u64::try_from(sight.liveness.quiet_for(server, now()).as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+fn group_info(
+    catalog: &Catalog,
+    sight: &Sight,
+    group: GroupId,
+    entry: &GroupEntry,
+    regions: &BTreeMap<GroupId, u64>,
+) -> v1::GroupInfo {
+    v1::GroupInfo {
+        location: Some((&sight.location(catalog, group, entry)).into()),
+        regions: regions.get(&group).map_or(0, |regions| u32::try_from(*regions).unwrap_or(u32::MAX)),
+        applied: sight.inventory.group(group).map_or(0, |view| view.applied),
+        replicas: entry.members.keys().map(|replica| replica.0).collect(),
+        state: entry.state.name().to_owned(),
+    }
+}
+
+fn region_info(catalog: &Catalog, sight: &Sight, entry: &RegionEntry) -> v1::RegionInfo {
+    let region = &entry.descriptor;
+    let table = catalog.tables().get(region.table);
+    let address = |server: ServerId| catalog.servers().address(server);
+    let members = catalog.groups().get(region.group).into_iter().flat_map(|group| group.members.values().copied());
+    let view = sight.inventory.region(region.group, region.region);
+    let state = match table.map(|table| table.state) {
+        Some(TableState::Creating) => "creating".to_owned(),
+        Some(TableState::Dropping) => "dropping".to_owned(),
+        _ => view.map_or_else(|| "open".to_owned(), |view| view.state.clone()),
+    };
+    v1::RegionInfo {
+        descriptor: Some(region.into()),
+        table: table.map_or_else(String::new, |table| table.schema.name.to_string()),
+        leader: sight.leader(region.group).map_or_else(String::new, address),
+        bytes: view.map_or(0, |view| view.bytes),
+        state,
+        servers: members.map(address).collect(),
+    }
+}
+
+/// Open groups that nobody leads, as far as reports tell.
+pub fn leaderless(catalog: &Catalog, sight: &Sight) -> Vec<GroupId> {
+    let open = catalog.groups().iter().filter(|(_, entry)| entry.state == GroupState::Open);
+    open.map(|(group, _)| group).filter(|group| sight.leader(*group).is_none()).collect()
+}
+
+/// What is wrong, a sentence each, in a fixed order.
+fn troubles(catalog: &Catalog, sight: &Sight, leaderless: &[GroupId], now: Moment) -> Vec<String> {
+    let mut troubles = Vec::new();
+    for (server, known) in catalog.servers().iter() {
+        server_troubles(sight, server, &known.address, now, &mut troubles);
+    }
+    for group in leaderless {
+        troubles.push(format!(
+            "group {group} has no leader: its regions cannot be read or written until most of its servers are back"
+        ));
+    }
+    for region in catalog.regions().iter().map(|entry| &entry.descriptor) {
+        let view = sight.inventory.region(region.group, region.region);
+        if let Some(view) = view.filter(|view| view.state == UNSPLITTABLE) {
+            let (region, bytes) = (region.region, view.bytes);
+            troubles.push(format!("region {region} is over its size ({bytes} bytes) and has no place to split"));
+        }
+    }
+    troubles
+}
+
+fn server_troubles(sight: &Sight, server: ServerId, address: &str, now: Moment, troubles: &mut Vec<String>) {
+    let mut tell = |what: String| troubles.push(format!("server {server} ({address}) {what}"));
+    match sight.liveness.state(server) {
+        ServerState::Silent if sight.liveness.is_missed(server, now) => {
+            tell(format!("is silent for {} s", sight.liveness.quiet_for(server, now).as_secs()));
+        }
+        ServerState::Stopped => tell("was stopped".into()),
+        ServerState::Silent | ServerState::Live => {}
+    }
+    if let Some(off_ms) = sight.liveness.clock_trouble(server) {
+        let direction = if off_ms < 0 { "behind" } else { "ahead of" };
+        tell(format!("has a clock {} ms {direction} the master's: set it right, it takes no leadership", off_ms.abs()));
+    }
+    let Some(load) = sight.inventory.load(server) else { return };
+    if let Some(held) = log_trouble(load) {
+        tell(held);
+    }
+    load.troubles.iter().for_each(|trouble| tell(format!("says: {trouble}")));
+}
+
+fn log_trouble(load: &ServerLoad) -> Option<String> {
+    let high = load.log_bytes.saturating_mul(100) >= load.log_limit.saturating_mul(LOG_TROUBLE_PERCENT);
+    (high && load.log_limit > 0 && !load.log_held_by.is_empty()).then(|| {
+        format!("has {} of {} bytes of log, held back by {}", load.log_bytes, load.log_limit, load.log_held_by)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_a_trouble_when_it_is_high_and_held() {
+        let load = |log_bytes, held: &str| ServerLoad {
+            log_bytes,
+            log_limit: 1_000,
+            log_held_by: held.into(),
+            ..ServerLoad::default()
+        };
+        assert_eq!(log_trouble(&load(499, "server 3")), None);
+        assert_eq!(log_trouble(&load(900, "")), None);
+        assert_eq!(log_trouble(&load(900, "server 3")).unwrap(), "has 900 of 1000 bytes of log, held back by server 3");
+    }
+}
