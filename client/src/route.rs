@@ -202,8 +202,8 @@ impl Router {
         if action == RetryAction::GiveUp {
             return Err(failure.into_error(progress.risk.write));
         }
-        self.counting.retries.add();
         if let Some(place) = place {
+            self.counting.retries.add();
             self.learn(target, place, &failure, &mut progress.tried);
         }
         if let RetryAction::Relocate { .. } = action {
