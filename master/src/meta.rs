@@ -165,3 +165,7 @@ fn row(catalog: &Catalog, sight: &Sight, entry: &RegionEntry, projection: &Proje
     let cells = PackedCells::from_cells(shown).map_or_else(|_| Vec::new(), |cells| cells.as_bytes().to_vec());
     (key, cells)
 }
+
+#[cfg(test)]
+#[path = "meta_tests.rs"]
+mod tests;

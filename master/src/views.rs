@@ -306,7 +306,70 @@ fn log_trouble(load: &ServerLoad) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::catalog::tests::full;
+    use crate::inventory::{GroupSeen, Inventory, RegionSeen, Report};
+    use crate::liveness::Liveness;
+
+    /// Server 1 of the full catalog leads its group in term 3 and reports its first region as too large.
+    fn sight() -> Sight {
+        let mut liveness = Liveness::new(Duration::from_secs(3), Moment(0));
+        liveness.heard(ServerId(1), 1, Moment(1)).unwrap();
+        let mut inventory = Inventory::default();
+        let descriptor = full().regions().iter().next().unwrap().descriptor.clone();
+        inventory.absorb(Report {
+            server: ServerId(1),
+            groups: vec![GroupSeen { group: GroupId(1), term: 3, leader: Some(ServerId(1)), applied: 9 }],
+            regions: vec![RegionSeen { descriptor, bytes: 100, state: UNSPLITTABLE.into(), term: 3 }],
+            load: ServerLoad { troubles: vec!["a file is damaged".into()], ..ServerLoad::default() },
+        });
+        Sight { liveness, inventory }
+    }
+
+    fn told(sight: &Sight, now: Moment) -> Vec<String> {
+        let catalog = full();
+        troubles(&catalog, sight, &leaderless(&catalog, sight), now)
+    }
+
+    #[test]
+    fn troubles_of_a_healthy_moment_are_what_servers_and_regions_say() {
+        assert_eq!(
+            told(&sight(), Moment(2_000)),
+            [
+                "server 1 (a:1) says: a file is damaged",
+                "region 1 is over its size (100 bytes) and has no place to split",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_silent_server_and_the_groups_it_led_are_told() {
+        let mut sight = sight();
+        sight.liveness.clock(ServerId(1), -700);
+        sight.liveness.tick(Moment(9_001));
+        let told = told(&sight, Moment(9_001));
+        assert_eq!(told[0], "server 1 (a:1) is silent for 9 s");
+        assert!(told[1].contains("700 ms behind the master's"), "{}", told[1]);
+        assert!(told.iter().any(|what| what == "server 2 (b:1) is silent for 9 s"), "never heard of");
+        assert!(told.iter().any(|what| what.starts_with("group 1 has no leader")));
+    }
+
+    #[test]
+    fn lists_show_the_leader_and_what_it_reported() {
+        let (catalog, sight) = (full(), sight());
+        let region = region_info(&catalog, &sight, catalog.regions().iter().next().unwrap());
+        assert_eq!((region.leader.as_str(), region.bytes, region.state.as_str()), ("a:1", 100, UNSPLITTABLE));
+        let servers = servers(&catalog, &sight);
+        let shown =
+            |info: &v1::ServerInfo| (info.server, info.state.clone(), info.leaders, info.replicas, info.regions);
+        assert_eq!(shown(&servers[0]), (1, "live".to_owned(), 1, 1, 4));
+        assert_eq!(shown(&servers[1]), (2, "silent".to_owned(), 0, 0, 0));
+        let entry = catalog.groups().get(GroupId(1)).unwrap();
+        let group = group_info(&catalog, &sight, GroupId(1), entry, &catalog.regions().per_group());
+        assert_eq!((group.applied, group.regions, group.location.unwrap().term), (9, 4, 3));
+    }
 
     #[test]
     fn a_log_is_a_trouble_when_it_is_high_and_held() {

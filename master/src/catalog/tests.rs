@@ -249,7 +249,7 @@ fn look_ups_begin_at_the_region_that_holds_the_key() {
 }
 
 /// A catalog with something of everything.
-fn full() -> Catalog {
+pub(crate) fn full() -> Catalog {
     let mut catalog = small();
     applied(&mut catalog, CatalogEdit::AddServer(registration("b:1")));
     applied(&mut catalog, create("t", &["c", "m"]));

@@ -1,0 +1,516 @@
+//! A whole master over its real log and files, with region servers that only pretend.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use bytes::Bytes;
+use terrane_proto::v1::master_client::MasterClient;
+use terrane_proto::v1::region_server_server::{RegionServer, RegionServerServer};
+use terrane_proto::{error, hello};
+use terrane_types::PackedRows;
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status};
+
+use super::*;
+
+/// How the pretended servers answer a change of tables.
+#[derive(Clone, Debug, Default)]
+enum Mood {
+    #[default]
+    Willing,
+    /// Nothing can be done now.
+    Away,
+    /// The order is wrong, for ever.
+    Refusing,
+    /// Another server leads every group.
+    Follows(u64),
+}
+
+/// What the servers of a test were ordered to do.
+#[derive(Default)]
+struct Ordered {
+    mood: Mutex<BTreeMap<u64, Mood>>,
+    groups: Mutex<Vec<(u64, v1::CreateGroupRequest)>>,
+    tables: Mutex<Vec<(u64, v1::ChangeTablesRequest)>>,
+}
+
+struct Pretender {
+    server: u64,
+    ordered: Arc<Ordered>,
+}
+
+#[tonic::async_trait]
+impl RegionServer for Pretender {
+    async fn create_group(
+        &self,
+        request: Request<v1::CreateGroupRequest>,
+    ) -> Result<Response<v1::CreateGroupReply>, Status> {
+        self.ordered.groups.lock().push((self.server, request.into_inner()));
+        Ok(Response::new(v1::CreateGroupReply {}))
+    }
+
+    async fn change_tables(
+        &self,
+        request: Request<v1::ChangeTablesRequest>,
+    ) -> Result<Response<v1::ChangeTablesReply>, Status> {
+        let request = request.into_inner();
+        let mood = self.ordered.mood.lock().get(&self.server).cloned().unwrap_or_default();
+        let refusal = match mood {
+            Mood::Willing => {
+                self.ordered.tables.lock().push((self.server, request));
+                return Ok(Response::new(v1::ChangeTablesReply { applied: 1 }));
+            }
+            Mood::Away => Error::Unavailable { message: "away".into(), retry_after: Duration::from_millis(1) },
+            Mood::Refusing => Error::Unsupported { feature: "this schema".into() },
+            Mood::Follows(leader) => Error::NotLeader {
+                group: GroupId(request.group),
+                term: 1,
+                leader: Some(ServerId(leader)),
+                address: None,
+                members: Vec::new(),
+            },
+        };
+        Err(error::status(&refusal))
+    }
+
+    async fn split(&self, request: Request<v1::SplitRequest>) -> Result<Response<v1::SplitReply>, Status> {
+        let request = request.into_inner();
+        let daughter = |region: u64, start: &'static str, stop: &'static str| v1::RegionDescriptor {
+            region,
+            table: 1,
+            start: Bytes::from_static(start.as_bytes()),
+            stop: Bytes::from_static(stop.as_bytes()),
+            epoch: request.epoch + 1,
+            group: self.ordered.tables.lock()[0].1.group,
+            schema_version: 1,
+        };
+        Ok(Response::new(v1::SplitReply { daughters: vec![daughter(500, "", "k"), daughter(501, "k", "")] }))
+    }
+}
+
+/// A master, the servers that pretend, and a caller.
+struct Cluster {
+    master: Master,
+    client: MasterClient<Channel>,
+    ordered: Arc<Ordered>,
+    stop: CancellationToken,
+}
+
+async fn start(dir: &Path, change: impl FnOnce(&mut MasterConfig)) -> Result<Master, StartError> {
+    let mut config =
+        MasterConfig { data_dir: dir.to_owned(), listen: "127.0.0.1:0".to_owned(), ..MasterConfig::default() };
+    change(&mut config);
+    Master::start(config).await
+}
+
+fn client(master: &Master) -> MasterClient<Channel> {
+    MasterClient::new(terrane_env::net::channel(master.address()).unwrap())
+}
+
+impl Cluster {
+    async fn new(dir: &Path) -> Self {
+        let master = start(dir, |_| {}).await.unwrap();
+        let client = client(&master);
+        Self { master, client, ordered: Arc::default(), stop: CancellationToken::new() }
+    }
+
+    /// The same directory under a new process, with the same servers.
+    async fn restarted(self, dir: &Path) -> Self {
+        self.master.shutdown().await;
+        let master = start(dir, |_| {}).await.unwrap();
+        Self { client: client(&master), master, ..self }
+    }
+
+    fn hello(&self, own: u64) -> Option<v1::Hello> {
+        Some(hello::ours(Some(self.master.cluster_id()), ServerId(0), ServerId(own), 1))
+    }
+
+    /// Serves the orders of one more server and registers it.
+    async fn add_server(&mut self, server: u64) {
+        let listener = terrane_env::net::listen("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let pretender = Pretender { server, ordered: Arc::clone(&self.ordered) };
+        let stop = self.stop.clone();
+        tokio::spawn(async move {
+            terrane_env::net::server()
+                .add_service(RegionServerServer::new(pretender))
+                .serve_with_incoming_shutdown(listener.incoming(), stop.cancelled_owned())
+                .await
+        });
+        let request = v1::RegisterRequest {
+            hello: Some(hello::ours(None, ServerId(0), ServerId(0), 1)),
+            address,
+            engine: "memory".into(),
+            boot: 1,
+            region_ids_wanted: 10,
+            ..v1::RegisterRequest::default()
+        };
+        let reply = self.client.register(request).await.unwrap().into_inner();
+        assert_eq!((reply.server, reply.region_id_count), (server, 10));
+    }
+
+    async fn add_servers(&mut self) {
+        for server in 1..=3 {
+            self.add_server(server).await;
+        }
+    }
+
+    fn create(&self, name: &str, split_at: &[&'static str]) -> v1::CreateTableRequest {
+        let families = vec![v1::FamilySchema { name: "f".into(), ..v1::FamilySchema::default() }];
+        let schema = v1::TableSchema { name: name.into(), families, ..v1::TableSchema::default() };
+        let split_at = split_at.iter().map(|key| Bytes::from_static(key.as_bytes())).collect();
+        v1::CreateTableRequest { hello: self.hello(0), schema: Some(schema), split_at }
+    }
+
+    async fn create_table(&mut self, name: &str, split_at: &[&'static str]) -> v1::TableReply {
+        let request = self.create(name, split_at);
+        self.client.create_table(request).await.unwrap().into_inner()
+    }
+
+    async fn describe(&mut self, name: &str) -> Result<v1::TableReply, Error> {
+        let request = v1::DescribeTableRequest { hello: self.hello(0), name: name.into() };
+        self.client
+            .describe_table(request)
+            .await
+            .map(Response::into_inner)
+            .map_err(|status| error::from_status(&status))
+    }
+
+    async fn status(&mut self) -> v1::StatusReply {
+        let request = v1::ClusterRequest { hello: self.hello(0) };
+        self.client.status(request).await.unwrap().into_inner()
+    }
+
+    async fn regions(&mut self) -> Vec<v1::RegionInfo> {
+        let request = v1::ListRegionsRequest { hello: self.hello(0), table: String::new() };
+        self.client.list_regions(request).await.unwrap().into_inner().regions
+    }
+
+    async fn locate(&mut self, key: &'static str) -> v1::LocateReply {
+        let key = Bytes::from_static(key.as_bytes());
+        let request = v1::LocateRequest { hello: self.hello(0), table: 1, key, ..v1::LocateRequest::default() };
+        self.client.locate(request).await.unwrap().into_inner()
+    }
+
+    async fn report(&mut self, server: u64, term: u64, regions: Vec<v1::RegionDescriptor>) -> v1::ReportReply {
+        let groups: BTreeSet<u64> = regions.iter().map(|region| region.group).collect();
+        let group = |group| v1::GroupReport { group, term, leader: server, ..v1::GroupReport::default() };
+        let region = |descriptor| v1::RegionReport {
+            descriptor: Some(descriptor),
+            bytes: 7,
+            state: "open".into(),
+            group_term: term,
+        };
+        let request = v1::ReportRequest {
+            hello: self.hello(server),
+            server,
+            boot: 1,
+            groups: groups.into_iter().map(group).collect(),
+            regions: regions.into_iter().map(region).collect(),
+            clock_ms: terrane_env::time::wall_ms(),
+            ..v1::ReportRequest::default()
+        };
+        self.client.report(request).await.unwrap().into_inner()
+    }
+
+    fn set_mood(&self, mood: &Mood) {
+        *self.ordered.mood.lock() = (1..=3).map(|server| (server, mood.clone())).collect();
+    }
+
+    async fn end(self) {
+        self.stop.cancel();
+        self.master.shutdown().await;
+    }
+}
+
+async fn refusal<T: std::fmt::Debug>(call: impl Future<Output = Result<Response<T>, Status>>) -> Error {
+    error::from_status(&call.await.unwrap_err())
+}
+
+fn within<T>(request: T, timeout: Duration) -> Request<T> {
+    let mut request = Request::new(request);
+    request.set_timeout(timeout);
+    request
+}
+
+#[tokio::test]
+async fn a_cluster_keeps_its_id_over_restarts() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = start(dir.path(), |_| {}).await.unwrap();
+    assert_eq!(first.ready(), Ok(()));
+    let cluster = first.cluster_id();
+    first.shutdown().await;
+    let second = start(dir.path(), |_| {}).await.unwrap();
+    assert_eq!(second.cluster_id(), cluster);
+    second.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_second_process_on_the_directory_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = start(dir.path(), |_| {}).await.unwrap();
+    let refused = start(dir.path(), |_| {}).await.err().unwrap();
+    assert!(matches!(refused, StartError::Lock(_)), "{refused}");
+    first.shutdown().await;
+}
+
+#[tokio::test]
+async fn another_list_of_peers_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    start(dir.path(), |config| config.peers = vec!["127.0.0.1:7600".into()]).await.unwrap().shutdown().await;
+    let refused = start(dir.path(), |config| config.peers = vec!["127.0.0.1:9999".into()]).await.err().unwrap();
+    assert!(refused.to_string().contains("founded with --peers 127.0.0.1:7600"), "{refused}");
+    start(dir.path(), |_| {}).await.unwrap().shutdown().await;
+}
+
+#[tokio::test]
+async fn a_damaged_checkpoint_is_refused_and_named() {
+    let dir = tempfile::tempdir().unwrap();
+    start(dir.path(), |_| {}).await.unwrap().shutdown().await;
+    let path = crate::catalog::checkpoint::path_in(&dir.path().join("catalog"));
+    let mut bytes = fs::read(&path).await.unwrap();
+    bytes[20] ^= 1;
+    fs::write_durable(&path, &bytes).await.unwrap();
+    let refused = start(dir.path(), |_| {}).await.err().unwrap();
+    assert!(matches!(refused, StartError::Checkpoint(_)) && refused.to_string().contains("checkpoint"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_create_without_servers_says_what_it_waits_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::new(dir.path()).await;
+    cluster.add_server(1).await;
+    let request = within(cluster.create("t", &[]), Duration::from_millis(400));
+    let refused = refusal(cluster.client.create_table(request)).await;
+    assert!(refused.to_string().contains("2 more region servers: 1 of 3"), "{refused}");
+    assert!(cluster.status().await.waiting_for.contains("2 more region servers"));
+    assert!(matches!(cluster.describe("t").await, Err(Error::NotFound { .. })));
+    cluster.end().await;
+}
+
+#[tokio::test]
+async fn a_create_that_waits_goes_on_when_the_servers_come() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::new(dir.path()).await;
+    let (mut other, request) = (cluster.client.clone(), cluster.create("t", &[]));
+    let waiting = tokio::spawn(async move { other.create_table(request).await });
+    cluster.add_servers().await;
+    assert_eq!(waiting.await.unwrap().unwrap().into_inner().state, "enabled");
+    cluster.end().await;
+}
+
+#[tokio::test]
+async fn groups_are_spread_and_each_member_is_told_once_it_matters() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::new(dir.path()).await;
+    cluster.add_servers().await;
+    cluster.create_table("t", &["c", "f", "i", "l", "o", "r", "u", "x", "y", "z", "zz"]).await;
+    let groups = cluster.ordered.groups.lock().clone();
+    let led = |server| groups.iter().filter(|(told, order)| *told == server && order.lead).count();
+    assert_eq!((led(1), led(2), led(3)), (4, 4, 4));
+    assert!(groups.iter().all(|(_, order)| order.members.len() == 3));
+    // Twelve regions over twelve groups: one each, one order each, to the planned leader.
+    let tables = cluster.ordered.tables.lock().clone();
+    assert_eq!(tables.len(), 12);
+    assert!(tables.iter().all(|(_, order)| order.create.len() == 1));
+    assert_eq!(tables.iter().map(|(_, order)| order.group).collect::<BTreeSet<_>>().len(), 12);
+    cluster.end().await;
+}
+
+#[tokio::test]
+async fn a_created_table_can_be_located_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::new(dir.path()).await;
+    cluster.add_servers().await;
+    let created = cluster.create_table("ns:t", &["h", "p"]).await;
+    assert_eq!((created.regions, created.state.as_str()), (3, "enabled"));
+    let located = cluster.locate("m").await;
+    assert_eq!(located.regions.iter().map(|region| &region.start[..]).collect::<Vec<_>>(), [b"h", b"p"]);
+    assert!(located.groups.iter().all(|group| group.leader != 0 && group.members.len() == 3));
+    let request = cluster.create("ns:t", &[]);
+    assert!(matches!(refusal(cluster.client.create_table(request)).await, Error::AlreadyExists { .. }));
+    cluster.end().await;
+}
+
+#[tokio::test]
+async fn bad_tables_are_refused_in_words() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::new(dir.path()).await;
+    cluster.add_servers().await;
+    for (name, split_at, says) in
+        [("meta", &[][..], "reserved"), ("t", &["b", "a"], "b comes before a"), ("a b", &[], "table")]
+    {
+        let request = cluster.create(name, split_at);
+        let refused = refusal(cluster.client.create_table(request)).await;
+        assert!(matches!(refused, Error::Invalid(_)) && refused.to_string().contains(says), "{refused}");
+    }
+    cluster.end().await;
+}
+
+#[tokio::test]
+async fn an_alter_reaches_every_group_and_a_drop_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::new(dir.path()).await;
+    cluster.add_servers().await;
+    cluster.create_table("t", &["m"]).await;
+    cluster.ordered.tables.lock().clear();
+    let set = [("region_size".to_owned(), "1MiB".to_owned())].into_iter().collect();
+    let (hello, name) = (cluster.hello(0), "t".to_owned());
+    let request = v1::AlterTableRequest { hello: hello.clone(), name, set, ..v1::AlterTableRequest::default() };
+    let schema = cluster.client.alter_table(request.clone()).await.unwrap().into_inner().schema.unwrap();
+    assert_eq!((schema.version, schema.region_size), (2, 1 << 20));
+    let orders: Vec<_> =
+        cluster.ordered.tables.lock().drain(..).map(|(_, order)| order.schema.unwrap().version).collect();
+    assert_eq!(orders, [2, 2]);
+    assert!(cluster.regions().await.iter().all(|region| region.descriptor.as_ref().unwrap().schema_version == 2));
+
+    let set = [("bloom".to_owned(), "row".to_owned())].into_iter().collect();
+    let refused = refusal(cluster.client.alter_table(v1::AlterTableRequest { set, ..request })).await;
+    assert!(refused.to_string().contains("bloom"), "{refused}");
+
+    cluster.client.drop_table(v1::DropTableRequest { hello, name: "t".into() }).await.unwrap();
+    assert_eq!(cluster.ordered.tables.lock().iter().map(|(_, order)| order.drop).collect::<Vec<_>>(), [1, 1]);
+    assert!(cluster.regions().await.is_empty());
+    // A replica that slept through it hears of it when it reports.
+    let late = v1::RegionDescriptor { region: 31, table: 1, epoch: 1, group: 1, ..v1::RegionDescriptor::default() };
+    assert_eq!(cluster.report(1, 1, vec![late]).await.dropped_tables, [1]);
+    cluster.end().await;
+}
+
+#[tokio::test]
+async fn a_restarted_master_ends_what_it_had_begun() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::new(dir.path()).await;
+    cluster.add_servers().await;
+    cluster.set_mood(&Mood::Away);
+    let request = within(cluster.create("t", &["m"]), Duration::from_millis(500));
+    let refused = refusal(cluster.client.create_table(request)).await;
+    assert!(refused.to_string().contains("still being changed; it waits for group"), "{refused}");
+
+    let mut cluster = cluster.restarted(dir.path()).await;
+    assert_eq!(cluster.describe("t").await.unwrap().state, "creating");
+    cluster.set_mood(&Mood::Willing);
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+    while cluster.describe("t").await.unwrap().state != "enabled" {
+        assert!(tokio::time::Instant::now() < deadline, "the create did not end");
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(cluster.regions().await.len(), 2);
+    cluster.end().await;
+}
+
+#[tokio::test]
+async fn a_create_that_servers_refuse_for_ever_is_undone() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::new(dir.path()).await;
+    cluster.add_servers().await;
+    cluster.create_table("other", &[]).await;
+    cluster.set_mood(&Mood::Refusing);
+    let (mut other, request) = (cluster.client.clone(), cluster.create("t", &[]));
+    let creating = tokio::spawn(async move { refusal(other.create_table(request)).await });
+    // The drop that undoes it must get through.
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+    while !matches!(cluster.describe("t").await, Ok(reply) if reply.state == "dropping") {
+        assert!(tokio::time::Instant::now() < deadline, "the create was not undone");
+        tokio::task::yield_now().await;
+    }
+    cluster.set_mood(&Mood::Willing);
+    assert_eq!(creating.await.unwrap(), Error::Unsupported { feature: "this schema".into() });
+    assert!(matches!(cluster.describe("t").await, Err(Error::NotFound { .. })));
+    cluster.end().await;
+}
+
+#[tokio::test]
+async fn orders_follow_the_leader() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::new(dir.path()).await;
+    cluster.add_servers().await;
+    let moods = [(1, Mood::Follows(3)), (2, Mood::Follows(3)), (3, Mood::Willing)];
+    *cluster.ordered.mood.lock() = moods.into_iter().collect();
+    cluster.create_table("t", &["h", "p"]).await;
+    assert!(cluster.ordered.tables.lock().iter().all(|(server, _)| *server == 3));
+    let located = cluster.locate("").await;
+    assert!(located.groups.iter().all(|group| group.leader == 3));
+    cluster.end().await;
+}
+
+#[tokio::test]
+async fn reported_splits_change_the_map_and_reports_of_the_past_do_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::new(dir.path()).await;
+    cluster.add_servers().await;
+    cluster.create_table("t", &[]).await;
+    let parent = cluster.regions().await[0].descriptor.clone().unwrap();
+    let daughter = |region, start: &'static str, stop: &'static str| v1::RegionDescriptor {
+        region,
+        start: Bytes::from_static(start.as_bytes()),
+        stop: Bytes::from_static(stop.as_bytes()),
+        epoch: 2,
+        ..parent.clone()
+    };
+    cluster.report(2, 5, vec![daughter(1, "", "k"), daughter(2, "k", "")]).await;
+    cluster.report(1, 4, vec![parent.clone()]).await;
+    let regions = cluster.regions().await;
+    let shown: Vec<_> = regions.iter().map(|info| (info.descriptor.as_ref().unwrap().region, info.bytes)).collect();
+    assert_eq!(shown, [(1, 7), (2, 7)]);
+    let index = cluster.status().await.catalog_index;
+    cluster.report(2, 5, vec![daughter(1, "", "k"), daughter(2, "k", "")]).await;
+    assert_eq!(cluster.status().await.catalog_index, index, "a report without news is not written down");
+    assert_eq!(cluster.locate("z").await.groups[0].leader, 2);
+    cluster.end().await;
+}
+
+#[tokio::test]
+async fn a_split_that_was_ordered_is_in_the_map_when_the_call_returns() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::new(dir.path()).await;
+    cluster.add_servers().await;
+    cluster.create_table("t", &[]).await;
+    let region = cluster.regions().await[0].descriptor.as_ref().unwrap().region;
+    let request = v1::SplitRegionRequest { hello: cluster.hello(0), region, at: Bytes::new() };
+    cluster.client.split_region(request.clone()).await.unwrap();
+    let regions: Vec<_> = cluster.regions().await.iter().map(|r| r.descriptor.as_ref().unwrap().region).collect();
+    assert_eq!(regions, [500, 501]);
+    assert!(matches!(refusal(cluster.client.split_region(request)).await, Error::NotFound { .. }));
+    cluster.end().await;
+}
+
+#[tokio::test]
+async fn the_meta_table_is_scanned_like_a_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::new(dir.path()).await;
+    cluster.add_servers().await;
+    cluster.create_table("t", &["a\u{1}", "k"]).await;
+    let scan = v1::Scan { reverse: true, limit: 1, offset: 1, ..v1::Scan::default() };
+    let call = v1::ScanCall { hello: cluster.hello(0), header: None, body: Some(scan) };
+    let mut blocks = cluster.client.scan_meta(call).await.unwrap().into_inner();
+    let block = blocks.message().await.unwrap().unwrap();
+    assert!(block.done && block.row_count == 1);
+    let row = PackedRows::new(block.rows).next().unwrap().unwrap();
+    let region = cluster.regions().await[1].descriptor.as_ref().unwrap().region;
+    assert_eq!(row.row.as_bytes(), format!("t,a\\x01,{region}").as_bytes());
+    let cells: Vec<_> = row.cells.iter().map(|cell| cell.qualifier.to_vec()).collect();
+    assert_eq!(cells.concat(), b"epochgroupleaderregionserversstartstoptable");
+    assert_eq!(cluster.describe("meta").await.unwrap().schema.unwrap().table, 0);
+    cluster.end().await;
+}
+
+#[tokio::test]
+async fn strangers_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::new(dir.path()).await;
+    let stranger = Some(hello::ours(Some(ClusterId([9; 16])), ServerId(0), ServerId(1), 1));
+    let request = v1::ClusterRequest { hello: stranger.clone() };
+    assert!(matches!(refusal(cluster.client.status(request)).await, Error::WrongCluster { .. }));
+    let request = v1::RegisterRequest { hello: stranger, address: "127.0.0.1:1".into(), ..Default::default() };
+    assert!(matches!(refusal(cluster.client.register(request)).await, Error::WrongCluster { .. }));
+    let request = v1::ClusterRequest { hello: None };
+    assert!(matches!(refusal(cluster.client.status(request)).await, Error::Invalid(_)));
+    // Whoever does not know the cluster yet asks for it first.
+    let known = cluster.client.identify(hello::ours(None, ServerId(0), ServerId(0), 1)).await.unwrap().into_inner();
+    assert_eq!(known.cluster_id, cluster.master.cluster_id().0[..]);
+    // A server that this catalog never knew.
+    let request = v1::ReportRequest { hello: cluster.hello(9), server: 9, boot: 1, ..Default::default() };
+    assert!(matches!(refusal(cluster.client.report(request)).await, Error::NotFound { .. }));
+    cluster.end().await;
+}
