@@ -1,0 +1,331 @@
+//! The arguments of what talks to a cluster: administration, data, import and export, load.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use terrane_types::{KeyRange, TableName};
+
+use super::values::{Addresses, Column, Escaped, FamilySpec, Size, addresses, attribute, duration, full_column};
+use crate::formats::Format;
+
+/// What every client command takes.
+#[derive(Clone, Debug, Args)]
+pub struct Connection {
+    /// Where the masters are.
+    #[arg(
+        long,
+        value_name = "HOST:PORT,...",
+        env = "TERRANE_MASTERS",
+        default_value = "127.0.0.1:7600",
+        value_parser = addresses,
+        hide_env_values = true
+    )]
+    pub masters: Addresses,
+    /// Print one JSON object per line on standard output, and nothing else there.
+    #[arg(long)]
+    pub json: bool,
+    /// How long one call may take, retries included: 500ms, 30s, 2m.
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    pub timeout: Duration,
+}
+
+/// A range of rows.
+#[derive(Clone, Debug, Default, Args)]
+pub struct RangeFlags {
+    /// Only rows that begin with these bytes.
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["start", "stop"], allow_hyphen_values = true)]
+    pub prefix: Option<Escaped>,
+    /// Only rows from this one on.
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    pub start: Option<Escaped>,
+    /// Only rows before this one.
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    pub stop: Option<Escaped>,
+}
+
+impl RangeFlags {
+    /// The range meant.
+    pub fn range(&self) -> Result<KeyRange, terrane_types::Invalid> {
+        if let Some(prefix) = &self.prefix {
+            return Ok(KeyRange::prefix(&prefix.0));
+        }
+        let bound = |flag: &Option<Escaped>| flag.as_ref().map(|key| key.0.clone()).unwrap_or_default();
+        KeyRange::new(bound(&self.start), bound(&self.stop))
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct Status {
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Admin {
+    /// List the region servers.
+    Servers {
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// List the regions, of one table or of all.
+    Regions {
+        table: Option<TableName>,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// List the log groups.
+    Groups {
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Split a region in two.
+    Split {
+        /// The region's number, as `admin regions` shows it.
+        region: u64,
+        /// The first row of the second half [default: near the middle].
+        #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+        at: Option<Escaped>,
+        #[command(flatten)]
+        connection: Connection,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum TableCommand {
+    /// Create a table; it takes reads and writes when this returns.
+    Create(CreateTable),
+    /// Change attributes of a table, and its families.
+    Alter(AlterTable),
+    /// List the tables.
+    List {
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Show a table's attributes and families.
+    Describe {
+        name: TableName,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Remove a table and all its data.
+    Drop {
+        name: TableName,
+        #[command(flatten)]
+        connection: Connection,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct CreateTable {
+    /// The table's name, or `namespace:name`.
+    pub name: TableName,
+    /// A column family, with attributes after a colon; may be given several times.
+    #[arg(long, value_name = "F[:attribute=value,...]", num_args = 1.., required = true)]
+    pub family: Vec<FamilySpec>,
+    /// Begin with regions that are split at these keys; may be given several times.
+    #[arg(long, value_name = "KEY", num_args = 1..)]
+    pub split_at: Vec<Escaped>,
+    /// Bytes at which a region splits, with a unit: B, KiB, MiB, GiB.
+    #[arg(long, value_name = "SIZE")]
+    pub region_size: Option<Size>,
+    /// The typed parts of the keys: 'user:u64, time:desc i64, action:u32'.
+    #[arg(long, value_name = "PARTS")]
+    pub key: Option<String>,
+    /// Set an attribute of the table; may be given several times.
+    #[arg(long, value_name = "ATTRIBUTE=VALUE", num_args = 1.., value_parser = attribute)]
+    pub set: Vec<(String, String)>,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+#[derive(Debug, Args)]
+pub struct AlterTable {
+    pub name: TableName,
+    /// Set an attribute of the table; may be given several times.
+    #[arg(long, value_name = "ATTRIBUTE=VALUE", num_args = 1.., value_parser = attribute)]
+    pub set: Vec<(String, String)>,
+    /// Set attributes of a family; may be given several times.
+    #[arg(long, value_name = "F:attribute=value,...", num_args = 1..)]
+    pub family: Vec<FamilySpec>,
+    /// Add a family; may be given several times.
+    #[arg(long, value_name = "F[:attribute=value,...]", num_args = 1..)]
+    pub add_family: Vec<FamilySpec>,
+    /// Drop a family with its data; may be given several times.
+    #[arg(long, value_name = "F", num_args = 1..)]
+    pub drop_family: Vec<terrane_types::FamilyName>,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+#[derive(Debug, Args)]
+pub struct Put {
+    pub table: TableName,
+    /// The row key; `\xHH` stands for a byte.
+    #[arg(allow_hyphen_values = true)]
+    pub row: Escaped,
+    /// The column, `family:qualifier`.
+    #[arg(value_parser = full_column)]
+    pub column: Column,
+    /// The value; `\xHH` stands for a byte.
+    #[arg(allow_hyphen_values = true)]
+    pub value: Escaped,
+    /// The cell's timestamp in milliseconds [default: the server's].
+    #[arg(long, value_name = "MS")]
+    pub timestamp: Option<i64>,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+#[derive(Debug, Args)]
+pub struct Get {
+    pub table: TableName,
+    /// The row key; `\xHH` stands for a byte.
+    #[arg(allow_hyphen_values = true)]
+    pub row: Escaped,
+    /// Columns (`family:qualifier`) or whole families to read [default: all].
+    pub columns: Vec<Column>,
+    /// How many versions of each column to read.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub versions: u32,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+#[derive(Debug, Args)]
+pub struct Delete {
+    pub table: TableName,
+    /// The row key; `\xHH` stands for a byte.
+    #[arg(allow_hyphen_values = true)]
+    pub row: Escaped,
+    /// The column to delete with all its versions, or a whole family [default: the whole row].
+    pub column: Option<Column>,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+#[derive(Debug, Args)]
+pub struct Scan {
+    pub table: TableName,
+    #[command(flatten)]
+    pub range: RangeFlags,
+    /// From the last row of the range to the first.
+    #[arg(long)]
+    pub reverse: bool,
+    /// Skip so many rows first.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub offset: u64,
+    /// End after so many rows.
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
+    /// A column (`family:qualifier`) or whole family to read; may be given several times [default: all].
+    #[arg(long = "column", value_name = "COLUMN", num_args = 1..)]
+    pub columns: Vec<Column>,
+    /// How many versions of each column to read.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub versions: u32,
+    /// End with a line {"after":"…"}: what to give to --after for the next page, null when nothing follows.
+    #[arg(long)]
+    pub token: bool,
+    /// Go on where the page that printed this token ended; range and direction must be the same.
+    #[arg(long, value_name = "TOKEN")]
+    pub after: Option<String>,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+#[derive(Debug, Args)]
+pub struct Count {
+    pub table: TableName,
+    #[command(flatten)]
+    pub range: RangeFlags,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+#[derive(Debug, Args)]
+pub struct FirstOrLast {
+    pub table: TableName,
+    #[command(flatten)]
+    pub range: RangeFlags,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+#[derive(Debug, Args)]
+pub struct Import {
+    pub table: TableName,
+    /// The form of the files' lines.
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Format,
+    /// Stop at the first malformed line, with exit status 1, instead of counting it.
+    #[arg(long)]
+    pub strict: bool,
+    /// The files, plain or gzipped; `-` is standard input.
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// One row a line, as JSON.
+    Jsonl,
+    /// One cell a line, tab-separated.
+    Tsv,
+}
+
+#[derive(Debug, Args)]
+pub struct Export {
+    pub table: TableName,
+    /// The form of the lines.
+    #[arg(long, value_name = "FORMAT", default_value = "jsonl")]
+    pub format: ExportFormat,
+    #[command(flatten)]
+    pub range: RangeFlags,
+    /// How many versions of each column to write [default: all that the table keeps].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub versions: Option<u32>,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Bench {
+    /// Put random rows.
+    Put(BenchFlags),
+    /// Get random rows.
+    Get(BenchFlags),
+    /// Scan --batch rows from a random start.
+    Scan(BenchFlags),
+    /// Write --rows rows in big batches.
+    Load(BenchFlags),
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct BenchFlags {
+    /// The table; made when it is absent.
+    #[arg(long, value_name = "NAME", default_value = "bench")]
+    pub table: TableName,
+    /// How many different rows there are.
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub rows: u64,
+    /// Bytes of each value.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=10_485_760))]
+    pub value_bytes: u32,
+    /// Calls in flight at once [default: 64; load: 8].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub in_flight: Option<u32>,
+    /// Rows in one call [default: 1; scan: 100; load: 1000].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub batch: Option<u32>,
+    /// How long to measure [default: 10; load: until all rows are written].
+    #[arg(long, value_name = "S", value_parser = duration)]
+    pub seconds: Option<Duration>,
+    /// Regions that a new table begins with.
+    #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub regions: u32,
+    #[command(flatten)]
+    pub connection: Connection,
+}

@@ -1,0 +1,166 @@
+//! Every line of the grammar is read, with the meaning it promises; what it does not have is exit status 2.
+
+use clap::error::ErrorKind;
+
+use super::client::{Bench, ExportFormat};
+use super::*;
+
+fn parse(line: &[&str]) -> Command {
+    match Cli::try_parse_from(std::iter::once("terrane").chain(line.iter().copied())) {
+        Ok(cli) => cli.command,
+        Err(error) => panic!("{line:?}: {error}"),
+    }
+}
+
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
+}
+
+fn refused(line: &str) -> ErrorKind {
+    let words = std::iter::once("terrane").chain(line.split_whitespace());
+    let error = Cli::try_parse_from(words).expect_err(line);
+    assert_eq!(error.exit_code(), 2, "{line}");
+    error.kind()
+}
+
+#[test]
+fn the_definition_is_consistent() {
+    use clap::CommandFactory;
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn every_line_of_the_grammar_is_read() {
+    let lines = [
+        "demo",
+        "demo --records 1000",
+        "dev",
+        "dev --data d --servers 1 --engine memory",
+        "master --data d --listen 127.0.0.1:1 --advertise h:1 --console 127.0.0.1:2 --peers a:1,b:2 --config f.toml",
+        "server --data d --listen 127.0.0.1:1 --advertise h:1 --console 127.0.0.1:2 --masters a:1,b:2 --engine sled --config f",
+        "status",
+        "admin servers",
+        "admin regions",
+        "admin regions t",
+        "admin groups",
+        "admin split 7",
+        "admin split 7 --at k",
+        "table create t --family f",
+        "table create n:t --family f:versions=3,ttl=1d --family g --split-at a --split-at b --region-size 16KiB --set x=y",
+        "table create t --family f g --split-at a b c --set x=y z=w",
+        "table alter t --set a=b --family f:versions=2 --add-family g --add-family h:versions=2 --drop-family i",
+        "table list",
+        "table describe t",
+        "table drop t",
+        "put t r f:q v",
+        "put t r f:q v --timestamp 5",
+        "get t r",
+        "get t r f:q f:p --versions 3",
+        "delete t r",
+        "delete t r f:q",
+        "scan t",
+        "scan t --prefix k --reverse --offset 5 --limit 10 --column f:q --column f:p --versions 2 --token",
+        "scan t --start a --stop b --after TOKEN",
+        "count t",
+        "count t --prefix k",
+        "count t --start a --stop b",
+        "first t",
+        "first t --prefix k",
+        "last t --prefix k",
+        "import t --format ncdc a b.gz",
+        "import t --format stations -",
+        "import t --format tsv a --strict",
+        "import t --format jsonl a",
+        "export t",
+        "export t --format tsv --start a --stop b",
+        "bench put",
+        "bench get --table t --rows 10 --value-bytes 5 --in-flight 7 --batch 3 --seconds 2 --regions 4",
+        "bench scan --batch 100",
+        "bench load --json",
+    ];
+    for line in lines {
+        parse(&words(line));
+    }
+}
+
+#[test]
+fn client_commands_take_masters_json_and_timeout_anywhere() {
+    for line in ["status", "admin regions", "table list", "get t r", "scan t", "import t --format tsv f", "bench put"] {
+        let line = format!("{line} --json --masters a:1,b:2 --timeout 5s");
+        parse(&words(&line));
+    }
+    let Command::Get(get) = parse(&words("get --json --timeout 1500ms t r")) else { panic!("not a get") };
+    assert!(get.connection.json);
+    assert_eq!(get.connection.timeout, std::time::Duration::from_millis(1500));
+}
+
+#[test]
+fn keys_and_values_are_unescaped() {
+    let Command::Put(put) = parse(&["put", "t", r"a\x00\\", r"f:q\xFF", "-5"]) else { panic!("not a put") };
+    assert_eq!(&put.row.0[..], b"a\0\\");
+    assert_eq!(put.column.qualifier.as_deref(), Some(&b"q\xff"[..]));
+    assert_eq!(&put.value.0[..], b"-5");
+    let Command::Scan(scan) = parse(&["scan", "t", "--prefix", r"u\xFF"]) else { panic!("not a scan") };
+    let range = scan.range.range().expect("a range");
+    assert_eq!((&range.start[..], &range.stop[..]), (&b"u\xff"[..], &b"v"[..]));
+    parse(&["put", "t", "r", "f:q", ""]);
+    parse(&["put", "t", "r", "f:q", "a value with blanks"]);
+}
+
+#[test]
+fn a_key_declaration_is_one_word_for_the_shell() {
+    let line = ["table", "create", "t", "--family", "f", "--key", "user:u64, time:desc i64, action:u32"];
+    let Command::Table(TableCommand::Create(create)) = parse(&line) else { panic!("not a create") };
+    assert_eq!(create.key.as_deref(), Some("user:u64, time:desc i64, action:u32"));
+}
+
+#[test]
+fn defaults_are_those_of_the_grammar() {
+    let Command::Demo(demo) = parse(&["demo"]) else { panic!("not a demo") };
+    assert_eq!((demo.records, demo.stations), (200_000, 60));
+    let Command::Export(export) = parse(&["export", "t"]) else { panic!("not an export") };
+    assert_eq!(export.format, ExportFormat::Jsonl);
+    let Command::Bench(Bench::Put(bench)) = parse(&["bench", "put"]) else { panic!("not a bench") };
+    assert_eq!((bench.table.to_string().as_str(), bench.value_bytes), ("bench", 100));
+}
+
+#[test]
+fn what_is_wrong_is_status_two() {
+    let lines = [
+        "",
+        "unknown",
+        "put t r f:q",
+        "put t r f v",
+        r"put t r\q f:q v",
+        r"get t \x0",
+        "get t r f:q --versions 0",
+        "scan t --prefix a --start b",
+        "scan t --limit many",
+        "table create t",
+        "table create a/b --family f",
+        "table create t --family f:versions",
+        "table create t --family f --region-size 5",
+        "table alter t --set x",
+        "admin split one",
+        "import t --format csv f",
+        "import t --format tsv",
+        "import t f",
+        "bench",
+        "bench put --rows 0",
+        "status --timeout never",
+        "status --masters nowhere",
+        "dev --listen-base 70000",
+    ];
+    for line in lines {
+        refused(line);
+    }
+}
+
+#[test]
+fn help_and_version_are_no_errors() {
+    for line in ["--help", "--version", "scan --help", "bench put --help"] {
+        let words = std::iter::once("terrane").chain(line.split_whitespace());
+        let shown = Cli::try_parse_from(words).expect_err(line);
+        assert_eq!(shown.exit_code(), 0, "{line}");
+    }
+}

@@ -1,0 +1,216 @@
+//! The values of the command line as types: each is read in one place and cannot be wrong afterwards.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use terrane_types::{FamilyName, Invalid, escape, unescape};
+
+/// Bytes as they are written on a command line: `\xHH` and `\\` are read, all else stands for itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Escaped(pub Bytes);
+
+impl FromStr for Escaped {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Escaped, Invalid> {
+        Ok(Escaped(unescape(text)?.into()))
+    }
+}
+
+impl fmt::Display for Escaped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&escape(&self.0))
+    }
+}
+
+/// A column, `family:qualifier`; where a command takes whole families too, `family` alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    pub family: String,
+    /// `None`: the whole family.
+    pub qualifier: Option<Bytes>,
+}
+
+impl FromStr for Column {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Column, Invalid> {
+        let (family, qualifier) = match text.split_once(':') {
+            Some((family, qualifier)) => (family, Some(unescape(qualifier)?.into())),
+            None => (text, None),
+        };
+        let family = FamilyName::new(family)?.to_string();
+        Ok(Column { family, qualifier })
+    }
+}
+
+/// Reads a column that must name its qualifier (which may be empty: `family:`).
+pub fn full_column(text: &str) -> Result<Column, Invalid> {
+    let column: Column = text.parse()?;
+    if column.qualifier.is_none() {
+        return Err(Invalid::new(format!("the column {text:?} is not `family:qualifier`")));
+    }
+    Ok(column)
+}
+
+/// A family with its attributes: `F`, or `F:attribute=value,...`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FamilySpec {
+    pub name: FamilyName,
+    pub attributes: Vec<(String, String)>,
+}
+
+impl FromStr for FamilySpec {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<FamilySpec, Invalid> {
+        let (name, attributes) = match text.split_once(':') {
+            Some((name, attributes)) => {
+                (name, attributes.split(',').map(attribute).collect::<Result<Vec<_>, Invalid>>()?)
+            }
+            None => (text, Vec::new()),
+        };
+        Ok(FamilySpec { name: FamilyName::new(name)?, attributes })
+    }
+}
+
+/// Reads `attribute=value`.
+pub fn attribute(text: &str) -> Result<(String, String), Invalid> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(Invalid::new(format!("{text:?} is not `attribute=value`"))),
+    }
+}
+
+/// A number of bytes with a unit, as the grammar has it: `64MiB`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size(pub u64);
+
+impl FromStr for Size {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Size, Invalid> {
+        terrane_types::parse_size(text).map(Size)
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&crate::output::bytes_text(self.0))
+    }
+}
+
+/// Reads a duration: `500ms`, `30s`, `2m`, or a plain number of seconds, fractions allowed.
+pub fn duration(text: &str) -> Result<Duration, Invalid> {
+    let bad = || {
+        Invalid::new(format!("{text:?} is not a duration; write 500ms, 30s or 2m (a number alone is seconds), above 0"))
+    };
+    let digits_end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let number: f64 = text[..digits_end].parse().map_err(|_| bad())?;
+    let unit_seconds = match &text[digits_end..] {
+        "ms" => 0.001,
+        "s" | "" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(bad()),
+    };
+    let duration = Duration::try_from_secs_f64(number * unit_seconds).map_err(|_| bad())?;
+    if duration.is_zero() {
+        return Err(bad());
+    }
+    Ok(duration)
+}
+
+/// Reads one or several `HOST:PORT` with commas between.
+pub fn addresses(text: &str) -> Result<Addresses, Invalid> {
+    let list: Vec<String> = text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect();
+    for address in &list {
+        address_parts(address)?;
+    }
+    if list.is_empty() {
+        return Err(Invalid::new("no address is given; write HOST:PORT, several with commas between"));
+    }
+    Ok(Addresses(list))
+}
+
+/// Addresses in the order given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Addresses(pub Vec<String>);
+
+impl fmt::Display for Addresses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join(","))
+    }
+}
+
+/// Reads one `HOST:PORT`.
+pub fn address(text: &str) -> Result<String, Invalid> {
+    address_parts(text).map(|_| text.to_owned())
+}
+
+/// Host (without the brackets of IPv6) and port of an address.
+pub fn address_parts(text: &str) -> Result<(&str, u16), Invalid> {
+    let bad = || Invalid::new(format!("{text:?} is not an address; write HOST:PORT, for example 127.0.0.1:7600"));
+    let (host, port) = text.rsplit_once(':').ok_or_else(bad)?;
+    let port = port.parse().map_err(|_| bad())?;
+    let host = match host.strip_prefix('[') {
+        Some(rest) => rest.strip_suffix(']').ok_or_else(bad)?,
+        None if host.contains(':') => return Err(bad()),
+        None => host,
+    };
+    if host.is_empty() || host.contains(|c: char| c.is_whitespace() || "/@[]".contains(c)) {
+        return Err(bad());
+    }
+    Ok((host, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_read_with_escapes() {
+        let column: Column = r"f:a\x00:b".parse().expect("a column");
+        assert_eq!((column.family.as_str(), column.qualifier.as_deref()), ("f", Some(&b"a\0:b"[..])));
+        assert_eq!(full_column("f:").expect("an empty qualifier").qualifier.as_deref(), Some(&b""[..]));
+        assert_eq!("f".parse::<Column>().expect("a family").qualifier, None);
+        assert!(full_column("f").is_err());
+        for bad in ["", ":q", "a b:q", r"f:\q"] {
+            assert!(bad.parse::<Column>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn families_are_read_with_attributes() {
+        let family: FamilySpec = "data:versions=3,ttl=5".parse().expect("a family");
+        assert_eq!(family.name.to_string(), "data");
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(family.attributes, [pair("versions", "3"), pair("ttl", "5")]);
+        for bad in ["", "f:", "f:versions", "f:=3", "a b"] {
+            assert!(bad.parse::<FamilySpec>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn durations_have_units() {
+        assert_eq!(duration("500ms").expect("ms"), Duration::from_millis(500));
+        assert_eq!(duration("1.5").expect("seconds"), Duration::from_millis(1500));
+        assert_eq!(duration("30s").expect("s"), Duration::from_secs(30));
+        assert_eq!(duration("2m").expect("m"), Duration::from_secs(120));
+        for bad in ["", "s", "-1", "0", "1 day", "1e999", "1.2.3", "99999999999999999999s"] {
+            assert!(duration(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn addresses_name_host_and_port() {
+        assert_eq!(address_parts("127.0.0.1:7600").expect("v4"), ("127.0.0.1", 7600));
+        assert_eq!(address_parts("[::1]:7600").expect("v6"), ("::1", 7600));
+        assert_eq!(addresses("a:1, b:2").expect("two").0, ["a:1", "b:2"]);
+        for bad in ["", "localhost", ":7600", "a:b", "a:70000", "::1:7600", "http://a:1", ","] {
+            assert!(addresses(bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! What a benchmark measured: counts, rates, latencies.
+//!
+//! An operation is one call, whatever number of rows it carries, and counts when it was acknowledged, and only then;
+//! failed calls are counted apart and leave no latency behind. Latencies are kept in histograms (three significant
+//! digits), one per shard of workers so that recording hardly ever waits for a lock. A reporter drains the shards every
+//! second; the totals are the sum of what was drained.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use crate::output::{grouped, rate};
+
+/// Histograms that workers share; a handful, as each takes some hundred KiB.
+const SHARDS: usize = 16;
+/// Longest latency told apart: an hour.
+const LATENCY_US_MAX: u64 = 3_600_000_000;
+/// Digits of a latency that are kept.
+const SIGNIFICANT_DIGITS: u8 = 3;
+
+/// Where workers record their calls.
+pub struct Recorder {
+    shards: Vec<Mutex<Interval>>,
+}
+
+/// What happened since the last look, or in all.
+#[derive(Clone)]
+pub struct Interval {
+    pub operations: u64,
+    pub rows: u64,
+    pub errors: u64,
+    latencies_us: Histogram<u64>,
+}
+
+impl Interval {
+    /// Nothing yet.
+    pub fn empty() -> Interval {
+        let latencies_us = Histogram::new_with_bounds(1, LATENCY_US_MAX, SIGNIFICANT_DIGITS)
+            .expect("the bounds are constants that a histogram accepts");
+        Interval { operations: 0, rows: 0, errors: 0, latencies_us }
+    }
+
+    /// Adds another interval.
+    pub fn add(&mut self, other: &Interval) {
+        self.operations += other.operations;
+        self.rows += other.rows;
+        self.errors += other.errors;
+        self.latencies_us.add(&other.latencies_us).expect("both histograms have the same bounds");
+    }
+
+    /// The latency in microseconds that so great a share of calls did not exceed; 0 without any call.
+    pub fn quantile_us(&self, share: f64) -> u64 {
+        if self.operations == 0 { 0 } else { self.latencies_us.value_at_quantile(share) }
+    }
+
+    fn clear(&mut self) {
+        self.operations = 0;
+        self.rows = 0;
+        self.errors = 0;
+        self.latencies_us.reset();
+    }
+}
+
+impl Recorder {
+    pub fn new() -> Recorder {
+        Recorder { shards: (0..SHARDS).map(|_| Mutex::new(Interval::empty())).collect() }
+    }
+
+    /// A call of this worker was acknowledged with so many rows.
+    pub fn acknowledged(&self, worker: usize, rows: u64, latency: Duration) {
+        let mut shard = self.shards[worker % SHARDS].lock();
+        shard.operations += 1;
+        shard.rows += rows;
+        let latency_us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
+        shard.latencies_us.saturating_record(latency_us.max(1));
+    }
+
+    /// A call of this worker failed.
+    pub fn failed(&self, worker: usize) {
+        self.shards[worker % SHARDS].lock().errors += 1;
+    }
+
+    /// Takes out what was recorded since the last time.
+    pub fn drain(&self) -> Interval {
+        let mut total = Interval::empty();
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            total.add(&shard);
+            shard.clear();
+        }
+        total
+    }
+}
+
+/// The last line of a run; under `--json` exactly this object.
+#[derive(Debug, Serialize)]
+pub struct Summary {
+    workload: &'static str,
+    operations: u64,
+    rows: u64,
+    seconds: f64,
+    rate: f64,
+    rows_rate: f64,
+    p50_us: u64,
+    p99_us: u64,
+    p999_us: u64,
+    errors: u64,
+}
+
+impl Summary {
+    pub fn new(workload: &'static str, total: &Interval, elapsed: Duration) -> Summary {
+        Summary {
+            workload,
+            operations: total.operations,
+            rows: total.rows,
+            seconds: rounded(elapsed.as_secs_f64(), 1000.0),
+            rate: rounded(rate(total.operations, elapsed), 10.0),
+            rows_rate: rounded(rate(total.rows, elapsed), 10.0),
+            p50_us: total.quantile_us(0.5),
+            p99_us: total.quantile_us(0.99),
+            p999_us: total.quantile_us(0.999),
+            errors: total.errors,
+        }
+    }
+
+    /// The same for people.
+    pub fn text(&self) -> String {
+        format!(
+            "{}: {} calls, {} rows in {:.2} s: {} calls/s, {} rows/s; p50 {} µs, p99 {} µs, p99.9 {} µs; {} errors",
+            self.workload,
+            grouped(self.operations),
+            grouped(self.rows),
+            self.seconds,
+            grouped(self.rate as u64),
+            grouped(self.rows_rate as u64),
+            grouped(self.p50_us),
+            grouped(self.p99_us),
+            grouped(self.p999_us),
+            grouped(self.errors)
+        )
+    }
+}
+
+fn rounded(number: f64, steps: f64) -> f64 {
+    (number * steps).round() / steps
+}
+
+/// The line of one second.
+pub fn second_text(second: u64, interval: &Interval, elapsed: Duration) -> String {
+    format!(
+        "{second:>4} s  {:>10} calls/s  {:>10} rows/s  p50 {:>8} µs  p99 {:>8} µs  {} errors",
+        grouped(rate(interval.operations, elapsed) as u64),
+        grouped(rate(interval.rows, elapsed) as u64),
+        grouped(interval.quantile_us(0.5)),
+        grouped(interval.quantile_us(0.99)),
+        interval.errors
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_acknowledged_calls_count() {
+        let recorder = Recorder::new();
+        for worker in 0..100 {
+            recorder.acknowledged(worker, 10, Duration::from_micros(worker as u64 + 1));
+        }
+        recorder.failed(3);
+        recorder.failed(19);
+        let interval = recorder.drain();
+        assert_eq!((interval.operations, interval.rows, interval.errors), (100, 1000, 2));
+        assert_eq!(interval.quantile_us(0.5), 50);
+        assert_eq!(interval.quantile_us(0.99), 99);
+        assert_eq!(interval.quantile_us(1.0), 100);
+        assert_eq!(recorder.drain().operations, 0, "what was drained is not counted twice");
+    }
+
+    #[test]
+    fn totals_are_the_sum_of_the_intervals() {
+        let recorder = Recorder::new();
+        let mut total = Interval::empty();
+        for latency_us in [100, 200, 300] {
+            recorder.acknowledged(0, 1, Duration::from_micros(latency_us));
+            total.add(&recorder.drain());
+        }
+        assert_eq!(total.operations, 3);
+        assert_eq!(total.quantile_us(0.5), 200);
+        assert_eq!(total.quantile_us(0.999), 300);
+    }
+
+    #[test]
+    fn extreme_latencies_are_kept_in_bounds() {
+        let recorder = Recorder::new();
+        recorder.acknowledged(0, 1, Duration::ZERO);
+        recorder.acknowledged(0, 1, Duration::from_secs(100_000));
+        let interval = recorder.drain();
+        assert_eq!(interval.operations, 2);
+        assert_eq!(interval.quantile_us(0.1), 1);
+        assert!(interval.quantile_us(1.0) >= LATENCY_US_MAX);
+    }
+
+    #[test]
+    fn the_summary_has_the_promised_fields_in_their_order() {
+        let recorder = Recorder::new();
+        for _ in 0..4 {
+            recorder.acknowledged(0, 5, Duration::from_micros(1000));
+        }
+        let summary = Summary::new("put", &recorder.drain(), Duration::from_secs(2));
+        let text = serde_json::to_string(&summary).expect("JSON");
+        assert_eq!(
+            text,
+            r#"{"workload":"put","operations":4,"rows":20,"seconds":2.0,"rate":2.0,"rows_rate":10.0,"p50_us":1000,"p99_us":1000,"p999_us":1000,"errors":0}"#
+        );
+        let nothing = Summary::new("get", &Interval::empty(), Duration::ZERO);
+        assert!(serde_json::to_string(&nothing).expect("JSON").contains(r#""p50_us":0"#));
+    }
+}

@@ -1,0 +1,243 @@
+//! A whole cluster in this process: a master and its region servers, with all data under one directory.
+//!
+//! `dev` runs it until a signal comes, `demo` until its story is told. Each part has a directory of its own in it, so a
+//! part can later be started as a process by itself.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use futures::future::{join_all, try_join_all};
+use terrane_client::Client;
+use terrane_engine::BackendKind;
+use terrane_master::MasterConfig;
+use terrane_regionserver::ServerConfig;
+use tokio::time::Instant;
+
+use crate::failure::{During, Failure};
+use crate::node::{MasterNode, ServerNode};
+
+/// Most servers of one process: their ports lie between those of servers and consoles.
+pub const SERVERS_MAX: u32 = 10;
+/// Servers below which only one copy of the data is kept.
+pub const SERVERS_FOR_REPLICATION: u32 = 3;
+/// How far apart the ports of master, its console, servers and their consoles begin.
+const CONSOLE_OFFSET: u16 = 10;
+const SERVER_OFFSET: u16 = 100;
+/// The last port used lies so far above the first.
+pub const PORTS_SPAN: u16 = SERVER_OFFSET + 2 * CONSOLE_OFFSET;
+/// How long the groups may take to elect leaders; far more than they need.
+const LEADERS_WAIT_MAX: Duration = Duration::from_secs(30);
+/// How often it is looked whether they have.
+const LEADERS_LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How often servers report to the master: they share a process, so it costs little to be up to date.
+const REPORT_EVERY: Duration = Duration::from_millis(250);
+
+/// Where a cluster listens; always on the loopback address.
+#[derive(Clone, Copy, Debug)]
+pub enum Ports {
+    /// The first port; the others follow at fixed distances, consoles included.
+    From(u16),
+    /// Whichever are free, and no consoles.
+    Free,
+}
+
+/// What a cluster shall be.
+#[derive(Clone, Debug)]
+pub struct ClusterPlan {
+    pub data: PathBuf,
+    pub servers: u32,
+    pub ports: Ports,
+    pub engine: BackendKind,
+    pub memtable_budget: Option<u64>,
+    pub log_limit: Option<u64>,
+}
+
+impl ClusterPlan {
+    /// Copies kept of every region.
+    pub fn replication(&self) -> u32 {
+        if self.servers < SERVERS_FOR_REPLICATION { 1 } else { SERVERS_FOR_REPLICATION }
+    }
+
+    fn master(&self) -> MasterConfig {
+        MasterConfig {
+            data_dir: self.data.join("master"),
+            listen: self.ports.address(0),
+            replication: self.replication(),
+            report_every: REPORT_EVERY,
+            ..MasterConfig::default()
+        }
+    }
+
+    fn server(&self, index: u16, master: &str) -> ServerConfig {
+        let defaults = ServerConfig::default();
+        ServerConfig {
+            data_dir: self.data.join(server_directory(index)),
+            listen: self.ports.address(SERVER_OFFSET + index),
+            console: self.ports.console(SERVER_OFFSET + CONSOLE_OFFSET + index),
+            masters: vec![master.to_owned()],
+            engine: self.engine,
+            memtable_budget: self.memtable_budget.unwrap_or(defaults.memtable_budget),
+            log_limit: self.log_limit.unwrap_or(defaults.log_limit),
+            ..defaults
+        }
+    }
+
+    /// Groups that a new cluster of this plan makes. An old one has those it has.
+    fn groups_expected(&self, is_new: bool) -> usize {
+        let servers = usize::try_from(self.servers).expect("32 bits fit a length");
+        if is_new { servers * self.master().groups_per_server } else { 1 }
+    }
+
+    /// Whether the directory holds no cluster yet. Refuses one that holds more servers than are to run: some groups would
+    /// miss their majority.
+    async fn check_directory(&self) -> Result<bool, Failure> {
+        let names = match terrane_env::fs::list(&self.data).await {
+            Ok(names) => names,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(true),
+            Err(error) => {
+                return Err(Failure::new(format!("cannot read the directory {}: {error}", self.data.display())));
+            }
+        };
+        let there = (0..u16::MAX).take_while(|&index| names.contains(&server_directory(index))).count();
+        if there > usize::try_from(self.servers).expect("32 bits fit a length") {
+            return Err(Failure::new(format!(
+                "{} holds the data of {there} servers, but {} are to run",
+                self.data.display(),
+                self.servers
+            ))
+            .advise(format!("start it with --servers {there}, or choose another directory with --data")));
+        }
+        Ok(there == 0)
+    }
+}
+
+fn server_directory(index: u16) -> String {
+    format!("server-{}", index + 1)
+}
+
+impl Ports {
+    fn address(self, offset: u16) -> String {
+        match self {
+            Ports::From(base) => format!("127.0.0.1:{}", base + offset),
+            Ports::Free => "127.0.0.1:0".to_owned(),
+        }
+    }
+
+    fn console(self, offset: u16) -> Option<String> {
+        match self {
+            Ports::From(_) => Some(self.address(offset)),
+            Ports::Free => None,
+        }
+    }
+}
+
+/// A cluster that serves.
+pub struct Cluster {
+    master: MasterNode,
+    servers: Vec<ServerNode>,
+}
+
+impl Cluster {
+    /// Starts all parts and waits until tables can be made and used.
+    pub async fn start(plan: &ClusterPlan) -> Result<Cluster, Failure> {
+        let is_new = plan.check_directory().await?;
+        let console = plan.ports.console(CONSOLE_OFFSET);
+        let master = MasterNode::start(plan.master(), console.as_deref()).await?;
+        let count = u16::try_from(plan.servers).expect("the number of servers was checked");
+        let address = master.master.address().to_owned();
+        let starts = (0..count).map(|index| ServerNode::start(plan.server(index, &address)));
+        let servers = try_join_all(starts).await?;
+        let cluster = Cluster { master, servers };
+        cluster.wait_for_leaders(plan.groups_expected(is_new)).await?;
+        Ok(cluster)
+    }
+
+    /// Where clients find the master.
+    pub fn masters(&self) -> &str {
+        self.master.master.address()
+    }
+
+    /// Where the region servers listen.
+    pub fn server_addresses(&self) -> Vec<String> {
+        self.servers.iter().map(|node| node.address().to_owned()).collect()
+    }
+
+    /// Where the master's console listens, if it has one.
+    pub fn console(&self) -> Option<String> {
+        self.master.console()
+    }
+
+    /// Stops the servers, which flush what is only in memory and log, then the master.
+    pub async fn shutdown(self) {
+        join_all(self.servers.into_iter().map(ServerNode::shutdown)).await;
+        self.master.shutdown().await;
+    }
+
+    /// Until there are so many groups and every one has a leader, as the master hears it. Fewer would do for a table, but
+    /// then its regions would crowd in them.
+    async fn wait_for_leaders(&self, groups: usize) -> Result<(), Failure> {
+        let client = Client::builder().masters(self.masters()).timeout(LEADERS_WAIT_MAX).build().await?;
+        let deadline = Instant::now() + LEADERS_WAIT_MAX;
+        loop {
+            let status = client.admin().status().await.during("ask the master for the status")?;
+            let made = usize::try_from(status.groups).expect("32 bits fit a length");
+            if status.waiting_for.is_empty() && made >= groups && status.groups_without_leader == 0 {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                return Err(Failure::new(format!(
+                    "the cluster did not come up: {} of {} groups have no leader; {}",
+                    status.groups_without_leader, status.groups, status.waiting_for
+                )));
+            }
+            // The master has no call that waits for this; the look is cheap and in this process.
+            tokio::time::sleep(LEADERS_LOOK_EVERY).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(data: PathBuf, servers: u32) -> ClusterPlan {
+        ClusterPlan {
+            data,
+            servers,
+            ports: Ports::From(7600),
+            engine: BackendKind::default(),
+            memtable_budget: None,
+            log_limit: Some(1 << 20),
+        }
+    }
+
+    #[test]
+    fn parts_listen_on_the_promised_ports() {
+        let plan = plan(PathBuf::from("d"), 3);
+        assert_eq!(plan.master().listen, "127.0.0.1:7600");
+        assert_eq!(plan.ports.console(CONSOLE_OFFSET).as_deref(), Some("127.0.0.1:7610"));
+        let server = plan.server(2, "m:1");
+        assert_eq!((server.listen.as_str(), server.console.as_deref()), ("127.0.0.1:7702", Some("127.0.0.1:7712")));
+        assert_eq!(server.data_dir, PathBuf::from("d/server-3"));
+        assert_eq!((server.masters, server.log_limit), (vec!["m:1".to_owned()], 1 << 20));
+    }
+
+    #[test]
+    fn few_servers_keep_one_copy() {
+        let replication = |servers| plan(PathBuf::new(), servers).replication();
+        assert_eq!([1, 2, 3, 10].map(replication), [1, 1, 3, 3]);
+    }
+
+    #[tokio::test]
+    async fn a_directory_of_more_servers_is_refused() {
+        let directory = tempfile::tempdir().expect("a directory");
+        for name in ["master", "server-1", "server-2", "server-3"] {
+            std::fs::create_dir(directory.path().join(name)).expect("made");
+        }
+        let check = async |servers| plan(directory.path().to_owned(), servers).check_directory().await;
+        assert!(!check(3).await.expect("the same number"));
+        assert!(!check(4).await.expect("one more"));
+        assert!(check(1).await.expect_err("fewer").to_string().contains("data of 3 servers"));
+        assert!(plan(directory.path().join("new"), 1).check_directory().await.expect("not there yet"));
+    }
+}

@@ -1,0 +1,269 @@
+//! `admin`: servers, regions, groups, and a split by hand. The JSON forms are part of the grammar.
+
+use serde::Serialize;
+use terrane_client::{GroupInfo, RegionDescriptor, RegionId, RegionInfo, ServerInfo};
+use terrane_types::escape;
+
+use super::connect;
+use crate::args::client::Admin;
+use crate::failure::{During, Failure};
+use crate::output::{Output, bytes_rounded};
+
+pub async fn run(command: Admin) -> Result<(), Failure> {
+    match command {
+        Admin::Servers { connection } => {
+            let servers = connect(&connection).await?.admin().servers().await.during("list the servers")?;
+            let mut output = Output::new(connection.json);
+            print_servers(&mut output, &servers)?;
+            output.flush()
+        }
+        Admin::Regions { table, connection } => {
+            let name = table.map(|table| table.to_string());
+            let regions =
+                connect(&connection).await?.admin().regions(name.as_deref()).await.during("list the regions")?;
+            let mut output = Output::new(connection.json);
+            print_regions(&mut output, &regions)?;
+            output.flush()
+        }
+        Admin::Groups { connection } => {
+            let groups = connect(&connection).await?.admin().groups().await.during("list the groups")?;
+            let mut output = Output::new(connection.json);
+            print_groups(&mut output, &groups)?;
+            output.flush()
+        }
+        Admin::Split { region, at, connection } => {
+            let admin = connect(&connection).await?.admin();
+            let at = at.as_ref().map(|key| &key.0[..]);
+            let daughters = admin.split(RegionId(region), at).await.during(format!("split region {region}"))?;
+            let mut output = Output::new(connection.json);
+            print_daughters(&mut output, &daughters)?;
+            output.flush()
+        }
+    }
+}
+
+/// A server as the grammar promises it.
+#[derive(Serialize)]
+struct ServerLine<'a> {
+    server: u64,
+    address: &'a str,
+    state: &'a str,
+    leaders: u32,
+    replicas: u32,
+    regions: u32,
+}
+
+pub fn print_servers(output: &mut Output, servers: &[ServerInfo]) -> Result<(), Failure> {
+    if output.is_json() {
+        return servers.iter().try_for_each(|server| output.object(&server_line(server)));
+    }
+    let rows = servers.iter().map(|server| {
+        vec![
+            server.server.to_string(),
+            server.address.clone(),
+            server.state.clone(),
+            server.leaders.to_string(),
+            server.replicas.to_string(),
+            server.regions.to_string(),
+            server.engine.clone(),
+            bytes_rounded(server.memtable_bytes),
+            bytes_rounded(server.log_bytes),
+        ]
+    });
+    let heading = ["server", "address", "state", "leaders", "replicas", "regions", "engine", "memtables", "log"];
+    output.table(&heading, rows.collect())
+}
+
+fn server_line(server: &ServerInfo) -> ServerLine<'_> {
+    ServerLine {
+        server: server.server.0,
+        address: &server.address,
+        state: &server.state,
+        leaders: server.leaders,
+        replicas: server.replicas,
+        regions: server.regions,
+    }
+}
+
+/// A region as the grammar promises it.
+#[derive(Serialize)]
+struct RegionLine<'a> {
+    table: &'a str,
+    region: u64,
+    start: String,
+    stop: String,
+    epoch: u64,
+    group: u64,
+    leader: &'a str,
+    bytes: u64,
+    state: &'a str,
+}
+
+impl<'a> From<&'a RegionInfo> for RegionLine<'a> {
+    fn from(region: &'a RegionInfo) -> RegionLine<'a> {
+        let descriptor = &region.descriptor;
+        RegionLine {
+            table: &region.table,
+            region: descriptor.region.0,
+            start: escape(&descriptor.range.start),
+            stop: escape(&descriptor.range.stop),
+            epoch: descriptor.epoch.0,
+            group: descriptor.group.0,
+            leader: &region.leader,
+            bytes: region.bytes,
+            state: &region.state,
+        }
+    }
+}
+
+pub fn print_regions(output: &mut Output, regions: &[RegionInfo]) -> Result<(), Failure> {
+    if output.is_json() {
+        return regions.iter().try_for_each(|region| output.object(&RegionLine::from(region)));
+    }
+    let rows = regions.iter().map(|region| {
+        let line = RegionLine::from(region);
+        vec![
+            line.table.to_owned(),
+            line.region.to_string(),
+            line.start,
+            line.stop,
+            line.epoch.to_string(),
+            line.group.to_string(),
+            line.leader.to_owned(),
+            bytes_rounded(line.bytes),
+            line.state.to_owned(),
+        ]
+    });
+    let heading = ["table", "region", "start", "stop", "epoch", "group", "leader", "size", "state"];
+    output.table(&heading, rows.collect())
+}
+
+#[derive(Serialize)]
+struct GroupLine<'a> {
+    group: u64,
+    leader: Option<u64>,
+    term: u64,
+    members: Vec<&'a str>,
+    replicas: &'a [u64],
+    regions: u32,
+    applied: u64,
+    state: &'a str,
+}
+
+impl<'a> From<&'a GroupInfo> for GroupLine<'a> {
+    fn from(group: &'a GroupInfo) -> GroupLine<'a> {
+        GroupLine {
+            group: group.group.0,
+            leader: group.leader.map(|server| server.0),
+            term: group.term,
+            members: group.members.iter().map(|(_, address)| address.as_str()).collect(),
+            replicas: &group.replicas,
+            regions: group.regions,
+            applied: group.applied,
+            state: &group.state,
+        }
+    }
+}
+
+fn print_groups(output: &mut Output, groups: &[GroupInfo]) -> Result<(), Failure> {
+    if output.is_json() {
+        return groups.iter().try_for_each(|group| output.object(&GroupLine::from(group)));
+    }
+    let rows = groups.iter().map(|group| {
+        let leader = group.leader.and_then(|leader| group.members.iter().find(|(server, _)| *server == leader));
+        let others = group.members.iter().filter(|(server, _)| Some(*server) != group.leader);
+        vec![
+            group.group.to_string(),
+            leader.map_or_else(|| "none".to_owned(), |(_, address)| address.clone()),
+            group.term.to_string(),
+            others.map(|(_, address)| address.as_str()).collect::<Vec<_>>().join(" "),
+            group.regions.to_string(),
+            group.applied.to_string(),
+            group.state.clone(),
+        ]
+    });
+    output.table(&["group", "leader", "term", "followers", "regions", "applied", "state"], rows.collect())
+}
+
+#[derive(Serialize)]
+struct DaughterLine {
+    region: u64,
+    start: String,
+    stop: String,
+    epoch: u64,
+    group: u64,
+}
+
+fn print_daughters(output: &mut Output, daughters: &[RegionDescriptor]) -> Result<(), Failure> {
+    for daughter in daughters {
+        let line = DaughterLine {
+            region: daughter.region.0,
+            start: escape(&daughter.range.start),
+            stop: escape(&daughter.range.stop),
+            epoch: daughter.epoch.0,
+            group: daughter.group.0,
+        };
+        if output.is_json() {
+            output.object(&line)?;
+        } else {
+            output.line(&format!("region {} [{}, {}) epoch {}", line.region, line.start, line.stop, line.epoch))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use terrane_client::{KeyRange, ServerId, TableId};
+    use terrane_types::{GroupId, RegionEpoch};
+
+    use super::*;
+
+    #[test]
+    fn a_region_has_the_promised_form() {
+        let info = RegionInfo {
+            descriptor: RegionDescriptor {
+                region: RegionId(7),
+                table: TableId(3),
+                range: KeyRange::new("", "k\0").expect("a range"),
+                epoch: RegionEpoch(2),
+                group: GroupId(3),
+                schema_version: 1,
+            },
+            table: "t".to_owned(),
+            leader: "127.0.0.1:7701".to_owned(),
+            bytes: 123,
+            state: "open".to_owned(),
+            servers: Vec::new(),
+        };
+        let line = serde_json::to_string(&RegionLine::from(&info)).expect("JSON");
+        let expected = r#"{"table":"t","region":7,"start":"","stop":"k\\x00","epoch":2,"group":3,"leader":"127.0.0.1:7701","bytes":123,"state":"open"}"#;
+        assert_eq!(line, expected);
+    }
+
+    #[test]
+    fn a_server_has_the_promised_form() {
+        let info = ServerInfo {
+            server: ServerId(1),
+            address: "127.0.0.1:7700".to_owned(),
+            console: String::new(),
+            state: "live".to_owned(),
+            leaders: 4,
+            replicas: 12,
+            regions: 9,
+            engine: "sled".to_owned(),
+            log_bytes: 0,
+            log_limit: 0,
+            log_held_by: String::new(),
+            memtable_bytes: 0,
+            since_report: Duration::ZERO,
+            troubles: Vec::new(),
+        };
+        let line = serde_json::to_string(&server_line(&info)).expect("JSON");
+        let expected =
+            r#"{"server":1,"address":"127.0.0.1:7700","state":"live","leaders":4,"replicas":12,"regions":9}"#;
+        assert_eq!(line, expected);
+    }
+}

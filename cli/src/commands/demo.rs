@@ -1,0 +1,397 @@
+//! `demo`: what Terrane does, told in a minute on a cluster of its own.
+//!
+//! A cluster in a temporary directory on free ports; generated weather, imported with the code of `import` into a table
+//! small enough in its regions to split while it is filled; reads as an application makes them; paging through user
+//! actions by a composite key. Everything is measured as it is done, and everything is removed at the end.
+
+use std::time::Duration;
+
+use terrane_client::{Client, Desc, KeyRange, Put, RowData, RowKey, Scan, Table, TableSpec, TypedTable, WriterOptions};
+use terrane_engine::BackendKind;
+use terrane_env::task::shutdown_signal;
+use tokio::time::Instant;
+
+use super::dev::engine_of;
+use super::import::{Counts, Importer};
+use crate::args::roles::Demo;
+use crate::cluster::{Cluster, ClusterPlan, Ports};
+use crate::failure::{During, Failure};
+use crate::formats::{Format, ncdc};
+use crate::input::Line;
+use crate::output::{Output, bytes_rounded, bytes_text, duration_text, grouped};
+use crate::progress::Progress;
+use crate::weather::Weather;
+
+const SERVERS: u32 = 3;
+const OBSERVATIONS: &str = "observations";
+const ACTIONS: &str = "actions";
+/// The region size follows the number of records, within bounds, so that any demo shows a handful of splits.
+const REGION_BYTES_PER_RECORD: u64 = 10;
+const REGION_BYTES_MIN: u64 = 64 << 10;
+const REGION_BYTES_MAX: u64 = 4 << 20;
+/// Rows of a page.
+const PAGE_ROWS: u64 = 10;
+/// How often the import looks for new regions.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// The story about user actions.
+const USERS: u64 = 50;
+const ACTIONS_PER_USER: u32 = 40;
+const ACTION_PAGE_ROWS: u64 = 5;
+const ACTION_KINDS: [&str; 5] = ["viewed a page", "wrote a comment", "liked a post", "signed in", "shared a link"];
+/// Width that every line keeps to.
+const WIDTH: usize = 92;
+
+/// The key of a weather reading: a station's readings lie together, the newest first.
+#[derive(Clone, Debug, PartialEq, Eq, RowKey)]
+struct Reading {
+    station: [u8; 12],
+    time: Desc<i64>,
+}
+
+/// The key of a user's action.
+#[derive(Clone, Debug, PartialEq, Eq, RowKey)]
+struct Action {
+    user: u64,
+    time: Desc<i64>,
+    action: u32,
+}
+
+pub async fn run(args: Demo) -> Result<(), Failure> {
+    let engine = args.engine.as_deref().map_or(Ok(BackendKind::default()), engine_of)?;
+    let directory = tempfile::Builder::new().prefix("terrane-demo-").tempdir();
+    let directory = directory.map_err(|error| Failure::new(format!("cannot make a temporary directory: {error}")))?;
+    let plan = ClusterPlan {
+        data: directory.path().to_owned(),
+        servers: SERVERS,
+        ports: Ports::Free,
+        engine,
+        memtable_budget: None,
+        log_limit: None,
+    };
+    tokio::select! {
+        biased;
+        () = shutdown_signal() => Err(Failure::new("stopped by a signal; the temporary directory is removed")),
+        told = tell(&args, &plan) => told,
+    }
+}
+
+async fn tell(args: &Demo, plan: &ClusterPlan) -> Result<(), Failure> {
+    let begun = Instant::now();
+    let mut story = Story::new();
+    story.say(&format!(
+        "Terrane, a sorted wide-column store: this shows it on a cluster of its own ({} engine).",
+        plan.engine
+    ))?;
+    let cluster = Cluster::start(plan).await?;
+    story.chapter("A cluster: a master and three region servers", begun.elapsed())?;
+    story.say(&format!("master {}, servers {}", cluster.masters(), cluster.server_addresses().join(" ")))?;
+    story.say(&format!("data under {}; every write is fsynced by two of three servers", plan.data.display()))?;
+    let client = Client::connect(cluster.masters()).await?;
+
+    let counts = weather(&mut story, &client, args).await?;
+    let observations = client.table(OBSERVATIONS).await?;
+    readings(&mut story, &observations, args).await?;
+    actions(&mut story, &client).await?;
+
+    let regions = client.admin().regions(None).await?.len();
+    let stopping = Instant::now();
+    cluster.shutdown().await;
+    story.chapter("Everything is flushed, stopped and removed", stopping.elapsed())?;
+    let lookups = client.counters().master_lookups;
+    story.say("")?;
+    story.say(&format!(
+        "Done in {}: {} rows imported at {} rows/s into {regions} regions; {lookups} look-ups at the master.",
+        duration_text(begun.elapsed()),
+        grouped(counts.imported),
+        grouped(counts.rows_rate as u64)
+    ))?;
+    story.say("Next: `terrane dev` runs a cluster to work with; `terrane --help` shows the commands.")
+}
+
+/// Makes the table of readings, fills it, and shows the regions that it became.
+async fn weather(story: &mut Story, client: &Client, args: &Demo) -> Result<Counts, Failure> {
+    let region_size = (args.records * REGION_BYTES_PER_RECORD).clamp(REGION_BYTES_MIN, REGION_BYTES_MAX) & !1023;
+    let started = Instant::now();
+    let spec = TableSpec::new(OBSERVATIONS)?
+        .family(ncdc::FAMILY, &[])?
+        .key(ncdc::KEY_PARTS)?
+        .set("region_size", &bytes_text(region_size))?;
+    client.admin().create_table(spec).await.during("create the table of readings")?;
+    story.chapter(&format!("A table `{OBSERVATIONS}` of weather readings"), started.elapsed())?;
+    story.say(&format!(
+        "family {}, key ({}), regions split at {}",
+        ncdc::FAMILY,
+        ncdc::KEY_PARTS,
+        bytes_text(region_size)
+    ))?;
+
+    let table = client.table(OBSERVATIONS).await?;
+    let started = Instant::now();
+    let (counts, growth) = import(client, &table, args).await?;
+    let title = format!("{} records of {} stations, in the NCDC's own format", grouped(args.records), args.stations);
+    story.chapter(&title, started.elapsed())?;
+    story.say(&counts.text())?;
+    story.say(&format!("regions as rows came in: {growth}"))?;
+    show_regions(story, client).await?;
+    Ok(counts)
+}
+
+/// Imports the generated lines as `terrane import` imports those of a file, and watches the regions meanwhile.
+async fn import(client: &Client, table: &Table, args: &Demo) -> Result<(Counts, String), Failure> {
+    let mut importer = Importer::new(table, Format::Ncdc, true)?;
+    let mut progress = Progress::over_rows("   import", args.records);
+    let records = usize::try_from(args.records).unwrap_or(usize::MAX);
+    let mut growth = Growth::default();
+    let mut looked = Instant::now();
+    for (number, line) in (1..).zip(Weather::new(args.seed, args.stations).take(records)) {
+        importer.line("weather", number, Line::Bytes(line.as_bytes()), &mut progress).await?;
+        progress.update(number, importer.rows());
+        if looked.elapsed() >= LOOK_EVERY {
+            growth.saw(client.admin().regions(Some(OBSERVATIONS)).await?.len(), importer.rows());
+            looked = Instant::now();
+        }
+    }
+    let counts = importer.finish(&mut progress).await?;
+    progress.finish();
+    if counts.malformed + counts.refused > 0 {
+        return Err(Failure::new(format!("the weather was not imported whole: {}", counts.text())));
+    }
+    growth.saw(client.admin().regions(Some(OBSERVATIONS)).await?.len(), counts.imported);
+    Ok((counts, growth.text()))
+}
+
+/// Numbers of regions, each with the rows at which it was first seen.
+#[derive(Default)]
+struct Growth {
+    steps: Vec<(usize, u64)>,
+}
+
+impl Growth {
+    /// Steps that fit on a line.
+    const STEPS_SHOWN_MAX: usize = 6;
+
+    fn saw(&mut self, regions: usize, rows: u64) {
+        if self.steps.last().is_none_or(|(last, _)| *last != regions) {
+            self.steps.push((regions, rows));
+        }
+    }
+
+    fn text(&self) -> String {
+        let every = self.steps.len().div_ceil(Self::STEPS_SHOWN_MAX).max(1);
+        let last = self.steps.len().saturating_sub(1);
+        let shown = self.steps.iter().enumerate().filter(|(index, _)| (last - index) % every == 0);
+        let texts: Vec<String> = shown.map(|(_, (regions, rows))| format!("{regions} at {}k", rows / 1000)).collect();
+        texts.join(", ")
+    }
+}
+
+async fn show_regions(story: &mut Story, client: &Client) -> Result<(), Failure> {
+    /// Regions that are shown; of the rest only the number is told.
+    const SHOWN_MAX: usize = 8;
+    let regions = client.admin().regions(Some(OBSERVATIONS)).await?;
+    let rows = regions.iter().take(SHOWN_MAX).map(|region| {
+        vec![
+            format!("region {}", region.descriptor.region),
+            format!("from {}", reading_text(&region.descriptor.range.start)),
+            bytes_rounded(region.bytes),
+            format!("led by {}", region.leader),
+        ]
+    });
+    story.table(rows.collect())?;
+    if regions.len() > SHOWN_MAX {
+        story.say(&format!("and {} more", regions.len() - SHOWN_MAX))?;
+    }
+    Ok(())
+}
+
+/// A reading's key, or the beginning of one as a region's bound has it, for people.
+fn reading_text(row: &[u8]) -> String {
+    match Reading::decode(row) {
+        Ok(key) => format!("{} {}", String::from_utf8_lossy(&key.station), time_text(key.time.0)),
+        Err(_) if row.is_empty() => "the first row".to_owned(),
+        Err(_) => terrane_types::escape(row),
+    }
+}
+
+/// Reads the readings as an application would.
+async fn readings(story: &mut Story, table: &Table, args: &Demo) -> Result<(), Failure> {
+    let station = Weather::new(args.seed, args.stations).station_name(7);
+    let prefix = Reading::prefix_1(&station.as_bytes().try_into().expect("station names have 12 bytes"));
+    let newest = || Scan::range(prefix.clone());
+
+    let started = Instant::now();
+    let latest = table.page(newest().limit(PAGE_ROWS)).await.during("read the latest readings")?;
+    story.chapter(&format!("The latest ten readings of station {station}"), started.elapsed())?;
+    show_readings(story, &latest.rows)?;
+
+    let started = Instant::now();
+    let by_offset = table.page(newest().offset(2 * PAGE_ROWS).limit(PAGE_ROWS)).await.during("read page 3")?;
+    let offset_time = started.elapsed();
+    let mut page = latest;
+    let mut token_time = Duration::ZERO;
+    for _ in 2..=3 {
+        let Some(token) = page.next.take() else { break };
+        let started = Instant::now();
+        page = table.page(newest().after(token).limit(PAGE_ROWS)).await.during("read the next page")?;
+        token_time = started.elapsed();
+    }
+    story.chapter("Page 3 of its readings, by offset and by token", offset_time + token_time)?;
+    story.say(&format!("offset 20, skipped on the server: {}", duration_text(offset_time)))?;
+    let same = if page.rows == by_offset.rows { "the same rows" } else { "DIFFERENT ROWS" };
+    story.say(&format!("after the token of page 2: {}, {same}", duration_text(token_time)))?;
+    show_readings(story, &by_offset.rows)?;
+    if page.rows != by_offset.rows {
+        return Err(Failure::new("the two ways to page 3 answered different rows"));
+    }
+
+    let started = Instant::now();
+    let first = table.first(KeyRange::all()).await.during("read the first row")?;
+    let last = table.last(KeyRange::all()).await.during("read the last row")?;
+    story.chapter("The first and the last row of the table", started.elapsed())?;
+    show_readings(story, &[first, last].into_iter().flatten().collect::<Vec<_>>())
+}
+
+fn show_readings(story: &mut Story, rows: &[RowData]) -> Result<(), Failure> {
+    let texts: Vec<String> =
+        rows.iter().map(|row| format!("{} {}", reading_text(row.row()), temperature(row))).collect();
+    // Two beside each other: the first half, then the second.
+    let half = texts.len().div_ceil(2);
+    let rows = (0..half).map(|line| vec![texts[line].clone(), texts.get(half + line).cloned().unwrap_or_default()]);
+    story.table(rows.collect())
+}
+
+fn temperature(row: &RowData) -> String {
+    let value = row.value(ncdc::FAMILY, ncdc::QUALIFIER).and_then(|value| value.try_into().ok());
+    value.map_or_else(String::new, |bytes| format!("{:>6.1} °C", f64::from(i32::from_be_bytes(bytes)) / 10.0))
+}
+
+/// `2001-03-04 05:00`, UTC.
+fn time_text(time_ms: i64) -> String {
+    let minutes = time_ms.div_euclid(60_000);
+    let (year, month, day) = ncdc::date_of_day(minutes.div_euclid(24 * 60));
+    let minute_of_day = minutes.rem_euclid(24 * 60);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}", minute_of_day / 60, minute_of_day % 60)
+}
+
+/// User actions under a composite key: the newest first, page after page.
+async fn actions(story: &mut Story, client: &Client) -> Result<(), Failure> {
+    let started = Instant::now();
+    let spec = TableSpec::new(ACTIONS)?.family("a", &[])?.key(&Action::declaration().to_string())?;
+    client.admin().create_table(spec).await.during("create the table of actions")?;
+    let table = client.table(ACTIONS).await?;
+    write_actions(&table).await?;
+    let written = USERS * u64::from(ACTIONS_PER_USER);
+    let title = format!("User actions: {} rows under ({})", grouped(written), Action::declaration());
+    story.chapter(&title, started.elapsed())?;
+
+    let actions: TypedTable<Action> = TypedTable::new(table)?;
+    let user = 17;
+    let newest = || Scan::range(Action::prefix_1(&user)).limit(ACTION_PAGE_ROWS);
+    let mut page = actions.table().page(newest()).await?;
+    for number in 1..=2 {
+        story.say(&format!("user {user}, newest first, page {number}:"))?;
+        show_actions(story, &page.rows)?;
+        let Some(token) = page.next.take() else { break };
+        page = actions.table().page(newest().after(token)).await?;
+    }
+    let by_offset = actions.table().page(newest().offset(2 * ACTION_PAGE_ROWS)).await?;
+    let same = by_offset.rows == page.rows;
+    story.say(&format!(
+        "page 3 by offset {} and by token: {}",
+        2 * ACTION_PAGE_ROWS,
+        if same { "the same rows" } else { "DIFFERENT ROWS" }
+    ))?;
+    if same { Ok(()) } else { Err(Failure::new("the two ways to page 3 of the actions answered different rows")) }
+}
+
+async fn write_actions(table: &Table) -> Result<(), Failure> {
+    /// 2024-01-01, UTC.
+    const FIRST_TIME_MS: i64 = 1_704_067_200_000;
+    const STEP_MS: i64 = 37 * 60_000;
+    let mut writer = table.writer(WriterOptions::default());
+    for action in 0..ACTIONS_PER_USER {
+        for user in 0..USERS {
+            let key = Action { user, time: Desc(FIRST_TIME_MS + i64::from(action) * STEP_MS), action };
+            let kind = ACTION_KINDS[(usize::try_from(user).unwrap_or(0) + action as usize) % ACTION_KINDS.len()];
+            writer.put(Put::new(key.encode()?).set("a", "kind", kind)).await?;
+        }
+    }
+    writer.close().await.map_err(|error| Failure::new(error.to_string())).during("write the actions")
+}
+
+fn show_actions(story: &mut Story, rows: &[RowData]) -> Result<(), Failure> {
+    let rows = rows.iter().map(|row| {
+        let kind = String::from_utf8_lossy(row.value("a", "kind").unwrap_or_default()).into_owned();
+        match Action::decode(row.row()) {
+            Ok(key) => vec![time_text(key.time.0), format!("action {}", key.action), kind],
+            Err(_) => vec![terrane_types::escape(row.row()), String::new(), kind],
+        }
+    });
+    story.table(rows.collect())
+}
+
+/// The report: numbered chapters with the time each took, details indented below.
+struct Story {
+    output: Output,
+    chapters: u32,
+}
+
+impl Story {
+    fn new() -> Story {
+        Story { output: Output::new(false), chapters: 0 }
+    }
+
+    fn chapter(&mut self, title: &str, took: Duration) -> Result<(), Failure> {
+        self.chapters += 1;
+        let title = format!("{}. {title} ", self.chapters);
+        let took = format!(" {}", duration_text(took));
+        let dots = WIDTH.saturating_sub(title.chars().count() + took.chars().count());
+        self.output.line("")?;
+        self.output.line(&format!("{title}{}{took}", "·".repeat(dots)))?;
+        self.output.flush()
+    }
+
+    fn say(&mut self, line: &str) -> Result<(), Failure> {
+        let indent = if self.chapters == 0 || line.is_empty() { "" } else { "   " };
+        self.output.line(&format!("{indent}{line}"))?;
+        self.output.flush()
+    }
+
+    fn table(&mut self, rows: Vec<Vec<String>>) -> Result<(), Failure> {
+        let text = crate::output::table(&[], rows).to_string();
+        text.lines().try_for_each(|line| self.say(&format!(" {}", line.trim_end())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_types_declare_what_the_tables_do() {
+        assert_eq!(Reading::declaration(), ncdc::KEY_PARTS.parse().expect("parts"));
+        let key = Reading { station: *b"010010-99999", time: Desc(-5) };
+        let row = ncdc::row_key(b"010010-99999".to_vec(), -5);
+        assert_eq!(&key.encode().expect("a row")[..], &row[..]);
+    }
+
+    #[test]
+    fn times_are_shown_in_utc() {
+        assert_eq!(time_text(0), "1970-01-01 00:00");
+        assert_eq!(time_text(-60_000), "1969-12-31 23:59");
+        assert_eq!(time_text(1_704_067_200_000), "2024-01-01 00:00");
+    }
+
+    #[test]
+    fn growth_keeps_its_last_step_and_fits_a_line() {
+        let mut growth = Growth::default();
+        for regions in 1..=20 {
+            growth.saw(regions, regions as u64 * 10_000);
+            growth.saw(regions, regions as u64 * 10_500);
+        }
+        let text = growth.text();
+        assert!(text.ends_with("20 at 200k"), "{text}");
+        assert!(text.len() < WIDTH, "{text}");
+        assert_eq!(Growth::default().text(), "");
+    }
+}

@@ -1,0 +1,92 @@
+//! `dev`: a cluster in this process until Ctrl-C or SIGTERM.
+
+use std::path::PathBuf;
+
+use terrane_engine::BackendKind;
+use terrane_env::task::shutdown_signal;
+
+use crate::args::roles::Dev;
+use crate::args::values::Size;
+use crate::cluster::{Cluster, ClusterPlan, PORTS_SPAN, Ports, SERVERS_FOR_REPLICATION, SERVERS_MAX};
+use crate::config::Settings;
+use crate::failure::Failure;
+use crate::output::{Output, duration_text};
+
+/// The directory, where nobody names another: beside whatever the user is working on.
+const DATA_DEFAULT: &str = "terrane-data";
+const LISTEN_BASE_DEFAULT: u16 = 7600;
+
+pub async fn run(args: Dev) -> Result<(), Failure> {
+    let plan = plan(args).await?;
+    if plan.replication() == 1 {
+        eprintln!(
+            "note: with fewer than {SERVERS_FOR_REPLICATION} servers one copy of the data is kept; a lost disk loses it"
+        );
+    }
+    let started = tokio::time::Instant::now();
+    let cluster = tokio::select! {
+        biased;
+        () = shutdown_signal() => return Ok(()),
+        cluster = Cluster::start(&plan) => cluster?,
+    };
+    let mut output = Output::new(false);
+    let console = cluster.console().map(|console| format!(" console=http://{console}")).unwrap_or_default();
+    output.line(&format!(
+        "ready master={} servers={}{console}",
+        cluster.masters(),
+        cluster.server_addresses().join(",")
+    ))?;
+    output.flush()?;
+    eprintln!("started in {}; Ctrl-C stops it", duration_text(started.elapsed()));
+    shutdown_signal().await;
+    stop("stopping: what is only in memory and log is flushed", cluster.shutdown()).await;
+    Ok(())
+}
+
+/// Stops cleanly; a second signal ends the process at once, which loses nothing that was acknowledged.
+pub async fn stop(announcement: &str, shutdown: impl Future<Output = ()>) {
+    let started = tokio::time::Instant::now();
+    eprintln!("{announcement}");
+    tokio::select! {
+        biased;
+        () = shutdown => eprintln!("stopped in {}", duration_text(started.elapsed())),
+        () = shutdown_signal() => eprintln!("stopped at once; the log is replayed at the next start"),
+    }
+}
+
+async fn plan(args: Dev) -> Result<ClusterPlan, Failure> {
+    let mut settings = Settings::open("dev", args.config.as_deref()).await?;
+    let data =
+        settings.pick("data", args.data.map(|path| path.display().to_string()), text, DATA_DEFAULT.to_owned())?;
+    let servers = settings.pick("servers", args.servers, str::parse, SERVERS_FOR_REPLICATION)?;
+    let base = settings.pick("listen-base", args.listen_base, str::parse, LISTEN_BASE_DEFAULT)?;
+    let engine = settings.pick("engine", args.storage.engine, text, BackendKind::default().to_string())?;
+    let memtable_budget =
+        settings.pick_optional("memtable-budget", args.storage.memtable_budget, str::parse::<Size>)?;
+    let log_limit = settings.pick_optional("log-limit", args.storage.log_limit, str::parse::<Size>)?;
+    settings.finish()?;
+    if !(1..=SERVERS_MAX).contains(&servers) {
+        return Err(Failure::usage(format!("dev runs 1 to {SERVERS_MAX} servers, not {servers}")));
+    }
+    if base == 0 || base > u16::MAX - PORTS_SPAN {
+        return Err(Failure::usage(format!("--listen-base is a port from 1 to {}, not {base}", u16::MAX - PORTS_SPAN)));
+    }
+    Ok(ClusterPlan {
+        data: PathBuf::from(data),
+        servers,
+        ports: Ports::From(base),
+        engine: engine_of(&engine)?,
+        memtable_budget: memtable_budget.map(|size| size.0),
+        log_limit: log_limit.map(|size| size.0),
+    })
+}
+
+/// A setting that is text, whatever it says.
+pub fn text(value: &str) -> Result<String, std::convert::Infallible> {
+    Ok(value.to_owned())
+}
+
+/// The engine of that name.
+pub fn engine_of(name: &str) -> Result<BackendKind, Failure> {
+    name.parse().map_err(|error| Failure::usage(format!("--engine: {error}")))
+}

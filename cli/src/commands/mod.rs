@@ -1,0 +1,47 @@
+//! One module per group of commands: each takes its arguments, does its work and prints.
+
+pub mod admin;
+pub mod bench;
+pub mod data;
+pub mod demo;
+pub mod dev;
+pub mod export;
+pub mod import;
+pub mod role;
+pub mod status;
+pub mod table;
+
+use terrane_client::Client;
+
+use crate::args::client::Connection;
+use crate::args::{Cli, Command};
+use crate::failure::Failure;
+
+/// Runs the command.
+pub async fn run(cli: Cli) -> Result<(), Failure> {
+    match cli.command {
+        Command::Demo(args) => demo::run(args).await,
+        Command::Dev(args) => dev::run(args).await,
+        Command::Master(args) => role::master(args).await,
+        Command::Server(args) => role::server(args).await,
+        Command::Status(args) => status::run(args).await,
+        Command::Admin(args) => admin::run(args).await,
+        Command::Table(args) => table::run(args).await,
+        Command::Put(args) => data::put(args).await,
+        Command::Get(args) => data::get(args).await,
+        Command::Delete(args) => data::delete(args).await,
+        Command::Scan(args) => data::scan(args).await,
+        Command::Count(args) => data::count(args).await,
+        Command::First(args) => data::first(args).await,
+        Command::Last(args) => data::last(args).await,
+        Command::Import(args) => import::run(args).await,
+        Command::Export(args) => export::run(args).await,
+        Command::Bench(args) => bench::run(args).await,
+    }
+}
+
+/// A client as the connection flags ask for it.
+async fn connect(connection: &Connection) -> Result<Client, Failure> {
+    let client = Client::builder().masters(&connection.masters.to_string()).timeout(connection.timeout).build().await?;
+    Ok(client)
+}

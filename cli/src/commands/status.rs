@@ -1,0 +1,170 @@
+//! `status`: the cluster at a glance, and what is wrong with it.
+
+use serde::Serialize;
+use terrane_client::{ClusterStatus, ServerInfo};
+
+use super::admin::print_servers;
+use super::connect;
+use crate::args::client::Status;
+use crate::failure::{During, Failure};
+use crate::output::{Output, bytes_rounded};
+
+pub async fn run(args: Status) -> Result<(), Failure> {
+    let status = connect(&args.connection).await?.admin().status().await.during("ask for the status")?;
+    let mut output = Output::new(args.connection.json);
+    if output.is_json() {
+        output.object(&StatusLine::from(&status))?;
+    } else {
+        print(&mut output, &status)?;
+    }
+    output.flush()
+}
+
+#[derive(Serialize)]
+struct StatusLine {
+    cluster: String,
+    healthy: bool,
+    replication: u32,
+    servers: usize,
+    live: usize,
+    tables: u32,
+    regions: u32,
+    groups: u32,
+    groups_without_leader: u32,
+    waiting_for: String,
+    troubles: Vec<String>,
+}
+
+impl From<&ClusterStatus> for StatusLine {
+    fn from(status: &ClusterStatus) -> StatusLine {
+        let troubles = troubles(status);
+        StatusLine {
+            cluster: status.cluster.to_string(),
+            healthy: troubles.is_empty(),
+            replication: status.replication,
+            servers: status.servers.len(),
+            live: status.servers.iter().filter(|server| is_live(server)).count(),
+            tables: status.tables,
+            regions: status.regions,
+            groups: status.groups,
+            groups_without_leader: status.groups_without_leader,
+            waiting_for: status.waiting_for.clone(),
+            troubles,
+        }
+    }
+}
+
+fn is_live(server: &ServerInfo) -> bool {
+    server.state == "live"
+}
+
+/// Everything that is wrong, as sentences, each once.
+fn troubles(status: &ClusterStatus) -> Vec<String> {
+    let mut troubles = status.troubles.clone();
+    if !status.waiting_for.is_empty() {
+        troubles.push(status.waiting_for.clone());
+    }
+    if status.groups_without_leader > 0 {
+        troubles.push(format!("{} groups have no leader", status.groups_without_leader));
+    }
+    for server in &status.servers {
+        let named = |trouble: &String| format!("server {} ({}): {trouble}", server.server, server.address);
+        if !is_live(server) {
+            let since = server.since_report.as_secs();
+            troubles.push(format!(
+                "server {} ({}) is {}; last heard of {since} s ago",
+                server.server, server.address, server.state
+            ));
+        }
+        troubles.extend(server.troubles.iter().map(named));
+        if !server.log_held_by.is_empty() && server.log_bytes >= server.log_limit {
+            troubles.push(named(&format!(
+                "its log has reached its limit of {}, held back by {}; writes are refused",
+                bytes_rounded(server.log_limit),
+                server.log_held_by
+            )));
+        }
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    troubles.retain(|trouble| seen.insert(trouble.clone()));
+    troubles
+}
+
+fn print(output: &mut Output, status: &ClusterStatus) -> Result<(), Failure> {
+    output.line(&format!("cluster {}, replication {}", status.cluster, status.replication))?;
+    let led = status.groups - status.groups_without_leader.min(status.groups);
+    output.line(&format!(
+        "{} tables, {} regions, {} groups ({led} with a leader)",
+        status.tables, status.regions, status.groups
+    ))?;
+    output.line("")?;
+    print_servers(output, &status.servers)?;
+    output.line("")?;
+    let troubles = troubles(status);
+    if troubles.is_empty() {
+        return output.line("all is well");
+    }
+    output.line("what is wrong:")?;
+    troubles.iter().try_for_each(|trouble| output.line(&format!("- {trouble}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use terrane_client::{ClusterId, ServerId};
+
+    use super::*;
+
+    fn server(state: &str) -> ServerInfo {
+        ServerInfo {
+            server: ServerId(2),
+            address: "h:1".to_owned(),
+            console: String::new(),
+            state: state.to_owned(),
+            leaders: 0,
+            replicas: 0,
+            regions: 0,
+            engine: "sled".to_owned(),
+            log_bytes: 5,
+            log_limit: 10,
+            log_held_by: "server 3".to_owned(),
+            memtable_bytes: 0,
+            since_report: Duration::from_secs(7),
+            troubles: Vec::new(),
+        }
+    }
+
+    fn status(servers: Vec<ServerInfo>) -> ClusterStatus {
+        ClusterStatus {
+            cluster: ClusterId::nil(),
+            replication: 3,
+            servers,
+            tables: 0,
+            regions: 0,
+            groups: 12,
+            groups_without_leader: 0,
+            troubles: Vec::new(),
+            waiting_for: String::new(),
+            catalog_index: 0,
+        }
+    }
+
+    #[test]
+    fn a_live_cluster_has_no_troubles() {
+        assert_eq!(troubles(&status(vec![server("live")])), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_once() {
+        let mut bad = status(vec![server("silent")]);
+        bad.groups_without_leader = 4;
+        bad.servers[0].log_bytes = 10;
+        bad.troubles = vec!["region 7 cannot be split".to_owned(); 2];
+        let text = troubles(&bad).join("\n");
+        for part in ["silent; last heard of 7 s", "4 groups have no leader", "held back by server 3", "region 7"] {
+            assert_eq!(text.matches(part).count(), 1, "{part} in {text}");
+        }
+        assert!(!StatusLine::from(&bad).healthy);
+    }
+}

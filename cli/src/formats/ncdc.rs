@@ -1,0 +1,239 @@
+//! The National Climatic Data Center's fixed-width hourly records.
+//!
+//! Of the mandatory section we need five fields (positions count from 1, both ends included): USAF station 5–10, WBAN
+//! station 11–15, date 16–23, time 24–27, air temperature 88–92 (a sign and four digits, tenths of °C) with its quality
+//! code at 93. Whatever follows is not looked at, so records cut short after the temperature are still read.
+//!
+//! Row key: `USAF-WBAN`, then `Long.MAX_VALUE - time` as eight big-endian bytes, so that a station's newest reading
+//! comes first. Times before 1970 are negative; the subtraction wraps, which in unsigned byte order still sorts newest
+//! first.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::{LineError, Parsed, Record, RecordCell, station_key};
+
+/// The family of every record.
+pub const FAMILY: &str = "data";
+/// The qualifier of the air temperature.
+pub const QUALIFIER: &str = "airtemp";
+/// How a table of these records declares its key.
+pub const KEY_PARTS: &str = "station:bytes12, time:desc i64";
+/// Length of a row key: the station's 12 bytes and the time's eight.
+pub const ROW_BYTES: usize = 20;
+
+const USAF: Range<usize> = 4..10;
+const WBAN: Range<usize> = 10..15;
+const DATE: Range<usize> = 15..23;
+const TIME: Range<usize> = 23..27;
+const AIR_TEMPERATURE: Range<usize> = 87..92;
+const AIR_TEMPERATURE_QUALITY: usize = 92;
+/// A record reaches at least to the temperature's quality code.
+const LINE_BYTES_MIN: usize = AIR_TEMPERATURE_QUALITY + 1;
+
+const MISSING: &[u8] = b"+9999";
+const QUALITY_ACCEPTED: &[u8] = b"01459";
+
+/// Reads one record.
+pub fn parse(line: &[u8]) -> Result<Parsed, LineError> {
+    if line.len() < LINE_BYTES_MIN {
+        return Err(LineError::new(format!(
+            "the record has {} characters; the air temperature ends at character {LINE_BYTES_MIN}",
+            line.len()
+        )));
+    }
+    let station = station_key(&line[USAF], &line[WBAN])?;
+    let time_ms = time_ms(&line[DATE], &line[TIME])?;
+    let tenths = air_temperature(&line[AIR_TEMPERATURE])?;
+    if &line[AIR_TEMPERATURE] == MISSING || !QUALITY_ACCEPTED.contains(&line[AIR_TEMPERATURE_QUALITY]) {
+        return Ok(Parsed::Skipped);
+    }
+    let cell = RecordCell {
+        family: Bytes::from_static(FAMILY.as_bytes()),
+        qualifier: Bytes::from_static(QUALIFIER.as_bytes()),
+        timestamp: None,
+        value: Bytes::copy_from_slice(&tenths.to_be_bytes()),
+    };
+    Ok(Parsed::Record(Record { row: row_key(station, time_ms), cells: vec![cell] }))
+}
+
+/// The row of a station's reading; `station` is the 12 bytes `USAF-WBAN`.
+pub fn row_key(mut station: Vec<u8>, time_ms: i64) -> Bytes {
+    station.extend_from_slice(&i64::MAX.wrapping_sub(time_ms).to_be_bytes());
+    station.into()
+}
+
+/// The time in a row key that [`row_key`] made, in milliseconds since 1970.
+pub fn time_of_row(row: &[u8]) -> Option<i64> {
+    let reversed: [u8; 8] = row.get(ROW_BYTES - 8..ROW_BYTES)?.try_into().ok()?;
+    Some(i64::MAX.wrapping_sub(i64::from_be_bytes(reversed)))
+}
+
+fn air_temperature(field: &[u8]) -> Result<i32, LineError> {
+    let magnitude = digits(&field[1..]).and_then(|digits| i32::try_from(digits).ok());
+    match (field[0], magnitude) {
+        (b'+', Some(tenths)) => Ok(tenths),
+        (b'-', Some(tenths)) => Ok(-tenths),
+        _ => Err(field_error("air temperature", field, "a sign and four digits")),
+    }
+}
+
+fn time_ms(date: &[u8], time: &[u8]) -> Result<i64, LineError> {
+    let bad_date = || field_error("date", date, "a day as YYYYMMDD");
+    let number = |digits_of: &[u8]| digits(digits_of).ok_or_else(bad_date);
+    let (year, month, day) = (number(&date[..4])?, number(&date[4..6])?, number(&date[6..])?);
+    if !(1..=12).contains(&month) || day == 0 || day > days_in_month(year, month) {
+        return Err(bad_date());
+    }
+    let bad_time = || field_error("time", time, "a time of day as HHMM");
+    let hours = digits(&time[..2]).filter(|&hours| hours < 24).ok_or_else(bad_time)?;
+    let minutes = digits(&time[2..]).filter(|&minutes| minutes < 60).ok_or_else(bad_time)?;
+    Ok(((days_since_1970(year, month, day) * 24 + hours) * 60 + minutes) * 60_000)
+}
+
+fn digits(text: &[u8]) -> Option<i64> {
+    text.iter().try_fold(0i64, |number, &byte| byte.is_ascii_digit().then(|| number * 10 + i64::from(byte - b'0')))
+}
+
+fn field_error(name: &str, field: &[u8], wanted: &str) -> LineError {
+    LineError::new(format!("the {name} {:?} is not {wanted}", terrane_types::escape(field)))
+}
+
+fn is_leap(year: i64) -> bool {
+    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
+}
+
+fn days_in_month(year: i64, month: i64) -> i64 {
+    match month {
+        2 if is_leap(year) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// Days of the proleptic Gregorian calendar, negative before 1970.
+pub fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
+    let years = year - 1;
+    let before_year = years * 365 + years.div_euclid(4) - years.div_euclid(100) + years.div_euclid(400);
+    let before_month: i64 = (1..month).map(|month| days_in_month(year, month)).sum();
+    // 719,162 days lie between the first day of year 1 and that of 1970.
+    before_year + before_month + day - 1 - 719_162
+}
+
+/// The day as (year, month, day): the inverse of [`days_since_1970`], for years from 1 on.
+pub fn date_of_day(days: i64) -> (i64, i64, i64) {
+    // 146,097 days make 400 years; the estimate is at most one year off, which the loops mend.
+    let mut year = (days + 719_162) * 400 / 146_097 + 1;
+    while days_since_1970(year, 1, 1) > days {
+        year -= 1;
+    }
+    while days_since_1970(year + 1, 1, 1) <= days {
+        year += 1;
+    }
+    let mut month = 1;
+    let mut day = days - days_since_1970(year, 1, 1) + 1;
+    while day > days_in_month(year, month) {
+        day -= days_in_month(year, month);
+        month += 1;
+    }
+    (year, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first record of the year 1901.
+    const REAL: &str = "0029029070999991901010106004+64333+023450FM-12+000599999V0202701N015919999999N0000001N9-00781\
+                        +99999102001ADDGF108991999999999999999999";
+
+    fn with(range: Range<usize>, text: &str) -> Vec<u8> {
+        let mut line = REAL.as_bytes().to_vec();
+        line[range].copy_from_slice(text.as_bytes());
+        line
+    }
+
+    fn record(line: &[u8]) -> Record {
+        match parse(line) {
+            Ok(Parsed::Record(record)) => record,
+            other => panic!("not a record: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_real_record() {
+        let record = record(REAL.as_bytes());
+        // 1901-01-01T06:00Z, as Java's clock counts it.
+        let time: i64 = -2_177_431_200_000;
+        let mut row = b"029070-99999".to_vec();
+        row.extend_from_slice(&0x8000_01fa_f903_60ff_u64.to_be_bytes());
+        assert_eq!(i64::MAX.wrapping_sub(time) as u64, 0x8000_01fa_f903_60ff);
+        assert_eq!(record.row, row);
+        assert_eq!(time_of_row(&record.row), Some(time));
+        assert_eq!(record.cells.len(), 1);
+        let cell = &record.cells[0];
+        assert_eq!((&cell.family[..], &cell.qualifier[..], cell.timestamp), (&b"data"[..], &b"airtemp"[..], None));
+        assert_eq!(cell.value, (-78i32).to_be_bytes().to_vec());
+    }
+
+    #[test]
+    fn newer_readings_sort_first_across_1970() {
+        let at = |year: &str| record(&with(15..19, year)).row;
+        let rows = [at("2024"), at("1970"), at("1969"), at("1901")];
+        assert!(rows.is_sorted(), "{rows:?}");
+    }
+
+    #[test]
+    fn missing_temperatures_and_doubtful_ones_are_skipped() {
+        assert_eq!(parse(&with(87..92, "+9999")), Ok(Parsed::Skipped));
+        for quality in ["2", "3", "6", "7", "A", "P", " "] {
+            assert_eq!(parse(&with(92..93, quality)), Ok(Parsed::Skipped), "{quality}");
+        }
+        for quality in ["0", "1", "4", "5", "9"] {
+            record(&with(92..93, quality));
+        }
+    }
+
+    #[test]
+    fn the_extreme_temperatures_are_read() {
+        let value = |text: &str| record(&with(87..92, text)).cells[0].value.clone();
+        assert_eq!(value("+0000"), 0i32.to_be_bytes().to_vec());
+        assert_eq!(value("-0932"), (-932i32).to_be_bytes().to_vec());
+        assert_eq!(value("-9999"), (-9999i32).to_be_bytes().to_vec());
+    }
+
+    #[test]
+    fn malformed_records_are_refused_with_the_field() {
+        let cases: [(Range<usize>, &str, &str); 9] = [
+            (4..10, "02 070", "USAF"),
+            (10..15, "99\t99", "WBAN"),
+            (15..23, "19011301", "date"),
+            (15..23, "19010229", "date"),
+            (15..23, "1901O101", "date"),
+            (23..27, "2400", "time"),
+            (23..27, "0060", "time"),
+            (87..92, "00078", "air temperature"),
+            (87..92, "-0x78", "air temperature"),
+        ];
+        for (range, text, named) in cases {
+            let error = parse(&with(range, text)).expect_err(text);
+            assert!(error.to_string().contains(named), "{text}: {error}");
+        }
+        assert!(parse(b"").is_err());
+        assert!(parse(&REAL.as_bytes()[..92]).is_err());
+        record(&REAL.as_bytes()[..93]);
+    }
+
+    #[test]
+    fn days_agree_with_known_dates_and_with_each_other() {
+        assert_eq!(days_since_1970(1970, 1, 1), 0);
+        assert_eq!(days_since_1970(2000, 2, 29), 11_016);
+        assert_eq!(days_since_1970(1901, 1, 1), -25_202);
+        for days in -30_000..60_000 {
+            let (year, month, day) = date_of_day(days);
+            assert_eq!(days_since_1970(year, month, day), days);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! One server process's worth of role: a master or a region server together with its console.
+//!
+//! The roles of the command line run one of these; `dev` and `demo` run several in one process (`cluster`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use prometheus_client::registry::Registry;
+use terrane_console::Console;
+use terrane_master::{Master, MasterConfig};
+use terrane_regionserver::{FlushProgress, RegionServer, ServerConfig};
+use terrane_types::ServerId;
+use tokio::time::Instant;
+
+use crate::failure::{Failure, chain};
+
+/// Time between two lines about the flushes of a stopping server.
+const SAY_EVERY: Duration = Duration::from_secs(1);
+
+/// A master that serves.
+pub struct MasterNode {
+    pub master: Arc<Master>,
+    console: Option<Console>,
+}
+
+/// A region server that serves.
+pub struct ServerNode {
+    /// Empty once it stops; the console asks it whether it is ready until then.
+    server: Arc<RwLock<Option<RegionServer>>>,
+    address: String,
+    id: ServerId,
+    console: Option<Console>,
+}
+
+impl MasterNode {
+    /// Starts a master, with a console where an address for it is given.
+    pub async fn start(config: MasterConfig, console: Option<&str>) -> Result<MasterNode, Failure> {
+        let data = config.data_dir.display().to_string();
+        let started = Master::start(config).await;
+        let master = started.map_err(|error| start_failure("master", &data, &error))?;
+        let master = Arc::new(master);
+        let ready = Arc::clone(&master);
+        let console = open_console(console, master.registry(), move || ready.ready()).await?;
+        Ok(MasterNode { master, console })
+    }
+
+    /// Where its console listens, if it has one.
+    pub fn console(&self) -> Option<String> {
+        self.console.as_ref().map(|console| console.address().to_string())
+    }
+
+    pub async fn shutdown(self) {
+        self.master.shutdown().await;
+        close_console(self.console).await;
+    }
+}
+
+impl ServerNode {
+    /// Starts a region server, with the console that its settings name.
+    pub async fn start(config: ServerConfig) -> Result<ServerNode, Failure> {
+        let data = config.data_dir.display().to_string();
+        let console = config.console.clone();
+        let server = RegionServer::start(config).await;
+        let server = server.map_err(|error| start_failure("region server", &data, &error))?;
+        let (address, id, registry) = (server.address().to_string(), server.server_id(), server.registry());
+        let server = Arc::new(RwLock::new(Some(server)));
+        let asked = Arc::clone(&server);
+        let ready = move || match &*asked.read() {
+            Some(server) => server.ready(),
+            None => Err("the server is stopping".to_owned()),
+        };
+        let console = open_console(console.as_deref(), registry, ready).await?;
+        Ok(ServerNode { server, address, id, console })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Its id in the cluster.
+    pub fn id(&self) -> ServerId {
+        self.id
+    }
+
+    /// Where its console listens, if it has one.
+    pub fn console(&self) -> Option<String> {
+        self.console.as_ref().map(|console| console.address().to_string())
+    }
+
+    /// Stops serving and flushes what is only in memory and log, with progress on standard error when it takes long.
+    pub async fn shutdown(self) {
+        let server = self.server.write().take();
+        if let Some(server) = server {
+            let id = self.id;
+            let mut said = Instant::now();
+            let progress = move |progress: FlushProgress| {
+                if said.elapsed() >= SAY_EVERY {
+                    said = Instant::now();
+                    eprintln!("server {id}: {} of {} regions flushed", progress.flushed, progress.regions);
+                }
+            };
+            server.shutdown(progress).await;
+        }
+        close_console(self.console).await;
+    }
+}
+
+fn start_failure(role: &str, data: &str, error: &dyn std::error::Error) -> Failure {
+    Failure::new(format!("cannot start the {role} with data in {data}: {}", chain(error)))
+}
+
+async fn open_console(
+    address: Option<&str>,
+    registry: Arc<Registry>,
+    ready: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+) -> Result<Option<Console>, Failure> {
+    let Some(address) = address else { return Ok(None) };
+    let console = Console::start(address, registry, Arc::new(ready)).await;
+    console.map(Some).map_err(|error| Failure::new(format!("cannot start the console: {}", chain(&error))))
+}
+
+/// The console goes last, so that whoever supervises sees the role stopping rather than gone.
+async fn close_console(console: Option<Console>) {
+    if let Some(console) = console {
+        console.shutdown().await;
+    }
+}

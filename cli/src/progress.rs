@@ -1,0 +1,102 @@
+//! Progress on standard error: a bar on a terminal, a plain line every few seconds elsewhere.
+//!
+//! Updates cost little and may come per row: the bar draws itself at its own rate, and plain lines are held back.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use tokio::time::Instant;
+
+use crate::output::{duration_text, grouped, rate};
+
+/// Time between two plain lines.
+const LINE_EVERY: Duration = Duration::from_secs(2);
+
+/// Rows written or read so far, out of an amount of bytes or rows.
+pub struct Progress {
+    bar: Option<ProgressBar>,
+    label: String,
+    started: Instant,
+    last_line: Instant,
+    rows: u64,
+}
+
+impl Progress {
+    /// Progress through so many bytes of input; `None` where their number is not known.
+    pub fn over_bytes(label: &str, bytes: Option<u64>) -> Progress {
+        let template = match bytes {
+            Some(_) => "{prefix} {bar:24} {percent:>3}%  {msg}  eta {eta}",
+            None => "{prefix} {spinner}  {bytes} read  {msg}",
+        };
+        Progress::new(label, template, bytes)
+    }
+
+    /// Progress through so many steps, each counted as a row.
+    pub fn over_rows(label: &str, rows: u64) -> Progress {
+        Progress::new(label, "{prefix} {bar:24} {percent:>3}%  {msg}  eta {eta}", Some(rows))
+    }
+
+    fn new(label: &str, template: &str, length: Option<u64>) -> Progress {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let style = ProgressStyle::with_template(template).expect("the templates above are constants that parse");
+            let bar = length.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
+            bar.set_style(style.progress_chars("━╸ "));
+            bar.set_prefix(label.to_owned());
+            bar
+        });
+        let now = Instant::now();
+        Progress { bar, label: label.to_owned(), started: now, last_line: now, rows: 0 }
+    }
+
+    /// So much of the length is done, and so many rows.
+    pub fn update(&mut self, position: u64, rows: u64) {
+        self.rows = rows;
+        match &self.bar {
+            Some(bar) => {
+                bar.set_message(self.message());
+                bar.set_position(position);
+            }
+            None if self.last_line.elapsed() >= LINE_EVERY => {
+                self.last_line = Instant::now();
+                eprintln!("{}: {}", self.label, self.message());
+            }
+            None => {}
+        }
+    }
+
+    /// Prints a line without disturbing the bar.
+    pub fn say(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| eprintln!("{line}")),
+            None => eprintln!("{line}"),
+        }
+    }
+
+    /// Removes the bar.
+    pub fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
+    /// What was done in all, for the last line: `exported 1,000 rows in 1.20 s (833 rows/s)`.
+    pub fn summary(&self, done: &str, rows: u64) -> String {
+        let elapsed = self.started.elapsed();
+        let per_second = grouped(rate(rows, elapsed) as u64);
+        format!("{done} {} rows in {} ({per_second} rows/s)", grouped(rows), duration_text(elapsed))
+    }
+
+    fn message(&self) -> String {
+        let elapsed = self.started.elapsed();
+        let per_second = grouped(rate(self.rows, elapsed) as u64);
+        format!("{} rows  {per_second} rows/s  {}", grouped(self.rows), duration_text(elapsed))
+    }
+}
+
+impl Drop for Progress {
+    /// A command that fails leaves no half-drawn bar behind its error.
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
