@@ -1,0 +1,461 @@
+//! The rules against a plain replay, and collecting against not collecting.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A cell with its column (0 is the empty qualifier, where the family's markers are), and whether its value is gone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Stored {
+    column: u8,
+    meta: CellMeta,
+    stub: bool,
+}
+
+/// What a reader sees: column and cell, columns ascending, newest first.
+type Seen = Vec<(u8, i64, u64, u32)>;
+
+/// The replay as the module's words tell it, with nothing clever in it.
+mod oracle {
+    use super::*;
+
+    #[derive(Clone)]
+    struct Live {
+        meta: CellMeta,
+        protected: bool,
+    }
+
+    pub(super) fn seen(cells: &[Stored], history: &RulesHistory, view: View) -> Seen {
+        (0..3).flat_map(|column| seen_in_column(cells, history, view, column)).collect()
+    }
+
+    fn seen_in_column(cells: &[Stored], history: &RulesHistory, view: View, column: u8) -> Seen {
+        let mut events: Vec<CellMeta> = cells
+            .iter()
+            .filter(|cell| cell.column == column || cell.meta.kind.is_family_marker())
+            .map(|cell| cell.meta)
+            .filter(|meta| meta.sequence <= view.sequence && happened(meta, history, view))
+            .collect();
+        events.sort_by_key(CellMeta::order);
+        let changes: Vec<_> = history.changes().iter().filter(|change| change.sequence <= view.sequence).collect();
+
+        let mut live: Vec<Live> = Vec::new();
+        let mut in_force = 0;
+        let moments = (0..=view.sequence).filter(|moment| {
+            changes.iter().any(|change| change.sequence == *moment)
+                || events.iter().any(|event| event.sequence == *moment)
+        });
+        for moment in moments {
+            if moment > 0 && changes.iter().any(|change| change.sequence == moment) {
+                change_rules(&mut live, &changes[in_force].rules, changes[in_force + 1]);
+                in_force += 1;
+            }
+            for event in events.iter().filter(|event| event.sequence == moment) {
+                apply(&mut live, event, &changes[in_force].rules);
+            }
+        }
+        let rules = changes[in_force].rules;
+        live.sort_by_key(|cell| std::cmp::Reverse(cell.meta.timestamp));
+        live.iter()
+            .filter(|cell| cell.protected || !expired(&rules, cell.meta.timestamp, view.now_ms))
+            .filter(|cell| cell.meta.timestamp >= view.time_min && cell.meta.timestamp < view.time_max)
+            .take(view.versions as usize)
+            .map(|cell| (column, cell.meta.timestamp, cell.meta.sequence, cell.meta.position))
+            .collect()
+    }
+
+    fn happened(meta: &CellMeta, history: &RulesHistory, view: View) -> bool {
+        let kept_all_the_while = (meta.sequence..=view.sequence).all(|moment| history.at(moment).keep_deleted_cells);
+        !(meta.kind.is_delete() && kept_all_the_while && view.time_max <= meta.timestamp)
+    }
+
+    fn expired(rules: &FamilyRules, timestamp: i64, now_ms: i64) -> bool {
+        matches!(rules.ttl_ms, Some(ttl) if now_ms - timestamp > ttl as i64)
+    }
+
+    fn apply(live: &mut Vec<Live>, event: &CellMeta, rules: &FamilyRules) {
+        match event.kind {
+            CellKind::Put => {
+                live.retain(|cell| cell.meta.timestamp != event.timestamp);
+                live.push(Live { meta: *event, protected: true });
+                live.sort_by_key(|cell| std::cmp::Reverse(cell.meta.timestamp));
+                let mut protected = 0;
+                for cell in live.iter_mut().filter(|cell| cell.protected) {
+                    protected += 1;
+                    cell.protected = protected <= rules.min_versions;
+                }
+                live.truncate(rules.versions as usize);
+            }
+            CellKind::Delete | CellKind::DeleteFamilyVersion => {
+                live.retain(|cell| cell.meta.timestamp != event.timestamp);
+            }
+            CellKind::DeleteColumn | CellKind::DeleteFamily => {
+                live.retain(|cell| cell.meta.timestamp > event.timestamp);
+            }
+        }
+    }
+
+    fn change_rules(live: &mut Vec<Live>, old: &FamilyRules, change: &RulesChange) {
+        live.retain(|cell| cell.protected || !expired(old, cell.meta.timestamp, change.stamp_ms));
+        live.sort_by_key(|cell| std::cmp::Reverse(cell.meta.timestamp));
+        live.truncate(change.rules.versions as usize);
+        for (rank, cell) in live.iter_mut().enumerate() {
+            cell.protected = rank < change.rules.min_versions as usize;
+        }
+    }
+}
+
+/// The cells of each column in storage order.
+fn columns(cells: &[Stored]) -> BTreeMap<u8, Vec<Stored>> {
+    let mut columns: BTreeMap<u8, Vec<Stored>> = BTreeMap::new();
+    for cell in cells {
+        columns.entry(cell.column).or_default().push(*cell);
+    }
+    for column in columns.values_mut() {
+        column.sort_by_key(|cell| std::cmp::Reverse((cell.meta.timestamp, cell.meta.order())));
+    }
+    columns
+}
+
+fn metas(column: &[Stored]) -> Vec<CellMeta> {
+    column.iter().map(|cell| cell.meta).collect()
+}
+
+fn resolve(cells: &[Stored], history: &RulesHistory, view: View) -> Seen {
+    let mut resolver = Resolver::new(history, view);
+    let mut seen = Seen::new();
+    for row in 0..2 {
+        // The second row shows that nothing of the first is left over.
+        seen.clear();
+        resolver.start_row();
+        for (column, cells) in columns(cells) {
+            for &index in resolver.column(&metas(&cells)) {
+                let cell = cells[index as usize];
+                assert!(!cell.stub, "row {row}: {cell:?} is seen by {view:?} without its value");
+                seen.push((column, cell.meta.timestamp, cell.meta.sequence, cell.meta.position));
+            }
+        }
+    }
+    seen
+}
+
+fn collect(cells: &[Stored], collector: &mut Collector) -> Vec<Stored> {
+    let mut kept = Vec::new();
+    collector.start_row();
+    for cells in columns(cells).into_values() {
+        let fates = collector.column(&metas(&cells)).to_vec();
+        for (cell, fate) in cells.iter().zip(fates) {
+            match fate {
+                Fate::Keep => kept.push(*cell),
+                Fate::Stub => {
+                    assert_eq!(cell.meta.kind, CellKind::Put, "only a put has a value to lose");
+                    kept.push(Stored { stub: true, ..*cell });
+                }
+                Fate::Drop => {}
+            }
+        }
+    }
+    kept
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Mutate(Vec<(u8, i64, CellKind)>),
+    Alter(FamilyRules),
+    Wait(i64),
+    Flush,
+    Compact { first: usize, count: usize },
+    Release(u64),
+}
+
+/// A region in small: what was ever written, and what flushes and compactions have left of it.
+struct World {
+    all: Vec<Stored>,
+    history: RulesHistory,
+    sequence: u64,
+    stamp_ms: i64,
+    snapshot: u64,
+    /// Files from old to new; the last is the memtable.
+    files: Vec<Vec<Stored>>,
+}
+
+impl World {
+    fn new(rules: FamilyRules) -> Self {
+        Self {
+            all: Vec::new(),
+            history: RulesHistory::new(rules),
+            sequence: 0,
+            stamp_ms: 0,
+            snapshot: 0,
+            files: vec![Vec::new()],
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Mutate(cells) => self.mutate(cells),
+            Step::Alter(rules) => {
+                self.sequence += 1;
+                self.history.push(RulesChange { sequence: self.sequence, stamp_ms: self.stamp_ms, rules: *rules });
+            }
+            Step::Wait(ms) => self.stamp_ms += ms,
+            Step::Flush => {
+                self.compact(self.files.len() - 1, 1);
+                self.files.push(Vec::new());
+            }
+            Step::Compact { first, count } => {
+                let files = self.files.len() - 1;
+                if files > 0 {
+                    let first = first % files;
+                    self.compact(first, (*count).clamp(1, files - first));
+                }
+            }
+            Step::Release(by) => self.snapshot = (self.snapshot + by).min(self.sequence),
+        }
+    }
+
+    fn mutate(&mut self, cells: &[(u8, i64, CellKind)]) {
+        self.sequence += 1;
+        for (position, &(column, timestamp, kind)) in (0..).zip(cells) {
+            let column = if kind.is_family_marker() { 0 } else { column };
+            let meta = CellMeta { timestamp, sequence: self.sequence, position, kind };
+            let cell = Stored { column, meta, stub: false };
+            self.all.push(cell);
+            self.files.last_mut().expect("the memtable").push(cell);
+        }
+    }
+
+    fn compact(&mut self, first: usize, count: usize) {
+        let cells: Vec<Stored> = self.files.drain(first..first + count).flatten().collect();
+        let mut collector = Collector::new(&self.history, self.snapshot, self.stamp_ms, first == 0);
+        self.files.insert(first, collect(&cells, &mut collector));
+    }
+
+    fn check(&self) -> Result<(), TestCaseError> {
+        let stored: Vec<Stored> = self.files.iter().flatten().copied().collect();
+        for sequence in self.snapshot..=self.sequence {
+            for view in views(sequence, self.stamp_ms) {
+                let expected = oracle::seen(&self.all, &self.history, view);
+                prop_assert_eq!(&resolve(&self.all, &self.history, view), &expected, "before collecting, {:?}", view);
+                prop_assert_eq!(
+                    &resolve(&stored, &self.history, view),
+                    &expected,
+                    "collected, {:?}\nall {:#?}\nstored {:#?}\n{:?}",
+                    view,
+                    self.all,
+                    stored,
+                    self.history
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+fn views(sequence: u64, stamp_ms: i64) -> Vec<View> {
+    let mut views = Vec::new();
+    for now_ms in [stamp_ms, stamp_ms + 2, stamp_ms + 50] {
+        for (versions, time_min, time_max) in [(1, 0, i64::MAX), (9, 0, i64::MAX), (9, 2, 5), (2, 0, 3)] {
+            views.push(View { sequence, now_ms, versions, time_min, time_max });
+        }
+    }
+    views
+}
+
+fn kind() -> impl Strategy<Value = CellKind> {
+    prop_oneof![
+        8 => Just(CellKind::Put),
+        2 => Just(CellKind::Delete),
+        1 => Just(CellKind::DeleteColumn),
+        1 => Just(CellKind::DeleteFamily),
+        1 => Just(CellKind::DeleteFamilyVersion),
+    ]
+}
+
+fn rules() -> impl Strategy<Value = FamilyRules> {
+    (1u32..4, 0u32..3, proptest::option::of(1u64..8), proptest::bool::weighted(0.2)).prop_map(
+        |(versions, min_versions, ttl_ms, keep_deleted_cells)| FamilyRules {
+            versions,
+            min_versions: min_versions.min(versions),
+            ttl_ms,
+            keep_deleted_cells,
+        },
+    )
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => proptest::collection::vec((0u8..3, 0i64..7, kind()), 1..4).prop_map(Step::Mutate),
+        1 => rules().prop_map(Step::Alter),
+        2 => (1i64..4).prop_map(Step::Wait),
+        3 => Just(Step::Flush),
+        3 => (0usize..4, 1usize..4).prop_map(|(first, count)| Step::Compact { first, count }),
+        3 => (1u64..6).prop_map(Step::Release),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn collecting_changes_nothing_for_any_reader(
+        rules in rules(),
+        steps in proptest::collection::vec(step(), 1..24),
+    ) {
+        let mut world = World::new(rules);
+        for step in &steps {
+            world.step(step);
+            world.check()?;
+        }
+    }
+}
+
+fn put(timestamp: i64, sequence: u64) -> CellMeta {
+    CellMeta { timestamp, sequence, position: 0, kind: CellKind::Put }
+}
+
+fn delete(kind: CellKind, timestamp: i64, sequence: u64) -> CellMeta {
+    CellMeta { timestamp, sequence, position: 0, kind }
+}
+
+fn versions(versions: u32) -> RulesHistory {
+    RulesHistory::new(FamilyRules { versions, ..FamilyRules::default() })
+}
+
+fn seen(history: &RulesHistory, view: View, cells: &[CellMeta]) -> Vec<u32> {
+    let mut resolver = Resolver::new(history, view);
+    resolver.start_row();
+    resolver.column(cells).to_vec()
+}
+
+fn fates(collector: &mut Collector, cells: &[CellMeta]) -> Vec<Fate> {
+    collector.start_row();
+    collector.column(cells).to_vec()
+}
+
+#[test]
+fn a_delete_hides_only_what_was_written_before_it() {
+    let cells = [put(5, 3), delete(CellKind::DeleteColumn, 5, 2), put(5, 1)];
+    assert_eq!(seen(&versions(3), View { versions: 3, ..View::latest(9, 9) }, &cells), [0]);
+    assert_eq!(seen(&versions(3), View::latest(2, 9), &cells), [0; 0]);
+    assert_eq!(seen(&versions(3), View::latest(1, 9), &cells), [2]);
+}
+
+#[test]
+fn what_was_pushed_out_stays_out_when_the_pusher_is_deleted() {
+    let cells = [delete(CellKind::Delete, 9, 3), put(9, 2), put(5, 1)];
+    assert_eq!(seen(&versions(1), View::latest(9, 9), &cells), [0; 0]);
+    // With two versions the older one was never pushed out.
+    assert_eq!(seen(&versions(2), View::latest(9, 9), &cells), [2]);
+}
+
+#[test]
+fn within_one_mutation_the_later_position_wins() {
+    let at = |position: u32, meta: CellMeta| CellMeta { position, ..meta };
+    let delete_then_put = [at(1, put(5, 1)), at(0, delete(CellKind::DeleteColumn, 5, 1))];
+    assert_eq!(seen(&versions(1), View::latest(1, 9), &delete_then_put), [0]);
+    let put_then_delete = [at(1, delete(CellKind::DeleteColumn, 5, 1)), at(0, put(5, 1))];
+    assert_eq!(seen(&versions(1), View::latest(1, 9), &put_then_delete), [0; 0]);
+    let put_twice = [at(1, put(5, 1)), at(0, put(5, 1))];
+    assert_eq!(seen(&versions(3), View { versions: 3, ..View::latest(1, 9) }, &put_twice), [0]);
+}
+
+#[test]
+fn a_lower_number_of_versions_hides_for_good() {
+    let mut history = versions(3);
+    let lower = FamilyRules { versions: 1, ..FamilyRules::default() };
+    history.push(RulesChange { sequence: 3, stamp_ms: 0, rules: lower });
+    history.push(RulesChange { sequence: 4, stamp_ms: 0, rules: FamilyRules { versions: 3, ..lower } });
+    let cells = [put(9, 2), put(5, 1)];
+    let view = |sequence| View { versions: 9, ..View::latest(sequence, 9) };
+    assert_eq!(seen(&history, view(2), &cells), [0, 1]);
+    assert_eq!(seen(&history, view(3), &cells), [0]);
+    assert_eq!(seen(&history, view(4), &cells), [0]);
+}
+
+#[test]
+fn min_versions_outlive_the_ttl() {
+    let rules = FamilyRules { versions: 3, min_versions: 1, ttl_ms: Some(10), ..FamilyRules::default() };
+    let cells = [put(9, 2), put(5, 1)];
+    let view = |now_ms| View { versions: 9, ..View::latest(9, now_ms) };
+    let history = RulesHistory::new(rules);
+    assert_eq!(seen(&history, view(15), &cells), [0, 1]);
+    assert_eq!(seen(&history, view(16), &cells), [0]);
+    assert_eq!(seen(&history, view(1_000), &cells), [0]);
+}
+
+#[test]
+fn keep_deleted_cells_shows_them_to_readers_of_the_past() {
+    let rules = FamilyRules { versions: 3, keep_deleted_cells: true, ..FamilyRules::default() };
+    let history = RulesHistory::new(rules);
+    let cells = [delete(CellKind::DeleteColumn, 8, 2), put(5, 1)];
+    assert_eq!(seen(&history, View { time_max: 8, ..View::latest(9, 9) }, &cells), [1]);
+    assert_eq!(seen(&history, View { time_max: 9, ..View::latest(9, 9) }, &cells), [0; 0]);
+    assert_eq!(seen(&history, View::latest(9, 9), &cells), [0; 0]);
+}
+
+#[test]
+fn a_hot_cell_is_collected_to_one() {
+    let cells: Vec<CellMeta> = (1..=100).rev().map(|sequence| put(sequence as i64, sequence)).collect();
+    let mut collector = Collector::new(&versions(1), 100, 0, false);
+    let fates = fates(&mut collector, &cells);
+    assert_eq!(fates[0], Fate::Keep);
+    assert!(fates[1..].iter().all(|fate| *fate == Fate::Drop), "{fates:?}");
+}
+
+#[test]
+fn what_a_snapshot_needs_is_kept() {
+    let cells = [put(9, 3), put(8, 2), put(7, 1)];
+    let mut collector = Collector::new(&versions(1), 2, 0, false);
+    assert_eq!(fates(&mut collector, &cells), [Fate::Keep, Fate::Keep, Fate::Drop]);
+}
+
+#[test]
+fn a_witness_stays_as_a_stub_until_everything_older_is_at_hand() {
+    let cells = [delete(CellKind::Delete, 9, 2), put(9, 1)];
+    let mut part = Collector::new(&versions(1), 2, 0, false);
+    assert_eq!(fates(&mut part, &cells), [Fate::Keep, Fate::Stub]);
+    let mut whole = Collector::new(&versions(1), 2, 0, true);
+    assert_eq!(fates(&mut whole, &cells), [Fate::Drop, Fate::Drop]);
+}
+
+#[test]
+fn a_delete_of_a_column_stays_while_something_older_may_be_elsewhere() {
+    let cells = [delete(CellKind::DeleteColumn, 9, 3), put(8, 2), delete(CellKind::DeleteColumn, 7, 1)];
+    let mut part = Collector::new(&versions(1), 3, 0, false);
+    assert_eq!(fates(&mut part, &cells), [Fate::Keep, Fate::Drop, Fate::Drop]);
+    let mut whole = Collector::new(&versions(1), 3, 0, true);
+    assert_eq!(fates(&mut whole, &cells), [Fate::Drop, Fate::Drop, Fate::Drop]);
+}
+
+#[test]
+fn expired_cells_go_by_log_time() {
+    let history = RulesHistory::new(FamilyRules { ttl_ms: Some(10), ..FamilyRules::default() });
+    assert_eq!(fates(&mut Collector::new(&history, 1, 15, false), &[put(5, 1)]), [Fate::Keep]);
+    assert_eq!(fates(&mut Collector::new(&history, 1, 16, false), &[put(5, 1)]), [Fate::Drop]);
+}
+
+#[test]
+fn old_versions_under_min_versions_are_collected() {
+    let rules = FamilyRules { versions: 100, min_versions: 1, ttl_ms: Some(10), ..FamilyRules::default() };
+    let history = RulesHistory::new(rules);
+    let cells = [put(7, 3), put(6, 2), put(5, 1)];
+    for covers_older in [false, true] {
+        let mut collector = Collector::new(&history, 3, 1_000, covers_older);
+        assert_eq!(fates(&mut collector, &cells), [Fate::Keep, Fate::Drop, Fate::Drop]);
+    }
+}
+
+#[test]
+fn a_history_leaves_out_what_changes_nothing() {
+    let mut history = versions(1);
+    history.push(RulesChange { sequence: 5, stamp_ms: 1, rules: history.current() });
+    assert_eq!(history.changes().len(), 1);
+    history.push(RulesChange { sequence: 6, stamp_ms: 2, rules: FamilyRules { versions: 2, ..history.current() } });
+    history.push(RulesChange { sequence: 6, stamp_ms: 2, rules: FamilyRules { versions: 3, ..history.current() } });
+    assert_eq!(history.changes().len(), 2);
+    assert_eq!((history.at(5).versions, history.at(6).versions), (1, 3));
+    assert_eq!(RulesHistory::from_changes(history.changes()), Some(history.clone()));
+    assert_eq!(RulesHistory::from_changes(&history.changes()[1..]), None);
+    assert_eq!(RulesHistory::from_changes(&[]), None);
+}
