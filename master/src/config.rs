@@ -71,6 +71,12 @@ impl MasterConfig {
         Ok(())
     }
 
+    /// What others are told. A name of this host is only in what was configured, a port that was free only in what was bound.
+    pub(crate) fn advertised(&self, bound_port: u16) -> String {
+        let host = self.listen.rsplit_once(':').map_or("", |(host, _)| host);
+        self.advertise.clone().unwrap_or_else(|| format!("{host}:{bound_port}"))
+    }
+
     /// The masters as the catalog keeps them: sorted, each once. A list of this master alone says the same as none.
     pub(crate) fn founding_peers(&self, own: &str) -> Vec<String> {
         let mut peers = self.peers.clone();
@@ -104,6 +110,14 @@ mod tests {
         assert!(refused(|config| config.groups_per_server = 0).contains("at least one"));
         assert!(refused(|config| config.listen = "0.0.0.0:7600".into()).contains("--advertise"));
         assert!(refused(|config| config.peers = vec!["a:1".into(), "b:1".into()]).contains("--peers"));
+    }
+
+    #[test]
+    fn the_port_that_was_bound_is_told() {
+        let mut config = MasterConfig { listen: "localhost:0".into(), ..MasterConfig::default() };
+        assert_eq!(config.advertised(4_711), "localhost:4711");
+        config.advertise = Some("m.example:7600".into());
+        assert_eq!(config.advertised(4_711), "m.example:7600");
     }
 
     #[test]

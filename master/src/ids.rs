@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn counters_survive_the_checkpoint() {
         let mut ids = Ids::new(2);
-        (ids.server(), ids.regions(7), ids.table());
+        assert_eq!((ids.server().0, ids.regions(7).0, ids.table().0), ((2 << 48) + 1, (2 << 48) + 1, (2 << 48) + 1));
         let mut out = Writer::default();
         ids.encode(&mut out);
         let bytes = out.into_bytes();

@@ -171,7 +171,7 @@ impl Membership {
 
     /// Records those of the descriptors that the map does not know yet.
     pub async fn index_regions(&self, claims: &[RegionDescriptor]) -> Result<(), Error> {
-        let regions = self.desk.journal.read(|catalog| catalog.regions().news(claims));
+        let regions = self.desk.journal.read(|catalog| catalog.news(claims));
         if regions.is_empty() {
             return Ok(());
         }

@@ -134,8 +134,8 @@ impl Master {
         let identity = Identity::begin(&config.data_dir).await?;
         // Bound before the catalog is opened: a port in use is told at once, and the address is needed for the founding.
         let listener = terrane_env::net::listen(&config.listen).await.map_err(StartError::Listen)?;
-        let bound = listener.local_addr().map_err(StartError::Listen)?.to_string();
-        let address = config.advertise.clone().unwrap_or(bound);
+        let port = listener.local_addr().map_err(StartError::Listen)?.port();
+        let address = config.advertised(port);
 
         let (host, group, machine) = open_catalog(&config, &identity).await?;
         let journal = Journal::new(group, Arc::clone(&machine));

@@ -71,9 +71,9 @@ impl Views {
             let entry = catalog.tables().get(table).filter(|entry| entry.state != TableState::Dropping);
             let entry = entry.ok_or_else(|| Error::NotFound { what: format!("table {table}") })?;
             let regions = if request.reverse {
-                catalog.regions().from_key_down(table, &request.key, limit)
+                catalog.regions().down_from(table, &request.key, limit)
             } else {
-                catalog.regions().from_key(table, &request.key, limit)
+                catalog.regions().up_from(table, &request.key, limit)
             };
             let descriptors = || regions.iter().map(|region| &region.descriptor);
             Ok(v1::LocateReply {

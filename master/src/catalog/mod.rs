@@ -252,8 +252,18 @@ impl Catalog {
     }
 
     fn index_regions(&mut self, regions: &[RegionDescriptor], stamp: u64) -> Outcome {
-        self.regions.absorb(regions, stamp);
+        self.regions.absorb(&self.of_known_groups(regions), stamp);
         Outcome::Done
+    }
+
+    /// Those of the reported regions that would change the map, so that a report without news records nothing.
+    pub fn news(&self, regions: &[RegionDescriptor]) -> Vec<RegionDescriptor> {
+        self.regions.news(&self.of_known_groups(regions))
+    }
+
+    /// A region of a group that is not here would be in the map and nowhere to be found.
+    fn of_known_groups(&self, regions: &[RegionDescriptor]) -> Vec<RegionDescriptor> {
+        regions.iter().filter(|region| self.groups.get(region.group).is_some()).cloned().collect()
     }
 
     pub(crate) fn encode(&self, out: &mut Writer) {

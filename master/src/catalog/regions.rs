@@ -75,7 +75,7 @@ impl Regions {
     }
 
     /// Up to `limit` regions from the one that holds `key` on, upwards.
-    pub fn from_key(&self, table: TableId, key: &[u8], limit: usize) -> Vec<&RegionEntry> {
+    pub fn up_from(&self, table: TableId, key: &[u8], limit: usize) -> Vec<&RegionEntry> {
         let Some(regions) = self.by_table.get(&table) else { return Vec::new() };
         let first = regions.range::<[u8], _>((std::ops::Bound::Unbounded, std::ops::Bound::Included(key))).next_back();
         let first = first.map_or_else(Bytes::new, |(start, _)| start.clone());
@@ -83,7 +83,7 @@ impl Regions {
     }
 
     /// Up to `limit` regions from the one that holds `key` on, downwards; an empty key begins at the last region.
-    pub fn from_key_down(&self, table: TableId, key: &[u8], limit: usize) -> Vec<&RegionEntry> {
+    pub fn down_from(&self, table: TableId, key: &[u8], limit: usize) -> Vec<&RegionEntry> {
         let Some(regions) = self.by_table.get(&table) else { return Vec::new() };
         if key.is_empty() {
             return regions.values().rev().take(limit).collect();
@@ -92,8 +92,8 @@ impl Regions {
         regions.range::<[u8], _>(up_to).rev().map(|(_, entry)| entry).take(limit).collect()
     }
 
-    /// Those of the claims that would change the map, so that a report without news proposes nothing.
-    pub fn news(&self, claims: &[RegionDescriptor]) -> Vec<RegionDescriptor> {
+    /// Those of the claims that would change the map.
+    pub(super) fn news(&self, claims: &[RegionDescriptor]) -> Vec<RegionDescriptor> {
         let named_once =
             |claim: &RegionDescriptor| claims.iter().filter(|other| other.region == claim.region).count() == 1;
         let newer = claims.iter().filter(|claim| self.is_newer(claim));
@@ -131,12 +131,12 @@ impl Regions {
     }
 
     fn overlapping<'a>(&'a self, table: TableId, range: &'a KeyRange) -> impl Iterator<Item = &'a RegionEntry> {
-        self.from_start(table, &range.start)
+        self.onwards(table, &range.start)
             .take_while(|entry| range.stop.is_empty() || entry.descriptor.range.start < range.stop)
             .filter(|entry| overlaps(&entry.descriptor.range, range))
     }
 
-    fn from_start(&self, table: TableId, key: &Bytes) -> impl Iterator<Item = &RegionEntry> {
+    fn onwards(&self, table: TableId, key: &Bytes) -> impl Iterator<Item = &RegionEntry> {
         let regions = self.by_table.get(&table);
         let first = regions.and_then(|regions| regions.range(..=key.clone()).next_back());
         let first = first.map_or_else(Bytes::new, |(start, _)| start.clone());

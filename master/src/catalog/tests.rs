@@ -232,20 +232,29 @@ fn regions_of_tables_that_are_not_there_are_ignored() {
 }
 
 #[test]
+fn regions_of_groups_that_are_not_there_are_ignored() {
+    let mut catalog = small();
+    applied(&mut catalog, create("t", &[]));
+    let before = catalog.clone();
+    report(&mut catalog, &[RegionDescriptor { group: GroupId(9), ..descriptor(1, "", "", 9) }]);
+    assert_eq!(catalog, before);
+}
+
+#[test]
 fn look_ups_begin_at_the_region_that_holds_the_key() {
     let mut catalog = small();
     applied(&mut catalog, create("t", &["h", "p"]));
     let up = |key: &str, limit| {
-        let found = catalog.regions().from_key(TableId(1), key.as_bytes(), limit);
+        let found = catalog.regions().up_from(TableId(1), key.as_bytes(), limit);
         found.iter().map(|entry| entry.descriptor.region.0).collect::<Vec<_>>()
     };
     assert_eq!((up("", 9), up("h", 9), up("z", 9), up("a", 2)), (vec![1, 2, 3], vec![2, 3], vec![3], vec![1, 2]));
     let down = |key: &str, limit| {
-        let found = catalog.regions().from_key_down(TableId(1), key.as_bytes(), limit);
+        let found = catalog.regions().down_from(TableId(1), key.as_bytes(), limit);
         found.iter().map(|entry| entry.descriptor.region.0).collect::<Vec<_>>()
     };
     assert_eq!((down("", 9), down("h", 9), down("a", 9), down("z", 1)), (vec![3, 2, 1], vec![2, 1], vec![1], vec![3]));
-    assert!(catalog.regions().from_key(TableId(2), b"a", 9).is_empty());
+    assert!(catalog.regions().up_from(TableId(2), b"a", 9).is_empty());
 }
 
 /// A catalog with something of everything.
