@@ -16,7 +16,7 @@ use terrane_types::{
 
 use crate::client::{Core, schema_of};
 use crate::error::Error;
-use crate::masters::Kind;
+use crate::masters::{Kind, timed};
 
 /// What is to be made by [`Admin::create_table`].
 ///
@@ -270,8 +270,8 @@ macro_rules! ask_master {
             .core
             .router
             .masters
-            .call($kind, $self.timeout, |mut master| {
-                let request = request.clone();
+            .call($kind, $self.timeout, |mut master, left| {
+                let request = timed(request.clone(), left);
                 async move { master.$method(request).await }
             })
             .await

@@ -10,7 +10,7 @@ use terrane_types::{ClusterId, FamilyName, FamilySchema, TableName, TableSchema}
 use crate::admin::Admin;
 use crate::counters::Counters;
 use crate::error::Error;
-use crate::masters::{Kind, Masters};
+use crate::masters::{Kind, Masters, timed};
 use crate::retry::OnUncertain;
 use crate::route::Router;
 use crate::table::Table;
@@ -104,8 +104,8 @@ impl Core {
     pub(crate) async fn describe(&self, name: &str, timeout: Duration) -> Result<TableSchema, Error> {
         self.router.counting.master_calls.add();
         let request = v1::DescribeTableRequest { hello: self.hello(), name: name.to_owned() };
-        let asked = self.router.masters.call(Kind::Read, timeout, |mut master| {
-            let request = request.clone();
+        let asked = self.router.masters.call(Kind::Read, timeout, |mut master, left| {
+            let request = timed(request.clone(), left);
             async move { master.describe_table(request).await }
         });
         schema_of(asked.await?)
@@ -191,8 +191,8 @@ impl ClientBuilder {
         let boot = terrane_env::rand::u64();
         let masters = Masters::new(&self.masters, boot)?;
         let hello = masters.hello(self.cluster);
-        let asked = masters.call(Kind::Read, self.connect_timeout.min(self.timeout), |mut master| {
-            let hello = hello.clone();
+        let asked = masters.call(Kind::Read, self.connect_timeout.min(self.timeout), |mut master, left| {
+            let hello = timed(hello.clone(), left);
             async move { master.identify(hello).await }
         });
         let reply = asked.await?;

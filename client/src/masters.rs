@@ -14,7 +14,7 @@ use terrane_proto::{MESSAGE_BYTES_MAX, error, hello};
 use terrane_types::{ClusterId, Error as Wire, ServerId};
 use tokio::time::Instant;
 use tonic::transport::Channel;
-use tonic::{Response, Status};
+use tonic::{Request, Response, Status};
 
 use crate::deadline::TRY_MAX;
 use crate::error::Error;
@@ -82,7 +82,7 @@ impl Masters {
     /// Asks until one answers or the time is over.
     pub(crate) async fn call<T, F, R>(&self, kind: Kind, timeout: Duration, ask: F) -> Result<T, Error>
     where
-        F: Fn(MasterClient<Channel>) -> R,
+        F: Fn(MasterClient<Channel>, Duration) -> R,
         R: Future<Output = Result<Response<T>, Status>>,
     {
         let deadline = Instant::now() + timeout;
@@ -105,7 +105,7 @@ impl Masters {
     /// One question to each master, until one answers.
     async fn round<T, F, R>(&self, kind: Kind, deadline: Instant, ask: &F) -> Result<T, Tried>
     where
-        F: Fn(MasterClient<Channel>) -> R,
+        F: Fn(MasterClient<Channel>, Duration) -> R,
         R: Future<Output = Result<Response<T>, Status>>,
     {
         let first = self.first.load(Ordering::Relaxed);
@@ -117,7 +117,8 @@ impl Masters {
                 Kind::Read => deadline.min(Instant::now() + TRY_MAX),
                 Kind::Change => deadline,
             };
-            let failed = match tokio::time::timeout_at(until, ask(client.clone())).await {
+            let left = until.saturating_duration_since(Instant::now());
+            let failed = match tokio::time::timeout_at(until, ask(client.clone(), left)).await {
                 Ok(Ok(answer)) => {
                     self.first.store(index, Ordering::Relaxed);
                     return Ok(answer.into_inner());
@@ -143,6 +144,13 @@ impl Masters {
             last => Error::Timeout { after: timeout, uncertain: false, last: Some(Box::new(last)) },
         }
     }
+}
+
+/// A request that tells the master how long its caller waits.
+pub(crate) fn timed<T>(message: T, left: Duration) -> Request<T> {
+    let mut request = Request::new(message);
+    request.set_timeout(left);
+    request
 }
 
 fn judge(kind: Kind, address: &str, status: &Status) -> Tried {

@@ -125,10 +125,13 @@ pub(crate) fn decide(failure: &Failure, risk: Risk, tries: u32, jitter: u64) -> 
         Failure::Refused(error) => match error {
             Wire::StaleEpoch { .. } => RetryAction::Redirect { wait: soon() },
             Wire::NotLeader { .. } => RetryAction::AskAnother { wait: soon() },
-            Wire::Busy { retry_after }
-            | Wire::Moving { retry_after, .. }
-            | Wire::LogFull { retry_after, .. }
-            | Wire::Unavailable { retry_after, .. } => RetryAction::Again { wait: told(*retry_after, tries, jitter) },
+            Wire::Busy { retry_after } | Wire::Moving { retry_after, .. } | Wire::LogFull { retry_after, .. } => {
+                RetryAction::Again { wait: told(*retry_after, tries, jitter) }
+            }
+            // It is stopping, or sees no quorum: another may lead by now, and sends us back if not.
+            Wire::Unavailable { retry_after, .. } => {
+                RetryAction::AskAnother { wait: told(*retry_after, tries, jitter) }
+            }
             // The leader lost its place or its time while the operation was under way: another may lead by now.
             Wire::Uncertain | Wire::DeadlineExceeded => RetryAction::AskAnother { wait: calm() },
             // A region nobody knows there; whether the table is gone is for a master to say.
@@ -211,7 +214,7 @@ not leader: another+0 another+0 another+0, tenth another+160
 moving: again+20 again+20 again+20, tenth again+80
 busy: again+20 again+20 again+20, tenth again+80
 log full: again+20 again+20 again+20, tenth again+80
-unavailable: again+20 again+20 again+20, tenth again+80
+unavailable: another+20 another+20 another+20, tenth another+80
 uncertain: another+2 another+2 give up, tenth another+250
 deadline: another+2 another+2 give up, tenth another+250
 not found: relocate+2 relocate+2 relocate+2, tenth relocate+250

@@ -20,7 +20,7 @@ use crate::counters::Counting;
 use crate::deadline::Progress;
 use crate::error::Error;
 use crate::locator::{Locator, Tried};
-use crate::masters::{Kind, Masters};
+use crate::masters::{Kind, Masters, timed};
 use crate::retry::{Failure, RetryAction, decide};
 use crate::session::{Peer, Session};
 use crate::table::Target;
@@ -133,10 +133,7 @@ impl Router {
     ) -> Result<reply::Body, Failure> {
         self.counting.requests.add();
         let header = self.header(target, &place.region, until);
-        match tokio::time::timeout_at(until, place.session.call(header, body)).await {
-            Ok(answer) => answer,
-            Err(_) => Err(Failure::Lost(format!("server {} did not answer in time", place.server))),
-        }
+        place.session.call(header, body, until).await
     }
 
     pub(crate) fn header(&self, target: &Target, region: &RegionDescriptor, until: Instant) -> v1::RequestHeader {
@@ -244,6 +241,7 @@ impl Router {
                 tried.push((place.region.group, place.server));
                 self.locator.write().silent(place.region.group, place.server);
             }
+            Failure::Refused(Wire::Unavailable { .. }) => tried.push((place.region.group, place.server)),
             Failure::Refused(_) | Failure::NoPlace => {}
         }
     }
@@ -272,8 +270,8 @@ impl Router {
         let left = progress.deadline().saturating_duration_since(Instant::now());
         let reply = self
             .masters
-            .call(Kind::Read, left, |mut master| {
-                let request = request.clone();
+            .call(Kind::Read, left, |mut master, left| {
+                let request = timed(request.clone(), left);
                 async move { master.locate(request).await }
             })
             .await?;

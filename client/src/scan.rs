@@ -229,7 +229,7 @@ impl RowStream {
             header: None,
             body: Some(self.cursor.request(&meta_region(), &self.wanted)),
         };
-        let opened = router.masters.call(Kind::Read, self.timeout, |mut master| {
+        let opened = router.masters.call(Kind::Read, self.timeout, |mut master, _left| {
             let call = call.clone();
             async move { master.scan_meta(call).await }
         });

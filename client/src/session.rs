@@ -27,8 +27,9 @@ use terrane_proto::v1::data_client::DataClient;
 use terrane_proto::v1::{reply, request, session_reply, session_request};
 use terrane_proto::{MESSAGE_BYTES_MAX, error, hello};
 use terrane_types::{ClusterId, Error as Wire, ServerId};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout_at};
 use tonic::transport::Channel;
 
 use crate::retry::Failure;
@@ -94,15 +95,25 @@ impl Session {
         matches!(self.shared.state.lock().phase, Phase::Broken(_))
     }
 
-    /// Sends one request and waits for its reply.
-    pub(crate) async fn call(&self, header: v1::RequestHeader, body: request::Body) -> Result<reply::Body, Failure> {
-        match self.shared.permits.acquire().await {
-            // Given back when the request leaves the table, which may be after this caller has gone.
-            Ok(permit) => permit.forget(),
-            Err(_) => return Err(self.shared.why_broken()),
+    /// Sends one request and waits for its reply, for as long as `until`.
+    pub(crate) async fn call(
+        &self,
+        header: v1::RequestHeader,
+        body: request::Body,
+        until: Instant,
+    ) -> Result<reply::Body, Failure> {
+        let (id, receiver) = match self.shared.permits.try_acquire() {
+            Ok(permit) => self.shared.enqueue(permit, header, body)?,
+            Err(_) => match timeout_at(until, self.shared.permits.acquire()).await {
+                Ok(Ok(permit)) => self.shared.enqueue(permit, header, body)?,
+                Ok(Err(_closed)) => return Err(self.shared.why_broken()),
+                Err(_) => return Err(Failure::NotSent(format!("too many requests wait for {}", self.address))),
+            },
+        };
+        match timeout_at(until, receiver).await {
+            Ok(answer) => answer.unwrap_or_else(|_| Err(Failure::Lost("the session was dropped".to_owned()))),
+            Err(_) => Err(self.shared.give_up(id, &self.address)),
         }
-        let receiver = self.shared.enqueue(header, body)?;
-        receiver.await.unwrap_or_else(|_| Err(Failure::Lost("the session was dropped".to_owned())))
     }
 }
 
@@ -111,6 +122,7 @@ fn data_client(channel: Channel) -> DataClient<Channel> {
 }
 
 type ReplySender = oneshot::Sender<Result<reply::Body, Failure>>;
+type ReplyReceiver = oneshot::Receiver<Result<reply::Body, Failure>>;
 
 struct Shared {
     state: Mutex<State>,
@@ -159,14 +171,17 @@ impl Shared {
 
     fn enqueue(
         &self,
+        permit: SemaphorePermit<'_>,
         header: v1::RequestHeader,
         body: request::Body,
-    ) -> Result<oneshot::Receiver<Result<reply::Body, Failure>>, Failure> {
+    ) -> Result<(u64, ReplyReceiver), Failure> {
         let (sender, receiver) = oneshot::channel();
         let mut state = self.state.lock();
         if let Phase::Broken(why) = &state.phase {
             return Err(not_sent(why));
         }
+        // Given back when the request leaves the table, which may be after its caller has gone.
+        permit.forget();
         let id = state.take_slot(sender);
         let was_empty = state.queue.is_empty();
         state.queue.push_back(v1::Request { id, header: Some(header), body: Some(body) });
@@ -175,7 +190,21 @@ impl Shared {
         if wake {
             self.outgoing.wake();
         }
-        Ok(receiver)
+        Ok((id, receiver))
+    }
+
+    /// The caller's time is over. A request that still waits is taken back and was certainly not sent; one that is under
+    /// way keeps its place until the reply comes, so that its id means nothing else meanwhile.
+    fn give_up(&self, id: u64, address: &str) -> Failure {
+        let mut state = self.state.lock();
+        if state.slot(id).is_none_or(|(_, slot)| slot.sent) {
+            return Failure::Lost(format!("{address} did not answer in time"));
+        }
+        state.queue.retain(|request| request.id != id);
+        drop(state.release(id));
+        drop(state);
+        self.permits.add_permits(1);
+        Failure::NotSent(format!("{address} took no requests in time"))
     }
 
     fn why_broken(&self) -> Failure {

@@ -7,12 +7,13 @@ use futures::TryStreamExt as _;
 use terrane_client::{KeyRange, Page, RowData, Scan, Table};
 
 async fn rows(table: &Table, scan: Scan) -> Vec<String> {
-    let rows: Vec<RowData> = table.scan(scan).await.unwrap().into_stream().try_collect().await.unwrap();
+    let rows: Vec<RowData> =
+        table.scan(scan).await.expect("a good scan").into_stream().try_collect().await.expect("rows");
     rows.iter().map(|row| row.row().to_string()).collect()
 }
 
 fn names(numbers: impl IntoIterator<Item = usize>) -> Vec<String> {
-    numbers.into_iter().map(|number| String::from_utf8(name(number).to_vec()).unwrap()).collect()
+    numbers.into_iter().map(|number| String::from_utf8_lossy(&name(number)).into_owned()).collect()
 }
 
 const SPLITS: [&str; 4] = ["r0010", "r0011", "r0030", "r0045"];
@@ -20,7 +21,7 @@ const SPLITS: [&str; 4] = ["r0010", "r0011", "r0030", "r0045"];
 async fn filled(count: usize) -> (Fake, Table) {
     let cluster = Fake::start(&SPLITS).await;
     cluster.fill(count);
-    let table = cluster.client().await.table("t").await.unwrap();
+    let table = cluster.client().await.table("t").await.expect("the table is there");
     (cluster, table)
 }
 

@@ -21,7 +21,7 @@ pub struct FakeData {
 
 /// What becomes of one request.
 enum Done {
-    Answer(reply::Body),
+    Answer(Box<reply::Body>),
     Break,
     Silence,
 }
@@ -136,7 +136,7 @@ fn answer(world: &Shared, id: ServerId, batch: v1::RequestBatch) -> (Vec<v1::Rep
     let mut replies = Vec::new();
     for request in batch.requests {
         match handle(&mut world, id, request.header.unwrap_or_default(), request.body) {
-            Done::Answer(body) => replies.insert(0, v1::Reply { id: request.id, body: Some(body) }),
+            Done::Answer(body) => replies.insert(0, v1::Reply { id: request.id, body: Some(*body) }),
             Done::Break => return (replies, true),
             Done::Silence => {}
         }
@@ -146,7 +146,7 @@ fn answer(world: &Shared, id: ServerId, batch: v1::RequestBatch) -> (Vec<v1::Rep
 
 fn handle(world: &mut World, id: ServerId, header: v1::RequestHeader, body: Option<request::Body>) -> Done {
     world.requests += 1;
-    let refuse = |refused: &Error| Done::Answer(reply::Body::Error(error::detail(refused)));
+    let refuse = |refused: &Error| Done::Answer(Box::new(reply::Body::Error(error::detail(refused))));
     let fault = world.faults.pop_front();
     match &fault {
         Some(Fault::Refuse(refused)) => return refuse(refused),
@@ -169,7 +169,7 @@ fn handle(world: &mut World, id: ServerId, header: v1::RequestHeader, body: Opti
     };
     match (answer, fault) {
         (_, Some(Fault::BreakAfter)) => Done::Break,
-        (Ok(body), _) => Done::Answer(body),
+        (Ok(body), _) => Done::Answer(Box::new(body)),
         (Err(refused), _) => refuse(&refused),
     }
 }

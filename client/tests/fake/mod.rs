@@ -94,10 +94,10 @@ impl Fake {
     /// A cluster of three servers and a table `t` with families `f` and `g`, split at these rows. Region i is in group
     /// i mod 3 + 1, which server i mod 3 + 1 leads.
     pub async fn start(split_at: &[&str]) -> Fake {
-        let mut schema = TableSchema::new(TableName::new("t").unwrap());
+        let mut schema = TableSchema::new(TableName::new("t").expect("a name"));
         schema.table = TABLE;
         for family in ["f", "g"] {
-            schema.add_family(FamilySchema::new(FamilyName::new(family).unwrap())).unwrap();
+            schema.add_family(FamilySchema::new(FamilyName::new(family).expect("a name"))).expect("two families");
         }
         let world = Arc::new(Mutex::new(World {
             cluster: CLUSTER,
