@@ -1,1 +1,100 @@
-//! Tests.
+//! Attributes by name: what is taken, and what is refused with which words.
+
+use super::*;
+use crate::name::{FamilyName, TableName};
+
+fn table() -> TableSchema {
+    TableSchema::new(TableName::new("t").expect("a name"))
+}
+
+fn family() -> FamilySchema {
+    FamilySchema::new(FamilyName::new("f").expect("a name"))
+}
+
+#[test]
+fn family_attributes_are_set() {
+    let mut family = family();
+    for (name, value) in [("versions", "5"), ("min_versions", "2"), ("ttl", "90"), ("keep_deleted_cells", "true")] {
+        family.set_attribute(name, value).expect(name);
+    }
+    assert_eq!((family.rules.versions, family.rules.min_versions), (5, 2));
+    assert_eq!((family.rules.ttl_ms, family.rules.keep_deleted_cells), (Some(90_000), true));
+    family.set_attribute("ttl", "none").expect("none takes it away");
+    assert_eq!(family.rules.ttl_ms, None);
+}
+
+#[test]
+fn table_attributes_are_set() {
+    let mut table = table();
+    let attributes = [
+        ("region_size", "16KiB"),
+        ("flush_size", "1MiB"),
+        ("key", "user:u64, time:desc i64"),
+        ("atomic", "1"),
+        ("read_only", "true"),
+        ("meta.owner", "ann"),
+    ];
+    for (name, value) in attributes {
+        table.set_attribute(name, value).expect(name);
+    }
+    assert_eq!((table.region_size, table.flush_size, table.atomic), (16 << 10, 1 << 20, 1));
+    assert!(table.read_only);
+    assert_eq!(table.key.as_ref().map(ToString::to_string).as_deref(), Some("user:u64, time:desc i64"));
+    assert_eq!(table.metadata.get("owner").map(String::as_str), Some("ann"));
+    table.set_attribute("meta.owner", "").expect("an empty value takes it away");
+    assert!(table.metadata.is_empty());
+}
+
+#[test]
+fn what_is_planned_is_refused_as_not_built() {
+    for name in PLANNED {
+        for error in [table().set_attribute(name, "1"), family().set_attribute(name, "1")] {
+            let error = error.expect_err(name).what;
+            assert!(error.contains(name) && error.contains("not built yet"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn what_is_unknown_is_refused_with_what_there_is() {
+    let error = table().set_attribute("regionsize", "1MiB").expect_err("a slip of the pen").what;
+    assert!(error.contains("\"regionsize\"") && error.contains("region_size, flush_size"), "{error}");
+    let error = family().set_attribute("region_size", "1MiB").expect_err("a table's, not a family's").what;
+    assert!(error.contains("versions, min_versions, ttl"), "{error}");
+}
+
+#[test]
+fn values_out_of_range_name_the_range() {
+    let table_error = |name, value| table().set_attribute(name, value).expect_err(value).what;
+    let family_error = |name, value| family().set_attribute(name, value).expect_err(value).what;
+    let error = table_error("region_size", "16383B");
+    assert!(error.contains("16383B") && error.contains("16KiB"), "{error}");
+    assert!(table_error("flush_size", "4095B").contains("4KiB"));
+    assert!(table_error("read_only", "yes").contains("neither true nor false"));
+    assert!(table_error("meta.", "x").contains("metadata"));
+    assert!(family_error("versions", "0").contains("from 1 to"));
+    assert!(family_error("versions", "-1").contains("from 1 to"));
+    assert!(family_error("ttl", "0").contains("not a time span"));
+}
+
+#[test]
+fn sizes_are_read_strictly() {
+    for (text, bytes) in [("0B", 0), ("1KiB", 1 << 10), ("3MiB", 3 << 20), ("2GiB", 2 << 30)] {
+        assert_eq!(parse_size(text), Ok(bytes), "{text}");
+    }
+    for text in ["", "B", "1", "1MB", "-1B", "+1B", "1.5MiB", " 1B", "1 MiB", "99999999999GiB", "18446744073709551616B"]
+    {
+        assert!(parse_size(text).is_err(), "{text:?}");
+    }
+}
+
+#[test]
+fn time_spans_are_seconds_unless_they_say_otherwise() {
+    for (text, ms) in [("1", 1_000), ("1ms", 1), ("2s", 2_000), ("3m", 180_000), ("4h", 14_400_000), ("1d", 86_400_000)]
+    {
+        assert_eq!(parse_duration_ms(text), Ok(ms), "{text}");
+    }
+    for text in ["", "ms", "0", "0d", "-5", "1w", "1.5h", "99999999999999999d"] {
+        assert!(parse_duration_ms(text).is_err(), "{text:?}");
+    }
+}

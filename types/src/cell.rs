@@ -22,9 +22,7 @@ use bytes::Bytes;
 
 use crate::error::Invalid;
 use crate::escape::escape;
-use crate::limits::{
-    QUALIFIER_BYTES_MAX, ROW_MUTATION_BYTES_MAX, TAGS_BYTES_MAX, TIMESTAMP_MAX, VALUE_BYTES_MAX,
-};
+use crate::limits::{QUALIFIER_BYTES_MAX, ROW_MUTATION_BYTES_MAX, TAGS_BYTES_MAX, TIMESTAMP_MAX, VALUE_BYTES_MAX};
 use crate::name::is_name;
 
 /// Bytes of a cell before its family.

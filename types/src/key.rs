@@ -105,6 +105,7 @@ fn parse_part(text: &str) -> Result<KeyPart, Invalid> {
         Some((name, kind)) => Ok(KeyPart { name: name.trim().to_owned(), kind: PartKind::parse(kind)? }),
         None => match PartKind::parse(text) {
             Ok(kind) if kind.is_bucket() => Ok(KeyPart { name: BUCKET_NAME.to_owned(), kind }),
+            Err(error) if text.trim_start().starts_with(BUCKET_NAME) => Err(error),
             _ => {
                 let shown: String = text.trim().chars().take(40).collect();
                 Err(Invalid::new(format!(

@@ -154,8 +154,7 @@ mod tests {
 
     #[test]
     fn what_came_from_outside_is_sorted_or_refused() {
-        let unsorted =
-            Projection { families: vec![(family("f"), vec!["b".into(), "a".into()])], ..Projection::all() };
+        let unsorted = Projection { families: vec![(family("f"), vec!["b".into(), "a".into()])], ..Projection::all() };
         assert!(unsorted.checked().expect("valid").selects(b"f", b"a"));
         assert!(Projection::all().with_versions(0).checked().is_err());
         assert!(Projection::all().with_times(5, 4).checked().is_err());

@@ -11,8 +11,8 @@ use crate::error::Invalid;
 use crate::ids::{GroupId, RegionEpoch, RegionId, TableId};
 use crate::key::KeyDeclaration;
 use crate::limits::{
-    FAMILIES_MAX, FLUSH_SIZE_DEFAULT, FLUSH_SIZE_MIN, METADATA_ENTRIES_MAX, METADATA_VALUE_BYTES_MAX, REGION_SIZE_DEFAULT,
-    REGION_SIZE_MIN, VERSIONS_MAX,
+    FAMILIES_MAX, FLUSH_SIZE_DEFAULT, FLUSH_SIZE_MIN, METADATA_ENTRIES_MAX, METADATA_VALUE_BYTES_MAX,
+    REGION_SIZE_DEFAULT, REGION_SIZE_MIN, VERSIONS_MAX,
 };
 use crate::name::{FamilyName, TableName, check_name};
 use crate::range::KeyRange;

@@ -164,7 +164,7 @@ fn prefix_function(visibility: &syn::Visibility, parts: &[Part<'_>], bucketed: b
     quote! {
         #[doc = #doc]
         #[must_use]
-        #[allow(dead_code, clippy::ptr_arg, reason = "a key seldom needs every prefix, and each takes its parts as the fields are")]
+        #[allow(dead_code, clippy::ptr_arg, clippy::too_many_arguments, reason = "a key seldom needs every prefix, and each takes its parts as the fields are")]
         #visibility fn #name(#(#names: &#kinds),*) -> #output {
             #encode
             #result

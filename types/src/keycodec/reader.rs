@@ -65,7 +65,9 @@ impl<'a> PartReader<'a> {
                 [0xff] => value.push(0),
                 [0x01] => return Ok(value),
                 [other] => {
-                    return Err(Invalid::new(format!("the key has 00 {other:02X} inside a text, where 00 FF or 00 01 may be")));
+                    return Err(Invalid::new(format!(
+                        "the key has 00 {other:02X} inside a text, where 00 FF or 00 01 may be"
+                    )));
                 }
             }
         }

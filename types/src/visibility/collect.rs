@@ -21,7 +21,7 @@
 //! delete holds for all of them; so there every delete ends an era, and no delete wipes anything out.
 
 use super::replay::Replay;
-use super::{CellMeta, Fate, FamilyMarkers, RulesHistory, WriteOrder, is_expired};
+use super::{CellMeta, FamilyMarkers, Fate, RulesHistory, WriteOrder, is_expired};
 use crate::cell::CellKind;
 use crate::schema::FamilyRules;
 

@@ -142,9 +142,7 @@ impl Replay {
 
     fn change_rules(&mut self, old: &FamilyRules, change: &RulesChange) {
         let protected = &self.protected;
-        self.live.retain(|timestamp, _| {
-            !is_expired(old, *timestamp, change.stamp_ms) || protected.contains(timestamp)
-        });
+        self.live.retain(|timestamp, _| !is_expired(old, *timestamp, change.stamp_ms) || protected.contains(timestamp));
         while self.live.len() > change.rules.versions as usize {
             self.live.pop_first();
         }

@@ -162,9 +162,9 @@ impl Resolver {
         let changes = self.history.changes();
         let written_under = self.history.index_at(put.sequence);
         let read_under = self.history.index_at(self.view.sequence);
-        changes[written_under..=read_under].windows(2).any(|pair| {
-            pair[0].rules.min_versions == 0 && is_expired(&pair[0].rules, put.timestamp, pair[1].stamp_ms)
-        })
+        changes[written_under..=read_under]
+            .windows(2)
+            .any(|pair| pair[0].rules.min_versions == 0 && is_expired(&pair[0].rules, put.timestamp, pair[1].stamp_ms))
     }
 
     fn run_replay(&mut self, cells: &[CellMeta]) {
