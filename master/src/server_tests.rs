@@ -385,7 +385,7 @@ async fn a_restarted_master_ends_what_it_had_begun() {
     cluster.set_mood(&Mood::Away);
     let request = within(cluster.create("t", &["m"]), Duration::from_millis(500));
     let refused = refusal(cluster.client.create_table(request)).await;
-    assert!(refused.to_string().contains("still being changed; it waits for group"), "{refused}");
+    assert!(refused.to_string().contains("table t is still creating, waiting for group"), "{refused}");
 
     let mut cluster = cluster.restarted(dir.path()).await;
     assert_eq!(cluster.describe("t").await.unwrap().state, "creating");

@@ -41,7 +41,7 @@ impl TableCalls {
         let Outcome::Table(table) = outcome else { return Err(unexpected(&outcome)) };
         tracing::info!(%table, %name, "a table is being created");
         let gone = || self.desk.take_failure(table).unwrap_or_else(|| not_found(&name));
-        self.wait_for_state(table, deadline, gone).await?;
+        self.wait_until_enabled(&name, table, deadline, gone).await?;
         Ok(table)
     }
 
@@ -75,7 +75,7 @@ impl TableCalls {
             altered(&entry.schema, change, boundaries)
         })?;
         self.desk.journal.record(&CatalogEdit::AlterTable { schema }).await?;
-        self.wait_for_state(table, deadline, || not_found(name)).await
+        self.wait_until_enabled(name, table, deadline, || not_found(name)).await
     }
 
     /// Drops a table; no group has anything of it when this returns.
@@ -85,8 +85,8 @@ impl TableCalls {
             self.desk.journal.read(|catalog| catalog.tables().named(&name.to_string()).map(|entry| entry.schema.table));
         let table = table.ok_or_else(|| not_found(name))?;
         self.desk.journal.record(&CatalogEdit::DropTable { table }).await?;
-        let gone = || self.desk.journal.read(|catalog| catalog.tables().get(table).is_none()).then_some(());
-        self.desk.journal.wait_until(deadline, gone).await.ok_or_else(|| self.still(name, table, "dropped"))
+        let gone = || self.state(table).is_none().then_some(());
+        self.desk.journal.wait_until(deadline, gone).await.ok_or_else(|| self.not_yet(name, table))
     }
 
     /// The table once nothing is being done to it.
@@ -101,24 +101,31 @@ impl TableCalls {
         self.desk.journal.wait_until(deadline, look).await.unwrap_or_else(busy)
     }
 
-    async fn wait_for_state(&self, table: TableId, deadline: Instant, gone: impl Fn() -> Error) -> Result<(), Error> {
-        let look = || match self.desk.journal.read(|catalog| catalog.tables().get(table).map(|entry| entry.state)) {
+    /// Waits until nothing is being done to the table any more; `gone` says why there is none.
+    async fn wait_until_enabled(
+        &self,
+        name: &TableName,
+        table: TableId,
+        deadline: Instant,
+        gone: impl Fn() -> Error,
+    ) -> Result<(), Error> {
+        let look = || match self.state(table) {
             None => Some(Err(gone())),
             Some(state) => (state == TableState::Enabled).then_some(Ok(())),
         };
-        let name = || {
-            self.desk.journal.read(|catalog| {
-                catalog.tables().get(table).map_or_else(TableName::meta, |entry| entry.schema.name.clone())
-            })
-        };
         let waited = self.desk.journal.wait_until(deadline, look).await;
-        waited.unwrap_or_else(|| Err(self.still(&name(), table, "changed")))
+        waited.unwrap_or_else(|| Err(self.not_yet(name, table)))
+    }
+
+    fn state(&self, table: TableId) -> Option<TableState> {
+        self.desk.journal.read(|catalog| catalog.tables().get(table).map(|entry| entry.state))
     }
 
     /// What a caller hears whose time ran out while its change goes on.
-    fn still(&self, name: &TableName, table: TableId, what: &str) -> Error {
-        let wait = self.desk.wait_of(table).map_or_else(String::new, |wait| format!("; it waits for {wait}"));
-        let message = format!("table {name} is still being {what}{wait}; the master goes on with it");
+    fn not_yet(&self, name: &TableName, table: TableId) -> Error {
+        let state = self.state(table).map_or("changing", TableState::name);
+        let wait = self.desk.wait_of(table).map_or_else(String::new, |wait| format!(", waiting for {wait}"));
+        let message = format!("table {name} is still {state}{wait}; the master goes on with it");
         Error::Unavailable { message, retry_after: RETRY_AFTER }
     }
 }
