@@ -19,6 +19,9 @@ pub fn derive_row_key(input: TokenStream) -> TokenStream {
     expand(&input).unwrap_or_else(Error::into_compile_error).into()
 }
 
+/// Most parts of a key; `KEY_PARTS_MAX` of `terrane_types`, which this crate cannot name without a circle.
+const PARTS_MAX: usize = 32;
+
 /// One field of the struct.
 struct Part<'a> {
     name: &'a Ident,
@@ -51,9 +54,18 @@ fn parts_of(input: &DeriveInput) -> Result<Vec<Part<'_>>, Error> {
     if fields.named.is_empty() {
         return Err(Error::new_spanned(&input.ident, "a row key needs at least one part"));
     }
-    let part = |field: &'_ syn::Field| field.ident.is_some();
-    debug_assert!(fields.named.iter().all(part));
-    Ok(fields.named.iter().filter_map(|field| Some(Part { name: field.ident.as_ref()?, kind: &field.ty })).collect())
+    if fields.named.len() > PARTS_MAX {
+        return Err(Error::new_spanned(&input.ident, format!("a row key has at most {PARTS_MAX} parts")));
+    }
+    fields.named.iter().filter_map(|field| Some((field.ident.as_ref()?, &field.ty))).map(part_of).collect()
+}
+
+/// The names of parts are those of the fields, and a declaration takes them in ASCII only.
+fn part_of<'a>((name, kind): (&'a Ident, &'a Type)) -> Result<Part<'a>, Error> {
+    if name.to_string().is_ascii() {
+        return Ok(Part { name, kind });
+    }
+    Err(Error::new_spanned(name, "the name of a key part is made of A-Z a-z 0-9 _"))
 }
 
 fn implement_row_key(key: &Ident, parts: &[Part<'_>]) -> Tokens {
