@@ -77,11 +77,6 @@ impl Packer {
     }
 }
 
-/// Reads the header of an entry.
-pub(crate) fn header(entry: &Bytes) -> Result<Header, Malformed> {
-    read_header(&mut Reader::new(entry.clone()))
-}
-
 fn read_header(reader: &mut Reader) -> Result<Header, Malformed> {
     if reader.u8()? != FORMAT {
         return Err(malformed("an entry of an unknown format"));

@@ -90,6 +90,12 @@ pub enum ProposeError {
         /// The member or region that keeps the log from being purged.
         held_by: String,
     },
+    /// The operation is larger than any entry may be; nothing was done.
+    #[error("the operation is larger than {limit} bytes")]
+    TooLarge {
+        /// The most bytes.
+        limit: usize,
+    },
     /// The operation may or may not take effect.
     #[error("the outcome of the operation is not known")]
     Uncertain,

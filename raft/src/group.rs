@@ -1,64 +1,154 @@
-//! A handle to one group's local replica.
+//! A group's local replica, and the handle to it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use terrane_types::{GroupId, ReplicaId};
+use openraft::ServerState;
+use openraft::async_runtime::watch::WatchReceiver;
+use openraft::type_config::alias::WatchReceiverOf;
+use terrane_types::{GroupId, ReplicaId, ServerId};
+use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
 
-use crate::{Error, GroupSpec, GroupStatus, ProposeError, ReadPoint};
+use crate::adapter::Standing;
+use crate::log::{GroupLog, SharedLog};
+use crate::network::SnapshotWanted;
+use crate::proposer::{Asker, OPERATION_BYTES_MAX, Queue};
+use crate::read::{LeaseClock, Rounds};
+use crate::types::{Metrics, Raft, Types};
+use crate::{Error, GroupSpec, GroupStatus, ProposeError, ReadPoint, StateMachine};
 
 /// Where the outcome of a submitted operation goes. Called once, from a task that must not be held up.
 pub type Reply = Box<dyn FnOnce(Result<Bytes, ProposeError>) + Send>;
 
+/// A group's local replica.
+pub(crate) struct Replica {
+    pub(crate) spec: GroupSpec,
+    pub(crate) raft: Raft,
+    pub(crate) machine: Arc<dyn StateMachine>,
+    pub(crate) standing: Arc<Standing>,
+    pub(crate) log: Arc<GroupLog>,
+    pub(crate) shared_log: Arc<SharedLog>,
+    pub(crate) metrics: WatchReceiverOf<Types, Metrics>,
+    pub(crate) queue: Queue,
+    pub(crate) snapshot_wanted: Arc<SnapshotWanted>,
+    /// Until then this replica neither votes nor stands: before it was restarted it may have promised a leader not to.
+    pub(crate) votes_from: Instant,
+    pub(crate) clock: Arc<LeaseClock>,
+    pub(crate) rounds: Rounds,
+    /// The index up to which all members have the log, as this leader last looked.
+    pub(crate) matched_by_all: AtomicU64,
+    /// The last term in which this leader was told to hand over. Raised before openraft hears of it.
+    pub(crate) transferred: AtomicU64,
+    pub(crate) stopped: watch::Receiver<bool>,
+}
+
+impl Replica {
+    pub(crate) fn transferred_term(&self) -> u64 {
+        self.transferred.load(Ordering::SeqCst)
+    }
+
+    /// The index up to which all members are known to have the log, from own knowledge or from entries of leaders.
+    pub(crate) fn least_matched(&self) -> u64 {
+        self.matched_by_all.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn not_leader(&self) -> ProposeError {
+        let metrics = self.metrics.borrow_watched();
+        let leader = metrics.current_leader.filter(|leader| *leader != self.spec.replica);
+        let leader = leader.and_then(|leader| Some((leader, self.server_of(&metrics, leader)?)));
+        ProposeError::NotLeader { term: metrics.current_term, leader }
+    }
+
+    fn server_of(&self, metrics: &Metrics, replica: ReplicaId) -> Option<ServerId> {
+        let member = metrics.membership_config.get_node(&replica).map(|member| member.server);
+        member.or_else(|| self.spec.members.get(&replica).copied())
+    }
+
+    pub(crate) fn status(&self) -> GroupStatus {
+        let metrics = self.metrics.borrow_watched();
+        let leader = metrics.current_leader;
+        let members: std::collections::BTreeMap<_, _> =
+            metrics.membership_config.nodes().map(|(replica, member)| (*replica, member.server)).collect();
+        let term = metrics.current_term;
+        let leads = metrics.state == ServerState::Leader && self.log.voted_term() == term;
+        GroupStatus {
+            group: self.spec.group,
+            replica: self.spec.replica,
+            term,
+            leader: leader.and_then(|leader| Some((leader, self.server_of(&metrics, leader)?))),
+            is_leader: leads && self.standing.applied_term() == term,
+            last_index: metrics.last_log_index.unwrap_or(0),
+            committed: metrics.local_committed.map_or(0, |id| id.index),
+            applied: self.standing.applied_index(),
+            last_stamp: self.standing.stamp(),
+            members: if members.is_empty() { self.spec.members.clone() } else { members },
+            snapshot_wanted_by: self.snapshot_wanted.by(),
+        }
+    }
+}
+
 /// A handle to one group's local replica; cheap to clone.
 #[derive(Clone)]
 pub struct Group {
-    spec: GroupSpec,
+    replica: Arc<Replica>,
 }
 
 impl Group {
-    /// The group's id.
-    pub fn id(&self) -> GroupId {
-        self.spec.group
+    pub(crate) fn new(replica: Arc<Replica>) -> Group {
+        Group { replica }
     }
 
-    /// The group and its local replica.
+    /// The group's id.
+    pub fn id(&self) -> GroupId {
+        self.replica.spec.group
+    }
+
+    /// The group and its local replica, as it was made.
     pub fn spec(&self) -> GroupSpec {
-        self.spec.clone()
+        self.replica.spec.clone()
     }
 
     /// Proposes an operation and waits for its reply.
+    ///
+    /// # Errors
+    /// Only [`ProposeError::Uncertain`] leaves open whether the operation takes effect; after any other it does not.
     pub async fn propose(&self, operation: Vec<u8>) -> Result<Bytes, ProposeError> {
-        drop(operation);
-        Err(ProposeError::Stopped)
+        let (asker, answer) = oneshot::channel();
+        self.enqueue(operation, Asker::Waiting(asker));
+        // An asker is always answered, but for a task that was torn down with its runtime.
+        answer.await.unwrap_or(Err(ProposeError::Uncertain))
     }
 
-    /// Proposes an operation; `reply` is called with the outcome.
+    /// Proposes an operation; `reply` is called with the outcome, perhaps before this returns.
     pub fn submit(&self, operation: Vec<u8>, reply: Reply) {
-        drop(operation);
-        reply(Err(ProposeError::Stopped));
+        self.enqueue(operation, Asker::Callback(reply));
+    }
+
+    fn enqueue(&self, operation: Vec<u8>, asker: Asker) {
+        if operation.len() > OPERATION_BYTES_MAX {
+            return asker.answer(Err(ProposeError::TooLarge { limit: OPERATION_BYTES_MAX }));
+        }
+        if self.replica.shared_log.full() {
+            let held_by = self.replica.shared_log.held_by().unwrap_or_else(|| format!("group {}", self.id()));
+            return asker.answer(Err(ProposeError::LogFull { held_by }));
+        }
+        self.replica.queue.push(operation, asker);
     }
 
     /// A point at which a linearizable read may be answered; everything up to it is applied when this returns.
+    ///
+    /// # Errors
+    /// [`ProposeError::NotLeader`] when another replica leads or nobody does; [`ProposeError::Busy`] when it takes too long.
     pub async fn read_barrier(&self) -> Result<ReadPoint, ProposeError> {
-        Err(ProposeError::Stopped)
+        self.replica.read_barrier().await
     }
 
     /// How the group stands, as seen from here.
     pub fn status(&self) -> GroupStatus {
-        GroupStatus {
-            group: self.spec.group,
-            replica: self.spec.replica,
-            term: 0,
-            leader: None,
-            is_leader: false,
-            last_index: 0,
-            committed: 0,
-            applied: 0,
-            last_stamp: 0,
-            members: self.spec.members.clone(),
-            snapshot_wanted_by: Vec::new(),
-        }
+        self.replica.status()
     }
 
     /// Waits until the status satisfies `condition`; `None` when `timeout` passed first.
@@ -67,14 +157,35 @@ impl Group {
         condition: impl Fn(&GroupStatus) -> bool + Send,
         timeout: Duration,
     ) -> Option<GroupStatus> {
-        let status = self.status();
-        drop(timeout);
-        condition(&status).then_some(status)
+        let mut metrics = self.replica.metrics.clone();
+        let satisfied = async {
+            loop {
+                metrics.borrow_and_update();
+                let status = self.status();
+                if condition(&status) {
+                    return Some(status);
+                }
+                metrics.changed().await.ok()?;
+            }
+        };
+        tokio::time::timeout(timeout, satisfied).await.ok().flatten()
     }
 
-    /// Hands leadership to `to`, which must be a member; returns when the order is given, not when it is done.
+    /// Hands leadership to `to`, which must be another member; returns when the order is given, not when it is done. It is
+    /// carried out when `to` has the whole log, and lapses when that does not come about.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when `to` is no member or this replica does not lead.
     pub async fn transfer_leader(&self, to: ReplicaId) -> Result<(), Error> {
-        drop(to);
-        Err(Error::Stopped)
+        let status = self.status();
+        if !status.members.contains_key(&to) {
+            return Err(Error::Invalid { what: format!("replica {to} is not a member of group {}", self.id()) });
+        }
+        if status.leader.is_none_or(|(leader, _)| leader != self.replica.spec.replica) {
+            return Err(Error::Invalid { what: format!("group {} is led by another server", self.id()) });
+        }
+        // From here on this leader reads by quorum rounds: members will follow `to` in spite of its lease.
+        self.replica.transferred.fetch_max(status.term, Ordering::SeqCst);
+        self.replica.raft.trigger().transfer_leader(to).await.map_err(|_| Error::Stopped)
     }
 }

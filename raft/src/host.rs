@@ -1,70 +1,263 @@
-//! All replicas of a server process.
+//! All replicas of a server process: opening them, making new ones, stopping them.
 
-use std::pin::Pin;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
+use openraft::errors::{InitializeError, RaftError};
+use openraft::{Config, SnapshotPolicy};
+use parking_lot::Mutex;
+use terrane_proto::hello::Identity;
 use terrane_proto::v1;
 use terrane_types::{GroupId, ServerId};
-use tonic::{Request, Response, Status, Streaming};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
+use crate::adapter::{Adapter, Standing};
+use crate::group::Replica;
+use crate::log::{GroupLog, SharedLog};
+use crate::network::{Network, SnapshotWanted};
+use crate::peer::{PeerService, Peers, Receiver};
+use crate::proposer::{Proposer, Queue};
+use crate::purge;
+use crate::read::{LeaseClock, Rounds};
+use crate::registry::Registry;
+use crate::types::{Member, Raft, spawn, until_stopped};
 use crate::{Error, Factory, Group, GroupSpec, HostConfig, LogStatus, OpenError};
+
+/// Rest between the starts of two recorded groups: elections that all begin at one moment only get in each other's way.
+const START_PAUSE: Duration = Duration::from_millis(2);
 
 /// All replicas of a server process.
 pub struct GroupHost {
     config: HostConfig,
+    raft_config: Arc<Config>,
+    factory: Arc<dyn Factory>,
+    log: Arc<SharedLog>,
+    peers: Arc<Peers>,
+    groups: Arc<Registry>,
+    clock: Arc<LeaseClock>,
+    stop: watch::Sender<bool>,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+    /// Groups are made one at a time: looking whether one is there and recording it must not interleave.
+    making: tokio::sync::Mutex<()>,
 }
 
 impl GroupHost {
     /// Recovers the shared log under `config.dir` and starts the groups recorded in it.
+    ///
+    /// In the simulator, call it inside [`crate::scope`].
+    ///
+    /// # Errors
+    /// [`OpenError::Damage`] when acknowledged entries cannot be read any more, and others that say what to do.
     pub async fn open(config: HostConfig, factory: Arc<dyn Factory>) -> Result<Arc<GroupHost>, OpenError> {
-        drop(factory);
-        Ok(Arc::new(GroupHost { config }))
+        let raft_config = raft_config(&config)?;
+        let log = SharedLog::open(config.dir.clone(), &config.log).await?;
+        let identity = Identity { cluster: config.cluster, server: config.server, boot: config.boot };
+        let host = Arc::new(GroupHost {
+            raft_config,
+            factory,
+            log,
+            peers: Arc::new(Peers::new(identity)),
+            groups: Arc::new(Registry::new()),
+            clock: Arc::default(),
+            stop: watch::channel(false).0,
+            tasks: Mutex::default(),
+            making: tokio::sync::Mutex::new(()),
+            config,
+        });
+        for recorded in host.log.groups() {
+            let group = recorded.group();
+            host.start(recorded, true).await.map_err(|what| OpenError::Group { group, what })?;
+            tokio::time::sleep(START_PAUSE).await;
+        }
+        let (groups, log, mut stopped) = (host.groups.clone(), host.log.clone(), host.stop.subscribe());
+        host.keep(async move {
+            tokio::select! {
+                biased;
+                () = until_stopped(&mut stopped) => {}
+                () = purge::run(groups, log) => {}
+            }
+        });
+        Ok(host)
+    }
+
+    fn keep(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.tasks.lock();
+        tasks.retain(|task| !task.is_finished());
+        tasks.push(spawn(task));
     }
 
     /// Makes the local replica of a group, durably; doing it twice is doing it once. `lead` starts the first election.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] when the group is here with other members.
     pub async fn create_group(&self, spec: GroupSpec, lead: bool) -> Result<(), Error> {
-        drop((spec, lead));
-        Err(Error::Stopped)
+        if spec.members.get(&spec.replica) != Some(&self.config.server) {
+            let (replica, server) = (spec.replica, self.config.server);
+            return Err(Error::Invalid { what: format!("replica {replica} is not the member that lives on server {server}") });
+        }
+        let _making = self.making.lock().await;
+        if *self.stop.borrow() {
+            return Err(Error::Stopped);
+        }
+        let replica = match self.groups.get(spec.group) {
+            Some(replica) if replica.spec == spec => replica,
+            Some(_) => return Err(Error::Exists { group: spec.group }),
+            None => {
+                let log = self.log.create(spec).await.ok_or(Error::Stopped)?;
+                self.start(log, false).await.map_err(|what| Error::Invalid { what })?
+            }
+        };
+        if lead { initialize(&replica).await } else { Ok(()) }
+    }
+
+    async fn start(&self, log: Arc<GroupLog>, restarted: bool) -> Result<Arc<Replica>, String> {
+        let spec = log.spec().clone();
+        let machine = self.factory.open(&spec);
+        let standing = Arc::new(Standing::new(log.purged()));
+        let adapter = Adapter::new(machine.clone(), standing.clone(), log.clone());
+        let snapshot_wanted = Arc::new(SnapshotWanted::default());
+        let network = Network { peers: self.peers.clone(), group: spec.group, snapshot_wanted: snapshot_wanted.clone() };
+        // A group of one has made no promise to anybody, and need not wait for a timeout either.
+        let alone = spec.members.len() == 1;
+        let bound = restarted && !alone;
+        let mut config = Config::clone(&self.raft_config);
+        config.enable_elect = !bound;
+        let raft = Raft::new(spec.replica, Arc::new(config), network, self.log.store(&log), adapter).await;
+        let raft = raft.map_err(|error| error.to_string())?;
+        let promised = Duration::from_millis(if bound { self.config.election_max_ms } else { 0 });
+        let (queue, inbox) = Queue::new();
+        let replica = Arc::new(Replica {
+            metrics: raft.metrics(),
+            raft,
+            machine: machine.clone(),
+            standing,
+            log,
+            shared_log: self.log.clone(),
+            queue,
+            snapshot_wanted,
+            votes_from: Instant::now() + promised,
+            clock: self.clock.clone(),
+            rounds: Rounds::default(),
+            matched_by_all: AtomicU64::new(0),
+            transferred: AtomicU64::new(0),
+            stopped: self.stop.subscribe(),
+            spec,
+        });
+        self.keep(Proposer::new(replica.clone(), machine, inbox).run());
+        if bound {
+            self.keep(stand_later(replica.clone()));
+        } else if alone && replica.log.first_index().is_some() {
+            replica.raft.trigger().elect(false).await.map_err(|error| error.to_string())?;
+        }
+        self.groups.add(replica.clone());
+        Ok(replica)
     }
 
     /// The local replica of a group.
     pub fn group(&self, id: GroupId) -> Option<Group> {
-        let _ = id;
-        None
+        self.groups.get(id).map(Group::new)
     }
 
     /// All local replicas, by group id.
     pub fn groups(&self) -> Vec<Group> {
-        Vec::new()
+        self.groups.all().into_iter().map(Group::new).collect()
     }
 
     /// Where servers are reached; looked up whenever a link is opened. Later addresses replace earlier ones.
     pub fn set_addresses(&self, addresses: impl IntoIterator<Item = (ServerId, String)>) {
-        drop(addresses.into_iter());
+        self.peers.set_addresses(addresses);
     }
 
     /// The service that peers connect to, for the server's router.
     pub fn peer_service(self: &Arc<Self>) -> v1::peer_server::PeerServer<PeerService> {
-        v1::peer_server::PeerServer::new(PeerService {})
+        let identity = Identity { cluster: self.config.cluster, server: self.config.server, boot: self.config.boot };
+        let receiver = Receiver { identity, groups: self.groups.clone(), stopped: self.stop.subscribe() };
+        v1::peer_server::PeerServer::new(PeerService::new(receiver))
+            .max_decoding_message_size(terrane_proto::MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(terrane_proto::MESSAGE_BYTES_MAX)
     }
 
     /// How the shared log stands.
     pub fn log_status(&self) -> LogStatus {
-        LogStatus { limit: self.config.log.limit_bytes, ..LogStatus::default() }
+        let totals = self.log.totals();
+        let full = self.log.full();
+        let pressed = full || !self.log.holders().is_empty();
+        LogStatus {
+            bytes: totals.bytes,
+            limit: self.log.limit_bytes(),
+            full,
+            held_by: if pressed { self.log.held_by() } else { None },
+            segments: totals.segments,
+            syncs: totals.syncs,
+            entries: totals.entries,
+            written: totals.written,
+        }
     }
 
     /// Stops all groups and waits until everything queued for the log is synced.
-    pub async fn shutdown(&self) {}
+    pub async fn shutdown(&self) {
+        let _making = self.making.lock().await;
+        self.stop.send_replace(true);
+        for replica in self.groups.all() {
+            // An error says that it has stopped already.
+            replica.raft.shutdown().await.ok();
+        }
+        self.peers.close();
+        let tasks = std::mem::take(&mut *self.tasks.lock());
+        for task in tasks {
+            task.await.ok();
+        }
+        self.log.close().await;
+    }
 }
 
-/// The accepting end of peer links.
-pub struct PeerService {}
-
-#[tonic::async_trait]
-impl v1::peer_server::Peer for PeerService {
-    type LinkStream = Pin<Box<dyn futures::Stream<Item = Result<v1::PeerMessage, Status>> + Send>>;
-
-    async fn link(&self, _: Request<Streaming<v1::PeerMessage>>) -> Result<Response<Self::LinkStream>, Status> {
-        Err(Status::unavailable("not open yet"))
+/// Starts the first election of a new group, unless it had one.
+async fn initialize(replica: &Replica) -> Result<(), Error> {
+    let members: BTreeMap<_, _> = replica.spec.members.iter().map(|(id, server)| (*id, Member { server: *server })).collect();
+    match replica.raft.initialize(members).await {
+        Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => Ok(()),
+        Err(RaftError::APIError(error)) => Err(Error::Invalid { what: error.to_string() }),
+        Err(RaftError::Fatal(_)) => Err(Error::Stopped),
     }
+}
+
+/// Lets a restarted replica stand for election once no leader can count on its silence any more.
+async fn stand_later(replica: Arc<Replica>) {
+    let mut stopped = replica.stopped.clone();
+    tokio::select! {
+        biased;
+        () = until_stopped(&mut stopped) => {}
+        () = tokio::time::sleep_until(replica.votes_from) => replica.raft.runtime_config().elect(true),
+    }
+}
+
+fn raft_config(host: &HostConfig) -> Result<Arc<Config>, OpenError> {
+    let config = Config {
+        cluster_name: "terrane".to_owned(),
+        heartbeat_interval: host.heartbeat_ms,
+        election_timeout_min: host.election_min_ms,
+        election_timeout_max: host.election_max_ms,
+        enable_pre_vote: Some(true),
+        // With the default, a leader that lost its unsynced tail in a power cut comes back in the same term and gives the
+        // same log ids to other entries.
+        enable_leader_restore: Some(false),
+        // Purging is ours (`purge.rs`), up to what the "snapshot" says.
+        snapshot_policy: SnapshotPolicy::Never,
+        max_in_snapshot_log_to_keep: 0,
+        purge_batch_size: 1,
+        api_channel_size: Some(1024),
+        notification_channel_size: Some(4096),
+        max_append_entries: Some(4096),
+        backoff: "50ms".to_owned(),
+        // A leader hands over only when it is told to, which is when it stops reading under its lease.
+        removed_leader_step_down: openraft::StepDownPolicy::Never,
+        ..Config::default()
+    };
+    let config = config.validate().map_err(|error| OpenError::Settings { what: error.to_string() })?;
+    assert_eq!(config.enable_leader_restore, Some(false), "leadership must never survive a restart");
+    Ok(Arc::new(config))
 }

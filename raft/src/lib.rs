@@ -17,16 +17,29 @@
 //! sending of snapshots, which comes with healing: until then a member that would need one is named by
 //! [`GroupStatus::snapshot_wanted_by`].
 
+mod adapter;
+mod codec;
 mod config;
+mod entry;
 mod error;
 mod group;
 mod host;
+mod log;
+mod network;
+mod peer;
+mod proposer;
+mod purge;
+mod read;
+mod registry;
 mod state_machine;
 mod status;
+mod types;
 
 pub use config::{GroupSpec, HostConfig, LogConfig};
 pub use error::{Error, OpenError, ProposeError};
 pub use group::{Group, Reply};
-pub use host::{GroupHost, PeerService};
+pub use host::GroupHost;
+pub use peer::PeerService;
 pub use state_machine::{AppliedEntry, BoxFuture, Durable, Factory, StateMachine};
 pub use status::{GroupStatus, LogStatus, ReadPoint};
+pub use types::scope;

@@ -9,7 +9,9 @@ use std::future::Future;
 use bytes::Bytes;
 use openraft::raft::responder::Responder;
 use openraft::type_config::alias;
+use openraft::vote::RaftLeaderId;
 use terrane_types::{ReplicaId, ServerId};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 #[cfg(feature = "sim")]
@@ -17,17 +19,31 @@ pub(crate) type Runtime = openraft_rt::deterministic_rng::DeterministicRng<openr
 #[cfg(not(feature = "sim"))]
 pub(crate) type Runtime = openraft_rt_tokio::TokioRuntime;
 
-openraft::declare_raft_types!(
-    /// The type configuration of every group.
-    pub(crate) Types:
-        D = Packed,
-        R = Applied,
-        NodeId = ReplicaId,
-        Node = Member,
-        LeaderId = openraft::impls::leader_id_std::LeaderId<Self::Term, Self::NodeId>,
-        Responder<T> = Answer<T> where T: openraft::OptionalSend + 'static,
-        AsyncRuntime = Runtime,
-);
+/// The type configuration of every group.
+#[derive(Debug, Clone, Copy, Default, Eq, PartialEq, Ord, PartialOrd)]
+pub(crate) struct Types {}
+
+impl openraft::RaftTypeConfig for Types {
+    type D = Packed;
+    type R = Applied;
+    type NodeId = ReplicaId;
+    type Node = Member;
+    type Term = u64;
+    type LeaderId = openraft::impls::leader_id_std::LeaderId<u64, ReplicaId>;
+    type Vote = openraft::impls::Vote<Self::LeaderId>;
+    type Payload = openraft::EntryPayload<Packed, ReplicaId, Member>;
+    type Entry = openraft::Entry<<Self::LeaderId as RaftLeaderId>::Committed, Self::Payload>;
+    type Responder<T>
+        = Answer<T>
+    where
+        T: openraft::OptionalSend + 'static;
+    type Batch<T>
+        = openraft::impls::InlineBatch<T>
+    where
+        T: openraft::OptionalSend + 'static;
+    type AsyncRuntime = Runtime;
+    type ErrorSource = openraft::impls::BoxedErrorSource;
+}
 
 pub(crate) type LogId = alias::LogIdOf<Types>;
 pub(crate) type Vote = alias::VoteOf<Types>;
@@ -36,6 +52,8 @@ pub(crate) type Payload = alias::PayloadOf<Types>;
 pub(crate) type Membership = openraft::Membership<ReplicaId, Member>;
 pub(crate) type StoredMembership = alias::StoredMembershipOf<Types>;
 pub(crate) type Raft = openraft::Raft<Types, crate::adapter::Adapter>;
+/// A moment on the clock that openraft measures leases by.
+pub(crate) type LeaseInstant = alias::InstantOf<Types>;
 pub(crate) type Metrics = openraft::RaftMetrics<Types>;
 
 /// The bytes of a normal entry, as `entry.rs` lays them out.
@@ -108,4 +126,10 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     tokio::spawn(scope(terrane_env::rand::u64(), future))
+}
+
+/// Returns when the host stops, or is gone.
+pub(crate) async fn until_stopped(stopped: &mut watch::Receiver<bool>) {
+    // The guard inside the answer must not live across another await.
+    drop(stopped.wait_for(|stopped| *stopped).await);
 }

@@ -1,0 +1,308 @@
+//! Between openraft and the group's state machine: decides which entries take effect, and remembers where the group stands.
+//!
+//! The state machine sees every index exactly once and in order, as an [`AppliedEntry`]; entries that carry no operations
+//! (a leader's first entry, memberships) or that are skipped come without any, so that its durable point can pass them.
+//!
+//! After a restart the applied state is what the purge record says, and everything after it is applied again.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt};
+use openraft::storage::{ApplyResponder, EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
+use openraft::type_config::alias::{SnapshotMetaOf, SnapshotOf};
+use openraft::{EntryPayload, OptionalSend};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::entry::{self, Sequence};
+use crate::log::{GroupLog, Mark};
+use crate::types::{Applied, Entry, LogId, StoredMembership, Types, term_of};
+use crate::{AppliedEntry, StateMachine};
+
+/// Entries handed to the state machine in one call.
+const APPLY_ENTRIES_MAX: usize = 256;
+/// Bytes of entries in one call, beyond which no further entry is added.
+const APPLY_BYTES_MAX: usize = 4 << 20;
+
+/// A state is remembered at least every so many entries, so that a purge can come close to what it may reach.
+const MARK_ENTRIES: u64 = 1024;
+/// States remembered per group; beyond it every other one is dropped.
+const MARKS_MAX: usize = 4096;
+
+/// Where the group stands, shared with everybody who asks.
+pub(crate) struct Standing {
+    state: Mutex<State>,
+    /// The same as in `state`, for readers that must not wait. Written after the state machine applied, in the order index,
+    /// term; so who reads term then index never sees an index that is not applied.
+    applied_index: AtomicU64,
+    applied_term: AtomicU64,
+    stamp: AtomicU64,
+    /// The first entry of a term was applied.
+    pub(crate) term_applied: Notify,
+}
+
+struct State {
+    applied: Option<LogId>,
+    membership: StoredMembership,
+    sequence: Sequence,
+    /// States as of earlier indexes, oldest first.
+    marks: VecDeque<Mark>,
+    /// What was last offered to openraft as a snapshot.
+    snapshot: Option<Mark>,
+}
+
+impl Standing {
+    pub(crate) fn new(purged: Option<Mark>) -> Standing {
+        let applied = purged.as_ref().map(|mark| mark.log_id);
+        let sequence = purged.as_ref().map(|mark| mark.sequence).unwrap_or_default();
+        let state = State {
+            applied,
+            membership: purged.as_ref().map(|mark| mark.membership.clone()).unwrap_or_default(),
+            sequence,
+            marks: VecDeque::new(),
+            snapshot: purged,
+        };
+        Standing {
+            state: Mutex::new(state),
+            applied_index: AtomicU64::new(applied.map_or(0, |id| id.index)),
+            applied_term: AtomicU64::new(applied.as_ref().map_or(0, term_of)),
+            stamp: AtomicU64::new(sequence.stamp),
+            term_applied: Notify::new(),
+        }
+    }
+
+    /// Term of the last applied entry.
+    pub(crate) fn applied_term(&self) -> u64 {
+        self.applied_term.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn applied_index(&self) -> u64 {
+        self.applied_index.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn stamp(&self) -> u64 {
+        self.stamp.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn sequence(&self) -> Sequence {
+        self.state.lock().sequence
+    }
+
+    /// The newest remembered state at or below `index`, the present one included.
+    pub(crate) fn mark_at_most(&self, index: u64) -> Option<Mark> {
+        let mut state = self.state.lock();
+        state.remember();
+        state.marks.iter().rev().find(|mark| mark.log_id.index <= index).cloned()
+    }
+
+    /// Makes `mark` the state that the next snapshot stands for.
+    pub(crate) fn offer(&self, mark: Mark) {
+        let mut state = self.state.lock();
+        state.marks.retain(|kept| kept.log_id.index > mark.log_id.index);
+        state.snapshot = Some(mark);
+    }
+
+    /// What openraft was told last that it may purge up to.
+    pub(crate) fn offered(&self) -> Option<u64> {
+        self.state.lock().snapshot.as_ref().map(|mark| mark.log_id.index)
+    }
+
+    /// Decides about an entry in log order; the operations of one that takes effect.
+    fn admit(&self, entry: &Entry) -> Admitted {
+        let mut state = self.state.lock();
+        let term = term_of(&entry.log_id);
+        let operations = match &entry.payload {
+            EntryPayload::Blank => Some(Vec::new()),
+            EntryPayload::Membership(membership) => {
+                state.membership = StoredMembership::new(Some(entry.log_id), membership.clone());
+                Some(Vec::new())
+            }
+            // An entry that this build cannot read was written by a newer one, which must not be mixed with it: applying
+            // it as anything would make the replicas differ.
+            EntryPayload::Normal(packed) => match entry::unpack(&packed.0) {
+                Ok((header, operations)) => state.sequence.accept(term, &header).then_some(operations),
+                Err(error) => return Admitted::Unreadable(error.to_string()),
+            },
+        };
+        state.applied = Some(entry.log_id);
+        if entry.log_id.index % MARK_ENTRIES == 0 {
+            state.remember();
+        }
+        let skipped = operations.is_none();
+        let applied = AppliedEntry {
+            term,
+            index: entry.log_id.index,
+            stamp: state.sequence.stamp,
+            operations: operations.unwrap_or_default(),
+        };
+        Admitted::Entry(applied, skipped)
+    }
+
+    /// The state machine applied everything up to `last`.
+    fn reached(&self, last: &AppliedEntry) {
+        self.stamp.store(last.stamp, Ordering::Release);
+        self.applied_index.store(last.index, Ordering::Release);
+        if self.applied_term.swap(last.term, Ordering::AcqRel) != last.term {
+            self.term_applied.notify_one();
+        }
+    }
+}
+
+impl State {
+    fn remember(&mut self) {
+        let Some(log_id) = self.applied else {
+            return;
+        };
+        let newest = self.marks.back().or(self.snapshot.as_ref()).map(|mark| mark.log_id.index);
+        if newest.is_some_and(|newest| newest >= log_id.index) {
+            return;
+        }
+        if self.marks.len() >= MARKS_MAX {
+            let mut keep = false;
+            self.marks.retain(|_| {
+                keep = !keep;
+                keep
+            });
+        }
+        let mark = Mark { log_id, membership: self.membership.clone(), sequence: self.sequence };
+        self.marks.push_back(mark);
+    }
+}
+
+enum Admitted {
+    /// The entry as the state machine sees it, and whether it is skipped.
+    Entry(AppliedEntry, bool),
+    Unreadable(String),
+}
+
+/// openraft's view of the state machine.
+#[derive(Clone)]
+pub(crate) struct Adapter {
+    machine: Arc<dyn StateMachine>,
+    standing: Arc<Standing>,
+    log: Arc<GroupLog>,
+}
+
+/// Entries that go to the state machine together, and who waits for each.
+#[derive(Default)]
+struct Chunk {
+    entries: Vec<AppliedEntry>,
+    waiting: Vec<(Option<ApplyResponder<Types>>, bool)>,
+    bytes: usize,
+}
+
+impl Chunk {
+    fn full(&self) -> bool {
+        self.entries.len() >= APPLY_ENTRIES_MAX || self.bytes >= APPLY_BYTES_MAX
+    }
+}
+
+impl Adapter {
+    pub(crate) fn new(machine: Arc<dyn StateMachine>, standing: Arc<Standing>, log: Arc<GroupLog>) -> Adapter {
+        Adapter { machine, standing, log }
+    }
+
+    async fn apply_chunk(&self, chunk: &mut Chunk) {
+        let Chunk { entries, waiting, .. } = std::mem::take(chunk);
+        let Some(last) = entries.last() else {
+            return;
+        };
+        let replies = self.machine.apply(&entries).await;
+        self.standing.reached(last);
+        let mut replies = replies.into_iter();
+        for (entry, (responder, skipped)) in entries.iter().zip(waiting) {
+            let replies = replies.next().unwrap_or_default();
+            if let Some(responder) = responder {
+                responder.send(outcome(entry, replies, skipped));
+            }
+        }
+    }
+
+    fn snapshot(&self) -> Option<SnapshotOf<Types, Manifest>> {
+        let mark = self.standing.state.lock().snapshot.clone()?;
+        // Before openraft hears of it: it may purge up to this at any time from then on.
+        self.log.offer(mark.clone());
+        let meta = SnapshotMetaOf::<Types> { last_log_id: Some(mark.log_id), last_membership: mark.membership };
+        Some(SnapshotOf::<Types, Manifest> { meta, snapshot: Manifest {} })
+    }
+}
+
+/// One reply per operation, whatever the state machine answered.
+fn outcome(entry: &AppliedEntry, mut replies: Vec<Bytes>, skipped: bool) -> Applied {
+    if skipped {
+        return Applied::Skipped;
+    }
+    replies.resize(entry.operations.len(), Bytes::new());
+    Applied::Replies(replies)
+}
+
+/// What stands for a snapshot's data. Its files are not sent yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manifest {}
+
+impl RaftSnapshotBuilder<Types> for Adapter {
+    type SnapshotData = Manifest;
+
+    async fn build_snapshot(&mut self) -> Result<SnapshotOf<Types, Manifest>, io::Error> {
+        self.snapshot().ok_or_else(|| io::Error::other("nothing of this group is in synced files yet"))
+    }
+}
+
+impl RaftStateMachine<Types> for Adapter {
+    type SnapshotData = Manifest;
+    type SnapshotBuilder = Adapter;
+
+    async fn applied_state(&mut self) -> Result<(Option<LogId>, StoredMembership), io::Error> {
+        let state = self.standing.state.lock();
+        Ok((state.applied, state.membership.clone()))
+    }
+
+    async fn apply<S>(&mut self, mut entries: S) -> Result<(), io::Error>
+    where
+        S: Stream<Item = Result<EntryResponder<Types>, io::Error>> + Unpin + OptionalSend,
+    {
+        let mut chunk = Chunk::default();
+        while let Some(next) = entries.next().await {
+            let (entry, responder) = next?;
+            match self.standing.admit(&entry) {
+                Admitted::Entry(applied, skipped) => {
+                    chunk.bytes += applied.operations.iter().map(Bytes::len).sum::<usize>();
+                    chunk.entries.push(applied);
+                    chunk.waiting.push((responder, skipped));
+                }
+                Admitted::Unreadable(what) => {
+                    self.apply_chunk(&mut chunk).await;
+                    return Err(io::Error::other(format!("entry {}: {what}", entry.log_id)));
+                }
+            }
+            if chunk.full() {
+                self.apply_chunk(&mut chunk).await;
+            }
+        }
+        self.apply_chunk(&mut chunk).await;
+        Ok(())
+    }
+
+    async fn try_create_snapshot_builder(&mut self, _force: bool) -> Option<Adapter> {
+        // Nothing to build from: openraft then keeps the log, which is right.
+        self.standing.state.lock().snapshot.as_ref()?;
+        Some(self.clone())
+    }
+
+    async fn get_snapshot_builder(&mut self) -> Adapter {
+        self.clone()
+    }
+
+    async fn install_snapshot(&mut self, _: &SnapshotMetaOf<Types>, _: Manifest) -> Result<(), io::Error> {
+        // Peers refuse to send one (`network.rs`), so this is a peer of another build.
+        Err(io::Error::other("this build cannot install snapshots"))
+    }
+
+    async fn get_current_snapshot(&mut self) -> Result<Option<SnapshotOf<Types, Manifest>>, io::Error> {
+        Ok(self.snapshot())
+    }
+}

@@ -1,0 +1,113 @@
+//! Which segments are still needed, as of what is synced.
+//!
+//! A segment may be removed when no group has an entry in it that is not durably purged or truncated. What memory says does
+//! not count: a purge that is still queued is forgotten by a crash, and the entries must be there then.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use terrane_types::GroupId;
+
+/// Where each group's entries are, segment by segment.
+#[derive(Debug, Default)]
+pub(crate) struct Extents {
+    groups: BTreeMap<GroupId, VecDeque<Extent>>,
+}
+
+/// The entries of one group in one segment.
+#[derive(Debug)]
+struct Extent {
+    segment: u64,
+    first: u64,
+    last: u64,
+}
+
+impl Extents {
+    pub(crate) fn entry(&mut self, group: GroupId, segment: u64, index: u64) {
+        let extents = self.groups.entry(group).or_default();
+        match extents.back_mut() {
+            Some(extent) if extent.segment == segment => extent.last = index,
+            _ => extents.push_back(Extent { segment, first: index, last: index }),
+        }
+    }
+
+    pub(crate) fn truncated(&mut self, group: GroupId, last: Option<u64>) {
+        let Some(extents) = self.groups.get_mut(&group) else {
+            return;
+        };
+        let keep = |extent: &Extent| last.is_some_and(|last| extent.first <= last);
+        while extents.back().is_some_and(|extent| !keep(extent)) {
+            extents.pop_back();
+        }
+        if let (Some(extent), Some(last)) = (extents.back_mut(), last) {
+            extent.last = extent.last.min(last);
+        }
+    }
+
+    pub(crate) fn purged(&mut self, group: GroupId, index: u64) {
+        if let Some(extents) = self.groups.get_mut(&group) {
+            while extents.front().is_some_and(|extent| extent.last <= index) {
+                extents.pop_front();
+            }
+        }
+    }
+
+    /// The groups that need a segment before `segment`, each with its last index in those.
+    pub(crate) fn holders(&self, segment: u64) -> Vec<(GroupId, u64)> {
+        let of = |extents: &VecDeque<Extent>| Some(extents.iter().take_while(|extent| extent.segment < segment).last()?.last);
+        self.groups.iter().filter_map(|(group, extents)| Some((*group, of(extents)?))).collect()
+    }
+
+    /// The oldest segment that holds an entry which is needed, and the group it is needed by.
+    pub(crate) fn oldest(&self) -> Option<(u64, GroupId)> {
+        let fronts = self.groups.iter().filter_map(|(group, extents)| Some((extents.front()?.segment, *group)));
+        fronts.min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: GroupId = GroupId(1);
+    const B: GroupId = GroupId(2);
+
+    fn filled() -> Extents {
+        let mut extents = Extents::default();
+        for (group, segment, index) in [(A, 1, 0), (A, 1, 1), (B, 1, 0), (A, 2, 2), (A, 3, 3), (B, 3, 1)] {
+            extents.entry(group, segment, index);
+        }
+        extents
+    }
+
+    #[test]
+    fn a_segment_is_needed_until_every_group_purged_past_it() {
+        let mut extents = filled();
+        extents.purged(A, 1);
+        assert_eq!(extents.oldest(), Some((1, B)));
+        extents.purged(B, 0);
+        assert_eq!(extents.oldest(), Some((2, A)));
+        extents.purged(A, 3);
+        assert_eq!(extents.oldest(), Some((3, B)));
+        extents.purged(B, 1);
+        assert_eq!(extents.oldest(), None);
+    }
+
+    #[test]
+    fn part_of_a_segment_keeps_it() {
+        let mut extents = filled();
+        extents.purged(B, 9);
+        extents.purged(A, 0);
+        assert_eq!(extents.oldest(), Some((1, A)));
+    }
+
+    #[test]
+    fn truncated_entries_need_nothing() {
+        let mut extents = filled();
+        extents.purged(B, 9);
+        extents.truncated(A, Some(1));
+        extents.purged(A, 1);
+        assert_eq!(extents.oldest(), None);
+        extents.truncated(A, None);
+        assert_eq!(extents.oldest(), None);
+    }
+}

@@ -1,0 +1,278 @@
+//! The shared log: one stream of records for all groups of a process, written and synced by one loop.
+//!
+//! [`SharedLog`] is the queue in front of the writer and the directory of groups; [`store::Store`] is what openraft sees of
+//! one group. A call changes the group's memory at once and queues the same change for the writer, under no lock that spans
+//! groups, so the order of one group's records is the order of its calls.
+//!
+//! Invariants:
+//! - What was reported as synced is found again by recovery, or recovery refuses to open.
+//! - Segments are removed only from the oldest on, and only when nothing in them is needed by what is durable.
+//! - `Created`, vote and purge state of every group stand at the head of every segment.
+//!
+//! The layout is written down in `docs/formats/log.md`.
+
+mod batch;
+mod cache;
+mod extents;
+mod files;
+mod memory;
+mod record;
+mod recover;
+pub(crate) mod store;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use terrane_env::task::{self, IoLoop};
+use terrane_types::GroupId;
+use tokio::sync::{Notify, oneshot};
+
+pub(crate) use self::memory::GroupLog;
+pub(crate) use self::record::Mark;
+use self::files::Files;
+use self::memory::payload_bytes;
+use self::writer::{Change, Done, Item, Writer};
+use crate::{GroupSpec, LogConfig, OpenError};
+
+/// Bytes that may wait for the writer; appends wait for room beyond that.
+const QUEUE_BYTES_MAX: usize = 64 << 20;
+
+/// A segment is at most this part of the log's limit, so that purging can keep the log below it.
+const SEGMENTS_PER_LIMIT: u64 = 8;
+
+/// Segments below this size would hold little beside the state at their head.
+const SEGMENT_BYTES_MIN: u64 = 4 << 10;
+
+/// The log of a process.
+pub(crate) struct SharedLog {
+    shared: Arc<Shared>,
+    files: Arc<Files>,
+    groups: Mutex<BTreeMap<GroupId, Arc<GroupLog>>>,
+    writer: Mutex<Option<IoLoop>>,
+    limit_bytes: u64,
+}
+
+/// What the callers of the log and its writer have in common.
+struct Shared {
+    queue: Mutex<Queue>,
+    /// Something was queued, or the queue was closed.
+    work: Notify,
+    /// The writer emptied the queue.
+    room: Notify,
+    totals: Mutex<Totals>,
+    /// The groups that hold back a log over its budget, with the last index that has to go.
+    holders: Mutex<Vec<(GroupId, u64)>>,
+    /// In words, who keeps the oldest segment.
+    held_by: Mutex<Option<String>>,
+    full: AtomicBool,
+    /// The log grew past its budget or its limit.
+    pressed: Notify,
+    limit_bytes: u64,
+    budget_bytes: u64,
+}
+
+#[derive(Default)]
+struct Queue {
+    items: Vec<Item>,
+    bytes: usize,
+    closed: bool,
+}
+
+/// Counts of the log, as of the last batch.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) bytes: u64,
+    pub(crate) segments: u64,
+    pub(crate) syncs: u64,
+    pub(crate) entries: u64,
+    pub(crate) written: u64,
+    /// The group that needs the oldest segment.
+    pub(crate) oldest: Option<GroupId>,
+}
+
+impl Shared {
+    fn new(config: &LogConfig) -> Shared {
+        Shared {
+            queue: Mutex::default(),
+            work: Notify::new(),
+            room: Notify::new(),
+            totals: Mutex::default(),
+            holders: Mutex::default(),
+            held_by: Mutex::default(),
+            full: AtomicBool::new(false),
+            pressed: Notify::new(),
+            limit_bytes: config.limit_bytes,
+            budget_bytes: config.purge_budget_bytes.min(config.limit_bytes / 2),
+        }
+    }
+
+    /// Everything that is queued; waits while there is nothing. `None` when the queue is closed and empty.
+    async fn next_items(&self) -> Option<Vec<Item>> {
+        loop {
+            {
+                let mut queue = self.queue.lock();
+                if !queue.items.is_empty() {
+                    queue.bytes = 0;
+                    let items = std::mem::take(&mut queue.items);
+                    drop(queue);
+                    self.room.notify_waiters();
+                    return Some(items);
+                }
+                if queue.closed {
+                    return None;
+                }
+            }
+            // A push after the look above leaves a permit, so it is not missed.
+            self.work.notified().await;
+        }
+    }
+
+    /// Queues an item. After the close it is dropped, which whoever waits for it notices.
+    fn push(&self, item: Item) {
+        let bytes = match &item.change {
+            Change::Entries(_, entries) => entries.iter().map(|entry| payload_bytes(&entry.payload)).sum(),
+            _ => 0,
+        };
+        let mut queue = self.queue.lock();
+        if queue.closed {
+            return;
+        }
+        queue.bytes += bytes;
+        queue.items.push(item);
+        let first = queue.items.len() == 1;
+        drop(queue);
+        if first {
+            self.work.notify_one();
+        }
+    }
+
+    async fn wait_for_room(&self) {
+        loop {
+            let room = self.room.notified();
+            {
+                let queue = self.queue.lock();
+                if queue.bytes <= QUEUE_BYTES_MAX || queue.closed {
+                    return;
+                }
+            }
+            room.await;
+        }
+    }
+
+    fn close(&self) {
+        self.queue.lock().closed = true;
+        self.work.notify_one();
+        self.room.notify_waiters();
+    }
+
+    fn publish(&self, totals: Totals, holders: Vec<(GroupId, u64)>) {
+        let full = totals.bytes >= self.limit_bytes;
+        let pressed = !holders.is_empty() && self.holders.lock().is_empty();
+        *self.holders.lock() = holders;
+        let became_full = full && !self.full.swap(full, Ordering::Relaxed);
+        self.full.store(full, Ordering::Relaxed);
+        *self.totals.lock() = totals;
+        if pressed || became_full {
+            self.pressed.notify_one();
+        }
+    }
+}
+
+impl SharedLog {
+    /// Recovers the log in `directory` and starts its writer.
+    pub(crate) async fn open(directory: PathBuf, config: &LogConfig) -> Result<Arc<SharedLog>, OpenError> {
+        if config.limit_bytes < SEGMENTS_PER_LIMIT * SEGMENT_BYTES_MIN {
+            let least = SEGMENTS_PER_LIMIT * SEGMENT_BYTES_MIN;
+            let what = format!("a log limit of {} bytes leaves no room; the least is {least}", config.limit_bytes);
+            return Err(OpenError::Settings { what });
+        }
+        let segment_bytes = config.segment_bytes.min(config.limit_bytes / SEGMENTS_PER_LIMIT).max(SEGMENT_BYTES_MIN);
+        let files = Arc::new(Files::new(directory.clone()));
+        let shared = Arc::new(Shared::new(config));
+        let (cache_bytes, recovering, sharing) = (config.cache_bytes, files.clone(), shared.clone());
+        // Off the runtime's threads: it reads and checks every byte of the log.
+        let opened = task::run_io(async move {
+            let found = recover::recover(&recovering, cache_bytes).await?;
+            let groups = found.groups.clone();
+            let new_log = terrane_env::rand::u64();
+            let writer = Writer::start(sharing, recovering, segment_bytes, found, new_log).await;
+            let writer = writer.map_err(|source| OpenError::Io { dir: directory.display().to_string(), source })?;
+            Ok::<_, OpenError>((groups, writer))
+        });
+        let (groups, writer) = opened.await?;
+        let running = task::spawn_io_loop("raft-log", writer.run());
+        Ok(Arc::new(SharedLog {
+            shared,
+            files,
+            groups: Mutex::new(groups),
+            writer: Mutex::new(Some(running)),
+            limit_bytes: config.limit_bytes,
+        }))
+    }
+
+    /// The groups that are recorded, by id.
+    pub(crate) fn groups(&self) -> Vec<Arc<GroupLog>> {
+        self.groups.lock().values().cloned().collect()
+    }
+
+    /// Records a group, durably. The caller made sure that it is not there.
+    pub(crate) async fn create(&self, spec: GroupSpec) -> Option<Arc<GroupLog>> {
+        let log = Arc::new(GroupLog::new(spec, self.files.clone()));
+        self.groups.lock().insert(log.group(), log.clone());
+        let (done, synced) = oneshot::channel();
+        self.shared.push(Item { log: log.clone(), change: Change::Created, done: Done::Waiter(done) });
+        synced.await.ok().map(|()| log)
+    }
+
+    /// What openraft sees of a group's log.
+    pub(crate) fn store(&self, log: &Arc<GroupLog>) -> store::Store {
+        store::Store::new(self.shared.clone(), log.clone())
+    }
+
+    /// Counts as of the last batch.
+    pub(crate) fn totals(&self) -> Totals {
+        *self.shared.totals.lock()
+    }
+
+    /// Returns when the log has grown past its budget or limit.
+    pub(crate) async fn pressed(&self) {
+        self.shared.pressed.notified().await;
+    }
+
+    /// The groups that hold back a log over its budget, each with the last index that has to go.
+    pub(crate) fn holders(&self) -> Vec<(GroupId, u64)> {
+        self.shared.holders.lock().clone()
+    }
+
+    pub(crate) fn set_held_by(&self, held_by: Option<String>) {
+        *self.shared.held_by.lock() = held_by;
+    }
+
+    pub(crate) fn held_by(&self) -> Option<String> {
+        self.shared.held_by.lock().clone()
+    }
+
+    /// Whether the log reached its limit.
+    pub(crate) fn full(&self) -> bool {
+        self.shared.full.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn limit_bytes(&self) -> u64 {
+        self.limit_bytes
+    }
+
+    /// Returns when everything queued so far is synced and the writer has ended. Later calls on stores fail.
+    pub(crate) async fn close(&self) {
+        self.shared.close();
+        let writer = self.writer.lock().take();
+        if let Some(writer) = writer {
+            writer.join().await;
+        }
+    }
+}

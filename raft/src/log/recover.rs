@@ -1,0 +1,276 @@
+//! Reading the log back when the process starts.
+//!
+//! Segments are read in order, batch by batch. The first batch that does not hold (its header, its place in the chain or one
+//! of its records) is either a torn tail or damage. Any header found behind it tells which: if one says that the bad place
+//! was already synced, entries may have been acknowledged that can no longer be read, and the log is refused with file and
+//! offset. If none does, the batch was never known to be synced, hence never acknowledged: it is cut, durably, so that
+//! nothing that is written later can be taken for a continuation of it.
+//!
+//! Segments before the last one were synced as a whole before their successor was made, so anything bad in them is damage.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use terrane_env::fs;
+use terrane_types::GroupId;
+
+use super::batch::{ALIGNMENT, BatchHeader, Found, HEADER_BYTES, Position, aligned};
+use super::cache::Cache;
+use super::extents::Extents;
+use super::files::{self, Files, Place};
+use super::memory::{GroupLog, payload_bytes};
+use super::record::{self, Record};
+use crate::OpenError;
+
+/// The log as it was found.
+pub(super) struct Recovered {
+    pub(super) groups: BTreeMap<GroupId, Arc<GroupLog>>,
+    pub(super) extents: Extents,
+    pub(super) cache: Cache,
+    /// Segments that are there, with the bytes in use of each.
+    pub(super) segments: BTreeMap<u64, u64>,
+    /// The last batch; `None` for a new log.
+    pub(super) chain: Option<Chain>,
+}
+
+/// What the next batch has to follow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chain {
+    pub(super) log: u64,
+    pub(super) batch: u64,
+    pub(super) crc: u32,
+    /// Everything before this is synced once recovery is over.
+    pub(super) end: Position,
+}
+
+/// Recovers the log in the directory of `files`.
+pub(super) async fn recover(files: &Arc<Files>, cache_bytes: u64) -> Result<Recovered, OpenError> {
+    let directory = files.directory().clone();
+    let io = |source| io_error(&directory, source);
+    fs::create_dir_all(&directory).await.map_err(io)?;
+    let numbers = segment_numbers(&directory).await?;
+    let mut recovery = Recovery::new(files.clone(), cache_bytes);
+    for (at, segment) in numbers.iter().copied().enumerate() {
+        let bytes = Bytes::from(fs::read(&files.path(segment)).await.map_err(io)?);
+        let scanned = recovery.scan(segment, &bytes)?;
+        let last = at + 1 == numbers.len();
+        match scanned.bad {
+            None => {}
+            Some(_) if last => recovery.cut(segment, &bytes, scanned).await?,
+            Some(what) => return Err(damage(files, segment, scanned.end, what)),
+        }
+        recovery.found.segments.insert(segment, scanned.end);
+    }
+    recovery.finish().await
+}
+
+async fn segment_numbers(directory: &Path) -> Result<Vec<u64>, OpenError> {
+    let names = fs::list(directory).await.map_err(|source| io_error(directory, source))?;
+    let mut numbers: Vec<u64> = names.iter().filter_map(|name| files::number(name)).collect();
+    numbers.sort_unstable();
+    if let Some(gap) = numbers.windows(2).find(|pair| pair[0] + 1 != pair[1]) {
+        let file = directory.join(files::name(gap[0] + 1)).display().to_string();
+        return Err(OpenError::Damage { file, offset: 0, what: "the segment is missing".to_owned() });
+    }
+    Ok(numbers)
+}
+
+fn io_error(directory: &Path, source: io::Error) -> OpenError {
+    OpenError::Io { dir: directory.display().to_string(), source }
+}
+
+fn damage(files: &Files, segment: u64, offset: u64, what: &str) -> OpenError {
+    OpenError::Damage { file: files.path(segment).display().to_string(), offset, what: what.to_owned() }
+}
+
+/// How far a segment holds.
+#[derive(Clone, Copy)]
+struct Scanned {
+    /// Where the last good batch ends.
+    end: u64,
+    /// Why what follows is not one, unless nothing follows.
+    bad: Option<&'static str>,
+}
+
+struct Recovery {
+    files: Arc<Files>,
+    found: Recovered,
+}
+
+type Read = (GroupId, Record, Place);
+
+impl Recovery {
+    fn new(files: Arc<Files>, cache_bytes: u64) -> Recovery {
+        let found = Recovered {
+            groups: BTreeMap::new(),
+            extents: Extents::default(),
+            cache: Cache::new(cache_bytes),
+            segments: BTreeMap::new(),
+            chain: None,
+        };
+        Recovery { files, found }
+    }
+
+    /// Takes over all batches of a segment up to the first bad one.
+    fn scan(&mut self, segment: u64, bytes: &Bytes) -> Result<Scanned, OpenError> {
+        let mut offset = 0;
+        loop {
+            let end = offset as u64;
+            if bytes[offset..].iter().all(|byte| *byte == 0) {
+                return Ok(Scanned { end, bad: None });
+            }
+            let (header, crc) = match BatchHeader::find(bytes, offset) {
+                Found::Header(header, crc) => (header, crc),
+                Found::OtherVersion(version) => return Err(self.unsupported(segment, version)),
+                Found::Nothing => return Ok(Scanned { end, bad: Some("no batch header") }),
+            };
+            if let Some(what) = self.breaks_chain(segment, &header) {
+                return Ok(Scanned { end, bad: Some(what) });
+            }
+            let records = match read_records(segment, bytes, offset, &header) {
+                Ok(records) => records,
+                Err(what) => return Ok(Scanned { end, bad: Some(what) }),
+            };
+            for (group, record, place) in records {
+                self.replay(group, record, place)?;
+            }
+            offset = (offset + aligned(HEADER_BYTES + header.length as usize)).min(bytes.len());
+            let end = Position { segment, offset: offset as u64 };
+            self.found.chain = Some(Chain { log: header.log, batch: header.batch, crc, end });
+        }
+    }
+
+    fn breaks_chain(&self, segment: u64, header: &BatchHeader) -> Option<&'static str> {
+        if header.segment != segment {
+            return Some("a batch of another segment");
+        }
+        // The first segment that is left has lost its predecessors: nothing to compare with.
+        let chain = self.found.chain.as_ref()?;
+        if header.log != chain.log {
+            Some("a batch of another log")
+        } else if header.batch != chain.batch + 1 || header.previous != chain.crc {
+            Some("a batch that does not follow the one before it")
+        } else {
+            None
+        }
+    }
+
+    fn unsupported(&self, segment: u64, version: u8) -> OpenError {
+        OpenError::Unsupported {
+            file: self.files.path(segment).display().to_string(),
+            what: format!("it has layout {version}"),
+        }
+    }
+
+    fn replay(&mut self, group: GroupId, record: Record, place: Place) -> Result<(), OpenError> {
+        let log = match (&record, self.found.groups.get(&group)) {
+            (_, Some(log)) => log.clone(),
+            (Record::Created(spec), None) => {
+                let log = Arc::new(GroupLog::new(spec.clone(), self.files.clone()));
+                self.found.groups.insert(group, log.clone());
+                log
+            }
+            _ => return Err(damage(&self.files, place.segment, place.offset, "a record of a group that was never made")),
+        };
+        match &record {
+            Record::Entry(entry) => self.found.extents.entry(group, place.segment, entry.log_id.index),
+            Record::Truncated(last) => self.found.extents.truncated(group, *last),
+            Record::Purged(mark) => self.found.extents.purged(group, mark.log_id.index),
+            Record::Created(_) | Record::Vote(_) => {}
+        }
+        let bytes = if let Record::Entry(entry) = &record { payload_bytes(&entry.payload) } else { 0 };
+        let slot = log.replay(record, place).map_err(|what| damage(&self.files, place.segment, place.offset, what))?;
+        if let Some((index, serial)) = slot {
+            self.found.cache.admit(&log, index, serial, bytes);
+        }
+        Ok(())
+    }
+
+    /// Cuts the bad rest of the last segment, unless something in it says that it was synced.
+    async fn cut(&mut self, segment: u64, bytes: &Bytes, scanned: Scanned) -> Result<(), OpenError> {
+        let bad = Position { segment, offset: scanned.end };
+        let log = self.found.chain.map(|chain| chain.log);
+        let what = scanned.bad.unwrap_or("bytes after the last batch");
+        if synced_behind(bytes, bad, log).is_some_and(|synced| synced > bad) {
+            return Err(damage(&self.files, segment, scanned.end, what));
+        }
+        tracing::info!(segment, offset = scanned.end, what, "cutting the torn tail of the log");
+        let path = self.files.path(segment);
+        self.truncate(&path, scanned.end).await.map_err(|source| io_error(&path, source))
+    }
+
+    async fn truncate(&self, path: &Path, length: u64) -> io::Result<()> {
+        let file = fs::File::open_rw(path).await?;
+        file.set_len(length).await?;
+        file.sync_all().await
+    }
+
+    /// Makes what was read durable, as the next batch will claim that it is, and removes a last segment without a batch.
+    async fn finish(mut self) -> Result<Recovered, OpenError> {
+        for log in self.found.groups.values() {
+            if let Err(what) = log.replayed() {
+                let segment = self.found.segments.keys().next().copied().unwrap_or(0);
+                return Err(damage(&self.files, segment, 0, what));
+            }
+        }
+        let directory: PathBuf = self.files.directory().clone();
+        if let Some((segment, end)) = self.found.segments.pop_last() {
+            let path = self.files.path(segment);
+            let finished = if end == 0 { self.remove(&path).await } else { sync(&path).await };
+            finished.map_err(|source| io_error(&directory, source))?;
+            if end > 0 {
+                self.found.segments.insert(segment, end);
+            }
+        }
+        Ok(self.found)
+    }
+
+    async fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path).await?;
+        fs::sync_dir(self.files.directory()).await
+    }
+}
+
+/// A process that was killed has written, but perhaps not synced, its last batch.
+async fn sync(path: &Path) -> io::Result<()> {
+    fs::File::open_rw(path).await?.sync_all().await
+}
+
+/// Reads all records of a batch before any of them is taken over.
+fn read_records(segment: u64, bytes: &Bytes, offset: usize, header: &BatchHeader) -> Result<Vec<Read>, &'static str> {
+    let start = offset + HEADER_BYTES;
+    let end = start.checked_add(header.length as usize).filter(|end| *end <= bytes.len()).ok_or("a batch ends early")?;
+    let mut records = Vec::new();
+    let mut at = start;
+    while at < end {
+        let (group, record, length) = record::read(&bytes.slice(at..end)).map_err(|error| error.what)?;
+        let place = Place {
+            segment,
+            offset: at as u64,
+            length: u32::try_from(length).expect("a record is no longer than its batch, whose length has 32 bits"),
+        };
+        records.push((group, record, place));
+        at += length;
+    }
+    if records.len() != header.records as usize {
+        return Err("a batch holds another number of records than it announces");
+    }
+    let padded = (offset + aligned(HEADER_BYTES + header.length as usize)).min(bytes.len());
+    if bytes[end..padded].iter().any(|byte| *byte != 0) {
+        return Err("bytes between two batches");
+    }
+    Ok(records)
+}
+
+/// The highest synced mark in any header behind `bad`.
+fn synced_behind(bytes: &Bytes, bad: Position, log: Option<u64>) -> Option<Position> {
+    let first = usize::try_from(bad.offset).ok()? + ALIGNMENT;
+    let marks = (first..bytes.len()).step_by(ALIGNMENT).filter_map(|offset| match BatchHeader::find(bytes, offset) {
+        Found::Header(header, _) if log.is_none_or(|log| header.log == log) => Some(header.synced),
+        _ => None,
+    });
+    marks.max()
+}

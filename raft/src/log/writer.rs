@@ -1,0 +1,372 @@
+//! The one loop that writes the log.
+//!
+//! It takes everything that all groups have queued, writes it as one batch, syncs once and then reports, in order. The loop
+//! owns the position, the chain of headers and the knowledge of what is durable; nobody else writes to the directory while
+//! it runs. A write or sync that fails ends the process: the kernel may have dropped the pages, so what is on disk is
+//! unknown, and a replica that goes on could acknowledge what it does not have.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use openraft::storage::IOFlushed;
+use terrane_env::{fs, task};
+use terrane_types::GroupId;
+use tokio::sync::oneshot;
+
+use super::batch::{BatchHeader, HEADER_BYTES, Position, aligned};
+use super::cache::Cache;
+use super::extents::Extents;
+use super::files::{Files, Place};
+use super::memory::{Appended, GroupLog, payload_bytes};
+use super::record::{self, Mark};
+use super::recover::{Chain, Recovered};
+use super::{Shared, Totals};
+use crate::types::{Entry, Types, Vote};
+
+/// Something queued for the log.
+pub(super) struct Item {
+    pub(super) log: Arc<GroupLog>,
+    pub(super) change: Change,
+    pub(super) done: Done,
+}
+
+pub(super) enum Change {
+    Created,
+    Vote(Vote),
+    Entries(Appended, Vec<Entry>),
+    Truncated(Option<u64>),
+    Purged(Mark),
+}
+
+/// Whom to tell that an item is synced.
+pub(super) enum Done {
+    Nobody,
+    Raft(IOFlushed<Types>),
+    Waiter(oneshot::Sender<()>),
+}
+
+impl Done {
+    fn report(self) {
+        match self {
+            Done::Nobody => {}
+            Done::Raft(flushed) => flushed.io_completed(Ok(())),
+            // Whoever asked may have given up waiting.
+            Done::Waiter(waiter) => drop(waiter.send(())),
+        }
+    }
+}
+
+/// What each group must be rebuilt from besides its entries; written again at the head of each segment.
+#[derive(Default)]
+struct Head {
+    created: Vec<u8>,
+    vote: Vec<u8>,
+    purged: Vec<u8>,
+}
+
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    files: Arc<Files>,
+    segment_bytes: u64,
+    file: fs::File,
+    /// Where the next batch goes.
+    at: Position,
+    /// Everything before this is synced.
+    synced: Position,
+    chain: Chain,
+    heads: BTreeMap<GroupId, Head>,
+    extents: Extents,
+    cache: Cache,
+    /// The finished segments and the bytes in use of each.
+    segments: BTreeMap<u64, u64>,
+    totals: Totals,
+    /// Reused from batch to batch.
+    buffer: Vec<u8>,
+}
+
+/// A buffer that grew beyond this for one batch is given back.
+const BUFFER_KEPT_BYTES: usize = 8 << 20;
+
+impl Writer {
+    /// Starts a segment after what was recovered. No older segment is ever written to again.
+    pub(super) async fn start(
+        shared: Arc<Shared>,
+        files: Arc<Files>,
+        segment_bytes: u64,
+        found: Recovered,
+        new_log: u64,
+    ) -> io::Result<Writer> {
+        let chain = found.chain.unwrap_or(Chain { log: new_log, batch: 0, crc: 0, end: Position::default() });
+        let segment = found.segments.last_key_value().map_or(1, |(segment, _)| segment + 1);
+        let file = create_segment(&files, segment, segment_bytes).await?;
+        let mut writer = Writer {
+            shared,
+            files,
+            segment_bytes,
+            file,
+            at: Position { segment, offset: 0 },
+            synced: chain.end,
+            chain,
+            heads: found.groups.iter().map(|(group, log)| (*group, Head::of(log))).collect(),
+            extents: found.extents,
+            cache: found.cache,
+            segments: found.segments,
+            totals: Totals::default(),
+            buffer: Vec::new(),
+        };
+        writer.write_heads().await?;
+        writer.sync().await?;
+        writer.remove_unneeded().await?;
+        writer.publish();
+        Ok(writer)
+    }
+
+    /// Writes until the queue is closed and empty.
+    pub(super) async fn run(mut self) {
+        while let Some(items) = self.shared.next_items().await {
+            if let Err(error) = self.write(items).await {
+                let directory = self.files.directory().display();
+                task::abort_process(&format!("the log in {directory} could not be written: {error}"));
+            }
+        }
+        if let Err(error) = self.seal().await {
+            tracing::warn!(%error, "the log could not be sealed: its last batch counts as not known to be synced");
+        }
+    }
+
+    async fn write(&mut self, items: Vec<Item>) -> io::Result<()> {
+        self.begin_batch();
+        let records = self.encode(&items);
+        let fits = self.at.offset + aligned(self.buffer.len()) as u64 <= self.segment_bytes;
+        if !fits && self.at.offset > 0 {
+            let batch = std::mem::take(&mut self.buffer);
+            self.rotate().await?;
+            self.buffer = batch;
+        }
+        let start = self.at.offset;
+        self.end_batch(records.count).await?;
+        self.sync().await?;
+        // Nothing is reported, and nothing removed, before this line.
+        let purged = self.report(items, &records.entries, start);
+        if purged {
+            self.remove_unneeded().await?;
+        }
+        self.publish();
+        Ok(())
+    }
+
+    /// Begins a new segment with what every group must be rebuilt from, as of before the batch that did not fit.
+    async fn rotate(&mut self) -> io::Result<()> {
+        let segment = self.at.segment + 1;
+        let file = create_segment(&self.files, segment, self.segment_bytes).await?;
+        self.segments.insert(self.at.segment, self.at.offset);
+        self.file = file;
+        self.at = Position { segment, offset: 0 };
+        self.write_heads().await
+    }
+
+    async fn write_heads(&mut self) -> io::Result<()> {
+        self.begin_batch();
+        let mut count = 0;
+        for head in self.heads.values() {
+            for part in [&head.created, &head.vote, &head.purged] {
+                self.buffer.extend_from_slice(part);
+                count += u32::from(!part.is_empty());
+            }
+        }
+        self.end_batch(count).await
+    }
+
+    /// A last header, so that the final batch is known to be synced: damage to it will not pass for a torn tail.
+    async fn seal(&mut self) -> io::Result<()> {
+        self.begin_batch();
+        self.end_batch(0).await?;
+        self.sync().await
+    }
+
+    fn begin_batch(&mut self) {
+        self.buffer.clear();
+        self.buffer.shrink_to(BUFFER_KEPT_BYTES);
+        self.buffer.resize(HEADER_BYTES, 0);
+    }
+
+    /// Completes the batch in the buffer and writes it, without a sync.
+    async fn end_batch(&mut self, records: u32) -> io::Result<()> {
+        let length = self.buffer.len() - HEADER_BYTES;
+        self.buffer.resize(aligned(self.buffer.len()), 0);
+        let header = BatchHeader {
+            log: self.chain.log,
+            segment: self.at.segment,
+            batch: self.chain.batch + 1,
+            synced: self.synced,
+            previous: self.chain.crc,
+            length: u32::try_from(length).expect("the queue is bounded far below four gigabytes"),
+            records,
+        };
+        self.chain.crc = header.write(&mut self.buffer);
+        self.chain.batch = header.batch;
+        self.file.write_all_at(&self.buffer, self.at.offset).await?;
+        self.at.offset += self.buffer.len() as u64;
+        self.totals.written += self.buffer.len() as u64;
+        Ok(())
+    }
+
+    async fn sync(&mut self) -> io::Result<()> {
+        self.file.sync_data().await?;
+        self.synced = self.at;
+        self.totals.syncs += 1;
+        Ok(())
+    }
+
+    fn encode(&mut self, items: &[Item]) -> Encoded {
+        let out = &mut self.buffer;
+        let mut encoded = Encoded::default();
+        for item in items {
+            let group = item.log.group();
+            match &item.change {
+                Change::Created => record::put_created(out, item.log.spec()),
+                Change::Vote(vote) => record::put_vote_record(out, group, vote),
+                Change::Truncated(last) => record::put_truncated(out, group, *last),
+                Change::Purged(mark) => record::put_purged(out, group, mark),
+                Change::Entries(_, entries) => {
+                    for entry in entries {
+                        let start = out.len();
+                        record::put_entry_record(out, group, &entry.log_id, &entry.payload);
+                        encoded.entries.push((start, out.len() - start));
+                        encoded.count += 1;
+                    }
+                    continue;
+                }
+            }
+            encoded.count += 1;
+        }
+        encoded
+    }
+
+    /// Takes note of what is durable now and tells those who wait for it, in the order of the queue. Answers whether
+    /// something was purged.
+    fn report(&mut self, items: Vec<Item>, entries: &[(usize, usize)], start: u64) -> bool {
+        let mut entries = entries.iter();
+        let mut purged = false;
+        for item in items {
+            let group = item.log.group();
+            match item.change {
+                Change::Created => self.heads.entry(group).or_default().set_created(item.log.spec()),
+                Change::Vote(vote) => self.heads.entry(group).or_default().set_vote(group, &vote),
+                Change::Truncated(last) => self.extents.truncated(group, last),
+                Change::Purged(mark) => {
+                    self.extents.purged(group, mark.log_id.index);
+                    self.heads.entry(group).or_default().set_purged(group, &mark);
+                    purged = true;
+                }
+                Change::Entries(appended, written) => {
+                    let places = entries.by_ref().take(written.len());
+                    let places: Vec<Place> = places.map(|(at, length)| self.place(start, *at, *length)).collect();
+                    self.entries_written(&item.log, appended, &written, &places);
+                }
+            }
+            item.done.report();
+        }
+        purged
+    }
+
+    fn place(&self, start: u64, at: usize, length: usize) -> Place {
+        Place {
+            segment: self.at.segment,
+            offset: start + at as u64,
+            length: u32::try_from(length).expect("a record is shorter than its batch"),
+        }
+    }
+
+    fn entries_written(&mut self, log: &Arc<GroupLog>, appended: Appended, entries: &[Entry], places: &[Place]) {
+        log.placed(appended, places);
+        self.totals.entries += entries.len() as u64;
+        for (at, entry) in (0..).zip(entries) {
+            self.extents.entry(log.group(), self.at.segment, entry.log_id.index);
+            let bytes = payload_bytes(&entry.payload);
+            self.cache.admit(log, appended.first_index + at, appended.first_serial + at, bytes);
+        }
+    }
+
+    /// Removes the segments that nobody needs. From the oldest on, each removal synced before the next: what is left is
+    /// always an unbroken row that ends with the newest.
+    async fn remove_unneeded(&mut self) -> io::Result<()> {
+        let needed = self.extents.oldest().map_or(self.at.segment, |(segment, _)| segment);
+        while let Some((&segment, _)) = self.segments.first_key_value()
+            && segment < needed
+        {
+            fs::remove_file(&self.files.path(segment)).await?;
+            fs::sync_dir(self.files.directory()).await?;
+            self.files.forget(segment);
+            self.segments.remove(&segment);
+        }
+        Ok(())
+    }
+
+    fn publish(&mut self) {
+        self.totals.bytes = self.segments.values().sum::<u64>() + self.at.offset;
+        self.totals.segments = self.segments.len() as u64 + 1;
+        self.totals.oldest = self.extents.oldest().map(|(_, group)| group);
+        let over = self.totals.bytes > self.shared.budget_bytes;
+        let holders = if over { self.extents.holders(self.cutoff()) } else { Vec::new() };
+        self.shared.publish(self.totals, holders);
+    }
+
+    /// What is before this segment has to go for the log to come down to half its budget.
+    fn cutoff(&self) -> u64 {
+        let mut kept = self.at.offset;
+        for (segment, bytes) in self.segments.iter().rev() {
+            kept += bytes;
+            if kept > self.shared.budget_bytes / 2 {
+                return segment + 1;
+            }
+        }
+        self.at.segment
+    }
+}
+
+/// Where the entries of a batch are in its buffer, and how many records it has.
+#[derive(Default)]
+struct Encoded {
+    entries: Vec<(usize, usize)>,
+    count: u32,
+}
+
+impl Head {
+    fn of(log: &GroupLog) -> Head {
+        let mut head = Head::default();
+        head.set_created(log.spec());
+        if let Some(vote) = log.vote() {
+            head.set_vote(log.group(), &vote);
+        }
+        if let Some(mark) = log.purged() {
+            head.set_purged(log.group(), &mark);
+        }
+        head
+    }
+
+    fn set_created(&mut self, spec: &crate::GroupSpec) {
+        self.created.clear();
+        record::put_created(&mut self.created, spec);
+    }
+
+    fn set_vote(&mut self, group: GroupId, vote: &Vote) {
+        self.vote.clear();
+        record::put_vote_record(&mut self.vote, group, vote);
+    }
+
+    fn set_purged(&mut self, group: GroupId, mark: &Mark) {
+        self.purged.clear();
+        record::put_purged(&mut self.purged, group, mark);
+    }
+}
+
+/// Makes a segment whose bytes, size and name are durable before anything is written to it.
+async fn create_segment(files: &Files, segment: u64, bytes: u64) -> io::Result<fs::File> {
+    let file = fs::File::create_new(&files.path(segment)).await?;
+    file.allocate(bytes).await?;
+    file.sync_all().await?;
+    fs::sync_dir(files.directory()).await?;
+    Ok(file)
+}

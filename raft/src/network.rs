@@ -1,0 +1,221 @@
+//! openraft's way to a peer: each call becomes a frame on one of the links to the member's server.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{FutureExt, Stream, StreamExt};
+use openraft::OptionalSend;
+use openraft::base::{BoxFuture, BoxStream};
+use openraft::errors::{RPCError, ReplicationClosed, StreamingError, Unreachable};
+use openraft::network::{
+    Backoff, NetBackoff, NetSnapshot, NetStreamAppend, NetTransferLeader, NetVote, RPCOption, RaftNetworkFactory,
+};
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult, TransferLeaderRequest,
+    TransferLeaderResponse, VoteRequest, VoteResponse,
+};
+use openraft::type_config::alias::SnapshotOf;
+use parking_lot::Mutex;
+use terrane_types::{GroupId, ReplicaId};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::adapter::Manifest;
+use crate::peer::{Call, Lane, Link, Message, Peers};
+use crate::types::{LogId, Member, Types, Vote};
+
+/// Appends of a group to one member that may be under way.
+const APPENDS_IN_FLIGHT_MAX: usize = 16;
+
+/// How long an append of entries may take. openraft's own measure (a heartbeat interval) is that of a sign of life; a
+/// follower whose disk is busy would be sent the same entries again and again.
+const APPEND_DEADLINE: Duration = Duration::from_secs(2);
+
+/// How long a member counts as waiting for a snapshot after openraft last tried to send it one.
+const SNAPSHOT_WANTED_FOR: Duration = Duration::from_secs(10);
+
+/// Members of a group that the log can no longer bring up to date.
+#[derive(Default)]
+pub(crate) struct SnapshotWanted {
+    members: Mutex<BTreeMap<ReplicaId, Instant>>,
+}
+
+impl SnapshotWanted {
+    fn note(&self, replica: ReplicaId) {
+        let before = self.members.lock().insert(replica, Instant::now());
+        if before.is_none() {
+            tracing::warn!(%replica, "a member needs a snapshot, which cannot be sent yet");
+        }
+    }
+
+    pub(crate) fn by(&self) -> Vec<ReplicaId> {
+        let mut members = self.members.lock();
+        members.retain(|_, tried| tried.elapsed() < SNAPSHOT_WANTED_FOR);
+        members.keys().copied().collect()
+    }
+}
+
+/// Makes the connections of one group.
+pub(crate) struct Network {
+    pub(crate) peers: Arc<Peers>,
+    pub(crate) group: GroupId,
+    pub(crate) snapshot_wanted: Arc<SnapshotWanted>,
+}
+
+/// A way to one member.
+pub(crate) struct Connection {
+    appends: Link,
+    votes: Link,
+    /// Whether appends through this connection are heartbeats.
+    heartbeats: bool,
+    group: GroupId,
+    replica: ReplicaId,
+    snapshot_wanted: Arc<SnapshotWanted>,
+}
+
+impl Network {
+    fn connection(&self, replica: ReplicaId, member: &Member, heartbeats: bool) -> Connection {
+        Connection {
+            appends: self.peers.link(member.server, Lane::Appends),
+            votes: self.peers.link(member.server, Lane::Votes),
+            heartbeats,
+            group: self.group,
+            replica,
+            snapshot_wanted: self.snapshot_wanted.clone(),
+        }
+    }
+}
+
+impl RaftNetworkFactory<Types> for Network {
+    type Network = Connection;
+
+    async fn new_client(&mut self, replica: ReplicaId, member: &Member) -> Connection {
+        self.connection(replica, member, false)
+    }
+
+    async fn new_heartbeat_client(&mut self, replica: ReplicaId, member: &Member) -> Connection {
+        self.connection(replica, member, true)
+    }
+}
+
+type Replied = Option<oneshot::Receiver<Message>>;
+
+impl Connection {
+    /// Queues a call; calls reach the peer in the order of these.
+    fn send(&self, link: &Link, message: Message, within: Duration) -> Replied {
+        link.call(Call { group: self.group, replica: self.replica, message, deadline: Instant::now() + within })
+    }
+
+    async fn ask(&self, message: Message, option: &RPCOption) -> Result<Message, Unreachable<Types>> {
+        reply(self.send(&self.votes, message, option.soft_ttl())).await
+    }
+}
+
+async fn reply(replied: Replied) -> Result<Message, Unreachable<Types>> {
+    let Some(replied) = replied else {
+        return Err(Unreachable::from_string("too many calls wait for this peer"));
+    };
+    match replied.await {
+        Ok(Message::Failed(what)) => Err(Unreachable::from_string(what)),
+        Ok(message) => Ok(message),
+        Err(_) => Err(Unreachable::from_string("no reply")),
+    }
+}
+
+fn unexpected<E: From<Unreachable<Types>>>() -> E {
+    Unreachable::<Types>::from_string("the peer answered another question").into()
+}
+
+type AppendResult = Result<StreamAppendResult<Types>, RPCError<Types>>;
+
+async fn appended(replied: Replied, prev: Option<LogId>, last: Option<LogId>) -> AppendResult {
+    match reply(replied).await? {
+        // Nothing to conflict with: openraft would take it for granted that this cannot be.
+        Message::Appended(AppendEntriesResponse::Conflict) if prev.is_none() => Err(unexpected()),
+        Message::Appended(outcome) => Ok(outcome.into_stream_result(prev, last)),
+        _ => Err(unexpected()),
+    }
+}
+
+impl NetStreamAppend<Types> for Connection {
+    fn stream_append<'s, S>(
+        &'s mut self,
+        requests: S,
+        option: RPCOption,
+    ) -> BoxFuture<'s, Result<BoxStream<'s, AppendResult>, RPCError<Types>>>
+    where
+        S: Stream<Item = AppendEntriesRequest<Types>> + OptionalSend + Unpin + 'static,
+    {
+        let connection: &'s Connection = self;
+        let (link, within) = if connection.heartbeats {
+            (&connection.votes, option.soft_ttl())
+        } else {
+            (&connection.appends, APPEND_DEADLINE)
+        };
+        // The call is queued when the request is taken from the stream, so requests are sent in order; only the waiting
+        // overlaps.
+        let replies = requests.map(move |request| {
+            let prev = request.prev_log_id;
+            let last = request.entries.last().map(|entry| entry.log_id).or(prev);
+            appended(connection.send(link, Message::Append(request), within), prev, last)
+        });
+        let replies: BoxStream<'s, AppendResult> = replies.buffered(APPENDS_IN_FLIGHT_MAX).boxed();
+        futures::future::ready(Ok(replies)).boxed()
+    }
+}
+
+impl NetVote<Types> for Connection {
+    async fn vote(&mut self, request: VoteRequest<Types>, option: RPCOption) -> Result<VoteResponse<Types>, RPCError<Types>> {
+        match self.ask(Message::Vote(request), &option).await? {
+            Message::Voted(reply) => Ok(reply),
+            _ => Err(unexpected()),
+        }
+    }
+
+    async fn pre_vote(
+        &mut self,
+        request: VoteRequest<Types>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<Types>, RPCError<Types>> {
+        match self.ask(Message::PreVote(request), &option).await? {
+            Message::Voted(reply) => Ok(reply),
+            _ => Err(unexpected()),
+        }
+    }
+}
+
+impl NetTransferLeader<Types> for Connection {
+    async fn transfer_leader(
+        &mut self,
+        request: TransferLeaderRequest<Types>,
+        option: RPCOption,
+    ) -> Result<TransferLeaderResponse<Types>, RPCError<Types>> {
+        match self.ask(Message::Transfer(request), &option).await? {
+            Message::Transferred(reply) => Ok(reply),
+            _ => Err(unexpected()),
+        }
+    }
+}
+
+impl NetBackoff<Types> for Connection {
+    fn backoff(&self) -> Option<Backoff> {
+        // As configured.
+        None
+    }
+}
+
+impl NetSnapshot<Types> for Connection {
+    type SnapshotData = Manifest;
+
+    async fn full_snapshot(
+        &mut self,
+        _: Vote,
+        _: SnapshotOf<Types, Manifest>,
+        _: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
+        _: RPCOption,
+    ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
+        self.snapshot_wanted.note(self.replica);
+        Err(Unreachable::<Types>::from_string("snapshots cannot be sent yet").into())
+    }
+}

@@ -1,0 +1,472 @@
+//! What servers say to each other about groups, in bytes.
+//!
+//! ```text
+//! message = format u8 = 1 | part *
+//! part    = flags u8 (1 first of its frame, 2 last) | length u32 | bytes
+//! frame   = call u64 | group u64 | replica u64 | kind u8 | body
+//! ```
+//!
+//! A message carries what was queued, frames of many groups; a frame that is larger than [`PART_BYTES_MAX`] travels in
+//! parts, one after another. A reply has the call number of its request. Nothing of openraft is serialised by a derive.
+
+use bytes::Bytes;
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, TransferLeaderError, TransferLeaderRequest, TransferLeaderResponse,
+    VoteRequest, VoteResponse,
+};
+use terrane_types::{GroupId, ReplicaId};
+
+use crate::codec::{
+    Malformed, Reader, detached, malformed, put_bytes, put_entry, put_flag, put_length, put_log_id, put_option, put_u64,
+    put_vote,
+};
+use crate::types::{Types, Vote};
+
+/// Bytes of a frame in one part. A message of another group waits for no more than this.
+pub(crate) const PART_BYTES_MAX: usize = 256 << 10;
+
+/// Bytes of a whole frame; one that announces or sends more is refused. The largest operation, and room for the entry
+/// around it and a few more.
+pub(crate) const FRAME_BYTES_MAX: usize = 64 << 20;
+
+const FORMAT: u8 = 1;
+const PART_HEADER_BYTES: usize = 5;
+const FIRST: u8 = 1;
+const LAST: u8 = 2;
+
+/// One request or reply.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    pub(crate) call: u64,
+    pub(crate) group: GroupId,
+    /// The replica that a request is meant for.
+    pub(crate) replica: ReplicaId,
+    pub(crate) message: Message,
+}
+
+#[derive(Debug)]
+pub(crate) enum Message {
+    Append(AppendEntriesRequest<Types>),
+    Appended(AppendEntriesResponse<Types>),
+    Vote(VoteRequest<Types>),
+    PreVote(VoteRequest<Types>),
+    Voted(VoteResponse<Types>),
+    Transfer(TransferLeaderRequest<Types>),
+    Transferred(TransferLeaderResponse<Types>),
+    /// The receiver could not do what was asked, for example because it does not have the group.
+    Failed(String),
+}
+
+const APPEND: u8 = 1;
+const APPENDED: u8 = 2;
+const VOTE: u8 = 3;
+const PRE_VOTE: u8 = 4;
+const VOTED: u8 = 5;
+const TRANSFER: u8 = 6;
+const TRANSFERRED: u8 = 7;
+const FAILED: u8 = 8;
+
+const APPENDED_ALL: u8 = 0;
+const APPENDED_PART: u8 = 1;
+const APPENDED_CONFLICT: u8 = 2;
+const APPENDED_HIGHER_VOTE: u8 = 3;
+
+const TRANSFERRED_DONE: u8 = 0;
+const TRANSFERRED_VOTE_CHANGED: u8 = 1;
+const TRANSFERRED_NOT_FLUSHED: u8 = 2;
+
+/// An entry takes at least term, index and kind.
+const ENTRY_BYTES_MIN: usize = 17;
+
+fn put_frame(out: &mut Vec<u8>, frame: &Frame) {
+    put_u64(out, frame.call);
+    put_u64(out, frame.group.0);
+    put_u64(out, frame.replica.0);
+    match &frame.message {
+        Message::Append(request) => put_append(out, request),
+        Message::Appended(reply) => put_appended(out, reply),
+        Message::Vote(request) => put_vote_request(out, VOTE, request),
+        Message::PreVote(request) => put_vote_request(out, PRE_VOTE, request),
+        Message::Voted(reply) => {
+            out.push(VOTED);
+            put_vote(out, &reply.vote);
+            put_flag(out, reply.vote_granted);
+            put_option(out, reply.last_log_id.as_ref(), put_log_id);
+        }
+        Message::Transfer(request) => {
+            out.push(TRANSFER);
+            put_vote(out, request.from_leader());
+            put_u64(out, request.to_node_id().0);
+            put_option(out, request.last_log_id(), put_log_id);
+        }
+        Message::Transferred(reply) => put_transferred(out, reply),
+        Message::Failed(what) => {
+            out.push(FAILED);
+            put_bytes(out, what.as_bytes());
+        }
+    }
+}
+
+fn put_append(out: &mut Vec<u8>, request: &AppendEntriesRequest<Types>) {
+    out.push(APPEND);
+    put_vote(out, &request.vote);
+    put_option(out, request.prev_log_id.as_ref(), put_log_id);
+    put_option(out, request.leader_commit.as_ref(), put_log_id);
+    put_length(out, request.entries.len());
+    for entry in &request.entries {
+        put_entry(out, &entry.log_id, &entry.payload);
+    }
+}
+
+fn put_appended(out: &mut Vec<u8>, reply: &AppendEntriesResponse<Types>) {
+    out.push(APPENDED);
+    match reply {
+        AppendEntriesResponse::Success => out.push(APPENDED_ALL),
+        AppendEntriesResponse::PartialSuccess(last) => {
+            out.push(APPENDED_PART);
+            put_option(out, last.as_ref(), put_log_id);
+        }
+        AppendEntriesResponse::Conflict => out.push(APPENDED_CONFLICT),
+        AppendEntriesResponse::HigherVote(vote) => {
+            out.push(APPENDED_HIGHER_VOTE);
+            put_vote(out, vote);
+        }
+    }
+}
+
+fn put_vote_request(out: &mut Vec<u8>, kind: u8, request: &VoteRequest<Types>) {
+    out.push(kind);
+    put_vote(out, &request.vote);
+    put_option(out, request.last_log_id.as_ref(), put_log_id);
+    put_flag(out, request.leadership_transfer);
+}
+
+fn put_transferred(out: &mut Vec<u8>, reply: &TransferLeaderResponse<Types>) {
+    out.push(TRANSFERRED);
+    match reply {
+        Ok(()) => out.push(TRANSFERRED_DONE),
+        Err(TransferLeaderError::VoteChanged { expected, actual }) => {
+            out.push(TRANSFERRED_VOTE_CHANGED);
+            put_vote(out, expected);
+            put_vote(out, actual);
+        }
+        Err(TransferLeaderError::LogNotFlushed { expected, actual }) => {
+            out.push(TRANSFERRED_NOT_FLUSHED);
+            put_option(out, expected.as_ref(), put_log_id);
+            put_option(out, actual.as_ref(), put_log_id);
+        }
+    }
+}
+
+fn read_frame(bytes: Bytes) -> Result<Frame, Malformed> {
+    let mut reader = Reader::new(bytes);
+    let call = reader.u64()?;
+    let group = GroupId(reader.u64()?);
+    let replica = ReplicaId(reader.u64()?);
+    let message = match reader.u8()? {
+        APPEND => Message::Append(read_append(&mut reader)?),
+        APPENDED => Message::Appended(read_appended(&mut reader)?),
+        VOTE => Message::Vote(read_vote_request(&mut reader)?),
+        PRE_VOTE => Message::PreVote(read_vote_request(&mut reader)?),
+        VOTED => {
+            let (vote, granted) = (reader.vote()?, reader.flag()?);
+            Message::Voted(VoteResponse::new(vote, reader.option(Reader::log_id)?, granted))
+        }
+        TRANSFER => {
+            let (from, to): (Vote, _) = (reader.vote()?, ReplicaId(reader.u64()?));
+            Message::Transfer(TransferLeaderRequest::new(from, to, reader.option(Reader::log_id)?))
+        }
+        TRANSFERRED => Message::Transferred(read_transferred(&mut reader)?),
+        FAILED => Message::Failed(String::from_utf8_lossy(&reader.bytes()?).into_owned()),
+        _ => return Err(malformed("a frame of an unknown kind")),
+    };
+    reader.end()?;
+    Ok(Frame { call, group, replica, message })
+}
+
+fn read_append(reader: &mut Reader) -> Result<AppendEntriesRequest<Types>, Malformed> {
+    let vote = reader.vote()?;
+    let prev_log_id = reader.option(Reader::log_id)?;
+    let leader_commit = reader.option(Reader::log_id)?;
+    let mut entries = Vec::new();
+    let mut next = prev_log_id.map_or(0, |id| id.index.saturating_add(1));
+    for _ in 0..reader.count(ENTRY_BYTES_MIN)? {
+        let mut entry = reader.entry()?;
+        // openraft takes this for granted.
+        if entry.log_id.index != next {
+            return Err(malformed("an entry does not follow its predecessor"));
+        }
+        next = next.saturating_add(1);
+        entry.payload = detached(entry.payload);
+        entries.push(entry);
+    }
+    Ok(AppendEntriesRequest { vote, prev_log_id, entries, leader_commit })
+}
+
+fn read_appended(reader: &mut Reader) -> Result<AppendEntriesResponse<Types>, Malformed> {
+    Ok(match reader.u8()? {
+        APPENDED_ALL => AppendEntriesResponse::Success,
+        APPENDED_PART => AppendEntriesResponse::PartialSuccess(reader.option(Reader::log_id)?),
+        APPENDED_CONFLICT => AppendEntriesResponse::Conflict,
+        APPENDED_HIGHER_VOTE => AppendEntriesResponse::HigherVote(reader.vote()?),
+        _ => return Err(malformed("an unknown outcome of an append")),
+    })
+}
+
+fn read_vote_request(reader: &mut Reader) -> Result<VoteRequest<Types>, Malformed> {
+    let mut request = VoteRequest::new(reader.vote()?, reader.option(Reader::log_id)?);
+    request.leadership_transfer = reader.flag()?;
+    Ok(request)
+}
+
+fn read_transferred(reader: &mut Reader) -> Result<TransferLeaderResponse<Types>, Malformed> {
+    Ok(match reader.u8()? {
+        TRANSFERRED_DONE => Ok(()),
+        TRANSFERRED_VOTE_CHANGED => {
+            Err(TransferLeaderError::VoteChanged { expected: reader.vote()?, actual: reader.vote()? })
+        }
+        TRANSFERRED_NOT_FLUSHED => Err(TransferLeaderError::LogNotFlushed {
+            expected: reader.option(Reader::log_id)?,
+            actual: reader.option(Reader::log_id)?,
+        }),
+        _ => return Err(malformed("an unknown outcome of a transfer")),
+    })
+}
+
+/// Packs frames into messages.
+#[derive(Default)]
+pub(crate) struct Packer {
+    finished: Vec<Bytes>,
+    current: Vec<u8>,
+}
+
+impl Packer {
+    pub(crate) fn push(&mut self, frame: &Frame) {
+        if self.current.is_empty() {
+            self.current.push(FORMAT);
+        }
+        let start = self.current.len();
+        self.current.extend_from_slice(&[0; PART_HEADER_BYTES]);
+        put_frame(&mut self.current, frame);
+        let length = self.current.len() - start - PART_HEADER_BYTES;
+        if length <= PART_BYTES_MAX {
+            write_part_header(&mut self.current[start..], FIRST | LAST, length);
+        } else {
+            let large = self.current.split_off(start);
+            self.finish_message();
+            self.push_parts(&large[PART_HEADER_BYTES..]);
+        }
+        if self.current.len() >= PART_BYTES_MAX {
+            self.finish_message();
+        }
+    }
+
+    fn push_parts(&mut self, frame: &[u8]) {
+        let parts = frame.len().div_ceil(PART_BYTES_MAX);
+        for (at, part) in frame.chunks(PART_BYTES_MAX).enumerate() {
+            let first = if at == 0 { FIRST } else { 0 };
+            let last = if at + 1 == parts { LAST } else { 0 };
+            let mut message = vec![0; 1 + PART_HEADER_BYTES];
+            message[0] = FORMAT;
+            write_part_header(&mut message[1..], first | last, part.len());
+            message.extend_from_slice(part);
+            self.finished.push(message.into());
+        }
+    }
+
+    fn finish_message(&mut self) {
+        // A format byte alone says nothing.
+        if self.current.len() > 1 {
+            self.finished.push(std::mem::take(&mut self.current).into());
+        }
+    }
+
+    /// The messages of everything that was pushed, in order.
+    pub(crate) fn finish(mut self) -> Vec<Bytes> {
+        self.finish_message();
+        self.finished
+    }
+}
+
+fn write_part_header(out: &mut [u8], flags: u8, length: usize) {
+    let length = u32::try_from(length).expect("a part is at most 256 KiB");
+    out[0] = flags;
+    out[1..PART_HEADER_BYTES].copy_from_slice(&length.to_le_bytes());
+}
+
+/// Puts the frames of one stream together again.
+#[derive(Default)]
+pub(crate) struct Unpacker {
+    /// Parts of a frame whose end has not come yet.
+    partial: Option<Vec<u8>>,
+}
+
+impl Unpacker {
+    /// The frames that `message` completes.
+    pub(crate) fn feed(&mut self, message: Bytes) -> Result<Vec<Frame>, Malformed> {
+        let mut reader = Reader::new(message);
+        if reader.u8()? != FORMAT {
+            return Err(malformed("a message of an unknown format"));
+        }
+        let mut frames = Vec::new();
+        while reader.remaining() > 0 {
+            let flags = reader.u8()?;
+            let part = reader.bytes()?;
+            if let Some(frame) = self.part(flags, part)? {
+                frames.push(read_frame(frame)?);
+            }
+        }
+        Ok(frames)
+    }
+
+    fn part(&mut self, flags: u8, part: Bytes) -> Result<Option<Bytes>, Malformed> {
+        match (flags, self.partial.as_mut()) {
+            (3, None) => Ok(Some(part)),
+            (FIRST, None) => {
+                self.partial = Some(part.to_vec());
+                Ok(None)
+            }
+            (0 | LAST, Some(partial)) => {
+                if partial.len() + part.len() > FRAME_BYTES_MAX {
+                    return Err(malformed("a frame is too large"));
+                }
+                partial.extend_from_slice(&part);
+                let whole = if flags == LAST { self.partial.take() } else { None };
+                Ok(whole.map(Bytes::from))
+            }
+            _ => Err(malformed("parts of a frame are out of order")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::codec::strategies::{entries, log_ids, votes};
+    use crate::types::{Entry, Packed, log_id};
+
+    fn numbered(prev: Option<u64>, mut list: Vec<Entry>) -> Vec<Entry> {
+        let first = prev.map_or(0, |index| index + 1);
+        for (at, entry) in (first..).zip(&mut list) {
+            entry.log_id.index = at;
+        }
+        list
+    }
+
+    fn messages() -> impl Strategy<Value = Message> {
+        let some_id = || proptest::option::of(log_ids());
+        let append = (votes(), proptest::option::of(0u64..1000), some_id(), proptest::collection::vec(entries(), 0..5)).prop_map(
+            |(vote, prev, leader_commit, list)| {
+                let prev_log_id = prev.map(|index| log_id(3, index));
+                Message::Append(AppendEntriesRequest { vote, prev_log_id, leader_commit, entries: numbered(prev, list) })
+            },
+        );
+        let request = || {
+            (votes(), some_id(), any::<bool>()).prop_map(|(vote, last, transfer)| {
+                let mut request = VoteRequest::new(vote, last);
+                request.leadership_transfer = transfer;
+                request
+            })
+        };
+        prop_oneof![
+            append,
+            Just(Message::Appended(AppendEntriesResponse::Success)),
+            Just(Message::Appended(AppendEntriesResponse::Conflict)),
+            some_id().prop_map(|id| Message::Appended(AppendEntriesResponse::PartialSuccess(id))),
+            votes().prop_map(|vote| Message::Appended(AppendEntriesResponse::HigherVote(vote))),
+            request().prop_map(Message::Vote),
+            request().prop_map(Message::PreVote),
+            (votes(), some_id(), any::<bool>()).prop_map(|(v, id, granted)| Message::Voted(VoteResponse::new(v, id, granted))),
+            (votes(), any::<u64>(), some_id())
+                .prop_map(|(v, to, id)| Message::Transfer(TransferLeaderRequest::new(v, ReplicaId(to), id))),
+            Just(Message::Transferred(Ok(()))),
+            (votes(), votes()).prop_map(|(expected, actual)| Message::Transferred(Err(TransferLeaderError::VoteChanged {
+                expected,
+                actual
+            }))),
+            (some_id(), some_id()).prop_map(|(expected, actual)| Message::Transferred(Err(
+                TransferLeaderError::LogNotFlushed { expected, actual }
+            ))),
+            ".{0,40}".prop_map(Message::Failed),
+        ]
+    }
+
+    fn frames() -> impl Strategy<Value = Frame> {
+        (any::<u64>(), any::<u64>(), any::<u64>(), messages()).prop_map(|(call, group, replica, message)| Frame {
+            call,
+            group: GroupId(group),
+            replica: ReplicaId(replica),
+            message,
+        })
+    }
+
+    fn unpacked(messages: Vec<Bytes>) -> Vec<Frame> {
+        let mut unpacker = Unpacker::default();
+        messages.into_iter().flat_map(|message| unpacker.feed(message).unwrap()).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn frames_come_back(frames in proptest::collection::vec(frames(), 0..8)) {
+            let mut packer = Packer::default();
+            for frame in &frames {
+                packer.push(frame);
+            }
+            let back = unpacked(packer.finish());
+            prop_assert_eq!(format!("{back:?}"), format!("{frames:?}"));
+        }
+
+        #[test]
+        fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            Unpacker::default().feed(bytes.clone().into()).ok();
+            read_frame(bytes.into()).ok();
+        }
+
+        #[test]
+        fn a_flipped_bit_never_panics(frame in frames(), at in any::<prop::sample::Index>(), bit in 0u8..8) {
+            let mut packer = Packer::default();
+            packer.push(&frame);
+            for message in packer.finish() {
+                let mut message = message.to_vec();
+                let at = at.index(message.len());
+                message[at] ^= 1 << bit;
+                Unpacker::default().feed(message.into()).ok();
+            }
+        }
+    }
+
+    fn large_append(bytes: usize) -> Frame {
+        let payload = openraft::EntryPayload::Normal(Packed(vec![7; bytes].into()));
+        let entries = vec![Entry { log_id: log_id(1, 0), payload }];
+        let request = AppendEntriesRequest { vote: Vote::new_committed(1, ReplicaId(1)), prev_log_id: None, entries, leader_commit: None };
+        Frame { call: 1, group: GroupId(1), replica: ReplicaId(2), message: Message::Append(request) }
+    }
+
+    #[test]
+    fn a_large_frame_travels_in_parts_between_small_ones() {
+        let small = |call| Frame { call, group: GroupId(1), replica: ReplicaId(2), message: Message::Failed("x".into()) };
+        let mut packer = Packer::default();
+        packer.push(&small(7));
+        packer.push(&large_append(1_000_000));
+        packer.push(&small(8));
+        let messages = packer.finish();
+        assert!(messages.len() >= 5);
+        assert!(messages.iter().all(|message| message.len() <= PART_BYTES_MAX + PART_HEADER_BYTES + 1));
+        let calls: Vec<u64> = unpacked(messages).iter().map(|frame| frame.call).collect();
+        assert_eq!(calls, [7, 1, 8]);
+    }
+
+    #[test]
+    fn parts_out_of_order_are_refused() {
+        let mut packer = Packer::default();
+        packer.push(&large_append(600_000));
+        let messages = packer.finish();
+        let mut unpacker = Unpacker::default();
+        assert!(unpacker.feed(messages[1].clone()).is_err());
+        let mut unpacker = Unpacker::default();
+        unpacker.feed(messages[0].clone()).unwrap();
+        assert!(unpacker.feed(messages[0].clone()).is_err());
+    }
+}

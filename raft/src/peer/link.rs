@@ -1,0 +1,289 @@
+//! The calling end of a link: a bounded queue of calls, a stream that is opened again whenever it broke, and the calls that
+//! wait for their reply.
+//!
+//! A call ends in one of three ways: with a reply, at its deadline, or when the stream it was sent on breaks. In the last two
+//! its sender is dropped, which the caller sees at once. A call that finds the stream down while it is being opened waits for
+//! that; once an attempt failed, calls fail right away until the next one.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use terrane_proto::hello::{self, Identity};
+use terrane_proto::v1;
+use terrane_types::{GroupId, ReplicaId, ServerId};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::time::Instant;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Streaming;
+
+use super::frame::{Frame, Message, Packer, Unpacker};
+use super::{Addresses, Lane};
+use crate::types::{spawn, until_stopped};
+
+/// Calls that may wait to be sent; further ones fail at once.
+const QUEUED_CALLS_MAX: usize = 4096;
+/// Calls packed together.
+const BATCH_CALLS_MAX: usize = 256;
+/// Messages handed to the transport ahead of its flow control.
+const MESSAGES_AHEAD_MAX: usize = 4;
+/// How long opening a stream may take, hello included.
+const OPEN_DEADLINE: Duration = Duration::from_secs(2);
+/// Rest after a failed attempt; doubles up to the most.
+const BACKOFF_LEAST: Duration = Duration::from_millis(20);
+const BACKOFF_MOST: Duration = Duration::from_millis(500);
+
+/// A request on its way.
+pub(crate) struct Call {
+    pub(crate) group: GroupId,
+    pub(crate) replica: ReplicaId,
+    pub(crate) message: Message,
+    pub(crate) deadline: Instant,
+}
+
+struct Queued {
+    call: Call,
+    reply: oneshot::Sender<Message>,
+}
+
+/// A link's handle.
+#[derive(Clone)]
+pub(crate) struct Link {
+    queue: mpsc::Sender<Queued>,
+    closed: Arc<watch::Sender<bool>>,
+}
+
+impl Link {
+    pub(super) fn open(identity: Identity, server: ServerId, lane: Lane, addresses: Arc<Addresses>) -> Link {
+        let (queue, calls) = mpsc::channel(QUEUED_CALLS_MAX);
+        let (closed, mut close) = watch::channel(false);
+        let mut caller = Caller { identity, server, lane, addresses, calls, next_call: 1, refused: None };
+        spawn(async move {
+            tokio::select! {
+                biased;
+                () = until_stopped(&mut close) => {}
+                () = caller.run() => {}
+            }
+        });
+        Link { queue, closed: Arc::new(closed) }
+    }
+
+    pub(super) fn close(&self) {
+        self.closed.send_replace(true);
+    }
+
+    /// Queues a call, in order. `None` when the queue is full; a receiver that fails when no reply came.
+    pub(crate) fn call(&self, call: Call) -> Option<oneshot::Receiver<Message>> {
+        let (reply, replied) = oneshot::channel();
+        self.queue.try_send(Queued { call, reply }).ok()?;
+        Some(replied)
+    }
+}
+
+/// The task behind a link.
+struct Caller {
+    identity: Identity,
+    server: ServerId,
+    lane: Lane,
+    addresses: Arc<Addresses>,
+    calls: mpsc::Receiver<Queued>,
+    next_call: u64,
+    /// Why the last attempt failed, so that each reason is logged once.
+    refused: Option<String>,
+}
+
+/// Both directions of an open stream.
+struct Stream {
+    outgoing: mpsc::Sender<v1::PeerMessage>,
+    incoming: Streaming<v1::PeerMessage>,
+}
+
+/// Calls that were sent and not answered, by number.
+#[derive(Default)]
+struct Pending {
+    calls: Mutex<BTreeMap<u64, (Instant, oneshot::Sender<Message>)>>,
+    /// The first call after none was added.
+    added: Notify,
+}
+
+impl Caller {
+    async fn run(&mut self) {
+        let mut backoff = BACKOFF_LEAST;
+        loop {
+            match tokio::time::timeout(OPEN_DEADLINE, self.connect()).await {
+                Ok(Ok(stream)) => {
+                    self.refused = None;
+                    backoff = BACKOFF_LEAST;
+                    self.serve(stream).await;
+                }
+                Ok(Err(reason)) => self.note_refusal(reason),
+                Err(_) => self.note_refusal("no answer in time".to_owned()),
+            }
+            self.rest(backoff).await;
+            backoff = (backoff * 2).min(BACKOFF_MOST);
+        }
+    }
+
+    fn note_refusal(&mut self, reason: String) {
+        if self.refused.as_ref() != Some(&reason) {
+            tracing::info!(server = %self.server, lane = ?self.lane, reason, "cannot open the link to a peer; trying on");
+            self.refused = Some(reason);
+        }
+    }
+
+    /// Fails calls for a while.
+    async fn rest(&mut self, pause: Duration) {
+        let rested = tokio::time::sleep(pause);
+        tokio::pin!(rested);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut rested => return,
+                // Dropped, so the caller knows at once.
+                call = self.calls.recv() => if call.is_none() { (&mut rested).await; return },
+            }
+        }
+    }
+
+    async fn connect(&mut self) -> Result<Stream, String> {
+        let address = self.addresses.lock().get(&self.server).cloned().ok_or("its address is not known")?;
+        let channel = terrane_env::net::channel(&address).map_err(|error| error.to_string())?;
+        let mut client = v1::peer_client::PeerClient::new(channel)
+            .max_decoding_message_size(terrane_proto::MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(terrane_proto::MESSAGE_BYTES_MAX);
+        let (outgoing, messages) = mpsc::channel(MESSAGES_AHEAD_MAX);
+        let hello = hello::ours(Some(self.identity.cluster), self.server, self.identity.server, self.identity.boot);
+        let hello = v1::PeerHello { hello: Some(hello), lane: self.lane.wire() };
+        let first = v1::PeerMessage { body: Some(v1::peer_message::Body::Hello(hello)) };
+        outgoing.try_send(first).map_err(|_| "the stream closed early")?;
+        let opened = client.link(ReceiverStream::new(messages)).await.map_err(|status| status.message().to_owned())?;
+        let mut incoming = opened.into_inner();
+        match incoming.message().await.map_err(|status| status.message().to_owned())?.and_then(|message| message.body) {
+            Some(v1::peer_message::Body::Accepted(reply)) => self.check(&reply)?,
+            Some(v1::peer_message::Body::Refused(detail)) => return Err(detail.message),
+            _ => return Err("the peer did not answer the hello".to_owned()),
+        }
+        Ok(Stream { outgoing, incoming })
+    }
+
+    /// The answering side checks our hello; this checks that it is who we meant.
+    fn check(&self, reply: &v1::HelloReply) -> Result<(), String> {
+        if reply.cluster_id.as_ref() != self.identity.cluster.0 {
+            return Err("the address belongs to a server of another cluster".to_owned());
+        }
+        if reply.server != self.server.0 {
+            return Err(format!("the address belongs to server {}", reply.server));
+        }
+        Ok(())
+    }
+
+    /// Sends and receives until either direction ends; then all pending calls fail.
+    async fn serve(&mut self, stream: Stream) {
+        let Stream { outgoing, incoming } = stream;
+        let pending = Pending::default();
+        tokio::select! {
+            biased;
+            () = receive(incoming, &pending) => {}
+            () = pending.expire() => {}
+            () = send(&mut self.calls, &mut self.next_call, outgoing, &pending) => {}
+        }
+    }
+}
+
+/// Reads replies. Never waits for the sending direction, or two servers could wait for each other.
+async fn receive(mut incoming: Streaming<v1::PeerMessage>, pending: &Pending) {
+    let mut unpacker = Unpacker::default();
+    loop {
+        let message = match incoming.message().await {
+            Ok(Some(message)) => message,
+            Ok(None) => return,
+            Err(status) => {
+                tracing::debug!(error = status.message(), "a link to a peer broke");
+                return;
+            }
+        };
+        let Some(v1::peer_message::Body::Frames(bytes)) = message.body else {
+            return;
+        };
+        match unpacker.feed(bytes) {
+            Ok(frames) => pending.complete(frames),
+            Err(error) => {
+                tracing::warn!(%error, "a peer sent what cannot be read; opening the link anew");
+                return;
+            }
+        }
+    }
+}
+
+async fn send(
+    calls: &mut mpsc::Receiver<Queued>,
+    next_call: &mut u64,
+    outgoing: mpsc::Sender<v1::PeerMessage>,
+    pending: &Pending,
+) {
+    let mut batch = Vec::with_capacity(BATCH_CALLS_MAX);
+    loop {
+        if calls.recv_many(&mut batch, BATCH_CALLS_MAX).await == 0 {
+            return;
+        }
+        let mut packer = Packer::default();
+        for Queued { call, reply } in batch.drain(..) {
+            let Call { group, replica, message, deadline } = call;
+            // Nobody waits for it any more.
+            if reply.is_closed() {
+                continue;
+            }
+            let number = *next_call;
+            *next_call += 1;
+            pending.add(number, deadline, reply);
+            packer.push(&Frame { call: number, group, replica, message });
+        }
+        for frames in packer.finish() {
+            let message = v1::PeerMessage { body: Some(v1::peer_message::Body::Frames(frames)) };
+            if outgoing.send(message).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl Pending {
+    fn add(&self, number: u64, deadline: Instant, reply: oneshot::Sender<Message>) {
+        let mut calls = self.calls.lock();
+        let first = calls.is_empty();
+        calls.insert(number, (deadline, reply));
+        drop(calls);
+        if first {
+            self.added.notify_one();
+        }
+    }
+
+    fn complete(&self, frames: Vec<Frame>) {
+        let mut calls = self.calls.lock();
+        for frame in frames {
+            // One that is not there any more is past its deadline.
+            if let Some((_, reply)) = calls.remove(&frame.call) {
+                reply.send(frame.message).ok();
+            }
+        }
+    }
+
+    /// Drops calls at their deadline. Never ends.
+    fn expire(&self) -> impl Future<Output = ()> + '_ {
+        async move {
+            loop {
+                let earliest = self.calls.lock().values().map(|(deadline, _)| *deadline).min();
+                match earliest {
+                    None => self.added.notified().await,
+                    Some(deadline) => {
+                        tokio::time::sleep_until(deadline).await;
+                        let now = Instant::now();
+                        self.calls.lock().retain(|_, (deadline, _)| *deadline > now);
+                    }
+                }
+            }
+        }
+    }
+}

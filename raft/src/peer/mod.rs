@@ -1,0 +1,73 @@
+//! How servers reach each other: links, one per peer and lane, and what travels on them.
+//!
+//! Two lanes, so that a heartbeat never waits behind a megabyte of entries. The calling server opens both and sends
+//! requests; replies come back on the same stream, in the order in which they are ready.
+
+pub(crate) mod frame;
+mod link;
+mod service;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use terrane_proto::hello::Identity;
+use terrane_proto::v1;
+use terrane_types::ServerId;
+
+pub(crate) use self::frame::Message;
+pub(crate) use self::link::{Call, Link};
+pub use self::service::PeerService;
+pub(crate) use self::service::Receiver;
+
+/// What a link is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Lane {
+    /// Votes and heartbeats: small, and late is as good as lost.
+    Votes,
+    /// Entries.
+    Appends,
+}
+
+impl Lane {
+    fn wire(self) -> i32 {
+        match self {
+            Lane::Votes => v1::Lane::Votes.into(),
+            Lane::Appends => v1::Lane::Appends.into(),
+        }
+    }
+}
+
+/// The calling ends of all links of this process.
+pub(crate) struct Peers {
+    identity: Identity,
+    addresses: Arc<Addresses>,
+    links: Mutex<BTreeMap<(ServerId, Lane), Link>>,
+}
+
+/// Where servers are reached at present.
+pub(crate) type Addresses = Mutex<BTreeMap<ServerId, String>>;
+
+impl Peers {
+    pub(crate) fn new(identity: Identity) -> Peers {
+        Peers { identity, addresses: Arc::default(), links: Mutex::default() }
+    }
+
+    pub(crate) fn set_addresses(&self, addresses: impl IntoIterator<Item = (ServerId, String)>) {
+        self.addresses.lock().extend(addresses);
+    }
+
+    /// The link to `server`, made when it is first asked for.
+    pub(crate) fn link(&self, server: ServerId, lane: Lane) -> Link {
+        let mut links = self.links.lock();
+        let open = || Link::open(self.identity, server, lane, self.addresses.clone());
+        links.entry((server, lane)).or_insert_with(open).clone()
+    }
+
+    /// Ends all links; calls under way fail.
+    pub(crate) fn close(&self) {
+        for link in std::mem::take(&mut *self.links.lock()).into_values() {
+            link.close();
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The answering end of links: checks the hello, hands requests to the groups and sends their replies as they get ready.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
+use openraft::errors::RaftError;
+use terrane_proto::hello::{self, Identity};
+use terrane_proto::v1;
+use terrane_types::{Error, GroupId, Invalid, ReplicaId};
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::frame::{Frame, Message, Packer, Unpacker};
+use crate::group::Replica;
+use crate::registry::Registry;
+use crate::types::{Types, spawn, until_stopped};
+
+/// How long the first message of a stream may take.
+const HELLO_DEADLINE: Duration = Duration::from_secs(2);
+
+/// How long a request waits for a group that is not here yet. Members of a new group are told of it one after another, and
+/// the first election would otherwise fail for a whole election timeout.
+const UNKNOWN_GROUP_WAIT: Duration = Duration::from_millis(250);
+
+/// Requests of one link under way; beyond that nothing more is read from it.
+const RUNNING_MAX: usize = 4096;
+/// Replies packed together.
+const REPLIES_MAX: usize = 256;
+/// Messages handed to the transport ahead of its flow control.
+const MESSAGES_AHEAD_MAX: usize = 4;
+
+/// What requests are handed to.
+#[derive(Clone)]
+pub(crate) struct Receiver {
+    pub(crate) identity: Identity,
+    pub(crate) groups: Arc<Registry>,
+    pub(crate) stopped: watch::Receiver<bool>,
+}
+
+/// The service that peers connect to.
+#[derive(Clone)]
+pub struct PeerService {
+    receiver: Receiver,
+}
+
+impl PeerService {
+    pub(crate) fn new(receiver: Receiver) -> PeerService {
+        PeerService { receiver }
+    }
+}
+
+type Outgoing = mpsc::Sender<Result<v1::PeerMessage, Status>>;
+
+#[tonic::async_trait]
+impl v1::peer_server::Peer for PeerService {
+    type LinkStream = ReceiverStream<Result<v1::PeerMessage, Status>>;
+
+    async fn link(&self, request: Request<Streaming<v1::PeerMessage>>) -> Result<Response<Self::LinkStream>, Status> {
+        let incoming = request.into_inner();
+        let (outgoing, messages) = mpsc::channel(MESSAGES_AHEAD_MAX);
+        let receiver = self.receiver.clone();
+        spawn(async move { receiver.serve(incoming, outgoing).await });
+        Ok(Response::new(ReceiverStream::new(messages)))
+    }
+}
+
+impl Receiver {
+    async fn serve(self, mut incoming: Streaming<v1::PeerMessage>, outgoing: Outgoing) {
+        let first = tokio::time::timeout(HELLO_DEADLINE, incoming.message()).await;
+        let Ok(Ok(Some(first))) = first else {
+            return;
+        };
+        let (answer, accepted) = match self.check(first) {
+            Ok(reply) => (v1::peer_message::Body::Accepted(reply), true),
+            Err(error) => {
+                tracing::warn!(%error, "refused a peer");
+                (v1::peer_message::Body::Refused(terrane_proto::error::detail(&error)), false)
+            }
+        };
+        let answered = outgoing.send(Ok(v1::PeerMessage { body: Some(answer) })).await.is_ok();
+        // A refused peer's frames are never looked at.
+        if answered && accepted {
+            self.answer(incoming, outgoing).await;
+        }
+    }
+
+    fn check(&self, first: v1::PeerMessage) -> Result<v1::HelloReply, Error> {
+        let Some(v1::peer_message::Body::Hello(v1::PeerHello { hello: Some(hello), .. })) = first.body else {
+            let what = "the first message of a stream must be a hello".to_owned();
+            return Err(Error::Invalid(Invalid { what }));
+        };
+        hello::check(&hello, self.identity, terrane_env::time::wall_ms())
+    }
+
+    /// Answers requests until the peer closes the stream or the host stops.
+    async fn answer(mut self, mut incoming: Streaming<v1::PeerMessage>, outgoing: Outgoing) {
+        let mut unpacker = Unpacker::default();
+        let mut stopped = self.stopped.clone();
+        // First polled in the order of arrival, which is what keeps the appends of a group in order.
+        let mut running: FuturesUnordered<BoxFuture<'static, Frame>> = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                biased;
+                () = until_stopped(&mut stopped) => return,
+                Some(reply) = running.next(), if !running.is_empty() => {
+                    if !reply_with(reply, &mut running, &outgoing).await {
+                        return;
+                    }
+                }
+                message = incoming.message(), if running.len() < RUNNING_MAX => {
+                    let Ok(Some(message)) = message else {
+                        return;
+                    };
+                    if !self.start(message, &mut unpacker, &mut running) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn start(
+        &mut self,
+        message: v1::PeerMessage,
+        unpacker: &mut Unpacker,
+        running: &mut FuturesUnordered<BoxFuture<'static, Frame>>,
+    ) -> bool {
+        let Some(v1::peer_message::Body::Frames(bytes)) = message.body else {
+            return false;
+        };
+        match unpacker.feed(bytes) {
+            Ok(frames) => {
+                running.extend(frames.into_iter().map(|frame| handle(self.groups.clone(), frame).boxed()));
+                true
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a peer sent what cannot be read; closing its link");
+                false
+            }
+        }
+    }
+}
+
+/// Sends a reply together with the others that are ready.
+async fn reply_with(
+    first: Frame,
+    running: &mut FuturesUnordered<BoxFuture<'static, Frame>>,
+    outgoing: &Outgoing,
+) -> bool {
+    let mut packer = Packer::default();
+    packer.push(&first);
+    for _ in 1..REPLIES_MAX {
+        let Some(Some(reply)) = running.next().now_or_never() else {
+            break;
+        };
+        packer.push(&reply);
+    }
+    for frames in packer.finish() {
+        let message = v1::PeerMessage { body: Some(v1::peer_message::Body::Frames(frames)) };
+        if outgoing.send(Ok(message)).await.is_err() {
+            return false;
+        }
+    }
+    true
+}
+
+async fn handle(groups: Arc<Registry>, frame: Frame) -> Frame {
+    let Frame { call, group, replica, message } = frame;
+    let message = match find(&groups, group, replica).await {
+        Some(local) => ask(&local, message).await,
+        None => Message::Failed(format!("replica {replica} of group {group} is not here")),
+    };
+    Frame { call, group, replica, message }
+}
+
+async fn find(groups: &Registry, group: GroupId, replica: ReplicaId) -> Option<Arc<Replica>> {
+    let found = groups.get(group).filter(|local| local.spec.replica == replica);
+    if found.is_some() {
+        return found;
+    }
+    let appears = groups.wait_for(group);
+    let found = tokio::time::timeout(UNKNOWN_GROUP_WAIT, appears).await.ok().flatten()?;
+    (found.spec.replica == replica).then_some(found)
+}
+
+async fn ask(local: &Replica, message: Message) -> Message {
+    match message {
+        Message::Append(request) => answered(local.raft.append_entries(request).await, Message::Appended),
+        Message::Vote(request) | Message::PreVote(request)
+            if !request.leadership_transfer && Instant::now() < local.votes_from =>
+        {
+            Message::Failed("this replica has just started and may still be bound to a leader".to_owned())
+        }
+        Message::Vote(request) => answered(local.raft.vote(request).await, Message::Voted),
+        Message::PreVote(request) => answered(local.raft.pre_vote(request).await, Message::Voted),
+        Message::Transfer(request) => match local.raft.handle_transfer_leader(request).await {
+            Ok(reply) => Message::Transferred(reply),
+            Err(error) => Message::Failed(error.to_string()),
+        },
+        Message::Appended(_) | Message::Voted(_) | Message::Transferred(_) | Message::Failed(_) => {
+            Message::Failed("a reply where a request was expected".to_owned())
+        }
+    }
+}
+
+fn answered<T>(outcome: Result<T, RaftError<Types>>, reply: impl FnOnce(T) -> Message) -> Message {
+    outcome.map_or_else(|error| Message::Failed(error.to_string()), reply)
+}

@@ -1,0 +1,461 @@
+//! One per group replica: packs queued operations into entries while the replica leads.
+//!
+//! Entries of a term are numbered; an entry takes effect only if exactly those before it did (`entry.rs`). So when openraft
+//! refuses one, or accepts it under another term than it was packed in, the ones after it are skipped everywhere, and all
+//! their operations come back here. They had no effect: they are packed anew, in their old order, as soon as nothing is in
+//! flight, with numbers that continue from what was applied. Only an entry whose fate openraft does not know answers
+//! `Uncertain`.
+//!
+//! Operations are packed only while the first entry of the term is applied here, so whoever prepares them sees all earlier
+//! entries.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use openraft::ServerState;
+use openraft::async_runtime::watch::WatchReceiver;
+use openraft::errors::ClientWriteError;
+use openraft::raft::ClientWriteResult;
+use openraft::type_config::alias::WatchReceiverOf;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::Instant;
+
+use crate::entry::{self, Header, Packer};
+use crate::group::{Replica, Reply};
+use crate::types::{Answer, Applied, Packed, Types, until_stopped};
+use crate::{ProposeError, StateMachine};
+
+/// Operations that may wait in a group; further ones are answered `Busy`.
+pub(crate) const QUEUED_OPERATIONS_MAX: usize = 65_536;
+/// Bytes of operations that may wait in a group, unless a single one is larger.
+pub(crate) const QUEUED_BYTES_MAX: usize = 64 << 20;
+/// A larger operation could not travel to the members in one frame.
+pub(crate) const OPERATION_BYTES_MAX: usize = 48 << 20;
+
+/// Bytes in one entry; an operation above that is an entry of its own.
+const ENTRY_BYTES_MAX: usize = 1 << 20;
+/// Operations in one entry.
+const ENTRY_OPERATIONS_MAX: usize = 4096;
+/// Entries under way. A second one is sent only when it is worth an entry: otherwise waiting makes the next one fuller,
+/// which is what throughput comes from.
+const IN_FLIGHT_MAX: usize = 2;
+const SECOND_ENTRY_OPERATIONS_MIN: usize = 64;
+const SECOND_ENTRY_BYTES_MIN: usize = 64 << 10;
+
+/// Operations taken from the queue ahead of being packed.
+const WAITING_OPERATIONS_MAX: usize = 2 * ENTRY_OPERATIONS_MAX;
+
+/// A leader without a quorum's answer is asked again after this...
+const LEASE_RETRY: Duration = Duration::from_millis(5);
+/// ...and given up after this.
+const LEASE_WAIT_MAX: Duration = Duration::from_millis(1_500);
+
+/// Who is told the outcome of an operation.
+pub(crate) enum Asker {
+    Waiting(oneshot::Sender<Result<Bytes, ProposeError>>),
+    Callback(Reply),
+}
+
+impl Asker {
+    pub(crate) fn answer(self, outcome: Result<Bytes, ProposeError>) {
+        match self {
+            // Whoever waited may have given up.
+            Asker::Waiting(waiting) => drop(waiting.send(outcome)),
+            Asker::Callback(reply) => reply(outcome),
+        }
+    }
+}
+
+/// An operation and who asked for it.
+pub(crate) struct Pending {
+    pub(crate) operation: Vec<u8>,
+    pub(crate) asker: Asker,
+}
+
+/// The sending end of a group's queue.
+pub(crate) struct Queue {
+    sender: mpsc::Sender<Pending>,
+    bytes: Arc<AtomicUsize>,
+    /// An entry without operations is wanted, to carry what all members have.
+    pub(crate) hint: Arc<Notify>,
+}
+
+impl Queue {
+    pub(crate) fn new() -> (Queue, Inbox) {
+        let (sender, operations) = mpsc::channel(QUEUED_OPERATIONS_MAX);
+        let bytes = Arc::new(AtomicUsize::new(0));
+        let hint = Arc::new(Notify::new());
+        let queue = Queue { sender, bytes: bytes.clone(), hint: hint.clone() };
+        (queue, Inbox { operations, bytes, hint })
+    }
+
+    pub(crate) fn push(&self, operation: Vec<u8>, asker: Asker) {
+        let length = operation.len();
+        let before = self.bytes.fetch_add(length, Ordering::Relaxed);
+        if before > 0 && before + length > QUEUED_BYTES_MAX {
+            self.bytes.fetch_sub(length, Ordering::Relaxed);
+            return asker.answer(Err(ProposeError::Busy));
+        }
+        if let Err(error) = self.sender.try_send(Pending { operation, asker }) {
+            self.bytes.fetch_sub(length, Ordering::Relaxed);
+            let (pending, reason) = match error {
+                mpsc::error::TrySendError::Full(pending) => (pending, ProposeError::Busy),
+                mpsc::error::TrySendError::Closed(pending) => (pending, ProposeError::Stopped),
+            };
+            pending.asker.answer(Err(reason));
+        }
+    }
+}
+
+/// The receiving end.
+pub(crate) struct Inbox {
+    operations: mpsc::Receiver<Pending>,
+    bytes: Arc<AtomicUsize>,
+    hint: Arc<Notify>,
+}
+
+/// An entry under way.
+struct Flight {
+    ordinal: u64,
+    entry: Bytes,
+    askers: Vec<Asker>,
+    /// Taken when the outcome is told.
+    landed: Option<mpsc::Sender<Landed>>,
+}
+
+/// How an entry under way ended.
+enum Landed {
+    /// All its operations are answered.
+    Settled,
+    /// It had no effect; its operations are to be packed anew. Refused: openraft did not take it, at this moment.
+    Back { ordinal: u64, entry: Bytes, askers: Vec<Asker>, refused: bool },
+}
+
+impl Flight {
+    /// Runs where the outcome became known: in the task that applied the entry, as a rule.
+    fn land(mut self, outcome: ClientWriteResult<Types>) {
+        match outcome {
+            Ok(response) => match response.data {
+                Applied::Replies(replies) => {
+                    for (asker, reply) in self.askers.drain(..).zip(replies) {
+                        asker.answer(Ok(reply));
+                    }
+                    self.tell(Landed::Settled);
+                }
+                Applied::Skipped => self.come_back(false),
+            },
+            // Refused before it was appended.
+            Err(ClientWriteError::ForwardToLeader(_)) => self.come_back(true),
+            // It was appended and then gave way to another leader's log; it may have been committed all the same. The drop
+            // says so.
+            Err(_) => {}
+        }
+    }
+
+    fn come_back(&mut self, refused: bool) {
+        let (entry, askers) = (std::mem::take(&mut self.entry), std::mem::take(&mut self.askers));
+        self.tell(Landed::Back { ordinal: self.ordinal, entry, askers, refused });
+    }
+
+    fn tell(&mut self, landed: Landed) {
+        let Some(sender) = self.landed.take() else {
+            return;
+        };
+        // There is room for all that may be in flight, so this fails only when the proposer has ended.
+        if let Err(error) = sender.try_send(landed)
+            && let Landed::Back { askers, .. } = error.into_inner()
+        {
+            askers.into_iter().for_each(|asker| asker.answer(Err(ProposeError::Stopped)));
+        }
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        for asker in self.askers.drain(..) {
+            asker.answer(Err(ProposeError::Uncertain));
+        }
+        self.tell(Landed::Settled);
+    }
+}
+
+/// The task that packs.
+pub(crate) struct Proposer {
+    replica: Arc<Replica>,
+    machine: Arc<dyn StateMachine>,
+    inbox: Inbox,
+    /// Changes of leadership; coarser, hence quieter, than all metrics.
+    leadership: WatchReceiverOf<Types, openraft::metrics::RaftServerMetrics<Types>>,
+    landed_sender: mpsc::Sender<Landed>,
+    landed: mpsc::Receiver<Landed>,
+    waiting: VecDeque<Pending>,
+    waiting_bytes: usize,
+    in_flight: usize,
+    /// Came back, and waits until nothing is in flight.
+    back: Vec<(u64, Bytes, Vec<Asker>)>,
+    hint: bool,
+    /// The term this replica leads in, as far as is known here. A stale view is harmless: the entry says which term it was
+    /// packed in.
+    leads: Option<u64>,
+    next_ordinal: u64,
+    last_stamp: u64,
+    /// Since when operations wait for this leader to become sure of itself.
+    unsure_since: Option<Instant>,
+    /// Not before this is a refused entry proposed again.
+    retry_at: Option<Instant>,
+}
+
+impl Proposer {
+    pub(crate) fn new(replica: Arc<Replica>, machine: Arc<dyn StateMachine>, inbox: Inbox) -> Proposer {
+        let (landed_sender, landed) = mpsc::channel(IN_FLIGHT_MAX + 1);
+        let leadership = replica.raft.server_metrics();
+        Proposer {
+            replica,
+            machine,
+            inbox,
+            leadership,
+            landed_sender,
+            landed,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            in_flight: 0,
+            back: Vec::new(),
+            hint: false,
+            leads: None,
+            next_ordinal: 1,
+            last_stamp: 0,
+            unsure_since: None,
+            retry_at: None,
+        }
+    }
+
+    pub(crate) async fn run(mut self) {
+        let mut stopped = self.replica.stopped.clone();
+        loop {
+            tokio::select! {
+                biased;
+                () = until_stopped(&mut stopped) => break,
+                woken = self.wake() => if !woken { break },
+            }
+            self.look_at_leadership();
+            self.dispatch().await;
+        }
+        self.stop();
+    }
+
+    /// Waits for something to do.
+    async fn wake(&mut self) -> bool {
+        let room = WAITING_OPERATIONS_MAX.saturating_sub(self.waiting.len());
+        let unsure = self.unsure_since.is_some() && self.has_work();
+        let look_again = self.retry_at.unwrap_or_else(|| Instant::now() + LEASE_RETRY);
+        let mut taken = Vec::new();
+        tokio::select! {
+            biased;
+            // This end holds a sender too, so the channel is never closed.
+            Some(landed) = self.landed.recv() => self.take_landed(landed),
+            changed = self.leadership.changed() => return changed.is_ok(),
+            () = self.replica.standing.term_applied.notified() => {}
+            () = self.inbox.hint.notified() => self.hint = true,
+            count = self.inbox.operations.recv_many(&mut taken, room), if room > 0 => {
+                if count == 0 {
+                    return false;
+                }
+            }
+            () = tokio::time::sleep_until(look_again), if unsure => {}
+        }
+        self.take_operations(taken);
+        true
+    }
+
+    fn has_work(&self) -> bool {
+        self.hint || !self.waiting.is_empty() || !self.back.is_empty()
+    }
+
+    fn take_operations(&mut self, taken: Vec<Pending>) {
+        for pending in taken {
+            self.waiting_bytes += pending.operation.len();
+            self.waiting.push_back(pending);
+        }
+    }
+
+    fn take_landed(&mut self, landed: Landed) {
+        self.in_flight -= 1;
+        match landed {
+            Landed::Settled => self.unsure_since = None,
+            Landed::Back { ordinal, entry, askers, refused } => {
+                self.back.push((ordinal, entry, askers));
+                // A fresh leader refuses until a quorum answered it; one that hands over or lost its place will be known as
+                // such in a moment, and then turns the operations away.
+                if refused {
+                    self.be_unsure();
+                    self.retry_at = Some(Instant::now() + LEASE_RETRY);
+                }
+            }
+        }
+    }
+
+    fn be_unsure(&mut self) {
+        self.unsure_since.get_or_insert_with(Instant::now);
+    }
+
+    fn look_at_leadership(&mut self) {
+        let leads = {
+            let now = self.leadership.borrow_and_update();
+            (now.state == ServerState::Leader).then(|| now.vote.leader_id.term)
+        };
+        if leads == self.leads {
+            return;
+        }
+        if self.leads.is_some() {
+            self.machine.lost_leadership();
+        }
+        self.leads = leads;
+        self.unsure_since = None;
+    }
+
+    async fn dispatch(&mut self) {
+        if self.in_flight == 0 && !self.back.is_empty() {
+            self.take_back();
+        }
+        let Some(term) = self.leads else {
+            return self.turn_away();
+        };
+        if self.replica.standing.applied_term() != term {
+            // A new leader whose first entry is not applied yet.
+            if self.has_work() {
+                self.be_unsure();
+                self.give_up_if_unsure_for_long();
+            }
+            return;
+        }
+        self.give_up_if_unsure_for_long();
+        while self.may_send() {
+            if !self.send(term).await {
+                return;
+            }
+        }
+    }
+
+    /// Puts what came back in front of the queue, in its old order.
+    fn take_back(&mut self) {
+        let mut back = std::mem::take(&mut self.back);
+        back.sort_by_key(|(ordinal, ..)| std::cmp::Reverse(*ordinal));
+        for (_, entry, askers) in back {
+            let (_, operations) = entry::unpack(&entry).expect("the entry was packed here");
+            for (operation, asker) in operations.into_iter().zip(askers).rev() {
+                self.waiting_bytes += operation.len();
+                self.inbox.bytes.fetch_add(operation.len(), Ordering::Relaxed);
+                self.waiting.push_front(Pending { operation: operation.into(), asker });
+            }
+        }
+    }
+
+    fn may_send(&self) -> bool {
+        if !self.back.is_empty() || !(self.hint || !self.waiting.is_empty()) {
+            return false;
+        }
+        if self.retry_at.is_some_and(|at| Instant::now() < at) {
+            return false;
+        }
+        match self.in_flight {
+            0 => true,
+            IN_FLIGHT_MAX.. => false,
+            _ => self.waiting.len() >= SECOND_ENTRY_OPERATIONS_MIN || self.waiting_bytes >= SECOND_ENTRY_BYTES_MIN,
+        }
+    }
+
+    /// Packs and proposes one entry. False when openraft is gone.
+    async fn send(&mut self, term: u64) -> bool {
+        let (entry, askers, ordinal) = self.pack(term);
+        let hint = std::mem::take(&mut self.hint);
+        if askers.is_empty() && !hint {
+            // Every operation was answered when it was prepared.
+            return true;
+        }
+        self.next_ordinal = ordinal + 1;
+        self.retry_at = None;
+        let flight = Flight { ordinal, entry: entry.clone(), askers, landed: Some(self.landed_sender.clone()) };
+        self.in_flight += 1;
+        let answer = Answer::new(move |outcome| flight.land(outcome));
+        self.replica.raft.client_write_ff(Packed(entry), Some(answer)).await.is_ok()
+    }
+
+    fn pack(&mut self, term: u64) -> (Bytes, Vec<Asker>, u64) {
+        let sequence = self.replica.standing.sequence();
+        if self.in_flight == 0 {
+            // All that was proposed in this term has landed, so what is applied is what counts.
+            self.next_ordinal = sequence.last_ordinal(term) + 1;
+        }
+        self.last_stamp = self.last_stamp.max(sequence.stamp).max(terrane_env::time::wall_ms());
+        let header = Header {
+            term,
+            ordinal: self.next_ordinal,
+            stamp: self.last_stamp,
+            least_matched: self.replica.least_matched(),
+        };
+        let mut packer = Packer::new(header, self.waiting_bytes.min(ENTRY_BYTES_MAX) + 4 * self.waiting.len());
+        let mut askers = Vec::with_capacity(self.waiting.len().min(ENTRY_OPERATIONS_MAX));
+        while let Some(next) = self.waiting.front() {
+            let full = packer.len() + next.operation.len() > ENTRY_BYTES_MAX || packer.operations() >= ENTRY_OPERATIONS_MAX;
+            if full && packer.operations() > 0 {
+                break;
+            }
+            let Pending { operation, asker } = self.next_waiting();
+            match packer.push(&operation, |copy| self.machine.prepare(term, header.stamp, copy)) {
+                Ok(()) => askers.push(asker),
+                Err(reply) => asker.answer(Ok(reply)),
+            }
+        }
+        (packer.finish(), askers, header.ordinal)
+    }
+
+    fn next_waiting(&mut self) -> Pending {
+        let pending = self.waiting.pop_front().expect("the caller looked");
+        self.waiting_bytes -= pending.operation.len();
+        self.inbox.bytes.fetch_sub(pending.operation.len(), Ordering::Relaxed);
+        pending
+    }
+
+    /// This replica does not lead: somebody else may.
+    fn turn_away(&mut self) {
+        self.hint = false;
+        self.unsure_since = None;
+        if !self.waiting.is_empty() {
+            let error = self.replica.not_leader();
+            self.fail_waiting(&error);
+        }
+    }
+
+    fn give_up_if_unsure_for_long(&mut self) {
+        if self.unsure_since.is_some_and(|since| since.elapsed() > LEASE_WAIT_MAX) {
+            // Most likely cut off: another member may lead by now.
+            let error = ProposeError::NotLeader { term: self.leads.unwrap_or(0), leader: None };
+            self.fail_waiting(&error);
+            self.hint = false;
+            self.unsure_since = None;
+        }
+    }
+
+    fn fail_waiting(&mut self, error: &ProposeError) {
+        while !self.waiting.is_empty() {
+            self.next_waiting().asker.answer(Err(error.clone()));
+        }
+    }
+
+    fn stop(mut self) {
+        self.inbox.operations.close();
+        while let Ok(pending) = self.inbox.operations.try_recv() {
+            pending.asker.answer(Err(ProposeError::Stopped));
+        }
+        self.fail_waiting(&ProposeError::Stopped);
+        for (_, _, askers) in self.back.drain(..) {
+            askers.into_iter().for_each(|asker| asker.answer(Err(ProposeError::Stopped)));
+        }
+        if self.leads.is_some() {
+            self.machine.lost_leadership();
+        }
+    }
+}
