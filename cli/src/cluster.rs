@@ -232,7 +232,7 @@ mod tests {
     async fn a_directory_of_more_servers_is_refused() {
         let directory = tempfile::tempdir().expect("a directory");
         for name in ["master", "server-1", "server-2", "server-3"] {
-            std::fs::create_dir(directory.path().join(name)).expect("made");
+            terrane_env::fs::create_dir_all(&directory.path().join(name)).await.expect("made");
         }
         let check = async |servers| plan(directory.path().to_owned(), servers).check_directory().await;
         assert!(!check(3).await.expect("the same number"));

@@ -238,7 +238,7 @@ mod tests {
     async fn lines_of(bytes: &[u8]) -> io::Result<Vec<(u64, Vec<u8>)>> {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("input");
-        std::fs::write(&path, bytes).expect("written");
+        terrane_env::fs::write_durable(&path, bytes).await.expect("written");
         let mut reader = LineReader::open(&path).await?;
         let mut lines = Vec::new();
         loop {

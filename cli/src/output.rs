@@ -72,7 +72,7 @@ pub fn table(heading: &[&str], rows: Vec<Vec<String>>) -> Table {
 pub fn bytes_text(bytes: u64) -> String {
     for (shift, unit) in [(30, "GiB"), (20, "MiB"), (10, "KiB")] {
         let unit_bytes = 1u64 << shift;
-        if bytes >= unit_bytes && bytes % unit_bytes == 0 {
+        if bytes >= unit_bytes && bytes.is_multiple_of(unit_bytes) {
             return format!("{}{unit}", bytes >> shift);
         }
     }

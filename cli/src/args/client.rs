@@ -70,6 +70,7 @@ pub enum Admin {
     },
     /// List the regions, of one table or of all.
     Regions {
+        /// Only the regions of this table.
         table: Option<TableName>,
         #[command(flatten)]
         connection: Connection,
@@ -104,12 +105,14 @@ pub enum TableCommand {
     },
     /// Show a table's attributes and families.
     Describe {
+        /// The table's name, or `namespace:name`.
         name: TableName,
         #[command(flatten)]
         connection: Connection,
     },
     /// Remove a table and all its data.
     Drop {
+        /// The table's name, or `namespace:name`.
         name: TableName,
         #[command(flatten)]
         connection: Connection,
@@ -141,6 +144,7 @@ pub struct CreateTable {
 
 #[derive(Debug, Args)]
 pub struct AlterTable {
+    /// The table's name, or `namespace:name`.
     pub name: TableName,
     /// Set an attribute of the table; may be given several times.
     #[arg(long, value_name = "ATTRIBUTE=VALUE", num_args = 1.., value_parser = attribute)]
@@ -160,6 +164,7 @@ pub struct AlterTable {
 
 #[derive(Debug, Args)]
 pub struct Put {
+    /// The table's name, or `namespace:name`.
     pub table: TableName,
     /// The row key; `\xHH` stands for a byte.
     #[arg(allow_hyphen_values = true)]
@@ -179,6 +184,7 @@ pub struct Put {
 
 #[derive(Debug, Args)]
 pub struct Get {
+    /// The table's name, or `namespace:name`.
     pub table: TableName,
     /// The row key; `\xHH` stands for a byte.
     #[arg(allow_hyphen_values = true)]
@@ -194,6 +200,7 @@ pub struct Get {
 
 #[derive(Debug, Args)]
 pub struct Delete {
+    /// The table's name, or `namespace:name`.
     pub table: TableName,
     /// The row key; `\xHH` stands for a byte.
     #[arg(allow_hyphen_values = true)]
@@ -206,6 +213,7 @@ pub struct Delete {
 
 #[derive(Debug, Args)]
 pub struct Scan {
+    /// The table's name, or `namespace:name`.
     pub table: TableName,
     #[command(flatten)]
     pub range: RangeFlags,
@@ -236,6 +244,7 @@ pub struct Scan {
 
 #[derive(Debug, Args)]
 pub struct Count {
+    /// The table's name, or `namespace:name`.
     pub table: TableName,
     #[command(flatten)]
     pub range: RangeFlags,
@@ -245,6 +254,7 @@ pub struct Count {
 
 #[derive(Debug, Args)]
 pub struct FirstOrLast {
+    /// The table's name, or `namespace:name`.
     pub table: TableName,
     #[command(flatten)]
     pub range: RangeFlags,
@@ -254,6 +264,7 @@ pub struct FirstOrLast {
 
 #[derive(Debug, Args)]
 pub struct Import {
+    /// The table's name, or `namespace:name`.
     pub table: TableName,
     /// The form of the files' lines.
     #[arg(long, value_name = "FORMAT")]
@@ -278,6 +289,7 @@ pub enum ExportFormat {
 
 #[derive(Debug, Args)]
 pub struct Export {
+    /// The table's name, or `namespace:name`.
     pub table: TableName,
     /// The form of the lines.
     #[arg(long, value_name = "FORMAT", default_value = "jsonl")]
@@ -307,6 +319,7 @@ pub enum Bench {
 pub struct BenchFlags {
     /// The table; made when it is absent.
     #[arg(long, value_name = "NAME", default_value = "bench")]
+    /// The table's name, or `namespace:name`.
     pub table: TableName,
     /// How many different rows there are.
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]

@@ -18,7 +18,7 @@ use roles::{Demo, Dev, Master, Server};
 
 /// A distributed, region-sharded, sorted wide-column store.
 #[derive(Debug, Parser)]
-#[command(name = "terrane", version, propagate_version = true, disable_help_subcommand = true, max_term_width = 100)]
+#[command(name = "terrane", version, propagate_version = true, disable_help_subcommand = true)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,

@@ -179,7 +179,7 @@ impl Growth {
     fn text(&self) -> String {
         let every = self.steps.len().div_ceil(Self::STEPS_SHOWN_MAX).max(1);
         let last = self.steps.len().saturating_sub(1);
-        let shown = self.steps.iter().enumerate().filter(|(index, _)| (last - index) % every == 0);
+        let shown = self.steps.iter().enumerate().filter(|(index, _)| (last - index).is_multiple_of(every));
         let texts: Vec<String> = shown.map(|(_, (regions, rows))| format!("{regions} at {}k", rows / 1000)).collect();
         texts.join(", ")
     }

@@ -1,5 +1,7 @@
 //! `export`: the rows of a table as lines that `import` reads back to the same cells, timestamps included.
 
+use std::io::IsTerminal;
+
 use terrane_client::Scan;
 
 use super::connect;
@@ -20,12 +22,16 @@ pub async fn run(args: Export) -> Result<(), Failure> {
     let mut rows = table.scan(Scan::range(range(&args.range)?).versions(versions)).await.during(during())?;
     // The lines are JSON already where that is the format; `--json` adds nothing.
     let mut output = Output::new(args.connection.json);
+    // A bar between the rows would make both unreadable.
+    let shows_rows = std::io::stdout().is_terminal();
     let mut progress = Progress::over_bytes("export", None);
     let (mut exported, mut bytes) = (0, 0);
     while let Some(row) = rows.next().await {
         bytes += write(&mut output, args.format, &record_of(&row.during(during())?))?;
         exported += 1;
-        progress.update(bytes, exported);
+        if !shows_rows {
+            progress.update(bytes, exported);
+        }
     }
     output.flush()?;
     progress.finish();

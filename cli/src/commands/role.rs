@@ -156,8 +156,8 @@ mod tests {
     async fn a_file_sets_what_flags_do_not() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("t.toml");
-        std::fs::write(&path, "[server]\nengine = 'memory'\nlisten = '127.0.0.1:5'\n[master]\npeers = ['a:1']")
-            .expect("written");
+        let toml = b"[server]\nengine = 'memory'\nlisten = '127.0.0.1:5'\n[master]\npeers = ['a:1']";
+        terrane_env::fs::write_durable(&path, toml).await.expect("written");
         let line = format!("server --listen 127.0.0.1:6 --config {}", path.display());
         let config = server_config(server_args(&line)).await.expect("settings");
         assert_eq!((config.listen.as_str(), config.engine), ("127.0.0.1:6", BackendKind::Memory));

@@ -119,7 +119,7 @@ fn station_key(usaf: &[u8], wban: &[u8]) -> Result<Vec<u8>, LineError> {
             return Err(LineError::new(format!("the {name} number {:?} is not letters and digits", escape(part))));
         }
     }
-    let mut key = Vec::with_capacity(ncdc::ROW_BYTES);
+    let mut key = Vec::with_capacity(usaf.len() + 1 + wban.len());
     key.extend_from_slice(usaf);
     key.push(b'-');
     key.extend_from_slice(wban);

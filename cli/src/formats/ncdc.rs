@@ -20,8 +20,6 @@ pub const FAMILY: &str = "data";
 pub const QUALIFIER: &str = "airtemp";
 /// How a table of these records declares its key.
 pub const KEY_PARTS: &str = "station:bytes12, time:desc i64";
-/// Length of a row key: the station's 12 bytes and the time's eight.
-pub const ROW_BYTES: usize = 20;
 
 const USAF: Range<usize> = 4..10;
 const WBAN: Range<usize> = 10..15;
@@ -62,12 +60,6 @@ pub fn parse(line: &[u8]) -> Result<Parsed, LineError> {
 pub fn row_key(mut station: Vec<u8>, time_ms: i64) -> Bytes {
     station.extend_from_slice(&i64::MAX.wrapping_sub(time_ms).to_be_bytes());
     station.into()
-}
-
-/// The time in a row key that [`row_key`] made, in milliseconds since 1970.
-pub fn time_of_row(row: &[u8]) -> Option<i64> {
-    let reversed: [u8; 8] = row.get(ROW_BYTES - 8..ROW_BYTES)?.try_into().ok()?;
-    Some(i64::MAX.wrapping_sub(i64::from_be_bytes(reversed)))
 }
 
 fn air_temperature(field: &[u8]) -> Result<i32, LineError> {
@@ -171,7 +163,6 @@ mod tests {
         row.extend_from_slice(&0x8000_01fa_f903_60ff_u64.to_be_bytes());
         assert_eq!(i64::MAX.wrapping_sub(time) as u64, 0x8000_01fa_f903_60ff);
         assert_eq!(record.row, row);
-        assert_eq!(time_of_row(&record.row), Some(time));
         assert_eq!(record.cells.len(), 1);
         let cell = &record.cells[0];
         assert_eq!((&cell.family[..], &cell.qualifier[..], cell.timestamp), (&b"data"[..], &b"airtemp"[..], None));
