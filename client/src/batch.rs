@@ -1,7 +1,7 @@
 //! A writer for many rows: gathers mutations, sends them in batches while more are given, and holds its caller back when
 //! too much is under way.
 //!
-//! Two bounds keep memory in hand: bytes gathered but not yet sent, and bytes sent but not yet answered. Batches are cut
+//! Bounds keep memory in hand: bytes gathered but not yet sent, and batches and bytes sent but not yet answered. Batches are cut
 //! between rows and sent concurrently. A mutation of a row that is under way waits until the batch with it is answered,
 //! so one writer's mutations of one row are applied in the order given, as long as none of them fails.
 
@@ -25,13 +25,21 @@ pub struct WriterOptions {
     pub batch_rows: usize,
     /// Batches under way at once; the caller waits for one of them before another is sent.
     pub batches_in_flight: usize,
+    /// Bytes under way at once; a single larger batch travels alone.
+    pub bytes_in_flight: usize,
     /// Failed rows remembered until [`BatchWriter::flush`]; the caller is told at once when there are more.
     pub errors_max: usize,
 }
 
 impl Default for WriterOptions {
     fn default() -> Self {
-        Self { batch_bytes: 512 << 10, batch_rows: 4096, batches_in_flight: 8, errors_max: 10_000 }
+        Self {
+            batch_bytes: 512 << 10,
+            batch_rows: 4096,
+            batches_in_flight: 8,
+            bytes_in_flight: 32 << 20,
+            errors_max: 10_000,
+        }
     }
 }
 
@@ -100,11 +108,17 @@ pub struct BatchWriter {
     sent: JoinSet<(u64, Vec<RowError>)>,
     /// Which rows are under way, by hash: the number of the batch that has the row.
     busy: BTreeMap<u64, u64>,
-    /// The hashes of each batch under way.
-    hashes: BTreeMap<u64, Vec<u64>>,
+    under_way: BTreeMap<u64, UnderWay>,
+    bytes_under_way: usize,
     batches: u64,
     failed: Vec<RowError>,
     written: u64,
+}
+
+/// What is remembered of a batch until it is answered.
+struct UnderWay {
+    hashes: Vec<u64>,
+    bytes: usize,
 }
 
 #[derive(Default)]
@@ -119,7 +133,7 @@ impl std::fmt::Debug for BatchWriter {
         f.debug_struct("BatchWriter")
             .field("table", &self.table)
             .field("gathered", &self.gathered.rows.len())
-            .field("batches_under_way", &self.hashes.len())
+            .field("batches_under_way", &self.under_way.len())
             .finish()
     }
 }
@@ -132,7 +146,8 @@ impl BatchWriter {
             gathered: Batch::default(),
             sent: JoinSet::new(),
             busy: BTreeMap::new(),
-            hashes: BTreeMap::new(),
+            under_way: BTreeMap::new(),
+            bytes_under_way: 0,
             batches: 0,
             failed: Vec::new(),
             written: 0,
@@ -208,7 +223,7 @@ impl BatchWriter {
         if self.gathered.rows.is_empty() {
             return;
         }
-        while self.sent.len() >= self.options.batches_in_flight.max(1) {
+        while self.is_full() {
             self.await_one().await;
         }
         let batch = std::mem::take(&mut self.gathered);
@@ -217,18 +232,27 @@ impl BatchWriter {
         for hash in &batch.hashes {
             self.busy.insert(*hash, number);
         }
-        self.hashes.insert(number, batch.hashes);
+        self.bytes_under_way += batch.bytes;
+        self.under_way.insert(number, UnderWay { hashes: batch.hashes, bytes: batch.bytes });
         let table = self.table.clone();
         self.sent.spawn(async move { (number, table.send_many(&batch.rows).await) });
+    }
+
+    /// Whether what was gathered has to wait for something under way.
+    fn is_full(&self) -> bool {
+        let bytes = self.bytes_under_way + self.gathered.bytes;
+        let full = self.sent.len() >= self.options.batches_in_flight.max(1) || bytes > self.options.bytes_in_flight;
+        full && !self.sent.is_empty()
     }
 
     /// Waits for any batch and takes its answer in.
     async fn await_one(&mut self) {
         let Some(joined) = self.sent.join_next().await else { return };
         let (number, failed) = joined.expect("batches are not aborted while the writer lives, and do not panic");
-        let hashes = self.hashes.remove(&number).unwrap_or_default();
-        self.written += (hashes.len() - failed.len()) as u64;
-        for hash in hashes {
+        let batch = self.under_way.remove(&number).expect("every batch sent was put there");
+        self.bytes_under_way -= batch.bytes;
+        self.written += (batch.hashes.len() - failed.len()) as u64;
+        for hash in batch.hashes {
             self.busy.remove(&hash);
         }
         self.failed.extend(failed);

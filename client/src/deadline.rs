@@ -43,8 +43,13 @@ impl Progress {
 
     pub(crate) fn failed(&mut self, failure: Failure) {
         self.tries += 1;
-        self.uncertain |= self.risk.write && failure.is_uncertain();
+        self.saw(&failure);
         self.last = Some(failure);
+    }
+
+    /// Remembers whether a write may have been applied in spite of a failure.
+    pub(crate) fn saw(&mut self, failure: &Failure) {
+        self.uncertain |= self.risk.write && failure.is_uncertain();
     }
 
     /// Waits, unless the time of the call would be over by then.

@@ -194,19 +194,29 @@ impl Router {
         failure: Failure,
         progress: &mut Progress,
     ) -> Result<(), Error> {
+        if let Some(place) = place {
+            self.learn(target, place, &failure, &mut progress.tried);
+        }
+        self.settle(target, position, failure, progress).await
+    }
+
+    /// The rest of recovering, after the cache has learnt: decides, waits, asks a master where need be.
+    pub(crate) async fn settle(
+        &self,
+        target: &Target,
+        position: Position<'_>,
+        failure: Failure,
+        progress: &mut Progress,
+    ) -> Result<(), Error> {
         progress.failed(failure.clone());
         let action = decide(&failure, progress.risk, progress.tries, terrane_env::rand::u64());
         if action == RetryAction::GiveUp {
             return Err(failure.into_error(progress.risk.write));
         }
-        if let Some(place) = place {
+        if !matches!(failure, Failure::NoPlace) {
             self.counting.retries.add();
-            self.learn(target, place, &failure, &mut progress.tried);
         }
         if let RetryAction::Relocate { .. } = action {
-            if let (Some(place), Failure::Refused(Wire::NotFound { .. })) = (place, &failure) {
-                self.locator.write().forget_region(target.table, place.region.region);
-            }
             progress.tried.clear();
         }
         progress.wait(action.wait()).await?;
@@ -240,6 +250,9 @@ impl Router {
             Failure::Lost(_) | Failure::NotSent(_) | Failure::Refused(Wire::Uncertain | Wire::DeadlineExceeded) => {
                 tried.push((place.region.group, place.server));
                 self.locator.write().silent(place.region.group, place.server);
+            }
+            Failure::Refused(Wire::NotFound { .. }) => {
+                self.locator.write().forget_region(target.table, place.region.region);
             }
             Failure::Refused(Wire::Unavailable { .. }) => tried.push((place.region.group, place.server)),
             Failure::Refused(_) | Failure::NoPlace => {}

@@ -9,7 +9,6 @@ use std::time::Duration;
 use futures::future::join_all;
 use terrane_proto::v1::{reply, request};
 use terrane_types::RegionId;
-use tokio::time::Instant;
 
 use crate::deadline::Progress;
 use crate::error::Error;
@@ -17,14 +16,15 @@ use crate::retry::{Failure, Risk};
 use crate::route::{Place, Position, Router};
 use crate::table::Target;
 
-/// Rows and bytes of one request.
-const REQUEST_ROWS_MAX: usize = 4096;
+/// Bytes of rows in one request; a single larger row travels alone.
 const REQUEST_BYTES_MAX: usize = 1 << 20;
 
 /// The rows of a call and what is done with them.
 pub(crate) trait Part: Sync {
     /// How many there are; they are known by their index.
     fn len(&self) -> usize;
+    /// How many go into one request.
+    fn request_rows_max(&self) -> usize;
     /// The row of one.
     fn row(&self, index: usize) -> &[u8];
     /// About how many bytes one takes in a request.
@@ -39,6 +39,8 @@ pub(crate) trait Part: Sync {
 struct Outcome {
     place: Option<Place>,
     failed: Vec<(usize, Failure)>,
+    /// Not sent for the sake of order, because others before them failed.
+    held_back: Vec<usize>,
 }
 
 /// Does the job for all rows; answers those that failed, by index.
@@ -90,10 +92,9 @@ async fn round(
         }
     }
     if !nowhere.is_empty() {
-        outcomes.push(Outcome { place: None, failed: nowhere });
+        outcomes.push(Outcome { place: None, failed: nowhere, held_back: Vec::new() });
     }
-    let until = progress.try_until();
-    let sent = by_region.into_values().map(|(place, indices)| send(router, target, job, place, indices, until));
+    let sent = by_region.into_values().map(|(place, indices)| send(router, target, job, place, indices, progress));
     outcomes.extend(join_all(sent).await);
     outcomes
 }
@@ -105,14 +106,14 @@ async fn send(
     job: &impl Part,
     place: Place,
     indices: Vec<usize>,
-    until: Instant,
+    progress: &Progress,
 ) -> Outcome {
     let mut failed = Vec::new();
     let mut rest = &indices[..];
     while !rest.is_empty() && failed.is_empty() {
         let (chunk, behind) = rest.split_at(chunk_len(job, rest));
         rest = behind;
-        let answer = router.attempt(target, &place, job.body(chunk), until).await;
+        let answer = router.attempt(target, &place, job.body(chunk), progress.try_until()).await;
         match answer.and_then(|answer| job.finish(chunk, answer)) {
             Ok(rows) => {
                 router.answered(&place);
@@ -121,15 +122,12 @@ async fn send(
             Err(failure) => failed.extend(chunk.iter().map(|index| (*index, failure.clone()))),
         }
     }
-    // What was held back for the sake of order goes with the failed ones, as never sent.
-    let held_back = || Failure::NotSent("an earlier part of the batch failed".to_owned());
-    failed.extend(rest.iter().map(|index| (*index, held_back())));
-    Outcome { place: Some(place), failed }
+    Outcome { place: Some(place), failed, held_back: rest.to_vec() }
 }
 
 fn chunk_len(job: &impl Part, rest: &[usize]) -> usize {
     let mut bytes = 0;
-    let fits = rest.iter().take(REQUEST_ROWS_MAX).take_while(|index| {
+    let fits = rest.iter().take(job.request_rows_max()).take_while(|index| {
         bytes += job.bytes(**index);
         bytes <= REQUEST_BYTES_MAX
     });
@@ -146,34 +144,37 @@ async fn retry(
     given_up: &mut Vec<(usize, Error)>,
 ) -> Vec<usize> {
     let mut again: Vec<usize> = Vec::new();
-    let mut slowest: Option<(usize, Option<Place>, Failure)> = None;
-    for Outcome { place, failed } in outcomes {
+    let mut gravest: Option<(usize, Failure)> = None;
+    for Outcome { place, failed, held_back } in outcomes {
+        again.extend(held_back);
         let mut learnt = false;
         for (index, failure) in failed {
             if Router::gives_up(&failure, progress) {
                 given_up.push((index, failure.into_error(progress.risk.write)));
                 continue;
             }
+            progress.saw(&failure);
             again.push(index);
             // All rows of one request fail alike: their servers told the same news of the map.
             if let Some(place) = place.as_ref().filter(|_| !std::mem::replace(&mut learnt, true)) {
                 router.learn(target, place, &failure, &mut progress.tried);
             }
-            if slowest.as_ref().is_none_or(|(_, _, known)| urgency(&failure) > urgency(known)) {
-                slowest = Some((index, place.clone(), failure));
+            if gravest.as_ref().is_none_or(|(_, known)| urgency(&failure) > urgency(known)) {
+                gravest = Some((index, failure));
             }
         }
     }
-    let Some((index, place, failure)) = slowest else { return again };
-    let position = Position::Row(job.row(index));
-    if let Err(error) = router.recover(target, position, place.as_ref(), failure, progress).await {
-        given_up.extend(again.drain(..).map(|index| (index, error.clone())));
+    if let Some((index, failure)) = gravest {
+        let position = Position::Row(job.row(index));
+        if let Err(error) = router.settle(target, position, failure, progress).await {
+            given_up.extend(again.drain(..).map(|index| (index, error.clone())));
+        }
     }
     again.sort_unstable();
     again
 }
 
-/// Of many failures the one that asks for most is recovered from; the others were learnt from already.
+/// Of many failures the gravest is recovered from; the others were learnt from already.
 fn urgency(failure: &Failure) -> u8 {
     match failure {
         Failure::NoPlace => 3,

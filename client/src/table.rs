@@ -24,6 +24,11 @@ use crate::retry::{Failure, OnUncertain, Risk};
 use crate::scan::RowStream;
 use crate::scatter::{self, Part};
 
+/// Rows written by one request; their bytes are bounded besides.
+const WRITE_ROWS_MAX: usize = 4096;
+/// Rows read by one request: what comes back is known to the servers only, so there are few.
+const READ_ROWS_MAX: usize = 128;
+
 /// A schema that does not know a family is asked for again at most this often.
 const REFRESH_PAUSE: Duration = Duration::from_secs(1);
 
@@ -474,6 +479,10 @@ impl Part for WriteMany<'_> {
         self.rows.len()
     }
 
+    fn request_rows_max(&self) -> usize {
+        WRITE_ROWS_MAX
+    }
+
     fn row(&self, index: usize) -> &[u8] {
         &self.rows[index].row
     }
@@ -508,6 +517,10 @@ struct ReadMany<'a> {
 impl Part for ReadMany<'_> {
     fn len(&self) -> usize {
         self.rows.len()
+    }
+
+    fn request_rows_max(&self) -> usize {
+        READ_ROWS_MAX
     }
 
     fn row(&self, index: usize) -> &[u8] {

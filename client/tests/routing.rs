@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use fake::{Fake, Fault, name};
 use futures::future::join_all;
-use terrane_client::{Client, Delete, Error, Get, KeyRange, OnUncertain, Put, RowMutation, Scan, WriterOptions};
+use terrane_client::{
+    Client, Delete, Desc, Error, Get, KeyDeclaration, KeyRange, OnUncertain, Put, RowKey, RowMutation, Scan,
+    TypedTable, WriterOptions,
+};
 use terrane_types::{Error as Wire, ServerId};
 
 fn put(row: impl AsRef<[u8]>) -> Put {
@@ -320,4 +323,72 @@ async fn first_and_last_of_a_range_cross_regions() {
     assert_eq!(row(table.first(upper.clone()).await.unwrap()), None);
     assert_eq!(row(table.last(upper).await.unwrap()), None);
     assert_eq!(row(table.last(KeyRange::new("", "r0007").unwrap()).await.unwrap()).as_deref(), Some("r0006"));
+}
+
+#[tokio::test]
+async fn a_server_that_takes_no_connection_leaves_no_doubt() {
+    let cluster = Fake::start(&[]).await;
+    // Connections to it are made by the kernel and never served.
+    let deaf = terrane_env::net::listen("127.0.0.1:0").await.unwrap();
+    let address = deaf.local_addr().unwrap().to_string();
+    cluster.world.lock().addresses.insert(ServerId(1), address);
+    let table = cluster.client().await.table("t").await.unwrap().with_on_uncertain(OnUncertain::Report);
+    let error = table.with_timeout(Duration::from_millis(200)).put(put("a")).await.expect_err("nobody takes it");
+    assert!(error.is_timeout() && !error.is_uncertain(), "{error:?}");
+    assert_eq!(cluster.world.lock().applied, 0);
+}
+
+#[tokio::test]
+async fn a_writer_holds_its_caller_back_while_servers_do_not_answer() {
+    let cluster = Fake::start(&[]).await;
+    let table = cluster.client().await.table("t").await.unwrap();
+    table.put(put("warm")).await.unwrap();
+    (0..20).for_each(|_| cluster.fault(Fault::Silence));
+    let mut writer = table.writer(WriterOptions::default().batch_rows(10).batches_in_flight(2));
+    let filling = async {
+        for number in 0.. {
+            writer.put(put(format!("{number}"))).await.unwrap();
+        }
+    };
+    tokio::time::timeout(Duration::from_millis(300), filling).await.expect_err("it waits for an answer");
+    let shown = format!("{writer:?}");
+    assert!(shown.contains("gathered: 10") && shown.contains("batches_under_way: 2"), "{shown}");
+}
+
+#[derive(Debug, PartialEq, RowKey)]
+struct Reading {
+    station: u32,
+    time: Desc<i64>,
+}
+
+#[tokio::test]
+async fn a_typed_table_reads_back_what_was_put_newest_first() {
+    let cluster = Fake::start(&[]).await;
+    let table = cluster.client().await.table("t").await.unwrap();
+    let readings: TypedTable<Reading> = TypedTable::new(table).unwrap();
+    for (station, time) in [(1, 10), (1, 30), (1, 20), (2, 5)] {
+        let key = Reading { station, time: Desc(time) };
+        readings.put(&key, |row| row.set("f", "q", time.to_string())).await.unwrap();
+    }
+    let mut rows = readings.scan(Reading::prefix_1(&1), |scan| scan).await.unwrap();
+    let mut times = Vec::new();
+    while let Some(row) = rows.next().await {
+        times.push(row.unwrap().key.time.0);
+    }
+    assert_eq!(times, [30, 20, 10]);
+    let key = Reading { station: 2, time: Desc(5) };
+    let row = readings.get(&key).await.unwrap().expect("just put");
+    assert_eq!((row.key, row.data.value("f", "q")), (Reading { station: 2, time: Desc(5) }, Some(&b"5"[..])));
+    readings.delete(&key, |delete| delete).await.unwrap();
+    assert_eq!(readings.get(&key).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_typed_table_checks_the_declared_key() {
+    let cluster = Fake::start(&[]).await;
+    cluster.world.lock().schema.key = Some(KeyDeclaration::parse("station:u64, time:desc i64").unwrap());
+    let table = cluster.client().await.table("t").await.unwrap();
+    let refused = TypedTable::<Reading>::new(table).expect_err("u32 is not u64");
+    let sentence = refused.to_string();
+    assert!(refused.is_invalid() && sentence.contains("station:u64") && sentence.contains("station:u32"), "{sentence}");
 }
