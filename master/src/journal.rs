@@ -124,6 +124,9 @@ fn propose_error(error: ProposeError) -> Error {
         ProposeError::Busy => Error::Busy { retry_after: RETRY_MAX },
         ProposeError::LogFull { held_by } => Error::LogFull { held_by, retry_after: RETRY_MAX },
         ProposeError::Uncertain => Error::Uncertain,
+        ProposeError::TooLarge { limit } => Error::Invalid(Invalid::new(format!(
+            "the change does not fit one log entry ({limit} bytes); make it in parts"
+        ))),
         other => {
             Error::Unavailable { message: format!("the master cannot record this: {other}"), retry_after: RETRY_MAX }
         }

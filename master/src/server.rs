@@ -37,9 +37,6 @@ const TICK: Duration = Duration::from_millis(500);
 const SEGMENT_BYTES: u64 = 4 << 20;
 const LOG_CACHE_BYTES: u64 = 8 << 20;
 const LOG_BUDGET_BYTES: u64 = 16 << 20;
-/// Heartbeat and bounds of the election timeout, in milliseconds. A master that is alone waits for nobody's vote, so it need
-/// not wait as long before it leads again after a restart.
-const ALONE_TIMES_MS: (u64, u64, u64) = (50, 100, 200);
 /// This master among the masters of its cluster: ids below the catalog's first, see `ids`.
 const OWN_REPLICA: ReplicaId = ReplicaId(1);
 
@@ -193,6 +190,14 @@ impl Master {
     }
 }
 
+/// A master that is dropped without a shutdown stops as if it had been killed.
+impl Drop for Master {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        self.stop_calls.cancel();
+    }
+}
+
 async fn make_dir(path: &std::path::Path) -> Result<(), StartError> {
     fs::create_dir_all(path).await.map_err(|source| StartError::Io { path: path.to_owned(), source })
 }
@@ -211,7 +216,6 @@ async fn open_catalog(
     let mut host = HostConfig::new(log_dir, identity.cluster, own, identity.boot);
     (host.log.segment_bytes, host.log.cache_bytes) = (SEGMENT_BYTES, LOG_CACHE_BYTES);
     host.log.purge_budget_bytes = LOG_BUDGET_BYTES;
-    (host.heartbeat_ms, host.election_min_ms, host.election_max_ms) = ALONE_TIMES_MS;
     let host = GroupHost::open(host, Arc::new(MasterFactory(Arc::clone(&machine)))).await?;
     let members = [(OWN_REPLICA, own)].into_iter().collect();
     let spec = GroupSpec { group: GroupId::MASTER, replica: OWN_REPLICA, members };
