@@ -1,0 +1,57 @@
+//! What a region server is told when it starts. Sizes that nobody has had to change yet are constants where they act.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use terrane_engine::BackendKind;
+
+/// How a [`crate::RegionServer`] is started.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Everything this server keeps; made when absent, locked while it runs.
+    pub data_dir: PathBuf,
+    /// Where it listens; port 0 takes a free one.
+    pub listen: String,
+    /// What others are told; `None`: the listen address.
+    pub advertise: Option<String>,
+    /// Where its console listens, told to the master for `status`.
+    pub console: Option<String>,
+    /// Masters to register with, in the order to try.
+    pub masters: Vec<String>,
+    /// What keeps the cells.
+    pub engine: BackendKind,
+    /// Memory for blocks read from files.
+    pub cache_bytes: u64,
+    /// Memory for cells not flushed yet, over all regions.
+    pub memtable_budget: u64,
+    /// Size at which the shared log refuses writes.
+    pub log_limit: u64,
+    /// Size above which regions that hold the log back are flushed.
+    pub log_purge_budget: u64,
+    /// Recent log entries kept in memory.
+    pub log_cache_bytes: u64,
+    /// Size of one segment of the shared log.
+    pub segment_bytes: u64,
+    /// How long to look for a master before giving up.
+    pub register_timeout: Duration,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            data_dir: PathBuf::from("terrane-server"),
+            listen: "127.0.0.1:7700".to_owned(),
+            advertise: None,
+            console: None,
+            masters: vec!["127.0.0.1:7600".to_owned()],
+            engine: BackendKind::default(),
+            cache_bytes: 64 << 20,
+            memtable_budget: 256 << 20,
+            log_limit: 8 << 30,
+            log_purge_budget: 256 << 20,
+            log_cache_bytes: 64 << 20,
+            segment_bytes: 64 << 20,
+            register_timeout: Duration::from_secs(30),
+        }
+    }
+}

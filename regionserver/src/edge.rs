@@ -1,0 +1,207 @@
+//! What the data path does with a request once it is decoded: find the region, check, read or propose.
+//!
+//! Writes are handed to the group's log without waiting: the outcome comes to a callback, so that a stream of requests
+//! never stands still behind one of them. Reads take a read point of the group first (many reads may share one), and only
+//! then look at region, epoch and state: what was checked before the read point could be older than it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use terrane_proto::hello::Identity;
+use terrane_raft::{Group, GroupHost};
+use terrane_types::{Error, GroupId, RegionEpoch, RegionId, TableId};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::admission::Admission;
+use crate::cluster::Addresses;
+use crate::faults::{barrier_error, not_leader, propose_error, stopping};
+use crate::metrics::Metrics;
+use crate::operation::WriteHeader;
+use crate::region::read::{self, GetRequest};
+use crate::region::scan::{self, Block, Cursor, ScanRequest};
+use crate::region::write::{self, RowMutation};
+use crate::registry::{Hosted, Registry};
+use crate::reply::Reply;
+
+/// How long a request may take when it does not say.
+pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
+
+/// How long a caller waits that knows a newer epoch than this replica: the entry is on its way.
+const BEHIND_RETRY: Duration = Duration::from_millis(10);
+
+/// What every data request says.
+#[derive(Clone, Copy, Debug)]
+pub struct Header {
+    pub table: TableId,
+    pub region: RegionId,
+    pub epoch: RegionEpoch,
+    pub schema_version: u64,
+    pub deadline: Duration,
+    pub client: [u8; 16],
+    pub lowest_unsettled: u64,
+}
+
+/// The outcome of a write: the rows that failed, by their place, and the stamp of the others.
+#[derive(Debug, Default)]
+pub struct Mutated {
+    pub errors: Vec<(u32, Error)>,
+    pub stamp: u64,
+}
+
+/// The data path of one server.
+pub struct Edge {
+    pub identity: Identity,
+    pub registry: Arc<Registry>,
+    pub host: Arc<GroupHost>,
+    pub addresses: Arc<Addresses>,
+    pub admission: Arc<Admission>,
+    pub metrics: Arc<Metrics>,
+    /// Set when the server stops: nothing new is taken in, streams end.
+    pub closing: CancellationToken,
+    /// Reads and streams under way, waited for when the server stops.
+    pub tasks: TaskTracker,
+}
+
+impl Edge {
+    /// Checks a write and hands it to the log; `done` hears the outcome, at once when it is refused here.
+    pub fn mutate<D>(self: &Arc<Self>, header: &Header, rows: Vec<RowMutation>, done: D)
+    where
+        D: FnOnce(Result<Mutated, Error>) + Send + 'static,
+    {
+        let count = rows.len();
+        match self.propose(header, rows) {
+            Err(error) => {
+                self.metrics.refused.inc();
+                done(Err(error));
+            }
+            Ok(Proposal { operation: None, errors, .. }) => done(Ok(Mutated { errors, stamp: 0 })),
+            Ok(Proposal { operation: Some((operation, admitted)), errors, group }) => {
+                let edge = self.clone();
+                let id = group.id();
+                let finish = move |outcome: Result<bytes::Bytes, terrane_raft::ProposeError>| {
+                    drop(admitted);
+                    let applied = count - errors.len();
+                    done(edge.outcome(id, outcome, applied).map(|stamp| Mutated { errors, stamp }));
+                };
+                group.submit(operation, Box::new(finish));
+            }
+        }
+    }
+
+    fn propose(&self, header: &Header, rows: Vec<RowMutation>) -> Result<Proposal, Error> {
+        let (hosted, group) = self.find(header)?;
+        let write_header = WriteHeader {
+            region: header.region,
+            epoch: header.epoch,
+            schema_version: header.schema_version,
+            client: header.client,
+            lowest_unsettled: header.lowest_unsettled,
+        };
+        let prepared = write::prepare(&write_header, rows, &hosted.state())?;
+        let operation = match prepared.operation {
+            Some(operation) => {
+                let admitted = self.admission.admit(operation.len())?;
+                Some((operation, admitted))
+            }
+            None => None,
+        };
+        Ok(Proposal { operation, errors: prepared.errors, group })
+    }
+
+    fn outcome(
+        &self,
+        group: GroupId,
+        outcome: Result<bytes::Bytes, terrane_raft::ProposeError>,
+        rows: usize,
+    ) -> Result<u64, Error> {
+        let result = match outcome {
+            Ok(reply) => match Reply::decode(reply) {
+                Ok(reply) => reply.applied(),
+                Err(error) => Err(Error::Internal { message: error.to_string() }),
+            },
+            Err(error) => Err(match self.host.group(group) {
+                Some(group) => propose_error(error, &group, &self.addresses),
+                None => stopping(),
+            }),
+        };
+        match &result {
+            Ok(_) => self.metrics.rows_written.inc_by(rows as u64),
+            Err(_) => self.metrics.refused.inc(),
+        };
+        result
+    }
+
+    /// The region that a request names and its group, checked as things stand here and now.
+    pub fn find(&self, header: &Header) -> Result<(Arc<Hosted>, Group), Error> {
+        let hosted = self.find_region(header)?;
+        let group = self.host.group(hosted.group).ok_or_else(stopping)?;
+        Ok((hosted, group))
+    }
+
+    fn find_region(&self, header: &Header) -> Result<Arc<Hosted>, Error> {
+        if self.closing.is_cancelled() {
+            return Err(stopping());
+        }
+        let found = self.registry.find(header.table, header.region, header.epoch);
+        found.map_err(|error| self.behind(header, error))
+    }
+
+    /// A caller that knows a newer epoch than this replica has not to be redirected to the past: a follower sends it to
+    /// the leader, a leader that is still applying asks it to wait a little.
+    fn behind(&self, header: &Header, error: Error) -> Error {
+        let Error::StaleEpoch { current, .. } = &error else { return error };
+        let Some(ours) = current.iter().find(|ours| ours.region == header.region) else { return error };
+        if ours.epoch >= header.epoch {
+            return error;
+        }
+        match self.host.group(ours.group) {
+            Some(group) if !group.status().is_leader => {
+                let status = group.status();
+                not_leader(&group, status.term, status.leader.map(|(_, server)| server), &self.addresses)
+            }
+            _ => Error::Unavailable {
+                message: format!("region {} is not yet at epoch {} here", header.region, header.epoch),
+                retry_after: BEHIND_RETRY,
+            },
+        }
+    }
+
+    /// A read point of the group: reads that start now see everything acknowledged before. Answers the time of reading.
+    pub async fn read_point(&self, group: &Group, deadline: Duration) -> Result<i64, Error> {
+        let point = tokio::time::timeout(deadline, group.read_barrier()).await;
+        let point = point.map_err(|_| Error::DeadlineExceeded)?;
+        let point = point.map_err(|error| barrier_error(error, group, &self.addresses))?;
+        let now = terrane_env::time::wall_ms().max(point.stamp);
+        Ok(i64::try_from(now).unwrap_or(i64::MAX))
+    }
+
+    /// Rows by key; a read point was taken since the request came in.
+    pub fn get(&self, header: &Header, request: &GetRequest, now_ms: i64) -> Result<Vec<u8>, Error> {
+        let hosted = self.find_region(header)?;
+        let rows = read::get(&hosted, request, now_ms)?;
+        self.metrics.rows_got.inc_by(request.rows.len() as u64);
+        Ok(rows)
+    }
+
+    /// The next block of a scan; a read point was taken since the scan began.
+    pub async fn scan(
+        &self,
+        header: &Header,
+        request: &ScanRequest,
+        cursor: Cursor,
+        now_ms: i64,
+    ) -> Result<Block, Error> {
+        let hosted = self.find_region(header)?;
+        let block = scan::next_block(&hosted, request, cursor, now_ms).await?;
+        self.metrics.rows_scanned.inc_by(block.row_count);
+        Ok(block)
+    }
+}
+
+/// A checked write on its way to the log.
+struct Proposal {
+    operation: Option<(Vec<u8>, crate::admission::Admitted)>,
+    errors: Vec<(u32, Error)>,
+    group: Group,
+}

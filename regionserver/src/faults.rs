@@ -1,0 +1,73 @@
+//! What faults of the rooms below mean to a caller: one place turns the engine's and the log's errors into the
+//! vocabulary that clients act on.
+
+use std::time::Duration;
+
+use terrane_raft::{Group, ProposeError};
+use terrane_types::{Error, ServerId};
+
+use crate::cluster::Addresses;
+
+/// How long a caller waits when a queue of a group is full.
+const BUSY_RETRY: Duration = Duration::from_millis(10);
+/// How long it waits when the log is full: until a member is back or a flush is done.
+const LOG_FULL_RETRY: Duration = Duration::from_millis(250);
+/// How long it waits for a server that is stopping, or for a read that found no quorum.
+const UNAVAILABLE_RETRY: Duration = Duration::from_millis(100);
+
+/// A refused or unfinished proposal, as the client hears it.
+#[must_use]
+pub fn propose_error(error: ProposeError, group: &Group, addresses: &Addresses) -> Error {
+    match error {
+        ProposeError::NotLeader { term, leader } => {
+            not_leader(group, term, leader.map(|(_, server)| server), addresses)
+        }
+        ProposeError::Busy => Error::Busy { retry_after: BUSY_RETRY },
+        ProposeError::LogFull { held_by } => Error::LogFull { held_by, retry_after: LOG_FULL_RETRY },
+        ProposeError::Uncertain => Error::Uncertain,
+        ProposeError::Stopped => stopping(),
+        other => Error::Internal { message: other.to_string() },
+    }
+}
+
+/// A read that did not get its read point. Nothing was changed, so an unknown outcome is only a reason to try again.
+#[must_use]
+pub fn barrier_error(error: ProposeError, group: &Group, addresses: &Addresses) -> Error {
+    match error {
+        ProposeError::Uncertain => {
+            Error::Unavailable { message: "no quorum answered in time".to_owned(), retry_after: UNAVAILABLE_RETRY }
+        }
+        other => propose_error(other, group, addresses),
+    }
+}
+
+/// Where to go instead.
+#[must_use]
+pub fn not_leader(group: &Group, term: u64, leader: Option<ServerId>, addresses: &Addresses) -> Error {
+    let members = group.status().members;
+    let with_address = |server: ServerId| addresses.get(server).map(|address| (server, address));
+    Error::NotLeader {
+        group: group.id(),
+        term,
+        leader,
+        address: leader.and_then(|server| addresses.get(server)),
+        members: members.into_values().filter_map(with_address).collect(),
+    }
+}
+
+/// This server is going away; another one will lead.
+#[must_use]
+pub fn stopping() -> Error {
+    Error::Unavailable { message: "this server is stopping".to_owned(), retry_after: UNAVAILABLE_RETRY }
+}
+
+/// A fault of the engine.
+#[must_use]
+pub fn engine_error(error: terrane_engine::Error) -> Error {
+    match error {
+        terrane_engine::Error::Corruption { file, offset, .. } => {
+            Error::Corruption { file: file.display().to_string(), offset }
+        }
+        other => Error::Internal { message: other.to_string() },
+    }
+}

@@ -1,0 +1,426 @@
+//! Applies a group's entries to the engine and to what the edge looks up.
+//!
+//! Order is everything here. The raft room calls [`GroupMachine::apply`] with committed entries in log order, one call at
+//! a time. Within an entry, operations take effect one after another under the lock of `inner`; a region's freeze for a
+//! flush takes the `boundary` first, which an entry holds from its first operation to its last, so that a durable point
+//! never lies inside an entry. (A point inside one would apply its first operations a second time after a restart, under
+//! other sequence numbers than on the other replicas.)
+//!
+//! Durability: regions carry their own points; the group's part (schemas, dropped tables) is recorded behind its back by
+//! the housekeeping. Until then `dirty` holds back the log. After a restart each region skips entries up to the point
+//! it was opened with, and entries about regions that are no longer there have no effect.
+//!
+//! An entry that this build cannot read ends the process: going on would make this replica differ from the others.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use terrane_engine::{DurablePoint, Engine, GroupPoint, RegionSpec, SplitDaughter};
+use terrane_env::task::abort_process;
+use terrane_raft::{AppliedEntry, BoxFuture, Durable, StateMachine};
+use terrane_types::{GroupId, PackedCells, RegionDescriptor, RegionId, TableSchema};
+
+use super::state::{GroupState, RegionState};
+use crate::housekeeping::Signals;
+use crate::metrics::Metrics;
+use crate::operation::{self, ChangeTables, Operation, Split, Write};
+use crate::registry::{Hosted, Regions};
+use crate::reply::Reply;
+
+/// One replica's state machine.
+pub struct GroupMachine {
+    group: GroupId,
+    engine: Arc<Engine>,
+    regions: Arc<Regions>,
+    signals: Arc<Signals>,
+    metrics: Arc<Metrics>,
+    /// Held while an entry is applied, and while a region is frozen. Never held by anything that waits for an apply.
+    boundary: tokio::sync::Mutex<()>,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    state: GroupState,
+    hosted: BTreeMap<RegionId, Arc<Hosted>>,
+    /// Index and stamp of the last entry applied as a whole.
+    applied: u64,
+    stamp: u64,
+    /// Entry up to which the group's part is recorded.
+    recorded: u64,
+    /// First and last entry whose change of the group's part is not recorded yet.
+    dirty: Option<(u64, u64)>,
+    /// Regions of dropped tables whose files are still there.
+    discarded: Vec<RegionId>,
+}
+
+/// What housekeeping needs to know to flush a region.
+pub struct FlushNeed {
+    pub region: RegionId,
+    pub memtable_bytes: u64,
+    pub flush_size: u64,
+}
+
+impl GroupMachine {
+    /// Opens the state machine of a group over what the engine has on disk of it.
+    pub fn open(
+        group: GroupId,
+        engine: Arc<Engine>,
+        regions: Arc<Regions>,
+        signals: Arc<Signals>,
+        metrics: Arc<Metrics>,
+    ) -> Result<Arc<Self>, String> {
+        let recorded = engine.group_point(group);
+        let mut state = match &recorded {
+            Some(point) => GroupState::decode(group, point.state.clone())
+                .map_err(|error| format!("the recorded state of group {group}: {error}"))?,
+            None => GroupState::new(group),
+        };
+        let mut hosted = BTreeMap::new();
+        let recorded = recorded.map(|point| point.index);
+        let mut applied = recorded;
+        let mut stamp = 0;
+        for region in engine.regions() {
+            let point = region.point();
+            if point.group != group {
+                continue;
+            }
+            let region_state = RegionState::decode(point.descriptor.clone())
+                .map_err(|error| format!("the recorded state of region {}: {error}", region.id()))?;
+            applied = Some(applied.map_or(point.index, |least| least.min(point.index)));
+            stamp = stamp.max(point.stamp);
+            state.restore(region_state.clone());
+            hosted.insert(region.id(), Hosted::new(region_state, region, point.index));
+        }
+        for hosted in hosted.values() {
+            regions.insert(hosted.clone());
+        }
+        let applied = applied.unwrap_or(0);
+        let recorded = recorded.unwrap_or(0);
+        let inner = Inner { state, hosted, applied, stamp, recorded, dirty: None, discarded: Vec::new() };
+        let boundary = tokio::sync::Mutex::new(());
+        let inner = Mutex::new(inner);
+        Ok(Arc::new(Self { group, engine, regions, signals, metrics, boundary, inner }))
+    }
+
+    pub fn group(&self) -> GroupId {
+        self.group
+    }
+
+    /// The living regions that came from `region` by splits, if this group remembers it.
+    pub fn successors(&self, region: RegionId) -> Vec<RegionDescriptor> {
+        self.inner.lock().state.successors(region)
+    }
+
+    /// The group's regions.
+    pub fn hosted(&self) -> Vec<Arc<Hosted>> {
+        self.inner.lock().hosted.values().cloned().collect()
+    }
+
+    /// Stamp of the last applied entry: the group's log time.
+    pub fn log_time(&self) -> u64 {
+        self.inner.lock().stamp
+    }
+
+    /// A table's schema as the group knows it.
+    pub fn table(&self, table: terrane_types::TableId) -> Option<Arc<TableSchema>> {
+        self.inner.lock().state.table(table).cloned()
+    }
+
+    /// Whether any region or schema of a table is left here.
+    pub fn has_table(&self, table: terrane_types::TableId) -> bool {
+        let inner = self.inner.lock();
+        inner.state.table(table).is_some() || inner.state.regions().any(|region| region.descriptor.table == table)
+    }
+
+    /// Whether any region here has a family whose cells expire.
+    pub fn has_expiring_cells(&self) -> bool {
+        let inner = self.inner.lock();
+        inner.state.regions().any(|region| region.schema.families.iter().any(|family| family.rules.ttl_ms.is_some()))
+    }
+
+    /// The regions with what a flush decision needs.
+    pub fn flush_needs(&self) -> Vec<FlushNeed> {
+        let inner = self.inner.lock();
+        let need = |hosted: &Arc<Hosted>| FlushNeed {
+            memtable_bytes: hosted.engine.memtable_bytes(),
+            flush_size: inner.state.region(hosted.region).map_or(u64::MAX, |state| state.schema.flush_size),
+            region: hosted.region,
+        };
+        inner.hosted.values().map(need).collect()
+    }
+
+    /// Freezes a region at the last applied entry and writes it out. A region that is gone meanwhile needs nothing.
+    pub async fn flush(&self, region: RegionId) -> Result<(), terrane_engine::Error> {
+        let boundary = self.boundary.lock().await;
+        let frozen = self.freeze(region);
+        drop(boundary);
+        let Some(hosted) = frozen else { return Ok(()) };
+        match self.engine.flush(&hosted.engine).await {
+            // Split or dropped meanwhile: what was frozen is its daughters' now, or nobody's.
+            Err(terrane_engine::Error::Retired { .. }) => Ok(()),
+            flushed => flushed,
+        }
+    }
+
+    /// Between two entries only: the caller holds the boundary.
+    fn freeze(&self, region: RegionId) -> Option<Arc<Hosted>> {
+        let inner = self.inner.lock();
+        let hosted = inner.hosted.get(&region)?.clone();
+        let state = inner.state.region(region)?;
+        hosted.engine.freeze(inner.point(self.group, &hosted, state));
+        Some(hosted)
+    }
+
+    /// Whether the group's part of the state waits to be recorded.
+    pub fn is_dirty(&self) -> bool {
+        let inner = self.inner.lock();
+        inner.dirty.is_some() || !inner.discarded.is_empty()
+    }
+
+    /// Records the group's part of the state, and lets go of the files of dropped tables in the same step.
+    pub async fn record(&self) -> Result<(), terrane_engine::Error> {
+        let (point, discarded) = {
+            let _boundary = self.boundary.lock().await;
+            let inner = self.inner.lock();
+            (
+                GroupPoint { index: inner.applied.max(inner.recorded), state: inner.state.encode() },
+                inner.discarded.clone(),
+            )
+        };
+        let index = point.index;
+        if discarded.is_empty() {
+            self.engine.record_group(self.group, point).await?;
+        } else {
+            self.engine.drop_regions(&discarded, self.group, point).await?;
+        }
+        let mut inner = self.inner.lock();
+        inner.recorded = inner.recorded.max(index);
+        inner.discarded.retain(|region| !discarded.contains(region));
+        // What changed while the record was written is above its index and waits for the next one.
+        inner.dirty = inner.dirty.filter(|(_, last)| *last > index).map(|(first, last)| (first.max(index + 1), last));
+        Ok(())
+    }
+
+    /// Applies one entry. The boundary is held throughout, also while a split waits for its parent's own split to be on
+    /// disk: that wait needs writes of the manifest only, no freeze.
+    async fn apply_entry(&self, entry: &AppliedEntry) -> Vec<Bytes> {
+        let _boundary = self.boundary.lock().await;
+        let applied = Reply::Applied { stamp: entry.stamp }.encode();
+        let mut replies = Vec::with_capacity(entry.operations.len());
+        for operation in &entry.operations {
+            let operation = self.read(operation, entry.index);
+            if let Operation::Split(split) = &operation {
+                self.settle(split, entry.index).await;
+            }
+            let mut inner = self.inner.lock();
+            let reply = match operation {
+                Operation::Write(write) => self.write(&inner, entry.index, write),
+                Operation::ChangeTables(change) => {
+                    self.change_tables(&mut inner, entry, &change);
+                    Ok(None)
+                }
+                Operation::Split(split) => self.split(&mut inner, entry, &split).map(Some),
+                Operation::Tick => Ok(None),
+            };
+            replies.push(match reply {
+                Ok(None) => applied.clone(),
+                Ok(Some(reply)) | Err(reply) => reply.encode(),
+            });
+        }
+        let mut inner = self.inner.lock();
+        inner.applied = entry.index;
+        inner.stamp = inner.stamp.max(entry.stamp);
+        replies
+    }
+
+    fn read(&self, operation: &Bytes, index: u64) -> Operation {
+        Operation::decode(operation.clone()).unwrap_or_else(|error| self.unreadable(index, &error))
+    }
+
+    fn unreadable(&self, index: u64, error: &dyn std::fmt::Display) -> ! {
+        abort_process(&format!(
+            "entry {index} of group {} cannot be read by this build ({error}); start the build that wrote it",
+            self.group
+        ))
+    }
+
+    /// Writes the rows of one operation. The range needs no second look: it is fixed by region id and epoch, and the edge
+    /// checked each row against it.
+    fn write(&self, inner: &Inner, index: u64, write: Write) -> Result<Option<Reply>, Reply> {
+        let region = inner.state.check_write(&write.header)?;
+        let Some(hosted) = inner.hosted.get(&write.header.region) else {
+            return Err(inner.state.stale(write.header.region));
+        };
+        if index <= hosted.opened_at {
+            return Ok(None);
+        }
+        let mut sequence = hosted.engine.sequence();
+        for row in write {
+            let row = row.unwrap_or_else(|error| self.unreadable(index, &error));
+            let cells = PackedCells::validate(row.cells).unwrap_or_else(|error| self.unreadable(index, &error));
+            sequence += 1;
+            hosted.engine.apply(index, sequence, &row.row, &cells);
+        }
+        self.signals.applied(hosted.engine.memtable_bytes() >= region.schema.flush_size);
+        Ok(None)
+    }
+
+    fn change_tables(&self, inner: &mut Inner, entry: &AppliedEntry, change: &ChangeTables) {
+        let changes = inner.state.change_tables(change);
+        for created in changes.created {
+            let region = self.engine.create(region_spec(&created), entry.index);
+            let hosted = Hosted::new(created, region, 0);
+            inner.hosted.insert(hosted.region, hosted.clone());
+            self.regions.insert(hosted);
+        }
+        for (region, before) in changes.altered {
+            inner.alter(region, entry, &before);
+        }
+        for region in changes.dropped {
+            inner.hosted.remove(&region);
+            self.regions.remove(region);
+            inner.discarded.push(region);
+        }
+        inner.mark_dirty(entry.index);
+        self.signals.wake();
+    }
+
+    async fn settle(&self, split: &Split, index: u64) {
+        let parent = self.inner.lock().hosted.get(&split.region).cloned();
+        let Some(parent) = parent.filter(|parent| parent.opened_at < index) else {
+            return;
+        };
+        if let Err(error) = self.engine.settle(&parent.engine).await {
+            abort_process(&format!("region {} cannot be split, its files cannot be written: {error}", split.region));
+        }
+    }
+
+    fn split(&self, inner: &mut Inner, entry: &AppliedEntry, split: &Split) -> Result<Reply, Reply> {
+        let parent = inner.hosted.get(&split.region).cloned().ok_or_else(|| inner.state.stale(split.region))?;
+        let (left, right) = inner.state.split(split)?;
+        let daughter = |state: &RegionState| SplitDaughter {
+            region: state.descriptor.region,
+            point: DurablePoint {
+                group: self.group,
+                index: entry.index,
+                sequence: parent.engine.sequence(),
+                stamp: entry.stamp,
+                descriptor: state.encode(),
+                window: Bytes::new(),
+            },
+        };
+        let halves = self.engine.split(&parent.engine, &split.at, daughter(&left), daughter(&right));
+        let (left_half, right_half) = halves.unwrap_or_else(|error| {
+            abort_process(&format!("region {} could not be split: {error}", split.region));
+        });
+        let daughters = vec![left.descriptor.clone(), right.descriptor.clone()];
+        inner.hosted.remove(&split.region);
+        for (state, half) in [(left, left_half), (right, right_half)] {
+            let hosted = Hosted::new(state, half, 0);
+            inner.hosted.insert(hosted.region, hosted.clone());
+            self.regions.insert(hosted.clone());
+            self.signals.flush(hosted.region);
+        }
+        // Only now: a request always finds the parent or the daughters, never a hole.
+        self.regions.remove(split.region);
+        inner.mark_dirty(entry.index);
+        self.metrics.splits.inc();
+        Ok(Reply::Split { daughters })
+    }
+}
+
+impl Inner {
+    /// The durable point of a region as of the last applied entry.
+    fn point(&self, group: GroupId, hosted: &Hosted, state: &RegionState) -> DurablePoint {
+        DurablePoint {
+            group,
+            // After a restart, entries come again from below the point that the region was opened with.
+            index: self.applied.max(hosted.opened_at),
+            sequence: hosted.engine.sequence(),
+            stamp: self.stamp,
+            descriptor: state.encode(),
+            window: Bytes::new(),
+        }
+    }
+
+    /// Puts a region under its new schema: families, and rules that hold from the next write on.
+    fn alter(&mut self, region: RegionId, entry: &AppliedEntry, before: &TableSchema) {
+        let (Some(hosted), Some(state)) = (self.hosted.get(&region), self.state.region(region)) else {
+            return;
+        };
+        let next = hosted.engine.sequence() + 1;
+        for family in &state.schema.families {
+            let known = before.families.iter().find(|known| known.name == family.name);
+            if known.is_none_or(|known| known.rules != family.rules) {
+                hosted.engine.set_rules(next, entry.stamp, &family.name, family.rules);
+            }
+        }
+        hosted.engine.touch(entry.index);
+        hosted.set_state(state.clone());
+    }
+
+    fn mark_dirty(&mut self, index: u64) {
+        if index <= self.recorded {
+            return;
+        }
+        let (first, _) = self.dirty.unwrap_or((index, index));
+        self.dirty = Some((first, index));
+    }
+}
+
+fn region_spec(state: &RegionState) -> RegionSpec {
+    RegionSpec {
+        region: state.descriptor.region,
+        table: state.descriptor.table,
+        group: state.descriptor.group,
+        range: state.descriptor.range.clone(),
+        families: state.schema.families.clone(),
+    }
+}
+
+impl StateMachine for GroupMachine {
+    /// An operation that is packed anew keeps the stamp of its first packing. It was unanswered all the while, so it is
+    /// concurrent with whatever was stamped in between, and either order is right.
+    fn prepare(&self, _term: u64, stamp: u64, operation: &mut [u8]) -> Result<(), Bytes> {
+        let stamp = i64::try_from(stamp).unwrap_or(i64::MAX - 1);
+        operation::stamp(operation, stamp).map_err(|error| Reply::Invalid { what: error.to_string() }.encode())
+    }
+
+    fn apply<'a>(&'a self, entries: &'a [AppliedEntry]) -> BoxFuture<'a, Vec<Vec<Bytes>>> {
+        Box::pin(async move {
+            let mut replies = Vec::with_capacity(entries.len());
+            for entry in entries {
+                replies.push(self.apply_entry(entry).await);
+            }
+            replies
+        })
+    }
+
+    fn durable(&self) -> Durable {
+        let inner = self.inner.lock();
+        let mut durable = Durable { index: inner.applied, held_by: None };
+        if let Some((from, _)) = inner.dirty {
+            durable =
+                Durable { index: from.saturating_sub(1), held_by: Some(format!("the state of group {}", self.group)) };
+        }
+        for hosted in inner.hosted.values() {
+            if let Some(from) = hosted.engine.unflushed_from()
+                && from.saturating_sub(1) < durable.index
+            {
+                durable = Durable { index: from.saturating_sub(1), held_by: Some(format!("region {}", hosted.region)) };
+            }
+        }
+        durable
+    }
+
+    fn relieve(&self, index: u64) {
+        for hosted in self.hosted() {
+            if hosted.engine.unflushed_from().is_some_and(|from| from <= index) {
+                self.signals.flush(hosted.region);
+            }
+        }
+        self.signals.wake();
+    }
+}

@@ -1,0 +1,303 @@
+//! What a group's log says about tables and regions, as a plain structure: entries in, decisions out.
+//!
+//! Every replica runs this over the same entries and must come to the same answers, also when it starts from its own
+//! durable points. Hence the invariants:
+//! - A region's part (descriptor, schema) is a function of the region's durable point and the entries after it. It is kept
+//!   with the region, not with the group: a region that replays from an old point must see the schema of that time.
+//! - The group's part (schemas for new regions, dropped tables, forwarding of split regions) may be newer than a region's.
+//!   It only adds refusals that the log itself would have come to.
+//! - Regions of one table in one group never overlap. A region that the log creates, but whose range is covered by others
+//!   already, has been split before this replica's durable points: creating it is skipped, and so are the entries about it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use terrane_types::{GroupId, RegionDescriptor, RegionEpoch, RegionId, TableId, TableSchema};
+
+use crate::operation::{ChangeTables, Split, WriteHeader, put_descriptor, read_descriptor, read_schema};
+use crate::record::{Malformed, Reader, put_count, put_long, put_u64};
+use crate::reply::Reply;
+
+/// Layout of the group's part and of a region's part of a durable point.
+const FORMAT: u8 = 1;
+
+/// How many split regions are remembered with their daughters. Clients that slept through more ask the master.
+const RETIRED_MAX: usize = 1024;
+
+/// A region as of the last applied entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionState {
+    pub descriptor: RegionDescriptor,
+    pub schema: Arc<TableSchema>,
+}
+
+/// A group as of the last applied entry.
+#[derive(Clone, Debug)]
+pub struct GroupState {
+    group: GroupId,
+    tables: BTreeMap<TableId, Arc<TableSchema>>,
+    dropped: BTreeSet<TableId>,
+    regions: BTreeMap<RegionId, RegionState>,
+    /// Split regions and their daughters, oldest first in `retired_order`.
+    retired: BTreeMap<RegionId, [RegionId; 2]>,
+    retired_order: VecDeque<RegionId>,
+}
+
+/// What an entry about tables changes.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct TableChanges {
+    pub created: Vec<RegionState>,
+    /// Regions whose schema was raised, with the schema before.
+    pub altered: Vec<(RegionId, Arc<TableSchema>)>,
+    pub dropped: Vec<RegionId>,
+}
+
+impl RegionState {
+    /// The region's own part of its durable point.
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        let mut out = vec![FORMAT];
+        put_descriptor(&mut out, &self.descriptor);
+        put_long(&mut out, &self.schema.encode());
+        out.into()
+    }
+
+    pub fn decode(record: Bytes) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(record);
+        if reader.u8()? != FORMAT {
+            return Err(Malformed("the region's state is of a version that is not known to this build"));
+        }
+        let descriptor = read_descriptor(&mut reader)?;
+        let schema = Arc::new(read_schema(&reader.long()?)?);
+        reader.finish()?;
+        Ok(Self { descriptor, schema })
+    }
+
+    /// The same region under another schema.
+    fn under(&self, schema: &Arc<TableSchema>) -> Self {
+        let descriptor = RegionDescriptor { schema_version: schema.version, ..self.descriptor.clone() };
+        Self { descriptor, schema: schema.clone() }
+    }
+
+    /// What a write must fit: the epoch, and a table that takes writes.
+    pub fn check_write(&self, epoch: RegionEpoch) -> Result<(), Reply> {
+        if self.descriptor.epoch != epoch {
+            let current = vec![self.descriptor.clone()];
+            return Err(Reply::Stale { region: self.descriptor.region, current });
+        }
+        if self.schema.read_only {
+            return Err(Reply::ReadOnly { what: format!("table {}", self.schema.name) });
+        }
+        Ok(())
+    }
+}
+
+impl GroupState {
+    #[must_use]
+    pub fn new(group: GroupId) -> Self {
+        Self {
+            group,
+            tables: BTreeMap::new(),
+            dropped: BTreeSet::new(),
+            regions: BTreeMap::new(),
+            retired: BTreeMap::new(),
+            retired_order: VecDeque::new(),
+        }
+    }
+
+    /// Puts a region back that the engine has on disk.
+    pub fn restore(&mut self, region: RegionState) {
+        self.regions.insert(region.descriptor.region, region);
+    }
+
+    #[must_use]
+    pub fn region(&self, region: RegionId) -> Option<&RegionState> {
+        self.regions.get(&region)
+    }
+
+    pub fn regions(&self) -> impl Iterator<Item = &RegionState> {
+        self.regions.values()
+    }
+
+    #[must_use]
+    pub fn table(&self, table: TableId) -> Option<&Arc<TableSchema>> {
+        self.tables.get(&table)
+    }
+
+    /// The check of a write against the state at its entry.
+    pub fn check_write(&self, header: &WriteHeader) -> Result<&RegionState, Reply> {
+        let region = self.regions.get(&header.region).ok_or_else(|| self.stale(header.region))?;
+        region.check_write(header.epoch)?;
+        Ok(region)
+    }
+
+    /// The refusal of a request for a region that is no longer (or never was) here.
+    #[must_use]
+    pub fn stale(&self, region: RegionId) -> Reply {
+        Reply::Stale { region, current: self.successors(region) }
+    }
+
+    /// The living regions that came from `region` by splits.
+    #[must_use]
+    pub fn successors(&self, region: RegionId) -> Vec<RegionDescriptor> {
+        let mut found = Vec::new();
+        let mut pending = vec![region];
+        while let Some(region) = pending.pop() {
+            if let Some(state) = self.regions.get(&region) {
+                found.push(state.descriptor.clone());
+            } else if let Some(&[left, right]) = self.retired.get(&region) {
+                pending.extend([right, left]);
+            }
+        }
+        found
+    }
+
+    /// Splits a region; the daughters are here afterwards and the parent is not.
+    pub fn split(&mut self, split: &Split) -> Result<(RegionState, RegionState), Reply> {
+        let (left, right) = self.check_split(split)?;
+        self.regions.remove(&split.region);
+        self.retire(split.region, [split.left, split.right]);
+        self.regions.insert(split.left, left.clone());
+        self.regions.insert(split.right, right.clone());
+        Ok((left, right))
+    }
+
+    /// What the daughters of a split would be, or why it cannot be.
+    pub fn check_split(&self, split: &Split) -> Result<(RegionState, RegionState), Reply> {
+        let parent = self.regions.get(&split.region).ok_or_else(|| self.stale(split.region))?;
+        let was = &parent.descriptor;
+        if was.epoch != split.epoch {
+            return Err(Reply::Stale { region: split.region, current: vec![was.clone()] });
+        }
+        if split.left == split.right
+            || self.regions.contains_key(&split.left)
+            || self.regions.contains_key(&split.right)
+        {
+            return Err(Reply::Invalid { what: "the ids of the daughters are in use".to_owned() });
+        }
+        let (left, right) = was.range.split(&split.at).map_err(|invalid| Reply::Invalid { what: invalid.what })?;
+        let daughter = |region, range| RegionState {
+            descriptor: RegionDescriptor { region, range, epoch: RegionEpoch(was.epoch.0 + 1), ..was.clone() },
+            schema: parent.schema.clone(),
+        };
+        Ok((daughter(split.left, left), daughter(split.right, right)))
+    }
+
+    fn retire(&mut self, region: RegionId, daughters: [RegionId; 2]) {
+        if self.retired.insert(region, daughters).is_none() {
+            self.retired_order.push_back(region);
+        }
+        while self.retired_order.len() > RETIRED_MAX {
+            if let Some(oldest) = self.retired_order.pop_front() {
+                self.retired.remove(&oldest);
+            }
+        }
+    }
+
+    /// Puts a schema, creates regions, drops a table. Everything in it may come twice.
+    pub fn change_tables(&mut self, change: &ChangeTables) -> TableChanges {
+        let mut changes = TableChanges::default();
+        if let Some(schema) = &change.schema {
+            self.put_schema(schema, &mut changes);
+        }
+        for descriptor in &change.create {
+            self.create(descriptor, &mut changes);
+        }
+        if let Some(table) = change.drop {
+            self.drop_table(table, &mut changes);
+        }
+        changes
+    }
+
+    fn put_schema(&mut self, schema: &TableSchema, changes: &mut TableChanges) {
+        if self.dropped.contains(&schema.table) {
+            return;
+        }
+        let schema = Arc::new(schema.clone());
+        // The group's part may be newer than this entry (replay after a restart); a region's own part decides for itself.
+        if self.tables.get(&schema.table).is_none_or(|known| known.version < schema.version) {
+            self.tables.insert(schema.table, schema.clone());
+        }
+        for region in self.regions.values_mut() {
+            if region.descriptor.table == schema.table && region.schema.version < schema.version {
+                changes.altered.push((region.descriptor.region, region.schema.clone()));
+                *region = region.under(&schema);
+            }
+        }
+    }
+
+    fn create(&mut self, descriptor: &RegionDescriptor, changes: &mut TableChanges) {
+        let Some(schema) = self.tables.get(&descriptor.table) else {
+            return;
+        };
+        let taken = |region: &RegionState| {
+            region.descriptor.table == descriptor.table
+                && region.descriptor.range.intersect(&descriptor.range).is_some()
+        };
+        if self.retired.contains_key(&descriptor.region) || self.regions.values().any(taken) {
+            return;
+        }
+        let descriptor = RegionDescriptor { group: self.group, ..descriptor.clone() };
+        let region = RegionState { descriptor, schema: schema.clone() }.under(schema);
+        self.regions.insert(region.descriptor.region, region.clone());
+        changes.created.push(region);
+    }
+
+    fn drop_table(&mut self, table: TableId, changes: &mut TableChanges) {
+        self.dropped.insert(table);
+        self.tables.remove(&table);
+        let of_table = self.regions.values().filter(|region| region.descriptor.table == table);
+        changes.dropped = of_table.map(|region| region.descriptor.region).collect();
+        for region in &changes.dropped {
+            self.regions.remove(region);
+        }
+    }
+
+    /// The group's part of its durable point; regions keep theirs with their own points.
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        let mut out = vec![FORMAT];
+        put_count(&mut out, self.tables.len());
+        for schema in self.tables.values() {
+            put_long(&mut out, &schema.encode());
+        }
+        put_count(&mut out, self.dropped.len());
+        for table in &self.dropped {
+            put_u64(&mut out, table.0);
+        }
+        put_count(&mut out, self.retired_order.len());
+        for region in &self.retired_order {
+            let [left, right] = self.retired.get(region).copied().unwrap_or_default();
+            for id in [*region, left, right] {
+                put_u64(&mut out, id.0);
+            }
+        }
+        out.into()
+    }
+
+    pub fn decode(group: GroupId, record: Bytes) -> Result<Self, Malformed> {
+        let mut state = Self::new(group);
+        let mut reader = Reader::new(record);
+        if reader.u8()? != FORMAT {
+            return Err(Malformed("the group's state is of a version that is not known to this build"));
+        }
+        for _ in 0..reader.count(4)? {
+            let schema = read_schema(&reader.long()?)?;
+            state.tables.insert(schema.table, Arc::new(schema));
+        }
+        for _ in 0..reader.count(8)? {
+            state.dropped.insert(TableId(reader.u64()?));
+        }
+        for _ in 0..reader.count(24)? {
+            let [region, left, right] = [reader.u64()?, reader.u64()?, reader.u64()?].map(RegionId);
+            state.retire(region, [left, right]);
+        }
+        reader.finish()?;
+        Ok(state)
+    }
+}
+
+#[cfg(test)]
+#[path = "state_tests.rs"]
+mod tests;

@@ -1,0 +1,139 @@
+//! The `server` file: which cluster and server a data directory belongs to, and how often it was started.
+//!
+//! It is what makes a directory refuse another cluster or another engine by name, and what gives every start a boot
+//! number that peers and masters can tell apart. Text, so that a person can read it; with a version and a checksum, so that
+//! a damaged one is refused rather than half believed.
+//!
+//! The boot number is raised and synced before anything else is opened: two starts never share one.
+
+use std::path::{Path, PathBuf};
+
+use terrane_env::fs;
+use terrane_types::{ClusterId, ServerId};
+
+const NAME: &str = "server";
+const HEADER: &str = "terrane server 1";
+
+/// What the file says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    pub cluster: ClusterId,
+    pub server: ServerId,
+    pub engine: String,
+    pub boot: u64,
+}
+
+/// Why a data directory cannot be used as this server's.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// The file is there but is not what this build wrote.
+    #[error("{} cannot be read: {what}; restore it from a backup or start with an empty directory", file.display())]
+    Damaged { file: PathBuf, what: String },
+    /// The directory was made with another engine.
+    #[error("{} was made with the engine {found}, not {wanted}; start with --engine {found} or choose another directory", directory.display())]
+    Engine { directory: PathBuf, found: String, wanted: String },
+    /// The directory belongs to another cluster than the master.
+    #[error("{} belongs to cluster {found}, but the master serves cluster {wanted}; name that cluster's masters or choose another directory", directory.display())]
+    Cluster { directory: PathBuf, found: ClusterId, wanted: ClusterId },
+    /// The file could not be read or written.
+    #[error("cannot read or write {}: {source}", file.display())]
+    Io { file: PathBuf, source: std::io::Error },
+}
+
+impl Identity {
+    /// Reads the directory's identity, `None` for a fresh one, and refuses one made with another engine.
+    pub async fn load(directory: &Path, engine: &str) -> Result<Option<Self>, IdentityError> {
+        let file = directory.join(NAME);
+        let io = |source| IdentityError::Io { file: file.clone(), source };
+        if !fs::exists(&file).await.map_err(io)? {
+            return Ok(None);
+        }
+        let bytes = fs::read(&file).await.map_err(io)?;
+        let identity = Self::decode(&bytes)
+            .map_err(|what| IdentityError::Damaged { file: file.clone(), what: what.to_owned() })?;
+        if identity.engine != engine {
+            let (directory, wanted) = (directory.to_owned(), engine.to_owned());
+            return Err(IdentityError::Engine { directory, found: identity.engine, wanted });
+        }
+        Ok(Some(identity))
+    }
+
+    /// Writes it, durably.
+    pub async fn store(&self, directory: &Path) -> Result<(), IdentityError> {
+        let file = directory.join(NAME);
+        let written = fs::write_durable(&file, &self.encode()).await;
+        written.map_err(|source| IdentityError::Io { file, source })
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let body = format!(
+            "{HEADER}\ncluster {}\nserver {}\nengine {}\nboot {}\n",
+            self.cluster, self.server, self.engine, self.boot
+        );
+        format!("{body}crc32c {:08x}\n", crc32c::crc32c(body.as_bytes())).into_bytes()
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
+        let text = std::str::from_utf8(bytes).map_err(|_| "it is not text")?;
+        let (body, checksum) = text.split_once("crc32c ").ok_or("it ends before its checksum")?;
+        let expected = u32::from_str_radix(checksum.trim_end(), 16).map_err(|_| "its checksum is not a number")?;
+        if crc32c::crc32c(body.as_bytes()) != expected {
+            return Err("its checksum does not match");
+        }
+        let mut lines = body.lines();
+        if lines.next() != Some(HEADER) {
+            return Err("its version is not known to this build");
+        }
+        let mut field = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned);
+        let cluster = field("cluster").and_then(|hex| cluster_id(&hex)).ok_or("its cluster id is malformed")?;
+        let server = field("server").and_then(|id| id.parse().ok()).ok_or("its server id is malformed")?;
+        let engine = field("engine").ok_or("it names no engine")?;
+        let boot = field("boot").and_then(|boot| boot.parse().ok()).ok_or("its boot number is malformed")?;
+        Ok(Self { cluster, server: ServerId(server), engine, boot })
+    }
+}
+
+fn cluster_id(hex: &str) -> Option<ClusterId> {
+    if hex.len() != 32 || !hex.is_ascii() {
+        return None;
+    }
+    let mut id = [0; 16];
+    for (byte, digits) in id.iter_mut().zip(hex.as_bytes().chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+    }
+    Some(ClusterId(id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Identity {
+        Identity { cluster: ClusterId([0xa7; 16]), server: ServerId(3), engine: "memory".into(), boot: 4 }
+    }
+
+    #[test]
+    fn it_comes_back() {
+        assert_eq!(Identity::decode(&sample().encode()), Ok(sample()));
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let whole = sample().encode();
+        for at in 0..whole.len() - 1 {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1;
+            assert_ne!(Identity::decode(&bytes), Ok(sample()).map_err(|(): ()| ""), "byte {at}");
+        }
+    }
+
+    #[tokio::test]
+    async fn another_engine_is_refused_by_name() {
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(Identity::load(directory.path(), "sled").await.unwrap(), None);
+        sample().store(directory.path()).await.unwrap();
+        assert_eq!(Identity::load(directory.path(), "memory").await.unwrap(), Some(sample()));
+        let refused = Identity::load(directory.path(), "sled").await.unwrap_err().to_string();
+        assert!(refused.contains("engine memory") && refused.contains("--engine memory"), "{refused}");
+    }
+}

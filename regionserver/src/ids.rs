@@ -1,0 +1,66 @@
+//! The stock of region ids that the master hands out ahead, so that a split needs no master.
+
+use std::collections::VecDeque;
+
+use parking_lot::Mutex;
+use terrane_types::RegionId;
+
+/// Ids kept in stock: enough for the splits of some seconds of import into tiny regions.
+pub const STOCK_IDS: u32 = 128;
+
+/// Blocks of ids not used yet. Ids that are lost in a crash are never used: there are 2^48 of them.
+#[derive(Default)]
+pub struct IdStock {
+    blocks: Mutex<VecDeque<(u64, u64)>>,
+}
+
+impl IdStock {
+    /// Adds `count` ids from `first` on.
+    pub fn add(&self, first: u64, count: u32) {
+        if count > 0 {
+            self.blocks.lock().push_back((first, first.saturating_add(u64::from(count))));
+        }
+    }
+
+    /// Takes the two ids of a split, or none.
+    pub fn take_two(&self) -> Option<(RegionId, RegionId)> {
+        let mut blocks = self.blocks.lock();
+        let left: u64 = blocks.iter().map(|(first, end)| end - first).sum();
+        if left < 2 {
+            return None;
+        }
+        Some((take(&mut blocks)?, take(&mut blocks)?))
+    }
+
+    /// How many to ask for.
+    pub fn wanted(&self) -> u32 {
+        let left: u64 = self.blocks.lock().iter().map(|(first, end)| end - first).sum();
+        STOCK_IDS.saturating_sub(u32::try_from(left).unwrap_or(u32::MAX))
+    }
+}
+
+fn take(blocks: &mut VecDeque<(u64, u64)>) -> Option<RegionId> {
+    let (first, end) = blocks.front_mut()?;
+    let id = RegionId(*first);
+    *first += 1;
+    if first == end {
+        blocks.pop_front();
+    }
+    Some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_taken_across_blocks_and_only_once() {
+        let stock = IdStock::default();
+        stock.add(10, 1);
+        assert_eq!(stock.take_two(), None);
+        stock.add(20, 2);
+        assert_eq!(stock.take_two(), Some((RegionId(10), RegionId(20))));
+        assert_eq!(stock.take_two(), None);
+        assert_eq!(stock.wanted(), STOCK_IDS - 1);
+    }
+}

@@ -1,0 +1,142 @@
+//! The layout is on disks: these bytes must stay readable.
+
+use terrane_types::cell::{CellRef, LATEST, pack};
+use terrane_types::{FamilyName, FamilySchema, GroupId, KeyRange, TableName};
+
+use super::*;
+
+const HEADER: WriteHeader = WriteHeader {
+    region: RegionId(7),
+    epoch: RegionEpoch(2),
+    schema_version: 3,
+    client: [9; 16],
+    lowest_unsettled: 11,
+};
+
+fn cells(timestamp: i64) -> Vec<u8> {
+    let mut out = Vec::new();
+    pack(&mut out, CellRef::put(b"f", b"q", timestamp, b"v"));
+    out
+}
+
+fn write_of_two_rows() -> Vec<u8> {
+    let mut builder = WriteBuilder::new(&HEADER, 64);
+    builder.push(11, 1000, b"a", &cells(LATEST));
+    builder.push(12, 1001, b"b", &[cells(5), cells(LATEST)].concat());
+    builder.finish()
+}
+
+fn rows(record: Vec<u8>) -> Vec<RowWrite> {
+    match Operation::decode(record.into()).unwrap() {
+        Operation::Write(write) => {
+            assert_eq!(write.header, HEADER);
+            write.collect::<Result<_, _>>().unwrap()
+        }
+        _ => panic!("not a write"),
+    }
+}
+
+#[test]
+fn a_write_has_this_layout() {
+    let mut builder = WriteBuilder::new(&HEADER, 64);
+    builder.push(11, 1000, b"row", &cells(5));
+    let expected = [
+        &[1u8, 1][..],
+        &7u64.to_le_bytes(),
+        &2u64.to_le_bytes(),
+        &3u64.to_le_bytes(),
+        &[9; 16],
+        &11u64.to_le_bytes(),
+        &1u32.to_le_bytes(),
+        &11u64.to_le_bytes(),
+        &1000u64.to_le_bytes(),
+        &[0],
+        &3u16.to_le_bytes(),
+        &21u32.to_le_bytes(),
+        b"row",
+        &cells(5),
+    ]
+    .concat();
+    assert_eq!(builder.finish(), expected);
+}
+
+#[test]
+fn a_split_has_this_layout() {
+    let split =
+        Split { region: RegionId(1), epoch: RegionEpoch(2), left: RegionId(3), right: RegionId(4), at: "m".into() };
+    let numbers: Vec<u8> = [1u64, 2, 3, 4].iter().flat_map(|number| number.to_le_bytes()).collect();
+    assert_eq!(split.encode(), [&[1, 3][..], &numbers, &[1, 0, b'm']].concat());
+    assert!(matches!(Operation::decode(split.encode().into()), Ok(Operation::Split(read)) if read == split));
+}
+
+#[test]
+fn changes_of_tables_come_back() {
+    let mut schema = TableSchema::new(TableName::new("t").unwrap());
+    schema.table = TableId(5);
+    schema.add_family(FamilySchema::new(FamilyName::new("f").unwrap())).unwrap();
+    let region = RegionDescriptor {
+        region: RegionId(8),
+        table: TableId(5),
+        range: KeyRange::new("a", "b").unwrap(),
+        epoch: RegionEpoch(1),
+        group: GroupId(2),
+        schema_version: 1,
+    };
+    for change in [
+        ChangeTables { schema: Some(schema), create: vec![region], drop: None },
+        ChangeTables { schema: None, create: Vec::new(), drop: Some(TableId(5)) },
+    ] {
+        let read = Operation::decode(change.encode().into());
+        assert!(matches!(read, Ok(Operation::ChangeTables(read)) if read == change));
+    }
+}
+
+#[test]
+fn a_stamp_goes_into_cells_without_a_timestamp_and_nowhere_else() {
+    let mut record = write_of_two_rows();
+    stamp(&mut record, 777).unwrap();
+    let rows = rows(record);
+    assert_eq!(rows[0].cells, cells(777));
+    assert_eq!(rows[1].cells, [cells(5), cells(777)].concat());
+    assert_eq!((rows[1].operation, rows[1].first_try_ms, &rows[1].row[..]), (12, 1001, &b"b"[..]));
+}
+
+#[test]
+fn other_operations_carry_no_stamp() {
+    let mut record = tick();
+    stamp(&mut record, 777).unwrap();
+    assert_eq!(record, tick());
+    assert!(matches!(Operation::decode(record.into()), Ok(Operation::Tick)));
+}
+
+#[test]
+fn every_cut_record_is_refused() {
+    let whole = Bytes::from(write_of_two_rows());
+    for len in 0..whole.len() {
+        let read = Operation::decode(whole.slice(..len));
+        let refused = match read {
+            Err(_) => true,
+            Ok(Operation::Write(mut write)) => write.any(|row| row.is_err()),
+            Ok(_) => false,
+        };
+        assert!(refused, "cut at {len}");
+        let mut cut = whole[..len].to_vec();
+        assert!(len < WRITE_HEADER_BYTES || stamp(&mut cut, 1).is_err() || is_row_border(len), "stamped at {len}");
+    }
+}
+
+/// A write cut between two rows stamps what is there; reading it finds the missing row by the count.
+fn is_row_border(len: usize) -> bool {
+    let first = WRITE_HEADER_BYTES + ROW_HEADER_BYTES + 1 + cells(5).len();
+    len == WRITE_HEADER_BYTES || len == first
+}
+
+#[test]
+fn an_unknown_format_kind_or_flag_is_refused() {
+    assert!(Operation::decode(Bytes::from_static(&[2, 4])).is_err());
+    assert!(Operation::decode(Bytes::from_static(&[1, 9])).is_err());
+    let mut record = write_of_two_rows();
+    record[WRITE_HEADER_BYTES + 16] = 1;
+    let Ok(Operation::Write(mut write)) = Operation::decode(record.into()) else { panic!("not a write") };
+    assert!(write.next().unwrap().is_err());
+}

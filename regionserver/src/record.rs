@@ -1,0 +1,134 @@
+//! Little-endian fields of the records this room lays out by hand: log operations, their replies, resume tokens, group
+//! state and the server's stamp.
+//!
+//! Reading never trusts a length: every field is checked against what is left, and slices share the record's buffer, so a
+//! length from outside never becomes an allocation.
+
+use bytes::Bytes;
+
+/// A record that ends too early, has a count that cannot be, or an unknown version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the record is malformed: {0}")]
+pub struct Malformed(pub &'static str);
+
+/// Reads fields from the front of a record.
+pub struct Reader {
+    rest: Bytes,
+}
+
+impl Reader {
+    pub fn new(record: Bytes) -> Self {
+        Self { rest: record }
+    }
+
+    /// How many records of at least `least` bytes the rest can hold: the bound for a count read from outside.
+    pub fn room_for(&self, least: usize) -> usize {
+        self.rest.len() / least.max(1)
+    }
+
+    pub fn bytes(&mut self, len: usize) -> Result<Bytes, Malformed> {
+        if len > self.rest.len() {
+            return Err(Malformed("a field reaches past its end"));
+        }
+        Ok(self.rest.split_to(len))
+    }
+
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let bytes = self.bytes(N)?;
+        Ok(<[u8; N]>::try_from(&bytes[..]).expect("exactly N bytes were taken"))
+    }
+
+    pub fn u8(&mut self) -> Result<u8, Malformed> {
+        Ok(self.array::<1>()?[0])
+    }
+
+    pub fn u16(&mut self) -> Result<u16, Malformed> {
+        Ok(u16::from_le_bytes(self.array()?))
+    }
+
+    pub fn u32(&mut self) -> Result<u32, Malformed> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+
+    pub fn u64(&mut self) -> Result<u64, Malformed> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    /// A field behind its 16-bit length: rows and keys.
+    pub fn short(&mut self) -> Result<Bytes, Malformed> {
+        let len = self.u16()?;
+        self.bytes(usize::from(len))
+    }
+
+    /// A field behind its 32-bit length: cells and nested records.
+    pub fn long(&mut self) -> Result<Bytes, Malformed> {
+        let len = self.u32()?;
+        self.bytes(usize::try_from(len).map_err(|_| Malformed("a length is too large for this machine"))?)
+    }
+
+    /// A 32-bit count of things that take at least `least` bytes each.
+    pub fn count(&mut self, least: usize) -> Result<usize, Malformed> {
+        let count = usize::try_from(self.u32()?).unwrap_or(usize::MAX);
+        if count > self.room_for(least) {
+            return Err(Malformed("a count is larger than what follows"));
+        }
+        Ok(count)
+    }
+
+    pub fn finish(self) -> Result<(), Malformed> {
+        if self.rest.is_empty() { Ok(()) } else { Err(Malformed("bytes follow its end")) }
+    }
+}
+
+/// Appends a field behind its 16-bit length. Rows and keys are at most 32,767 bytes, checked at the edge.
+pub fn put_short(out: &mut Vec<u8>, field: &[u8]) {
+    let len = u16::try_from(field.len()).expect("rows and keys are bounded at the edge");
+    out.extend_from_slice(&len.to_le_bytes());
+    out.extend_from_slice(field);
+}
+
+/// Appends a field behind its 32-bit length. A whole batch is at most 32 MiB, checked at the edge.
+pub fn put_long(out: &mut Vec<u8>, field: &[u8]) {
+    put_count(out, field.len());
+    out.extend_from_slice(field);
+}
+
+/// Appends a 32-bit count.
+pub fn put_count(out: &mut Vec<u8>, count: usize) {
+    out.extend_from_slice(&u32::try_from(count).expect("counts and sizes are bounded at the edge").to_le_bytes());
+}
+
+/// Appends a 64-bit number.
+pub fn put_u64(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(&number.to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_come_back() {
+        let mut out = Vec::new();
+        put_short(&mut out, b"row");
+        put_long(&mut out, b"cells");
+        put_u64(&mut out, 9);
+        let mut reader = Reader::new(out.into());
+        assert_eq!(reader.short().unwrap(), "row");
+        assert_eq!(reader.long().unwrap(), "cells");
+        assert_eq!(reader.u64().unwrap(), 9);
+        reader.finish().unwrap();
+    }
+
+    #[test]
+    fn a_length_past_the_end_is_refused() {
+        let mut reader = Reader::new(Bytes::from_static(&[9, 0, 1]));
+        assert!(reader.short().is_err());
+    }
+
+    #[test]
+    fn a_count_that_cannot_be_is_refused() {
+        let mut reader = Reader::new(Bytes::from_static(&[255, 255, 255, 255, 1, 2]));
+        assert!(reader.count(1).is_err());
+    }
+}

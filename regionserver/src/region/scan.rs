@@ -1,0 +1,319 @@
+//! Scans of one region's part of a range, a block at a time.
+//!
+//! A block is filled in slices of a few milliseconds, between which other tasks run, and ends when it has its bytes, when
+//! the limit or the range is reached, or after half a second, with or without rows: the caller always hears something.
+//! Nothing is kept between blocks but the [`Cursor`], which travels as a resume token.
+//!
+//! A row larger than a block is sent in parts. All parts of a row come from one sequence number. When that has been
+//! collected before the row was finished, the row starts anew at a later one and the block says so. Rows after it are read
+//! at a new snapshot, as fresh as the block.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use terrane_engine::{CellPosition, RowScanner, ScanSpec, Snapshot, Step};
+use terrane_types::rows::ROW_HEADER_BYTES;
+use terrane_types::{Error, Invalid, KeyRange, Projection, RegionDescriptor};
+
+use super::read::check_projection;
+use crate::faults::engine_error;
+use crate::registry::Hosted;
+use crate::token::{CellAt, Position, Token};
+
+/// What a block holds when the caller does not say, and at most.
+pub const BLOCK_BYTES_DEFAULT: usize = 256 << 10;
+pub const BLOCK_BYTES_MAX: usize = 4 << 20;
+
+/// A block ends after this long even without rows.
+const BLOCK_TIME_MAX: Duration = Duration::from_millis(500);
+/// How long one slice keeps its thread, and how many rows pass between two looks at the clock.
+const SLICE_TIME: Duration = Duration::from_millis(10);
+const ROWS_PER_LOOK: u32 = 64;
+
+/// What is asked for.
+pub struct ScanRequest {
+    pub range: KeyRange,
+    pub reverse: bool,
+    pub projection: Projection,
+    pub block_bytes: usize,
+    pub count_only: bool,
+}
+
+/// How far a scan is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    pub limit_left: Option<u64>,
+    pub offset_left: u64,
+    pub position: Position,
+}
+
+/// A piece of the answer.
+pub struct Block {
+    pub rows: Vec<u8>,
+    pub row_count: u64,
+    pub cursor: Cursor,
+    pub done: bool,
+    pub row_continues: bool,
+    pub row_restarted: bool,
+    pub cells_skipped: u64,
+    pub region: RegionDescriptor,
+}
+
+impl Block {
+    /// The token that goes on behind this block.
+    pub fn token(&self, reverse: bool) -> Token {
+        Token {
+            reverse,
+            region: self.region.range.clone(),
+            limit_left: self.cursor.limit_left,
+            offset_left: self.cursor.offset_left,
+            position: self.cursor.position.clone(),
+        }
+    }
+}
+
+/// Fills the next block of a scan.
+pub async fn next_block(hosted: &Hosted, request: &ScanRequest, cursor: Cursor, now_ms: i64) -> Result<Block, Error> {
+    let started = terrane_env::time::now_ns();
+    let mut filler = Filler::open(hosted, request, cursor, now_ms)?;
+    while !filler.run(request)? && elapsed(started) < BLOCK_TIME_MAX {
+        tokio::task::yield_now().await;
+    }
+    filler.place_cursor();
+    Ok(filler.block)
+}
+
+fn elapsed(since_ns: u64) -> Duration {
+    Duration::from_nanos(terrane_env::time::now_ns().saturating_sub(since_ns))
+}
+
+/// A block on its way.
+struct Filler<'a> {
+    hosted: &'a Hosted,
+    now_ms: i64,
+    block: Block,
+    source: Source,
+    /// The last complete row, once there is one: the cursor is put behind it when the block ends. Kept in one buffer, as
+    /// every row passes through it.
+    last_row: Vec<u8>,
+}
+
+/// Where rows come from at the moment.
+enum Source {
+    /// The rest of a row that earlier blocks began, at the sequence number of its first part.
+    Rest {
+        scanner: RowScanner,
+        row: Bytes,
+        sequence: u64,
+    },
+    /// Whole rows.
+    Rows {
+        scanner: RowScanner,
+        sequence: u64,
+    },
+    Nothing,
+}
+
+impl<'a> Filler<'a> {
+    fn open(hosted: &'a Hosted, request: &ScanRequest, cursor: Cursor, now_ms: i64) -> Result<Self, Error> {
+        let state = hosted.state();
+        check_projection(&request.projection, &state)?;
+        let block = Block {
+            rows: Vec::new(),
+            row_count: 0,
+            cursor,
+            done: false,
+            row_continues: false,
+            row_restarted: false,
+            cells_skipped: 0,
+            region: state.descriptor.clone(),
+        };
+        let mut filler = Self { hosted, now_ms, block, source: Source::Nothing, last_row: Vec::new() };
+        filler.source = filler.first_source(request)?;
+        Ok(filler)
+    }
+
+    fn first_source(&mut self, request: &ScanRequest) -> Result<Source, Error> {
+        let Position::Within { row, sequence, cell } = self.block.cursor.position.clone() else {
+            return Ok(self.rows(request));
+        };
+        if !self.block.region.range.contains(&row) || !request.range.contains(&row) {
+            return Err(
+                Invalid::new("the resume token points into a row outside the range; start the scan anew").into()
+            );
+        }
+        match self.hosted.engine.snapshot_at(sequence) {
+            Ok(snapshot) => {
+                let from_cell = CellPosition {
+                    family: cell.family,
+                    qualifier: cell.qualifier,
+                    timestamp: cell.timestamp,
+                    sequence: cell.sequence,
+                };
+                let scanner = self.scanner(request, snapshot, KeyRange::row(&row), Some(from_cell));
+                Ok(Source::Rest { scanner, row, sequence })
+            }
+            Err(_too_old) => {
+                self.block.row_restarted = true;
+                self.block.cursor.position = Position::At(row);
+                Ok(self.rows(request))
+            }
+        }
+    }
+
+    /// Whole rows from the cursor on, at a new snapshot.
+    fn rows(&self, request: &ScanRequest) -> Source {
+        let wanted = match &self.block.cursor.position {
+            Position::Start => Some(request.range.clone()),
+            Position::At(row) | Position::Within { row, .. } => from_row(&request.range, row, request.reverse),
+            Position::Behind(row) => behind(&request.range, row, request.reverse),
+        };
+        self.rows_of(request, wanted)
+    }
+
+    fn rows_of(&self, request: &ScanRequest, range: Option<KeyRange>) -> Source {
+        let Some(range) = range.and_then(|range| range.intersect(&self.block.region.range)) else {
+            return Source::Nothing;
+        };
+        let snapshot = self.hosted.engine.snapshot();
+        let sequence = snapshot.sequence();
+        Source::Rows { scanner: self.scanner(request, snapshot, range, None), sequence }
+    }
+
+    fn scanner(
+        &self,
+        request: &ScanRequest,
+        snapshot: Snapshot,
+        range: KeyRange,
+        from_cell: Option<CellPosition>,
+    ) -> RowScanner {
+        let projection = request.projection.clone();
+        let (reverse, now_ms) = (request.reverse, self.now_ms);
+        self.hosted.engine.scan(snapshot, ScanSpec { range, reverse, projection, now_ms, from_cell })
+    }
+
+    /// Works for one slice; true when the block is complete.
+    fn run(&mut self, request: &ScanRequest) -> Result<bool, Error> {
+        let started = terrane_env::time::now_ns();
+        loop {
+            for _ in 0..ROWS_PER_LOOK {
+                if self.step(request)? {
+                    return Ok(true);
+                }
+            }
+            if elapsed(started) >= SLICE_TIME {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// One row, part or end; true when the block is complete.
+    fn step(&mut self, request: &ScanRequest) -> Result<bool, Error> {
+        if self.block.cursor.limit_left == Some(0) {
+            self.block.done = true;
+            return Ok(true);
+        }
+        let before = self.block.rows.len();
+        let (step, sequence) = match &mut self.source {
+            Source::Rest { scanner, sequence, .. } | Source::Rows { scanner, sequence } => {
+                (scanner.next(&mut self.block.rows, request.block_bytes).map_err(engine_error)?, *sequence)
+            }
+            Source::Nothing => {
+                self.block.done = true;
+                return Ok(true);
+            }
+        };
+        match step {
+            Step::Row => {
+                self.last_row.clear();
+                self.last_row.extend_from_slice(key_of(&self.block.rows[before..]));
+                self.finish_row(before, request);
+            }
+            Step::Part { position } => return Ok(self.part(sequence, position, before, request)),
+            Step::End => self.end(request),
+        }
+        Ok(self.block.rows.len() >= request.block_bytes)
+    }
+
+    /// A row is complete: it is skipped, counted or sent.
+    fn finish_row(&mut self, before: usize, request: &ScanRequest) {
+        let cursor = &mut self.block.cursor;
+        if cursor.offset_left > 0 {
+            cursor.offset_left -= 1;
+            self.block.rows.truncate(before);
+            return;
+        }
+        if request.count_only {
+            self.block.rows.truncate(before);
+        }
+        self.block.row_count += 1;
+        cursor.limit_left = cursor.limit_left.map(|left| left - 1);
+    }
+
+    /// A part of a row was read. Of a row that is not sent, the parts are dropped and the scanner goes on.
+    fn part(&mut self, sequence: u64, at: CellPosition, before: usize, request: &ScanRequest) -> bool {
+        if self.block.cursor.offset_left > 0 || request.count_only {
+            self.block.rows.truncate(before);
+            return false;
+        }
+        let cell =
+            CellAt { family: at.family, qualifier: at.qualifier, timestamp: at.timestamp, sequence: at.sequence };
+        let row = Bytes::copy_from_slice(key_of(&self.block.rows[before..]));
+        self.last_row.clear();
+        self.block.cursor.position = Position::Within { row, sequence, cell };
+        self.block.row_continues = true;
+        true
+    }
+
+    /// Puts the cursor behind the last complete row, if one came since the cursor was set. Rows are never empty.
+    fn place_cursor(&mut self) {
+        if !self.last_row.is_empty() {
+            self.block.cursor.position = Position::Behind(Bytes::copy_from_slice(&self.last_row));
+        }
+    }
+
+    /// The source is at its end: behind the rest of a row come whole rows, behind those nothing.
+    fn end(&mut self, request: &ScanRequest) {
+        self.source = match std::mem::replace(&mut self.source, Source::Nothing) {
+            Source::Rest { row, .. } => {
+                if self.last_row.is_empty() {
+                    // Nothing was left of the row: it ended with the last part sent.
+                    self.last_row.extend_from_slice(&row);
+                    self.finish_row(self.block.rows.len(), request);
+                }
+                self.place_cursor();
+                self.rows(request)
+            }
+            Source::Rows { .. } | Source::Nothing => Source::Nothing,
+        };
+    }
+}
+
+/// The part of the range behind `row`.
+fn behind(range: &KeyRange, row: &Bytes, reverse: bool) -> Option<KeyRange> {
+    let rest = if reverse {
+        if row.is_empty() {
+            return None;
+        }
+        KeyRange { start: Bytes::new(), stop: row.clone() }
+    } else {
+        KeyRange { start: KeyRange::row(row).stop, stop: Bytes::new() }
+    };
+    range.intersect(&rest)
+}
+
+/// The part of the range from `row` on, itself included.
+fn from_row(range: &KeyRange, row: &Bytes, reverse: bool) -> Option<KeyRange> {
+    let rest = if reverse {
+        KeyRange { start: Bytes::new(), stop: KeyRange::row(row).stop }
+    } else {
+        KeyRange { start: row.clone(), stop: Bytes::new() }
+    };
+    range.intersect(&rest)
+}
+
+/// The key of a packed row.
+fn key_of(packed: &[u8]) -> &[u8] {
+    let len = packed.first_chunk::<2>().map_or(0, |len| usize::from(u16::from_le_bytes(*len)));
+    packed.get(ROW_HEADER_BYTES..ROW_HEADER_BYTES + len).unwrap_or_default()
+}

@@ -1,0 +1,135 @@
+//! The regions that live here, by id, and the state machines of their groups: what the edge looks requests up in.
+//!
+//! State machines write it while they apply, in log order; the edge only reads. A request keeps the [`Hosted`] it found:
+//! when the region is split meanwhile, a read goes on over the parent's frozen cells, which are the state of a moment
+//! within the read's own time, and a write is refused when it is applied.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::RwLock;
+use terrane_types::{Error, GroupId, RegionDescriptor, RegionEpoch, RegionId, TableId};
+
+use crate::group::machine::GroupMachine;
+use crate::group::state::RegionState;
+
+/// A living region.
+pub struct Hosted {
+    pub region: RegionId,
+    pub group: GroupId,
+    pub engine: Arc<terrane_engine::Region>,
+    /// Log index of the durable point the region was opened with; entries up to it are in its files.
+    pub opened_at: u64,
+    /// As of the last applied entry. Replaced as a whole, so that a reader sees one moment.
+    state: RwLock<Arc<RegionState>>,
+    /// The size at which no boundary was found, 0 when none was looked for: it is looked for again when the region has
+    /// grown, not at every turn.
+    unsplittable_bytes: AtomicU64,
+}
+
+impl Hosted {
+    pub fn new(state: RegionState, engine: Arc<terrane_engine::Region>, opened_at: u64) -> Arc<Self> {
+        Arc::new(Self {
+            region: state.descriptor.region,
+            group: state.descriptor.group,
+            engine,
+            opened_at,
+            state: RwLock::new(Arc::new(state)),
+            unsplittable_bytes: AtomicU64::new(0),
+        })
+    }
+
+    pub fn state(&self) -> Arc<RegionState> {
+        self.state.read().clone()
+    }
+
+    pub fn set_state(&self, state: RegionState) {
+        *self.state.write() = Arc::new(state);
+    }
+
+    /// Remembers that a region of this size has no boundary to split at.
+    pub fn set_unsplittable(&self, bytes: u64) {
+        self.unsplittable_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    pub fn unsplittable_bytes(&self) -> u64 {
+        self.unsplittable_bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// The living regions of a server, by id. Its lock is held for a look-up or an insert only, never across an await.
+#[derive(Default)]
+pub struct Regions {
+    living: RwLock<BTreeMap<RegionId, Arc<Hosted>>>,
+}
+
+impl Regions {
+    pub fn insert(&self, hosted: Arc<Hosted>) {
+        self.living.write().insert(hosted.region, hosted);
+    }
+
+    pub fn remove(&self, region: RegionId) {
+        self.living.write().remove(&region);
+    }
+
+    pub fn get(&self, region: RegionId) -> Option<Arc<Hosted>> {
+        self.living.read().get(&region).cloned()
+    }
+
+    pub fn all(&self) -> Vec<Arc<Hosted>> {
+        self.living.read().values().cloned().collect()
+    }
+
+    pub fn count(&self) -> usize {
+        self.living.read().len()
+    }
+}
+
+/// A server's regions and the state machines that keep them.
+#[derive(Default)]
+pub struct Registry {
+    /// Shared with the state machines, which write it. They do not know the registry, or nobody would ever be dropped.
+    pub regions: Arc<Regions>,
+    machines: RwLock<BTreeMap<GroupId, Arc<GroupMachine>>>,
+}
+
+impl Registry {
+    pub fn insert_machine(&self, machine: Arc<GroupMachine>) {
+        self.machines.write().insert(machine.group(), machine);
+    }
+
+    pub fn machine(&self, group: GroupId) -> Option<Arc<GroupMachine>> {
+        self.machines.read().get(&group).cloned()
+    }
+
+    pub fn machines(&self) -> Vec<Arc<GroupMachine>> {
+        self.machines.read().values().cloned().collect()
+    }
+
+    /// The region that a request names, if it is here and of that table and epoch; else the refusal that redirects.
+    pub fn find(&self, table: TableId, region: RegionId, epoch: RegionEpoch) -> Result<Arc<Hosted>, Error> {
+        let Some(hosted) = self.regions.get(region) else {
+            return Err(Error::StaleEpoch { region, current: self.successors(region) });
+        };
+        check_epoch(&hosted.state().descriptor, table, epoch)?;
+        Ok(hosted)
+    }
+
+    /// What a region that is no longer here was split into, as far as any group here remembers.
+    pub fn successors(&self, region: RegionId) -> Vec<RegionDescriptor> {
+        self.machines()
+            .iter()
+            .map(|machine| machine.successors(region))
+            .find(|found| !found.is_empty())
+            .unwrap_or_default()
+    }
+}
+
+/// The epoch check: a request must name the region as it is now.
+pub fn check_epoch(now: &RegionDescriptor, table: TableId, epoch: RegionEpoch) -> Result<(), Error> {
+    if now.epoch != epoch || now.table != table {
+        return Err(Error::StaleEpoch { region: now.region, current: vec![now.clone()] });
+    }
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! What applying an operation answers to whoever proposed it.
+//!
+//! Replies go from the state machine to the edge of the same process only, as bytes because the raft room carries them
+//! without looking. They are neither logged nor sent, so this layout may change freely. A refusal is a reply: every
+//! replica comes to the same one and nothing else happens.
+
+use bytes::Bytes;
+use terrane_types::{Error, Invalid, RegionDescriptor, RegionId};
+
+use crate::operation::{DESCRIPTOR_BYTES_MIN, put_descriptor, read_descriptor};
+use crate::record::{Malformed, Reader, put_count, put_long, put_u64};
+
+const APPLIED: u8 = 0;
+const STALE: u8 = 1;
+const READ_ONLY: u8 = 2;
+const INVALID: u8 = 3;
+const SPLIT: u8 = 4;
+
+/// The outcome of one operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Done, in an entry with this stamp.
+    Applied { stamp: u64 },
+    /// The region or its epoch is no longer; nothing was done.
+    Stale { region: RegionId, current: Vec<RegionDescriptor> },
+    /// The table has become read-only; nothing was done.
+    ReadOnly { what: String },
+    /// The operation does not fit the state; nothing was done.
+    Invalid { what: String },
+    /// The daughters of a split.
+    Split { daughters: Vec<RegionDescriptor> },
+}
+
+impl Reply {
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        let mut out = Vec::with_capacity(9);
+        match self {
+            Self::Applied { stamp } => {
+                out.push(APPLIED);
+                put_u64(&mut out, *stamp);
+            }
+            Self::Stale { region, current } => {
+                out.push(STALE);
+                put_u64(&mut out, region.0);
+                put_descriptors(&mut out, current);
+            }
+            Self::ReadOnly { what } => {
+                out.push(READ_ONLY);
+                put_long(&mut out, what.as_bytes());
+            }
+            Self::Invalid { what } => {
+                out.push(INVALID);
+                put_long(&mut out, what.as_bytes());
+            }
+            Self::Split { daughters } => {
+                out.push(SPLIT);
+                put_descriptors(&mut out, daughters);
+            }
+        }
+        out.into()
+    }
+
+    pub fn decode(record: Bytes) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(record);
+        let reply = match reader.u8()? {
+            APPLIED => Self::Applied { stamp: reader.u64()? },
+            STALE => Self::Stale { region: RegionId(reader.u64()?), current: read_descriptors(&mut reader)? },
+            READ_ONLY => Self::ReadOnly { what: text(&mut reader)? },
+            INVALID => Self::Invalid { what: text(&mut reader)? },
+            SPLIT => Self::Split { daughters: read_descriptors(&mut reader)? },
+            _ => return Err(Malformed("the reply's kind is not known")),
+        };
+        reader.finish()?;
+        Ok(reply)
+    }
+
+    /// The stamp of what was applied, or the refusal as a client hears it.
+    pub fn applied(self) -> Result<u64, Error> {
+        match self {
+            Self::Applied { stamp } => Ok(stamp),
+            Self::Split { .. } => Ok(0),
+            Self::Stale { region, current } => Err(Error::StaleEpoch { region, current }),
+            Self::ReadOnly { what } => Err(Error::ReadOnly { what }),
+            Self::Invalid { what } => Err(Error::Invalid(Invalid { what })),
+        }
+    }
+}
+
+fn put_descriptors(out: &mut Vec<u8>, descriptors: &[RegionDescriptor]) {
+    put_count(out, descriptors.len());
+    for descriptor in descriptors {
+        put_descriptor(out, descriptor);
+    }
+}
+
+fn read_descriptors(reader: &mut Reader) -> Result<Vec<RegionDescriptor>, Malformed> {
+    let count = reader.count(DESCRIPTOR_BYTES_MIN)?;
+    (0..count).map(|_| read_descriptor(reader)).collect()
+}
+
+fn text(reader: &mut Reader) -> Result<String, Malformed> {
+    String::from_utf8(reader.long()?.to_vec()).map_err(|_| Malformed("a text is not UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use terrane_types::{GroupId, KeyRange, RegionEpoch, TableId};
+
+    use super::*;
+
+    #[test]
+    fn replies_come_back() {
+        let region = RegionDescriptor {
+            region: RegionId(8),
+            table: TableId(5),
+            range: KeyRange::new("a", "b").unwrap(),
+            epoch: RegionEpoch(1),
+            group: GroupId(2),
+            schema_version: 1,
+        };
+        for reply in [
+            Reply::Applied { stamp: 5 },
+            Reply::Stale { region: RegionId(1), current: vec![region.clone(), region.clone()] },
+            Reply::ReadOnly { what: "table t".into() },
+            Reply::Invalid { what: "no".into() },
+            Reply::Split { daughters: vec![region] },
+        ] {
+            assert_eq!(Reply::decode(reply.encode()).unwrap(), reply);
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! The line to the masters: registration at the start, then a report every so often, in both directions.
+//!
+//! Reports carry what the master's index of regions is kept current by; answers bring addresses, region ids for splits and
+//! the ids of dropped tables. A master that is away costs nothing but news: the server goes on serving.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use terrane_proto::v1::master_client::MasterClient;
+use terrane_proto::{MESSAGE_BYTES_MAX, error, hello, v1};
+use terrane_raft::GroupHost;
+use terrane_types::{ClusterId, Error, ServerId, TableId};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Channel;
+
+use crate::admission::Admission;
+use crate::cluster::Addresses;
+use crate::ids::{IdStock, STOCK_IDS};
+use crate::metrics::Metrics;
+use crate::operation::ChangeTables;
+use crate::registry::{Hosted, Registry};
+use crate::troubles::Troubles;
+
+/// Deadline of one call, and the pause before the next master is tried.
+const CALL_TIMEOUT: Duration = Duration::from_secs(2);
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// How often to report when the master does not say.
+const REPORT_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The masters, and the one that answered last.
+pub struct Masters {
+    lines: Vec<(String, MasterClient<Channel>)>,
+    current: usize,
+}
+
+/// What a server says about itself when it registers.
+pub struct Registration {
+    pub cluster: Option<ClusterId>,
+    pub server: Option<ServerId>,
+    pub boot: u64,
+    pub address: String,
+    pub console: String,
+    pub engine: String,
+}
+
+/// What it is told.
+pub struct Registered {
+    pub cluster: ClusterId,
+    pub server: ServerId,
+    pub addresses: Vec<(ServerId, String)>,
+    pub region_ids: (u64, u32),
+    pub report_every: Duration,
+}
+
+/// Why a server could not register.
+#[derive(Debug, thiserror::Error)]
+pub enum RegisterError {
+    /// An address that is not one.
+    #[error(transparent)]
+    Address(#[from] terrane_env::net::InvalidAddress),
+    /// Nobody answered in time.
+    #[error("no master answered at {masters} within {} s (last: {last}); start a master, or name its address with --masters", waited.as_secs())]
+    Unreachable { masters: String, waited: Duration, last: String },
+    /// A master answered and refused: trying again would not help.
+    #[error("the master at {master} refused this server: {refusal}")]
+    Refused { master: String, refusal: Error },
+}
+
+impl Masters {
+    pub fn new(addresses: &[String]) -> Result<Self, RegisterError> {
+        let line = |address: &String| {
+            let channel = terrane_env::net::channel(address)?;
+            let client = MasterClient::new(channel)
+                .max_decoding_message_size(MESSAGE_BYTES_MAX)
+                .max_encoding_message_size(MESSAGE_BYTES_MAX);
+            Ok((address.clone(), client))
+        };
+        let lines = addresses.iter().map(line).collect::<Result<Vec<_>, RegisterError>>()?;
+        Ok(Self { lines, current: 0 })
+    }
+
+    fn current(&mut self) -> Option<(String, MasterClient<Channel>)> {
+        let count = self.lines.len().max(1);
+        self.lines.get(self.current % count).cloned()
+    }
+
+    fn next(&mut self) {
+        self.current = (self.current + 1) % self.lines.len().max(1);
+    }
+
+    /// Registers with whichever master answers first, for at most `patience`.
+    pub async fn register(&mut self, what: &Registration, patience: Duration) -> Result<Registered, RegisterError> {
+        let started = Instant::now();
+        let mut last = "no master is configured".to_owned();
+        loop {
+            if let Some((master, mut client)) = self.current() {
+                let call = tokio::time::timeout(CALL_TIMEOUT, client.register(registration(what))).await;
+                match call.map(|reply| reply.map_err(|status| error::from_status(&status))) {
+                    Ok(Ok(reply)) => match registered(reply.into_inner()) {
+                        Ok(registered) => return Ok(registered),
+                        Err(refusal) => return Err(RegisterError::Refused { master, refusal }),
+                    },
+                    Ok(Err(refusal)) if is_final(&refusal) => return Err(RegisterError::Refused { master, refusal }),
+                    Ok(Err(error)) => last = error.to_string(),
+                    Err(_) => last = format!("{master} did not answer in time"),
+                }
+            }
+            if started.elapsed() >= patience {
+                let masters: Vec<&str> = self.lines.iter().map(|(address, _)| address.as_str()).collect();
+                return Err(RegisterError::Unreachable { masters: masters.join(", "), waited: patience, last });
+            }
+            self.next();
+            tokio::time::sleep(RETRY_PAUSE).await;
+        }
+    }
+}
+
+fn registration(what: &Registration) -> v1::RegisterRequest {
+    let own = what.server.unwrap_or_default();
+    v1::RegisterRequest {
+        hello: Some(hello::ours(what.cluster, ServerId(0), own, what.boot)),
+        address: what.address.clone(),
+        console: what.console.clone(),
+        engine: what.engine.clone(),
+        boot: what.boot,
+        region_ids_wanted: STOCK_IDS,
+    }
+}
+
+fn registered(reply: v1::RegisterReply) -> Result<Registered, Error> {
+    let cluster = hello::cluster_of(&reply.cluster_id)?
+        .ok_or_else(|| Error::Internal { message: "the master named no cluster".to_owned() })?;
+    let every = Duration::from_millis(u64::from(reply.report_every_ms));
+    Ok(Registered {
+        cluster,
+        server: ServerId(reply.server),
+        addresses: addresses(reply.servers),
+        region_ids: (reply.region_id_first, reply.region_id_count),
+        report_every: if every.is_zero() { REPORT_INTERVAL } else { every },
+    })
+}
+
+fn addresses(servers: Vec<v1::ServerAddress>) -> Vec<(ServerId, String)> {
+    servers.into_iter().map(|server| (ServerId(server.server), server.address)).collect()
+}
+
+/// Refusals that the same call would meet again.
+fn is_final(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::WrongCluster { .. }
+            | Error::Invalid(_)
+            | Error::Unsupported { .. }
+            | Error::AlreadyExists { .. }
+            | Error::NotFound { .. }
+    )
+}
+
+/// Reports until it is told to stop.
+pub struct Reporter {
+    pub masters: Masters,
+    pub identity: hello::Identity,
+    pub every: Duration,
+    pub registry: Arc<Registry>,
+    pub host: Arc<GroupHost>,
+    pub addresses: Arc<Addresses>,
+    pub stock: Arc<IdStock>,
+    pub admission: Arc<Admission>,
+    pub metrics: Arc<Metrics>,
+    pub troubles: Arc<Troubles>,
+}
+
+impl Reporter {
+    /// Reports every so often; the last report says that this server stops.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let mut turn = tokio::time::interval(self.every);
+        turn.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut silent = false;
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                _ = turn.tick() => {}
+            }
+            match self.report(false).await {
+                Ok(()) if silent => {
+                    silent = false;
+                    tracing::info!("a master answers again");
+                }
+                Ok(()) => {}
+                Err(error) => {
+                    if !silent {
+                        tracing::warn!(%error, "no master takes the report; serving goes on");
+                    }
+                    silent = true;
+                    self.masters.next();
+                }
+            }
+        }
+        // The masters notice by themselves when this one does not arrive.
+        self.report(true).await.ok();
+    }
+
+    async fn report(&mut self, stopping: bool) -> Result<(), Error> {
+        let Some((_, mut client)) = self.masters.current() else { return Ok(()) };
+        let request = self.compose(stopping);
+        let reply = tokio::time::timeout(CALL_TIMEOUT, client.report(request)).await;
+        let reply = reply.map_err(|_| Error::DeadlineExceeded)?.map_err(|status| error::from_status(&status))?;
+        self.take(reply.into_inner()).await;
+        Ok(())
+    }
+
+    fn compose(&self, stopping: bool) -> v1::ReportRequest {
+        let mut groups = Vec::new();
+        let mut regions = Vec::new();
+        let mut led = 0;
+        for group in self.host.groups() {
+            let status = group.status();
+            let hosted = self.registry.machine(status.group).map(|machine| machine.hosted()).unwrap_or_default();
+            groups.push(v1::GroupReport {
+                group: status.group.0,
+                replica: status.replica.0,
+                term: status.term,
+                leader: status.leader.map_or(0, |(_, server)| server.0),
+                applied: status.applied,
+                regions: u32::try_from(hosted.len()).unwrap_or(u32::MAX),
+            });
+            for replica in &status.snapshot_wanted_by {
+                self.troubles.set(
+                    &format!("snapshot for replica {replica}"),
+                    format!("replica {replica} of group {} lacks entries that the log no longer holds", status.group),
+                );
+            }
+            if status.is_leader {
+                led += 1;
+                regions.extend(hosted.iter().map(|hosted| region_report(hosted, status.term)));
+            }
+        }
+        self.metrics.groups_led.set(led);
+        self.note_sizes();
+        let log = self.host.log_status();
+        v1::ReportRequest {
+            hello: Some(hello::ours(
+                Some(self.identity.cluster),
+                ServerId(0),
+                self.identity.server,
+                self.identity.boot,
+            )),
+            server: self.identity.server.0,
+            boot: self.identity.boot,
+            groups,
+            regions,
+            region_ids_wanted: self.stock.wanted(),
+            log_bytes: log.bytes,
+            log_limit: log.limit,
+            log_held_by: log.held_by.unwrap_or_default(),
+            troubles: self.troubles.sentences(),
+            memtable_bytes: self.admission.memtable_bytes(),
+            stopping,
+            clock_ms: terrane_env::time::wall_ms(),
+        }
+    }
+
+    fn note_sizes(&self) {
+        let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let log = self.host.log_status();
+        self.metrics.log_bytes.set(gauge(log.bytes));
+        self.metrics.log_syncs.set(gauge(log.syncs));
+        self.metrics.memtable_bytes.set(gauge(self.admission.memtable_bytes()));
+        self.metrics.writes_in_flight.set(gauge(self.admission.operations()));
+        self.metrics.regions.set(i64::try_from(self.registry.regions.count()).unwrap_or(i64::MAX));
+    }
+
+    async fn take(&self, reply: v1::ReportReply) {
+        let addresses = addresses(reply.servers);
+        self.addresses.set(addresses.iter().cloned());
+        self.host.set_addresses(addresses);
+        self.stock.add(reply.region_id_first, reply.region_id_count);
+        for table in reply.dropped_tables {
+            self.drop_late(TableId(table)).await;
+        }
+    }
+
+    /// A table that was dropped while a group led here was out of reach is dropped now.
+    async fn drop_late(&self, table: TableId) {
+        for machine in self.registry.machines() {
+            let Some(group) = self.host.group(machine.group()) else { continue };
+            if machine.has_table(table) && group.status().is_leader {
+                let change = ChangeTables { schema: None, create: Vec::new(), drop: Some(table) };
+                // The next report brings the id again.
+                group.propose(change.encode()).await.ok();
+            }
+        }
+    }
+}
+
+fn region_report(hosted: &Hosted, term: u64) -> v1::RegionReport {
+    let state = if hosted.unsplittable_bytes() > 0 { "unsplittable" } else { "open" };
+    v1::RegionReport {
+        descriptor: Some(v1::RegionDescriptor::from(&hosted.state().descriptor)),
+        bytes: hosted.engine.size_bytes(),
+        state: state.to_owned(),
+        group_term: term,
+    }
+}

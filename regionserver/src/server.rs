@@ -1,0 +1,466 @@
+//! A region server as a whole: how it comes up, what runs in it, and how it goes down.
+//!
+//! Up: lock the directory, read its identity, listen, register with a master, raise the boot number, open the engine, open
+//! the log (which starts the groups and replays what the engine has not got), serve. Each step may refuse, in words that
+//! say what to do, and nothing before the identity is written changes an existing directory.
+//!
+//! Down: refuse what is new, hand leaderships over, stop the housekeeping, flush every region, say goodbye, close the log
+//! and the engine, and only then stop serving peers: until the end they may still be answered.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::{FuturesUnordered, StreamExt};
+use terrane_engine::{Engine, Options};
+use terrane_env::fs::{self, DirLock};
+use terrane_env::net::{self, Listener};
+use terrane_proto::hello::Identity as HelloIdentity;
+use terrane_proto::{MESSAGE_BYTES_MAX, v1};
+use terrane_raft::{Factory, Group, GroupHost, GroupSpec, HostConfig, LogConfig, StateMachine};
+use terrane_types::ServerId;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::admission::Admission;
+use crate::cluster::Addresses;
+use crate::config::ServerConfig;
+use crate::edge::Edge;
+use crate::flush::FLUSHES_MAX;
+use crate::group::machine::GroupMachine;
+use crate::housekeeping::{Housekeeper, Signals};
+use crate::identity::{Identity, IdentityError};
+use crate::ids::IdStock;
+use crate::metrics::Metrics;
+use crate::registry::Registry;
+use crate::report::{Masters, RegisterError, Registered, Registration, Reporter};
+use crate::service::admin::AdminService;
+use crate::service::data::DataService;
+use crate::troubles::Troubles;
+
+/// How long leaderships may take to go over when the server stops.
+const HANDOVER_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long connections may take to end after everything is closed.
+const GOODBYE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Why a server did not start. The words say what to do; there is no use in a stack trace.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The data directory cannot be made.
+    #[error("cannot use the data directory {directory}: {source}")]
+    Directory { directory: String, source: std::io::Error },
+    /// Another process has it.
+    #[error(transparent)]
+    Locked(#[from] fs::LockError),
+    /// It belongs to another cluster or engine, or its stamp is damaged.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// The port is taken, or the address is not this machine's.
+    #[error("{0}")]
+    Listen(std::io::Error),
+    /// A wildcard is no address that others can reach.
+    #[error("others cannot reach {listen}: say with --advertise HOST:PORT where they can")]
+    Advertise { listen: String },
+    /// No master, or one that refuses.
+    #[error(transparent)]
+    Register(#[from] RegisterError),
+    /// The engine does not open.
+    #[error("cannot open the engine: {0}")]
+    Engine(terrane_engine::Error),
+    /// The log does not open.
+    #[error(transparent)]
+    Log(#[from] terrane_raft::OpenError),
+    /// The build is broken.
+    #[error("gRPC reflection: {0}")]
+    Reflection(String),
+}
+
+/// How far a stopping server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlushProgress {
+    /// Regions written out.
+    pub flushed: usize,
+    /// Regions there are.
+    pub regions: usize,
+}
+
+/// A running region server.
+pub struct RegionServer {
+    address: SocketAddr,
+    identity: HelloIdentity,
+    registry: Arc<Registry>,
+    shown: Arc<prometheus_client::registry::Registry>,
+    host: Arc<GroupHost>,
+    engine: Arc<Engine>,
+    edge: Arc<Edge>,
+    /// Ends the housekeeping and the reports.
+    stop: CancellationToken,
+    /// Ends the gRPC server, last of all.
+    stop_serving: CancellationToken,
+    background: Vec<JoinHandle<()>>,
+    serving: JoinHandle<()>,
+    _lock: DirLock,
+}
+
+/// Makes the state machines of groups over the engine.
+struct Machines {
+    engine: Arc<Engine>,
+    registry: Arc<Registry>,
+    signals: Arc<Signals>,
+    metrics: Arc<Metrics>,
+}
+
+impl Factory for Machines {
+    fn open(&self, spec: &GroupSpec) -> Arc<dyn StateMachine> {
+        let machine = GroupMachine::open(
+            spec.group,
+            self.engine.clone(),
+            self.registry.regions.clone(),
+            self.signals.clone(),
+            self.metrics.clone(),
+        );
+        let machine = machine.unwrap_or_else(|error| {
+            terrane_env::task::abort_process(&format!("{error}; start the build that wrote this directory"))
+        });
+        self.registry.insert_machine(machine.clone());
+        machine
+    }
+}
+
+impl RegionServer {
+    /// Starts a server and serves.
+    pub async fn start(config: ServerConfig) -> Result<Self, StartError> {
+        let directory = |source| StartError::Directory { directory: config.data_dir.display().to_string(), source };
+        fs::create_dir_all(&config.data_dir).await.map_err(directory)?;
+        let lock = DirLock::acquire(&config.data_dir).await?;
+        let engine_name = config.engine.to_string();
+        let known = Identity::load(&config.data_dir, &engine_name).await?;
+        let listener = net::listen(&config.listen).await.map_err(StartError::Listen)?;
+        let address = listener.local_addr().map_err(StartError::Listen)?;
+        let advertised = advertised(&config, address)?;
+        let mut masters = Masters::new(&config.masters)?;
+        let (identity, registered) = register(&config, &mut masters, known, &advertised).await?;
+
+        let options =
+            Options { dir: config.data_dir.join("engine"), backend: config.engine, cache_bytes: config.cache_bytes };
+        let engine = Engine::open(options).await.map_err(StartError::Engine)?;
+        let (metrics, shown) = Metrics::registered();
+        let parts = Parts {
+            registry: Arc::new(Registry::default()),
+            signals: Arc::new(Signals::default()),
+            stock: Arc::new(IdStock::default()),
+            addresses: Arc::new(Addresses::default()),
+            admission: Admission::new(config.memtable_budget),
+            troubles: Arc::new(Troubles::default()),
+            metrics,
+        };
+        parts.stock.add(registered.region_ids.0, registered.region_ids.1);
+        parts.addresses.set(registered.addresses.iter().cloned());
+        let host = open_host(&config, identity, &engine, &parts).await?;
+        host.set_addresses(registered.addresses);
+        let edge = parts.edge(identity, &host);
+        let stop_serving = CancellationToken::new();
+        let serving = serve(&edge, &parts.stock, &host, listener, stop_serving.clone()).await?;
+        let stop = CancellationToken::new();
+        let background = vec![
+            terrane_env::task::spawn_named("housekeeping", parts.housekeeper(&host, &config).run(stop.clone())),
+            terrane_env::task::spawn_named(
+                "report",
+                parts.reporter(&host, masters, identity, registered.report_every).run(stop.clone()),
+            ),
+        ];
+        let registry = parts.registry;
+        Ok(Self {
+            address,
+            identity,
+            registry,
+            shown,
+            host,
+            engine,
+            edge,
+            stop,
+            stop_serving,
+            background,
+            serving,
+            _lock: lock,
+        })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its id in the cluster.
+    #[must_use]
+    pub fn server_id(&self) -> ServerId {
+        self.identity.server
+    }
+
+    /// Its numbers, for the console.
+    #[must_use]
+    pub fn registry(&self) -> Arc<prometheus_client::registry::Registry> {
+        self.shown.clone()
+    }
+
+    /// Whether it can do its part, or why not.
+    pub fn ready(&self) -> Result<(), String> {
+        if self.edge.closing.is_cancelled() {
+            return Err("the server is stopping".to_owned());
+        }
+        let headless = self.host.groups().into_iter().find(|group| group.status().leader.is_none());
+        headless.map_or(Ok(()), |group| Err(format!("group {} knows no leader", group.id())))
+    }
+
+    /// Stops in order: see the module's words. `progress` hears how the flushes go.
+    pub async fn shutdown(self, mut progress: impl FnMut(FlushProgress) + Send) {
+        self.edge.closing.cancel();
+        hand_over(&self.host, self.identity.server).await;
+        self.edge.tasks.close();
+        tokio::time::timeout(GOODBYE_TIMEOUT, self.edge.tasks.wait()).await.ok();
+        self.stop.cancel();
+        for task in self.background {
+            if let Err(error) = task.await {
+                tracing::error!(%error, "a background task ended badly");
+            }
+        }
+        flush_all(&self.registry, &mut progress).await;
+        self.host.shutdown().await;
+        self.engine.shutdown().await;
+        self.stop_serving.cancel();
+        let abort = self.serving.abort_handle();
+        if tokio::time::timeout(GOODBYE_TIMEOUT, self.serving).await.is_err() {
+            // A connection that does not end: nothing behind it is open any more.
+            abort.abort();
+        }
+    }
+}
+
+/// What most tasks of a server share.
+struct Parts {
+    registry: Arc<Registry>,
+    signals: Arc<Signals>,
+    stock: Arc<IdStock>,
+    addresses: Arc<Addresses>,
+    admission: Arc<Admission>,
+    metrics: Arc<Metrics>,
+    troubles: Arc<Troubles>,
+}
+
+impl Parts {
+    fn edge(&self, identity: HelloIdentity, host: &Arc<GroupHost>) -> Arc<Edge> {
+        Arc::new(Edge {
+            identity,
+            registry: self.registry.clone(),
+            host: host.clone(),
+            addresses: self.addresses.clone(),
+            admission: self.admission.clone(),
+            metrics: self.metrics.clone(),
+            closing: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        })
+    }
+
+    fn housekeeper(&self, host: &Arc<GroupHost>, config: &ServerConfig) -> Housekeeper {
+        Housekeeper {
+            registry: self.registry.clone(),
+            host: host.clone(),
+            signals: self.signals.clone(),
+            stock: self.stock.clone(),
+            addresses: self.addresses.clone(),
+            admission: self.admission.clone(),
+            metrics: self.metrics.clone(),
+            troubles: self.troubles.clone(),
+            memtable_budget: config.memtable_budget,
+        }
+    }
+
+    fn reporter(&self, host: &Arc<GroupHost>, masters: Masters, identity: HelloIdentity, every: Duration) -> Reporter {
+        Reporter {
+            masters,
+            identity,
+            every,
+            registry: self.registry.clone(),
+            host: host.clone(),
+            addresses: self.addresses.clone(),
+            stock: self.stock.clone(),
+            admission: self.admission.clone(),
+            metrics: self.metrics.clone(),
+            troubles: self.troubles.clone(),
+        }
+    }
+}
+
+/// What others are told.
+fn advertised(config: &ServerConfig, address: SocketAddr) -> Result<String, StartError> {
+    if let Some(advertise) = &config.advertise {
+        return Ok(advertise.clone());
+    }
+    // Another host's name for itself may only be in what was configured; the port may only be in what was bound.
+    let host = config.listen.rsplit_once(':').map_or("", |(host, _)| host);
+    let wildcard =
+        host.is_empty() || host.trim_matches(['[', ']']).parse().is_ok_and(|ip: std::net::IpAddr| ip.is_unspecified());
+    if wildcard {
+        return Err(StartError::Advertise { listen: config.listen.clone() });
+    }
+    Ok(format!("{host}:{}", address.port()))
+}
+
+/// Registers, and makes the identity durable before anything else is opened under it.
+async fn register(
+    config: &ServerConfig,
+    masters: &mut Masters,
+    known: Option<Identity>,
+    advertised: &str,
+) -> Result<(HelloIdentity, Registered), StartError> {
+    let boot = known.as_ref().map_or(1, |known| known.boot + 1);
+    if let Some(known) = &known {
+        // Raised before it is told to anybody: a start that fails later never shares its number with the next.
+        Identity { boot, ..known.clone() }.store(&config.data_dir).await?;
+    }
+    let registration = Registration {
+        cluster: known.as_ref().map(|known| known.cluster),
+        server: known.as_ref().map(|known| known.server),
+        boot,
+        address: advertised.to_owned(),
+        console: config.console.clone().unwrap_or_default(),
+        engine: config.engine.to_string(),
+    };
+    let registered = masters.register(&registration, config.register_timeout).await;
+    let registered = registered.map_err(|error| foreign(error, config, known.as_ref()))?;
+    let identity = match known {
+        Some(known) if known.cluster != registered.cluster => {
+            return Err(IdentityError::Cluster {
+                directory: config.data_dir.clone(),
+                found: known.cluster,
+                wanted: registered.cluster,
+            }
+            .into());
+        }
+        Some(known) => Identity { boot, ..known },
+        None => {
+            let engine = config.engine.to_string();
+            let fresh = Identity { cluster: registered.cluster, server: registered.server, engine, boot };
+            fresh.store(&config.data_dir).await?;
+            fresh
+        }
+    };
+    Ok((HelloIdentity { cluster: identity.cluster, server: identity.server, boot }, registered))
+}
+
+/// A master of another cluster: said in terms of the directory, which is what can be changed here.
+fn foreign(error: RegisterError, config: &ServerConfig, known: Option<&Identity>) -> StartError {
+    match (error, known) {
+        (RegisterError::Refused { refusal: terrane_types::Error::WrongCluster { expected, .. }, .. }, Some(known)) => {
+            IdentityError::Cluster { directory: config.data_dir.clone(), found: known.cluster, wanted: expected }.into()
+        }
+        (error, _) => error.into(),
+    }
+}
+
+async fn open_host(
+    config: &ServerConfig,
+    identity: HelloIdentity,
+    engine: &Arc<Engine>,
+    parts: &Parts,
+) -> Result<Arc<GroupHost>, StartError> {
+    let mut host_config =
+        HostConfig::new(config.data_dir.join("log"), identity.cluster, identity.server, identity.boot);
+    host_config.log = LogConfig {
+        segment_bytes: config.segment_bytes,
+        cache_bytes: config.log_cache_bytes,
+        limit_bytes: config.log_limit,
+        purge_budget_bytes: config.log_purge_budget,
+    };
+    let machines = Machines {
+        engine: engine.clone(),
+        registry: parts.registry.clone(),
+        signals: parts.signals.clone(),
+        metrics: parts.metrics.clone(),
+    };
+    Ok(GroupHost::open(host_config, Arc::new(machines)).await?)
+}
+
+/// Serves everything on one port.
+async fn serve(
+    edge: &Arc<Edge>,
+    stock: &Arc<IdStock>,
+    host: &Arc<GroupHost>,
+    listener: Listener,
+    stop: CancellationToken,
+) -> Result<JoinHandle<()>, StartError> {
+    let data = v1::data_server::DataServer::new(DataService { edge: edge.clone() })
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX);
+    let orders = AdminService { edge: edge.clone(), stock: stock.clone() };
+    let orders = v1::region_server_server::RegionServerServer::new(orders)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX);
+    let (reporter, health) = tonic_health::server::health_reporter();
+    reporter.set_serving::<v1::data_server::DataServer<DataService>>().await;
+    let reflection = terrane_proto::reflection().map_err(|error| StartError::Reflection(error.to_string()))?;
+    let router = net::server()
+        .add_service(health)
+        .add_service(reflection)
+        .add_service(data)
+        .add_service(orders)
+        .add_service(host.peer_service());
+    let serving = async move {
+        if let Err(error) = router.serve_with_incoming_shutdown(listener.incoming(), stop.cancelled_owned()).await {
+            tracing::error!(%error, "the gRPC server ended");
+        }
+    };
+    Ok(terrane_env::task::spawn_named("serve", serving))
+}
+
+/// Offers every leadership to another member and waits a little for them to go.
+async fn hand_over(host: &Arc<GroupHost>, own: ServerId) {
+    let handovers: FuturesUnordered<_> = host
+        .groups()
+        .into_iter()
+        .filter(|group| group.status().is_leader)
+        .map(|group| hand_over_group(group, own))
+        .collect();
+    handovers.collect::<Vec<()>>().await;
+}
+
+async fn hand_over_group(group: Group, own: ServerId) {
+    let other = group.status().members.into_iter().find(|(_, server)| *server != own);
+    if let Some((replica, _)) = other
+        && group.transfer_leader(replica).await.is_ok()
+    {
+        // Best effort: a member that is away takes nothing over, and the others elect one by themselves.
+        group.wait_for(|status| !status.is_leader, HANDOVER_TIMEOUT).await;
+    }
+}
+
+/// Writes every region out, a few at a time, and the groups' own state.
+async fn flush_all(registry: &Registry, progress: &mut (impl FnMut(FlushProgress) + Send)) {
+    let regions: Vec<_> = registry
+        .machines()
+        .into_iter()
+        .flat_map(|machine| machine.hosted().into_iter().map(move |hosted| (machine.clone(), hosted.region)))
+        .collect();
+    let total = regions.len();
+    let flush = |(machine, region): (Arc<GroupMachine>, _)| async move {
+        if let Err(error) = machine.flush(region).await {
+            tracing::error!(%region, %error, "the region was not flushed; its writes are in the log");
+        }
+    };
+    let mut flushed = 0;
+    let mut flushes = futures::stream::iter(regions.into_iter().map(flush)).buffer_unordered(FLUSHES_MAX);
+    while flushes.next().await.is_some() {
+        flushed += 1;
+        progress(FlushProgress { flushed, regions: total });
+    }
+    for machine in registry.machines() {
+        if machine.is_dirty()
+            && let Err(error) = machine.record().await
+        {
+            tracing::error!(group = %machine.group(), %error, "the group's state was not recorded; it is in the log");
+        }
+    }
+}

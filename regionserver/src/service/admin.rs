@@ -1,0 +1,149 @@
+//! The service `RegionServer`: the master's orders.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use terrane_proto::{error, hello, v1};
+use terrane_raft::{Group, GroupSpec};
+use terrane_types::{
+    Error, GroupId, Invalid, RegionDescriptor, RegionEpoch, RegionId, ReplicaId, ServerId, TableId, TableSchema,
+};
+use tonic::{Request, Response, Status};
+
+use crate::edge::Edge;
+use crate::faults::{not_leader, propose_error, stopping};
+use crate::ids::IdStock;
+use crate::operation::ChangeTables;
+use crate::region::split;
+use crate::reply::Reply;
+
+/// The edge for orders.
+pub struct AdminService {
+    pub edge: Arc<Edge>,
+    pub stock: Arc<IdStock>,
+}
+
+#[tonic::async_trait]
+impl v1::region_server_server::RegionServer for AdminService {
+    async fn create_group(
+        &self,
+        request: Request<v1::CreateGroupRequest>,
+    ) -> Result<Response<v1::CreateGroupReply>, Status> {
+        let made = self.make_group(request.into_inner()).await;
+        made.map(|()| Response::new(v1::CreateGroupReply {})).map_err(|error| error::status(&error))
+    }
+
+    async fn change_tables(
+        &self,
+        request: Request<v1::ChangeTablesRequest>,
+    ) -> Result<Response<v1::ChangeTablesReply>, Status> {
+        let applied = self.change(request.into_inner()).await;
+        let reply = applied.map(|applied| Response::new(v1::ChangeTablesReply { applied }));
+        reply.map_err(|error| error::status(&error))
+    }
+
+    async fn split(&self, request: Request<v1::SplitRequest>) -> Result<Response<v1::SplitReply>, Status> {
+        let daughters = self.split_region(request.into_inner()).await.map_err(|error| error::status(&error))?;
+        let daughters = daughters.iter().map(v1::RegionDescriptor::from).collect();
+        Ok(Response::new(v1::SplitReply { daughters }))
+    }
+}
+
+impl AdminService {
+    fn check(&self, hello: Option<&v1::Hello>) -> Result<(), Error> {
+        hello::check_cluster(hello, self.edge.identity, false)?;
+        if self.edge.closing.is_cancelled() { Err(stopping()) } else { Ok(()) }
+    }
+
+    async fn make_group(&self, request: v1::CreateGroupRequest) -> Result<(), Error> {
+        self.check(request.hello.as_ref())?;
+        let mut members = BTreeMap::new();
+        let mut addresses = Vec::new();
+        for member in request.members {
+            members.insert(ReplicaId(member.replica), ServerId(member.server));
+            addresses.push((ServerId(member.server), member.address));
+        }
+        let replica = ReplicaId(request.replica);
+        if members.get(&replica) != Some(&self.edge.identity.server) {
+            let what = format!("replica {replica} of group {} is not a member on this server", request.group);
+            return Err(Error::Invalid(Invalid { what }));
+        }
+        self.edge.addresses.set(addresses.iter().cloned());
+        self.edge.host.set_addresses(addresses);
+        let spec = GroupSpec { group: GroupId(request.group), replica, members };
+        self.edge.host.create_group(spec, request.lead).await.map_err(create_error)
+    }
+
+    async fn change(&self, request: v1::ChangeTablesRequest) -> Result<u64, Error> {
+        self.check(request.hello.as_ref())?;
+        let group = self.group(GroupId(request.group))?;
+        let change = self.decode_change(request)?;
+        let reply = group.propose(change.encode()).await;
+        let reply = reply.map_err(|error| propose_error(error, &group, &self.edge.addresses))?;
+        let reply = Reply::decode(reply).map_err(|error| Error::Internal { message: error.to_string() })?;
+        reply.applied()?;
+        Ok(group.status().applied)
+    }
+
+    /// A creation always carries the schema it was ordered under, so that replaying it needs nothing else.
+    fn decode_change(&self, request: v1::ChangeTablesRequest) -> Result<ChangeTables, Error> {
+        let create = request.create.into_iter().map(RegionDescriptor::try_from).collect::<Result<Vec<_>, _>>()?;
+        let schema = match request.schema {
+            Some(schema) => {
+                let schema = TableSchema::try_from(schema)?;
+                schema.check()?;
+                Some(schema)
+            }
+            None => create.first().and_then(|first| self.known_schema(GroupId(request.group), first.table)),
+        };
+        if let Some(stray) =
+            create.iter().find(|region| Some(region.table) != schema.as_ref().map(|schema| schema.table))
+        {
+            let what =
+                format!("region {} is to be created without the schema of its table {}", stray.region, stray.table);
+            return Err(Error::Invalid(Invalid { what }));
+        }
+        Ok(ChangeTables { schema, create, drop: (request.drop != 0).then_some(TableId(request.drop)) })
+    }
+
+    fn known_schema(&self, group: GroupId, table: TableId) -> Option<TableSchema> {
+        let schema = self.edge.registry.machine(group)?.table(table)?;
+        Some((*schema).clone())
+    }
+
+    async fn split_region(&self, request: v1::SplitRequest) -> Result<Vec<RegionDescriptor>, Error> {
+        self.check(request.hello.as_ref())?;
+        let region = RegionId(request.region);
+        let hosted = self.edge.registry.regions.get(region);
+        let hosted =
+            hosted.ok_or_else(|| Error::StaleEpoch { region, current: self.edge.registry.successors(region) })?;
+        let now = hosted.state().descriptor.clone();
+        if request.epoch != 0 && now.epoch != RegionEpoch(request.epoch) {
+            return Err(Error::StaleEpoch { region, current: vec![now] });
+        }
+        let group = self.group(hosted.group)?;
+        let at = (!request.at.is_empty()).then_some(request.at);
+        split::split(&hosted, &group, at, &self.stock, &self.edge.addresses).await
+    }
+
+    /// A group that is led here; a follower names the leader.
+    fn group(&self, id: GroupId) -> Result<Group, Error> {
+        let group = self.edge.host.group(id).ok_or_else(|| Error::NotFound { what: format!("group {id}") })?;
+        let status = group.status();
+        if status.is_leader {
+            return Ok(group);
+        }
+        Err(not_leader(&group, status.term, status.leader.map(|(_, server)| server), &self.edge.addresses))
+    }
+}
+
+fn create_error(error: terrane_raft::Error) -> Error {
+    match error {
+        terrane_raft::Error::Exists { group } => {
+            Error::AlreadyExists { what: format!("group {group} with other members") }
+        }
+        terrane_raft::Error::Invalid { what } => Error::Invalid(Invalid { what }),
+        terrane_raft::Error::Stopped => stopping(),
+        other => Error::Internal { message: other.to_string() },
+    }
+}

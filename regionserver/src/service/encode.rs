@@ -1,0 +1,74 @@
+//! Answers of the data path onto the wire.
+
+use bytes::Bytes;
+use terrane_proto::{convert, error, v1};
+use terrane_types::Error;
+
+use crate::edge::Mutated;
+use crate::region::scan::Block;
+use crate::session::Answer;
+
+/// An answer of a stream.
+pub fn reply(id: u64, answer: Result<Answer, Error>) -> v1::Reply {
+    let body = match answer.and_then(body) {
+        Ok(body) => body,
+        Err(refused) => v1::reply::Body::Error(error::detail(&refused)),
+    };
+    v1::Reply { id, body: Some(body) }
+}
+
+fn body(answer: Answer) -> Result<v1::reply::Body, Error> {
+    Ok(match answer {
+        Answer::Mutated(mutated) => v1::reply::Body::Mutate(mutate(mutated)),
+        Answer::Rows { rows, messages } => v1::reply::Body::Get(get(rows, messages)?),
+        Answer::Block { block, reverse, messages } => v1::reply::Body::Scan(scan(*block, reverse, messages)?),
+    })
+}
+
+pub fn mutate(mutated: Mutated) -> v1::MutateReply {
+    let row = |(row, refused): (u32, Error)| v1::RowError { row, error: Some(error::detail(&refused)) };
+    v1::MutateReply { errors: mutated.errors.into_iter().map(row).collect(), stamp: mutated.stamp }
+}
+
+pub fn get(rows: Vec<u8>, messages: bool) -> Result<v1::GetReply, Error> {
+    let (rows, messages) = cells(rows, messages)?;
+    Ok(v1::GetReply { rows, messages })
+}
+
+pub fn scan(block: Block, reverse: bool, messages: bool) -> Result<v1::ScanBlock, Error> {
+    let resume = block.token(reverse).encode();
+    let (rows, messages) = cells(block.rows, messages)?;
+    Ok(v1::ScanBlock {
+        rows,
+        messages,
+        row_count: block.row_count,
+        resume,
+        done: block.done,
+        limit_left: block.cursor.limit_left.unwrap_or(0),
+        offset_left: block.cursor.offset_left,
+        row_continues: block.row_continues,
+        row_restarted: block.row_restarted,
+        cells_skipped: block.cells_skipped,
+        region: Some(v1::RegionDescriptor::from(&block.region)),
+        error: None,
+    })
+}
+
+fn cells(rows: Vec<u8>, messages: bool) -> Result<(Bytes, Vec<v1::Row>), Error> {
+    if messages { Ok((Bytes::new(), convert::row_messages(rows.into())?)) } else { Ok((rows.into(), Vec::new())) }
+}
+
+/// About what a reply takes on the wire: enough to keep a batch of replies below a bound.
+pub fn reply_bytes(reply: &v1::Reply) -> usize {
+    match &reply.body {
+        Some(v1::reply::Body::Get(get)) => get.rows.len() + messages_bytes(&get.messages),
+        Some(v1::reply::Body::Scan(scan)) => scan.rows.len() + messages_bytes(&scan.messages),
+        _ => 64,
+    }
+}
+
+fn messages_bytes(messages: &[v1::Row]) -> usize {
+    let of_cell = |cell: &v1::Cell| cell.family.len() + cell.qualifier.len() + cell.value.len() + 24;
+    let of_row = |row: &v1::Row| row.row.len() + 8 + row.cells.iter().map(of_cell).sum::<usize>();
+    messages.iter().map(of_row).sum()
+}

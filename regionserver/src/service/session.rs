@@ -1,0 +1,105 @@
+//! The bidirectional stream: hello first, then batches both ways until either side ends or the server stops.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt};
+use terrane_proto::{error, hello, v1};
+use terrane_types::{Error, Invalid};
+use tonic::{Status, Streaming};
+
+use super::{decode, encode};
+use crate::edge::Edge;
+use crate::session::{Outgoing, Session};
+
+/// Answers put into one batch at most, and the bytes after which a batch is sent as it is.
+const REPLIES_PER_BATCH_MAX: usize = 1024;
+const BATCH_BYTES_WANTED: usize = 1 << 20;
+
+/// How long a client may take to say hello.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Serves one client's stream.
+pub fn serve(
+    edge: Arc<Edge>,
+    mut requests: Streaming<v1::SessionRequest>,
+) -> impl Stream<Item = Result<v1::SessionReply, Status>> + Send + 'static {
+    async_stream::stream! {
+        match greet(&edge, &mut requests).await {
+            Ok(reply) => yield Ok(message(v1::session_reply::Body::Hello(reply))),
+            Err(refused) => {
+                // Nothing else of this stream is read.
+                yield Ok(message(v1::session_reply::Body::Refused(error::detail(&refused))));
+                return;
+            }
+        }
+        let closing = edge.closing.clone();
+        let tasks = edge.tasks.clone();
+        let (session, mut answers) = Session::open(edge);
+        tasks.spawn(read(session, requests, closing));
+        let mut ready = Vec::new();
+        // Ends when the requests ended and every one of them was answered: each holds a sender.
+        while answers.recv_many(&mut ready, REPLIES_PER_BATCH_MAX).await > 0 {
+            for batch in batches(&mut ready) {
+                yield Ok(message(v1::session_reply::Body::Batch(batch)));
+            }
+        }
+    }
+}
+
+fn message(body: v1::session_reply::Body) -> v1::SessionReply {
+    v1::SessionReply { body: Some(body) }
+}
+
+async fn greet(edge: &Edge, requests: &mut Streaming<v1::SessionRequest>) -> Result<v1::HelloReply, Error> {
+    let first = tokio::time::timeout(HELLO_TIMEOUT, requests.message()).await;
+    let first = first.map_err(|_| Error::DeadlineExceeded)?;
+    match first.ok().flatten().and_then(|first| first.body) {
+        Some(v1::session_request::Body::Hello(hello)) => {
+            hello::check(&hello, edge.identity, terrane_env::time::wall_ms())
+        }
+        _ => Err(Error::Invalid(Invalid::new("the first message of a session must be a hello"))),
+    }
+}
+
+/// Reads requests until the client or the server ends the stream.
+async fn read(
+    session: Session,
+    mut requests: Streaming<v1::SessionRequest>,
+    closing: tokio_util::sync::CancellationToken,
+) {
+    loop {
+        let next = tokio::select! {
+            biased;
+            () = closing.cancelled() => return,
+            next = requests.next() => next,
+        };
+        // Ends, a broken connection and a message that cannot be read are all the end of the stream: the client opens
+        // another one and tries again what was not answered.
+        let Some(Ok(v1::SessionRequest { body: Some(v1::session_request::Body::Batch(batch)) })) = next else {
+            return;
+        };
+        session.start(batch.requests.into_iter().map(decode::request).collect()).await;
+    }
+}
+
+/// Puts what is ready into batches of a bounded size.
+fn batches(ready: &mut Vec<Outgoing>) -> Vec<v1::ReplyBatch> {
+    let mut batches = Vec::with_capacity(1);
+    let mut replies = Vec::with_capacity(ready.len());
+    let mut bytes = 0;
+    for outgoing in ready.drain(..) {
+        let (id, answer) = outgoing.take();
+        let reply = encode::reply(id, answer);
+        bytes += encode::reply_bytes(&reply);
+        replies.push(reply);
+        if bytes >= BATCH_BYTES_WANTED {
+            batches.push(v1::ReplyBatch { replies: std::mem::take(&mut replies) });
+            bytes = 0;
+        }
+    }
+    if !replies.is_empty() {
+        batches.push(v1::ReplyBatch { replies });
+    }
+    batches
+}

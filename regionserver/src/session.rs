@@ -1,0 +1,203 @@
+//! The long-lived stream of one client: batches of requests in, answers out in whatever order they are ready.
+//!
+//! Requests of one batch never wait for each other. Writes go to their logs one after another without an await. Reads of a
+//! batch are put together by log group: one task and one read point for all of them. Answers meet in one bounded queue,
+//! from which the edge takes as many as are ready for the next batch of replies, so replies batch themselves under load.
+//!
+//! What a client may have in flight is counted in units (a scan weighs as much as the block it may answer). A unit is given
+//! back when its answer has left, so a client that does not read its answers is soon not read from either, and the queue
+//! of answers never holds more than its bound.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use terrane_raft::Group;
+use terrane_types::{Error, GroupId};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::Instant;
+
+use crate::edge::{Edge, Header, Mutated};
+use crate::region::read::GetRequest;
+use crate::region::scan::{Block, Cursor, ScanRequest};
+use crate::region::write::RowMutation;
+
+/// Units in flight on one stream, and so the bound of its queue of answers.
+pub const UNITS_MAX: u32 = 8192;
+/// Bytes of a scan's block that weigh one unit; writes and gets weigh one.
+const BYTES_PER_UNIT: usize = 16 << 10;
+
+/// A decoded request.
+pub struct Request {
+    pub header: Header,
+    pub body: Body,
+    /// The caller wants cells as messages.
+    pub messages: bool,
+}
+
+pub enum Body {
+    Mutate(Vec<RowMutation>),
+    Get(GetRequest),
+    Scan(Box<(ScanRequest, Cursor)>),
+}
+
+/// What a request came to.
+pub enum Answer {
+    Mutated(Mutated),
+    /// Packed rows.
+    Rows {
+        rows: Vec<u8>,
+        messages: bool,
+    },
+    Block {
+        block: Box<Block>,
+        reverse: bool,
+        messages: bool,
+    },
+}
+
+/// An answer on its way out; its units are given back when it is dropped.
+pub struct Outgoing {
+    pub id: u64,
+    pub answer: Result<Answer, Error>,
+    room: OwnedSemaphorePermit,
+}
+
+impl Outgoing {
+    /// Gives the units back and the answer out.
+    pub fn take(self) -> (u64, Result<Answer, Error>) {
+        drop(self.room);
+        (self.id, self.answer)
+    }
+}
+
+/// One client's stream.
+pub struct Session {
+    edge: Arc<Edge>,
+    answers: mpsc::Sender<Outgoing>,
+    room: Arc<Semaphore>,
+}
+
+/// A read that waits for its group's read point.
+struct Read {
+    id: u64,
+    request: Request,
+    room: OwnedSemaphorePermit,
+}
+
+/// The reads of a batch, by log group.
+type Reads = BTreeMap<GroupId, (Group, Vec<Read>)>;
+
+impl Session {
+    /// Opens a session; its answers come out of the receiver.
+    pub fn open(edge: Arc<Edge>) -> (Self, mpsc::Receiver<Outgoing>) {
+        let units = usize::try_from(UNITS_MAX).expect("a small number");
+        let (answers, receiver) = mpsc::channel(units);
+        (Self { edge, answers, room: Arc::new(Semaphore::new(units)) }, receiver)
+    }
+
+    /// Starts every request of a batch. Waits only when the client has too much in flight.
+    pub async fn start(&self, batch: Vec<(u64, Result<Request, Error>)>) {
+        let arrived = Instant::now();
+        let mut reads = Reads::new();
+        for (id, request) in batch {
+            let room = self.room_for(request.as_ref().ok(), &mut reads, arrived).await;
+            match request {
+                Err(error) => self.answer(id, Err(error), room),
+                Ok(request) if arrived.elapsed() > request.header.deadline => {
+                    self.answer(id, Err(Error::DeadlineExceeded), room);
+                }
+                Ok(Request { header, body: Body::Mutate(rows), .. }) => {
+                    let answers = self.answers.clone();
+                    self.edge
+                        .mutate(&header, rows, move |outcome| send(&answers, id, outcome.map(Answer::Mutated), room));
+                }
+                Ok(request) => self.collect(Read { id, request, room }, &mut reads),
+            }
+        }
+        self.start_reads(&mut reads, arrived);
+    }
+
+    /// Units for a request. Before waiting for some, the reads collected so far are started: they hold units themselves.
+    async fn room_for(&self, request: Option<&Request>, reads: &mut Reads, arrived: Instant) -> OwnedSemaphorePermit {
+        let units = weight(request);
+        if let Ok(room) = self.room.clone().try_acquire_many_owned(units) {
+            return room;
+        }
+        self.start_reads(reads, arrived);
+        self.room.clone().acquire_many_owned(units).await.expect("the semaphore is never closed")
+    }
+
+    fn collect(&self, read: Read, reads: &mut Reads) {
+        match self.edge.find(&read.request.header) {
+            Ok((hosted, group)) => reads.entry(hosted.group).or_insert_with(|| (group, Vec::new())).1.push(read),
+            Err(error) => {
+                self.edge.metrics.refused.inc();
+                self.answer(read.id, Err(error), read.room);
+            }
+        }
+    }
+
+    fn start_reads(&self, reads: &mut Reads, arrived: Instant) {
+        for (_, (group, reads)) in std::mem::take(reads) {
+            let (edge, answers) = (self.edge.clone(), self.answers.clone());
+            self.edge.tasks.spawn(async move { run_reads(&edge, &group, reads, &answers, arrived).await });
+        }
+    }
+
+    fn answer(&self, id: u64, answer: Result<Answer, Error>, room: OwnedSemaphorePermit) {
+        send(&self.answers, id, answer, room);
+    }
+}
+
+fn weight(request: Option<&Request>) -> u32 {
+    match request {
+        Some(Request { body: Body::Scan(scan), .. }) => {
+            let units = (scan.0.block_bytes / BYTES_PER_UNIT).max(1);
+            u32::try_from(units).unwrap_or(UNITS_MAX).min(UNITS_MAX)
+        }
+        _ => 1,
+    }
+}
+
+/// One read point for all reads of a group, then each of them.
+async fn run_reads(
+    edge: &Arc<Edge>,
+    group: &Group,
+    reads: Vec<Read>,
+    answers: &mpsc::Sender<Outgoing>,
+    arrived: Instant,
+) {
+    // The most patient read decides how long is waited; the others are answered as late at the worst.
+    let deadline = reads.iter().map(|read| read.request.header.deadline).max().unwrap_or_default();
+    let point = edge.read_point(group, deadline.saturating_sub(arrived.elapsed())).await;
+    for Read { id, request, room } in reads {
+        let answer = match &point {
+            Ok(now_ms) => run_read(edge, request, *now_ms).await,
+            Err(error) => Err(error.clone()),
+        };
+        if answer.is_err() {
+            edge.metrics.refused.inc();
+        }
+        send(answers, id, answer, room);
+    }
+}
+
+async fn run_read(edge: &Edge, request: Request, now_ms: i64) -> Result<Answer, Error> {
+    let Request { header, body, messages } = request;
+    match body {
+        Body::Get(get) => edge.get(&header, &get, now_ms).map(|rows| Answer::Rows { rows, messages }),
+        Body::Scan(scan) => {
+            let (scan, cursor) = *scan;
+            let block = edge.scan(&header, &scan, cursor, now_ms).await?;
+            Ok(Answer::Block { block: Box::new(block), reverse: scan.reverse, messages })
+        }
+        Body::Mutate(_) => Err(Error::Internal { message: "a write among the reads".to_owned() }),
+    }
+}
+
+/// Every answer in the queue holds at least one unit, so there is always room; a client that went away hears nothing.
+fn send(answers: &mpsc::Sender<Outgoing>, id: u64, answer: Result<Answer, Error>, room: OwnedSemaphorePermit) {
+    if let Err(mpsc::error::TrySendError::Full(_)) = answers.try_send(Outgoing { id, answer, room }) {
+        tracing::error!("a session's queue of answers is full, which its units should prevent");
+    }
+}

@@ -1,0 +1,389 @@
+//! One region server in this process, a master that only hands out ids, and a client that speaks the wire directly.
+
+use std::collections::BTreeMap;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use terrane_env::net;
+use terrane_proto::v1::data_client::DataClient;
+use terrane_proto::v1::master_server::{Master, MasterServer};
+use terrane_proto::v1::region_server_client::RegionServerClient;
+use terrane_proto::{error, hello, v1};
+use terrane_regionserver::{BackendKind, RegionServer, ServerConfig, StartError};
+use terrane_types::cell::{CellRef, LATEST, pack};
+use terrane_types::{
+    ClusterId, Error, FamilyName, FamilySchema, GroupId, PackedRows, RegionDescriptor, ServerId, TableId, TableName,
+    TableSchema,
+};
+use tokio::sync::{mpsc, watch};
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status, Streaming};
+
+pub const CLUSTER: ClusterId = ClusterId([7; 16]);
+pub const TABLE: TableId = TableId(5);
+const GROUP: GroupId = GroupId(1);
+/// Long enough for a busy machine; nothing waits this long unless it is broken.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Hands out ids and keeps the last report.
+struct IdMaster {
+    next_region: AtomicU64,
+    reports: watch::Sender<v1::ReportRequest>,
+}
+
+impl IdMaster {
+    fn ids(&self, wanted: u32) -> (u64, u32) {
+        (self.next_region.fetch_add(u64::from(wanted), Ordering::Relaxed), wanted)
+    }
+}
+
+fn unsupported<T>() -> Result<Response<T>, Status> {
+    Err(Status::unimplemented("this master only hands out ids"))
+}
+
+#[tonic::async_trait]
+impl Master for IdMaster {
+    type ScanMetaStream = futures::stream::Empty<Result<v1::ScanBlock, Status>>;
+
+    async fn register(&self, request: Request<v1::RegisterRequest>) -> Result<Response<v1::RegisterReply>, Status> {
+        let request = request.into_inner();
+        let here = hello::Identity { cluster: CLUSTER, server: ServerId(0), boot: 1 };
+        hello::check_cluster(request.hello.as_ref(), here, true).map_err(|refused| error::status(&refused))?;
+        let (region_id_first, region_id_count) = self.ids(request.region_ids_wanted);
+        Ok(Response::new(v1::RegisterReply {
+            cluster_id: Bytes::copy_from_slice(&CLUSTER.0),
+            server: 1,
+            cluster_time_ms: 0,
+            servers: vec![v1::ServerAddress { server: 1, address: request.address }],
+            region_id_first,
+            region_id_count,
+            report_every_ms: 20,
+        }))
+    }
+
+    async fn report(&self, request: Request<v1::ReportRequest>) -> Result<Response<v1::ReportReply>, Status> {
+        let request = request.into_inner();
+        let (region_id_first, region_id_count) = self.ids(request.region_ids_wanted);
+        self.reports.send_replace(request);
+        Ok(Response::new(v1::ReportReply { region_id_first, region_id_count, ..Default::default() }))
+    }
+
+    async fn scan_meta(&self, _: Request<v1::ScanCall>) -> Result<Response<Self::ScanMetaStream>, Status> {
+        unsupported()
+    }
+
+    async fn identify(&self, _: Request<v1::Hello>) -> Result<Response<v1::HelloReply>, Status> {
+        unsupported()
+    }
+
+    async fn create_table(&self, _: Request<v1::CreateTableRequest>) -> Result<Response<v1::TableReply>, Status> {
+        unsupported()
+    }
+
+    async fn alter_table(&self, _: Request<v1::AlterTableRequest>) -> Result<Response<v1::TableReply>, Status> {
+        unsupported()
+    }
+
+    async fn drop_table(&self, _: Request<v1::DropTableRequest>) -> Result<Response<v1::Empty>, Status> {
+        unsupported()
+    }
+
+    async fn list_tables(&self, _: Request<v1::ListTablesRequest>) -> Result<Response<v1::ListTablesReply>, Status> {
+        unsupported()
+    }
+
+    async fn describe_table(&self, _: Request<v1::DescribeTableRequest>) -> Result<Response<v1::TableReply>, Status> {
+        unsupported()
+    }
+
+    async fn locate(&self, _: Request<v1::LocateRequest>) -> Result<Response<v1::LocateReply>, Status> {
+        unsupported()
+    }
+
+    async fn list_servers(&self, _: Request<v1::ClusterRequest>) -> Result<Response<v1::ListServersReply>, Status> {
+        unsupported()
+    }
+
+    async fn list_groups(&self, _: Request<v1::ClusterRequest>) -> Result<Response<v1::ListGroupsReply>, Status> {
+        unsupported()
+    }
+
+    async fn list_regions(&self, _: Request<v1::ListRegionsRequest>) -> Result<Response<v1::ListRegionsReply>, Status> {
+        unsupported()
+    }
+
+    async fn status(&self, _: Request<v1::ClusterRequest>) -> Result<Response<v1::StatusReply>, Status> {
+        unsupported()
+    }
+
+    async fn split_region(&self, _: Request<v1::SplitRegionRequest>) -> Result<Response<v1::SplitRegionReply>, Status> {
+        unsupported()
+    }
+}
+
+/// The master, the directory, and the server when it runs.
+pub struct Bench {
+    pub directory: tempfile::TempDir,
+    pub master: String,
+    reports: watch::Receiver<v1::ReportRequest>,
+    pub server: Option<RegionServer>,
+}
+
+impl Bench {
+    pub async fn start() -> Bench {
+        let mut bench = Bench::without_server().await;
+        bench.start_server().await.unwrap();
+        bench
+    }
+
+    pub async fn without_server() -> Bench {
+        let (sender, reports) = watch::channel(v1::ReportRequest::default());
+        let listener = net::listen("127.0.0.1:0").await.unwrap();
+        let master = listener.local_addr().unwrap().to_string();
+        let service = IdMaster { next_region: AtomicU64::new(1000), reports: sender };
+        let router = net::server().add_service(MasterServer::new(service));
+        tokio::spawn(router.serve_with_incoming(listener.incoming()));
+        Bench { directory: tempfile::tempdir().unwrap(), master, reports, server: None }
+    }
+
+    pub fn config(&self) -> ServerConfig {
+        ServerConfig {
+            data_dir: self.directory.path().to_owned(),
+            listen: "127.0.0.1:0".to_owned(),
+            masters: vec![self.master.clone()],
+            engine: BackendKind::Memory,
+            segment_bytes: 1 << 20,
+            ..ServerConfig::default()
+        }
+    }
+
+    pub async fn start_server(&mut self) -> Result<(), StartError> {
+        self.server = Some(RegionServer::start(self.config()).await?);
+        Ok(())
+    }
+
+    pub async fn stop_server(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.shutdown(|_| {}).await;
+        }
+    }
+
+    pub fn address(&self) -> String {
+        self.server.as_ref().unwrap().address().to_string()
+    }
+
+    pub fn channel(&self) -> Channel {
+        net::channel(&self.address()).unwrap()
+    }
+
+    pub fn orders(&self) -> RegionServerClient<Channel> {
+        RegionServerClient::new(self.channel())
+    }
+
+    /// Waits for a report that shows what is wanted.
+    pub async fn report(&mut self, wanted: impl Fn(&v1::ReportRequest) -> bool) -> v1::ReportRequest {
+        let found = tokio::time::timeout(PATIENCE, self.reports.wait_for(wanted)).await;
+        let found = found.map(|report| report.unwrap().clone());
+        match found {
+            Ok(report) => report,
+            Err(_) => panic!("no such report; the last one: {:?}", self.reports.borrow()),
+        }
+    }
+
+    /// Makes the group, waits until it leads, and creates the table with one region.
+    pub async fn create_table(&mut self, adjust: impl FnOnce(&mut TableSchema)) -> RegionDescriptor {
+        let member = v1::GroupMember { replica: 1, server: 1, address: self.address() };
+        let request = v1::CreateGroupRequest {
+            hello: our_hello(),
+            group: GROUP.0,
+            replica: 1,
+            members: vec![member],
+            lead: true,
+        };
+        self.orders().create_group(request.clone()).await.unwrap();
+        self.orders().create_group(request).await.unwrap();
+        self.report(leads).await;
+        let schema = schema(adjust);
+        let region = v1::RegionDescriptor {
+            region: 100,
+            table: TABLE.0,
+            epoch: 1,
+            group: GROUP.0,
+            schema_version: 1,
+            ..Default::default()
+        };
+        self.change_tables(Some(&schema), vec![region.clone()], 0).await;
+        region.try_into().unwrap()
+    }
+
+    pub async fn change_tables(&self, schema: Option<&TableSchema>, create: Vec<v1::RegionDescriptor>, drop: u64) {
+        let schema = schema.map(v1::TableSchema::from);
+        let request = v1::ChangeTablesRequest { hello: our_hello(), group: GROUP.0, schema, create, drop };
+        self.orders().change_tables(request).await.unwrap();
+    }
+
+    pub async fn client(&self) -> Client {
+        Client::connect(DataClient::new(self.channel())).await
+    }
+}
+
+pub fn schema(adjust: impl FnOnce(&mut TableSchema)) -> TableSchema {
+    let mut schema = TableSchema::new(TableName::new("t").unwrap());
+    schema.table = TABLE;
+    schema.add_family(FamilySchema::new(FamilyName::new("f").unwrap())).unwrap();
+    adjust(&mut schema);
+    schema
+}
+
+pub fn leads(report: &v1::ReportRequest) -> bool {
+    report.groups.iter().any(|group| group.group == GROUP.0 && group.leader == 1 && group.applied > 0)
+}
+
+pub fn our_hello() -> Option<v1::Hello> {
+    Some(hello::ours(Some(CLUSTER), ServerId(0), ServerId(0), 1))
+}
+
+pub fn header(region: &RegionDescriptor) -> Option<v1::RequestHeader> {
+    Some(v1::RequestHeader {
+        format: 1,
+        table: region.table.0,
+        region: region.region.0,
+        epoch: region.epoch.0,
+        schema_version: 0,
+        ..Default::default()
+    })
+}
+
+pub fn packed(qualifier: &[u8], value: &[u8]) -> Bytes {
+    let mut cells = Vec::new();
+    pack(&mut cells, CellRef::put(b"f", qualifier, LATEST, value));
+    cells.into()
+}
+
+pub fn put(row: &[u8], value: &[u8]) -> v1::RowMutation {
+    v1::RowMutation { row: Bytes::copy_from_slice(row), cells: packed(b"q", value), ..Default::default() }
+}
+
+/// Rows of a block as `row=value`, for comparing.
+pub fn shown(rows: &Bytes) -> Vec<String> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let of_row = |row: terrane_types::PackedRow| {
+        let values: Vec<String> = row.cells.iter().map(|cell| text(cell.value)).collect();
+        format!("{}={}", text(row.row.as_bytes()), values.join(","))
+    };
+    PackedRows::new(rows.clone()).map(|row| of_row(row.unwrap())).collect()
+}
+
+/// One session.
+pub struct Client {
+    requests: mpsc::Sender<v1::SessionRequest>,
+    replies: Streaming<v1::SessionReply>,
+    next: u64,
+}
+
+impl Client {
+    async fn connect(data: DataClient<Channel>) -> Client {
+        let (mut client, first) = Client::greet(data, our_hello().unwrap()).await;
+        assert!(matches!(first, Some(v1::session_reply::Body::Hello(_))), "{first:?}");
+        client.next = 1;
+        client
+    }
+
+    /// Opens a session with this hello and answers its first reply.
+    pub async fn greet(mut data: DataClient<Channel>, hello: v1::Hello) -> (Client, Option<v1::session_reply::Body>) {
+        let (requests, mut receiver) = mpsc::channel(16);
+        let outgoing = async_stream::stream! {
+            while let Some(request) = receiver.recv().await {
+                yield request;
+            }
+        };
+        requests.send(v1::SessionRequest { body: Some(v1::session_request::Body::Hello(hello)) }).await.unwrap();
+        let mut replies = data.session(outgoing).await.unwrap().into_inner();
+        let first = replies.message().await.unwrap().and_then(|reply| reply.body);
+        (Client { requests, replies, next: 1 }, first)
+    }
+
+    /// Sends a batch and waits for all of its answers, in the order of the requests.
+    pub async fn batch(&mut self, bodies: Vec<(RegionDescriptor, v1::request::Body)>) -> Vec<v1::reply::Body> {
+        let first = self.next;
+        let count = bodies.len();
+        let mut requests = Vec::new();
+        for (region, body) in bodies {
+            requests.push(v1::Request { id: self.next, header: header(&region), body: Some(body) });
+            self.next += 1;
+        }
+        let batch = v1::session_request::Body::Batch(v1::RequestBatch { requests });
+        self.requests.send(v1::SessionRequest { body: Some(batch) }).await.unwrap();
+        let mut answers = BTreeMap::new();
+        while answers.len() < count {
+            let reply = tokio::time::timeout(PATIENCE, self.replies.message()).await.expect("no answer in time");
+            let Some(v1::session_reply::Body::Batch(batch)) = reply.unwrap().unwrap().body else { panic!("no batch") };
+            for reply in batch.replies {
+                answers.insert(reply.id, reply.body.unwrap());
+            }
+        }
+        assert_eq!(answers.keys().next(), Some(&first));
+        answers.into_values().collect()
+    }
+
+    async fn one(&mut self, region: &RegionDescriptor, body: v1::request::Body) -> v1::reply::Body {
+        self.batch(vec![(region.clone(), body)]).await.remove(0)
+    }
+
+    pub async fn put(
+        &mut self,
+        region: &RegionDescriptor,
+        rows: Vec<v1::RowMutation>,
+    ) -> Result<v1::MutateReply, Error> {
+        match self.one(region, v1::request::Body::Mutate(v1::Mutate { rows })).await {
+            v1::reply::Body::Mutate(reply) => Ok(reply),
+            other => Err(refusal(other)),
+        }
+    }
+
+    pub async fn get(&mut self, region: &RegionDescriptor, rows: &[&[u8]]) -> Result<Vec<String>, Error> {
+        let rows = rows.iter().map(|row| Bytes::copy_from_slice(row)).collect();
+        match self.one(region, v1::request::Body::Get(v1::Get { rows, ..Default::default() })).await {
+            v1::reply::Body::Get(reply) => Ok(shown(&reply.rows)),
+            other => Err(refusal(other)),
+        }
+    }
+
+    pub async fn scan(&mut self, region: &RegionDescriptor, scan: v1::Scan) -> Result<v1::ScanBlock, Error> {
+        match self.one(region, v1::request::Body::Scan(scan)).await {
+            v1::reply::Body::Scan(block) => Ok(block),
+            other => Err(refusal(other)),
+        }
+    }
+
+    /// All rows of a scan, block by block.
+    pub async fn scan_all(&mut self, region: &RegionDescriptor, scan: v1::Scan) -> Result<Vec<String>, Error> {
+        let mut scan = scan;
+        let mut rows = Vec::new();
+        loop {
+            let block = self.scan(region, scan.clone()).await?;
+            rows.extend(shown(&block.rows));
+            if block.done {
+                return Ok(rows);
+            }
+            scan.resume = block.resume;
+        }
+    }
+}
+
+fn refusal(body: v1::reply::Body) -> Error {
+    match body {
+        v1::reply::Body::Error(detail) => error::from_detail(detail),
+        other => panic!("not the answer asked for: {other:?}"),
+    }
+}
+
+/// The regions of the table as the last report has them, in order of their ranges.
+pub fn regions(report: &v1::ReportRequest) -> Vec<RegionDescriptor> {
+    let descriptors = report.regions.iter().filter_map(|region| region.descriptor.clone());
+    let mut regions: Vec<RegionDescriptor> = descriptors.map(|descriptor| descriptor.try_into().unwrap()).collect();
+    regions.sort_by(|a, b| a.range.start.cmp(&b.range.start));
+    regions
+}
