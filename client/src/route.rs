@@ -236,6 +236,7 @@ impl Router {
         match failure {
             Failure::Refused(Wire::StaleEpoch { region, current }) => {
                 self.counting.redirects.add();
+                current.iter().for_each(|region| target.saw_schema_version(region.schema_version));
                 let named = if *region == RegionId(0) { place.region.region } else { *region };
                 self.locator.write().stale_epoch(target.table, named, current.clone());
             }

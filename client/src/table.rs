@@ -29,8 +29,10 @@ const WRITE_ROWS_MAX: usize = 4096;
 /// Rows read by one request: what comes back is known to the servers only, so there are few.
 const READ_ROWS_MAX: usize = 128;
 
-/// A schema that does not know a family is asked for again at most this often.
+/// A schema is asked for again at most this often: when it does not know a family, or when all families matter.
 const REFRESH_PAUSE: Duration = Duration::from_secs(1);
+/// How long a delete of a whole row waits for the present schema before it takes the one it knows.
+const REFRESH_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A table that is open. Cheap to clone; clones share everything.
 ///
@@ -51,7 +53,14 @@ pub(crate) struct Target {
     schema: RwLock<Arc<TableSchema>>,
     /// The newest version of the schema that was heard of.
     newest: AtomicU64,
-    refreshed: Mutex<Option<Instant>>,
+    /// When the schema was last asked for, successfully or not.
+    asked: Mutex<Asked>,
+}
+
+struct Asked {
+    at: Instant,
+    /// Only since the table was opened: what was fetched then may be asked for again at once.
+    again: bool,
 }
 
 impl Target {
@@ -60,7 +69,7 @@ impl Target {
             table: schema.table,
             newest: AtomicU64::new(schema.version),
             schema: RwLock::new(Arc::new(schema)),
-            refreshed: Mutex::new(None),
+            asked: Mutex::new(Asked { at: Instant::now(), again: false }),
         }
     }
 
@@ -80,15 +89,19 @@ impl Target {
         self.newest.load(Ordering::Relaxed) > self.schema_version()
     }
 
-    /// Whether it is worth asking again because a family is not known: not more than once in a while.
+    /// Whether it is worth asking again: not more than once in a while, unless a newer one was heard of.
     fn may_refresh(&self) -> bool {
-        let mut refreshed = self.refreshed.lock();
-        let now = Instant::now();
-        if refreshed.is_some_and(|last| now.duration_since(last) < REFRESH_PAUSE) {
-            return false;
+        let mut asked = self.asked.lock();
+        let due = !asked.again || asked.at.elapsed() >= REFRESH_PAUSE || self.is_outdated();
+        if due {
+            *asked = Asked { at: Instant::now(), again: true };
         }
-        *refreshed = Some(now);
-        true
+        due
+    }
+
+    /// Whether it is time to ask again because something depends on all families being known.
+    fn is_due(&self) -> bool {
+        self.asked.lock().at.elapsed() >= REFRESH_PAUSE || self.is_outdated()
     }
 }
 
@@ -149,7 +162,8 @@ impl Table {
         self.mutate(put.into()).await
     }
 
-    /// Deletes cells of one row, all or none; the whole row if the delete names nothing.
+    /// Deletes cells of one row, all or none; the whole row if the delete names nothing. The whole row is every family the
+    /// table has; one that somebody else added within the last second may be missed.
     ///
     /// **Durability**: when it returns `Ok`, a quorum of servers has the delete on disk.
     /// **Retry safety**: as for [`Table::put`]. A delete that is applied twice also hides what was written to its columns
@@ -366,15 +380,15 @@ impl Table {
             return Err(Error::ReadOnly { what: "table meta".to_owned() });
         }
         mutation.check()?;
-        if self.target.is_outdated() && self.target.may_refresh() {
-            self.refresh_schema().await?;
+        if mutation.whole_row && self.target.is_due() && self.target.may_refresh() {
+            self.look_for_new_families().await?;
         }
         let mut schema = self.target.schema();
         if let Err(unknown) = check_families(&schema, &mutation) {
             if !self.target.may_refresh() {
                 return Err(unknown.into());
             }
-            self.refresh_schema().await?;
+            self.refresh_schema(self.timeout).await?;
             schema = self.target.schema();
             check_families(&schema, &mutation)?;
         }
@@ -394,12 +408,21 @@ impl Table {
         if self.target.table == TableId::META || !self.target.may_refresh() {
             return Err(invalid.into());
         }
-        self.refresh_schema().await?;
+        self.refresh_schema(self.timeout).await?;
         unknown(&self.target.schema()).map_or(Ok(()), |invalid| Err(invalid.into()))
     }
 
-    async fn refresh_schema(&self) -> Result<(), Error> {
-        let schema = self.core.describe(&self.name().to_string(), self.timeout).await?;
+    /// Before a delete of a whole row. Without a master the families known are deleted: rows can be deleted, as they can be
+    /// written, while no master runs.
+    async fn look_for_new_families(&self) -> Result<(), Error> {
+        match self.refresh_schema(self.timeout.min(REFRESH_PATIENCE)).await {
+            Err(Error::Unreachable { .. } | Error::Timeout { .. } | Error::Unavailable { .. }) => Ok(()),
+            settled => settled,
+        }
+    }
+
+    async fn refresh_schema(&self, timeout: Duration) -> Result<(), Error> {
+        let schema = self.core.describe(&self.name().to_string(), timeout).await?;
         if schema.table != self.target.table {
             self.core.router.forget_table(&self.target);
             return Err(Error::NotFound {

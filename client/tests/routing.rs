@@ -209,14 +209,33 @@ async fn what_is_wrong_is_refused_before_anything_is_sent() {
 async fn a_family_added_meanwhile_is_learnt() {
     let cluster = Fake::start(&[]).await;
     let table = cluster.client().await.table("t").await.unwrap();
-    {
-        let mut world = cluster.world.lock();
-        world.schema.version = 2;
-        let family = terrane_client::FamilyName::new("h").unwrap();
-        world.schema.add_family(terrane_client::FamilySchema::new(family)).unwrap();
-    }
+    cluster.add_family("h");
     table.put(Put::new("a").set("h", "q", "v")).await.expect("the schema was asked for again");
     assert_eq!(table.schema().version, 2);
+}
+
+#[tokio::test]
+async fn a_whole_row_is_deleted_with_a_family_added_meanwhile() {
+    let mut cluster = Fake::start(&[]).await;
+    let table = cluster.client().await.table("t").await.unwrap();
+    table.put(put("warm")).await.unwrap();
+    cluster.add_family("h");
+    let newer = cluster.client().await.table("t").await.unwrap();
+    newer.put(Put::new("a").set("f", "q", "v").set("h", "q", "v")).await.unwrap();
+    // A changed region tells the first client of the newer schema.
+    cluster.world.lock().split(b"m");
+    table.put(put("z")).await.unwrap();
+    table.delete(Delete::new("a")).await.unwrap();
+    assert_eq!(newer.get(Get::new("a")).await.unwrap(), None);
+
+    // The same again with no master to ask: the families known are deleted.
+    cluster.add_family("i");
+    cluster.world.lock().split(b"y");
+    table.put(put("z")).await.unwrap();
+    table.put(put("b")).await.unwrap();
+    cluster.stop_master().await;
+    table.delete(Delete::new("b")).await.expect("rows are deleted without a master too");
+    assert_eq!(newer.get(Get::new("b")).await.unwrap(), None);
 }
 
 #[tokio::test]

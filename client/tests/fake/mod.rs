@@ -74,7 +74,7 @@ pub struct Fake {
     pub world: Shared,
     pub masters: String,
     servers: BTreeMap<ServerId, Running>,
-    _master: Running,
+    master: Running,
 }
 
 struct Running {
@@ -118,7 +118,7 @@ impl Fake {
             rows_in_request_max: 0,
         }));
         let (address, master) = serve_master(&world).await;
-        let mut fake = Fake { world, masters: address, servers: BTreeMap::new(), _master: master };
+        let mut fake = Fake { world, masters: address, servers: BTreeMap::new(), master };
         for id in 1..=3 {
             fake.start_server(ServerId(id)).await;
         }
@@ -150,6 +150,20 @@ impl Fake {
         let (_, running) = serve_data(&world, id, &address).await;
         self.servers.insert(id, running);
         world
+    }
+
+    pub async fn stop_master(&mut self) {
+        drop(self.master.stop.take());
+        (&mut self.master.task).await.expect("the master ends by itself");
+    }
+
+    /// Adds a family, as an alter by somebody else does.
+    pub fn add_family(&self, name: &str) {
+        let mut world = self.world.lock();
+        world.schema.version += 1;
+        let version = world.schema.version;
+        world.regions.iter_mut().for_each(|region| region.schema_version = version);
+        world.schema.add_family(FamilySchema::new(FamilyName::new(name).expect("a name"))).expect("a new family");
     }
 
     pub fn builder(&self) -> ClientBuilder {
