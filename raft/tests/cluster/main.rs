@@ -1,0 +1,273 @@
+//! Three hosts in one process, over loopback ports and real files, with a state machine that keeps a list.
+
+mod support;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::join_all;
+use terrane_raft::{GroupSpec, LogConfig, ProposeError};
+use terrane_types::{ClusterId, GroupId, ReplicaId, ServerId};
+
+use support::{Cluster, GROUP, PATIENCE, eventually};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_leader_proposes_reaches_all_and_survives_a_restart_of_all() {
+    let mut cluster = Cluster::start(3).await;
+    cluster.create(GROUP).await;
+    let leader = cluster.leader(GROUP).await;
+    for n in 0..50u64 {
+        let reply = cluster.group(leader, GROUP).propose(n.to_le_bytes().to_vec()).await.unwrap();
+        assert_eq!(reply, Bytes::from((n + 1).to_string()));
+    }
+    let expected: Vec<Vec<u8>> = (0..50u64).map(|n| n.to_le_bytes().to_vec()).collect();
+    cluster.all_have(GROUP, &expected).await;
+
+    cluster.restart_all().await;
+    let leader = cluster.leader(GROUP).await;
+    cluster.group(leader, GROUP).read_barrier().await.unwrap();
+    assert_eq!(cluster.list(leader, GROUP), expected);
+    cluster.all_have(GROUP, &expected).await;
+    cluster.propose(GROUP, b"after").await;
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_group_has_a_leader_at_once() {
+    let mut cluster = Cluster::start(3).await;
+    cluster.create(GROUP).await;
+    cluster.leader(GROUP).await;
+    let began = tokio::time::Instant::now();
+    let second = GroupId(2);
+    cluster.create(second).await;
+    cluster.leader(second).await;
+    let took = began.elapsed();
+    assert!(took < Duration::from_millis(280), "an election timeout was waited out: {took:?}");
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_the_leader_goes_another_takes_over_with_everything_acknowledged() {
+    let mut cluster = Cluster::start(3).await;
+    cluster.create(GROUP).await;
+    let first = cluster.leader(GROUP).await;
+    let mut expected = Vec::new();
+    for n in 0..20u8 {
+        cluster.group(first, GROUP).propose(vec![n]).await.unwrap();
+        expected.push(vec![n]);
+    }
+    cluster.stop(first).await;
+    let second = cluster.leader(GROUP).await;
+    assert_ne!(first, second);
+    cluster.group(second, GROUP).read_barrier().await.unwrap();
+    assert_eq!(cluster.list(second, GROUP), expected);
+    cluster.propose(GROUP, b"second").await;
+    expected.push(b"second".to_vec());
+
+    cluster.run(first).await;
+    cluster.all_have(GROUP, &expected).await;
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn concurrent_proposals_share_entries_and_keep_their_order() {
+    let mut cluster = Cluster::start(3).await;
+    cluster.create(GROUP).await;
+    let leader = cluster.leader(GROUP).await;
+    let group = cluster.group(leader, GROUP);
+    let before = group.status().last_index;
+    let proposals = (0..2_000u32).map(|n| group.propose(n.to_le_bytes().to_vec()));
+    for outcome in join_all(proposals).await {
+        outcome.unwrap();
+    }
+    let entries = group.status().last_index - before;
+    assert!(entries < 200, "2,000 operations took {entries} entries");
+    let expected: Vec<Vec<u8>> = (0..2_000u32).map(|n| n.to_le_bytes().to_vec()).collect();
+    cluster.all_have(GROUP, &expected).await;
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn followers_refuse_and_name_the_leader() {
+    let mut cluster = Cluster::start(3).await;
+    cluster.create(GROUP).await;
+    let leader = cluster.leader(GROUP).await;
+    let follower = (1..=3).find(|server| *server != leader).unwrap();
+    let group = cluster.group(follower, GROUP);
+    let knows = |status: &terrane_raft::GroupStatus| status.leader.is_some_and(|(_, server)| server == ServerId(leader));
+    group.wait_for(knows, PATIENCE).await.unwrap();
+    let refused = group.propose(vec![1]).await.unwrap_err();
+    assert!(matches!(refused, ProposeError::NotLeader { leader: Some((_, server)), .. } if server == ServerId(leader)));
+    let refused = group.read_barrier().await.unwrap_err();
+    assert!(matches!(refused, ProposeError::NotLeader { leader: Some((_, server)), .. } if server == ServerId(leader)));
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leadership_is_handed_over_when_asked() {
+    let mut cluster = Cluster::start(3).await;
+    cluster.create(GROUP).await;
+    let first = cluster.leader(GROUP).await;
+    let target = (1..=3).find(|server| *server != first).unwrap();
+    cluster.propose(GROUP, b"before").await;
+    cluster.group(first, GROUP).transfer_leader(support::replica(GROUP, target)).await.unwrap();
+    cluster.group(target, GROUP).wait_for(|status| status.is_leader, PATIENCE).await.expect("the target leads");
+    // The old leader answers no read from what it had.
+    assert!(cluster.group(first, GROUP).read_barrier().await.is_err());
+    cluster.group(target, GROUP).read_barrier().await.unwrap();
+    assert_eq!(cluster.list(target, GROUP), vec![b"before".to_vec()]);
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operation_larger_than_a_frame_part_and_an_entry_travels_whole() {
+    let mut cluster = Cluster::start(3).await;
+    cluster.create(GROUP).await;
+    let large = vec![7u8; 3 << 20];
+    cluster.propose(GROUP, &large).await;
+    cluster.propose(GROUP, b"small").await;
+    cluster.all_have(GROUP, &[large, b"small".to_vec()]).await;
+    cluster.stop_all().await;
+}
+
+/// Segments of the least size, so that little is needed to fill some.
+fn small_log(limit_bytes: u64) -> LogConfig {
+    LogConfig { segment_bytes: 16 << 10, cache_bytes: 8 << 10, limit_bytes, purge_budget_bytes: 64 << 10 }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn segments_go_once_all_members_have_them_and_files_cover_them() {
+    let mut cluster = Cluster::start_with(3, small_log(64 << 20)).await;
+    cluster.create(GROUP).await;
+    cluster.pin_durable(0);
+    let mut expected = Vec::new();
+    for n in 0..300u32 {
+        let operation = [n.to_le_bytes().to_vec(), vec![0; 1000]].concat();
+        cluster.propose(GROUP, &operation).await;
+        expected.push(operation);
+    }
+    let leader = cluster.leader(GROUP).await;
+    assert!(cluster.host(leader).log_status().segments > 10, "nothing may go while the files cover nothing");
+    cluster.unpin_durable();
+    for server in 1..=3 {
+        let host = cluster.host(server);
+        eventually("segments are removed", || host.log_status().segments <= 3).await;
+    }
+    // What was purged is not needed to go on.
+    cluster.all_have(GROUP, &expected).await;
+    cluster.restart_all().await;
+    cluster.propose(GROUP, b"after").await;
+    expected.push(b"after".to_vec());
+    cluster.all_have(GROUP, &expected).await;
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn entries_that_left_memory_are_read_back_for_a_member_that_was_away() {
+    let mut cluster = Cluster::start_with(3, small_log(64 << 20)).await;
+    cluster.create(GROUP).await;
+    let leader = cluster.leader(GROUP).await;
+    let away = (1..=3).find(|server| *server != leader).unwrap();
+    cluster.stop(away).await;
+    let mut expected = Vec::new();
+    for n in 0..200u32 {
+        let operation = [n.to_le_bytes().to_vec(), vec![1; 500]].concat();
+        cluster.propose(GROUP, &operation).await;
+        expected.push(operation);
+    }
+    cluster.run(away).await;
+    cluster.all_have(GROUP, &expected).await;
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_log_refuses_writes_names_the_member_and_recovers() {
+    let mut cluster = Cluster::start_with(3, small_log(256 << 10)).await;
+    cluster.create(GROUP).await;
+    cluster.propose(GROUP, b"first").await;
+    let leader = cluster.leader(GROUP).await;
+    let away = (1..=3).find(|server| *server != leader).unwrap();
+    cluster.stop(away).await;
+    let group = cluster.group(leader, GROUP);
+    let refused = loop {
+        match group.propose(vec![9; 4000]).await {
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, ProposeError::LogFull { .. }), "{refused:?}");
+    let host = cluster.host(leader);
+    let named = format!("server {away}");
+    eventually("the member is named", || host.log_status().held_by.is_some_and(|by| by.contains(&named))).await;
+    assert!(host.log_status().full);
+    group.read_barrier().await.expect("reads go on");
+
+    cluster.run(away).await;
+    eventually("there is room again", || !host.log_status().full).await;
+    cluster.propose(GROUP, b"last").await;
+    let list = cluster.list(leader, GROUP);
+    cluster.all_have(GROUP, &list).await;
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_state_machine_that_holds_back_a_full_log_is_named() {
+    let mut cluster = Cluster::start_with(1, small_log(256 << 10)).await;
+    cluster.pin_durable(0);
+    cluster.create(GROUP).await;
+    let leader = cluster.leader(GROUP).await;
+    let group = cluster.group(leader, GROUP);
+    while !matches!(group.propose(vec![9; 4000]).await, Err(ProposeError::LogFull { .. })) {}
+    let host = cluster.host(leader);
+    eventually("it is named", || host.log_status().held_by.as_deref() == Some("the pinned list")).await;
+    assert!(cluster.relieved() > 0, "the state machine was asked to flush");
+    cluster.unpin_durable();
+    eventually("there is room again", || !host.log_status().full).await;
+    group.propose(vec![1]).await.unwrap();
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_of_another_cluster_is_refused() {
+    let mut cluster = Cluster::start(3).await;
+    cluster.stop(3).await;
+    cluster.run_as(3, ClusterId([9; 16])).await;
+    cluster.create(GROUP).await;
+    let leader = cluster.leader(GROUP).await;
+    assert_ne!(leader, 3);
+    cluster.propose(GROUP, b"x").await;
+    // The stranger has a replica of that name, and the others keep trying to reach it: it must hear nothing.
+    let stranger = cluster.group(3, GROUP);
+    assert!(stranger.wait_for(|status| status.leader.is_some(), Duration::from_secs(1)).await.is_none());
+    assert!(cluster.list(3, GROUP).is_empty());
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn making_a_group_twice_is_making_it_once() {
+    let mut cluster = Cluster::start(1).await;
+    cluster.create(GROUP).await;
+    cluster.create(GROUP).await;
+    let leader = cluster.leader(GROUP).await;
+    cluster.group(leader, GROUP).propose(b"x".to_vec()).await.unwrap();
+    let members = [(ReplicaId(77), ServerId(1))].into();
+    let other = GroupSpec { group: GROUP, replica: ReplicaId(77), members };
+    assert!(cluster.host(1).create_group(other, false).await.is_err());
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_of_one_leads_at_once_after_a_restart() {
+    let mut cluster = Cluster::start(1).await;
+    cluster.create(GROUP).await;
+    cluster.propose(GROUP, b"x").await;
+    cluster.stop(1).await;
+    let began = tokio::time::Instant::now();
+    cluster.run(1).await;
+    let leader = cluster.leader(GROUP).await;
+    cluster.group(leader, GROUP).read_barrier().await.unwrap();
+    let took = began.elapsed();
+    assert!(took < Duration::from_millis(280), "an election timeout was waited out: {took:?}");
+    assert_eq!(cluster.list(leader, GROUP), vec![b"x".to_vec()]);
+    cluster.stop_all().await;
+}

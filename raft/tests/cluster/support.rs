@@ -1,0 +1,269 @@
+//! A cluster of hosts, and a state machine that keeps a list.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use terrane_env::net;
+use terrane_raft::{
+    AppliedEntry, BoxFuture, Durable, Factory, Group, GroupHost, GroupSpec, HostConfig, LogConfig, ProposeError, StateMachine,
+};
+use terrane_types::{ClusterId, GroupId, ReplicaId, ServerId};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+pub const GROUP: GroupId = GroupId(1);
+pub const CLUSTER: ClusterId = ClusterId([5; 16]);
+/// Long enough for a starved machine; tests end when their condition holds.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+pub fn replica(group: GroupId, server: u64) -> ReplicaId {
+    ReplicaId(group.0 * 100 + server)
+}
+
+pub async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(tokio::time::Instant::now() < deadline, "not in time: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The list of one group on one server, with the index each item came from. Everything up to `durable` is as if on disk.
+#[derive(Default)]
+struct List {
+    items: Vec<(u64, Vec<u8>)>,
+    /// Index of the first entry that is not applied.
+    next: u64,
+}
+
+/// What survives a restart of a host.
+#[derive(Default)]
+struct Disk {
+    lists: Mutex<BTreeMap<(u64, GroupId), Arc<Mutex<List>>>>,
+    /// The durable point may not pass this.
+    pinned: AtomicU64,
+    relieved: AtomicU64,
+}
+
+struct Keeper {
+    list: Arc<Mutex<List>>,
+    disk: Arc<Disk>,
+}
+
+impl StateMachine for Keeper {
+    fn prepare(&self, _: u64, _: u64, operation: &mut [u8]) -> Result<(), Bytes> {
+        if operation == b"refuse" { Err(Bytes::from_static(b"refused")) } else { Ok(()) }
+    }
+
+    fn apply<'a>(&'a self, entries: &'a [AppliedEntry]) -> BoxFuture<'a, Vec<Vec<Bytes>>> {
+        Box::pin(async move {
+            let mut list = self.list.lock().unwrap();
+            entries.iter().map(|entry| list.apply(entry)).collect()
+        })
+    }
+
+    fn durable(&self) -> Durable {
+        let pinned = self.disk.pinned.load(Ordering::SeqCst);
+        let applied = self.list.lock().unwrap().next.saturating_sub(1);
+        let held_by = (pinned < applied).then(|| "the pinned list".to_owned());
+        Durable { index: applied.min(pinned), held_by }
+    }
+
+    fn relieve(&self, _: u64) {
+        self.disk.relieved.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl List {
+    fn apply(&mut self, entry: &AppliedEntry) -> Vec<Bytes> {
+        assert!(entry.index <= self.next, "entry {} where {} was due", entry.index, self.next);
+        if entry.index < self.next {
+            return Vec::new();
+        }
+        self.next = entry.index + 1;
+        entry.operations.iter().map(|operation| self.push(entry.index, operation)).collect()
+    }
+
+    fn push(&mut self, index: u64, operation: &Bytes) -> Bytes {
+        self.items.push((index, operation.to_vec()));
+        Bytes::from(self.items.len().to_string())
+    }
+}
+
+struct Keepers {
+    server: u64,
+    disk: Arc<Disk>,
+}
+
+impl Factory for Keepers {
+    fn open(&self, spec: &GroupSpec) -> Arc<dyn StateMachine> {
+        let mut lists = self.disk.lists.lock().unwrap();
+        let list = lists.entry((self.server, spec.group)).or_default().clone();
+        {
+            // What was not durable is gone, as after a crash.
+            let mut list = list.lock().unwrap();
+            let pinned = self.disk.pinned.load(Ordering::SeqCst);
+            list.next = list.next.min(pinned.saturating_add(1));
+            let next = list.next;
+            list.items.retain(|(index, _)| *index < next);
+        }
+        Arc::new(Keeper { list, disk: self.disk.clone() })
+    }
+}
+
+struct Running {
+    host: Arc<GroupHost>,
+    stop: oneshot::Sender<()>,
+    serving: JoinHandle<()>,
+}
+
+pub struct Cluster {
+    directory: tempfile::TempDir,
+    log: LogConfig,
+    disk: Arc<Disk>,
+    addresses: BTreeMap<u64, String>,
+    running: BTreeMap<u64, Running>,
+    boots: u64,
+    servers: u64,
+}
+
+impl Cluster {
+    pub async fn start(servers: u64) -> Cluster {
+        Cluster::start_with(servers, LogConfig { segment_bytes: 1 << 20, ..LogConfig::default() }).await
+    }
+
+    pub async fn start_with(servers: u64, log: LogConfig) -> Cluster {
+        let disk = Arc::new(Disk::default());
+        disk.pinned.store(u64::MAX, Ordering::SeqCst);
+        let mut cluster = Cluster {
+            directory: tempfile::tempdir().unwrap(),
+            log,
+            disk,
+            addresses: BTreeMap::new(),
+            running: BTreeMap::new(),
+            boots: 0,
+            servers,
+        };
+        for server in 1..=servers {
+            cluster.run(server).await;
+        }
+        cluster
+    }
+
+    pub async fn run(&mut self, server: u64) {
+        self.run_as(server, CLUSTER).await;
+    }
+
+    pub async fn run_as(&mut self, server: u64, id: ClusterId) {
+        self.boots += 1;
+        let mut config = HostConfig::new(self.directory.path().join(server.to_string()), id, ServerId(server), self.boots);
+        config.log = self.log.clone();
+        let factory = Arc::new(Keepers { server, disk: self.disk.clone() });
+        let host = GroupHost::open(config, factory).await.unwrap();
+        let listener = net::listen("127.0.0.1:0").await.unwrap();
+        self.addresses.insert(server, listener.local_addr().unwrap().to_string());
+        let (stop, stopped) = oneshot::channel::<()>();
+        let service = host.peer_service();
+        let serving = tokio::spawn(async move {
+            let stopped = async { drop(stopped.await) };
+            let router = net::server().add_service(service);
+            router.serve_with_incoming_shutdown(listener.incoming(), stopped).await.unwrap();
+        });
+        self.running.insert(server, Running { host, stop, serving });
+        let addresses: Vec<_> = self.addresses.iter().map(|(server, address)| (ServerId(*server), address.clone())).collect();
+        for running in self.running.values() {
+            running.host.set_addresses(addresses.clone());
+        }
+    }
+
+    pub async fn stop(&mut self, server: u64) {
+        let running = self.running.remove(&server).unwrap();
+        running.host.shutdown().await;
+        running.stop.send(()).ok();
+        running.serving.await.unwrap();
+    }
+
+    pub async fn stop_all(&mut self) {
+        for server in self.running.keys().copied().collect::<Vec<_>>() {
+            self.stop(server).await;
+        }
+    }
+
+    pub async fn restart_all(&mut self) {
+        self.stop_all().await;
+        for server in 1..=self.servers {
+            self.run(server).await;
+        }
+    }
+
+    pub async fn create(&mut self, group: GroupId) {
+        let members: BTreeMap<_, _> = (1..=self.servers).map(|server| (replica(group, server), ServerId(server))).collect();
+        for (&server, running) in &self.running {
+            let spec = GroupSpec { group, replica: replica(group, server), members: members.clone() };
+            running.host.create_group(spec, server == 1).await.unwrap();
+        }
+    }
+
+    pub fn host(&self, server: u64) -> Arc<GroupHost> {
+        self.running[&server].host.clone()
+    }
+
+    pub fn group(&self, server: u64, group: GroupId) -> Group {
+        self.host(server).group(group).unwrap()
+    }
+
+    /// The server that leads `group`.
+    pub async fn leader(&self, group: GroupId) -> u64 {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            for (&server, running) in &self.running {
+                if running.host.group(group).is_some_and(|group| group.status().is_leader) {
+                    return server;
+                }
+            }
+            assert!(tokio::time::Instant::now() < deadline, "no leader in time");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// Proposes at whoever leads, until it is acknowledged.
+    pub async fn propose(&self, group: GroupId, operation: &[u8]) {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let leader = self.leader(group).await;
+            match self.group(leader, group).propose(operation.to_vec()).await {
+                Ok(_) => return,
+                Err(ProposeError::Uncertain) => panic!("no outcome should be uncertain here"),
+                Err(error) => assert!(tokio::time::Instant::now() < deadline, "{error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    pub fn list(&self, server: u64, group: GroupId) -> Vec<Vec<u8>> {
+        let lists = self.disk.lists.lock().unwrap();
+        let list = lists[&(server, group)].lock().unwrap();
+        list.items.iter().map(|(_, item)| item.clone()).collect()
+    }
+
+    pub async fn all_have(&self, group: GroupId, expected: &[Vec<u8>]) {
+        for &server in self.running.keys() {
+            eventually(&format!("server {server} has the list"), || self.list(server, group) == expected).await;
+        }
+    }
+
+    pub fn pin_durable(&self, index: u64) {
+        self.disk.pinned.store(index, Ordering::SeqCst);
+    }
+
+    pub fn unpin_durable(&self) {
+        self.pin_durable(u64::MAX);
+    }
+
+    pub fn relieved(&self) -> u64 {
+        self.disk.relieved.load(Ordering::SeqCst)
+    }
+}
