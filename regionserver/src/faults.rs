@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use terrane_raft::{Group, ProposeError};
-use terrane_types::{Error, ServerId};
+use terrane_types::{Error, Invalid, ServerId};
 
 use crate::cluster::Addresses;
 
@@ -24,6 +24,9 @@ pub fn propose_error(error: ProposeError, group: &Group, addresses: &Addresses) 
         }
         ProposeError::Busy => Error::Busy { retry_after: BUSY_RETRY },
         ProposeError::LogFull { held_by } => Error::LogFull { held_by, retry_after: LOG_FULL_RETRY },
+        ProposeError::TooLarge { limit } => Error::Invalid(Invalid::new(format!(
+            "the write takes more than {limit} bytes in the log: send fewer rows at once"
+        ))),
         ProposeError::Uncertain => Error::Uncertain,
         ProposeError::Stopped => stopping(),
         other => Error::Internal { message: other.to_string() },

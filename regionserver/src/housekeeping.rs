@@ -181,7 +181,7 @@ impl Housekeeper {
                 return;
             }
             let rests = desk.resting.get(&hosted.region).is_some_and(|(until, _)| *until > now);
-            if rests || desk.splitting.contains(&hosted.region) || !is_too_large(&hosted) {
+            if rests || !hosted.is_settled() || desk.splitting.contains(&hosted.region) || !is_too_large(&hosted) {
                 continue;
             }
             let Some(group) = self.host.group(hosted.group) else { continue };

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 use terrane_types::{Error, GroupId, RegionDescriptor, RegionEpoch, RegionId, TableId};
@@ -23,6 +23,9 @@ pub struct Hosted {
     pub opened_at: u64,
     /// As of the last applied entry. Replaced as a whole, so that a reader sees one moment.
     state: RwLock<Arc<RegionState>>,
+    /// Whether the split that the region came from is on disk here. Until then it is not split again: applying that would
+    /// have to wait for the disk.
+    settled: AtomicBool,
     /// The size at which no boundary was found, 0 when none was looked for: it is looked for again when the region has
     /// grown, not at every turn.
     unsplittable_bytes: AtomicU64,
@@ -36,8 +39,18 @@ impl Hosted {
             engine,
             opened_at,
             state: RwLock::new(Arc::new(state)),
+            settled: AtomicBool::new(true),
             unsplittable_bytes: AtomicU64::new(0),
         })
+    }
+
+    /// Notes that the region came from a split that is not on disk yet, or that it is now.
+    pub fn set_settled(&self, settled: bool) {
+        self.settled.store(settled, Ordering::Relaxed);
+    }
+
+    pub fn is_settled(&self) -> bool {
+        self.settled.load(Ordering::Relaxed)
     }
 
     pub fn state(&self) -> Arc<RegionState> {

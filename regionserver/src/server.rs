@@ -20,7 +20,7 @@ use terrane_proto::{MESSAGE_BYTES_MAX, v1};
 use terrane_raft::{Factory, Group, GroupHost, GroupSpec, HostConfig, LogConfig, StateMachine};
 use terrane_types::ServerId;
 use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::admission::Admission;
@@ -101,6 +101,8 @@ pub struct RegionServer {
     stop_serving: CancellationToken,
     background: Vec<JoinHandle<()>>,
     serving: JoinHandle<()>,
+    /// A server that is dropped without a shutdown (a failing test) leaves no task behind that holds its port.
+    _ends: [DropGuard; 3],
     _lock: DirLock,
 }
 
@@ -171,6 +173,7 @@ impl RegionServer {
                 parts.reporter(&host, masters, identity, registered.report_every).run(stop.clone()),
             ),
         ];
+        let ends = [&edge.closing, &stop, &stop_serving].map(|token| token.clone().drop_guard());
         let registry = parts.registry;
         Ok(Self {
             address,
@@ -184,6 +187,7 @@ impl RegionServer {
             stop_serving,
             background,
             serving,
+            _ends: ends,
             _lock: lock,
         })
     }

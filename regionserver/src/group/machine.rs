@@ -160,7 +160,11 @@ impl GroupMachine {
         match self.engine.flush(&hosted.engine).await {
             // Split or dropped meanwhile: what was frozen is its daughters' now, or nobody's.
             Err(terrane_engine::Error::Retired { .. }) => Ok(()),
-            flushed => flushed,
+            Ok(()) => {
+                hosted.set_settled(true);
+                Ok(())
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -319,6 +323,7 @@ impl GroupMachine {
         inner.hosted.remove(&split.region);
         for (state, half) in [(left, left_half), (right, right_half)] {
             let hosted = Hosted::new(state, half, 0);
+            hosted.set_settled(false);
             inner.hosted.insert(hosted.region, hosted.clone());
             self.regions.insert(hosted.clone());
             self.signals.flush(hosted.region);
