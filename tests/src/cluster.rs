@@ -1,0 +1,266 @@
+//! A whole cluster in this process: a master and its region servers on loopback ports that were free, with real files.
+//!
+//! Each part can be stopped and started by itself. It comes back on the port it had, on the directory it had, as a process
+//! would; only `kill -9` has no counterpart here (the simulator and the tests with real processes have it). What is started
+//! under other settings than before (a smaller log limit, say) takes them from [`Settings`], which may be changed meanwhile.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use futures::future::try_join_all;
+use terrane_client::{Client, ClientBuilder};
+use terrane_master::{Master, MasterConfig};
+use terrane_regionserver::{BackendKind, RegionServer, ServerConfig};
+
+use crate::eventually::eventually;
+use crate::numbers;
+
+/// How long the groups may take to elect leaders; far more than they need.
+const LEADERS_WITHIN: Duration = Duration::from_secs(30);
+/// How often servers report: often, so that tests see the map as it is.
+const REPORT_EVERY: Duration = Duration::from_millis(100);
+
+/// What a cluster is started with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub servers: usize,
+    pub replication: u32,
+    pub groups_per_server: usize,
+    pub engine: BackendKind,
+    pub memtable_budget: u64,
+    pub log_limit: u64,
+    pub log_purge_budget: u64,
+    pub segment_bytes: u64,
+}
+
+impl Default for Settings {
+    /// Three servers, small files: tests write little, and segments are allocated ahead.
+    fn default() -> Self {
+        Self {
+            servers: 3,
+            replication: 3,
+            groups_per_server: 2,
+            engine: BackendKind::Memory,
+            memtable_budget: 64 << 20,
+            log_limit: 1 << 30,
+            log_purge_budget: 64 << 20,
+            segment_bytes: 4 << 20,
+        }
+    }
+}
+
+/// A cluster whose parts run, or are stopped for now.
+pub struct Cluster {
+    /// What parts are started with from now on.
+    pub settings: Settings,
+    master: Part<Master>,
+    servers: Vec<Part<RegionServer>>,
+    directory: tempfile::TempDir,
+}
+
+/// A part of the cluster: where it listens once it has run, and itself while it runs.
+struct Part<T> {
+    address: Option<String>,
+    running: Option<T>,
+}
+
+impl<T> Default for Part<T> {
+    fn default() -> Self {
+        Self { address: None, running: None }
+    }
+}
+
+impl<T> Part<T> {
+    /// The port it had, or any free one the first time.
+    fn listen(&self) -> String {
+        self.address.clone().unwrap_or_else(|| "127.0.0.1:0".to_owned())
+    }
+
+    fn runs(&mut self, address: String, running: T) {
+        self.address = Some(address);
+        self.running = Some(running);
+    }
+}
+
+impl Cluster {
+    /// Starts all parts and waits until every group has a leader.
+    ///
+    /// # Errors
+    /// When a part does not start, or no leaders come.
+    pub async fn start(settings: Settings) -> Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let servers = (0..settings.servers).map(|_| Part::default()).collect();
+        let mut cluster = Self { settings, master: Part::default(), servers, directory };
+        cluster.start_all().await?;
+        Ok(cluster)
+    }
+
+    /// Starts what is stopped and waits until every group has a leader.
+    ///
+    /// # Errors
+    /// As for [`Cluster::start`].
+    pub async fn start_all(&mut self) -> Result<()> {
+        if self.master.running.is_none() {
+            self.start_master().await?;
+        }
+        let stopped: Vec<usize> = (0..self.servers.len()).filter(|&index| self.server(index).is_none()).collect();
+        // Together: a server's groups elect once a majority of them is there.
+        let started = try_join_all(stopped.iter().map(|&index| RegionServer::start(self.server_config(index)))).await?;
+        for (index, server) in stopped.into_iter().zip(started) {
+            self.servers[index].runs(server.address().to_string(), server);
+        }
+        self.wait_for_leaders().await
+    }
+
+    /// Stops everything, servers first, in order and with their flushes.
+    pub async fn stop_all(&mut self) {
+        let servers: Vec<RegionServer> = self.servers.iter_mut().filter_map(|part| part.running.take()).collect();
+        futures::future::join_all(servers.into_iter().map(|server| server.shutdown(|_| {}))).await;
+        self.stop_master().await;
+    }
+
+    /// # Errors
+    /// When the master does not start.
+    pub async fn start_master(&mut self) -> Result<()> {
+        let config = MasterConfig {
+            data_dir: self.directory.path().join("master"),
+            listen: self.master.listen(),
+            replication: self.settings.replication,
+            groups_per_server: self.settings.groups_per_server,
+            report_every: REPORT_EVERY,
+            ..MasterConfig::default()
+        };
+        let master = Master::start(config).await.context("start the master")?;
+        self.master.runs(master.address().to_owned(), master);
+        Ok(())
+    }
+
+    pub async fn stop_master(&mut self) {
+        if let Some(master) = self.master.running.take() {
+            master.shutdown().await;
+        }
+    }
+
+    /// # Errors
+    /// When the server does not start.
+    pub async fn start_server(&mut self, index: usize) -> Result<()> {
+        ensure!(self.server(index).is_none(), "server {index} runs");
+        let server = RegionServer::start(self.server_config(index)).await;
+        let server = server.with_context(|| format!("start server {index}"))?;
+        self.servers[index].runs(server.address().to_string(), server);
+        Ok(())
+    }
+
+    /// Starts a server over a directory that is not its own.
+    ///
+    /// # Errors
+    /// As it should.
+    pub async fn start_server_over(&mut self, index: usize, data_dir: &Path) -> Result<()> {
+        let config = ServerConfig { data_dir: data_dir.to_owned(), ..self.server_config(index) };
+        let server = RegionServer::start(config).await?;
+        self.servers[index].runs(server.address().to_string(), server);
+        Ok(())
+    }
+
+    /// Stops everything and starts another cluster, with empty directories, on the same ports.
+    ///
+    /// # Errors
+    /// As for [`Cluster::start`].
+    pub async fn replaced(mut self) -> Result<Self> {
+        self.stop_all().await;
+        self.directory = tempfile::tempdir()?;
+        self.start_all().await?;
+        Ok(self)
+    }
+
+    pub async fn stop_server(&mut self, index: usize) {
+        if let Some(server) = self.servers[index].running.take() {
+            server.shutdown(|_| {}).await;
+        }
+    }
+
+    /// The server, while it runs.
+    #[must_use]
+    pub fn server(&self, index: usize) -> Option<&RegionServer> {
+        self.servers[index].running.as_ref()
+    }
+
+    /// Where a server listens, or did.
+    #[must_use]
+    pub fn server_address(&self, index: usize) -> SocketAddr {
+        let address = self.servers[index].address.as_deref().expect("all servers were started once");
+        address.parse().expect("servers say where they are bound")
+    }
+
+    /// Where the master listens, or did.
+    #[must_use]
+    pub fn masters(&self) -> &str {
+        self.master.address.as_deref().expect("the master was started first")
+    }
+
+    /// A number that a running server shows, 0 while it has not got it.
+    #[must_use]
+    pub fn number(&self, index: usize, name: &str) -> f64 {
+        let numbers = self.server(index).map(|server| numbers::read(&server.registry())).unwrap_or_default();
+        numbers.get(name).copied().unwrap_or_default()
+    }
+
+    /// A number summed over the servers that run.
+    #[must_use]
+    pub fn total(&self, name: &str) -> f64 {
+        (0..self.servers.len()).map(|index| self.number(index, name)).sum()
+    }
+
+    /// Settings of a client of this cluster.
+    #[must_use]
+    pub fn client_builder(&self) -> ClientBuilder {
+        Client::builder().masters(self.masters())
+    }
+
+    /// A client of this cluster.
+    ///
+    /// # Errors
+    /// When no master answers.
+    pub async fn client(&self) -> Result<Client> {
+        Ok(self.client_builder().build().await?)
+    }
+
+    /// Waits until every group has a leader that runs, as the master hears it.
+    ///
+    /// # Errors
+    /// When they do not come.
+    pub async fn wait_for_leaders(&self) -> Result<()> {
+        let client = self.client().await?;
+        let least = self.settings.servers * self.settings.groups_per_server;
+        eventually("a leader for every group", LEADERS_WITHIN, async || {
+            let status = client.admin().status().await?;
+            ensure!(status.waiting_for.is_empty(), "the cluster waits for {}", status.waiting_for);
+            ensure!(status.groups as usize >= least, "{} of {least} groups are made", status.groups);
+            ensure!(status.groups_without_leader == 0, "{} groups have no leader", status.groups_without_leader);
+            Ok(())
+        })
+        .await
+    }
+
+    fn server_config(&self, index: usize) -> ServerConfig {
+        ServerConfig {
+            data_dir: self.data_dir(index),
+            listen: self.servers[index].listen(),
+            masters: vec![self.masters().to_owned()],
+            engine: self.settings.engine,
+            memtable_budget: self.settings.memtable_budget,
+            log_limit: self.settings.log_limit,
+            log_purge_budget: self.settings.log_purge_budget,
+            segment_bytes: self.settings.segment_bytes,
+            ..ServerConfig::default()
+        }
+    }
+
+    /// A server's data directory.
+    #[must_use]
+    pub fn data_dir(&self, index: usize) -> PathBuf {
+        self.directory.path().join(format!("server-{}", index + 1))
+    }
+}

@@ -1,0 +1,48 @@
+//! Waiting for a condition, with a limit and a sentence about what did not come.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use tokio::time::Instant;
+
+/// How often a condition is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Looks until `look` answers `Ok`; the error of the last look is told when `within` has passed.
+///
+/// # Errors
+/// When the condition did not come in time.
+pub async fn eventually<T>(what: &str, within: Duration, mut look: impl AsyncFnMut() -> Result<T>) -> Result<T> {
+    let deadline = Instant::now() + within;
+    loop {
+        match look().await {
+            Ok(value) => return Ok(value),
+            Err(error) if Instant::now() >= deadline => {
+                bail!("{what} did not come within {} s: {error:#}", within.as_secs())
+            }
+            Err(_) => tokio::time::sleep(LOOK_EVERY).await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_condition_is_looked_at_until_it_holds() {
+        let mut looks = 0;
+        let look = async || {
+            looks += 1;
+            if looks == 3 { Ok(looks) } else { bail!("not yet") }
+        };
+        assert_eq!(eventually("the third look", Duration::from_secs(10), look).await.unwrap(), 3);
+    }
+
+    #[tokio::test]
+    async fn what_does_not_come_is_told() {
+        let never = async || -> Result<()> { bail!("still dark") };
+        let error = eventually("morning", Duration::ZERO, never).await.unwrap_err();
+        assert_eq!(error.to_string(), "morning did not come within 0 s: still dark");
+    }
+}

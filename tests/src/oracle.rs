@@ -1,0 +1,220 @@
+//! What a read may answer, decided from what was written and read before it.
+//!
+//! Every key has one writer, which writes the numbers 1, 2, 3... to it, each only after the one before was acknowledged.
+//! Linearizability is then two comparisons per read: not older than the newest number that was acknowledged to the writer,
+//! or shown to any reader, before the read began; not newer than the newest attempted when it ended. An absent key reads
+//! as 0. The same history says at the end what must be there and what may be.
+//!
+//! Writers give each number as the cell's timestamp. A write that was retried, and whose first try arrives late after all,
+//! is then without effect on newer ones, so every violation is the cluster's and none is the missing exactly-once window's.
+
+use std::collections::BTreeMap;
+
+use terrane_types::KeyRange;
+
+/// Writes and reads of all keys so far.
+#[derive(Debug, Default)]
+pub struct History {
+    keys: BTreeMap<Vec<u8>, Marks>,
+    acknowledged: u64,
+    reads: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Marks {
+    attempted: u64,
+    acknowledged: u64,
+    seen: u64,
+}
+
+/// A read that has begun: what it must not be older than.
+#[derive(Clone, Debug)]
+#[must_use = "a read that began has to be judged when it ends"]
+pub struct Read {
+    key: Vec<u8>,
+    floor: u64,
+}
+
+impl Read {
+    /// A read of a key that nobody had begun to write when it began.
+    pub fn of_unwritten(key: &[u8]) -> Read {
+        Read { key: key.to_vec(), floor: 0 }
+    }
+}
+
+/// A read outside of what it may answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    pub key: Vec<u8>,
+    pub got: u64,
+    pub floor: u64,
+    pub ceiling: u64,
+}
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Violation { key, got, floor, ceiling } = self;
+        let key = terrane_types::escape(key);
+        if got < floor {
+            write!(f, "{key} reads {got}, but {floor} was acknowledged or read before (attempted: {ceiling})")
+        } else {
+            write!(f, "{key} reads {got}, but nothing above {ceiling} was ever written")
+        }
+    }
+}
+
+impl std::error::Error for Violation {}
+
+impl History {
+    /// A new write of `key` begins; its number.
+    pub fn attempt(&mut self, key: &[u8]) -> u64 {
+        let marks = self.keys.entry(key.to_vec()).or_default();
+        marks.attempted += 1;
+        marks.attempted
+    }
+
+    /// The write of `number` was acknowledged.
+    pub fn acknowledge(&mut self, key: &[u8], number: u64) {
+        let marks = self.keys.entry(key.to_vec()).or_default();
+        assert!(number <= marks.attempted, "a write is acknowledged after it was attempted");
+        marks.acknowledged = marks.acknowledged.max(number);
+        self.acknowledged += 1;
+    }
+
+    /// A read of `key` begins now.
+    pub fn begin_read(&self, key: &[u8]) -> Read {
+        Read { key: key.to_vec(), floor: self.marks(key).floor() }
+    }
+
+    /// Reads of all keys of `range` written so far begin now, as a scan reads them. By key.
+    #[must_use]
+    pub fn begin_scan(&self, range: &KeyRange) -> BTreeMap<Vec<u8>, Read> {
+        let keys = self.keys.keys().filter(|key| range.contains(key));
+        keys.map(|key| (key.clone(), self.begin_read(key))).collect()
+    }
+
+    /// The read ended with `got` (0: the key is absent).
+    ///
+    /// # Errors
+    /// When it may not have.
+    pub fn end_read(&mut self, read: Read, got: u64) -> Result<(), Violation> {
+        self.reads += 1;
+        let ceiling = self.marks(&read.key).attempted;
+        if got < read.floor || got > ceiling {
+            return Err(Violation { key: read.key, got, floor: read.floor, ceiling });
+        }
+        if let Some(marks) = self.keys.get_mut(&read.key) {
+            marks.seen = marks.seen.max(got);
+        }
+        Ok(())
+    }
+
+    /// All keys ever attempted, in order.
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.keys.keys().map(Vec::as_slice)
+    }
+
+    /// Keys that must be there: some write of them was acknowledged or read.
+    #[must_use]
+    pub fn certain_keys(&self) -> u64 {
+        self.keys.values().filter(|marks| marks.floor() > 0).count() as u64
+    }
+
+    /// Writes acknowledged so far.
+    #[must_use]
+    pub const fn acknowledged(&self) -> u64 {
+        self.acknowledged
+    }
+
+    /// Reads judged so far.
+    #[must_use]
+    pub const fn reads(&self) -> u64 {
+        self.reads
+    }
+
+    fn marks(&self, key: &[u8]) -> Marks {
+        self.keys.get(key).copied().unwrap_or_default()
+    }
+}
+
+impl Marks {
+    fn floor(self) -> u64 {
+        self.acknowledged.max(self.seen)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(acknowledged: u64, attempted: u64) -> History {
+        let mut history = History::default();
+        for number in 1..=attempted {
+            assert_eq!(history.attempt(b"k"), number);
+            if number <= acknowledged {
+                history.acknowledge(b"k", number);
+            }
+        }
+        history
+    }
+
+    #[test]
+    fn a_read_may_answer_what_was_acknowledged_or_is_under_way() {
+        for got in [2, 3] {
+            let mut history = written(2, 3);
+            let read = history.begin_read(b"k");
+            history.end_read(read, got).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_lost_write_is_a_violation() {
+        let mut history = written(2, 3);
+        let read = history.begin_read(b"k");
+        let violation = history.end_read(read, 1).unwrap_err();
+        assert_eq!(violation, Violation { key: b"k".to_vec(), got: 1, floor: 2, ceiling: 3 });
+        assert!(violation.to_string().contains("reads 1, but 2 was acknowledged"));
+    }
+
+    #[test]
+    fn a_value_from_nowhere_is_a_violation() {
+        let mut history = written(2, 3);
+        let read = history.begin_read(b"k");
+        assert!(history.end_read(read, 4).unwrap_err().to_string().contains("nothing above 3"));
+        let read = history.begin_read(b"other");
+        history.end_read(read, 1).unwrap_err();
+    }
+
+    #[test]
+    fn a_read_may_overlap_the_acknowledgement() {
+        let mut history = written(0, 1);
+        let read = history.begin_read(b"k");
+        history.acknowledge(b"k", 1);
+        history.end_read(read, 0).unwrap();
+        let read = history.begin_read(b"k");
+        history.end_read(read, 0).unwrap_err();
+    }
+
+    #[test]
+    fn what_was_read_once_stays() {
+        let mut history = written(0, 1);
+        let (first, late) = (history.begin_read(b"k"), history.begin_read(b"k"));
+        history.end_read(first, 1).unwrap();
+        let next = history.begin_read(b"k");
+        history.end_read(next, 0).unwrap_err();
+        // It began before anybody saw the write.
+        history.end_read(late, 0).unwrap();
+        assert_eq!(history.certain_keys(), 1);
+    }
+
+    #[test]
+    fn a_scan_is_judged_by_when_it_began() {
+        let mut history = written(1, 1);
+        let mut scan = history.begin_scan(&KeyRange::all());
+        assert!(history.begin_scan(&KeyRange::prefix(b"l")).is_empty());
+        history.attempt(b"new");
+        assert_eq!(scan.keys().collect::<Vec<_>>(), [b"k"]);
+        let read = scan.remove(&b"k"[..]).unwrap();
+        history.end_read(read, 0).unwrap_err();
+    }
+}

@@ -1,0 +1,361 @@
+//! The clients of the simulated cluster: writers, readers, and the captive, a client that still reaches a cut-off leader.
+//!
+//! A row has two columns that are written together. `f:n` carries the write's number as value and as timestamp: a write
+//! that was applied twice, the second time late, changes nothing there, so every read of it is judged. `g:s` carries the
+//! same number under the server's stamp, and has to be equal to the first in every row whose writes all had known outcomes:
+//! rows are written as one, and stamps never go back.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use terrane_client::{Client, Error, Get, KeyRange, OnUncertain, Put, RowData, Scan, Table, TableSpec};
+
+use super::nodes::MASTER;
+use super::plan::{Plan, ROWS};
+use super::stage::Stage;
+use super::trace;
+use crate::oracle::Read;
+
+/// The table of the run.
+pub const TABLE: &str = "t";
+/// What the writers' keys begin with.
+pub const ROW_PREFIX: &[u8] = b"row-";
+/// Writers on each writing host; each has keys of its own.
+const WRITERS_PER_HOST: usize = 8;
+const WRITER_HOSTS: [&str; 2] = ["w1", "w2"];
+const READER_HOSTS: [&str; 2] = ["r1", "r2"];
+const READERS_PER_HOST: usize = 3;
+/// The host of the client that a cut-off leader keeps.
+pub const CAPTIVE: &str = "captive";
+/// All client hosts.
+pub const HOSTS: [&str; 5] = ["w1", "w2", "r1", "r2", CAPTIVE];
+/// Keys that the captive writes itself.
+const CAPTIVE_KEYS: u64 = 24;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The captive gives up soon: it shall ask often, not wait until everything is healed.
+const CAPTIVE_PATIENCE: Duration = Duration::from_millis(400);
+/// Pauses between two calls, at most.
+const WRITER_PAUSE_MS: u64 = 10;
+const READER_PAUSE_MS: u64 = 60;
+const SCAN_LIMIT: u64 = 50;
+
+/// Adds all clients to the simulation.
+pub fn add(sim: &mut turmoil::Sim<'static>, plan: &Plan, stage: &Stage) {
+    for (index, host) in WRITER_HOSTS.into_iter().enumerate() {
+        sim.client(host, watch(host, stage.clone(), write_rows(host, index, plan.clone(), stage.clone())));
+    }
+    for host in READER_HOSTS {
+        sim.client(host, watch(host, stage.clone(), read_rows(host, stage.clone())));
+    }
+    sim.client(CAPTIVE, watch(CAPTIVE, stage.clone(), be_captive(plan.clone(), stage.clone())));
+}
+
+/// Runs a client; its error is the run's failure.
+pub async fn watch(
+    host: &'static str,
+    stage: Stage,
+    client: impl Future<Output = Result<(), Error>>,
+) -> turmoil::Result {
+    if let Err(error) = client.await {
+        stage.fail(format_args!("{host}: {}", chain(&error)));
+    }
+    Ok(())
+}
+
+/// An error and what it came from.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+/// Connects, waiting for a master as long as it takes: a run that waits for ever is stalled.
+pub async fn connect(timeout: Duration) -> Result<Client, Error> {
+    loop {
+        let built = Client::builder().masters(MASTER).timeout(timeout).on_uncertain(OnUncertain::Report).build().await;
+        match built {
+            Err(error) if passes(&error) => {}
+            settled => return settled,
+        }
+    }
+}
+
+/// Opens the table, waiting for the master as long as it takes.
+pub async fn open_table(client: &Client) -> Result<Table, Error> {
+    loop {
+        match client.table(TABLE).await {
+            Err(error) if passes(&error) => {}
+            settled => return settled,
+        }
+    }
+}
+
+/// Whether waiting helps. Anything else that a client is told in these runs is a finding.
+pub fn passes(error: &Error) -> bool {
+    error.is_retry_safe() || error.is_uncertain()
+}
+
+async fn write_rows(host: &'static str, index: usize, plan: Plan, stage: Stage) -> Result<(), Error> {
+    let client = connect(PATIENCE).await?;
+    if index == 0 {
+        create_table(&client, &plan).await?;
+        stage.table_is_made();
+    }
+    stage.table_made().await;
+    let table = open_table(&client).await?;
+    let writers = WRITER_HOSTS.len() * WRITERS_PER_HOST;
+    let tasks = (0..WRITERS_PER_HOST).map(|task| {
+        let mine = index * WRITERS_PER_HOST + task;
+        let keys = shuffled((0..ROWS).filter(|row| row % writers == mine).map(row_key).collect());
+        Writer { who: format!("{host}.{task}"), table: table.clone(), stage: stage.clone(), plan: plan.clone() }
+            .run(keys)
+    });
+    join_all(tasks).await.into_iter().collect()
+}
+
+async fn create_table(client: &Client, plan: &Plan) -> Result<(), Error> {
+    let spec = TableSpec::new(TABLE)?
+        .family("f", &[("versions", "1")])?
+        .family("g", &[("versions", "3")])?
+        .region_size(plan.region_size)
+        .set("flush_size", &format!("{}B", plan.flush_size))?;
+    loop {
+        match client.admin().create_table(spec.clone()).await {
+            Err(error) if passes(&error) => trace::note(format_args!("table not made yet: {}", chain(&error))),
+            Ok(_) | Err(Error::AlreadyExists { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn row_key(row: usize) -> Vec<u8> {
+    let mut key = ROW_PREFIX.to_vec();
+    key.extend_from_slice(format!("{row:05}").as_bytes());
+    key
+}
+
+fn shuffled<T>(mut items: Vec<T>) -> Vec<T> {
+    for last in (1..items.len()).rev() {
+        items.swap(last, below(last + 1));
+    }
+    items
+}
+
+fn below(bound: usize) -> usize {
+    let drawn = terrane_env::rand::range(0..bound as u64);
+    usize::try_from(drawn).expect("below a length")
+}
+
+async fn pause(up_to_ms: u64) {
+    tokio::time::sleep(Duration::from_millis(terrane_env::rand::range(0..up_to_ms))).await;
+}
+
+/// One sequence of writes; nobody else writes its keys.
+struct Writer {
+    who: String,
+    table: Table,
+    stage: Stage,
+    plan: Plan,
+}
+
+impl Writer {
+    /// Writes all keys once, some again, and goes on with that until the faults are over.
+    async fn run(self, keys: Vec<Vec<u8>>) -> Result<(), Error> {
+        for (written, key) in keys.iter().enumerate() {
+            self.write(key).await?;
+            if terrane_env::rand::range(0..u64::from(self.plan.overwrite_one_in)) == 0 {
+                self.write(&keys[below(written + 1)]).await?;
+            }
+            pause(WRITER_PAUSE_MS).await;
+        }
+        while !self.stage.is_over() {
+            self.write(&keys[below(keys.len())]).await?;
+            pause(WRITER_PAUSE_MS).await;
+        }
+        Ok(())
+    }
+
+    /// Writes the next number to `key`, again and again until it is acknowledged.
+    async fn write(&self, key: &[u8]) -> Result<(), Error> {
+        let number = self.stage.attempt(key);
+        let put = put(key, number, self.plan.value_bytes);
+        while let Err(error) = self.table.put(put.clone()).await {
+            if !passes(&error) {
+                return Err(error);
+            }
+            if error.is_uncertain() {
+                self.stage.doubt(key);
+            }
+            trace::note(format_args!("{} did not write {}={number}: {}", self.who, key.escape_ascii(), chain(&error)));
+        }
+        self.stage.acknowledge(&self.who, key, number);
+        Ok(())
+    }
+}
+
+fn put(key: &[u8], number: u64, value_bytes: usize) -> Put {
+    let timestamp = i64::try_from(number).expect("few writes");
+    let text = number.to_string();
+    Put::new(key).set_at("f", "n", timestamp, filled(key, number, value_bytes)).set("g", "s", text)
+}
+
+/// The number, and bytes that follow from key and number, so that a mixed-up value is seen.
+fn filled(key: &[u8], number: u64, value_bytes: usize) -> Vec<u8> {
+    let mut value = format!("{number}:").into_bytes();
+    let shift = u8::try_from(number % 251).expect("below 251");
+    value.extend(key.iter().cycle().map(|byte| byte.wrapping_add(shift)).take(value_bytes));
+    value
+}
+
+/// Readers of all keys, whoever writes them.
+async fn read_rows(host: &'static str, stage: Stage) -> Result<(), Error> {
+    let client = connect(PATIENCE).await?;
+    stage.table_made().await;
+    let table = open_table(&client).await?;
+    let tasks = (0..READERS_PER_HOST).map(|task| {
+        let reader = Reader { who: format!("{host}.{task}"), table: table.clone(), stage: stage.clone() };
+        async move {
+            while !reader.stage.is_over() {
+                reader.read_something().await?;
+                pause(READER_PAUSE_MS).await;
+            }
+            Ok(())
+        }
+    });
+    join_all(tasks).await.into_iter().collect()
+}
+
+/// Reads in several ways and has every answer judged.
+pub struct Reader {
+    pub who: String,
+    pub table: Table,
+    pub stage: Stage,
+}
+
+impl Reader {
+    async fn read_something(&self) -> Result<(), Error> {
+        let done = match below(16) {
+            0 => self.scan(KeyRange::all(), false, None).await.map(drop),
+            1 => self.scan(KeyRange::all(), true, None).await.map(drop),
+            2 => self.scan(from(row_key(below(ROWS))), false, Some(SCAN_LIMIT)).await.map(drop),
+            3 => self.scan(until(row_key(below(ROWS))), true, Some(SCAN_LIMIT)).await.map(drop),
+            _ => self.get(&row_key(below(ROWS))).await,
+        };
+        match done {
+            Err(error) if passes(&error) => {
+                trace::note(format_args!("{} did not read: {}", self.who, chain(&error)));
+                Ok(())
+            }
+            settled => settled,
+        }
+    }
+
+    /// Reads one row.
+    pub async fn get(&self, key: &[u8]) -> Result<(), Error> {
+        let read = self.stage.begin_read(key);
+        let row = self.table.get(Get::new(key)).await?;
+        let got = row.as_ref().map_or(0, |row| self.number_in(row));
+        trace::note(format_args!("{} read {}={got}", self.who, key.escape_ascii()));
+        self.stage.end_read(&self.who, read, got);
+        Ok(())
+    }
+
+    /// Scans, judges every row that came and every row that did not, and answers the rows with their numbers.
+    pub async fn scan(
+        &self,
+        range: KeyRange,
+        reverse: bool,
+        limit: Option<u64>,
+    ) -> Result<Vec<(Vec<u8>, u64)>, Error> {
+        let mut reads = self.stage.begin_scan(&range);
+        let mut scan = Scan::range(range.clone());
+        scan = if reverse { scan.reverse() } else { scan };
+        scan = limit.map_or(scan.clone(), |limit| scan.limit(limit));
+        let mut stream = self.table.scan(scan).await?;
+        let mut rows: Vec<(Vec<u8>, u64)> = Vec::new();
+        while let Some(row) = stream.next().await {
+            let row = row?;
+            let (key, got) = (row.row().to_vec(), self.number_in(&row));
+            let in_order = rows.last().is_none_or(|(last, _)| if reverse { key < *last } else { key > *last });
+            if !in_order || !range.contains(&key) {
+                self.stage.fail(format_args!("{}: row {} does not belong there", self.who, key.escape_ascii()));
+            }
+            let read = reads.remove(&key).unwrap_or_else(|| Read::of_unwritten(&key));
+            self.stage.end_read(&self.who, read, got);
+            rows.push((key, got));
+        }
+        trace::note(format_args!("{} scanned {} rows, reverse {reverse}", self.who, rows.len()));
+        let cut = limit.is_some_and(|limit| rows.len() as u64 >= limit);
+        let reached = |key: &[u8]| match rows.last() {
+            Some((last, _)) if cut => if reverse { key >= &last[..] } else { key <= &last[..] },
+            _ => true,
+        };
+        for (key, read) in reads {
+            if reached(&key) {
+                self.stage.end_read(&self.who, read, 0);
+            }
+        }
+        Ok(rows)
+    }
+
+    /// The write that a row shows; its two columns and its filling have to agree.
+    fn number_in(&self, row: &RowData) -> u64 {
+        let key = row.row();
+        let value = row.value("f", "n").unwrap_or_default();
+        let number = std::str::from_utf8(value).ok().and_then(|text| text.split_once(':')?.0.parse().ok());
+        let filling = value.len() - value.iter().position(|&byte| byte == b':').map_or(0, |colon| colon + 1);
+        let number = match number {
+            Some(number) if filled(key, number, filling) == value => number,
+            _ => {
+                self.stage.fail(format_args!("{}: {row:?} was never written", self.who));
+                return 0;
+            }
+        };
+        let stamped = row.value("g", "s").unwrap_or_default();
+        if stamped != number.to_string().as_bytes() && !self.stage.is_doubtful(key) {
+            self.stage.fail(format_args!("{}: {row:?} shows two writes in one row", self.who));
+        }
+        number
+    }
+}
+
+fn from(start: Vec<u8>) -> KeyRange {
+    KeyRange { start: start.into(), stop: Default::default() }
+}
+
+fn until(stop: Vec<u8>) -> KeyRange {
+    KeyRange { start: Default::default(), stop: stop.into() }
+}
+
+/// A client that goes on asking whomever it still reaches. It must get right answers or none.
+async fn be_captive(plan: Plan, stage: Stage) -> Result<(), Error> {
+    let client = connect(PATIENCE).await?;
+    stage.table_made().await;
+    let table = open_table(&client).await?.with_timeout(CAPTIVE_PATIENCE);
+    let reader = Reader { who: CAPTIVE.to_owned(), table: table.clone(), stage: stage.clone() };
+    let mut open: std::collections::BTreeMap<Vec<u8>, u64> = Default::default();
+    while !stage.is_over() {
+        if let Err(error) = reader.get(&row_key(below(ROWS))).await {
+            refuse_unless_passing(&error)?;
+        }
+        let key = format!("captive-{:02}", terrane_env::rand::range(0..CAPTIVE_KEYS)).into_bytes();
+        // A write that found no end is tried again before the key's next one: one number after another.
+        let number = *open.entry(key.clone()).or_insert_with(|| stage.attempt(&key));
+        match table.put(put(&key, number, plan.value_bytes)).await {
+            Ok(()) => {
+                stage.acknowledge(CAPTIVE, &key, number);
+                open.remove(&key);
+            }
+            Err(error) => {
+                refuse_unless_passing(&error)?;
+                stage.doubt(&key);
+            }
+        }
+        pause(READER_PAUSE_MS).await;
+    }
+    Ok(())
+}
+
+fn refuse_unless_passing(error: &Error) -> Result<(), Error> {
+    if passes(error) { Ok(()) } else { Err(error.clone()) }
+}

@@ -1,0 +1,154 @@
+//! One simulated run of a whole cluster: a master, three region servers and clients in one process, under simulated time,
+//! network and disk.
+//!
+//! [`run`] is the loop: it steps the simulation, lets the [`faults`] act between two steps, and watches the [`stage`], where
+//! clients and nodes leave what they saw. The story of a run has three acts. In the first, writers fill a table whose
+//! regions are tiny, so that flushes, purges and splits happen, readers check every answer against the
+//! [`crate::oracle::History`], and three scenes of faults are played: a server is crashed, a link is cut, a leader is cut
+//! off from its peers while a client still reaches it. In the second, everything is healed and all rows are read in
+//! several ways and compared. In the third, the whole cluster loses power at once, starts again, and all rows are read
+//! once more.
+//!
+//! What holds:
+//! - Everything is drawn from the seed: sizes, speeds, latencies, the moments and targets of faults ([`plan`]).
+//! - One seed per process. Its whole trace ([`trace`]) is the same each time; dependencies may change it, so hashes are
+//!   compared between two runs of one build, never stored.
+//! - A run that does not come to its end within [`TIME_MAX`] of simulated time has failed: something is stuck.
+
+mod clients;
+mod faults;
+mod nodes;
+mod plan;
+mod readings;
+mod stage;
+pub mod trace;
+
+use std::time::{Duration, SystemTime};
+
+use plan::Plan;
+use stage::Stage;
+
+/// Simulated time after which a run is stuck.
+pub const TIME_MAX: Duration = Duration::from_secs(180);
+/// The simulated wall clock at the start: 2026-01-01, in every run.
+const EPOCH_SECONDS: u64 = 1_767_225_600;
+
+/// What a run that went well has to show.
+#[derive(Clone, Copy, Debug)]
+pub struct Summary {
+    pub simulated: Duration,
+    pub acknowledged: u64,
+    pub reads: u64,
+    pub flushes: u64,
+    pub splits: u64,
+    pub purges: u64,
+    pub regions: u64,
+}
+
+impl std::fmt::Display for Summary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{:.1} simulated s, {} writes acknowledged, {} reads checked, {} flushes, {} splits, {} regions, {} segments purged",
+            self.simulated.as_secs_f64(),
+            self.acknowledged,
+            self.reads,
+            self.flushes,
+            self.splits,
+            self.regions,
+            self.purges
+        )
+    }
+}
+
+/// Plays the run of `seed`.
+///
+/// # Errors
+/// What was lost, stuck or never happened.
+pub fn run(seed: u64) -> Result<Summary, String> {
+    let plan = Plan::drawn(seed);
+    trace::note(format_args!("plan {plan:?} disk {:?}", terrane_env::sim::disk()));
+    terrane_env::sim::set_fault_points(plan.fault_points);
+    let mut play = Play { sim: world(&plan), stage: Stage::new(), plan };
+    let outcome = play.all();
+    // Its destructors would run hundreds of half-finished futures outside of any host; the process ends anyway.
+    std::mem::forget(play.sim);
+    outcome
+}
+
+fn world(plan: &Plan) -> turmoil::Sim<'static> {
+    let mut builder = turmoil::Builder::new();
+    builder
+        .rng_seed(plan.seed)
+        .epoch(SystemTime::UNIX_EPOCH + Duration::from_secs(EPOCH_SECONDS))
+        .tick_duration(plan.tick)
+        .simulation_duration(TIME_MAX)
+        .min_message_latency(plan.latency_min)
+        .max_message_latency(plan.latency_max)
+        .tcp_capacity(TCP_CAPACITY)
+        .enable_random_order();
+    // Small blocks: a write that was under way at a power cut is torn.
+    builder.fs().block_size(512);
+    builder.fs().io_latency().min_latency(Duration::from_micros(100)).max_latency(Duration::from_millis(5));
+    builder.build()
+}
+
+/// Segments that a simulated connection may have under way. A sender that overruns it would lose some.
+const TCP_CAPACITY: usize = 65_536;
+
+struct Play {
+    sim: turmoil::Sim<'static>,
+    stage: Stage,
+    plan: Plan,
+}
+
+impl Play {
+    fn all(&mut self) -> Result<Summary, String> {
+        nodes::add(&mut self.sim, &self.plan, &self.stage);
+        clients::add(&mut self.sim, &self.plan, &self.stage);
+        let mut nemesis = faults::Nemesis::new(&self.plan);
+        self.until_clients_end(|sim, stage| nemesis.act(sim, stage))?;
+        trace::note(format_args!("healed: reading everything"));
+        readings::add(&mut self.sim, "reading-healed", &self.stage);
+        self.until_clients_end(|_, _| {})?;
+        trace::note(format_args!("power cut of all"));
+        faults::power_cut_of_all(&mut self.sim);
+        readings::add(&mut self.sim, "reading-restarted", &self.stage);
+        self.until_clients_end(|_, _| {})?;
+        self.summary()
+    }
+
+    fn until_clients_end(&mut self, mut act: impl FnMut(&mut turmoil::Sim<'static>, &Stage)) -> Result<(), String> {
+        loop {
+            let ended = self.sim.step().map_err(|error| self.stalled_or(&error.to_string()))?;
+            if let Some(failure) = self.stage.failure() {
+                return Err(failure);
+            }
+            if ended {
+                return Ok(());
+            }
+            act(&mut self.sim, &self.stage);
+        }
+    }
+
+    /// turmoil tells the end of its time in the same way as a host's error.
+    fn stalled_or(&self, error: &str) -> String {
+        if self.sim.elapsed() < TIME_MAX {
+            return error.to_owned();
+        }
+        format!("stalled: not at the end after {} simulated s; {}", TIME_MAX.as_secs(), self.stage.progress())
+    }
+
+    /// What must have happened for the run to mean anything.
+    fn summary(&self) -> Result<Summary, String> {
+        let summary = self.stage.summary(self.sim.elapsed());
+        for (what, count) in
+            [("flush", summary.flushes), ("split", summary.splits), ("purge of a log segment", summary.purges)]
+        {
+            if count == 0 {
+                return Err(format!("no {what} happened, so the run shows little: {summary}"));
+            }
+        }
+        Ok(summary)
+    }
+}

@@ -1,0 +1,106 @@
+//! The nodes of the simulated cluster: what each host runs, and runs again after a crash.
+//!
+//! A node boots from its files alone, as a process does. Around it stands what stands around a process: a supervisor that
+//! starts it again when it found no master in time, and an eye on its metrics and on the files of its log.
+
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use terrane_master::{Master, MasterConfig};
+use terrane_regionserver::{BackendKind, RegionServer, ServerConfig, StartError};
+
+use super::plan::{Plan, SERVERS};
+use super::stage::Stage;
+use super::trace;
+use crate::numbers;
+
+/// Where everybody finds the master.
+pub const MASTER: &str = "master:7600";
+/// Where nodes keep their data; every simulated host has a disk of its own.
+const DATA: &str = "/data";
+/// How often a node is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long a server looks for a master before it ends; the supervisor starts it again.
+const REGISTER_TIMEOUT: Duration = Duration::from_secs(3);
+const RESTART_PAUSE: Duration = Duration::from_millis(500);
+/// How often servers report to the master.
+const REPORT_EVERY: Duration = Duration::from_millis(250);
+const MEMTABLE_BUDGET: u64 = 4 << 20;
+const LOG_LIMIT: u64 = 256 << 20;
+
+/// Adds the master and the region servers to the simulation.
+pub fn add(sim: &mut turmoil::Sim<'static>, plan: &Plan, stage: &Stage) {
+    add_node(sim, "master", plan, stage, |plan, _, _| run_master(plan));
+    for server in SERVERS {
+        add_node(sim, server, plan, stage, move |plan, stage, boot| run_server(server, boot, plan, stage));
+    }
+}
+
+fn add_node<F>(
+    sim: &mut turmoil::Sim<'static>,
+    host: &'static str,
+    plan: &Plan,
+    stage: &Stage,
+    run: impl Fn(Plan, Stage, u32) -> F + 'static,
+) where
+    F: Future<Output = turmoil::Result> + 'static,
+{
+    let (plan, stage, boots) = (plan.clone(), stage.clone(), Rc::new(Cell::new(0)));
+    sim.host(host, move || {
+        boots.set(boots.get() + 1);
+        let boot = boots.get();
+        trace::note(format_args!("{host} starts for the {boot}. time"));
+        // Consensus draws its randomness (election timeouts) from a seed of its own in each life of each node.
+        terrane_raft::scope(terrane_env::rand::u64(), run(plan.clone(), stage.clone(), boot))
+    });
+}
+
+async fn run_master(plan: Plan) -> turmoil::Result {
+    let config = MasterConfig {
+        data_dir: PathBuf::from(DATA),
+        listen: MASTER.to_owned(),
+        advertise: Some(MASTER.to_owned()),
+        groups_per_server: plan.groups_per_server,
+        report_every: REPORT_EVERY,
+        ..MasterConfig::default()
+    };
+    let _master = Master::start(config).await?;
+    std::future::pending().await
+}
+
+async fn run_server(host: &'static str, boot: u32, plan: Plan, stage: Stage) -> turmoil::Result {
+    let server = start_server(host, &plan).await?;
+    trace::note(format_args!("{host} serves as server {}", server.server_id()));
+    loop {
+        stage.show(host, boot, numbers::read(&server.registry()));
+        stage.show_segments(host, boot, terrane_env::fs::list(&Path::new(DATA).join("log")).await?);
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+async fn start_server(host: &str, plan: &Plan) -> Result<RegionServer, StartError> {
+    let config = ServerConfig {
+        data_dir: PathBuf::from(DATA),
+        listen: format!("{host}:7700"),
+        masters: vec![MASTER.to_owned()],
+        engine: BackendKind::Memory,
+        memtable_budget: MEMTABLE_BUDGET,
+        log_limit: LOG_LIMIT,
+        log_purge_budget: plan.purge_budget,
+        log_cache_bytes: plan.log_cache_bytes,
+        segment_bytes: plan.segment_bytes,
+        register_timeout: REGISTER_TIMEOUT,
+        ..ServerConfig::default()
+    };
+    loop {
+        match RegionServer::start(config.clone()).await {
+            Err(StartError::Register(error)) => {
+                trace::note(format_args!("{host} does not start: {error}"));
+                tokio::time::sleep(RESTART_PAUSE).await;
+            }
+            started => return started,
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What clients, nodes and faults know of each other's doings: one value, shared by everything on the simulation's thread.
+//!
+//! Nothing in here is part of the system under test. Nodes leave their metrics, clients leave what they wrote and read, and
+//! the loop outside looks at it between two steps.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Arguments;
+use std::rc::Rc;
+use std::time::Duration;
+
+use terrane_types::KeyRange;
+
+use super::{Summary, trace};
+use crate::oracle::{History, Read};
+
+/// A handle to the one stage of the run.
+#[derive(Clone, Default)]
+pub struct Stage {
+    inner: Rc<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    history: RefCell<History>,
+    /// Keys of which some write had an unknown outcome for a while: it may have been applied twice.
+    doubtful: RefCell<BTreeSet<Vec<u8>>>,
+    table_made: Cell<bool>,
+    rows_written: Cell<usize>,
+    faults_over: Cell<bool>,
+    failure: RefCell<Option<String>>,
+    /// Metrics by host and boot, as last shown.
+    numbers: RefCell<BTreeMap<(&'static str, u32), BTreeMap<String, f64>>>,
+    /// Log segments by host and boot, the first and how many have gone.
+    segments: RefCell<BTreeMap<(&'static str, u32), Segments>>,
+    regions: Cell<u64>,
+}
+
+#[derive(Default)]
+struct Segments {
+    there: BTreeSet<String>,
+    gone: u64,
+}
+
+impl Stage {
+    pub fn new() -> Stage {
+        Stage::default()
+    }
+
+    /// Ends the run as failed; the first failure is the one that counts.
+    pub fn fail(&self, what: Arguments<'_>) {
+        trace::note(format_args!("FAILURE {what}"));
+        self.inner.failure.borrow_mut().get_or_insert_with(|| what.to_string());
+    }
+
+    pub fn failure(&self) -> Option<String> {
+        self.inner.failure.borrow().clone()
+    }
+
+    pub fn table_is_made(&self) {
+        self.inner.table_made.set(true);
+    }
+
+    /// Waits until the table can be used.
+    pub async fn table_made(&self) {
+        while !self.inner.table_made.get() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Whether clients are to end: all rows are written and all faults were played.
+    pub fn is_over(&self) -> bool {
+        self.inner.faults_over.get() && self.rows_written() >= super::plan::ROWS
+    }
+
+    pub fn faults_are_over(&self) {
+        self.inner.faults_over.set(true);
+    }
+
+    /// Rows that were acknowledged at least once.
+    pub fn rows_written(&self) -> usize {
+        self.inner.rows_written.get()
+    }
+
+    /// A new write begins; its number.
+    pub fn attempt(&self, key: &[u8]) -> u64 {
+        self.inner.history.borrow_mut().attempt(key)
+    }
+
+    pub fn acknowledge(&self, who: &str, key: &[u8], number: u64) {
+        trace::note(format_args!("{who} wrote {}={number}", key.escape_ascii()));
+        self.inner.history.borrow_mut().acknowledge(key, number);
+        if number == 1 && key.starts_with(super::clients::ROW_PREFIX) {
+            self.inner.rows_written.set(self.rows_written() + 1);
+        }
+    }
+
+    /// A write of `key` has an unknown outcome.
+    pub fn doubt(&self, key: &[u8]) {
+        self.inner.doubtful.borrow_mut().insert(key.to_vec());
+    }
+
+    pub fn is_doubtful(&self, key: &[u8]) -> bool {
+        self.inner.doubtful.borrow().contains(key)
+    }
+
+    pub fn begin_read(&self, key: &[u8]) -> Read {
+        self.inner.history.borrow().begin_read(key)
+    }
+
+    pub fn begin_scan(&self, range: &KeyRange) -> BTreeMap<Vec<u8>, Read> {
+        self.inner.history.borrow().begin_scan(range)
+    }
+
+    /// Judges a read; a violation ends the run.
+    pub fn end_read(&self, who: &str, read: Read, got: u64) {
+        if let Err(violation) = self.inner.history.borrow_mut().end_read(read, got) {
+            self.fail(format_args!("{who}: {violation}"));
+        }
+    }
+
+    pub fn acknowledged(&self) -> u64 {
+        self.inner.history.borrow().acknowledged()
+    }
+
+    pub fn certain_keys(&self) -> u64 {
+        self.inner.history.borrow().certain_keys()
+    }
+
+    /// What a node shows at the moment.
+    pub fn show(&self, host: &'static str, boot: u32, numbers: BTreeMap<String, f64>) {
+        self.inner.numbers.borrow_mut().insert((host, boot), numbers);
+    }
+
+    /// The log segments a node has at the moment; those it had before and has no more were purged.
+    pub fn show_segments(&self, host: &'static str, boot: u32, names: impl IntoIterator<Item = String>) {
+        let mut segments = self.inner.segments.borrow_mut();
+        let segments = segments.entry((host, boot)).or_default();
+        let there: BTreeSet<String> = names.into_iter().collect();
+        segments.gone += segments.there.difference(&there).count() as u64;
+        segments.there = there;
+    }
+
+    pub fn show_regions(&self, regions: usize) {
+        self.inner.regions.set(regions as u64);
+    }
+
+    /// The newest number of that name that a host shows.
+    pub fn number(&self, host: &'static str, name: &str) -> f64 {
+        let numbers = self.inner.numbers.borrow();
+        let newest = numbers.range((host, 0)..=(host, u32::MAX)).next_back();
+        newest.and_then(|(_, numbers)| numbers.get(name)).copied().unwrap_or_default()
+    }
+
+    /// Where a run that is stuck stands.
+    pub fn progress(&self) -> String {
+        format!(
+            "{} of {} rows written, {} writes acknowledged, faults {}",
+            self.rows_written(),
+            super::plan::ROWS,
+            self.acknowledged(),
+            if self.inner.faults_over.get() { "over" } else { "not over" }
+        )
+    }
+
+    pub fn summary(&self, simulated: Duration) -> Summary {
+        let numbers = self.inner.numbers.borrow();
+        // Every boot counts from 0; what a host counted after its last look is missing, which only makes it less.
+        let total = |name: &str| numbers.values().filter_map(|numbers| numbers.get(name)).sum::<f64>() as u64;
+        let history = self.inner.history.borrow();
+        Summary {
+            simulated,
+            acknowledged: history.acknowledged(),
+            reads: history.reads(),
+            flushes: total("terrane_server_flushes_total"),
+            splits: total("terrane_server_splits_total"),
+            purges: self.inner.segments.borrow().values().map(|segments| segments.gone).sum(),
+            regions: self.inner.regions.get(),
+        }
+    }
+}

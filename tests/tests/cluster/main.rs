@@ -1,0 +1,57 @@
+//! Whole clusters in this process, on the real clock, sockets and files: what a user of the client sees of them.
+//!
+//! Every wait is for a condition with a limit. What is random prints nothing and needs no seed: the data is fixed, and
+//! every check holds in every interleaving.
+
+mod bad_input;
+mod data_model;
+mod faults;
+mod routing;
+mod splits;
+
+use std::time::Duration;
+
+use anyhow::Result;
+use terrane_client::{Client, Error, KeyRange, RowData, Scan, Table, TableSpec};
+use terrane_regionserver::BackendKind;
+use terrane_tests::cluster::Settings;
+
+/// Far more than anything here takes on a busy machine.
+const SOON: Duration = Duration::from_secs(30);
+
+/// A region size at which nothing splits by itself.
+const NEVER_SPLIT: u64 = 1 << 30;
+
+fn with_engine(engine: BackendKind) -> Settings {
+    Settings { engine, ..Settings::default() }
+}
+
+/// A table with one family `f`.
+async fn plain_table(client: &Client, name: &str, region_size: u64) -> Result<Table> {
+    let spec = TableSpec::new(name)?.family("f", &[])?.region_size(region_size);
+    client.admin().create_table(spec).await?;
+    Ok(client.table(name).await?)
+}
+
+async fn all_rows(table: &Table, scan: Scan) -> Result<Vec<RowData>> {
+    let mut stream = table.scan(scan).await?;
+    let mut rows = Vec::new();
+    while let Some(row) = stream.next().await {
+        rows.push(row?);
+    }
+    Ok(rows)
+}
+
+fn keys(rows: &[RowData]) -> Vec<String> {
+    rows.iter().map(|row| String::from_utf8_lossy(row.row()).into_owned()).collect()
+}
+
+fn range(start: &str, stop: &str) -> KeyRange {
+    KeyRange::new(start.to_owned(), stop.to_owned()).expect("start is below stop")
+}
+
+/// An error with everything it came from, as a person sees it.
+fn told(error: &Error) -> String {
+    let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}

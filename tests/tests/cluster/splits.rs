@@ -1,0 +1,232 @@
+//! Splits, by hand and by themselves, under clients that write and scan; and restarts of what has been split.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result, ensure};
+use parking_lot::Mutex;
+use terrane_client::{Get, KeyRange, Put, Scan, Table};
+use terrane_regionserver::BackendKind;
+use terrane_tests::cluster::Cluster;
+use terrane_tests::eventually::eventually;
+use terrane_tests::oracle::{History, Read};
+
+use crate::{NEVER_SPLIT, SOON, all_rows, keys, plain_table, with_engine};
+
+const REGION_SIZE: u64 = 16 << 10;
+const LOAD_ROWS: usize = 3_000;
+const WRITERS: usize = 6;
+const SPLITS_LEAST: usize = 8;
+
+#[derive(Clone)]
+struct Load {
+    table: Table,
+    history: Arc<Mutex<History>>,
+    over: Arc<AtomicBool>,
+}
+
+impl Load {
+    fn new(table: Table) -> Load {
+        Load { table, history: Arc::default(), over: Arc::default() }
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    async fn write(&self, key: &str) -> Result<()> {
+        let number = self.history.lock().attempt(key.as_bytes());
+        let value = format!("{number}:{}", "x".repeat(100));
+        self.table.put(Put::new(key).set_at("f", "n", i64::try_from(number)?, value)).await?;
+        self.history.lock().acknowledge(key.as_bytes(), number);
+        Ok(())
+    }
+
+    /// Scans and judges until the load is over; answers how often.
+    async fn scan_on(&self, reverse: bool) -> Result<usize> {
+        let mut scans = 0;
+        while !self.is_over() {
+            self.scan_once(reverse).await?;
+            scans += 1;
+        }
+        Ok(scans)
+    }
+
+    async fn scan_once(&self, reverse: bool) -> Result<()> {
+        let mut reads = self.history.lock().begin_scan(&KeyRange::all());
+        let scan = if reverse { Scan::all().reverse() } else { Scan::all() };
+        let mut stream = self.table.scan(scan).await?;
+        let mut last: Option<Vec<u8>> = None;
+        while let Some(row) = stream.next().await {
+            let row = row?;
+            let key = row.row().to_vec();
+            let in_order = last.as_ref().is_none_or(|last| if reverse { key < *last } else { key > *last });
+            ensure!(in_order, "{row:?} does not follow {last:?}");
+            let read = reads.remove(&key).unwrap_or_else(|| Read::of_unwritten(&key));
+            self.history.lock().end_read(read, number_in(row.value("f", "n")))?;
+            last = Some(key);
+        }
+        for read in reads.into_values() {
+            self.history.lock().end_read(read, 0)?;
+        }
+        Ok(())
+    }
+
+    async fn get_on(&self, rows: usize) -> Result<usize> {
+        let mut gets = 0;
+        while !self.is_over() {
+            let key = row_key(gets * 7919 % rows);
+            let read = self.history.lock().begin_read(key.as_bytes());
+            let row = self.table.get(Get::new(&key)).await?;
+            let got = number_in(row.as_ref().and_then(|row| row.value("f", "n")));
+            self.history.lock().end_read(read, got)?;
+            gets += 1;
+        }
+        Ok(gets)
+    }
+
+    /// All rows as they have to be: the last number acknowledged, since nothing is under way.
+    async fn check_all(&self) -> Result<()> {
+        let expected: BTreeMap<Vec<u8>, Read> = self.history.lock().begin_scan(&KeyRange::all());
+        ensure!(self.table.count(KeyRange::all()).await? == expected.len() as u64, "the count differs");
+        self.scan_once(false).await.context("forwards")?;
+        self.scan_once(true).await.context("backwards")
+    }
+}
+
+fn number_in(value: Option<&[u8]>) -> u64 {
+    let text = value.map(String::from_utf8_lossy).unwrap_or_default();
+    text.split_once(':').and_then(|(number, _)| number.parse().ok()).unwrap_or(0)
+}
+
+/// Keys that spread over the whole table from the first one on.
+fn row_key(row: usize) -> String {
+    format!("{:03}-{row:05}", row * 631 % 1000)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_split_by_hand_is_not_noticed_by_clients() -> Result<()> {
+    let mut cluster = Cluster::start(with_engine(BackendKind::Memory)).await?;
+    let client = cluster.client().await?;
+    let load = Load::new(plain_table(&client, "split", NEVER_SPLIT).await?);
+    const ROWS: usize = 400;
+    for row in 0..ROWS {
+        load.write(&row_key(row)).await?;
+    }
+    let writer = tokio::spawn({
+        let load = load.clone();
+        async move {
+            let mut row = 0;
+            while !load.is_over() {
+                load.write(&row_key(row % ROWS)).await?;
+                row += 1;
+            }
+            anyhow::Ok(row)
+        }
+    });
+    let (forward, backward) = (load.clone(), load.clone());
+    let forward = tokio::spawn(async move { forward.scan_on(false).await });
+    let backward = tokio::spawn(async move { backward.scan_on(true).await });
+
+    let admin = client.admin();
+    for (count, at) in ["500", "250", "750", "125"].into_iter().enumerate() {
+        let regions = admin.regions(Some("split")).await?;
+        let holder = regions.iter().find(|region| region.descriptor.range.contains(at.as_bytes()));
+        let holder = &holder.context("the regions cover the table")?.descriptor;
+        let daughters = admin.split(holder.region, Some(at.as_bytes())).await?;
+        assert_eq!(daughters.len(), 2);
+        assert_eq!(daughters[0].range.stop, at.as_bytes());
+        assert_eq!(daughters[1].range.start, at.as_bytes());
+        assert!(daughters.iter().all(|daughter| daughter.epoch > holder.epoch), "{daughters:?} of {holder:?}");
+        eventually("the master knows the daughters", SOON, async || {
+            let regions = admin.regions(Some("split")).await?.len();
+            ensure!(regions == count + 2, "{regions} regions");
+            Ok(())
+        })
+        .await?;
+    }
+    // Without a row to split at the server picks one near the middle.
+    let region = admin.regions(Some("split")).await?[0].descriptor.clone();
+    let middle = admin.split(region.region, None).await?[0].range.stop.clone();
+    assert!(region.range.contains(&middle) && middle != region.range.start);
+
+    load.over.store(true, Ordering::Relaxed);
+    assert!(writer.await?? > 0);
+    assert!(forward.await?? > 0 && backward.await?? > 0);
+    load.check_all().await?;
+    cluster.stop_all().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn regions_split_by_themselves_under_load_on_memory() -> Result<()> {
+    regions_split_by_themselves_under_load(BackendKind::Memory).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn regions_split_by_themselves_under_load_on_sled() -> Result<()> {
+    regions_split_by_themselves_under_load(BackendKind::Sled).await
+}
+
+async fn regions_split_by_themselves_under_load(engine: BackendKind) -> Result<()> {
+    let mut cluster = Cluster::start(with_engine(engine)).await?;
+    let client = cluster.client().await?;
+    let load = Load::new(plain_table(&client, "load", REGION_SIZE).await?);
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|writer| {
+            let load = load.clone();
+            tokio::spawn(async move {
+                for row in (0..LOAD_ROWS).filter(|row| row % WRITERS == writer) {
+                    load.write(&row_key(row)).await?;
+                    if row % 5 == 0 {
+                        load.write(&row_key(row)).await?;
+                    }
+                }
+                anyhow::Ok(())
+            })
+        })
+        .collect();
+    let (scanner, getter) = (load.clone(), load.clone());
+    let scanner = tokio::spawn(async move { scanner.scan_on(false).await });
+    let getter = tokio::spawn(async move { getter.get_on(LOAD_ROWS).await });
+    for writer in writers {
+        writer.await??;
+    }
+    let admin = client.admin();
+    eventually("eight splits", SOON, async || {
+        let regions = admin.regions(Some("load")).await?.len();
+        ensure!(regions > SPLITS_LEAST, "{regions} regions");
+        Ok(())
+    })
+    .await?;
+    load.over.store(true, Ordering::Relaxed);
+    assert!(scanner.await?? > 0 && getter.await?? > 0);
+    load.check_all().await.context("after the load")?;
+    regions_cover_the_table(&client).await?;
+
+    for index in 0..3 {
+        cluster.stop_server(index).await;
+        load.check_all().await.with_context(|| format!("server {index} is down"))?;
+        cluster.start_server(index).await?;
+        cluster.wait_for_leaders().await?;
+    }
+    cluster.stop_all().await;
+    cluster.start_all().await?;
+    load.check_all().await.context("everything was restarted")?;
+    regions_cover_the_table(&client).await?;
+    cluster.stop_all().await;
+    Ok(())
+}
+
+/// Every row is in one region, and `meta` shows them all.
+async fn regions_cover_the_table(client: &terrane_client::Client) -> Result<()> {
+    let regions = client.admin().regions(Some("load")).await?;
+    let ranges: Vec<&KeyRange> = regions.iter().map(|region| &region.descriptor.range).collect();
+    ensure!(ranges[0].start.is_empty() && ranges[ranges.len() - 1].stop.is_empty(), "{ranges:?}");
+    ensure!(ranges.windows(2).all(|pair| pair[0].stop == pair[1].start), "{ranges:?}");
+    let meta = client.table("meta").await?;
+    let rows = all_rows(&meta, Scan::prefix("load,")).await?;
+    ensure!(rows.len() == regions.len(), "meta shows {:?}", keys(&rows));
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! Ten simulated runs of a whole cluster, and one of them twice.
+//!
+//! The simulator swaps the doors of `terrane-env` for the whole build, so it is a program of its own, built here by a
+//! nested cargo with its own flags, profile and target directory, as `cargo xtask sim` builds it: an ordinary build never
+//! sees a switched door. One seed per process, two processes at a time.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+
+/// Seeds of the runs; any would do.
+const SEEDS: std::ops::RangeInclusive<u64> = 1..=10;
+/// The seed that is run twice.
+const TWICE: u64 = 4;
+
+/// Builds the simulator, once for all tests of this file.
+fn simulator() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package lies inside the checkout");
+        let target = root.join("target").join("sim");
+        let cargo = std::env::var_os("CARGO").expect("cargo runs the tests");
+        let status = Command::new(cargo)
+            .args(["build", "--quiet", "--package", "terrane-tests", "--bin", "sim", "--features", "sim"])
+            .args(["--profile", "sim", "--target-dir"])
+            .arg(&target)
+            .current_dir(root)
+            .env("RUSTFLAGS", "--cfg tokio_unstable")
+            // It would win over the variable above.
+            .env_remove("CARGO_ENCODED_RUSTFLAGS")
+            .status()
+            .expect("cargo can be started");
+        assert!(status.success(), "the simulator does not build");
+        target.join("sim").join("sim")
+    })
+}
+
+fn start(seed: u64) -> Child {
+    let mut command = Command::new(simulator());
+    command.args(["--seed", &seed.to_string()]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("the simulator was just built")
+}
+
+fn end(seed: u64, run: Child) -> String {
+    let Output { status, stdout, stderr } = run.wait_with_output().expect("its pipes can be read");
+    let (said, complained) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(status.success(), "seed {seed} ended with {status}: {said}\n{complained}");
+    let last = said.lines().last().unwrap_or_default();
+    let hash = last.strip_prefix(&format!("seed {seed} ok trace ")).unwrap_or_else(|| panic!("{last:?} is no verdict"));
+    assert!(u64::from_str_radix(hash, 16).is_ok(), "{hash:?} is no hash");
+    said.into_owned()
+}
+
+#[test]
+fn ten_seeds_lose_nothing() {
+    let seeds: Vec<u64> = SEEDS.collect();
+    for pair in seeds.chunks(2) {
+        let runs: Vec<(u64, Child)> = pair.iter().map(|&seed| (seed, start(seed))).collect();
+        for (seed, run) in runs {
+            let said = end(seed, run);
+            println!("{said}");
+        }
+    }
+}
+
+#[test]
+fn a_seed_gives_the_same_trace_twice() {
+    let (first, second) = (start(TWICE), start(TWICE));
+    assert_eq!(end(TWICE, first), end(TWICE, second));
+}
+
+#[test]
+fn a_wrong_command_line_is_told_apart_from_a_failed_run() {
+    let output = Command::new(simulator()).args(["--seed", "seven"]).output().expect("the simulator can be started");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--seed N"));
+}
