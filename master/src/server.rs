@@ -61,7 +61,7 @@ pub enum StartError {
     Log(#[from] terrane_raft::OpenError),
     /// `--peers` differs from what the cluster was founded with.
     #[error(
-        "this cluster was founded with {}, but --peers now names {}; start it with the former list",
+        "this cluster was founded with {}, but this start names {}; start it as it was founded",
         named(founded),
         named(given)
     )]
