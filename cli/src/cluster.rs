@@ -146,7 +146,17 @@ impl Cluster {
         let count = u16::try_from(plan.servers).expect("the number of servers was checked");
         let address = master.master.address().to_owned();
         let starts = (0..count).map(|index| ServerNode::start(plan.server(index, &address)));
-        let servers = try_join_all(starts).await?;
+        let servers = if is_new {
+            // One after another, so that servers are numbered as their ports are.
+            let mut servers = Vec::new();
+            for start in starts {
+                servers.push(start.await?);
+            }
+            servers
+        } else {
+            // Each replays its log: together, as none waits for another.
+            try_join_all(starts).await?
+        };
         let cluster = Cluster { master, servers };
         cluster.wait_for_leaders(plan.groups_expected(is_new)).await?;
         Ok(cluster)

@@ -21,6 +21,7 @@ mod progress;
 mod random;
 mod weather;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -30,7 +31,9 @@ use failure::{Exit, Failure};
 
 /// What is logged, in the syntax of `tracing_subscriber::EnvFilter`.
 const LOG_VARIABLE: &str = "TERRANE_LOG";
-const LOG_DEFAULT: &str = "warn";
+/// What our own rooms have to warn of. openraft tells of every heartbeat that a busy or stopping peer did not answer; what
+/// matters of it (a lost leader, a failed disk) the rooms say themselves.
+const LOG_DEFAULT: &str = "warn,openraft=off";
 
 fn main() -> ExitCode {
     let cli = match args::Cli::try_parse() {
@@ -63,5 +66,6 @@ fn run(cli: args::Cli) -> Result<(), Failure> {
 
 fn log_to_standard_error() {
     let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new(LOG_DEFAULT));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let colours = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
 }

@@ -65,6 +65,10 @@ pub fn table(heading: &[&str], rows: Vec<Vec<String>>) -> Table {
         table.set_header(heading.iter().map(|name| name.to_uppercase()));
     }
     table.add_rows(rows);
+    table.discover_columns();
+    table.column_iter_mut().for_each(|column| {
+        column.set_padding((0, 2));
+    });
     table
 }
 

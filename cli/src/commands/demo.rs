@@ -68,11 +68,14 @@ pub async fn run(args: Demo) -> Result<(), Failure> {
         memtable_budget: None,
         log_limit: None,
     };
-    tokio::select! {
+    let told = tokio::select! {
         biased;
         () = shutdown_signal() => Err(Failure::new("stopped by a signal; the temporary directory is removed")),
         told = tell(&args, &plan) => told,
-    }
+    };
+    let removed = directory.close();
+    removed.map_err(|error| Failure::new(format!("cannot remove {}: {error}", plan.data.display())))?;
+    told
 }
 
 async fn tell(args: &Demo, plan: &ClusterPlan) -> Result<(), Failure> {
@@ -112,18 +115,17 @@ async fn tell(args: &Demo, plan: &ClusterPlan) -> Result<(), Failure> {
 async fn weather(story: &mut Story, client: &Client, args: &Demo) -> Result<Counts, Failure> {
     let region_size = (args.records * REGION_BYTES_PER_RECORD).clamp(REGION_BYTES_MIN, REGION_BYTES_MAX) & !1023;
     let started = Instant::now();
-    let spec = TableSpec::new(OBSERVATIONS)?
+    let mut spec = TableSpec::new(OBSERVATIONS)?
         .family(ncdc::FAMILY, &[])?
         .key(ncdc::KEY_PARTS)?
         .set("region_size", &bytes_text(region_size))?;
+    for station in split_stations(args) {
+        spec = spec.split_at(station.as_bytes());
+    }
     client.admin().create_table(spec).await.during("create the table of readings")?;
     story.chapter(&format!("A table `{OBSERVATIONS}` of weather readings"), started.elapsed())?;
-    story.say(&format!(
-        "family {}, key ({}), regions split at {}",
-        ncdc::FAMILY,
-        ncdc::KEY_PARTS,
-        bytes_text(region_size)
-    ))?;
+    story.say(&format!("family {}, key ({})", ncdc::FAMILY, ncdc::KEY_PARTS))?;
+    story.say(&format!("a region for each server to begin with; a region splits at {}", bytes_text(region_size)))?;
 
     let table = client.table(OBSERVATIONS).await?;
     let started = Instant::now();
@@ -134,6 +136,17 @@ async fn weather(story: &mut Story, client: &Client, args: &Demo) -> Result<Coun
     story.say(&format!("regions as rows came in: {growth}"))?;
     show_regions(story, client).await?;
     Ok(counts)
+}
+
+/// The stations at which the table is split from the start, so that every server has a share of it.
+fn split_stations(args: &Demo) -> Vec<String> {
+    let weather = Weather::new(args.seed, args.stations);
+    let servers = usize::try_from(SERVERS).expect("32 bits fit a length");
+    let stations = usize::try_from(args.stations).expect("32 bits fit a length");
+    let mut names: Vec<String> = (1..servers).map(|part| weather.station_name(stations * part / servers)).collect();
+    names.dedup();
+    names.retain(|name| *name != weather.station_name(0));
+    names
 }
 
 /// Imports the generated lines as `terrane import` imports those of a file, and watches the regions meanwhile.

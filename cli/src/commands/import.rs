@@ -25,10 +25,16 @@ const LINES_PER_UPDATE: u64 = 256;
 
 pub async fn run(args: Import) -> Result<(), Failure> {
     let client = connect(&args.connection).await?;
-    let table = client.table(&args.table.to_string()).await;
-    let table = table.during(format!("import into table {}", args.table)).map_err(|failure| {
-        failure.advise(format!("create the table first, with `{}`", create_command(args.format, &args.table)))
-    })?;
+    let during = || format!("import into table {}", args.table);
+    let table = match client.table(&args.table.to_string()).await {
+        Err(error) if error.is_not_found() => {
+            let create = create_command(args.format, &args.table);
+            return Err(Failure::nothing_there(error.to_string())
+                .during(during())
+                .advise(format!("create the table first, with `{create}`")));
+        }
+        opened => opened.during(during())?,
+    };
     let mut importer = Importer::new(&table, args.format, args.strict)?;
     let mut progress = Progress::over_bytes("import", total_bytes(&args.files).await);
     let mut done_bytes = 0;
