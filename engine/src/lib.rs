@@ -1,1 +1,41 @@
-//! Placeholder.
+//! The engine: the cells of one server's regions, in memory and on disk.
+//!
+//! There is no log in here: the shared Raft log is the write-ahead log. A write goes to a memtable; a flush moves frozen
+//! memtables to a backend, syncs, and appends one record to the [manifest], which says up to which log index a region is
+//! durable. After a crash the engine comes back at those points and the log is applied again from there.
+//!
+//! Memtables, manifest, snapshots, merging reads and splits are common; a [`BackendKind`] only keeps flushed cells. What
+//! a reader sees is decided by `terrane_types::visibility` alone.
+//!
+//! # Invariants
+//! - Nothing is recorded before it is synced, and nothing leaves memory before it is recorded.
+//! - One writer per region, in log order; readers never wait for a flush.
+//! - A snapshot sees what it saw when it was taken, whatever is flushed, collected or split meanwhile.
+//!
+//! Left out: placement, consensus, anything about requests. Tests: `tests/` here, against a plain model.
+
+mod backend;
+mod cell;
+mod codec;
+mod engine;
+mod error;
+mod file;
+mod manifest;
+mod memtable;
+mod point;
+mod read;
+mod region;
+mod run;
+mod scan;
+mod snapshot;
+mod source;
+mod split_point;
+
+pub use backend::BackendKind;
+pub use engine::{Engine, Options, SplitDaughter};
+pub use error::{Error, SnapshotTooOld};
+pub use point::{DurablePoint, GroupPoint};
+pub use read::ReadStats;
+pub use region::{Region, RegionSpec};
+pub use scan::{CellPosition, RowScanner, ScanSpec, Step};
+pub use snapshot::Snapshot;

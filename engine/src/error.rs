@@ -1,0 +1,77 @@
+//! What can go wrong in the engine, arranged by what the caller can do.
+
+use std::io;
+use std::path::PathBuf;
+
+use terrane_types::RegionId;
+
+/// An error of the engine.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The directory was made with another engine. Start with that one, or on another directory.
+    #[error("{dir} was made with --engine {made_with} and cannot be opened with --engine {asked}", dir = dir.display())]
+    WrongEngine {
+        /// The directory.
+        dir: PathBuf,
+        /// The engine it was made with.
+        made_with: String,
+        /// The engine asked for.
+        asked: String,
+    },
+    /// Bytes that were synced do not have their checksum. They are not served; restore the file.
+    #[error("{file} is damaged at offset {offset}: {what}", file = file.display())]
+    Corruption {
+        /// The file.
+        file: PathBuf,
+        /// Where in it.
+        offset: u64,
+        /// What does not hold.
+        what: String,
+    },
+    /// The region was split or dropped. Ask its daughters, or look it up anew.
+    #[error("region {region} is retired: it was split or dropped")]
+    Retired {
+        /// The region.
+        region: RegionId,
+    },
+    /// The split cannot be done now: the region itself comes from a split that is not recorded yet. Settle it first.
+    #[error("region {region} came from a split that is not recorded yet; settle it first")]
+    Unsettled {
+        /// The region.
+        region: RegionId,
+    },
+    /// The boundary is outside of the region.
+    #[error("region {region} cannot be split there: the boundary is not inside of its range")]
+    BadBoundary {
+        /// The region.
+        region: RegionId,
+    },
+    /// The disk refused.
+    #[error("{doing}")]
+    Io {
+        /// What was being done.
+        doing: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let doing = doing.into();
+        move |source| Self::Io { doing, source }
+    }
+
+    pub(crate) fn damage(file: impl Into<PathBuf>, offset: u64, what: impl Into<String>) -> Self {
+        Self::Corruption { file: file.into(), offset, what: what.into() }
+    }
+}
+
+/// A read at a sequence number whose versions may have been collected: read anew at a later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the snapshot is too old; the oldest readable one is {oldest}")]
+pub struct SnapshotTooOld {
+    /// The oldest sequence number that can be read.
+    pub oldest: u64,
+}

@@ -1,0 +1,175 @@
+//! The manifest: the one file per server that says which files and points count.
+//!
+//! A log of framed, checksummed records; each is synced before what it says may be relied on. A record is whole or it
+//! never was: at start the file is read up to the last whole record and cut there. When it has grown to several times
+//! what it says, it is written anew beside itself and renamed into place. `docs/formats/manifest.md` has the bytes.
+
+mod record;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use terrane_env::fs;
+use terrane_types::{GroupId, RegionId};
+
+pub(crate) use record::{FileRecord, Record, RegionRecord};
+
+use crate::Error;
+use crate::codec::{FRAME_HEADER_BYTES, frame, unframe};
+use crate::point::GroupPoint;
+
+/// The manifest's name in the engine's directory.
+pub(crate) const FILE_NAME: &str = "MANIFEST";
+/// Below this it is never worth writing anew.
+const REWRITE_BYTES_MIN: u64 = 1 << 20;
+/// It is written anew when it is this many times as large as after the last time.
+const REWRITE_FACTOR: u64 = 4;
+
+/// What the records say when all are taken together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Contents {
+    pub(crate) engine: String,
+    pub(crate) regions: BTreeMap<RegionId, RegionRecord>,
+    pub(crate) groups: BTreeMap<GroupId, GroupPoint>,
+}
+
+impl Contents {
+    fn take(&mut self, record: Record) {
+        match record {
+            Record::Engine { name } => self.engine = name,
+            Record::Region(region) => {
+                self.regions.insert(region.region, region);
+            }
+            Record::Split { parent, left, right } => {
+                self.regions.remove(&parent);
+                for daughter in [left, right] {
+                    self.regions.insert(daughter.region, daughter);
+                }
+            }
+            Record::Drop { regions, group, point } => {
+                for region in regions {
+                    self.regions.remove(&region);
+                }
+                self.groups.insert(group, point);
+            }
+            Record::Group { group, point } => {
+                self.groups.insert(group, point);
+            }
+        }
+    }
+
+    fn records(&self) -> impl Iterator<Item = Record> {
+        let engine = Record::Engine { name: self.engine.clone() };
+        let regions = self.regions.values().cloned().map(Record::Region);
+        let groups = self.groups.iter().map(|(group, point)| Record::Group { group: *group, point: point.clone() });
+        std::iter::once(engine).chain(regions).chain(groups)
+    }
+
+    /// Files that some region names.
+    pub(crate) fn files(&self) -> BTreeSet<u64> {
+        self.regions.values().flat_map(|region| &region.files).map(|file| file.id).collect()
+    }
+}
+
+/// The open manifest.
+pub(crate) struct Manifest {
+    path: PathBuf,
+    file: fs::File,
+    /// Where the next record goes: everything before is whole and synced.
+    end: u64,
+    /// The file's size when it was last written anew.
+    compact_bytes: u64,
+    contents: Contents,
+}
+
+impl Manifest {
+    /// Opens the manifest of `dir`, or makes it for `engine`.
+    pub(crate) async fn open(dir: &Path, engine: &str) -> Result<Self, Error> {
+        let path = dir.join(FILE_NAME);
+        let exists = fs::exists(&path).await.map_err(Error::io("look for the manifest"))?;
+        if !exists {
+            let contents = Contents { engine: engine.to_owned(), ..Contents::default() };
+            return Self::write_anew(path, contents).await;
+        }
+        let bytes = fs::read(&path).await.map_err(Error::io("read the manifest"))?;
+        let (contents, end) = read_records(&path, &bytes)?;
+        if contents.engine != engine {
+            return Err(Error::WrongEngine {
+                dir: dir.to_owned(),
+                made_with: contents.engine,
+                asked: engine.to_owned(),
+            });
+        }
+        let file = fs::File::open_rw(&path).await.map_err(Error::io("open the manifest"))?;
+        if end < bytes.len() as u64 {
+            file.set_len(end).await.map_err(Error::io("cut the manifest's torn tail"))?;
+            file.sync_all().await.map_err(Error::io("sync the manifest"))?;
+        }
+        Ok(Self { path, file, end, compact_bytes: end.min(REWRITE_BYTES_MIN), contents })
+    }
+
+    pub(crate) fn contents(&self) -> &Contents {
+        &self.contents
+    }
+
+    /// Appends a record and syncs it. After an error the file's end is unknown to be whole, so the next append writes the
+    /// manifest anew.
+    pub(crate) async fn append(&mut self, record: Record) -> Result<(), Error> {
+        let mut bytes = Vec::new();
+        frame(&mut bytes, &record.encode());
+        let end = self.end;
+        // Until the sync is back the tail is in doubt; `u64::MAX` makes whoever comes next rewrite.
+        self.end = u64::MAX;
+        self.contents.take(record);
+        if end == u64::MAX || end + bytes.len() as u64 > (self.compact_bytes * REWRITE_FACTOR).max(REWRITE_BYTES_MIN) {
+            *self = Self::write_anew(self.path.clone(), self.contents.clone()).await?;
+            return Ok(());
+        }
+        self.file.write_all_at(&bytes, end).await.map_err(Error::io("write a manifest record"))?;
+        self.file.sync_data().await.map_err(Error::io("sync the manifest"))?;
+        self.end = end + bytes.len() as u64;
+        Ok(())
+    }
+
+    async fn write_anew(path: PathBuf, contents: Contents) -> Result<Self, Error> {
+        let mut bytes = Vec::new();
+        for record in contents.records() {
+            frame(&mut bytes, &record.encode());
+        }
+        fs::write_durable(&path, &bytes).await.map_err(Error::io("write the manifest anew"))?;
+        let file = fs::File::open_rw(&path).await.map_err(Error::io("open the manifest"))?;
+        let end = bytes.len() as u64;
+        Ok(Self { path, file, end, compact_bytes: end, contents })
+    }
+}
+
+/// Reads records up to the last whole one; answers where that ends.
+fn read_records(path: &Path, bytes: &[u8]) -> Result<(Contents, u64), Error> {
+    let damage = |offset: usize, what: &str| Error::damage(path.display().to_string(), offset as u64, what);
+    let mut contents = Contents::default();
+    let mut at = 0;
+    while let Some(payload) = unframe(&bytes[at..]) {
+        let record = Record::decode(payload).ok_or_else(|| damage(at, "a whole record that this build cannot read"))?;
+        contents.take(record);
+        at += FRAME_HEADER_BYTES + payload.len();
+    }
+    // A torn tail has nothing whole after it. A bad record with a whole one after it was synced once, and is damage:
+    // cutting there would forget what later records say.
+    if at < bytes.len() && whole_frame_after(&bytes[at..]) {
+        return Err(damage(at, "a record's checksum does not hold, and whole records follow"));
+    }
+    if contents.engine.is_empty() {
+        return Err(damage(0, "the first record, which names the engine, is missing"));
+    }
+    Ok((contents, at as u64))
+}
+
+/// Whether a whole frame begins where the bad one at the head says that it ends.
+fn whole_frame_after(bytes: &[u8]) -> bool {
+    let Some(header) = bytes.first_chunk::<4>() else { return false };
+    let len = u32::from_le_bytes(*header) as usize;
+    len > 0 && bytes.get(FRAME_HEADER_BYTES.saturating_add(len)..).is_some_and(|rest| unframe(rest).is_some())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,206 @@
+//! Manifest records and their bytes. The first byte is the format version, the second the kind; neither number is ever
+//! given another meaning.
+
+use bytes::Bytes;
+use std::collections::BTreeMap;
+
+use terrane_types::visibility::{RulesChange, RulesHistory};
+use terrane_types::{FamilyName, FamilyRules, GroupId, KeyRange, RegionId, TableId};
+
+use crate::codec::{Reader, Writer};
+use crate::point::{DurablePoint, GroupPoint};
+
+const FORMAT: u8 = 1;
+const ENGINE: u8 = 1;
+const REGION: u8 = 2;
+const SPLIT: u8 = 3;
+const DROP: u8 = 4;
+const GROUP: u8 = 5;
+
+/// A region's part of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileRecord {
+    pub(crate) id: u64,
+    pub(crate) bytes: u64,
+}
+
+/// Everything a region comes back from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RegionRecord {
+    pub(crate) region: RegionId,
+    pub(crate) table: TableId,
+    pub(crate) range: KeyRange,
+    pub(crate) point: DurablePoint,
+    pub(crate) rules: BTreeMap<FamilyName, RulesHistory>,
+    pub(crate) files: Vec<FileRecord>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Record {
+    /// The engine that the directory belongs to: the first record.
+    Engine {
+        name: String,
+    },
+    Region(RegionRecord),
+    /// The parent goes and both daughters come, at once.
+    Split {
+        parent: RegionId,
+        left: RegionRecord,
+        right: RegionRecord,
+    },
+    /// Regions go, with the state of their group as of then.
+    Drop {
+        regions: Vec<RegionId>,
+        group: GroupId,
+        point: GroupPoint,
+    },
+    Group {
+        group: GroupId,
+        point: GroupPoint,
+    },
+}
+
+impl Record {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        out.u8(FORMAT);
+        match self {
+            Self::Engine { name } => {
+                out.u8(ENGINE);
+                out.bytes(name.as_bytes());
+            }
+            Self::Region(region) => {
+                out.u8(REGION);
+                write_region(&mut out, region);
+            }
+            Self::Split { parent, left, right } => {
+                out.u8(SPLIT);
+                out.u64(parent.0);
+                write_region(&mut out, left);
+                write_region(&mut out, right);
+            }
+            Self::Drop { regions, group, point } => {
+                out.u8(DROP);
+                out.u32(count(regions.len()));
+                regions.iter().for_each(|region| out.u64(region.0));
+                write_group(&mut out, *group, point);
+            }
+            Self::Group { group, point } => {
+                out.u8(GROUP);
+                write_group(&mut out, *group, point);
+            }
+        }
+        out.0
+    }
+
+    /// `None` for what this build cannot read.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut input = Reader(bytes);
+        if input.u8()? != FORMAT {
+            return None;
+        }
+        let record = match input.u8()? {
+            ENGINE => Self::Engine { name: String::from_utf8(input.bytes()?.to_vec()).ok()? },
+            REGION => Self::Region(read_region(&mut input)?),
+            SPLIT => Self::Split {
+                parent: RegionId(input.u64()?),
+                left: read_region(&mut input)?,
+                right: read_region(&mut input)?,
+            },
+            DROP => {
+                let regions = (0..input.u32()?).map(|_| input.u64().map(RegionId)).collect::<Option<_>>()?;
+                let (group, point) = read_group(&mut input)?;
+                Self::Drop { regions, group, point }
+            }
+            GROUP => {
+                let (group, point) = read_group(&mut input)?;
+                Self::Group { group, point }
+            }
+            _ => return None,
+        };
+        input.is_empty().then_some(record)
+    }
+}
+
+fn count(len: usize) -> u32 {
+    u32::try_from(len).expect("a server has far fewer than 2^32 of anything in one record")
+}
+
+fn write_group(out: &mut Writer, group: GroupId, point: &GroupPoint) {
+    out.u64(group.0);
+    out.u64(point.index);
+    out.bytes(&point.state);
+}
+
+fn read_group(input: &mut Reader<'_>) -> Option<(GroupId, GroupPoint)> {
+    let group = GroupId(input.u64()?);
+    let index = input.u64()?;
+    Some((group, GroupPoint { index, state: Bytes::copy_from_slice(input.bytes()?) }))
+}
+
+fn write_region(out: &mut Writer, region: &RegionRecord) {
+    out.u64(region.region.0);
+    out.u64(region.table.0);
+    out.bytes(&region.range.start);
+    out.bytes(&region.range.stop);
+    let point = &region.point;
+    for number in [point.group.0, point.index, point.sequence, point.stamp] {
+        out.u64(number);
+    }
+    out.bytes(&point.descriptor);
+    out.bytes(&point.window);
+    out.u32(count(region.rules.len()));
+    for (family, rules) in &region.rules {
+        out.bytes(family.as_bytes());
+        out.u32(count(rules.changes().len()));
+        rules.changes().iter().for_each(|change| write_rules(out, change));
+    }
+    out.u32(count(region.files.len()));
+    for file in &region.files {
+        out.u64(file.id);
+        out.u64(file.bytes);
+    }
+}
+
+fn read_region(input: &mut Reader<'_>) -> Option<RegionRecord> {
+    let (region, table) = (RegionId(input.u64()?), TableId(input.u64()?));
+    let start = Bytes::copy_from_slice(input.bytes()?);
+    let range = KeyRange::new(start, Bytes::copy_from_slice(input.bytes()?)).ok()?;
+    let point = DurablePoint {
+        group: GroupId(input.u64()?),
+        index: input.u64()?,
+        sequence: input.u64()?,
+        stamp: input.u64()?,
+        descriptor: Bytes::copy_from_slice(input.bytes()?),
+        window: Bytes::copy_from_slice(input.bytes()?),
+    };
+    let mut rules = BTreeMap::new();
+    for _ in 0..input.u32()? {
+        let family = FamilyName::new(std::str::from_utf8(input.bytes()?).ok()?).ok()?;
+        let changes = (0..input.u32()?).map(|_| read_rules(input)).collect::<Option<Vec<_>>>()?;
+        rules.insert(family, RulesHistory::from_changes(&changes)?);
+    }
+    let files =
+        (0..input.u32()?).map(|_| Some(FileRecord { id: input.u64()?, bytes: input.u64()? })).collect::<Option<_>>()?;
+    Some(RegionRecord { region, table, range, point, rules, files })
+}
+
+fn write_rules(out: &mut Writer, change: &RulesChange) {
+    out.u64(change.sequence);
+    out.i64(change.stamp_ms);
+    out.u32(change.rules.versions);
+    out.u32(change.rules.min_versions);
+    out.u64(change.rules.ttl_ms.unwrap_or(0));
+    out.u8(u8::from(change.rules.keep_deleted_cells));
+}
+
+fn read_rules(input: &mut Reader<'_>) -> Option<RulesChange> {
+    let (sequence, stamp_ms) = (input.u64()?, input.i64()?);
+    let rules = FamilyRules {
+        versions: input.u32()?,
+        min_versions: input.u32()?,
+        ttl_ms: Some(input.u64()?).filter(|&ttl| ttl != 0),
+        keep_deleted_cells: input.u8()? != 0,
+    };
+    Some(RulesChange { sequence, stamp_ms, rules })
+}
