@@ -129,7 +129,7 @@ impl Standing {
             },
         };
         state.applied = Some(entry.log_id);
-        if entry.log_id.index % MARK_ENTRIES == 0 {
+        if entry.log_id.index.is_multiple_of(MARK_ENTRIES) {
             state.remember();
         }
         let skipped = operations.is_none();

@@ -85,7 +85,10 @@ impl Reader {
         self.take(length)
     }
 
-    pub(crate) fn option<T>(&mut self, read: impl FnOnce(&mut Reader) -> Result<T, Malformed>) -> Result<Option<T>, Malformed> {
+    pub(crate) fn option<T>(
+        &mut self,
+        read: impl FnOnce(&mut Reader) -> Result<T, Malformed>,
+    ) -> Result<Option<T>, Malformed> {
         if self.flag()? { read(self).map(Some) } else { Ok(None) }
     }
 

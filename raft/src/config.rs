@@ -57,7 +57,12 @@ pub struct LogConfig {
 
 impl Default for LogConfig {
     fn default() -> LogConfig {
-        LogConfig { segment_bytes: 64 << 20, cache_bytes: 64 << 20, limit_bytes: 8 << 30, purge_budget_bytes: 256 << 20 }
+        LogConfig {
+            segment_bytes: 64 << 20,
+            cache_bytes: 64 << 20,
+            limit_bytes: 8 << 30,
+            purge_budget_bytes: 256 << 20,
+        }
     }
 }
 

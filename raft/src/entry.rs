@@ -50,7 +50,11 @@ impl Packer {
     }
 
     /// Appends an operation, letting `prepare` change its copy in place; what `prepare` refuses is not in the entry.
-    pub(crate) fn push<E>(&mut self, operation: &[u8], prepare: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<(), E> {
+    pub(crate) fn push<E>(
+        &mut self,
+        operation: &[u8],
+        prepare: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
         let start = self.bytes.len();
         put_length(&mut self.bytes, operation.len());
         let body = self.bytes.len();

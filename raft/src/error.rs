@@ -7,7 +7,9 @@ use terrane_types::{GroupId, ReplicaId, ServerId};
 #[non_exhaustive]
 pub enum OpenError {
     /// The log is damaged below what is known to be synced. Serving would forget acknowledged entries.
-    #[error("the log {file} is damaged at offset {offset} ({what}); it holds acknowledged entries, so this server must not serve: restore the directory or replace the server")]
+    #[error(
+        "the log {file} is damaged at offset {offset} ({what}); it holds acknowledged entries, so this server must not serve: restore the directory or replace the server"
+    )]
     Damage {
         /// The segment.
         file: String,

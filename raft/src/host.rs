@@ -24,7 +24,7 @@ use crate::proposer::{Proposer, Queue};
 use crate::purge;
 use crate::read::{LeaseClock, Rounds};
 use crate::registry::Registry;
-use crate::types::{Member, Raft, spawn, until_stopped};
+use crate::types::{Member, Raft, scope, spawn, until_stopped};
 use crate::{Error, Factory, Group, GroupSpec, HostConfig, LogStatus, OpenError};
 
 /// Rest between the starts of two recorded groups: elections that all begin at one moment only get in each other's way.
@@ -47,8 +47,6 @@ pub struct GroupHost {
 
 impl GroupHost {
     /// Recovers the shared log under `config.dir` and starts the groups recorded in it.
-    ///
-    /// In the simulator, call it inside [`crate::scope`].
     ///
     /// # Errors
     /// [`OpenError::Damage`] when acknowledged entries cannot be read any more, and others that say what to do.
@@ -97,7 +95,9 @@ impl GroupHost {
     pub async fn create_group(&self, spec: GroupSpec, lead: bool) -> Result<(), Error> {
         if spec.members.get(&spec.replica) != Some(&self.config.server) {
             let (replica, server) = (spec.replica, self.config.server);
-            return Err(Error::Invalid { what: format!("replica {replica} is not the member that lives on server {server}") });
+            return Err(Error::Invalid {
+                what: format!("replica {replica} is not the member that lives on server {server}"),
+            });
         }
         let _making = self.making.lock().await;
         if *self.stop.borrow() {
@@ -120,14 +120,16 @@ impl GroupHost {
         let standing = Arc::new(Standing::new(log.purged()));
         let adapter = Adapter::new(machine.clone(), standing.clone(), log.clone());
         let snapshot_wanted = Arc::new(SnapshotWanted::default());
-        let network = Network { peers: self.peers.clone(), group: spec.group, snapshot_wanted: snapshot_wanted.clone() };
+        let network =
+            Network { peers: self.peers.clone(), group: spec.group, snapshot_wanted: snapshot_wanted.clone() };
         // A group of one has made no promise to anybody, and need not wait for a timeout either.
         let alone = spec.members.len() == 1;
         let bound = restarted && !alone;
         let mut config = Config::clone(&self.raft_config);
         config.enable_elect = !bound;
-        let raft = Raft::new(spec.replica, Arc::new(config), network, self.log.store(&log), adapter).await;
-        let raft = raft.map_err(|error| error.to_string())?;
+        let raft = Raft::new(spec.replica, Arc::new(config), network, self.log.store(&log), adapter);
+        // The caller may be a request handler, which has no seed of its own in the simulator.
+        let raft = scope(terrane_env::rand::u64(), raft).await.map_err(|error| error.to_string())?;
         let promised = Duration::from_millis(if bound { self.config.election_max_ms } else { 0 });
         let (queue, inbox) = Queue::new();
         let replica = Arc::new(Replica {
@@ -217,7 +219,8 @@ impl GroupHost {
 
 /// Starts the first election of a new group, unless it had one.
 async fn initialize(replica: &Replica) -> Result<(), Error> {
-    let members: BTreeMap<_, _> = replica.spec.members.iter().map(|(id, server)| (*id, Member { server: *server })).collect();
+    let members: BTreeMap<_, _> =
+        replica.spec.members.iter().map(|(id, server)| (*id, Member { server: *server })).collect();
     match replica.raft.initialize(members).await {
         Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => Ok(()),
         Err(RaftError::APIError(error)) => Err(Error::Invalid { what: error.to_string() }),

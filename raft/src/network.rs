@@ -166,7 +166,11 @@ impl NetStreamAppend<Types> for Connection {
 }
 
 impl NetVote<Types> for Connection {
-    async fn vote(&mut self, request: VoteRequest<Types>, option: RPCOption) -> Result<VoteResponse<Types>, RPCError<Types>> {
+    async fn vote(
+        &mut self,
+        request: VoteRequest<Types>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<Types>, RPCError<Types>> {
         match self.ask(Message::Vote(request), &option).await? {
             Message::Voted(reply) => Ok(reply),
             _ => Err(unexpected()),

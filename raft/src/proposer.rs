@@ -52,6 +52,9 @@ const WAITING_OPERATIONS_MAX: usize = 2 * ENTRY_OPERATIONS_MAX;
 const LEASE_RETRY: Duration = Duration::from_millis(5);
 /// ...and given up after this.
 const LEASE_WAIT_MAX: Duration = Duration::from_millis(1_500);
+/// Entries under way that do not land within this time mean that no quorum takes them: what waits behind them is told to
+/// look elsewhere.
+const STALLED_MAX: Duration = Duration::from_secs(3);
 
 /// Who is told the outcome of an operation.
 pub(crate) enum Asker {
@@ -194,6 +197,8 @@ pub(crate) struct Proposer {
     waiting: VecDeque<Pending>,
     waiting_bytes: usize,
     in_flight: usize,
+    /// When something was last sent or landed.
+    moved_at: Instant,
     /// Came back, and waits until nothing is in flight.
     back: Vec<(u64, Bytes, Vec<Asker>)>,
     hint: bool,
@@ -222,6 +227,7 @@ impl Proposer {
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             in_flight: 0,
+            moved_at: Instant::now(),
             back: Vec::new(),
             hint: false,
             leads: None,
@@ -251,6 +257,8 @@ impl Proposer {
         let room = WAITING_OPERATIONS_MAX.saturating_sub(self.waiting.len());
         let unsure = self.unsure_since.is_some() && self.has_work();
         let look_again = self.retry_at.unwrap_or_else(|| Instant::now() + LEASE_RETRY);
+        let stalled = self.in_flight > 0 && !self.waiting.is_empty();
+        let stalled_at = self.moved_at + STALLED_MAX;
         let mut taken = Vec::new();
         tokio::select! {
             biased;
@@ -265,6 +273,7 @@ impl Proposer {
                 }
             }
             () = tokio::time::sleep_until(look_again), if unsure => {}
+            () = tokio::time::sleep_until(stalled_at), if stalled => self.give_up_waiting(),
         }
         self.take_operations(taken);
         true
@@ -283,6 +292,7 @@ impl Proposer {
 
     fn take_landed(&mut self, landed: Landed) {
         self.in_flight -= 1;
+        self.moved_at = Instant::now();
         match landed {
             Landed::Settled => self.unsure_since = None,
             Landed::Back { ordinal, entry, askers, refused } => {
@@ -354,7 +364,8 @@ impl Proposer {
     }
 
     fn may_send(&self) -> bool {
-        if !self.back.is_empty() || !(self.hint || !self.waiting.is_empty()) {
+        let nothing = !self.hint && self.waiting.is_empty();
+        if nothing || !self.back.is_empty() {
             return false;
         }
         if self.retry_at.is_some_and(|at| Instant::now() < at) {
@@ -379,6 +390,7 @@ impl Proposer {
         self.retry_at = None;
         let flight = Flight { ordinal, entry: entry.clone(), askers, landed: Some(self.landed_sender.clone()) };
         self.in_flight += 1;
+        self.moved_at = Instant::now();
         let answer = Answer::new(move |outcome| flight.land(outcome));
         self.replica.raft.client_write_ff(Packed(entry), Some(answer)).await.is_ok()
     }
@@ -399,7 +411,8 @@ impl Proposer {
         let mut packer = Packer::new(header, self.waiting_bytes.min(ENTRY_BYTES_MAX) + 4 * self.waiting.len());
         let mut askers = Vec::with_capacity(self.waiting.len().min(ENTRY_OPERATIONS_MAX));
         while let Some(next) = self.waiting.front() {
-            let full = packer.len() + next.operation.len() > ENTRY_BYTES_MAX || packer.operations() >= ENTRY_OPERATIONS_MAX;
+            let full =
+                packer.len() + next.operation.len() > ENTRY_BYTES_MAX || packer.operations() >= ENTRY_OPERATIONS_MAX;
             if full && packer.operations() > 0 {
                 break;
             }
@@ -431,12 +444,16 @@ impl Proposer {
 
     fn give_up_if_unsure_for_long(&mut self) {
         if self.unsure_since.is_some_and(|since| since.elapsed() > LEASE_WAIT_MAX) {
-            // Most likely cut off: another member may lead by now.
-            let error = ProposeError::NotLeader { term: self.leads.unwrap_or(0), leader: None };
-            self.fail_waiting(&error);
+            self.give_up_waiting();
             self.hint = false;
             self.unsure_since = None;
         }
+    }
+
+    /// Most likely this leader is cut off, and another member leads by now.
+    fn give_up_waiting(&mut self) {
+        let error = ProposeError::NotLeader { term: self.leads.unwrap_or(0), leader: None };
+        self.fail_waiting(&error);
     }
 
     fn fail_waiting(&mut self, error: &ProposeError) {

@@ -53,7 +53,9 @@ impl Extents {
 
     /// The groups that need a segment before `segment`, each with its last index in those.
     pub(crate) fn holders(&self, segment: u64) -> Vec<(GroupId, u64)> {
-        let of = |extents: &VecDeque<Extent>| Some(extents.iter().take_while(|extent| extent.segment < segment).last()?.last);
+        let of = |extents: &VecDeque<Extent>| {
+            Some(extents.iter().take_while(|extent| extent.segment < segment).last()?.last)
+        };
         self.groups.iter().filter_map(|(group, extents)| Some((*group, of(extents)?))).collect()
     }
 

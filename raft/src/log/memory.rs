@@ -240,7 +240,9 @@ impl GroupLog {
     async fn fetch(&self, id: &LogId, place: Place) -> io::Result<Payload> {
         let bytes = self.files.read(place).await?;
         match record::read(&bytes) {
-            Ok((group, Record::Entry(entry), _)) if group == self.spec.group && entry.log_id == *id => Ok(entry.payload),
+            Ok((group, Record::Entry(entry), _)) if group == self.spec.group && entry.log_id == *id => {
+                Ok(entry.payload)
+            }
             Ok(_) => Err(self.files.damaged(place, "another record stands where an entry was written")),
             Err(error) => Err(self.files.damaged(place, error.what)),
         }

@@ -20,6 +20,7 @@ mod record;
 mod recover;
 pub(crate) mod store;
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests look at the directory and damage it from outside")]
 mod tests;
 mod writer;
 
@@ -33,10 +34,10 @@ use terrane_env::task::{self, IoLoop};
 use terrane_types::GroupId;
 use tokio::sync::{Notify, oneshot};
 
-pub(crate) use self::memory::GroupLog;
-pub(crate) use self::record::Mark;
 use self::files::Files;
+pub(crate) use self::memory::GroupLog;
 use self::memory::payload_bytes;
+pub(crate) use self::record::Mark;
 use self::writer::{Change, Done, Item, Writer};
 use crate::{GroupSpec, LogConfig, OpenError};
 

@@ -14,7 +14,8 @@ use terrane_types::{GroupId, ReplicaId, ServerId};
 
 use crate::GroupSpec;
 use crate::codec::{
-    Malformed, Reader, malformed, put_entry, put_length, put_log_id, put_option, put_stored_membership, put_u64, put_vote,
+    Malformed, Reader, malformed, put_entry, put_length, put_log_id, put_option, put_stored_membership, put_u64,
+    put_vote,
 };
 use crate::entry::Sequence;
 use crate::types::{Entry, LogId, Payload, StoredMembership, Vote};
@@ -94,7 +95,8 @@ fn framed(out: &mut Vec<u8>, kind: u8, group: GroupId, body: impl FnOnce(&mut Ve
     out.push(kind);
     put_u64(out, group.0);
     body(out);
-    let length = u32::try_from(out.len() - start - FRAME_BYTES).expect("accepted sizes are bounded far below four billion");
+    let length =
+        u32::try_from(out.len() - start - FRAME_BYTES).expect("accepted sizes are bounded far below four billion");
     out[start + 4..start + 8].copy_from_slice(&length.to_le_bytes());
     let crc = crc32c::crc32c(&out[start + 4..]);
     out[start..start + 4].copy_from_slice(&crc.to_le_bytes());
@@ -138,12 +140,7 @@ fn mark(body: &mut Reader) -> Result<Mark, Malformed> {
     Ok(Mark {
         log_id: body.log_id()?,
         membership: body.stored_membership()?,
-        sequence: Sequence {
-            term: body.u64()?,
-            ordinal: body.u64()?,
-            stamp: body.u64()?,
-            least_matched: body.u64()?,
-        },
+        sequence: Sequence { term: body.u64()?, ordinal: body.u64()?, stamp: body.u64()?, least_matched: body.u64()? },
     })
 }
 
@@ -155,13 +152,15 @@ mod tests {
     use crate::codec::strategies::{entries, log_ids, memberships, votes};
 
     fn records() -> impl Strategy<Value = Record> {
-        let spec = (any::<u64>(), proptest::collection::btree_map(any::<u64>(), any::<u64>(), 0..5)).prop_map(|(replica, members)| {
-            Record::Created(GroupSpec {
-                group: GroupId(7),
-                replica: ReplicaId(replica),
-                members: members.into_iter().map(|(r, s)| (ReplicaId(r), ServerId(s))).collect(),
-            })
-        });
+        let spec = (any::<u64>(), proptest::collection::btree_map(any::<u64>(), any::<u64>(), 0..5)).prop_map(
+            |(replica, members)| {
+                Record::Created(GroupSpec {
+                    group: GroupId(7),
+                    replica: ReplicaId(replica),
+                    members: members.into_iter().map(|(r, s)| (ReplicaId(r), ServerId(s))).collect(),
+                })
+            },
+        );
         let mark = (log_ids(), memberships(), any::<[u64; 4]>()).prop_map(|(log_id, membership, s)| {
             Record::Purged(Mark {
                 log_id,

@@ -173,7 +173,9 @@ impl Recovery {
                 self.found.groups.insert(group, log.clone());
                 log
             }
-            _ => return Err(damage(&self.files, place.segment, place.offset, "a record of a group that was never made")),
+            _ => {
+                return Err(damage(&self.files, place.segment, place.offset, "a record of a group that was never made"));
+            }
         };
         match &record {
             Record::Entry(entry) => self.found.extents.entry(group, place.segment, entry.log_id.index),
@@ -242,7 +244,8 @@ async fn sync(path: &Path) -> io::Result<()> {
 /// Reads all records of a batch before any of them is taken over.
 fn read_records(segment: u64, bytes: &Bytes, offset: usize, header: &BatchHeader) -> Result<Vec<Read>, &'static str> {
     let start = offset + HEADER_BYTES;
-    let end = start.checked_add(header.length as usize).filter(|end| *end <= bytes.len()).ok_or("a batch ends early")?;
+    let end =
+        start.checked_add(header.length as usize).filter(|end| *end <= bytes.len()).ok_or("a batch ends early")?;
     let mut records = Vec::new();
     let mut at = start;
     while at < end {

@@ -17,8 +17,8 @@ use openraft::raft::{
 use terrane_types::{GroupId, ReplicaId};
 
 use crate::codec::{
-    Malformed, Reader, detached, malformed, put_bytes, put_entry, put_flag, put_length, put_log_id, put_option, put_u64,
-    put_vote,
+    Malformed, Reader, detached, malformed, put_bytes, put_entry, put_flag, put_length, put_log_id, put_option,
+    put_u64, put_vote,
 };
 use crate::types::{Types, Vote};
 
@@ -44,7 +44,7 @@ pub(crate) struct Frame {
     pub(crate) message: Message,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Message {
     Append(AppendEntriesRequest<Types>),
     Appended(AppendEntriesResponse<Types>),
@@ -357,12 +357,16 @@ mod tests {
 
     fn messages() -> impl Strategy<Value = Message> {
         let some_id = || proptest::option::of(log_ids());
-        let append = (votes(), proptest::option::of(0u64..1000), some_id(), proptest::collection::vec(entries(), 0..5)).prop_map(
-            |(vote, prev, leader_commit, list)| {
+        let append = (votes(), proptest::option::of(0u64..1000), some_id(), proptest::collection::vec(entries(), 0..5))
+            .prop_map(|(vote, prev, leader_commit, list)| {
                 let prev_log_id = prev.map(|index| log_id(3, index));
-                Message::Append(AppendEntriesRequest { vote, prev_log_id, leader_commit, entries: numbered(prev, list) })
-            },
-        );
+                Message::Append(AppendEntriesRequest {
+                    vote,
+                    prev_log_id,
+                    leader_commit,
+                    entries: numbered(prev, list),
+                })
+            });
         let request = || {
             (votes(), some_id(), any::<bool>()).prop_map(|(vote, last, transfer)| {
                 let mut request = VoteRequest::new(vote, last);
@@ -378,14 +382,17 @@ mod tests {
             votes().prop_map(|vote| Message::Appended(AppendEntriesResponse::HigherVote(vote))),
             request().prop_map(Message::Vote),
             request().prop_map(Message::PreVote),
-            (votes(), some_id(), any::<bool>()).prop_map(|(v, id, granted)| Message::Voted(VoteResponse::new(v, id, granted))),
-            (votes(), any::<u64>(), some_id())
-                .prop_map(|(v, to, id)| Message::Transfer(TransferLeaderRequest::new(v, ReplicaId(to), id))),
+            (votes(), some_id(), any::<bool>())
+                .prop_map(|(v, id, granted)| Message::Voted(VoteResponse::new(v, id, granted))),
+            (votes(), any::<u64>(), some_id()).prop_map(|(v, to, id)| Message::Transfer(TransferLeaderRequest::new(
+                v,
+                ReplicaId(to),
+                id
+            ))),
             Just(Message::Transferred(Ok(()))),
-            (votes(), votes()).prop_map(|(expected, actual)| Message::Transferred(Err(TransferLeaderError::VoteChanged {
-                expected,
-                actual
-            }))),
+            (votes(), votes()).prop_map(|(expected, actual)| Message::Transferred(Err(
+                TransferLeaderError::VoteChanged { expected, actual }
+            ))),
             (some_id(), some_id()).prop_map(|(expected, actual)| Message::Transferred(Err(
                 TransferLeaderError::LogNotFlushed { expected, actual }
             ))),
@@ -440,13 +447,19 @@ mod tests {
     fn large_append(bytes: usize) -> Frame {
         let payload = openraft::EntryPayload::Normal(Packed(vec![7; bytes].into()));
         let entries = vec![Entry { log_id: log_id(1, 0), payload }];
-        let request = AppendEntriesRequest { vote: Vote::new_committed(1, ReplicaId(1)), prev_log_id: None, entries, leader_commit: None };
+        let request = AppendEntriesRequest {
+            vote: Vote::new_committed(1, ReplicaId(1)),
+            prev_log_id: None,
+            entries,
+            leader_commit: None,
+        };
         Frame { call: 1, group: GroupId(1), replica: ReplicaId(2), message: Message::Append(request) }
     }
 
     #[test]
     fn a_large_frame_travels_in_parts_between_small_ones() {
-        let small = |call| Frame { call, group: GroupId(1), replica: ReplicaId(2), message: Message::Failed("x".into()) };
+        let small =
+            |call| Frame { call, group: GroupId(1), replica: ReplicaId(2), message: Message::Failed("x".into()) };
         let mut packer = Packer::default();
         packer.push(&small(7));
         packer.push(&large_append(1_000_000));

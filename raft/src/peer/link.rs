@@ -6,7 +6,6 @@
 //! that; once an attempt failed, calls fail right away until the next one.
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -271,17 +270,15 @@ impl Pending {
     }
 
     /// Drops calls at their deadline. Never ends.
-    fn expire(&self) -> impl Future<Output = ()> + '_ {
-        async move {
-            loop {
-                let earliest = self.calls.lock().values().map(|(deadline, _)| *deadline).min();
-                match earliest {
-                    None => self.added.notified().await,
-                    Some(deadline) => {
-                        tokio::time::sleep_until(deadline).await;
-                        let now = Instant::now();
-                        self.calls.lock().retain(|_, (deadline, _)| *deadline > now);
-                    }
+    async fn expire(&self) {
+        loop {
+            let earliest = self.calls.lock().values().map(|(deadline, _)| *deadline).min();
+            match earliest {
+                None => self.added.notified().await,
+                Some(deadline) => {
+                    tokio::time::sleep_until(deadline).await;
+                    let now = Instant::now();
+                    self.calls.lock().retain(|_, (deadline, _)| *deadline > now);
                 }
             }
         }

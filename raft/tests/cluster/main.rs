@@ -1,5 +1,7 @@
 //! Three hosts in one process, over loopback ports and real files, with a state machine that keeps a list.
 
+#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
+
 mod support;
 
 use std::time::Duration;
@@ -94,7 +96,8 @@ async fn followers_refuse_and_name_the_leader() {
     let leader = cluster.leader(GROUP).await;
     let follower = (1..=3).find(|server| *server != leader).unwrap();
     let group = cluster.group(follower, GROUP);
-    let knows = |status: &terrane_raft::GroupStatus| status.leader.is_some_and(|(_, server)| server == ServerId(leader));
+    let knows =
+        |status: &terrane_raft::GroupStatus| status.leader.is_some_and(|(_, server)| server == ServerId(leader));
     group.wait_for(knows, PATIENCE).await.unwrap();
     let refused = group.propose(vec![1]).await.unwrap_err();
     assert!(matches!(refused, ProposeError::NotLeader { leader: Some((_, server)), .. } if server == ServerId(leader)));
@@ -127,6 +130,41 @@ async fn an_operation_larger_than_a_frame_part_and_an_entry_travels_whole() {
     cluster.propose(GROUP, &large).await;
     cluster.propose(GROUP, b"small").await;
     cluster.all_have(GROUP, &[large, b"small".to_vec()]).await;
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_without_a_quorum_soon_answers_neither_reads_nor_writes() {
+    let mut cluster = Cluster::start(3).await;
+    cluster.create(GROUP).await;
+    cluster.propose(GROUP, b"x").await;
+    let leader = cluster.leader(GROUP).await;
+    let group = cluster.group(leader, GROUP);
+    for other in (1..=3).filter(|server| *server != leader) {
+        cluster.stop(other).await;
+    }
+    let stopped = tokio::time::Instant::now();
+    while group.read_barrier().await.is_ok() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // The lease, and the quorum round that nobody answered.
+    assert!(stopped.elapsed() < Duration::from_secs(5), "reads went on without a quorum");
+    assert!(group.read_barrier().await.is_err());
+    // Refused once the lease is over, told apart from a lost one: it had no effect.
+    let refused = tokio::time::timeout(PATIENCE, group.propose(b"y".to_vec())).await.unwrap();
+    assert!(matches!(refused, Err(ProposeError::NotLeader { .. })), "{refused:?}");
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_prepare_answers_is_not_proposed() {
+    let mut cluster = Cluster::start(1).await;
+    cluster.create(GROUP).await;
+    cluster.propose(GROUP, b"x").await;
+    let group = cluster.group(1, GROUP);
+    let before = group.status().last_index;
+    assert_eq!(group.propose(b"refuse".to_vec()).await.unwrap(), Bytes::from_static(b"refused"));
+    assert_eq!(group.status().last_index, before);
     cluster.stop_all().await;
 }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use terrane_env::net;
 use terrane_raft::{
-    AppliedEntry, BoxFuture, Durable, Factory, Group, GroupHost, GroupSpec, HostConfig, LogConfig, ProposeError, StateMachine,
+    AppliedEntry, BoxFuture, Durable, Factory, Group, GroupHost, GroupSpec, HostConfig, LogConfig, ProposeError,
+    StateMachine,
 };
 use terrane_types::{ClusterId, GroupId, ReplicaId, ServerId};
 use tokio::sync::oneshot;
@@ -39,10 +40,13 @@ struct List {
     next: u64,
 }
 
+/// One list per server and group.
+type Lists = BTreeMap<(u64, GroupId), Arc<Mutex<List>>>;
+
 /// What survives a restart of a host.
 #[derive(Default)]
 struct Disk {
-    lists: Mutex<BTreeMap<(u64, GroupId), Arc<Mutex<List>>>>,
+    lists: Mutex<Lists>,
     /// The durable point may not pass this.
     pinned: AtomicU64,
     relieved: AtomicU64,
@@ -159,7 +163,8 @@ impl Cluster {
 
     pub async fn run_as(&mut self, server: u64, id: ClusterId) {
         self.boots += 1;
-        let mut config = HostConfig::new(self.directory.path().join(server.to_string()), id, ServerId(server), self.boots);
+        let mut config =
+            HostConfig::new(self.directory.path().join(server.to_string()), id, ServerId(server), self.boots);
         config.log = self.log.clone();
         let factory = Arc::new(Keepers { server, disk: self.disk.clone() });
         let host = GroupHost::open(config, factory).await.unwrap();
@@ -173,7 +178,8 @@ impl Cluster {
             router.serve_with_incoming_shutdown(listener.incoming(), stopped).await.unwrap();
         });
         self.running.insert(server, Running { host, stop, serving });
-        let addresses: Vec<_> = self.addresses.iter().map(|(server, address)| (ServerId(*server), address.clone())).collect();
+        let addresses: Vec<_> =
+            self.addresses.iter().map(|(server, address)| (ServerId(*server), address.clone())).collect();
         for running in self.running.values() {
             running.host.set_addresses(addresses.clone());
         }
@@ -200,7 +206,8 @@ impl Cluster {
     }
 
     pub async fn create(&mut self, group: GroupId) {
-        let members: BTreeMap<_, _> = (1..=self.servers).map(|server| (replica(group, server), ServerId(server))).collect();
+        let members: BTreeMap<_, _> =
+            (1..=self.servers).map(|server| (replica(group, server), ServerId(server))).collect();
         for (&server, running) in &self.running {
             let spec = GroupSpec { group, replica: replica(group, server), members: members.clone() };
             running.host.create_group(spec, server == 1).await.unwrap();
