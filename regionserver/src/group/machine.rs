@@ -157,15 +157,10 @@ impl GroupMachine {
         let frozen = self.freeze(region);
         drop(boundary);
         let Some(hosted) = frozen else { return Ok(()) };
-        match self.engine.flush(&hosted.engine).await {
-            // Split or dropped meanwhile: what was frozen is its daughters' now, or nobody's.
-            Err(terrane_engine::Error::Retired { .. }) => Ok(()),
-            Ok(()) => {
-                hosted.set_settled(true);
-                Ok(())
-            }
-            Err(error) => Err(error),
-        }
+        // A region that is split or dropped meanwhile answers that all is well: its daughters are flushed themselves.
+        self.engine.flush(&hosted.engine).await?;
+        hosted.set_settled(true);
+        Ok(())
     }
 
     /// Between two entries only: the caller holds the boundary.

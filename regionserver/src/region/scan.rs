@@ -216,7 +216,9 @@ impl<'a> Filler<'a> {
         let before = self.block.rows.len();
         let (step, sequence) = match &mut self.source {
             Source::Rest { scanner, sequence, .. } | Source::Rows { scanner, sequence } => {
-                (scanner.next(&mut self.block.rows, request.block_bytes).map_err(engine_error)?, *sequence)
+                // A row is cut only when it would fill a block by itself, not for being the last one of a block.
+                let bytes_max = before + request.block_bytes;
+                (scanner.next(&mut self.block.rows, bytes_max).map_err(engine_error)?, *sequence)
             }
             Source::Nothing => {
                 self.block.done = true;
