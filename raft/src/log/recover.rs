@@ -51,6 +51,10 @@ pub(super) async fn recover(files: &Arc<Files>, cache_bytes: u64) -> Result<Reco
     let directory = files.directory().clone();
     let io = |source| io_error(&directory, source);
     fs::create_dir_all(&directory).await.map_err(io)?;
+    // Without its own name the directory, and all in it, could be gone after a power cut.
+    if let Some(parent) = directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        fs::sync_dir(parent).await.map_err(io)?;
+    }
     let numbers = segment_numbers(&directory).await?;
     let mut recovery = Recovery::new(files.clone(), cache_bytes);
     for (at, segment) in numbers.iter().copied().enumerate() {
