@@ -40,7 +40,7 @@ use crate::service::data::DataService;
 use crate::troubles::Troubles;
 
 /// How long leaderships may take to go over when the server stops.
-const HANDOVER_TIMEOUT: Duration = Duration::from_secs(2);
+const HANDOVER_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long connections may take to end after everything is closed.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(2);
 
