@@ -84,7 +84,7 @@ pub enum Admin {
     Split {
         /// The region's number, as `admin regions` shows it.
         region: u64,
-        /// The first row of the second half [default: near the middle].
+        /// The first row of the second half (default: near the middle).
         #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
         at: Option<Escaped>,
         #[command(flatten)]
@@ -175,7 +175,7 @@ pub struct Put {
     /// The value; `\xHH` stands for a byte.
     #[arg(allow_hyphen_values = true)]
     pub value: Escaped,
-    /// The cell's timestamp in milliseconds [default: the server's].
+    /// The cell's timestamp in milliseconds (default: the server's).
     #[arg(long, value_name = "MS")]
     pub timestamp: Option<i64>,
     #[command(flatten)]
@@ -189,7 +189,7 @@ pub struct Get {
     /// The row key; `\xHH` stands for a byte.
     #[arg(allow_hyphen_values = true)]
     pub row: Escaped,
-    /// Columns (`family:qualifier`) or whole families to read [default: all].
+    /// Columns (`family:qualifier`) or whole families to read (default: all).
     pub columns: Vec<Column>,
     /// How many versions of each column to read.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
@@ -205,7 +205,7 @@ pub struct Delete {
     /// The row key; `\xHH` stands for a byte.
     #[arg(allow_hyphen_values = true)]
     pub row: Escaped,
-    /// The column to delete with all its versions, or a whole family [default: the whole row].
+    /// The column to delete with all its versions, or a whole family (default: the whole row).
     pub column: Option<Column>,
     #[command(flatten)]
     pub connection: Connection,
@@ -226,7 +226,7 @@ pub struct Scan {
     /// End after so many rows.
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
-    /// A column (`family:qualifier`) or whole family to read; may be given several times [default: all].
+    /// A column (`family:qualifier`) or whole family to read; may be given several times (default: all).
     #[arg(long = "column", value_name = "COLUMN", num_args = 1..)]
     pub columns: Vec<Column>,
     /// How many versions of each column to read.
@@ -296,7 +296,7 @@ pub struct Export {
     pub format: ExportFormat,
     #[command(flatten)]
     pub range: RangeFlags,
-    /// How many versions of each column to write [default: all that the table keeps].
+    /// How many versions of each column to write (default: all that the table keeps).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub versions: Option<u32>,
     #[command(flatten)]
@@ -327,13 +327,13 @@ pub struct BenchFlags {
     /// Bytes of each value.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=10_485_760))]
     pub value_bytes: u32,
-    /// Calls in flight at once [default: 64; load: 8].
+    /// Calls in flight at once (default: 64; load: 8).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub in_flight: Option<u32>,
-    /// Rows in one call [default: 1; scan: 100; load: 1000].
+    /// Rows in one call (default: 1; scan: 100; load: 1000).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub batch: Option<u32>,
-    /// How long to measure [default: 10; load: until all rows are written].
+    /// How long to measure (default: 10; load: until all rows are written).
     #[arg(long, value_name = "S", value_parser = duration)]
     pub seconds: Option<Duration>,
     /// Regions that a new table begins with.

@@ -44,18 +44,18 @@ pub struct Storage {
 
 #[derive(Debug, Default, Args)]
 pub struct Dev {
-    /// Where all data goes, a directory per process [default: terrane-data].
+    /// Where all data goes, a directory per process (default: terrane-data).
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Region servers to run, 1 to 10; fewer than three keep one copy only [default: 3].
+    /// Region servers to run, 1 to 10; fewer than three keep one copy only (default: 3).
     #[arg(long, value_name = "N")]
     pub servers: Option<u32>,
-    /// First port: the master takes it, its console 10 more, the servers 100 more, their consoles 110 more [default: 7600].
+    /// First port: the master takes it, its console 10 more, the servers 100 more, their consoles 110 more (default: 7600).
     #[arg(long, value_name = "PORT")]
     pub listen_base: Option<u16>,
     #[command(flatten)]
     pub storage: Storage,
-    /// A TOML file with a section [dev].
+    /// A TOML file with a section `[dev]`.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
@@ -69,7 +69,7 @@ pub struct Role {
     /// Where to listen; another than a loopback address needs --insecure.
     #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     pub listen: Option<String>,
-    /// The address that others are told [default: the listen address].
+    /// The address that others are told (default: the listen address).
     #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     pub advertise: Option<String>,
     /// Where the web console listens: /metrics, /healthz and /readyz.
@@ -78,7 +78,7 @@ pub struct Role {
     /// Listen on addresses that other machines reach, although nothing is encrypted and nobody is asked who they are.
     #[arg(long)]
     pub insecure: bool,
-    /// A TOML file with a section [master] or [server].
+    /// A TOML file with a section `[master]` or `[server]`.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
@@ -90,7 +90,7 @@ pub struct Master {
     /// All masters of the cluster, this one included; every one of a new cluster must name the same.
     #[arg(long, value_name = "HOST:PORT,...", value_parser = addresses)]
     pub peers: Option<Addresses>,
-    /// Copies of every region, 1, 3 or 5; fixed when the cluster is made [default: 3].
+    /// Copies of every region, 1, 3 or 5; fixed when the cluster is made (default: 3).
     #[arg(long, value_name = "N")]
     pub replication: Option<u32>,
 }
@@ -99,7 +99,7 @@ pub struct Master {
 pub struct Server {
     #[command(flatten)]
     pub role: Role,
-    /// Where the masters are [default: 127.0.0.1:7600].
+    /// Where the masters are (default: 127.0.0.1:7600).
     #[arg(long, value_name = "HOST:PORT,...", value_parser = addresses)]
     pub masters: Option<Addresses>,
     #[command(flatten)]

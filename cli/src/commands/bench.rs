@@ -71,6 +71,10 @@ pub async fn run(args: Bench) -> Result<(), Failure> {
     };
     let client = connect(&flags.connection).await?;
     let table = open_or_create(&client, &flags).await?;
+    if table.schema().family(FAMILY.as_bytes()).is_none() {
+        return Err(Failure::new(format!("table {} has no family {FAMILY}, which bench writes to", flags.table))
+            .advise("choose another with --table; an absent one is made"));
+    }
     if matches!(workload, Workload::Get | Workload::Scan) {
         fill_if_empty(&table, &flags).await?;
     }
