@@ -1,9 +1,9 @@
 //! A region server: hosts the regions of the log groups it is a member of, and serves the data of those it leads.
 //!
-//! Life of a put: [`service`] decodes it, [`edge`] finds the region and checks the epoch, [`region::write`] checks the rows
-//! and lays out the log operation, the raft room stamps, orders and replicates it, [`group::machine`] checks again against
-//! the state at that entry and applies, and the reply goes out with the next batch of the [`session`]. A get takes a read
-//! point of its group and then a snapshot. [`housekeeping`] flushes and splits behind all of that.
+//! Life of a put: `service` decodes it, `edge` finds the region and checks the epoch, `region::write` checks the rows
+//! and lays out the log operation, the raft room stamps, orders and replicates it, `group::machine` checks again against
+//! the state at that entry and applies, and the reply goes out with the next batch of the `session`. A get takes a read
+//! point of its group and then a snapshot. `housekeeping` flushes and splits behind all of that.
 //!
 //! Invariants:
 //! - What a request may do is decided by region id and epoch, before it is proposed and again when it is applied.
