@@ -178,7 +178,12 @@ impl Recovery {
                 log
             }
             _ => {
-                return Err(damage(&self.files, place.segment, place.offset, "a record of a group that was never made"));
+                return Err(damage(
+                    &self.files,
+                    place.segment,
+                    place.offset,
+                    "a record of a group that was never made",
+                ));
             }
         };
         match &record {
