@@ -23,16 +23,20 @@ use crate::progress::Progress;
 use crate::weather::Weather;
 
 const SERVERS: u32 = 3;
+/// What keeps the cells unless told otherwise: what is thrown away in a minute need not be flushed into trees first.
+const ENGINE: BackendKind = BackendKind::Memory;
 const OBSERVATIONS: &str = "observations";
 const ACTIONS: &str = "actions";
 /// The region size follows the number of records, within bounds, so that any demo shows a handful of splits.
-const REGION_BYTES_PER_RECORD: u64 = 10;
+const REGION_BYTES_PER_RECORD: u64 = 11;
 const REGION_BYTES_MIN: u64 = 64 << 10;
 const REGION_BYTES_MAX: u64 = 4 << 20;
 /// Rows of a page.
 const PAGE_ROWS: u64 = 10;
 /// How often the import looks for new regions.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How long the last splits may take before the story goes on without them.
+const SPLITS_WAIT_MAX: Duration = Duration::from_secs(3);
 /// The story about user actions.
 const USERS: u64 = 50;
 const ACTIONS_PER_USER: u32 = 40;
@@ -57,7 +61,7 @@ struct Action {
 }
 
 pub async fn run(args: Demo) -> Result<(), Failure> {
-    let engine = args.engine.as_deref().map_or(Ok(BackendKind::default()), engine_of)?;
+    let engine = args.engine.as_deref().map_or(Ok(ENGINE), engine_of)?;
     let directory = tempfile::Builder::new().prefix("terrane-demo-").tempdir();
     let directory = directory.map_err(|error| Failure::new(format!("cannot make a temporary directory: {error}")))?;
     let plan = ClusterPlan {
@@ -82,7 +86,7 @@ async fn tell(args: &Demo, plan: &ClusterPlan) -> Result<(), Failure> {
     let begun = Instant::now();
     let mut story = Story::new();
     story.say(&format!(
-        "Terrane, a sorted wide-column store: this shows it on a cluster of its own ({} engine).",
+        "Terrane, a sorted wide-column store, shown on a cluster of its own (engine {}).",
         plan.engine
     ))?;
     let cluster = Cluster::start(plan).await?;
@@ -113,7 +117,8 @@ async fn tell(args: &Demo, plan: &ClusterPlan) -> Result<(), Failure> {
 
 /// Makes the table of readings, fills it, and shows the regions that it became.
 async fn weather(story: &mut Story, client: &Client, args: &Demo) -> Result<Counts, Failure> {
-    let region_size = (args.records * REGION_BYTES_PER_RECORD).clamp(REGION_BYTES_MIN, REGION_BYTES_MAX) & !1023;
+    let wanted = args.records.saturating_mul(REGION_BYTES_PER_RECORD).clamp(REGION_BYTES_MIN, REGION_BYTES_MAX);
+    let region_size = 1 << wanted.ilog2();
     let started = Instant::now();
     let mut spec = TableSpec::new(OBSERVATIONS)?
         .family(ncdc::FAMILY, &[])?
@@ -134,6 +139,7 @@ async fn weather(story: &mut Story, client: &Client, args: &Demo) -> Result<Coun
     story.chapter(&title, started.elapsed())?;
     story.say(&counts.text())?;
     story.say(&format!("regions as rows came in: {growth}"))?;
+    wait_for_splits(client, region_size).await?;
     show_regions(story, client).await?;
     Ok(counts)
 }
@@ -195,6 +201,19 @@ impl Growth {
         let shown = self.steps.iter().enumerate().filter(|(index, _)| (last - index).is_multiple_of(every));
         let texts: Vec<String> = shown.map(|(_, (regions, rows))| format!("{regions} at {}k", rows / 1000)).collect();
         texts.join(", ")
+    }
+}
+
+/// Lets the splits that the last rows called for happen, so that what is shown next is the end of it.
+async fn wait_for_splits(client: &Client, region_size: u64) -> Result<(), Failure> {
+    let deadline = Instant::now() + SPLITS_WAIT_MAX;
+    loop {
+        let regions = client.admin().regions(Some(OBSERVATIONS)).await?;
+        // Past the deadline the story goes on all the same: a split that is late is nothing wrong.
+        if regions.iter().all(|region| region.bytes <= region_size) || Instant::now() >= deadline {
+            return Ok(());
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 
