@@ -52,7 +52,7 @@ pub struct SplitDaughter {
 
 /// A split that the manifest does not have yet.
 struct PendingSplit {
-    parent: RegionId,
+    parent: Arc<Region>,
     left: Arc<Region>,
     right: Arc<Region>,
     /// Whether it is recorded; held while somebody records it.
@@ -183,10 +183,13 @@ impl Engine {
         if *recorded {
             return Ok(());
         }
+        // A flush of the parent that began before the split may still be about to record it. Behind the split's record that
+        // would bring the parent back beside its daughters.
+        let _parent = split.parent.flushing.lock().await;
         let left = self.write_daughter(&split.left).await?;
         let right = self.write_daughter(&split.right).await?;
         self.append(Record::Split {
-            parent: split.parent,
+            parent: split.parent.id(),
             left: record_of(&split.left, &left.1, &left.0),
             right: record_of(&split.right, &right.1, &right.0),
         })
@@ -197,7 +200,7 @@ impl Engine {
         install(&split.left, 1, left.0, left.1);
         install(&split.right, 1, right.0, right.1);
         *recorded = true;
-        self.pending.lock().retain(|_, waiting| waiting.parent != split.parent);
+        self.pending.lock().retain(|_, waiting| waiting.parent.id() != split.parent.id());
         self.remove_unnamed().await
     }
 
@@ -251,6 +254,8 @@ impl Engine {
             state.stores.iter().map(|(name, store)| (name.clone(), store.rules.clone())).collect();
         let daughter = |side: SplitDaughter, range: terrane_types::KeyRange| {
             let bounds = Bounds { start: range.start.to_vec(), stop: range.stop.to_vec() };
+            // Kept until the split is recorded: a flush of the parent that is under way may write its files anew as one.
+            state.files.iter().for_each(|file| self.backend.keep(file.id));
             let files = state.files.iter().map(|file| self.part_of(file, &bounds)).collect();
             let point = side.point;
             let region = Region::new(side.region, parent.table(), range, rules.clone(), point.clone(), files);
@@ -261,7 +266,7 @@ impl Engine {
         state.retired = true;
         drop(state);
         let split = Arc::new(PendingSplit {
-            parent: parent.id(),
+            parent: Arc::clone(parent),
             left: Arc::clone(&left),
             right: Arc::clone(&right),
             recorded: tokio::sync::Mutex::new(false),
@@ -323,9 +328,10 @@ impl Engine {
     }
 
     async fn remove_unnamed(&self) -> Result<(), Error> {
+        let spared = self.backend.spared();
         let named = self.manifest.lock().await.contents().files();
         let backend = Arc::clone(&self.backend);
-        task::run_io(async move { backend.retain(named).await }).await
+        task::run_io(async move { backend.retain(named, spared).await }).await
     }
 
     /// Collects frozen memtables (and files, when they are written anew) and hands what is left to the backend.
@@ -425,3 +431,7 @@ fn install(region: &Region, flushed: usize, files: Vec<StoreFile>, point: Durabl
     state.files = files;
     state.point = point;
 }
+
+#[cfg(test)]
+#[path = "engine_tests.rs"]
+mod tests;

@@ -40,6 +40,8 @@ pub(crate) struct Replica {
     pub(crate) rounds: Rounds,
     /// The index up to which all members have the log, as this leader last looked.
     pub(crate) matched_by_all: AtomicU64,
+    /// The log's newest segment when members were last told by an entry of its own what all of them have.
+    pub(crate) hinted_in: AtomicU64,
     /// The last term in which this leader was told to hand over. Raised before openraft hears of it.
     pub(crate) transferred: AtomicU64,
     pub(crate) stopped: watch::Receiver<bool>,

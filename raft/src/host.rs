@@ -145,6 +145,7 @@ impl GroupHost {
             clock: self.clock.clone(),
             rounds: Rounds::default(),
             matched_by_all: AtomicU64::new(0),
+            hinted_in: AtomicU64::new(0),
             transferred: AtomicU64::new(0),
             stopped: self.stop.subscribe(),
             spec,

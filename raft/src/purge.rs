@@ -34,8 +34,9 @@ pub(crate) async fn run(groups: Arc<Registry>, log: Arc<SharedLog>) {
         }
         let replicas = groups.all();
         relieve(&replicas, &log);
+        let segment = log.totals().newest;
         for replica in &replicas {
-            replica.note_matched();
+            replica.note_matched(segment);
             replica.purge().await;
         }
         log.set_held_by(held_by(&replicas, &log));
@@ -58,12 +59,17 @@ fn relieve(replicas: &[Arc<Replica>], log: &SharedLog) {
 fn held_by(replicas: &[Arc<Replica>], log: &SharedLog) -> Option<String> {
     let group = log.totals().oldest?;
     let replica = replicas.iter().find(|replica| replica.spec.group == group)?;
-    Some(replica.held_by())
+    let told = replica.held_by().or_else(|| {
+        // A server that one group waits for is most likely what the others wait for too.
+        let (_, server) = replicas.iter().filter_map(|replica| replica.straggler()).max()?;
+        Some(format!("server {server}, which is behind"))
+    });
+    Some(told.unwrap_or_else(|| format!("a member of group {group} that is behind (its leader knows which)")))
 }
 
 impl Replica {
-    /// Takes note of what all members have, and has it told when nothing else is written.
-    fn note_matched(&self) {
+    /// Takes note of what all members have, and has it told when nothing else is written. `segment` is the log's newest.
+    fn note_matched(&self, segment: u64) {
         let said = self.standing.sequence().least_matched;
         let matched = {
             let metrics = self.metrics.borrow_watched();
@@ -74,8 +80,12 @@ impl Replica {
             return;
         };
         self.matched_by_all.fetch_max(matched, Ordering::Relaxed);
-        // The entry that says so is itself one more: without this margin each would call for the next.
-        if self.spec.members.len() > 1 && matched > said + 1 {
+        // The entry that says so is itself one more: without this margin each would call for the next. While other groups
+        // write, though, the last entries of an idle one would hold back an ever older segment, so that once per segment
+        // even a single entry is followed by another.
+        let idle_for_a_segment = matched > said && self.hinted_in.load(Ordering::Relaxed) < segment;
+        if self.spec.members.len() > 1 && (matched > said + 1 || idle_for_a_segment) {
+            self.hinted_in.store(segment, Ordering::Relaxed);
             self.queue.hint.notify_one();
         }
     }
@@ -101,19 +111,24 @@ impl Replica {
         }
     }
 
-    fn held_by(&self) -> String {
+    /// Who keeps the oldest entries of this group; `None` when that is a member that only the leader knows.
+    fn held_by(&self) -> Option<String> {
         let durable = self.machine.durable();
-        let metrics = self.metrics.borrow_watched();
         if durable.index <= self.least_matched() {
-            return durable.held_by.unwrap_or_else(|| format!("group {} on this server", self.spec.group));
+            return Some(durable.held_by.unwrap_or_else(|| format!("group {} on this server", self.spec.group)));
         }
-        match matched_by_all(&metrics) {
-            Some((_, replica)) => {
-                let server = self.spec.members.get(&replica).copied().unwrap_or_default();
-                format!("replica {replica} of group {} on server {server}, which is behind", self.spec.group)
-            }
-            None => format!("a member of group {} that is behind (its leader knows which)", self.spec.group),
-        }
+        let metrics = self.metrics.borrow_watched();
+        let (_, replica) = matched_by_all(&metrics)?;
+        let server = self.spec.members.get(&replica).copied().unwrap_or_default();
+        Some(format!("replica {replica} of group {} on server {server}, which is behind", self.spec.group))
+    }
+
+    /// The member that lacks most of this group's log, as its leader knows: how many entries, and its server.
+    fn straggler(&self) -> Option<(u64, terrane_types::ServerId)> {
+        let metrics = self.metrics.borrow_watched();
+        let (matched, replica) = matched_by_all(&metrics)?;
+        let lacks = metrics.last_log_index.unwrap_or(0).saturating_sub(matched);
+        Some((lacks, *self.spec.members.get(&replica)?)).filter(|(lacks, _)| *lacks > 0)
     }
 }
 

@@ -44,20 +44,36 @@ impl Loaded {
     }
 }
 
+/// Files that must not be removed for not being named: those that no record names yet, and all that are made later.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Spared {
+    unrecorded: BTreeSet<u64>,
+    from: u64,
+}
+
+impl Spared {
+    fn contains(&self, id: u64) -> bool {
+        id >= self.from || self.unrecorded.contains(&id)
+    }
+}
+
 /// All files of one server, loaded.
 pub(crate) struct MemoryBackend {
     dir: PathBuf,
     next: AtomicU64,
     files: Mutex<BTreeMap<u64, Loaded>>,
-    /// Files that no manifest record names yet, and may name soon.
-    unrecorded: Mutex<BTreeSet<u64>>,
+    /// Files that a manifest record may name soon, and for how many records they are kept: those of flushes that are not
+    /// recorded yet, and a parent's that the daughters of a split took over.
+    unrecorded: Mutex<BTreeMap<u64, u32>>,
 }
 
 impl MemoryBackend {
     /// Loads the files that the manifest names and removes the others: they are of flushes that were never recorded.
     pub(crate) async fn open(dir: &Path, named: &BTreeSet<u64>) -> Result<Self, Error> {
-        let dir = dir.join("cells");
+        let (parent, dir) = (dir, dir.join("cells"));
         fs::create_dir_all(&dir).await.map_err(Error::io("make the directory of cell files"))?;
+        // Its name too has to survive a power cut, or the files in it do not.
+        fs::sync_dir(parent).await.map_err(Error::io("sync the engine's directory"))?;
         let mut files = BTreeMap::new();
         for id in named {
             let path = path_of(&dir, *id);
@@ -66,13 +82,18 @@ impl MemoryBackend {
         }
         let next = named.iter().next_back().map_or(1, |last| last + 1);
         let backend = Self { dir, next: AtomicU64::new(next), files: Mutex::new(files), unrecorded: Mutex::default() };
-        backend.retain(named).await?;
+        backend.retain(named, &backend.spared()).await?;
         Ok(backend)
     }
 
     pub(crate) async fn write(&self, cells: FlushCells) -> Result<StoreFile, Error> {
-        let id = self.next.fetch_add(1, Ordering::Relaxed);
-        self.unrecorded.lock().insert(id);
+        let id = {
+            // Under the lock, so that `spared` sees every file either as unrecorded or as one to come.
+            let mut unrecorded = self.unrecorded.lock();
+            let id = self.next.fetch_add(1, Ordering::Relaxed);
+            unrecorded.insert(id, 1);
+            id
+        };
         let path = path_of(&self.dir, id);
         let dir = self.dir.clone();
         let runs = task::run_io(async move {
@@ -104,25 +125,46 @@ impl MemoryBackend {
         region.files.iter().map(load).collect()
     }
 
-    /// The file is named by the manifest now, or never will be.
-    pub(crate) fn settled(&self, id: u64) {
-        self.unrecorded.lock().remove(&id);
+    /// The file stays until one more record that names it is settled.
+    pub(crate) fn keep(&self, id: u64) {
+        *self.unrecorded.lock().entry(id).or_default() += 1;
     }
 
-    pub(crate) async fn retain(&self, named: &BTreeSet<u64>) -> Result<(), Error> {
-        let mut named = named.clone();
-        named.extend(self.unrecorded.lock().iter());
-        self.files.lock().retain(|id, _| named.contains(id));
+    /// The file is named by the manifest now, or never will be, as far as one of those it was kept for goes.
+    pub(crate) fn settled(&self, id: u64) {
+        let mut unrecorded = self.unrecorded.lock();
+        if let Some(records) = unrecorded.get_mut(&id) {
+            *records -= 1;
+            if *records == 0 {
+                unrecorded.remove(&id);
+            }
+        }
+    }
+
+    /// The files that stay although the manifest may not name them yet, as of now.
+    pub(crate) fn spared(&self) -> Spared {
+        let unrecorded = self.unrecorded.lock();
+        Spared { unrecorded: unrecorded.keys().copied().collect(), from: self.next.load(Ordering::Relaxed) }
+    }
+
+    /// Removes the files that are neither named nor spared.
+    pub(crate) async fn retain(&self, named: &BTreeSet<u64>, spared: &Spared) -> Result<(), Error> {
+        let stays = |id: u64| named.contains(&id) || spared.contains(id);
+        self.files.lock().retain(|id, _| stays(*id));
         let names = fs::list(&self.dir).await.map_err(Error::io("list the cell files"))?;
         for name in names {
             let id = name.strip_suffix(SUFFIX).and_then(|id| id.parse::<u64>().ok());
-            // A file made after the look at what is named is a flush's that has just begun.
-            let is_of_a_later_flush = id.is_some_and(|id| self.unrecorded.lock().contains(&id));
-            if id.is_none_or(|id| !named.contains(&id)) && !is_of_a_later_flush {
+            if !id.is_some_and(stays) {
                 fs::remove_file(&self.dir.join(&name)).await.map_err(Error::io(format!("remove {name}")))?;
             }
         }
         Ok(())
+    }
+
+    /// Whether a file is there, recorded or not.
+    #[cfg(test)]
+    pub(crate) fn has_loaded(&self, id: u64) -> bool {
+        self.files.lock().contains_key(&id)
     }
 
     /// The part of a file's bytes that lies inside of `bounds`, by its count of cells there.
@@ -236,4 +278,36 @@ fn read_cells(input: &mut Reader<'_>, families: &mut BTreeMap<FamilyName, Vec<St
         count += 1;
     }
     Some(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one_cell() -> FlushCells {
+        let cell = CellRef { family: b"f", qualifier: b"q", timestamp: 1, kind: CellKind::Put, tags: &[], value: b"v" };
+        let family = FamilyName::new("f").unwrap();
+        let families = BTreeMap::from([(family, vec![StoredCell::new(b"r", cell, 1, 0)])]);
+        FlushCells { group: terrane_types::GroupId(1), table: terrane_types::TableId(1), families }
+    }
+
+    /// Another region's flush looked at the manifest before this file was recorded, and removes files only now.
+    #[tokio::test]
+    async fn a_file_recorded_between_look_and_removal_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let backend = MemoryBackend::open(directory.path(), &BTreeSet::new()).await.unwrap();
+        let begun = backend.write(one_cell()).await.unwrap();
+        let spared = backend.spared();
+        let named_then = BTreeSet::new();
+        let later = backend.write(one_cell()).await.unwrap();
+        backend.settled(begun.id);
+        backend.settled(later.id);
+        backend.retain(&named_then, &spared).await.unwrap();
+        let named = BTreeSet::from([begun.id, later.id]);
+        drop(backend);
+        let reopened = MemoryBackend::open(directory.path(), &named).await.unwrap();
+        assert_eq!(reopened.files.lock().len(), 2);
+        reopened.retain(&BTreeSet::from([later.id]), &reopened.spared()).await.unwrap();
+        assert_eq!(reopened.files.lock().keys().copied().collect::<Vec<_>>(), [later.id]);
+    }
 }

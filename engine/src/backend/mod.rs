@@ -139,6 +139,15 @@ impl Backend {
         }
     }
 
+    /// The file stays until one more record that names it is settled.
+    pub(crate) fn keep(&self, id: u64) {
+        match self {
+            Self::Memory(memory) => memory.keep(id),
+            #[cfg(feature = "sled")]
+            Self::Sled(_) => {}
+        }
+    }
+
     /// The file is named by the manifest now, or never will be: from here on it goes when nobody names it.
     pub(crate) fn settled(&self, id: u64) {
         match self {
@@ -148,10 +157,20 @@ impl Backend {
         }
     }
 
-    /// Removes files that no region names any more.
-    pub(crate) async fn retain(&self, named: BTreeSet<u64>) -> Result<(), Error> {
+    /// The files that stay although the manifest may not name them yet. To be asked before the manifest is: a file is
+    /// spared until it is named, so no file is missed by both looks.
+    pub(crate) fn spared(&self) -> memory::Spared {
         match self {
-            Self::Memory(memory) => memory.retain(&named).await,
+            Self::Memory(memory) => memory.spared(),
+            #[cfg(feature = "sled")]
+            Self::Sled(_) => memory::Spared::default(),
+        }
+    }
+
+    /// Removes files that no region names any more and that are not spared.
+    pub(crate) async fn retain(&self, named: BTreeSet<u64>, spared: memory::Spared) -> Result<(), Error> {
+        match self {
+            Self::Memory(memory) => memory.retain(&named, &spared).await,
             #[cfg(feature = "sled")]
             Self::Sled(_) => Ok(()),
         }

@@ -93,6 +93,8 @@ pub(crate) struct Totals {
     pub(crate) syncs: u64,
     pub(crate) entries: u64,
     pub(crate) written: u64,
+    /// The number of the newest segment.
+    pub(crate) newest: u64,
     /// The group that needs the oldest segment.
     pub(crate) oldest: Option<GroupId>,
 }

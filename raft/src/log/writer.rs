@@ -307,6 +307,7 @@ impl Writer {
     fn publish(&mut self) {
         self.totals.bytes = self.segments.values().sum::<u64>() + self.at.offset;
         self.totals.segments = self.segments.len() as u64 + 1;
+        self.totals.newest = self.at.segment;
         self.totals.oldest = self.extents.oldest().map(|(_, group)| group);
         let over = self.totals.bytes > self.shared.budget_bytes;
         let holders = if over { self.extents.holders(self.cutoff()) } else { Vec::new() };

@@ -302,10 +302,10 @@ impl Reader {
     fn number_in(&self, row: &RowData) -> u64 {
         let key = row.row();
         let value = row.value("f", "n").unwrap_or_default();
-        let number = std::str::from_utf8(value).ok().and_then(|text| text.split_once(':')?.0.parse().ok());
-        let filling = value.len() - value.iter().position(|&byte| byte == b':').map_or(0, |colon| colon + 1);
+        let colon = value.iter().position(|&byte| byte == b':').unwrap_or_default();
+        let number = std::str::from_utf8(&value[..colon]).ok().and_then(|digits| digits.parse().ok());
         let number = match number {
-            Some(number) if filled(key, number, filling) == value => number,
+            Some(number) if filled(key, number, value.len() - colon - 1) == value => number,
             _ => {
                 self.stage.fail(format_args!("{}: {row:?} was never written", self.who));
                 return 0;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use terrane_master::{Master, MasterConfig};
 use terrane_regionserver::{BackendKind, RegionServer, ServerConfig, StartError};
 
+use super::clients::chain;
 use super::plan::{Plan, SERVERS};
 use super::stage::Stage;
 use super::trace;
@@ -66,18 +67,23 @@ async fn run_master(plan: Plan) -> turmoil::Result {
         report_every: REPORT_EVERY,
         ..MasterConfig::default()
     };
-    let _master = Master::start(config).await?;
+    let _master = Master::start(config).await.map_err(|error| told("master", &error))?;
     std::future::pending().await
 }
 
 async fn run_server(host: &'static str, boot: u32, plan: Plan, stage: Stage) -> turmoil::Result {
-    let server = start_server(host, &plan).await?;
+    let server = start_server(host, &plan).await.map_err(|error| told(host, &error))?;
     trace::note(format_args!("{host} serves as server {}", server.server_id()));
     loop {
         stage.show(host, boot, numbers::read(&server.registry()));
         stage.show_segments(host, boot, terrane_env::fs::list(&Path::new(DATA).join("log")).await?);
         tokio::time::sleep(LOOK_EVERY).await;
     }
+}
+
+/// A node's last words. A supervisor cannot help with them: the run has failed.
+fn told(host: &str, error: &dyn std::error::Error) -> String {
+    format!("{host} does not start: {}", chain(error))
 }
 
 async fn start_server(host: &str, plan: &Plan) -> Result<RegionServer, StartError> {

@@ -1,0 +1,108 @@
+//! Flushes and splits that overlap, held at the moment where they hurt.
+
+use std::time::Duration;
+
+use terrane_types::{CellRef, FamilySchema, KeyRange, LATEST, PackedCells, Projection, TableId, cell};
+
+use super::*;
+use crate::scan::{ScanSpec, Step};
+
+const GROUP: GroupId = GroupId(1);
+
+async fn open(dir: &std::path::Path) -> Arc<Engine> {
+    Engine::open(Options { dir: dir.to_owned(), backend: BackendKind::Memory, cache_bytes: 0 }).await.unwrap()
+}
+
+fn family() -> FamilyName {
+    FamilyName::new("f").unwrap()
+}
+
+fn put(region: &Region, index: u64, row: &str) {
+    let mut packed = Vec::new();
+    cell::pack(&mut packed, CellRef::put(b"f", b"q", LATEST - 1, row.as_bytes()));
+    let cells = PackedCells::validate(packed.into()).unwrap();
+    region.apply(index, region.sequence() + 1, row.as_bytes(), &cells);
+}
+
+fn point(region: &Region, index: u64) -> DurablePoint {
+    DurablePoint { group: GROUP, index, sequence: region.sequence(), ..DurablePoint::default() }
+}
+
+fn rows(region: &Arc<Region>) -> Vec<String> {
+    let spec = ScanSpec {
+        range: KeyRange::all(),
+        reverse: false,
+        projection: Projection::all(),
+        now_ms: LATEST - 1,
+        from_cell: None,
+    };
+    let mut scanner = region.scan(region.snapshot(), spec);
+    let mut block = Vec::new();
+    while let Step::Row = scanner.next(&mut block, usize::MAX).unwrap() {}
+    terrane_types::PackedRows::new(block.into())
+        .map(|row| String::from_utf8(row.unwrap().row.to_vec()).unwrap())
+        .collect()
+}
+
+/// A region with as many files as make its next flush write them all anew as one.
+async fn region_of_many_files(engine: &Arc<Engine>) -> Arc<Region> {
+    let spec = RegionSpec {
+        region: RegionId(1),
+        table: TableId(1),
+        group: GROUP,
+        range: KeyRange::all(),
+        families: vec![FamilySchema::new(family())],
+    };
+    let region = engine.create(spec, 1);
+    for (index, row) in (2..).zip(["a", "b", "c", "x", "y"].into_iter().take(FILES_MAX - 1)) {
+        put(&region, index, row);
+        region.freeze(point(&region, index));
+        engine.flush(&region).await.unwrap();
+    }
+    region
+}
+
+/// A region is split between the last look of its flush and the flush's record. The flush wrote the region's files anew as
+/// one, and the record names that one alone; the daughters still hold the old ones.
+#[tokio::test]
+async fn a_split_during_a_flush_keeps_the_files_of_its_daughters() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = open(directory.path()).await;
+    let region = region_of_many_files(&engine).await;
+    put(&region, 20, "m");
+    region.freeze(point(&region, 20));
+
+    let manifest = engine.manifest.lock().await;
+    let flush = tokio::spawn({
+        let (engine, region) = (engine.clone(), region.clone());
+        async move { engine.flush(&region).await }
+    });
+    let Backend::Memory(memory) = &*engine.backend else { panic!("opened with memory") };
+    // The new file is written, so all that is left to the flush is its record.
+    tokio::time::timeout(Duration::from_secs(10), async {
+        while !memory.has_loaded(FILES_MAX as u64) {
+            tokio::task::yield_now().await;
+        }
+        // The flush's own look at whether it is retired comes right behind, without a wait in between.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .unwrap();
+    let side = |id: u64| SplitDaughter { region: RegionId(id), point: point(&region, 21) };
+    let (left, right) = engine.split(&region, b"m", side(2), side(3)).unwrap();
+    drop(manifest);
+    flush.await.unwrap().unwrap();
+    engine.settle(&left).await.unwrap();
+    let expected = (rows(&left), rows(&right));
+    assert_eq!(expected, (["a", "b", "c"].map(str::to_owned).to_vec(), ["m", "x", "y"].map(str::to_owned).to_vec()));
+
+    engine.shutdown().await;
+    drop(engine);
+    let reopened = open(directory.path()).await;
+    let regions = reopened.regions();
+    let ids: Vec<u64> = regions.iter().map(|region| region.id().0).collect();
+    assert_eq!(ids, [2, 3], "the parent does not come back");
+    assert_eq!((rows(&regions[0]), rows(&regions[1])), expected);
+}
