@@ -357,6 +357,9 @@ impl Inner {
                 hosted.engine.set_rules(next, entry.stamp, &family.name, family.rules);
             }
         }
+        for gone in before.families.iter().filter(|known| state.schema.family(known.name.as_bytes()).is_none()) {
+            hosted.engine.remove_family(&gone.name);
+        }
         hosted.engine.touch(entry.index);
         hosted.set_state(state.clone());
     }
