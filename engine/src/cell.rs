@@ -31,12 +31,16 @@ pub(crate) struct StoredCell {
 impl StoredCell {
     pub(crate) fn new(row: &[u8], cell: CellRef<'_>, sequence: u64, position: u32) -> Self {
         let len = row.len() + cell.qualifier.len() + cell.tags.len() + cell.value.len();
-        let mut data = Vec::with_capacity(len);
+        // Collected from an iterator of known length, the shared slice is allocated once; a vector would be copied into it.
+        let mut data: Arc<[u8]> = std::iter::repeat_n(0, len).collect();
+        let bytes = Arc::get_mut(&mut data).expect("nobody else has the slice yet");
+        let mut at = 0;
         for part in [row, cell.qualifier, cell.tags, cell.value] {
-            data.extend_from_slice(part);
+            bytes[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
         }
         Self {
-            data: data.into(),
+            data,
             row_len: short(row.len()),
             qualifier_len: short(cell.qualifier.len()),
             tags_len: short(cell.tags.len()),

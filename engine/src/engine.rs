@@ -13,22 +13,17 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use terrane_env::{fs, task};
-use terrane_types::visibility::{Collector, Fate, RulesHistory};
-use terrane_types::{FamilyName, GroupId, RegionId};
+use terrane_types::visibility::RulesHistory;
+use terrane_types::{FamilySchema, GroupId, KeyRange, RegionId};
 
 use crate::Error;
-use crate::backend::{Backend, BackendKind, FlushCells};
-use crate::cell::StoredCell;
+use crate::backend::{Backend, BackendKind};
 use crate::file::StoreFile;
-use crate::manifest::{FileRecord, Manifest, Record, RegionRecord};
-use crate::memtable::Memtable;
+use crate::flush::inheritance;
+use crate::manifest::{FamilyRecord, Manifest, Record};
 use crate::point::{DurablePoint, GroupPoint};
-use crate::read::sort_cells;
 use crate::region::{Frozen, Region, RegionSpec};
 use crate::source::Bounds;
-
-/// Files of a region at which a flush writes them all anew as one.
-const FILES_MAX: usize = 6;
 
 /// How an engine is opened.
 #[derive(Clone, Debug)]
@@ -51,21 +46,21 @@ pub struct SplitDaughter {
 }
 
 /// A split that the manifest does not have yet.
-struct PendingSplit {
-    parent: Arc<Region>,
-    left: Arc<Region>,
-    right: Arc<Region>,
+pub(crate) struct PendingSplit {
+    pub(crate) parent: Arc<Region>,
+    pub(crate) left: Arc<Region>,
+    pub(crate) right: Arc<Region>,
     /// Whether it is recorded; held while somebody records it.
-    recorded: tokio::sync::Mutex<bool>,
+    pub(crate) recorded: tokio::sync::Mutex<bool>,
 }
 
 /// The data of one server.
 pub struct Engine {
     regions: Mutex<BTreeMap<RegionId, Arc<Region>>>,
     /// By daughter.
-    pending: Mutex<BTreeMap<RegionId, Arc<PendingSplit>>>,
-    backend: Arc<Backend>,
-    manifest: Arc<tokio::sync::Mutex<Manifest>>,
+    pub(crate) pending: Mutex<BTreeMap<RegionId, Arc<PendingSplit>>>,
+    pub(crate) backend: Arc<Backend>,
+    pub(crate) manifest: Arc<tokio::sync::Mutex<Manifest>>,
     groups: Mutex<BTreeMap<GroupId, GroupPoint>>,
 }
 
@@ -82,12 +77,18 @@ impl Engine {
             Ok::<_, Error>((dir, manifest))
         });
         let (dir, manifest) = opened.await?;
-        let backend = Backend::open(backend, &dir, cache_bytes, manifest.contents().files()).await?;
+        let backend = Backend::open(backend, &dir, cache_bytes, manifest.contents()).await?;
         let mut regions = BTreeMap::new();
         for (id, record) in &manifest.contents().regions {
             let files = backend.files_of(record)?;
-            let region =
-                Region::new(*id, record.table, record.range.clone(), record.rules.clone(), record.point.clone(), files);
+            let region = Region::new(
+                *id,
+                record.table,
+                record.range.clone(),
+                record.families.clone(),
+                record.point.clone(),
+                files,
+            );
             regions.insert(*id, Arc::new(region));
         }
         let groups = manifest.contents().groups.clone();
@@ -130,90 +131,14 @@ impl Engine {
 
     /// Makes a region whose creation is at `index` of its group's log. It is durable after its first flush.
     pub fn create(&self, spec: RegionSpec, index: u64) -> Arc<Region> {
-        let rules = spec.families.into_iter().map(|family| (family.name, RulesHistory::new(family.rules))).collect();
+        let family =
+            |family: FamilySchema| (family.name, FamilyRecord { since: 0, rules: RulesHistory::new(family.rules) });
+        let families = spec.families.into_iter().map(family).collect();
         let point = DurablePoint { group: spec.group, ..DurablePoint::default() };
-        let region = Arc::new(Region::new(spec.region, spec.table, spec.range, rules, point, Vec::new()));
+        let region = Arc::new(Region::new(spec.region, spec.table, spec.range, families, point, Vec::new()));
         region.touch(index);
         self.regions.lock().insert(spec.region, Arc::clone(&region));
         region
-    }
-
-    /// Writes what is frozen of a region, records its last frozen point, and lets the memtables go. With nothing frozen
-    /// it does nothing. A split that the region came from is recorded first.
-    ///
-    /// # Errors
-    /// [`Error::Io`]: nothing was recorded, the cells are still in memory, and trying again is safe.
-    pub async fn flush(&self, region: &Arc<Region>) -> Result<(), Error> {
-        self.settle(region).await?;
-        let _flushing = region.flushing.lock().await;
-        let (frozen, files) = {
-            let state = region.state.read();
-            if state.retired || state.frozen.is_empty() {
-                return Ok(());
-            }
-            (state.frozen.clone(), state.files.clone())
-        };
-        let rewrites = self.backend.has_files() && files.len() + 1 >= FILES_MAX;
-        let from_files = if rewrites { files.clone() } else { Vec::new() };
-        let covers_older = rewrites || files.is_empty();
-        let point = frozen.last().expect("frozen is not empty: checked under the lock").point.clone();
-        let file = self.write_cells(region, &frozen, from_files, covers_older, &point).await?;
-        let made = file.as_ref().map(|file| file.id);
-        let kept = if rewrites { Vec::new() } else { files };
-        let files = with_file(kept, file);
-        if region.state.read().retired {
-            // Split meanwhile: the daughters hold the same memtables and record them with the split.
-            made.into_iter().for_each(|id| self.backend.settled(id));
-            return self.remove_unnamed().await;
-        }
-        self.append(Record::Region(record_of(region, &point, &files))).await?;
-        made.into_iter().for_each(|id| self.backend.settled(id));
-        install(region, frozen.len(), files, point);
-        if rewrites { self.remove_unnamed().await } else { Ok(()) }
-    }
-
-    /// Records the split that a region came from, when that is still to be done.
-    ///
-    /// # Errors
-    /// As [`Engine::flush`].
-    pub async fn settle(&self, region: &Arc<Region>) -> Result<(), Error> {
-        let pending = self.pending.lock().get(&region.id()).cloned();
-        let Some(split) = pending else { return Ok(()) };
-        let mut recorded = split.recorded.lock().await;
-        if *recorded {
-            return Ok(());
-        }
-        // A flush of the parent that began before the split may still be about to record it. Behind the split's record that
-        // would bring the parent back beside its daughters.
-        let _parent = split.parent.flushing.lock().await;
-        let left = self.write_daughter(&split.left).await?;
-        let right = self.write_daughter(&split.right).await?;
-        self.append(Record::Split {
-            parent: split.parent.id(),
-            left: record_of(&split.left, &left.1, &left.0),
-            right: record_of(&split.right, &right.1, &right.0),
-        })
-        .await?;
-        for file in left.0.iter().chain(&right.0) {
-            self.backend.settled(file.id);
-        }
-        install(&split.left, 1, left.0, left.1);
-        install(&split.right, 1, right.0, right.1);
-        *recorded = true;
-        self.pending.lock().retain(|_, waiting| waiting.parent.id() != split.parent.id());
-        self.remove_unnamed().await
-    }
-
-    /// Writes what a daughter took over from its parent.
-    async fn write_daughter(&self, region: &Arc<Region>) -> Result<(Vec<StoreFile>, DurablePoint), Error> {
-        let (frozen, files) = {
-            let state = region.state.read();
-            (state.frozen[..1].to_vec(), state.files.clone())
-        };
-        let point = frozen[0].point.clone();
-        let covers_older = files.is_empty();
-        let file = self.write_cells(region, &frozen, Vec::new(), covers_older, &point).await?;
-        Ok((with_file(files, file), point))
     }
 
     /// Splits a region at `at`, in memory: both daughters take its files and frozen memtables by reference and serve at
@@ -243,34 +168,21 @@ impl Engine {
         parent.freeze(left.point.clone());
         let mut state = parent.state.write();
         let first_index = state.frozen.iter().map(|frozen| frozen.first_index).fold(index, u64::min);
-        let mut tables: BTreeMap<FamilyName, Vec<Arc<Memtable>>> = BTreeMap::new();
-        for frozen in &state.frozen {
-            for (family, memtables) in &frozen.tables {
-                tables.entry(family.clone()).or_default().extend(memtables.iter().cloned());
-            }
-        }
-        let bytes = state.frozen.iter().map(|frozen| frozen.bytes).sum::<u64>() / 2;
-        let rules: BTreeMap<_, _> =
-            state.stores.iter().map(|(name, store)| (name.clone(), store.rules.clone())).collect();
-        let daughter = |side: SplitDaughter, range: terrane_types::KeyRange| {
+        let families = state.families();
+        let daughter = |side: SplitDaughter, range: KeyRange| {
             let bounds = Bounds { start: range.start.to_vec(), stop: range.stop.to_vec() };
-            // Kept until the split is recorded: a flush of the parent that is under way may write its files anew as one.
-            state.files.iter().for_each(|file| self.backend.keep(file.id));
-            let files = state.files.iter().map(|file| self.part_of(file, &bounds)).collect();
+            let files = self.parts_of(&state.files, &bounds);
+            let (tables, bytes) = inheritance(&state);
             let point = side.point;
-            let region = Region::new(side.region, parent.table(), range, rules.clone(), point.clone(), files);
-            region.state.write().frozen.push(Frozen { first_index, point, tables: tables.clone(), bytes });
+            let region = Region::new(side.region, parent.table(), range, families.clone(), point.clone(), files);
+            let frozen = Frozen { first_index, point, families: families.clone(), tables, bytes };
+            region.state.write().frozen.push(frozen);
             Arc::new(region)
         };
         let (left, right) = (daughter(left, left_range), daughter(right, right_range));
         state.retired = true;
-        drop(state);
-        let split = Arc::new(PendingSplit {
-            parent: Arc::clone(parent),
-            left: Arc::clone(&left),
-            right: Arc::clone(&right),
-            recorded: tokio::sync::Mutex::new(false),
-        });
+        // Still under the parent's lock: a flush of the parent that sees it retired finds the daughters.
+        let split = Arc::new(PendingSplit::new(parent, &left, &right));
         let mut regions = self.regions.lock();
         let mut pending = self.pending.lock();
         regions.remove(&parent.id());
@@ -278,18 +190,21 @@ impl Engine {
             regions.insert(region.id(), Arc::clone(region));
             pending.insert(region.id(), Arc::clone(&split));
         }
+        drop((regions, pending, state));
         Ok((left, right))
     }
 
-    /// A file as a daughter sees it: with the bytes inside of its bounds.
-    fn part_of(&self, file: &StoreFile, bounds: &Bounds) -> StoreFile {
-        let bytes = match &*self.backend {
+    /// Files as a daughter sees them: each with the bytes inside of its bounds.
+    pub(crate) fn parts_of(&self, files: &[StoreFile], bounds: &Bounds) -> Vec<StoreFile> {
+        let bytes_of = |file: &StoreFile| match &*self.backend {
             Backend::Memory(memory) => memory.bytes_within(file.id, bounds),
             // A split point halves a region by bytes.
             #[cfg(feature = "sled")]
             Backend::Sled(_) => file.bytes / 2,
         };
-        StoreFile { id: file.id, bytes, families: Arc::clone(&file.families) }
+        let part =
+            |file: &StoreFile| StoreFile { id: file.id, bytes: bytes_of(file), families: Arc::clone(&file.families) };
+        files.iter().map(part).collect()
     }
 
     /// Drops regions, with the state of their group as of then: one manifest record, then their cells.
@@ -322,114 +237,10 @@ impl Engine {
         drop(self.manifest.lock().await);
     }
 
-    async fn append(&self, record: Record) -> Result<(), Error> {
+    pub(crate) async fn append(&self, record: Record) -> Result<(), Error> {
         let manifest = Arc::clone(&self.manifest);
         task::run_io(async move { manifest.lock().await.append(record).await }).await
     }
-
-    async fn remove_unnamed(&self) -> Result<(), Error> {
-        let spared = self.backend.spared();
-        let named = self.manifest.lock().await.contents().files();
-        let backend = Arc::clone(&self.backend);
-        task::run_io(async move { backend.retain(named, spared).await }).await
-    }
-
-    /// Collects frozen memtables (and files, when they are written anew) and hands what is left to the backend.
-    async fn write_cells(
-        &self,
-        region: &Arc<Region>,
-        frozen: &[Frozen],
-        files: Vec<StoreFile>,
-        covers_older: bool,
-        point: &DurablePoint,
-    ) -> Result<Option<StoreFile>, Error> {
-        let bounds = region.bounds().clone();
-        let rules: BTreeMap<FamilyName, RulesHistory> = {
-            let state = region.state.read();
-            state.stores.iter().map(|(family, store)| (family.clone(), store.rules.clone())).collect()
-        };
-        let oldest_snapshot = region.snapshots.begin_collection().min(point.sequence);
-        let tables: Vec<_> = frozen.iter().flat_map(|frozen| frozen.tables.clone()).collect();
-        let log_time = i64::try_from(point.stamp).unwrap_or(i64::MAX);
-        let collected = task::run_blocking(move || {
-            let mut families = BTreeMap::new();
-            for (family, rules) in rules {
-                let mut cells = Vec::new();
-                for table in tables.iter().filter(|(name, _)| *name == family).flat_map(|(_, tables)| tables) {
-                    cells.extend(table.within(&bounds));
-                }
-                for source in files.iter().filter_map(|file| file.source(&family)) {
-                    source.chunk(&bounds, false, usize::MAX, &mut cells)?;
-                }
-                sort_cells(&mut cells);
-                let mut collector = Collector::new(&rules, oldest_snapshot, log_time, covers_older);
-                families.insert(family, collect(&mut collector, cells));
-            }
-            Ok::<_, Error>(families)
-        });
-        let cells = FlushCells { group: point.group, table: region.table(), families: collected.await? };
-        if cells.is_empty() { Ok(None) } else { self.backend.write(cells).await.map(Some) }
-    }
-}
-
-/// Leaves out what no reader will notice.
-fn collect(collector: &mut Collector, cells: Vec<StoredCell>) -> Vec<StoredCell> {
-    let mut kept = Vec::with_capacity(cells.len());
-    let mut metas = Vec::new();
-    let mut rest = cells.as_slice();
-    let mut row: &[u8] = &[];
-    while let Some(first) = rest.first() {
-        let (column, after) = rest.split_at(rest.iter().take_while(|cell| cell.same_column(first)).count());
-        rest = after;
-        if first.row() != row {
-            row = first.row();
-            collector.start_row();
-        }
-        metas.clear();
-        metas.extend(column.iter().map(StoredCell::meta));
-        for (cell, fate) in column.iter().zip(collector.column(&metas)) {
-            match fate {
-                Fate::Keep => kept.push(cell.clone()),
-                Fate::Stub => kept.push(cell.stub()),
-                Fate::Drop => {}
-            }
-        }
-    }
-    kept
-}
-
-/// A backend with one file for all (sled's trees) gets it once, with the bytes added up.
-fn with_file(mut files: Vec<StoreFile>, file: Option<StoreFile>) -> Vec<StoreFile> {
-    let Some(mut file) = file else { return files };
-    if let Some(at) = files.iter().position(|older| older.id == file.id) {
-        let older = files.remove(at);
-        file.bytes += older.bytes;
-        let mut families = (*older.families).clone();
-        families.extend(file.families.iter().map(|(name, source)| (name.clone(), Arc::clone(source))));
-        file.families = Arc::new(families);
-    }
-    files.push(file);
-    files
-}
-
-fn record_of(region: &Region, point: &DurablePoint, files: &[StoreFile]) -> RegionRecord {
-    let state = region.state.read();
-    RegionRecord {
-        region: region.id(),
-        table: region.table(),
-        range: region.range().clone(),
-        point: point.clone(),
-        rules: state.stores.iter().map(|(family, store)| (family.clone(), store.rules.clone())).collect(),
-        files: files.iter().map(|file| FileRecord { id: file.id, bytes: file.bytes }).collect(),
-    }
-}
-
-/// Lets flushed memtables go and the files come in, at one moment for readers.
-fn install(region: &Region, flushed: usize, files: Vec<StoreFile>, point: DurablePoint) {
-    let mut state = region.state.write();
-    state.frozen.drain(..flushed);
-    state.files = files;
-    state.point = point;
 }
 
 #[cfg(test)]

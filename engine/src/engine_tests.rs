@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use terrane_types::{CellRef, FamilySchema, KeyRange, LATEST, PackedCells, Projection, TableId, cell};
+use terrane_types::{CellRef, FamilyName, FamilySchema, KeyRange, LATEST, PackedCells, Projection, TableId, cell};
 
 use super::*;
+use crate::flush::FILES_MAX;
 use crate::scan::{ScanSpec, Step};
 
 const GROUP: GroupId = GroupId(1);

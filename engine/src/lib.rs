@@ -20,6 +20,7 @@ mod codec;
 mod engine;
 mod error;
 mod file;
+mod flush;
 mod manifest;
 mod memtable;
 mod point;

@@ -5,7 +5,8 @@
 //! never for a scan, and only one writer exists (a region applies its log in order).
 //!
 //! **What nobody can see any more goes at once**: a put that comes on top of another put of a family that keeps one
-//! version removes that one, unless a live snapshot lies between them, so a hot counter stays one cell.
+//! version removes that one, unless a live snapshot lies between them, so a hot counter stays one cell, and one more for
+//! each snapshot that is held.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -28,33 +29,39 @@ pub(crate) struct Memtable {
 }
 
 impl Memtable {
-    /// Inserts a cell; answers whether a put lies right below it in its column.
-    pub(crate) fn insert(&self, cell: StoredCell) -> bool {
+    /// Inserts a cell.
+    pub(crate) fn insert(&self, cell: StoredCell) {
+        self.insert_into(&mut self.cells.write(), cell);
+    }
+
+    /// Inserts a put; answers the sequence number of the put right below it in its column, if one is there.
+    pub(crate) fn insert_on_top(&self, cell: StoredCell) -> Option<u64> {
         let mut held = self.cells.write();
-        let below = held.range((Bound::Excluded(&cell), Bound::Unbounded)).next();
-        let on_top = below.is_some_and(|below| below.same_column(&cell) && below.kind() == CellKind::Put);
+        let below = put_below(&held, &cell).map(StoredCell::sequence);
+        self.insert_into(&mut held, cell);
+        below
+    }
+
+    fn insert_into(&self, held: &mut BTreeSet<StoredCell>, cell: StoredCell) {
         self.bytes.fetch_add(cell.memory_bytes(), Ordering::Relaxed);
         if let Some(replaced) = held.replace(cell) {
             self.bytes.fetch_sub(replaced.memory_bytes(), Ordering::Relaxed);
         }
-        on_top
     }
 
-    /// Removes the put right below `newer` in its column when no snapshot needs it: none at or above its own sequence
-    /// number and below `newer`'s. Only for families of one version. Answers whether something went.
-    pub(crate) fn remove_replaced(&self, newer: &StoredCell, oldest_snapshot: Option<u64>) -> bool {
+    /// Removes the puts right below `newer` in its column that are older than it and newer than `newest_snapshot`, the
+    /// newest live snapshot from before it: nobody reads between them and `newer`. Only for families of one version.
+    pub(crate) fn remove_replaced(&self, newer: &StoredCell, newest_snapshot: Option<u64>) {
         let mut held = self.cells.write();
-        let below = held.range((Bound::Excluded(newer), Bound::Unbounded)).next();
-        let Some(older) = below.filter(|older| older.same_column(newer) && older.kind() == CellKind::Put).cloned()
-        else {
-            return false;
-        };
-        if older.sequence() >= newer.sequence() || oldest_snapshot.is_some_and(|oldest| oldest < newer.sequence()) {
-            return false;
+        // More than one where a snapshot that needed the others has gone since.
+        while let Some(older) = put_below(&held, newer) {
+            if older.sequence() >= newer.sequence() || Some(older.sequence()) <= newest_snapshot {
+                return;
+            }
+            let older = older.clone();
+            held.remove(&older);
+            self.bytes.fetch_sub(older.memory_bytes(), Ordering::Relaxed);
         }
-        held.remove(&older);
-        self.bytes.fetch_sub(older.memory_bytes(), Ordering::Relaxed);
-        true
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -69,6 +76,12 @@ impl Memtable {
     pub(crate) fn within(&self, bounds: &Bounds) -> Vec<StoredCell> {
         self.cells.read().range(cell_range(bounds)).cloned().collect()
     }
+}
+
+/// The put right below `cell` in its column.
+fn put_below<'a>(held: &'a BTreeSet<StoredCell>, cell: &StoredCell) -> Option<&'a StoredCell> {
+    let below = held.range((Bound::Excluded(cell), Bound::Unbounded)).next()?;
+    (below.same_column(cell) && below.kind() == CellKind::Put).then_some(below)
 }
 
 fn cell_range(bounds: &Bounds) -> (Bound<StoredCell>, Bound<StoredCell>) {

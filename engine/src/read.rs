@@ -1,12 +1,16 @@
 //! Gets: one row of one region, as a snapshot sees it.
 
-use terrane_types::visibility::{CellMeta, Resolver, RulesHistory, View};
+use std::sync::Arc;
+
+use terrane_types::visibility::{CellMeta, Resolver, View};
 use terrane_types::{FamilyName, Projection};
 
 use crate::Error;
 use crate::cell::StoredCell;
+use crate::manifest::FamilyRecord;
 use crate::region::Region;
 use crate::snapshot::Snapshot;
+use crate::source::Source;
 
 /// What a read cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,14 +40,10 @@ impl Region {
         }
         let view = view_of(projection, snapshot.sequence(), now_ms);
         let mut cells = Vec::new();
-        let state = self.state.read();
-        for (family, store) in &state.stores {
-            if !projection.selects_family(family.as_bytes()) {
-                continue;
-            }
+        for (mut reader, sources) in self.readers(projection, view) {
             cells.clear();
             let mut sources_with_row = 0;
-            for source in Self::sources(&state, family) {
+            for source in sources {
                 let before = cells.len();
                 source.row(row, &mut cells)?;
                 sources_with_row += usize::from(cells.len() > before);
@@ -51,13 +51,21 @@ impl Region {
             if sources_with_row > 1 {
                 sort_cells(&mut cells);
             }
-            let mut family = FamilyReader::new(family.clone(), &store.rules, view);
-            family.show(&cells, projection, &mut stats, |cell, family| {
+            reader.show(&mut cells, projection, &mut stats, |cell, family| {
                 terrane_types::cell::pack(out, cell.as_ref(family));
-                true
             });
         }
         Ok(stats)
+    }
+
+    /// A reader and the sources of each family asked for, as they are at one moment. The lock is not kept: files are read
+    /// without it, and a freeze never waits for a reader.
+    pub(crate) fn readers(&self, projection: &Projection, view: View) -> Vec<(FamilyReader, Vec<Arc<dyn Source>>)> {
+        let state = self.state.read();
+        let selected = state.stores.iter().filter(|(name, _)| projection.selects_family(name.as_bytes()));
+        selected
+            .map(|(name, store)| (FamilyReader::new(name.clone(), &store.family, view), Self::sources(&state, name)))
+            .collect()
     }
 }
 
@@ -71,8 +79,9 @@ pub(crate) fn view_of(projection: &Projection, sequence: u64, now_ms: i64) -> Vi
     }
 }
 
-/// Puts cells of one row from several sources in store order. The same cell from two sources (a flush that was repeated)
-/// stays once.
+/// Puts cells of one row from several sources, newest first, in store order. The same cell from two sources (in a memtable
+/// and, while its flush is under way, already in the backend) stays once, as the newer source has it: the older one may
+/// hold it as a stub. The sort is stable for that reason.
 pub(crate) fn sort_cells(cells: &mut Vec<StoredCell>) {
     cells.sort();
     cells.dedup();
@@ -80,50 +89,51 @@ pub(crate) fn sort_cells(cells: &mut Vec<StoredCell>) {
 
 /// Shows what a reader sees of one family, row after row.
 pub(crate) struct FamilyReader {
-    family: FamilyName,
+    name: FamilyName,
+    /// Cells from before it are of an earlier family of this name.
+    since: u64,
     resolver: Resolver,
     metas: Vec<CellMeta>,
 }
 
 impl FamilyReader {
-    pub(crate) fn new(family: FamilyName, rules: &RulesHistory, view: View) -> Self {
-        Self { family, resolver: Resolver::new(rules, view), metas: Vec::new() }
+    fn new(name: FamilyName, family: &FamilyRecord, view: View) -> Self {
+        Self { name, since: family.since, resolver: Resolver::new(&family.rules, view), metas: Vec::new() }
     }
 
-    pub(crate) fn family(&self) -> &FamilyName {
-        &self.family
+    pub(crate) fn name(&self) -> &FamilyName {
+        &self.name
     }
 
-    /// Hands the visible cells of one row, given in store order, to `show`, until that says no.
+    /// Hands the visible cells of one row, given in store order, to `show`.
     pub(crate) fn show(
         &mut self,
-        cells: &[StoredCell],
+        cells: &mut Vec<StoredCell>,
         projection: &Projection,
         stats: &mut ReadStats,
-        mut show: impl FnMut(&StoredCell, &[u8]) -> bool,
+        mut show: impl FnMut(&StoredCell, &[u8]),
     ) {
+        if self.since > 0 {
+            cells.retain(|cell| cell.sequence() >= self.since);
+        }
         self.resolver.start_row();
-        let mut rest = cells;
+        let mut rest = cells.as_slice();
         while let Some(first) = rest.first() {
             let same = rest.iter().take_while(|cell| cell.qualifier() == first.qualifier()).count();
             let (column, after) = rest.split_at(same);
             rest = after;
-            let selected = projection.selects(self.family.as_bytes(), first.qualifier());
+            stats.cells_seen += column.len() as u64;
+            let selected = projection.selects(self.name.as_bytes(), first.qualifier());
             // Family markers come with the empty qualifier, so that column is resolved even when it is not asked for.
             if !selected && !first.qualifier().is_empty() {
-                stats.cells_seen += column.len() as u64;
                 continue;
             }
             self.metas.clear();
             self.metas.extend(column.iter().map(StoredCell::meta));
             let visible = self.resolver.column(&self.metas);
-            let shown = if selected { visible.len() } else { 0 };
-            stats.cells_shown += shown as u64;
-            stats.cells_seen += column.len() as u64;
-            for &index in &visible[..shown] {
-                if !show(&column[index as usize], self.family.as_bytes()) {
-                    return;
-                }
+            if selected {
+                stats.cells_shown += visible.len() as u64;
+                visible.iter().for_each(|&index| show(&column[index as usize], self.name.as_bytes()));
             }
         }
     }

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 use terrane_types::visibility::{RulesChange, RulesHistory};
@@ -19,6 +19,7 @@ use terrane_types::{
 use crate::SnapshotTooOld;
 use crate::cell::StoredCell;
 use crate::file::StoreFile;
+use crate::manifest::FamilyRecord;
 use crate::memtable::Memtable;
 use crate::point::DurablePoint;
 use crate::snapshot::{Snapshot, Snapshots};
@@ -45,15 +46,20 @@ pub struct RegionSpec {
 /// One family's memtables.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
-    pub(crate) rules: RulesHistory,
+    pub(crate) family: FamilyRecord,
     pub(crate) active: Arc<Memtable>,
 }
+
+/// Families with their rules, as of some moment.
+pub(crate) type Families = BTreeMap<FamilyName, FamilyRecord>;
 
 /// Memtables of all families that take no more writes, with the point that their flush will record.
 #[derive(Clone, Debug)]
 pub(crate) struct Frozen {
     pub(crate) first_index: u64,
     pub(crate) point: DurablePoint,
+    /// The rules as of the point. What changed later is applied again after a restart from here, so it is not recorded.
+    pub(crate) families: Families,
     pub(crate) tables: BTreeMap<FamilyName, Vec<Arc<Memtable>>>,
     /// What the tables hold inside of the region, about.
     pub(crate) bytes: u64,
@@ -72,6 +78,12 @@ pub(crate) struct State {
     pub(crate) retired: bool,
 }
 
+impl State {
+    pub(crate) fn families(&self) -> Families {
+        self.stores.iter().map(|(name, store)| (name.clone(), store.family.clone())).collect()
+    }
+}
+
 /// A region open on this server.
 #[derive(Debug)]
 pub struct Region {
@@ -85,6 +97,9 @@ pub struct Region {
     pub(crate) snapshots: Snapshots,
     /// Held by whoever flushes, so that flushes are recorded in the order of their points.
     pub(crate) flushing: tokio::sync::Mutex<()>,
+    /// Whether the backend may hold cells from above the recorded point, of a flush that was never recorded: one that a
+    /// crash cut off, or that failed. Changed under `flushing`.
+    pub(crate) unrecorded: AtomicBool,
 }
 
 impl Region {
@@ -92,13 +107,13 @@ impl Region {
         id: RegionId,
         table: TableId,
         range: KeyRange,
-        rules: BTreeMap<FamilyName, RulesHistory>,
+        families: Families,
         point: DurablePoint,
         files: Vec<StoreFile>,
     ) -> Self {
         let bounds = Bounds { start: range.start.to_vec(), stop: range.stop.to_vec() };
         let stores =
-            rules.into_iter().map(|(family, rules)| (family, Store { rules, active: Arc::default() })).collect();
+            families.into_iter().map(|(name, family)| (name, Store { family, active: Arc::default() })).collect();
         let snapshots = Snapshots::new(point.sequence);
         Self {
             id,
@@ -109,6 +124,7 @@ impl Region {
             active_first: AtomicU64::new(NONE),
             snapshots,
             flushing: tokio::sync::Mutex::new(()),
+            unrecorded: AtomicBool::new(true),
         }
     }
 
@@ -190,27 +206,28 @@ impl Region {
     /// Applies one row mutation at the region's next sequence number. Cells of families that are not there are left out:
     /// the region server answers for them before it comes here.
     pub fn apply(&self, index: u64, sequence: u64, row: &[u8], cells: &PackedCells) {
-        self.touch(index);
         let state = self.state.read();
+        // Under the lock: a freeze before it leaves the mark to the memtables that the cells go to.
+        self.touch(index);
         // Puts that came on top of others in families of one version: what is below may go once this is published.
         let mut on_top: Vec<(&Arc<Memtable>, StoredCell)> = Vec::new();
+        let mut replaced: Option<u64> = None;
         for (position, cell) in cells.iter().enumerate() {
             let Some(store) = family_of(&state.stores, cell.family) else { continue };
             let position = u32::try_from(position).expect("a row mutation of 16 MiB has fewer than 2^32 cells");
             let stored = StoredCell::new(row, cell, sequence, position);
-            let rules = store.rules.current();
-            let one_version = rules.versions == 1 && !rules.keep_deleted_cells && cell.kind == CellKind::Put;
-            if one_version && store.active.insert(stored.clone()) {
-                on_top.push((&store.active, stored));
-            } else if !one_version {
+            let rules = store.family.rules.current();
+            if rules.versions > 1 || rules.keep_deleted_cells || cell.kind != CellKind::Put {
                 store.active.insert(stored);
+            } else if let Some(below) = store.active.insert_on_top(stored.clone()) {
+                replaced = replaced.max(Some(below).filter(|below| *below < sequence));
+                on_top.push((&store.active, stored));
             }
         }
-        let oldest_snapshot = self.snapshots.publish(sequence);
+        // Published before anything goes: a reader finds the old version or the new one.
+        let newest_snapshot = self.snapshots.publish(sequence, replaced);
         for (memtable, newer) in on_top {
-            if memtable.remove_replaced(&newer, oldest_snapshot) {
-                self.snapshots.note_collected(sequence);
-            }
+            memtable.remove_replaced(&newer, newest_snapshot);
         }
     }
 
@@ -220,15 +237,16 @@ impl Region {
     }
 
     /// Puts new rules of a family into force from `from_sequence` on; a family that is not there yet is added. `stamp_ms`
-    /// is the stamp of the log entry that brought them.
+    /// is the stamp of the log entry that brought them. A family that was taken away and comes again begins anew: what it
+    /// held before stays gone.
     pub fn set_rules(&self, from_sequence: u64, stamp_ms: u64, family: &FamilyName, rules: FamilyRules) {
         let stamp_ms = i64::try_from(stamp_ms).unwrap_or(i64::MAX);
         let mut state = self.state.write();
         match state.stores.get_mut(family) {
-            Some(store) => store.rules.push(RulesChange { sequence: from_sequence, stamp_ms, rules }),
+            Some(store) => store.family.rules.push(RulesChange { sequence: from_sequence, stamp_ms, rules }),
             None => {
-                let store = Store { rules: RulesHistory::new(rules), active: Arc::default() };
-                state.stores.insert(family.clone(), store);
+                let record = FamilyRecord { since: from_sequence, rules: RulesHistory::new(rules) };
+                state.stores.insert(family.clone(), Store { family: record, active: Arc::default() });
             }
         }
     }
@@ -259,7 +277,8 @@ impl Region {
                 tables.insert(family.clone(), vec![table]);
             }
         }
-        state.frozen.push(Frozen { first_index, point, tables, bytes });
+        let families = state.families();
+        state.frozen.push(Frozen { first_index, point, families, tables, bytes });
     }
 
     /// A snapshot of everything applied so far.

@@ -17,6 +17,10 @@ use crate::region::Region;
 use crate::snapshot::Snapshot;
 use crate::source::{Bounds, Cursor, Source};
 
+/// Cells read without a visible row after which [`RowScanner::next`] returns all the same: a reader of a range full of
+/// deleted rows must be able to yield, report where it is, and give up.
+const HIDDEN_CELLS_MAX: u64 = 4_096;
+
 /// What a scan is to read.
 #[derive(Clone, Debug)]
 pub struct ScanSpec {
@@ -55,6 +59,9 @@ pub enum Step {
         /// The last cell appended.
         position: CellPosition,
     },
+    /// Many cells were read and nothing of them is visible, so nothing was appended. Rows up to and with
+    /// [`RowScanner::row`] are done; a call goes on behind them.
+    Hidden,
     /// The range is at its end.
     End,
 }
@@ -91,17 +98,13 @@ impl Region {
         let bounds = Bounds { start: spec.range.start.to_vec(), stop: spec.range.stop.to_vec() };
         let bounds = bounds.intersect(self.bounds());
         let view = view_of(&spec.projection, snapshot.sequence(), spec.now_ms);
-        let state = self.state.read();
-        let selected = state.stores.iter().filter(|(family, _)| spec.projection.selects_family(family.as_bytes()));
-        let families = selected
-            .map(|(family, store)| FamilyScan {
-                reader: FamilyReader::new(family.clone(), &store.rules, view),
-                sources: Self::sources(&state, family),
-                cursors: Vec::new(),
-                visible: Vec::new(),
-            })
-            .collect();
-        drop(state);
+        let families = self.readers(&spec.projection, view).into_iter().map(|(reader, sources)| FamilyScan {
+            reader,
+            sources,
+            cursors: Vec::new(),
+            visible: Vec::new(),
+        });
+        let families = families.collect();
         RowScanner {
             families,
             bounds,
@@ -125,12 +128,15 @@ impl RowScanner {
     /// [`Error::Corruption`] or [`Error::Io`] from the files below; the scanner is spent then.
     pub fn next(&mut self, block: &mut Vec<u8>, bytes_max: usize) -> Result<Step, Error> {
         self.open()?;
+        let seen_before = self.stats.cells_seen;
         while self.at.is_none() {
             if !self.gather()? {
                 return Ok(Step::End);
             }
             if self.families.iter().any(|family| !family.visible.is_empty()) {
                 self.at = Some((0, 0));
+            } else if self.stats.cells_seen - seen_before >= HIDDEN_CELLS_MAX {
+                return Ok(Step::Hidden);
             }
         }
         Ok(self.pack(block, bytes_max))
@@ -187,10 +193,8 @@ impl RowScanner {
             }
             family.visible.clear();
             let visible = &mut family.visible;
-            family.reader.show(&self.gathered, &self.projection, &mut self.stats, |cell, _| {
-                visible.push(cell.clone());
-                true
-            });
+            let show = |cell: &StoredCell, _: &[u8]| visible.push(cell.clone());
+            family.reader.show(&mut self.gathered, &self.projection, &mut self.stats, show);
         }
         if let Some(position) = self.from_cell.take() {
             self.skip_to(&position);
@@ -201,7 +205,7 @@ impl RowScanner {
     /// Leaves out what earlier parts of the row had.
     fn skip_to(&mut self, position: &CellPosition) {
         for family in &mut self.families {
-            match family.reader.family().as_bytes().cmp(&position.family) {
+            match family.reader.name().as_bytes().cmp(&position.family) {
                 std::cmp::Ordering::Less => family.visible.clear(),
                 std::cmp::Ordering::Equal => family.visible.retain(|cell| is_after(cell, position)),
                 std::cmp::Ordering::Greater => {}
@@ -220,9 +224,9 @@ impl RowScanner {
                     self.at = Some((family, cell));
                     return Step::Part { position: last.expect("a cell was appended") };
                 }
-                terrane_types::cell::pack(block, visible.as_ref(scan.reader.family().as_bytes()));
+                terrane_types::cell::pack(block, visible.as_ref(scan.reader.name().as_bytes()));
                 if block.len() >= bytes_max {
-                    last = Some(position_of(scan.reader.family(), visible));
+                    last = Some(position_of(scan.reader.name(), visible));
                 }
                 cell += 1;
             }

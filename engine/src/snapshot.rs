@@ -30,22 +30,23 @@ impl Snapshots {
         Self(Arc::new(Mutex::new(Held { published: sequence, live: BTreeMap::new(), collected: sequence })))
     }
 
-    /// Makes a write visible; answers the oldest live snapshot.
-    pub(crate) fn publish(&self, sequence: u64) -> Option<u64> {
+    /// Makes a write visible; answers the newest live snapshot from before it. `replaced` is the sequence number of the
+    /// newest cell that the write replaces: such a cell may go when it is newer than that snapshot, for then nobody reads
+    /// between the two. Readers who come later for that stretch are refused from here on, under the same lock: one that
+    /// came between the look at the snapshots and the removal would miss what was removed.
+    pub(crate) fn publish(&self, sequence: u64, replaced: Option<u64>) -> Option<u64> {
         let mut held = self.0.lock();
         debug_assert!(held.published <= sequence, "sequence numbers never go down");
         held.published = sequence;
-        held.live.keys().next().copied()
+        let newest = held.live.range(..sequence).next_back().map(|(snapshot, _)| *snapshot);
+        if replaced > newest {
+            held.collected = held.collected.max(sequence);
+        }
+        newest
     }
 
     pub(crate) fn published(&self) -> u64 {
         self.0.lock().published
-    }
-
-    /// Notes that a version was removed which a snapshot below `sequence` would have seen.
-    pub(crate) fn note_collected(&self, sequence: u64) {
-        let mut held = self.0.lock();
-        held.collected = held.collected.max(sequence);
     }
 
     /// Where a collection may begin: at the oldest live snapshot, or at what is published. Older ones are refused from

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::Error;
 use crate::cell::StoredCell;
 
-/// Rows of a first chunk; each chunk after it is twice as large, up to the last.
+/// Cells of a first chunk; each chunk after it is twice as large, up to the last.
 const CHUNK_CELLS_MIN: usize = 64;
 /// Cells of the largest chunk.
 const CHUNK_CELLS_MAX: usize = 1_024;
@@ -53,83 +53,69 @@ pub(crate) trait Source: Send + Sync {
 /// Goes over the rows of a source, one way.
 pub(crate) struct Cursor {
     source: Arc<dyn Source>,
+    /// What no chunk has had yet.
     bounds: Bounds,
     reverse: bool,
-    chunk: Vec<StoredCell>,
-    /// The row at hand: cells `[at, end)` of the chunk. Empty: the next chunk is to be read, or there is none.
-    at: usize,
-    end: usize,
+    /// Cells read and not taken yet, in store order; only ever whole rows.
+    chunk: std::vec::IntoIter<StoredCell>,
     chunk_cells: usize,
-    exhausted: bool,
 }
 
 impl Cursor {
     pub(crate) fn new(source: Arc<dyn Source>, bounds: Bounds, reverse: bool) -> Result<Self, Error> {
-        let exhausted = bounds.is_empty();
-        let chunk_cells = CHUNK_CELLS_MIN;
-        let mut cursor = Self { source, bounds, reverse, chunk: Vec::new(), at: 0, end: 0, chunk_cells, exhausted };
+        let mut cursor = Self { source, bounds, reverse, chunk: Vec::new().into_iter(), chunk_cells: CHUNK_CELLS_MIN };
         cursor.refill()?;
         Ok(cursor)
     }
 
     /// The row at hand; `None` at the end.
     pub(crate) fn row(&self) -> Option<&[u8]> {
-        (self.at < self.end).then(|| self.chunk[self.at].row())
+        let cells = self.chunk.as_slice();
+        let at_hand = if self.reverse { cells.last() } else { cells.first() };
+        at_hand.map(StoredCell::row)
     }
 
-    /// Appends the cells of the row at hand and goes on to the next.
+    /// Appends the cells of the row at hand in store order, and goes on to the next.
     pub(crate) fn take(&mut self, out: &mut Vec<StoredCell>) -> Result<(), Error> {
-        out.extend_from_slice(&self.chunk[self.at..self.end]);
-        self.step()
+        let Some(row) = self.row() else { return Ok(()) };
+        let in_row = |cell: &&StoredCell| cell.row() == row;
+        let cells = self.chunk.as_slice();
+        let first = out.len();
+        if self.reverse {
+            let count = cells.iter().rev().take_while(in_row).count();
+            out.extend(self.chunk.by_ref().rev().take(count));
+            out[first..].reverse();
+        } else {
+            let count = cells.iter().take_while(in_row).count();
+            out.extend(self.chunk.by_ref().take(count));
+        }
+        if self.chunk.as_slice().is_empty() {
+            self.pass(out[first].row());
+            self.refill()?;
+        }
+        Ok(())
     }
 
-    /// Goes on to the next row.
-    pub(crate) fn step(&mut self) -> Result<(), Error> {
-        let left = if self.reverse { self.at > 0 } else { self.end < self.chunk.len() };
-        if left {
-            self.find_row();
-            return Ok(());
-        }
-        let row = self.chunk[self.at].row();
+    /// Leaves `row` and what came before it behind.
+    fn pass(&mut self, row: &[u8]) {
         if self.reverse {
+            // Rows are never empty, so neither is this bound: an empty one would be none.
             self.bounds.stop = row.to_vec();
         } else {
             self.bounds.start = row.to_vec();
             self.bounds.start.push(0);
         }
-        self.exhausted |= self.bounds.is_empty() || (self.reverse && self.bounds.stop.is_empty());
-        self.refill()
     }
 
     fn refill(&mut self) -> Result<(), Error> {
-        self.chunk.clear();
-        (self.at, self.end) = (0, 0);
-        if self.exhausted {
+        if self.bounds.is_empty() {
             return Ok(());
         }
-        self.source.chunk(&self.bounds, self.reverse, self.chunk_cells, &mut self.chunk)?;
+        let mut chunk = Vec::with_capacity(self.chunk_cells);
+        self.source.chunk(&self.bounds, self.reverse, self.chunk_cells, &mut chunk)?;
         self.chunk_cells = (self.chunk_cells * 2).min(CHUNK_CELLS_MAX);
-        if self.chunk.is_empty() {
-            self.exhausted = true;
-            return Ok(());
-        }
-        (self.at, self.end) = if self.reverse { (self.chunk.len(), self.chunk.len()) } else { (0, 0) };
-        self.find_row();
+        self.chunk = chunk.into_iter();
         Ok(())
-    }
-
-    /// Moves to the row after the one at hand, which the chunk holds whole.
-    fn find_row(&mut self) {
-        if self.reverse {
-            self.end = self.at;
-            let row = self.chunk[self.end - 1].row();
-            let before = self.chunk[..self.end].iter().rev().take_while(|cell| cell.row() == row).count();
-            self.at = self.end - before;
-        } else {
-            self.at = self.end;
-            let row = self.chunk[self.at].row();
-            self.end = self.at + self.chunk[self.at..].iter().take_while(|cell| cell.row() == row).count();
-        }
     }
 }
 

@@ -62,9 +62,8 @@ pub(crate) struct MemoryBackend {
     dir: PathBuf,
     next: AtomicU64,
     files: Mutex<BTreeMap<u64, Loaded>>,
-    /// Files that a manifest record may name soon, and for how many records they are kept: those of flushes that are not
-    /// recorded yet, and a parent's that the daughters of a split took over.
-    unrecorded: Mutex<BTreeMap<u64, u32>>,
+    /// Files that no manifest record names yet, and may name soon.
+    unrecorded: Mutex<BTreeSet<u64>>,
 }
 
 impl MemoryBackend {
@@ -77,8 +76,13 @@ impl MemoryBackend {
         let mut files = BTreeMap::new();
         for id in named {
             let path = path_of(&dir, *id);
-            let bytes = fs::read(&path).await.map_err(Error::io(format!("read {}", path.display())))?;
-            files.insert(*id, Loaded::new(decode(&path, &bytes)?));
+            let bytes = fs::read(&path).await.map_err(|error| match error.kind() {
+                std::io::ErrorKind::NotFound => {
+                    Error::damage(&path, 0, "the manifest names the file and it is missing")
+                }
+                _ => Error::io(format!("read {}", path.display()))(error),
+            })?;
+            files.insert(*id, Loaded::new(decode(&path, *id, &bytes)?));
         }
         let next = named.iter().next_back().map_or(1, |last| last + 1);
         let backend = Self { dir, next: AtomicU64::new(next), files: Mutex::new(files), unrecorded: Mutex::default() };
@@ -91,15 +95,24 @@ impl MemoryBackend {
             // Under the lock, so that `spared` sees every file either as unrecorded or as one to come.
             let mut unrecorded = self.unrecorded.lock();
             let id = self.next.fetch_add(1, Ordering::Relaxed);
-            unrecorded.insert(id, 1);
+            unrecorded.insert(id);
             id
         };
+        let written = self.write_file(id, cells).await;
+        if written.is_err() {
+            // Nobody will record it.
+            self.settled(id);
+        }
+        written
+    }
+
+    async fn write_file(&self, id: u64, cells: FlushCells) -> Result<StoreFile, Error> {
         let path = path_of(&self.dir, id);
         let dir = self.dir.clone();
         let runs = task::run_io(async move {
             let runs: Runs =
                 cells.families.into_iter().map(|(family, cells)| (family, Arc::new(Run::new(cells)))).collect();
-            let bytes = encode(&runs);
+            let bytes = encode(id, &runs);
             let file = fs::File::create_new(&path).await.map_err(Error::io(format!("make {}", path.display())))?;
             file.write_all_at(&bytes, 0).await.map_err(Error::io(format!("write {}", path.display())))?;
             file.sync_all().await.map_err(Error::io(format!("sync {}", path.display())))?;
@@ -125,26 +138,15 @@ impl MemoryBackend {
         region.files.iter().map(load).collect()
     }
 
-    /// The file stays until one more record that names it is settled.
-    pub(crate) fn keep(&self, id: u64) {
-        *self.unrecorded.lock().entry(id).or_default() += 1;
-    }
-
-    /// The file is named by the manifest now, or never will be, as far as one of those it was kept for goes.
+    /// The file is named by the manifest now, or never will be.
     pub(crate) fn settled(&self, id: u64) {
-        let mut unrecorded = self.unrecorded.lock();
-        if let Some(records) = unrecorded.get_mut(&id) {
-            *records -= 1;
-            if *records == 0 {
-                unrecorded.remove(&id);
-            }
-        }
+        self.unrecorded.lock().remove(&id);
     }
 
     /// The files that stay although the manifest may not name them yet, as of now.
     pub(crate) fn spared(&self) -> Spared {
         let unrecorded = self.unrecorded.lock();
-        Spared { unrecorded: unrecorded.keys().copied().collect(), from: self.next.load(Ordering::Relaxed) }
+        Spared { unrecorded: unrecorded.clone(), from: self.next.load(Ordering::Relaxed) }
     }
 
     /// Removes the files that are neither named nor spared.
@@ -155,7 +157,11 @@ impl MemoryBackend {
         for name in names {
             let id = name.strip_suffix(SUFFIX).and_then(|id| id.parse::<u64>().ok());
             if !id.is_some_and(stays) {
-                fs::remove_file(&self.dir.join(&name)).await.map_err(Error::io(format!("remove {name}")))?;
+                match fs::remove_file(&self.dir.join(&name)).await {
+                    // Another flush that cleans up was faster.
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                    removed => removed.map_err(Error::io(format!("remove {name}")))?,
+                }
             }
         }
         Ok(())
@@ -193,11 +199,12 @@ fn path_of(dir: &Path, id: u64) -> PathBuf {
     dir.join(format!("{id:016}{SUFFIX}"))
 }
 
-fn encode(runs: &Runs) -> Vec<u8> {
+fn encode(id: u64, runs: &Runs) -> Vec<u8> {
     let mut out = Vec::new();
     let mut header = Writer::default();
     header.u8(HEADER);
     header.u8(FORMAT);
+    header.u64(id);
     frame(&mut out, &header.0);
     let mut total = 0u64;
     for (family, run) in runs {
@@ -237,7 +244,7 @@ fn write_cell(out: &mut Writer, cell: &StoredCell) {
     out.bytes(cell.value());
 }
 
-fn decode(path: &Path, bytes: &[u8]) -> Result<Runs, Error> {
+fn decode(path: &Path, id: u64, bytes: &[u8]) -> Result<Runs, Error> {
     let damage = |at: usize, what: &str| Error::damage(path.display().to_string(), at as u64, what);
     let mut families: BTreeMap<FamilyName, Vec<StoredCell>> = BTreeMap::new();
     let (mut at, mut total) = (0, 0u64);
@@ -246,14 +253,19 @@ fn decode(path: &Path, bytes: &[u8]) -> Result<Runs, Error> {
         let mut input = Reader(payload);
         let kind = input.u8();
         match kind {
-            Some(HEADER) if at == 0 && input.u8() == Some(FORMAT) => {}
+            Some(HEADER) if at == 0 && input.u8() == Some(FORMAT) => {
+                if input.u64() != Some(id) {
+                    return Err(damage(at, "the file holds the cells of another"));
+                }
+            }
             Some(CELLS) if at > 0 => {
                 total +=
                     read_cells(&mut input, &mut families).ok_or_else(|| damage(at, "a frame of cells is malformed"))?;
             }
             Some(END) if at > 0 => {
-                if input.u64() != Some(total) {
-                    return Err(damage(at, "the file holds another number of cells than it says"));
+                let whole = at + FRAME_HEADER_BYTES + payload.len() == bytes.len();
+                if input.u64() != Some(total) || !whole {
+                    return Err(damage(at, "the file does not end where, or with as many cells as, it says"));
                 }
                 break;
             }

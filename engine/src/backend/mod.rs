@@ -14,7 +14,7 @@ use terrane_types::{FamilyName, GroupId, Invalid, TableId};
 use crate::Error;
 use crate::cell::StoredCell;
 use crate::file::StoreFile;
-use crate::manifest::RegionRecord;
+use crate::manifest::{Contents, RegionRecord};
 use crate::source::Bounds;
 
 /// Which engine keeps the cells.
@@ -103,16 +103,16 @@ impl Backend {
         kind: BackendKind,
         dir: &Path,
         cache_bytes: u64,
-        named: BTreeSet<u64>,
+        contents: &Contents,
     ) -> Result<Self, Error> {
         match kind {
             BackendKind::Memory => {
                 // Memory holds all cells anyway: there is nothing to cache.
                 let _ = cache_bytes;
-                Ok(Self::Memory(memory::MemoryBackend::open(dir, &named).await?))
+                Ok(Self::Memory(memory::MemoryBackend::open(dir, &contents.files()).await?))
             }
             #[cfg(feature = "sled")]
-            BackendKind::Sled => Ok(Self::Sled(sled::SledBackend::open(dir, cache_bytes).await?)),
+            BackendKind::Sled => Ok(Self::Sled(sled::SledBackend::open(dir, cache_bytes, contents).await?)),
         }
     }
 
@@ -136,15 +136,6 @@ impl Backend {
             Self::Memory(memory) => memory.files_of(region),
             #[cfg(feature = "sled")]
             Self::Sled(sled) => sled.files_of(region),
-        }
-    }
-
-    /// The file stays until one more record that names it is settled.
-    pub(crate) fn keep(&self, id: u64) {
-        match self {
-            Self::Memory(memory) => memory.keep(id),
-            #[cfg(feature = "sled")]
-            Self::Sled(_) => {}
         }
     }
 
@@ -176,6 +167,23 @@ impl Backend {
         }
     }
 
+    /// Removes a region's cells from above a sequence number, where a flush that was never recorded can have left some.
+    pub(crate) async fn remove_above(
+        &self,
+        group: GroupId,
+        table: TableId,
+        families: Vec<FamilyName>,
+        bounds: Bounds,
+        sequence: u64,
+    ) -> Result<(), Error> {
+        match self {
+            // Its unrecorded files went at the start.
+            Self::Memory(_) => Ok(()),
+            #[cfg(feature = "sled")]
+            Self::Sled(sled) => sled.remove(group, table, families, bounds, Some(sequence)).await,
+        }
+    }
+
     /// Removes the cells of a dropped region, where they do not lie in files of their own.
     pub(crate) async fn drop_range(
         &self,
@@ -187,7 +195,7 @@ impl Backend {
         match self {
             Self::Memory(_) => Ok(()),
             #[cfg(feature = "sled")]
-            Self::Sled(sled) => sled.drop_range(group, table, families, bounds).await,
+            Self::Sled(sled) => sled.remove(group, table, families, bounds, None).await,
         }
     }
 }

@@ -6,7 +6,7 @@
 //! sled's own `flush` does not reach the disk on every system, so after it **every file of its directory and the directory
 //! are synced** before the flush counts. A sled that does not open is damage: nothing of it is served.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,13 +18,15 @@ use crate::Error;
 use crate::cell::StoredCell;
 use crate::codec::{Reader, Writer};
 use crate::file::StoreFile;
-use crate::manifest::RegionRecord;
+use crate::manifest::{Contents, RegionRecord};
 use crate::source::{Bounds, Source};
 
 /// Cells per sled batch: large enough to spread its cost, small enough to stay far from its limits.
 const BATCH_CELLS: usize = 1_024;
-/// Keys removed per step when a region is dropped.
-const DROP_STEP: usize = 4_096;
+/// Keys looked at per step when cells are removed.
+const REMOVE_STEP: usize = 4_096;
+/// What the names of our trees begin with; sled has one of its own.
+const TREE_PREFIX: &str = "g";
 
 /// The open sled of one server.
 pub(crate) struct SledBackend {
@@ -33,7 +35,8 @@ pub(crate) struct SledBackend {
 }
 
 impl SledBackend {
-    pub(crate) async fn open(dir: &Path, cache_bytes: u64) -> Result<Self, Error> {
+    /// Opens sled and drops the trees that no region in the manifest has: what is in them was dropped, or never recorded.
+    pub(crate) async fn open(dir: &Path, cache_bytes: u64, contents: &Contents) -> Result<Self, Error> {
         let dir = dir.join("sled");
         fs::create_dir_all(&dir).await.map_err(Error::io("make sled's directory"))?;
         let path = dir.clone();
@@ -42,14 +45,35 @@ impl SledBackend {
             sled::Config::new().path(path).cache_capacity(cache_bytes).flush_every_ms(None).open()
         })
         .await;
-        let db = opened
-            .map_err(|error| Error::damage(dir.display().to_string(), 0, format!("sled does not open: {error}")))?;
-        Ok(Self { dir, db })
+        let db = opened.map_err(|error| Error::damage(&dir, 0, format!("sled does not open: {error}")))?;
+        // sled makes what is missing: an empty one in place of one with cells would read as if nothing had been there.
+        if !db.was_recovered() && contents.regions.values().any(|region| !region.files.is_empty()) {
+            return Err(Error::damage(&dir, 0, "the manifest names cells and sled's files are missing"));
+        }
+        let backend = Self { dir, db };
+        backend.drop_unnamed_trees(contents).await?;
+        Ok(backend)
+    }
+
+    async fn drop_unnamed_trees(&self, contents: &Contents) -> Result<(), Error> {
+        let mut named = BTreeSet::new();
+        for region in contents.regions.values() {
+            named.extend(region.families.keys().map(|family| tree_name(region.point.group, region.table, family)));
+        }
+        for name in self.db.tree_names() {
+            let ours = std::str::from_utf8(&name).is_ok_and(|name| name.starts_with(TREE_PREFIX));
+            if !ours || std::str::from_utf8(&name).is_ok_and(|name| named.contains(name)) {
+                continue;
+            }
+            let db = self.db.clone();
+            let dropped = task::run_blocking(move || db.drop_tree(name)).await;
+            dropped.map_err(|error| self.failed(&error))?;
+        }
+        Ok(())
     }
 
     fn tree(&self, group: GroupId, table: TableId, family: &FamilyName) -> Result<sled::Tree, Error> {
-        let name = format!("g{}.t{}.{family}", group.0, table.0);
-        self.db.open_tree(name).map_err(|error| self.failed(&error))
+        self.db.open_tree(tree_name(group, table, family)).map_err(|error| self.failed(&error))
     }
 
     fn failed(&self, error: &sled::Error) -> Error {
@@ -87,7 +111,7 @@ impl SledBackend {
 
     pub(crate) fn files_of(&self, region: &RegionRecord) -> Result<Vec<StoreFile>, Error> {
         let mut families: BTreeMap<FamilyName, Arc<dyn Source>> = BTreeMap::new();
-        for family in region.rules.keys() {
+        for family in region.families.keys() {
             let tree = self.tree(region.point.group, region.table, family)?;
             families.insert(family.clone(), Arc::new(SledSource { dir: self.dir.clone(), tree }));
         }
@@ -99,34 +123,59 @@ impl SledBackend {
             .collect())
     }
 
-    pub(crate) async fn drop_range(
+    /// Removes the cells inside of `bounds`, those above a sequence number or all.
+    pub(crate) async fn remove(
         &self,
         group: GroupId,
         table: TableId,
         families: Vec<FamilyName>,
         bounds: Bounds,
+        above: Option<u64>,
     ) -> Result<(), Error> {
         for family in families {
             let tree = self.tree(group, table, &family)?;
-            let mut more = true;
-            while more {
-                let (tree, bounds) = (tree.clone(), bounds.clone());
-                let step = task::run_blocking(move || {
-                    let mut batch = sled::Batch::default();
-                    let mut count = 0;
-                    for item in range_of(&tree, &bounds).take(DROP_STEP) {
-                        batch.remove(item?.0);
-                        count += 1;
-                    }
-                    tree.apply_batch(batch)?;
-                    Ok::<_, sled::Error>(count == DROP_STEP)
-                })
-                .await;
-                more = step.map_err(|error| self.failed(&error))?;
+            let mut from = Some(row_start(&bounds.start));
+            while let Some(start) = from {
+                let (tree, stop) = (tree.clone(), bounds.stop.clone());
+                let step = task::run_blocking(move || remove_step(&tree, start, &stop, above)).await;
+                from = step.map_err(|error| self.failed(&error))?;
             }
         }
         Ok(())
     }
+}
+
+/// Removes cells from the next keys on; answers where to go on.
+fn remove_step(
+    tree: &sled::Tree,
+    start: Vec<u8>,
+    stop: &[u8],
+    above: Option<u64>,
+) -> Result<Option<Vec<u8>>, sled::Error> {
+    let mut batch = sled::Batch::default();
+    let mut last = None;
+    let mut count = 0;
+    for key in range_from(tree, start, stop).keys().take(REMOVE_STEP) {
+        let key = key?;
+        if above.is_none_or(|above| sequence_of(&key).is_some_and(|sequence| sequence > above)) {
+            batch.remove(&key);
+        }
+        last = Some(key);
+        count += 1;
+    }
+    tree.apply_batch(batch)?;
+    Ok(last.filter(|_| count == REMOVE_STEP).map(|key| [&*key, &[0]].concat()))
+}
+
+/// The sequence number in a key.
+fn sequence_of(key: &[u8]) -> Option<u64> {
+    let (rest, _position) = key.split_last_chunk::<4>()?;
+    let (_, sequence) = rest.split_last_chunk::<8>()?;
+    Some(!u64::from_be_bytes(*sequence))
+}
+
+fn tree_name(group: GroupId, table: TableId, family: &FamilyName) -> String {
+    format!("{TREE_PREFIX}{}.t{}.{family}", group.0, table.0)
 }
 
 /// Syncs every file below `dir` and the directories themselves.
@@ -199,8 +248,11 @@ impl Source for SledSource {
 }
 
 fn range_of(tree: &sled::Tree, bounds: &Bounds) -> sled::Iter {
-    let start = row_start(&bounds.start);
-    if bounds.stop.is_empty() { tree.range(start..) } else { tree.range(start..row_start(&bounds.stop)) }
+    range_from(tree, row_start(&bounds.start), &bounds.stop)
+}
+
+fn range_from(tree: &sled::Tree, start: Vec<u8>, stop: &[u8]) -> sled::Iter {
+    if stop.is_empty() { tree.range(start..) } else { tree.range(start..row_start(stop)) }
 }
 
 /// A place before every cell of `row` and after every cell of lower rows.

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use terrane_env::fs;
 use terrane_types::{GroupId, RegionId};
 
-pub(crate) use record::{FileRecord, Record, RegionRecord};
+pub(crate) use record::{FamilyRecord, FileRecord, Record, RegionRecord};
 
 use crate::Error;
 use crate::codec::{FRAME_HEADER_BYTES, frame, unframe};
@@ -112,21 +112,24 @@ impl Manifest {
         &self.contents
     }
 
-    /// Appends a record and syncs it. After an error the file's end is unknown to be whole, so the next append writes the
-    /// manifest anew.
+    /// Appends a record and syncs it. After an error the file's end is not known to be whole, so the next append writes the
+    /// manifest anew, without the record that failed: until then a restart may find it or not.
     pub(crate) async fn append(&mut self, record: Record) -> Result<(), Error> {
         let mut bytes = Vec::new();
         frame(&mut bytes, &record.encode());
         let end = self.end;
         // Until the sync is back the tail is in doubt; `u64::MAX` makes whoever comes next rewrite.
         self.end = u64::MAX;
-        self.contents.take(record);
         if end == u64::MAX || end + bytes.len() as u64 > (self.compact_bytes * REWRITE_FACTOR).max(REWRITE_BYTES_MIN) {
-            *self = Self::write_anew(self.path.clone(), self.contents.clone()).await?;
+            let mut contents = self.contents.clone();
+            contents.take(record);
+            *self = Self::write_anew(self.path.clone(), contents).await?;
             return Ok(());
         }
         self.file.write_all_at(&bytes, end).await.map_err(Error::io("write a manifest record"))?;
         self.file.sync_data().await.map_err(Error::io("sync the manifest"))?;
+        // Only now: a record that failed must not make files go that the manifest on disk still names.
+        self.contents.take(record);
         self.end = end + bytes.len() as u64;
         Ok(())
     }
@@ -153,9 +156,9 @@ fn read_records(path: &Path, bytes: &[u8]) -> Result<(Contents, u64), Error> {
         contents.take(record);
         at += FRAME_HEADER_BYTES + payload.len();
     }
-    // A torn tail has nothing whole after it. A bad record with a whole one after it was synced once, and is damage:
-    // cutting there would forget what later records say.
-    if at < bytes.len() && whole_frame_after(&bytes[at..]) {
+    // Each record is synced before the next is written, so a torn tail is one record and has nothing whole after it. A bad
+    // record with a whole one after it was synced once, and is damage: cutting there would forget what later records say.
+    if (at + 1..bytes.len()).any(|later| is_record(&bytes[later..])) {
         return Err(damage(at, "a record's checksum does not hold, and whole records follow"));
     }
     if contents.engine.is_empty() {
@@ -164,11 +167,9 @@ fn read_records(path: &Path, bytes: &[u8]) -> Result<(Contents, u64), Error> {
     Ok((contents, at as u64))
 }
 
-/// Whether a whole frame begins where the bad one at the head says that it ends.
-fn whole_frame_after(bytes: &[u8]) -> bool {
-    let Some(header) = bytes.first_chunk::<4>() else { return false };
-    let len = u32::from_le_bytes(*header) as usize;
-    len > 0 && bytes.get(FRAME_HEADER_BYTES.saturating_add(len)..).is_some_and(|rest| unframe(rest).is_some())
+/// Whether a whole record begins here. Looked for at every byte: the length of the bad record before it may be what is bad.
+fn is_record(bytes: &[u8]) -> bool {
+    unframe(bytes).is_some_and(|payload| Record::decode(payload).is_some())
 }
 
 #[cfg(test)]

@@ -24,6 +24,14 @@ pub(crate) struct FileRecord {
     pub(crate) bytes: u64,
 }
 
+/// A family of a region.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FamilyRecord {
+    /// The sequence number from which it has been there: older cells are of an earlier family of the same name, and gone.
+    pub(crate) since: u64,
+    pub(crate) rules: RulesHistory,
+}
+
 /// Everything a region comes back from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RegionRecord {
@@ -31,7 +39,7 @@ pub(crate) struct RegionRecord {
     pub(crate) table: TableId,
     pub(crate) range: KeyRange,
     pub(crate) point: DurablePoint,
-    pub(crate) rules: BTreeMap<FamilyName, RulesHistory>,
+    pub(crate) families: BTreeMap<FamilyName, FamilyRecord>,
     pub(crate) files: Vec<FileRecord>,
 }
 
@@ -149,11 +157,12 @@ fn write_region(out: &mut Writer, region: &RegionRecord) {
     }
     out.bytes(&point.descriptor);
     out.bytes(&point.window);
-    out.u32(count(region.rules.len()));
-    for (family, rules) in &region.rules {
-        out.bytes(family.as_bytes());
-        out.u32(count(rules.changes().len()));
-        rules.changes().iter().for_each(|change| write_rules(out, change));
+    out.u32(count(region.families.len()));
+    for (name, family) in &region.families {
+        out.bytes(name.as_bytes());
+        out.u64(family.since);
+        out.u32(count(family.rules.changes().len()));
+        family.rules.changes().iter().for_each(|change| write_rules(out, change));
     }
     out.u32(count(region.files.len()));
     for file in &region.files {
@@ -174,15 +183,16 @@ fn read_region(input: &mut Reader<'_>) -> Option<RegionRecord> {
         descriptor: Bytes::copy_from_slice(input.bytes()?),
         window: Bytes::copy_from_slice(input.bytes()?),
     };
-    let mut rules = BTreeMap::new();
+    let mut families = BTreeMap::new();
     for _ in 0..input.u32()? {
-        let family = FamilyName::new(std::str::from_utf8(input.bytes()?).ok()?).ok()?;
+        let name = FamilyName::new(std::str::from_utf8(input.bytes()?).ok()?).ok()?;
+        let since = input.u64()?;
         let changes = (0..input.u32()?).map(|_| read_rules(input)).collect::<Option<Vec<_>>>()?;
-        rules.insert(family, RulesHistory::from_changes(&changes)?);
+        families.insert(name, FamilyRecord { since, rules: RulesHistory::from_changes(&changes)? });
     }
     let files =
         (0..input.u32()?).map(|_| Some(FileRecord { id: input.u64()?, bytes: input.u64()? })).collect::<Option<_>>()?;
-    Some(RegionRecord { region, table, range, point, rules, files })
+    Some(RegionRecord { region, table, range, point, families, files })
 }
 
 fn write_rules(out: &mut Writer, change: &RulesChange) {

@@ -14,7 +14,14 @@ fn region(id: u64, index: u64) -> RegionRecord {
         table: TableId(3),
         range: KeyRange::new(&b"a"[..], &b"z"[..]).unwrap(),
         point: DurablePoint { index, descriptor: Bytes::from_static(b"descriptor"), ..DurablePoint::default() },
-        rules: [(family, RulesHistory::new(FamilyRules { ttl_ms: Some(9), ..FamilyRules::default() }))].into(),
+        families: [(
+            family,
+            FamilyRecord {
+                since: 2,
+                rules: RulesHistory::new(FamilyRules { ttl_ms: Some(9), ..FamilyRules::default() }),
+            },
+        )]
+        .into(),
         files: vec![FileRecord { id: index, bytes: 7 }],
     }
 }

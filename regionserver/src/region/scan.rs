@@ -26,7 +26,7 @@ pub const BLOCK_BYTES_MAX: usize = 4 << 20;
 
 /// A block ends after this long even without rows.
 const BLOCK_TIME_MAX: Duration = Duration::from_millis(500);
-/// How long one slice keeps its thread, and how many rows pass between two looks at the clock.
+/// How long one slice keeps its thread, and how many rows (or runs of hidden cells) pass between two looks at the clock.
 const SLICE_TIME: Duration = Duration::from_millis(10);
 const ROWS_PER_LOOK: u32 = 64;
 
@@ -232,6 +232,7 @@ impl<'a> Filler<'a> {
                 self.finish_row(before, request);
             }
             Step::Part { position } => return Ok(self.part(sequence, position, before, request)),
+            Step::Hidden => self.hidden(),
             Step::End => self.end(request),
         }
         Ok(self.block.rows.len() >= request.block_bytes)
@@ -265,6 +266,15 @@ impl<'a> Filler<'a> {
         self.block.cursor.position = Position::Within { row, sequence, cell };
         self.block.row_continues = true;
         true
+    }
+
+    /// Many cells were read and none is visible: the cursor is to be put behind them. (Of a row that is sent in parts the
+    /// end of the source says more: it completes the row.)
+    fn hidden(&mut self) {
+        if let Source::Rows { scanner, .. } = &self.source {
+            self.last_row.clear();
+            self.last_row.extend_from_slice(scanner.row());
+        }
     }
 
     /// Puts the cursor behind the last complete row, if one came since the cursor was set. Rows are never empty.
