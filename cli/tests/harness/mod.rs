@@ -1,0 +1,514 @@
+//! Real processes for the tests of the binary: starting and killing them, running commands against them, bounded in time.
+//!
+//! Everything a test starts is owned by a value whose drop kills it, so a test that panics leaves nothing behind. Every
+//! wait has a limit: a watchdog kills the process that does not end, and whoever waits for it sees why. Ports are taken
+//! below the range from which the system gives outgoing connections theirs, so that a killed server finds its own port
+//! free when it starts again.
+
+#![allow(dead_code, reason = "each test binary uses its part of it")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "real processes live in real time, with real files and ports"
+)]
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+pub const BINARY: &str = env!("CARGO_BIN_EXE_terrane");
+/// How long a role may take to its `ready` line; debug builds share two cores with the rest of the tests.
+pub const READY_MAX: Duration = Duration::from_secs(60);
+/// How long any other command may take.
+pub const COMMAND_MAX: Duration = Duration::from_secs(90);
+/// Ports are taken from here on...
+const PORT_FIRST: u16 = 10_000;
+/// ...so many of them.
+const PORTS: u16 = 20_000;
+/// How often a start is tried again after somebody else took one of its ports.
+const START_ATTEMPTS: usize = 10;
+
+/// The next port that this process tries.
+static PORT_NEXT: AtomicU16 = AtomicU16::new(0);
+
+/// Ports that nobody listens on, and that no other test of this process gets.
+pub fn free_ports<const N: usize>() -> [u16; N] {
+    // Test binaries may run at once: each begins elsewhere.
+    let begin = u16::try_from(std::process::id() % u32::from(PORTS)).expect("below the number of ports");
+    std::array::from_fn(|_| {
+        (0..PORTS)
+            .map(|_| PORT_FIRST + begin.wrapping_add(PORT_NEXT.fetch_add(1, Ordering::Relaxed)) % PORTS)
+            .find(|&port| TcpListener::bind(("127.0.0.1", port)).is_ok())
+            .expect("a free port")
+    })
+}
+
+pub fn local(port: u16) -> String {
+    format!("127.0.0.1:{port}")
+}
+
+/// Sends a signal, by name, to a process that may be gone.
+pub fn signal(pid: u32, name: &str) {
+    let sent = Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).stderr(Stdio::null()).status();
+    sent.expect("kill runs");
+}
+
+/// Kills a process unless it is dropped in time.
+pub struct Watchdog {
+    _awake: mpsc::Sender<()>,
+}
+
+impl Watchdog {
+    pub fn over(pid: u32, limit: Duration) -> Watchdog {
+        let (awake, gone) = mpsc::channel::<()>();
+        std::thread::spawn(move || {
+            if gone.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
+                signal(pid, "KILL");
+            }
+        });
+        Watchdog { _awake: awake }
+    }
+}
+
+/// Asks until there is an answer.
+pub fn eventually<T>(limit: Duration, what: &str, mut ask: impl FnMut() -> Result<T, String>) -> T {
+    let deadline = Instant::now() + limit;
+    loop {
+        match ask() {
+            Ok(answer) => return answer,
+            Err(why) if Instant::now() >= deadline => panic!("not within {limit:?}: {what}: {why}"),
+            // Between two looks; what is waited for has no call that waits.
+            Err(_) => std::thread::sleep(Duration::from_millis(50)),
+        }
+    }
+}
+
+/// What a process that ended left behind.
+#[derive(Debug)]
+pub struct Ended {
+    pub status: ExitStatus,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// A `dev`, `master` or `server` that serves; killed when dropped.
+pub struct Process {
+    child: Child,
+    errors: File,
+    /// The first line of standard output.
+    pub ready: String,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Process {
+    /// Starts a role and waits for its first line; `Err` when it ended instead.
+    pub fn start(arguments: &[String]) -> Result<Process, Ended> {
+        // A file, as nobody reads it while the process runs, and a full pipe would stop it.
+        let errors = tempfile::tempfile().expect("a file");
+        let mut child = Command::new(BINARY)
+            .args(arguments)
+            .env_remove("TERRANE_MASTERS")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(errors.try_clone().expect("a second handle"))
+            .spawn()
+            .expect("the binary starts");
+        let _watchdog = Watchdog::over(child.id(), READY_MAX);
+        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let mut ready = String::new();
+        stdout.read_line(&mut ready).expect("text");
+        let mut process = Process { child, errors, ready, stdout };
+        if process.ready.starts_with("ready ") { Ok(process) } else { Err(process.ended()) }
+    }
+
+    /// Starts what must start.
+    pub fn started(arguments: &[String]) -> Process {
+        Process::start(arguments).unwrap_or_else(|ended| panic!("{arguments:?} did not start: {ended:?}"))
+    }
+
+    /// Ends it without warning, as a lost machine would.
+    pub fn kill(mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it ends");
+    }
+
+    /// Stops it as a supervisor would, and waits.
+    pub fn stop(mut self) -> Ended {
+        signal(self.child.id(), "TERM");
+        let _watchdog = Watchdog::over(self.child.id(), COMMAND_MAX);
+        let ended = self.ended();
+        assert!(ended.status.success(), "{ended:?}");
+        ended
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn ended(&mut self) -> Ended {
+        let mut stdout = std::mem::take(&mut self.ready);
+        self.stdout.read_to_string(&mut stdout).expect("text");
+        let status = self.child.wait().expect("it ends");
+        Ended { status, stdout, stderr: self.errors_so_far() }
+    }
+
+    pub fn errors_so_far(&mut self) -> String {
+        let mut text = Vec::new();
+        self.errors.rewind().expect("a file");
+        self.errors.read_to_end(&mut text).expect("a file");
+        String::from_utf8_lossy(&text).into_owned()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Both fail when it has ended already, which is as well.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// A command that runs while the test goes on; killed when dropped.
+pub struct Running {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    _watchdog: Watchdog,
+}
+
+impl Running {
+    /// Gives it more input. False when it no longer reads: how it ended tells why.
+    pub fn feed(&mut self, input: &str) -> bool {
+        self.stdin.as_mut().expect("still open").write_all(input.as_bytes()).is_ok()
+    }
+
+    /// Ends its input and waits until it ends. What it prints must fit a pipe.
+    pub fn finish(mut self) -> Output {
+        drop(self.stdin.take());
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        self.child.stdout.take().expect("piped").read_to_end(&mut stdout).expect("read");
+        self.child.stderr.take().expect("piped").read_to_end(&mut stderr).expect("read");
+        Output { status: self.child.wait().expect("it ends"), stdout, stderr }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// Runs one command to its end, without any masters of the environment.
+pub fn terrane(arguments: &[&str]) -> Output {
+    bounded(Command::new(BINARY).args(arguments).env_remove("TERRANE_MASTERS"))
+}
+
+/// Runs a prepared command to its end.
+pub fn bounded(command: &mut Command) -> Output {
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.expect("the binary starts");
+    let _watchdog = Watchdog::over(child.id(), COMMAND_MAX);
+    child.wait_with_output().expect("it ends")
+}
+
+/// The standard output of a command that ended with this status and without any trace of a panic.
+pub fn text_of(output: &Output, status: i32) -> String {
+    let errors = errors_of(output);
+    assert_eq!(output.status.code(), Some(status), "{errors}");
+    no_trace(&errors);
+    String::from_utf8(output.stdout.clone()).expect("output is text")
+}
+
+pub fn errors_of(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Messages are for people: no panic, no back trace, no source file.
+pub fn no_trace(errors: &str) {
+    for trace in ["panicked", "stack backtrace", "RUST_BACKTRACE", ".rs:"] {
+        assert!(!errors.contains(trace), "{errors}");
+    }
+}
+
+/// Runs commands against a cluster.
+#[derive(Clone)]
+pub struct Client {
+    pub masters: String,
+}
+
+impl Client {
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(BINARY);
+        command.args(arguments).args(["--masters", &self.masters]);
+        command
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        bounded(&mut self.command(arguments))
+    }
+
+    /// Starts a command that takes its input from the test.
+    pub fn start(&self, arguments: &[&str]) -> Running {
+        let mut command = self.command(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the binary starts");
+        let watchdog = Watchdog::over(child.id(), COMMAND_MAX);
+        Running { stdin: child.stdin.take(), child, _watchdog: watchdog }
+    }
+
+    pub fn run_with_input(&self, arguments: &[&str], input: &str) -> Output {
+        let mut running = self.start(arguments);
+        running.feed(input);
+        running.finish()
+    }
+
+    /// Runs a command that succeeds, and answers its standard output.
+    pub fn succeed(&self, arguments: &[&str]) -> String {
+        text_of(&self.run(arguments), 0)
+    }
+
+    /// Runs a command that succeeds with one line of JSON.
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        let text = self.succeed(&[arguments, &["--json"]].concat());
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?}: {error} in {text:?}"))
+    }
+
+    /// Runs a command that succeeds with lines of JSON.
+    pub fn json_lines(&self, arguments: &[&str]) -> Vec<Value> {
+        let text = self.succeed(&[arguments, &["--json"]].concat());
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+
+    /// Runs a command that fails with this status and prints nothing else, and answers its standard error.
+    pub fn fail(&self, arguments: &[&str], status: i32) -> String {
+        let output = self.run(arguments);
+        assert_eq!(text_of(&output, status), "", "{arguments:?}");
+        errors_of(&output)
+    }
+
+    /// How many regions a table has.
+    pub fn regions(&self, table: &str) -> usize {
+        self.json_lines(&["admin", "regions", table]).len()
+    }
+
+    /// Waits until a table has so many regions.
+    pub fn wait_for_regions(&self, table: &str, least: usize) {
+        eventually(COMMAND_MAX, "regions", || {
+            let regions = self.regions(table);
+            if regions >= least { Ok(()) } else { Err(format!("{regions} of {least}")) }
+        });
+    }
+
+    /// Waits until `status` finds nothing wrong.
+    pub fn wait_until_well(&self) {
+        eventually(COMMAND_MAX, "status is well", || {
+            let output = self.run(&["status", "--json", "--timeout", "2s"]);
+            let status: Option<Value> = serde_json::from_slice(&output.stdout).ok();
+            match status {
+                Some(status) if status["healthy"] == true && status["live"] == status["servers"] => Ok(()),
+                _ => Err(String::from_utf8_lossy(&output.stdout).into_owned() + &errors_of(&output)),
+            }
+        });
+    }
+
+    /// All cells of a table as `export --format tsv` gives them.
+    pub fn cells(&self, table: &str) -> Cells {
+        cells_of_tsv(&self.succeed(&["export", table, "--format", "tsv"]))
+    }
+}
+
+/// Cells by (row, column), timestamps left out, as text with its escapes read.
+pub type Cells = BTreeMap<(Vec<u8>, Vec<u8>), Vec<u8>>;
+
+/// Reads lines of tsv, which must come in the order of rows and columns, each once.
+pub fn cells_of_tsv(text: &str) -> Cells {
+    let mut cells = Cells::new();
+    for line in text.lines() {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let [row, column, timestamp, value] = fields[..] else { panic!("{line:?} has not four fields") };
+        timestamp.parse::<i64>().expect("a timestamp");
+        let key = (unescaped(row), unescaped(column));
+        assert!(cells.last_key_value().is_none_or(|(last, _)| *last < key), "{line:?} is out of order or there twice");
+        cells.insert(key, unescaped(value));
+    }
+    cells
+}
+
+/// Fails with the first difference, not with a hundred thousand cells.
+pub fn assert_same_cells(found: &Cells, expected: &Cells) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    for ((row, column), value) in expected {
+        let there = found.get(&(row.clone(), column.clone()));
+        assert_eq!(there, Some(value), "row {:?} {:?} column {}", text(row), row, text(column));
+    }
+    let invented = found.keys().find(|key| !expected.contains_key(*key));
+    assert_eq!(invented, None, "a cell that nobody wrote");
+}
+
+/// Reads `\xHH` and `\\`, written here anew: a test that shared the code under test would share its mistakes.
+pub fn unescaped(text: &str) -> Vec<u8> {
+    let mut bytes = text.bytes();
+    let mut read = Vec::new();
+    while let Some(byte) = bytes.next() {
+        assert!((0x20..0x7f).contains(&byte), "{text:?} has a byte that is not printable ASCII");
+        if byte != b'\\' {
+            read.push(byte);
+            continue;
+        }
+        match bytes.next() {
+            Some(b'\\') => read.push(b'\\'),
+            Some(b'x') => {
+                let digits = [bytes.next().expect("a digit"), bytes.next().expect("a digit")];
+                let capital = |digit: &u8| digit.is_ascii_digit() || (b'A'..=b'F').contains(digit);
+                assert!(digits.iter().all(capital), "{text:?} is not in capital hex");
+                read.push(u8::from_str_radix(std::str::from_utf8(&digits).expect("ASCII"), 16).expect("hex"));
+            }
+            other => panic!("{text:?}: an escape with {other:?}"),
+        }
+    }
+    read
+}
+
+/// A whole cluster in one process, `terrane dev`.
+pub struct Dev {
+    pub process: Process,
+    pub client: Client,
+}
+
+impl Dev {
+    pub fn start(data: &Path, engine: &str) -> Dev {
+        for _ in 0..START_ATTEMPTS {
+            let [base] = free_ports();
+            // Its ports lie within 120 of the first.
+            PORT_NEXT.fetch_add(120, Ordering::Relaxed);
+            let arguments = ["dev", "--engine", engine, "--listen-base", &base.to_string(), "--data"];
+            let mut arguments = arguments.map(str::to_owned).to_vec();
+            arguments.push(data.display().to_string());
+            match Process::start(&arguments) {
+                Ok(process) => return Dev { process, client: Client { masters: local(base) } },
+                Err(ended) => assert!(ended.stderr.contains("in use"), "{ended:?}"),
+            }
+        }
+        panic!("no free ports were found");
+    }
+}
+
+/// One role of a [`Cluster`], running or not.
+pub struct Role {
+    pub arguments: Vec<String>,
+    pub process: Option<Process>,
+}
+
+impl Role {
+    fn start(&mut self) {
+        self.process = Some(Process::started(&self.arguments));
+    }
+
+    fn kill(&mut self) {
+        self.process.take().expect("it runs").kill();
+    }
+}
+
+/// A master and three region servers as separate processes.
+pub struct Cluster {
+    pub client: Client,
+    pub master: Role,
+    pub servers: Vec<Role>,
+    pub addresses: Vec<String>,
+    /// Last, so that it goes after the processes.
+    pub data: tempfile::TempDir,
+}
+
+pub fn master_arguments(data: &Path, listen: u16, console: u16) -> Vec<String> {
+    let (listen, console) = (local(listen), local(console));
+    let data = data.display().to_string();
+    ["master", "--data", &data, "--listen", &listen, "--console", &console].map(str::to_owned).to_vec()
+}
+
+pub fn server_arguments(data: &Path, listen: u16, console: u16, masters: &str, engine: &str) -> Vec<String> {
+    let (listen, console) = (local(listen), local(console));
+    let data = data.display().to_string();
+    let words = [
+        "server",
+        "--data",
+        &data,
+        "--listen",
+        &listen,
+        "--console",
+        &console,
+        "--masters",
+        masters,
+        "--engine",
+        engine,
+    ];
+    words.map(str::to_owned).to_vec()
+}
+
+impl Cluster {
+    /// Starts a new one; `flags` are those of every server.
+    pub fn start(engine: &str, flags: &[&str]) -> Cluster {
+        let data = tempfile::tempdir().expect("a directory");
+        let [master, console, ports @ ..] = free_ports::<8>();
+        let mut cluster = Cluster {
+            client: Client { masters: local(master) },
+            master: Role { arguments: master_arguments(&data.path().join("master"), master, console), process: None },
+            servers: Vec::new(),
+            addresses: Vec::new(),
+            data,
+        };
+        for (index, port) in ports.chunks(2).enumerate() {
+            let directory = cluster.server_directory(index);
+            let mut arguments = server_arguments(&directory, port[0], port[1], &cluster.client.masters, engine);
+            arguments.extend(flags.iter().map(|&flag| flag.to_owned()));
+            cluster.addresses.push(local(port[0]));
+            cluster.servers.push(Role { arguments, process: None });
+        }
+        cluster.start_all();
+        cluster
+    }
+
+    pub fn server_directory(&self, index: usize) -> PathBuf {
+        self.data.path().join(format!("server-{index}"))
+    }
+
+    /// Starts all four and waits until they are well.
+    pub fn start_all(&mut self) {
+        self.master.start();
+        for server in &mut self.servers {
+            server.start();
+        }
+        self.client.wait_until_well();
+    }
+
+    pub fn kill_all(&mut self) {
+        // At once, so that no part sees another die first and tidies up.
+        let roles = || std::iter::once(&self.master).chain(&self.servers);
+        let pids: Vec<String> = roles().filter_map(|role| Some(role.process.as_ref()?.pid().to_string())).collect();
+        assert!(Command::new("kill").arg("-KILL").args(&pids).status().expect("kill runs").success());
+        self.master.process = None;
+        for server in &mut self.servers {
+            server.process = None;
+        }
+    }
+
+    pub fn kill_server(&mut self, index: usize) {
+        self.servers[index].kill();
+    }
+
+    pub fn start_server(&mut self, index: usize) {
+        self.servers[index].start();
+    }
+}
+
+/// Writes a file of a test.
+pub fn write_file(path: &Path, bytes: &[u8]) {
+    std::fs::write(path, bytes).expect("written");
+}
