@@ -1,0 +1,255 @@
+//! A master and three region servers as separate processes, killed with `kill -9` while they work: what was acknowledged
+//! stays, and whoever was writing goes on by itself.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "real processes are killed in real time")]
+
+mod harness;
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use harness::{COMMAND_MAX, Cells, Client, Cluster, assert_same_cells, errors_of, eventually, no_trace, text_of};
+use serde_json::Value;
+
+/// Flushes and splits often, so that a short test has many of both.
+const SMALL: [&str; 3] = ["--region-size=32KiB", "--set", "flush_size=16KiB"];
+
+/// Cells to be imported, and the same cells as they must come out.
+struct Written {
+    lines: String,
+    cells: Cells,
+}
+
+/// So many rows from number `first` on, with a cell in each of these families. Rows come in an order that touches the whole
+/// key range all the time; values differ from row to row.
+fn rows(first: u64, count: u64, families: &[&str]) -> Written {
+    let mut written = Written { lines: String::new(), cells: Cells::new() };
+    for number in first..first + count {
+        // An odd factor visits every number below a power of two once.
+        let row = format!("{:08x}", number.wrapping_mul(0x9E37_79B1) & 0xFFFF_FFFF);
+        for family in families {
+            let value = format!("{family} of {number} {}", "x".repeat(40));
+            writeln!(written.lines, "{row}\t{family}:q\t{}\t{value}", number + 1).expect("memory");
+            written.cells.insert((row.clone().into_bytes(), format!("{family}:q").into_bytes()), value.into_bytes());
+        }
+    }
+    written
+}
+
+fn create(client: &Client, table: &str, families: &[&str], flags: &[&str]) {
+    let family_flags = [&["--family"], families].concat();
+    client.succeed(&[&["table", "create", table], &family_flags[..], flags].concat());
+}
+
+fn import(client: &Client, table: &str, lines: &str) {
+    let output = client.run_with_input(&["import", table, "--format", "tsv", "--json", "-"], lines);
+    let counts: Value = serde_json::from_str(&text_of(&output, 0)).expect("JSON");
+    assert_eq!((&counts["malformed"], &counts["refused"]), (&0.into(), &0.into()), "{}", errors_of(&output));
+}
+
+/// Kills each server in turn while one import runs on.
+fn an_import_survives_the_loss_of_a_server(engine: &str) {
+    let mut cluster = Cluster::start(engine, &[]);
+    let client = cluster.client.clone();
+    create(&client, "t", &["f"], &SMALL);
+    let written = rows(0, 15_000, &["f"]);
+    // Parts larger than what the writer gathers before it sends.
+    let lines: Vec<&str> = written.lines.split_inclusive('\n').collect();
+    let mut importing = client.start(&["import", "t", "--format", "tsv", "--json", "-"]);
+    let mut parts = lines.chunks(lines.len().div_ceil(3));
+    let mut feed = || assert!(importing.feed(&parts.next().expect("three parts").concat()), "the import ended early");
+
+    feed();
+    // Only then is it certain that the import is in the middle of its work, and that every server leads some of it.
+    client.wait_for_regions("t", 3);
+    cluster.kill_server(0);
+    feed();
+    cluster.start_server(0);
+    client.wait_until_well();
+    cluster.kill_server(1);
+    feed();
+
+    let output = importing.finish();
+    let counts: Value = serde_json::from_str(&text_of(&output, 0)).expect("JSON");
+    assert_eq!(counts["imported"], 15_000, "{}", errors_of(&output));
+    assert_same_cells(&client.cells("t"), &written.cells);
+    cluster.start_server(1);
+    client.wait_until_well();
+    assert_same_cells(&client.cells("t"), &written.cells);
+}
+
+#[test]
+fn an_import_survives_the_loss_of_a_server_in_memory() {
+    an_import_survives_the_loss_of_a_server("memory");
+}
+
+#[test]
+fn an_import_survives_the_loss_of_a_server_on_sled() {
+    an_import_survives_the_loss_of_a_server("sled");
+}
+
+/// Puts rows one by one until told to stop or refused, and answers those that were acknowledged.
+fn put_until(client: &Client, name: &str, stop: &AtomicBool) -> Cells {
+    let mut acknowledged = Cells::new();
+    for number in 0.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let (row, value) = (format!("{name}{number:05}"), format!("value {number}"));
+        let output = client.run(&["put", "t", &row, "f:put", &value, "--timeout", "10s"]);
+        no_trace(&errors_of(&output));
+        if output.status.success() {
+            acknowledged.insert((row.into_bytes(), b"f:put".to_vec()), value.into_bytes());
+        }
+    }
+    acknowledged
+}
+
+#[test]
+fn acknowledged_rows_outlive_the_loss_of_every_process() {
+    let mut cluster = Cluster::start("memory", &[]);
+    let client = cluster.client.clone();
+    create(&client, "t", &["f"], &SMALL);
+    let first = rows(0, 2_000, &["f"]);
+    import(&client, "t", &first.lines);
+
+    let stop = AtomicBool::new(false);
+    let second = rows(2_000, 20_000, &["f"]);
+    let mut importing = client.start(&["import", "t", "--format", "tsv", "--timeout", "3s", "-"]);
+    let acknowledged = std::thread::scope(|scope| {
+        let putting = ["p", "z"].map(|name| {
+            scope.spawn({
+                let (client, stop) = (&client, &stop);
+                move || put_until(client, name, stop)
+            })
+        });
+        // In the middle: rows of the import arrive, more are on their way, and puts were acknowledged.
+        let feeding = scope.spawn(|| importing.feed(&second.lines));
+        eventually(COMMAND_MAX, "writes are under way", || {
+            let count = client.json(&["count", "t"])["count"].as_u64().expect("a number");
+            let puts = client.json(&["count", "t", "--prefix", "z"])["count"].as_u64().expect("a number");
+            if count > 3_000 && puts > 3 { Ok(()) } else { Err(format!("{count} rows, {puts} puts")) }
+        });
+        cluster.kill_all();
+        stop.store(true, Ordering::Relaxed);
+        feeding.join().expect("the feeding thread");
+        putting.map(|thread| thread.join().expect("a putting thread"))
+    });
+    drop(importing);
+    assert!(acknowledged.iter().all(|cells| !cells.is_empty()), "nothing was acknowledged before the end");
+
+    cluster.start_all();
+    let found = client.cells("t");
+    for cells in [&first.cells].into_iter().chain(&acknowledged) {
+        let missing = cells.iter().find(|&(key, value)| found.get(key) != Some(value));
+        assert_eq!(missing, None, "an acknowledged cell is gone or changed");
+    }
+    // What was on its way may be there or not, but nothing else is.
+    let puts = |row: &[u8]| row.starts_with(b"p") || row.starts_with(b"z");
+    for (key, value) in found.iter().filter(|((row, _), _)| !puts(row)) {
+        let known = first.cells.get(key).or_else(|| second.cells.get(key));
+        assert_eq!(known, Some(value), "a cell that nobody wrote: {key:?}");
+    }
+    // And the cluster is whole: it takes all that was cut off.
+    import(&client, "t", &second.lines);
+    assert_eq!(client.cells("t").len(), found.keys().filter(|(row, _)| puts(row)).count() + 22_000);
+}
+
+#[test]
+fn flushed_and_split_families_outlive_the_loss_of_every_process() {
+    let families = ["a", "b", "c"];
+    let mut cluster = Cluster::start("sled", &["--memtable-budget", "64KiB"]);
+    let client = cluster.client.clone();
+    create(&client, "t", &families, &SMALL);
+    let mut expected = Cells::new();
+    for round in 0..3 {
+        let mut written = rows(round * 800, 800, &families);
+        import(&client, "t", &written.lines);
+        expected.append(&mut written.cells);
+        // A row without one of its families, and one that is gone, are remembered as well.
+        let (row, _) = expected.keys().nth(30).expect("cells").clone();
+        let text = String::from_utf8(row.clone()).expect("hex");
+        client.succeed(&["delete", "t", &text, "b:q"]);
+        expected.remove(&(row.clone(), b"b:q".to_vec()));
+        let (gone, _) = expected.keys().nth(90).expect("cells").clone();
+        client.succeed(&["delete", "t", std::str::from_utf8(&gone).expect("hex")]);
+        expected.retain(|(row, _), _| *row != gone);
+        client.wait_for_regions("t", 3);
+        cluster.kill_all();
+        cluster.start_all();
+        assert_same_cells(&client.cells("t"), &expected);
+        for family in families {
+            let scanned = client.json_lines(&["scan", "t", "--column", family]);
+            let column = format!("{family}:q").into_bytes();
+            let rows = expected.keys().filter(|(_, of)| *of == column).count();
+            assert_eq!(scanned.len(), rows, "rows with family {family}");
+        }
+    }
+    let regions = client.regions("t");
+    assert!(regions >= 6, "{regions} regions: too few splits for this test to mean much");
+}
+
+#[test]
+fn a_full_log_names_who_holds_it_and_takes_writes_again_when_it_is_back() {
+    let mut cluster = Cluster::start("memory", &["--log-limit", "256KiB"]);
+    let client = cluster.client.clone();
+    create(&client, "t", &["f"], &["--split-at", "4", "8", "c"]);
+    client.succeed(&["put", "t", "before", "f:q", "there"]);
+    let lost = cluster.client.json_lines(&["admin", "servers"]).remove(2);
+    assert_eq!(lost["address"], cluster.addresses[2]);
+    cluster.kill_server(2);
+
+    let value = "x".repeat(16 << 10);
+    let mut acknowledged = Vec::new();
+    let refusal = eventually(COMMAND_MAX, "the log is full", || {
+        let row = format!("{:x}{:04}", acknowledged.len() % 16, acknowledged.len());
+        let output = client.run(&["put", "t", &row, "f:q", &value, "--timeout", "3s"]);
+        if output.status.success() {
+            acknowledged.push(row);
+            return Err("another write was taken".to_owned());
+        }
+        text_of(&output, 1);
+        let errors = errors_of(&output);
+        if errors.contains("log") && errors.contains("full") { Ok(errors) } else { Err(errors) }
+    });
+    let names = [format!("server {}", lost["server"]), cluster.addresses[2].clone()];
+    assert!(names.iter().any(|name| refusal.contains(name)), "{refusal} does not name one of {names:?}");
+
+    assert_eq!(client.json(&["get", "t", "before"])["cells"][0]["value"], "there");
+    for row in &acknowledged {
+        client.json(&["get", "t", row]);
+    }
+    let status = client.json(&["status"]);
+    assert_eq!(status["healthy"], false);
+
+    cluster.start_server(2);
+    eventually(COMMAND_MAX, "writes go on", || {
+        let output = client.run(&["put", "t", "after", "f:q", &value, "--timeout", "5s"]);
+        if output.status.success() { Ok(()) } else { Err(errors_of(&output)) }
+    });
+    // Not only once: room is made as long as all members follow.
+    for number in 0..40 {
+        client.succeed(&["put", "t", &format!("{:x}more{number}", number % 16), "f:q", &value]);
+    }
+    client.wait_until_well();
+    let expected = acknowledged.len() + 42;
+    assert_eq!(client.json(&["count", "t"])["count"], expected);
+}
+
+#[test]
+fn a_master_that_was_lost_comes_back_to_the_same_cluster() {
+    let mut cluster = Cluster::start("memory", &[]);
+    let client = cluster.client.clone();
+    create(&client, "t", &["f"], &[]);
+    client.succeed(&["put", "t", "r", "f:q", "v"]);
+    let before = client.json(&["status"])["cluster"].clone();
+    cluster.master.process.take().expect("it runs").kill();
+    let output = client.run(&["get", "t", "r", "--timeout", "1s"]);
+    text_of(&output, 1);
+    assert!(errors_of(&output).contains(&client.masters), "{}", errors_of(&output));
+    cluster.master.process = Some(harness::Process::started(&cluster.master.arguments));
+    client.wait_until_well();
+    assert_eq!(client.json(&["status"])["cluster"], before);
+    assert_eq!(client.json(&["get", "t", "r", "--timeout", "10s"])["cells"][0]["value"], "v");
+    create(&client, "u", &["f"], &[]);
+}
