@@ -176,7 +176,7 @@ pub struct Put {
     #[arg(allow_hyphen_values = true)]
     pub value: Escaped,
     /// The cell's timestamp in milliseconds (default: the server's).
-    #[arg(long, value_name = "MS")]
+    #[arg(long, value_name = "MS", allow_negative_numbers = true)]
     pub timestamp: Option<i64>,
     #[command(flatten)]
     pub connection: Connection,
