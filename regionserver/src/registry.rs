@@ -23,8 +23,8 @@ pub struct Hosted {
     pub opened_at: u64,
     /// As of the last applied entry. Replaced as a whole, so that a reader sees one moment.
     state: RwLock<Arc<RegionState>>,
-    /// Whether the split that the region came from is on disk here. Until then it is not split again: applying that would
-    /// have to wait for the disk.
+    /// Whether the entry that made the region, a creation or a split, is on disk here. Until then it is not split (again):
+    /// applying that would have to wait for the disk.
     settled: AtomicBool,
     /// The size at which no boundary was found, 0 when none was looked for: it is looked for again when the region has
     /// grown, not at every turn.
@@ -44,7 +44,7 @@ impl Hosted {
         })
     }
 
-    /// Notes that the region came from a split that is not on disk yet, or that it is now.
+    /// Notes that no record on disk names the region yet, or that one does now.
     pub fn set_settled(&self, settled: bool) {
         self.settled.store(settled, Ordering::Relaxed);
     }

@@ -179,15 +179,23 @@ impl GroupMachine {
     }
 
     /// Records the group's part of the state, and lets go of the files of dropped tables in the same step.
+    ///
+    /// Regions that no record names yet come first. After a restart they are made anew by the entries that made them, and
+    /// those entries must meet the group's part as it was before them, not one that knows what became of the regions.
     pub async fn record(&self) -> Result<(), terrane_engine::Error> {
-        let (point, discarded) = {
+        let (point, discarded, unsettled) = {
             let _boundary = self.boundary.lock().await;
             let inner = self.inner.lock();
+            let unsettled: Vec<_> = inner.hosted.values().filter(|hosted| !hosted.is_settled()).cloned().collect();
             (
                 GroupPoint { index: inner.applied.max(inner.recorded), state: inner.state.encode() },
                 inner.discarded.clone(),
+                unsettled,
             )
         };
+        for hosted in unsettled {
+            self.put_on_disk(hosted.region).await?;
+        }
         let index = point.index;
         if discarded.is_empty() {
             self.engine.record_group(self.group, point).await?;
@@ -199,6 +207,20 @@ impl GroupMachine {
         inner.discarded.retain(|region| !discarded.contains(region));
         // What changed while the record was written is above its index and waits for the next one.
         inner.dirty = inner.dirty.filter(|(_, last)| *last > index).map(|(first, last)| (first.max(index + 1), last));
+        Ok(())
+    }
+
+    /// Flushes a region that no record names yet. One that was split before that is on disk with its daughters.
+    async fn put_on_disk(&self, region: RegionId) -> Result<(), terrane_engine::Error> {
+        self.flush(region).await?;
+        let successors: Vec<_> = {
+            let inner = self.inner.lock();
+            let successors = inner.state.successors(region);
+            successors.iter().filter_map(|successor| inner.hosted.get(&successor.region).cloned()).collect()
+        };
+        for successor in successors {
+            self.engine.settle(&successor.engine).await?;
+        }
         Ok(())
     }
 
@@ -271,6 +293,7 @@ impl GroupMachine {
         for created in changes.created {
             let region = self.engine.create(region_spec(&created), entry.index);
             let hosted = Hosted::new(created, region, 0);
+            hosted.set_settled(false);
             inner.hosted.insert(hosted.region, hosted.clone());
             self.regions.insert(hosted);
         }
@@ -297,7 +320,18 @@ impl GroupMachine {
     }
 
     fn split(&self, inner: &mut Inner, entry: &AppliedEntry, split: &Split) -> Result<Reply, Reply> {
-        let parent = inner.hosted.get(&split.region).cloned().ok_or_else(|| inner.state.stale(split.region))?;
+        let Some(parent) = inner.hosted.get(&split.region).cloned() else {
+            let refusal = inner.state.stale(split.region);
+            // After a restart the daughters may be on disk already, but not yet that they came from here.
+            if inner.state.note_split(split) {
+                inner.mark_dirty(entry.index);
+            }
+            return Err(refusal);
+        };
+        if entry.index <= parent.opened_at {
+            // The region is on disk as it was after this entry, so the entry was refused.
+            return Err(inner.state.stale(split.region));
+        }
         let (left, right) = inner.state.split(split)?;
         let daughter = |state: &RegionState| SplitDaughter {
             region: state.descriptor.region,
@@ -427,3 +461,7 @@ impl StateMachine for GroupMachine {
         self.signals.wake();
     }
 }
+
+#[cfg(test)]
+#[path = "machine_tests.rs"]
+mod tests;

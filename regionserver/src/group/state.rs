@@ -184,6 +184,18 @@ impl GroupState {
         Ok((daughter(split.left, left), daughter(split.right, right)))
     }
 
+    /// Remembers the daughters of a region that is gone already, unless they are known or it is not known to have been
+    /// split; says whether that was news.
+    pub fn note_split(&mut self, split: &Split) -> bool {
+        let daughters = [split.left, split.right];
+        let known = |region: &RegionId| self.regions.contains_key(region) || self.retired.contains_key(region);
+        let news = !self.retired.contains_key(&split.region) && daughters.iter().any(known);
+        if news {
+            self.retire(split.region, daughters);
+        }
+        news
+    }
+
     fn retire(&mut self, region: RegionId, daughters: [RegionId; 2]) {
         if self.retired.insert(region, daughters).is_none() {
             self.retired_order.push_back(region);
@@ -235,7 +247,7 @@ impl GroupState {
             region.descriptor.table == descriptor.table
                 && region.descriptor.range.intersect(&descriptor.range).is_some()
         };
-        if self.retired.contains_key(&descriptor.region) || self.regions.values().any(taken) {
+        if self.regions.values().any(taken) {
             return;
         }
         let descriptor = RegionDescriptor { group: self.group, ..descriptor.clone() };

@@ -1,0 +1,171 @@
+//! What is left after a crash, with everything that the manifest holds and the log once more.
+
+use terrane_engine::{BackendKind, Options};
+use terrane_types::cell::{CellRef, LATEST, pack};
+use terrane_types::{FamilyName, FamilySchema, KeyRange, Projection, RegionEpoch, TableId, TableName};
+
+use super::*;
+use crate::operation::{WriteBuilder, WriteHeader};
+
+const GROUP: GroupId = GroupId(2);
+
+/// One replica over a directory, and the log that it is given.
+struct Replica {
+    directory: tempfile::TempDir,
+    engine: Arc<Engine>,
+    machine: Arc<GroupMachine>,
+    log: Vec<AppliedEntry>,
+}
+
+async fn open(directory: &tempfile::TempDir) -> (Arc<Engine>, Arc<GroupMachine>) {
+    let dir = directory.path().join("engine");
+    let engine = Engine::open(Options { dir, backend: BackendKind::Memory, cache_bytes: 0 }).await.unwrap();
+    let machine = GroupMachine::open(GROUP, engine.clone(), Arc::default(), Arc::default(), Arc::default()).unwrap();
+    (engine, machine)
+}
+
+impl Replica {
+    async fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let (engine, machine) = open(&directory).await;
+        Self { directory, engine, machine, log: Vec::new() }
+    }
+
+    /// Appends an entry with one operation and applies it.
+    async fn apply(&mut self, operation: Vec<u8>) -> Reply {
+        let index = self.log.len() as u64 + 1;
+        let entry = AppliedEntry { term: 1, index, stamp: 1000 + index, operations: vec![operation.into()] };
+        let reply = self.machine.apply(std::slice::from_ref(&entry)).await;
+        self.log.push(entry);
+        Reply::decode(reply[0][0].clone()).unwrap()
+    }
+
+    /// Forgets what is in memory and applies the log again from where this replica's files leave off.
+    async fn crash_and_replay(self) -> Self {
+        let durable = self.machine.durable().index;
+        let Self { directory, engine, machine, log } = self;
+        drop((engine, machine));
+        let (engine, machine) = open(&directory).await;
+        for entry in log.iter().filter(|entry| entry.index > durable) {
+            machine.apply(std::slice::from_ref(entry)).await;
+        }
+        Self { directory, engine, machine, log }
+    }
+
+    async fn put(&mut self, region: u64, epoch: u64, row: &str) -> Reply {
+        let header = WriteHeader {
+            region: RegionId(region),
+            epoch: RegionEpoch(epoch),
+            schema_version: 0,
+            client: [0; 16],
+            lowest_unsettled: 0,
+        };
+        let mut cells = Vec::new();
+        pack(&mut cells, CellRef::put(b"f", b"q", LATEST, row.as_bytes()));
+        let mut builder = WriteBuilder::new(&header, cells.len());
+        builder.push(1, 1, row.as_bytes(), &cells);
+        let mut operation = builder.finish();
+        operation::stamp(&mut operation, 7).unwrap();
+        self.apply(operation).await
+    }
+
+    async fn alter(&mut self, schema: TableSchema) -> Reply {
+        self.apply(ChangeTables { schema: Some(schema), create: Vec::new(), drop: None }.encode()).await
+    }
+
+    async fn create(&mut self) -> Reply {
+        let descriptor = RegionDescriptor {
+            region: RegionId(1),
+            table: TableId(5),
+            range: KeyRange::all(),
+            epoch: RegionEpoch(1),
+            group: GROUP,
+            schema_version: 1,
+        };
+        self.apply(ChangeTables { schema: Some(schema(1)), create: vec![descriptor], drop: None }.encode()).await
+    }
+
+    async fn split(&mut self, region: u64, epoch: u64, at: &'static str, left: u64, right: u64) -> Reply {
+        let [region, left, right] = [region, left, right].map(RegionId);
+        self.apply(Split { region, epoch: RegionEpoch(epoch), left, right, at: at.into() }.encode()).await
+    }
+
+    /// `r2[a b] r3[m]`: the regions with their rows.
+    fn shown(&self) -> String {
+        let shown = self.machine.hosted().into_iter().map(|hosted| {
+            let mut rows = Vec::new();
+            for row in ["a", "b", "m", "z"] {
+                let (snapshot, mut out) = (hosted.engine.snapshot(), Vec::new());
+                hosted.engine.get(&snapshot, row.as_bytes(), &Projection::all(), 2000, &mut out).unwrap();
+                rows.extend((!out.is_empty()).then_some(row));
+            }
+            format!("r{}[{}]", hosted.region, rows.join(" "))
+        });
+        shown.collect::<Vec<_>>().join(" ")
+    }
+}
+
+fn schema(version: u64) -> TableSchema {
+    let mut schema = TableSchema::new(TableName::new("t").unwrap());
+    (schema.table, schema.version) = (TableId(5), version);
+    schema.add_family(FamilySchema::new(FamilyName::new("f").unwrap())).unwrap();
+    schema
+}
+
+#[tokio::test]
+async fn a_crash_after_the_group_was_recorded_and_before_the_split_was_loses_nothing() {
+    let mut replica = Replica::new().await;
+    replica.create().await;
+    replica.put(1, 1, "a").await;
+    replica.put(1, 1, "m").await;
+    replica.split(1, 1, "c", 2, 3).await;
+    replica.put(2, 2, "b").await;
+    replica.machine.record().await.unwrap();
+    let replica = replica.crash_and_replay().await;
+    assert_eq!(replica.shown(), "r2[a b] r3[m]");
+}
+
+#[tokio::test]
+async fn writes_from_before_a_table_became_read_only_are_replayed() {
+    let mut replica = Replica::new().await;
+    replica.create().await;
+    replica.put(1, 1, "a").await;
+    replica.alter(TableSchema { read_only: true, ..schema(2) }).await;
+    assert!(matches!(replica.put(1, 1, "b").await, Reply::ReadOnly { .. }));
+    replica.machine.record().await.unwrap();
+    let replica = replica.crash_and_replay().await;
+    assert_eq!(replica.shown(), "r1[a]");
+}
+
+#[tokio::test]
+async fn a_region_split_while_the_group_is_recorded_is_on_disk_with_its_daughters() {
+    let mut replica = Replica::new().await;
+    replica.create().await;
+    replica.put(1, 1, "a").await;
+    let parent = replica.machine.hosted()[0].region;
+    replica.split(1, 1, "c", 2, 3).await;
+    replica.machine.put_on_disk(parent).await.unwrap();
+    let recorded = Engine::open(Options {
+        dir: replica.directory.path().join("engine"),
+        backend: BackendKind::Memory,
+        cache_bytes: 0,
+    });
+    let regions = recorded.await.unwrap().regions();
+    assert_eq!(regions.iter().map(|region| region.id().0).collect::<Vec<_>>(), [2, 3]);
+    assert_eq!(replica.engine.regions().len(), 2);
+}
+
+#[tokio::test]
+async fn a_split_that_is_replayed_over_its_daughters_still_forwards_to_them() {
+    let mut replica = Replica::new().await;
+    replica.create().await;
+    replica.put(1, 1, "a").await;
+    replica.machine.record().await.unwrap();
+    replica.split(1, 1, "c", 2, 3).await;
+    for hosted in replica.machine.hosted() {
+        replica.machine.flush(hosted.region).await.unwrap();
+    }
+    let replica = replica.crash_and_replay().await;
+    assert_eq!(replica.machine.successors(RegionId(1)).len(), 2);
+    assert_eq!(replica.shown(), "r2[a] r3[]");
+}
