@@ -122,6 +122,14 @@ fn deletes_hide_what_was_written_before_them() {
     // A delete hides only what was written before it, whatever the timestamps say.
     client.succeed(&["put", "t", "r", "f:a", "again", "--timestamp", "5"]);
     assert_eq!(client.json(&["get", "t", "r", "f:a", "--versions", "3"])["cells"][0]["value"], "again");
+    // All versions are all versions: those of a time to come as well, and only those that are there already.
+    for column in [&["f:a"][..], &["f"], &[]] {
+        client.succeed(&["put", "t", "r", "f:a", "to come", "--timestamp", "9000000000000000"]);
+        client.succeed(&[&["delete", "t", "r"], column].concat());
+        client.fail(&["get", "t", "r", "f:a"], 3);
+        client.succeed(&["put", "t", "r", "f:a", "now"]);
+        client.json(&["get", "t", "r", "f:a"]);
+    }
     client.succeed(&["delete", "t", "r"]);
     client.fail(&["get", "t", "r"], 3);
     assert_eq!(client.json(&["count", "t"])["count"], 0);

@@ -2,127 +2,10 @@
 //!
 //! What single commands do inside is tested beside them; here only real processes count.
 
-use std::io::{BufRead, BufReader, Read, Seek, Write};
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+mod harness;
 
+use harness::{Client, Dev, errors_of, terrane, text_of};
 use serde_json::Value;
-
-const BINARY: &str = env!("CARGO_BIN_EXE_terrane");
-/// Ports that one cluster takes, from its first on.
-const PORTS_SPAN: u32 = 125;
-
-/// A running `terrane dev`, ended with the test.
-struct Dev {
-    process: Child,
-    masters: String,
-}
-
-impl Dev {
-    /// Starts a cluster with its data in `data`, on ports that nobody uses.
-    fn start(data: &Path, engine: &str) -> Dev {
-        let first = std::process::id() % 200;
-        for attempt in 0..20 {
-            let base = 20_000 + (first + attempt * 7) % 200 * PORTS_SPAN;
-            if let Some(dev) = Dev::try_start(data, engine, base) {
-                return dev;
-            }
-        }
-        panic!("no free ports were found");
-    }
-
-    /// `None` when a port is taken.
-    fn try_start(data: &Path, engine: &str, base: u32) -> Option<Dev> {
-        // A file, as nobody reads it while the cluster runs, and a full pipe would stop the cluster.
-        let mut errors = tempfile::tempfile().expect("a file");
-        let mut process = Command::new(BINARY)
-            .args(["dev", "--engine", engine, "--listen-base", &base.to_string(), "--data"])
-            .arg(data)
-            .stdout(Stdio::piped())
-            .stderr(errors.try_clone().expect("a second handle"))
-            .spawn()
-            .expect("the binary starts");
-        let mut ready = String::new();
-        let stdout = process.stdout.take().expect("piped");
-        BufReader::new(stdout).read_line(&mut ready).expect("text");
-        if ready.starts_with("ready ") {
-            return Some(Dev { process, masters: format!("127.0.0.1:{base}") });
-        }
-        process.wait().expect("it ended");
-        let mut text = String::new();
-        errors.rewind().expect("a file");
-        errors.read_to_string(&mut text).expect("text");
-        assert!(text.contains("in use"), "dev did not start: {text}");
-        None
-    }
-
-    /// Runs a command against the cluster.
-    fn run(&self, arguments: &[&str]) -> Output {
-        self.run_with_input(arguments, "")
-    }
-
-    fn run_with_input(&self, arguments: &[&str], input: &str) -> Output {
-        let mut process = Command::new(BINARY)
-            .args(arguments)
-            .args(["--masters", &self.masters])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary starts");
-        process.stdin.take().expect("piped").write_all(input.as_bytes()).expect("read by the command");
-        process.wait_with_output().expect("it ends")
-    }
-
-    /// Runs a command that succeeds, and answers its standard output.
-    fn succeed(&self, arguments: &[&str]) -> String {
-        text_of(&self.run(arguments), 0)
-    }
-
-    /// Runs a command that succeeds with one line of JSON.
-    fn json(&self, arguments: &[&str]) -> Value {
-        let text = self.succeed(&[arguments, &["--json"]].concat());
-        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?}: {error} in {text:?}"))
-    }
-
-    /// Runs a command that fails with this status, and answers its standard error.
-    fn fail(&self, arguments: &[&str], status: i32) -> String {
-        let output = self.run(arguments);
-        text_of(&output, status);
-        errors_of(&output)
-    }
-
-    /// Stops it as a supervisor would, and waits.
-    fn stop(mut self) {
-        let pid = self.process.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs").success());
-        let status = self.process.wait().expect("it ends");
-        assert!(status.success(), "dev ended with {status}");
-    }
-}
-
-impl Drop for Dev {
-    fn drop(&mut self) {
-        // Both fail when it has ended already, which is as well.
-        self.process.kill().ok();
-        self.process.wait().ok();
-    }
-}
-
-fn text_of(output: &Output, status: i32) -> String {
-    let errors = errors_of(output);
-    assert_eq!(output.status.code(), Some(status), "{errors}");
-    assert!(!errors.contains("panicked"), "{errors}");
-    String::from_utf8(output.stdout.clone()).expect("output is text")
-}
-
-fn errors_of(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn terrane(arguments: &[&str]) -> Output {
-    Command::new(BINARY).args(arguments).output().expect("the binary runs")
-}
 
 #[test]
 fn mistakes_in_the_command_line_are_status_two() {
@@ -149,56 +32,57 @@ fn rows_are_written_read_paged_and_deleted() {
     let directory = tempfile::tempdir().expect("a directory");
     let dev = Dev::start(directory.path(), "memory");
 
-    dev.succeed(&["table", "create", "t", "--family", "f:versions=3", "--split-at", "m"]);
-    dev.fail(&["table", "create", "t", "--family", "f"], 1);
-    dev.fail(&["table", "describe", "missing"], 3);
-    dev.fail(&["scan", "missing"], 3);
+    dev.client.succeed(&["table", "create", "t", "--family", "f:versions=3", "--split-at", "m"]);
+    dev.client.fail(&["table", "create", "t", "--family", "f"], 1);
+    dev.client.fail(&["table", "describe", "missing"], 3);
+    dev.client.fail(&["scan", "missing"], 3);
 
-    dev.succeed(&["put", "t", r"k\x00", "f:q", r"v\\\xFF", "--timestamp", "1234"]);
-    let got = dev.succeed(&["get", "t", r"k\x00", "--json"]);
+    dev.client.succeed(&["put", "t", r"k\x00", "f:q", r"v\\\xFF", "--timestamp", "1234"]);
+    let got = dev.client.succeed(&["get", "t", r"k\x00", "--json"]);
     assert_eq!(
         got,
         "{\"row\":\"k\\\\x00\",\"cells\":[{\"column\":\"f:q\",\"timestamp\":1234,\"value\":\"v\\\\\\\\\\\\xFF\"}]}\n"
     );
-    dev.fail(&["get", "t", "missing"], 3);
-    dev.fail(&["get", "t", r"k\x00", "f:other"], 3);
-    assert!(dev.fail(&["put", "t", "r", "nofamily:q", "v"], 1).contains("nofamily"));
-    assert!(dev.fail(&["put", "t", "", "f:q", "v"], 1).contains("32767"));
-    assert!(dev.fail(&["put", "t", &"r".repeat(32_768), "f:q", "v"], 1).contains("32767"));
+    dev.client.fail(&["get", "t", "missing"], 3);
+    dev.client.fail(&["get", "t", r"k\x00", "f:other"], 3);
+    assert!(dev.client.fail(&["put", "t", "r", "nofamily:q", "v"], 1).contains("nofamily"));
+    assert!(dev.client.fail(&["put", "t", "", "f:q", "v"], 1).contains("32767"));
+    assert!(dev.client.fail(&["put", "t", &"r".repeat(32_768), "f:q", "v"], 1).contains("32767"));
 
-    dev.succeed(&["delete", "t", r"k\x00", "f:q"]);
-    dev.fail(&["get", "t", r"k\x00"], 3);
-    dev.fail(&["first", "t"], 3);
-    assert_eq!(dev.json(&["count", "t"])["count"], 0);
+    dev.client.succeed(&["delete", "t", r"k\x00", "f:q"]);
+    dev.client.fail(&["get", "t", r"k\x00"], 3);
+    dev.client.fail(&["first", "t"], 3);
+    assert_eq!(dev.client.json(&["count", "t"])["count"], 0);
 
-    pages_follow_each_other(&dev);
-    let regions = dev.succeed(&["admin", "regions", "t", "--json"]);
+    pages_follow_each_other(&dev.client);
+    let regions = dev.client.succeed(&["admin", "regions", "t", "--json"]);
     assert_eq!(regions.lines().count(), 2, "{regions}");
-    let servers = dev.succeed(&["admin", "servers", "--json"]);
+    let servers = dev.client.succeed(&["admin", "servers", "--json"]);
     assert_eq!(servers.lines().count(), 3, "{servers}");
-    assert_eq!(dev.json(&["status"])["healthy"], true);
-    dev.succeed(&["table", "drop", "t"]);
-    dev.fail(&["count", "t"], 3);
-    dev.stop();
+    assert_eq!(dev.client.json(&["status"])["healthy"], true);
+    dev.client.succeed(&["table", "drop", "t"]);
+    dev.client.fail(&["count", "t"], 3);
+    dev.process.stop();
 }
 
-fn pages_follow_each_other(dev: &Dev) {
+fn pages_follow_each_other(client: &Client) {
     let lines: String = (0..25).map(|number| format!("row{number:02}\tf:q\t{number}\tvalue {number}\n")).collect();
-    let imported = dev.run_with_input(&["import", "t", "--format", "tsv", "-", "--json"], &lines);
+    let imported = client.run_with_input(&["import", "t", "--format", "tsv", "-", "--json"], &lines);
     let counts: Value = serde_json::from_str(&text_of(&imported, 0)).expect("JSON");
     assert_eq!((&counts["imported"], &counts["malformed"]), (&25.into(), &0.into()));
-    assert_eq!(dev.json(&["count", "t"])["count"], 25);
-    assert_eq!(dev.json(&["first", "t"])["row"], "row00");
-    assert_eq!(dev.json(&["last", "t"])["row"], "row24");
-    assert_eq!(dev.json(&["last", "t", "--prefix", "row1"])["row"], "row19");
+    assert_eq!(client.json(&["count", "t"])["count"], 25);
+    assert_eq!(client.json(&["first", "t"])["row"], "row00");
+    assert_eq!(client.json(&["last", "t"])["row"], "row24");
+    assert_eq!(client.json(&["last", "t", "--prefix", "row1"])["row"], "row19");
 
     for direction in [&[][..], &["--reverse"]] {
-        let all = dev.succeed(&[&["scan", "t", "--json"], direction].concat());
+        let all = client.succeed(&[&["scan", "t", "--json"], direction].concat());
         let mut paged = String::new();
         let mut after: Option<String> = None;
         loop {
             let token: Vec<&str> = after.iter().flat_map(|after| ["--after", after.as_str()]).collect();
-            let page = dev.succeed(&[&["scan", "t", "--limit", "10", "--token", "--json"], direction, &token].concat());
+            let page =
+                client.succeed(&[&["scan", "t", "--limit", "10", "--token", "--json"], direction, &token].concat());
             let (rows, last) = page.trim_end().rsplit_once('\n').expect("rows and a token");
             paged.push_str(rows);
             paged.push('\n');
@@ -210,7 +94,7 @@ fn pages_follow_each_other(dev: &Dev) {
         }
         assert_eq!(paged, all);
     }
-    let page = dev.succeed(&["scan", "t", "--offset", "20", "--limit", "2", "--json"]);
+    let page = client.succeed(&["scan", "t", "--offset", "20", "--limit", "2", "--json"]);
     assert!(page.lines().next().expect("a row").contains("row20") && page.lines().count() == 2, "{page}");
 }
 
@@ -227,27 +111,27 @@ fn what_was_exported_is_imported_to_the_same_cells() {
         "\n"
     );
     for table in ["one", "two", "three"] {
-        dev.succeed(&["table", "create", table, "--family", "f", "g:versions=2"]);
+        dev.client.succeed(&["table", "create", table, "--family", "f", "g:versions=2"]);
     }
-    let imported = dev.run_with_input(&["import", "one", "--format", "jsonl", "-", "--json"], lines);
+    let imported = dev.client.run_with_input(&["import", "one", "--format", "jsonl", "-", "--json"], lines);
     let counts: Value = serde_json::from_str(&text_of(&imported, 0)).expect("JSON");
     assert_eq!((&counts["imported"], &counts["malformed"]), (&2.into(), &2.into()));
     let errors = errors_of(&imported);
     assert!(errors.contains("-:2: ") && errors.contains("-:4: "), "{errors}");
 
-    let exported = dev.succeed(&["export", "one"]);
+    let exported = dev.client.succeed(&["export", "one"]);
     assert_eq!(exported.lines().count(), 2, "{exported}");
-    text_of(&dev.run_with_input(&["import", "two", "--format", "jsonl", "-"], &exported), 0);
-    assert_eq!(dev.succeed(&["export", "two"]), exported);
-    let cells = dev.succeed(&["export", "two", "--format", "tsv"]);
+    text_of(&dev.client.run_with_input(&["import", "two", "--format", "jsonl", "-"], &exported), 0);
+    assert_eq!(dev.client.succeed(&["export", "two"]), exported);
+    let cells = dev.client.succeed(&["export", "two", "--format", "tsv"]);
     assert_eq!(cells.lines().count(), 4, "{cells}");
-    text_of(&dev.run_with_input(&["import", "three", "--format", "tsv", "-"], &cells), 0);
-    assert_eq!(dev.succeed(&["export", "three"]), exported);
+    text_of(&dev.client.run_with_input(&["import", "three", "--format", "tsv", "-"], &cells), 0);
+    assert_eq!(dev.client.succeed(&["export", "three"]), exported);
 
-    let strict = dev.run_with_input(&["import", "three", "--format", "jsonl", "-", "--strict"], lines);
+    let strict = dev.client.run_with_input(&["import", "three", "--format", "jsonl", "-", "--strict"], lines);
     text_of(&strict, 1);
     assert!(errors_of(&strict).contains("-:2: "));
-    let absent = dev.run_with_input(&["import", "absent", "--format", "ncdc", "-"], "");
+    let absent = dev.client.run_with_input(&["import", "absent", "--format", "ncdc", "-"], "");
     text_of(&absent, 3);
     assert!(errors_of(&absent).contains("terrane table create absent --family data"), "{}", errors_of(&absent));
 }
@@ -256,12 +140,12 @@ fn what_was_exported_is_imported_to_the_same_cells() {
 fn acknowledged_rows_outlive_a_clean_stop() {
     let directory = tempfile::tempdir().expect("a directory");
     let dev = Dev::start(directory.path(), "memory");
-    dev.succeed(&["table", "create", "t", "--family", "f"]);
-    dev.succeed(&["put", "t", "r", "f:q", "v", "--timestamp", "1"]);
-    let row = dev.succeed(&["get", "t", "r", "--json"]);
-    dev.stop();
+    dev.client.succeed(&["table", "create", "t", "--family", "f"]);
+    dev.client.succeed(&["put", "t", "r", "f:q", "v", "--timestamp", "1"]);
+    let row = dev.client.succeed(&["get", "t", "r", "--json"]);
+    dev.process.stop();
     let dev = Dev::start(directory.path(), "memory");
-    assert_eq!(dev.succeed(&["get", "t", "r", "--json"]), row);
+    assert_eq!(dev.client.succeed(&["get", "t", "r", "--json"]), row);
 }
 
 #[test]
@@ -270,13 +154,13 @@ fn a_benchmark_ends_with_its_summary() {
     let dev = Dev::start(directory.path(), "memory");
     for workload in ["load", "put", "get", "scan"] {
         let flags = ["--rows", "500", "--regions", "3", "--in-flight", "4", "--seconds", "1", "--json"];
-        let output = dev.succeed(&[&["bench", workload], &flags[..]].concat());
+        let output = dev.client.succeed(&[&["bench", workload], &flags[..]].concat());
         let summary: Value = serde_json::from_str(output.lines().last().expect("a summary")).expect("JSON");
         assert_eq!(summary["workload"], workload);
         assert_eq!(summary["errors"], 0);
         assert!(summary["operations"].as_u64().expect("a number") > 0, "{summary}");
     }
-    assert_eq!(dev.json(&["count", "bench"])["count"], 500);
+    assert_eq!(dev.client.json(&["count", "bench"])["count"], 500);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use terrane_client::{Delete, Get, PageToken, Put, RowData, Scan, Table};
+use terrane_types::limits::TIMESTAMP_MAX;
 use terrane_types::{TableName, escape};
 
 use super::connect;
@@ -26,6 +27,11 @@ pub async fn put(args: args::Put) -> Result<(), Failure> {
     let qualifier = args.column.qualifier.unwrap_or_default();
     let (family, value) = (args.column.family.as_str(), &args.value.0);
     let put = match args.timestamp {
+        // The number above the largest timestamp would ask for the server's, which is not what the line says.
+        Some(timestamp) if timestamp > TIMESTAMP_MAX => {
+            let what = format!("a timestamp lies between 0 and {TIMESTAMP_MAX}; this one is {timestamp}");
+            return Err(Failure::new(what).during(format!("put into table {}", args.table)));
+        }
         Some(timestamp) => Put::new(&args.row.0).set_at(family, qualifier, timestamp, value),
         None => Put::new(&args.row.0).set(family, qualifier, value),
     };
@@ -35,10 +41,15 @@ pub async fn put(args: args::Put) -> Result<(), Failure> {
 pub async fn delete(args: args::Delete) -> Result<(), Failure> {
     let table = open(&args.connection, &args.table).await?;
     let delete = Delete::new(&args.row.0);
+    // A delete reaches up to its timestamp. The one of now is what a reader of older times goes by; the one above all
+    // others takes the versions that were written with a time still to come.
+    let of_family = |delete: Delete, family: &str| delete.family(family).family_until(family, TIMESTAMP_MAX);
     let delete = match &args.column {
-        Some(Column { family, qualifier: Some(qualifier) }) => delete.column(family, qualifier),
-        Some(Column { family, qualifier: None }) => delete.family(family),
-        None => delete,
+        Some(Column { family, qualifier: Some(qualifier) }) => {
+            delete.column(family, qualifier).column_until(family, qualifier, TIMESTAMP_MAX)
+        }
+        Some(Column { family, qualifier: None }) => of_family(delete, family),
+        None => table.schema().families.iter().fold(delete, |delete, family| of_family(delete, family.name.as_str())),
     };
     table.delete(delete).await.during(format!("delete from table {}", args.table))
 }
