@@ -48,19 +48,19 @@ pub enum Error {
         region: RegionId,
     },
     /// The disk refused.
-    #[error("{doing}")]
+    #[error("{doing}: {cause}")]
     Io {
         /// What was being done.
         doing: String,
-        /// Why it failed.
-        source: io::Error,
+        /// Why it failed. Told at once and not as a source: what is shown of a flush that failed is one line.
+        cause: io::Error,
     },
 }
 
 impl Error {
     pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
-        move |source| Self::Io { doing, source }
+        move |cause| Self::Io { doing, cause }
     }
 
     pub(crate) fn damage(file: impl Into<PathBuf>, offset: u64, what: impl Into<String>) -> Self {

@@ -43,6 +43,30 @@ macro_rules! buggify {
     };
 }
 
+/// A planted bug: true when the simulation was asked to have this very mistake made, to see whether it finds it. Always
+/// false in production.
+///
+/// Unlike a fault point it is *not* legal: a run with it has to fail, and one that does not is the harness's own bug.
+#[macro_export]
+macro_rules! planted {
+    ($name:literal) => {
+        $crate::bug_is_planted($name)
+    };
+}
+
+/// What [`planted!`] expands to; a function so that the feature of this crate decides, not the caller's.
+#[cfg(not(feature = "sim"))]
+#[inline(always)]
+pub const fn bug_is_planted(_name: &'static str) -> bool {
+    false
+}
+
+/// What [`planted!`] expands to; a function so that the feature of this crate decides, not the caller's.
+#[cfg(feature = "sim")]
+pub fn bug_is_planted(name: &'static str) -> bool {
+    sim::bug_is_planted(name)
+}
+
 /// What [`buggify!`] expands to; a function so that the feature of this crate decides, not the caller's.
 #[cfg(not(feature = "sim"))]
 #[inline(always)]

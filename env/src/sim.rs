@@ -24,6 +24,8 @@ struct State {
     faults: bool,
     /// For each fault point met so far: it fires once in so many passes, 0 for never.
     points: BTreeMap<&'static str, u64>,
+    /// The mistake that is made on purpose, if any.
+    planted: Option<String>,
     suspended: Duration,
     /// The clocks as last seen by a host, for destructors that run outside of any.
     last_since_epoch: Duration,
@@ -39,6 +41,7 @@ impl State {
             disk,
             faults: false,
             points: BTreeMap::new(),
+            planted: None,
             suspended: Duration::ZERO,
             last_since_epoch: Duration::ZERO,
             last_elapsed: Duration::ZERO,
@@ -112,6 +115,15 @@ pub fn disk() -> Disk {
 /// Turns the fault points of `buggify!` on or off; they are off at first.
 pub fn set_fault_points(on: bool) {
     with_state(|state| state.faults = on);
+}
+
+/// Has the bug of this name made from now on (see [`crate::planted!`]).
+pub fn plant(name: &str) {
+    with_state(|state| state.planted = Some(name.to_owned()));
+}
+
+pub(crate) fn bug_is_planted(name: &'static str) -> bool {
+    with_state(|state| state.planted.as_deref() == Some(name))
 }
 
 pub(crate) fn fault_point(name: &'static str) -> bool {
@@ -192,6 +204,14 @@ mod tests {
     fn a_seed_gives_the_same_draws_twice() {
         assert_eq!(draws(7), draws(7));
         assert_ne!(draws(7).1, draws(8).1);
+    }
+
+    #[test]
+    fn only_the_bug_that_was_planted_is_made() {
+        seed(1);
+        assert!(!bug_is_planted("a"));
+        plant("a");
+        assert!(bug_is_planted("a") && !bug_is_planted("b"));
     }
 
     #[test]

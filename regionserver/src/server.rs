@@ -67,8 +67,8 @@ pub enum StartError {
     #[error(transparent)]
     Register(#[from] RegisterError),
     /// The engine does not open.
-    #[error("cannot open the engine: {0}")]
-    Engine(terrane_engine::Error),
+    #[error("cannot open the engine")]
+    Engine(#[source] terrane_engine::Error),
     /// The log does not open.
     #[error(transparent)]
     Log(#[from] terrane_raft::OpenError),

@@ -13,6 +13,9 @@ const SEEDS: std::ops::RangeInclusive<u64> = 1..=10;
 /// The seed that is run twice.
 const TWICE: u64 = 4;
 
+/// Seeds that look for planted bugs.
+const PLANTED: [u64; 2] = [1, 2];
+
 /// Builds the simulator, once for all tests of this file.
 fn simulator() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
@@ -67,6 +70,22 @@ fn ten_seeds_lose_nothing() {
 fn a_seed_gives_the_same_trace_twice() {
     let (first, second) = (start(TWICE), start(TWICE));
     assert_eq!(end(TWICE, first), end(TWICE, second));
+}
+
+/// A harness that finds nothing proves nothing: mistakes made on purpose have to be found.
+#[test]
+fn planted_bugs_are_found() {
+    for bug in ["acknowledge before the sync", "a lease never ends"] {
+        let found = PLANTED.map(|seed| {
+            let mut run = Command::new(simulator());
+            let output = run.args(["--seed", &seed.to_string(), "--plant", bug]).output();
+            let output = output.expect("the simulator was just built");
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            println!("{bug}: {said}");
+            output.status.code() == Some(1) && said.contains(&format!("seed {seed} FAILED: "))
+        });
+        assert!(found.contains(&true), "{bug:?} was not found by any of the seeds {PLANTED:?}");
+    }
 }
 
 #[test]

@@ -1,7 +1,8 @@
-//! `sim --seed N [--verbose]`: one simulated run of a whole cluster; `cargo xtask sim` builds and starts it.
+//! `sim --seed N [--verbose] [--plant BUG]`: one simulated run of a whole cluster; `cargo xtask sim` builds and starts it.
 //!
-//! The last line on standard output is `seed N ok trace HASH` (exit status 0), or `seed N FAILED: what` (1); the line before
-//! a good end says what happened. `--verbose` prints every traced event to standard error. A wrong command line is 2.
+//! The last line on standard output is `seed N ok trace HASH` (exit status 0), or `seed N FAILED: what` (1); the lines before
+//! a good end say what happened. `--verbose` prints every traced event to standard error. `--plant` has a mistake made on
+//! purpose (see `terrane_env::planted!`), which shows whether the run would notice. A wrong command line is 2.
 
 #![allow(
     clippy::disallowed_methods,
@@ -12,16 +13,25 @@ use mad_turmoil_rand::SeedableRng;
 use mad_turmoil_rand::rngs::StdRng;
 use terrane_tests::simulation;
 
-const USAGE: &str = "usage: sim --seed N [--verbose]";
+const USAGE: &str = "usage: sim --seed N [--verbose] [--plant BUG]";
+
+struct Arguments {
+    seed: u64,
+    verbose: bool,
+    plant: Option<String>,
+}
 
 fn main() {
-    let Some((seed, verbose)) = arguments() else {
+    let Some(Arguments { seed, verbose, plant }) = arguments(std::env::args().skip(1)) else {
         eprintln!("{USAGE}");
         std::process::exit(2);
     };
     // First of all: whatever asks the system for randomness or time from here on gets the seed's.
     mad_turmoil::rand::set_rng(StdRng::seed_from_u64(seed));
     terrane_env::sim::seed(seed);
+    if let Some(bug) = plant {
+        terrane_env::sim::plant(&bug);
+    }
     let _clocks = mad_turmoil::time::SimClocksGuard::init();
     simulation::trace::begin(verbose);
     std::panic::set_hook(Box::new(move |panic| fail_at_panic(seed, panic)));
@@ -37,13 +47,17 @@ fn main() {
     }
 }
 
-fn arguments() -> Option<(u64, bool)> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["--seed", seed] => Some((seed.parse().ok()?, false)),
-        ["--seed", seed, "--verbose"] => Some((seed.parse().ok()?, true)),
-        _ => None,
+fn arguments(mut given: impl Iterator<Item = String>) -> Option<Arguments> {
+    let (mut seed, mut verbose, mut plant) = (None, false, None);
+    while let Some(word) = given.next() {
+        match word.as_str() {
+            "--seed" => seed = Some(given.next()?.parse().ok()?),
+            "--verbose" => verbose = true,
+            "--plant" => plant = Some(given.next()?),
+            _ => return None,
+        }
     }
+    Some(Arguments { seed: seed?, verbose, plant })
 }
 
 /// Any panic, in any task of any node, is a finding. Unwinding it would tear the simulation apart before it could be told.

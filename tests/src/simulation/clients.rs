@@ -5,6 +5,7 @@
 //! same number under the server's stamp, and has to be equal to the first in every row whose writes all had known outcomes:
 //! rows are written as one, and stamps never go back.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -31,10 +32,13 @@ pub const CAPTIVE: &str = "captive";
 pub const HOSTS: [&str; 5] = ["w1", "w2", "r1", "r2", CAPTIVE];
 /// Keys that the captive writes itself.
 const CAPTIVE_KEYS: u64 = 24;
+/// Readers on the captive's host, and how long they pause between two reads, at most.
+const CAPTIVE_READERS: usize = 4;
+const CAPTIVE_PAUSE_MS: u64 = 20;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The captive gives up soon: it shall ask often, not wait until everything is healed.
-const CAPTIVE_PATIENCE: Duration = Duration::from_millis(400);
+const CAPTIVE_PATIENCE: Duration = Duration::from_millis(300);
 /// Pauses between two calls, at most.
 const WRITER_PAUSE_MS: u64 = 10;
 const READER_PAUSE_MS: u64 = 60;
@@ -261,12 +265,7 @@ impl Reader {
     }
 
     /// Scans, judges every row that came and every row that did not, and answers the rows with their numbers.
-    pub async fn scan(
-        &self,
-        range: KeyRange,
-        reverse: bool,
-        limit: Option<u64>,
-    ) -> Result<Vec<(Vec<u8>, u64)>, Error> {
+    pub async fn scan(&self, range: KeyRange, reverse: bool, limit: Option<u64>) -> Result<Vec<(Vec<u8>, u64)>, Error> {
         let mut reads = self.stage.begin_scan(&range);
         let mut scan = Scan::range(range.clone());
         scan = if reverse { scan.reverse() } else { scan };
@@ -287,7 +286,13 @@ impl Reader {
         trace::note(format_args!("{} scanned {} rows, reverse {reverse}", self.who, rows.len()));
         let cut = limit.is_some_and(|limit| rows.len() as u64 >= limit);
         let reached = |key: &[u8]| match rows.last() {
-            Some((last, _)) if cut => if reverse { key >= &last[..] } else { key <= &last[..] },
+            Some((last, _)) if cut => {
+                if reverse {
+                    key >= &last[..]
+                } else {
+                    key <= &last[..]
+                }
+            }
             _ => true,
         };
         for (key, read) in reads {
@@ -327,17 +332,37 @@ fn until(stop: Vec<u8>) -> KeyRange {
     KeyRange { start: Default::default(), stop: stop.into() }
 }
 
-/// A client that goes on asking whomever it still reaches. It must get right answers or none.
+/// Clients that go on asking whomever they still reach. They must get right answers or none.
+///
+/// Those who read have a location cache of their own: as long as the cut-off leader answers them, nothing makes them look
+/// for another.
 async fn be_captive(plan: Plan, stage: Stage) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let (reading, writing) = (connect(PATIENCE).await?, connect(PATIENCE).await?);
     stage.table_made().await;
-    let table = open_table(&client).await?.with_timeout(CAPTIVE_PATIENCE);
-    let reader = Reader { who: CAPTIVE.to_owned(), table: table.clone(), stage: stage.clone() };
-    let mut open: std::collections::BTreeMap<Vec<u8>, u64> = Default::default();
-    while !stage.is_over() {
+    let read_from = open_table(&reading).await?.with_timeout(CAPTIVE_PATIENCE);
+    let write_to = open_table(&writing).await?.with_timeout(CAPTIVE_PATIENCE);
+    let readers = (0..CAPTIVE_READERS).map(|reader| {
+        let who = format!("{CAPTIVE}.{reader}");
+        read_on(Reader { who, table: read_from.clone(), stage: stage.clone() })
+    });
+    let (read, written) = futures::join!(join_all(readers), write_on(write_to, &plan, &stage));
+    written?;
+    read.into_iter().collect()
+}
+
+async fn read_on(reader: Reader) -> Result<(), Error> {
+    while !reader.stage.is_over() {
         if let Err(error) = reader.get(&row_key(below(ROWS))).await {
             refuse_unless_passing(&error)?;
         }
+        pause(CAPTIVE_PAUSE_MS).await;
+    }
+    Ok(())
+}
+
+async fn write_on(table: Table, plan: &Plan, stage: &Stage) -> Result<(), Error> {
+    let mut open: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+    while !stage.is_over() {
         let key = format!("captive-{:02}", terrane_env::rand::range(0..CAPTIVE_KEYS)).into_bytes();
         // A write that found no end is tried again before the key's next one: one number after another.
         let number = *open.entry(key.clone()).or_insert_with(|| stage.attempt(&key));

@@ -31,11 +31,19 @@ enum Scene {
 
 enum Now {
     /// Nothing before this time.
-    Calm { until: Duration },
+    Calm {
+        until: Duration,
+    },
     /// The crash comes with the next acknowledgement after so many.
-    Aiming { crash: Crash, acknowledged: u64 },
+    Aiming {
+        crash: Crash,
+        acknowledged: u64,
+    },
     /// Healed at this time.
-    Struck { heal_at: Duration, heal: Heal },
+    Struck {
+        heal_at: Duration,
+        heal: Heal,
+    },
     Over,
 }
 

@@ -30,7 +30,8 @@ async fn read_everything(host: &'static str, stage: Stage) -> Result<(), Error> 
     let lengths = [forward.len() as u64, backward.len() as u64, counted];
     if lengths.iter().any(|length| *length != lengths[0]) || lengths[0] < stage.certain_keys() {
         let least = stage.certain_keys();
-        stage.fail(format_args!("{host}: forwards, backwards and counted {lengths:?} rows; at least {least} are there"));
+        stage
+            .fail(format_args!("{host}: forwards, backwards and counted {lengths:?} rows; at least {least} are there"));
     }
     if forward.len() < ROWS {
         stage.fail(format_args!("{host}: {} rows are there, {ROWS} were written", forward.len()));

@@ -127,7 +127,8 @@ impl Edge {
         let row = v1::RowMutation { row: row.into(), cells: cells.into(), ..v1::RowMutation::default() };
         let body = Some(v1::Mutate { rows: vec![row] });
         let call = v1::MutateCall { hello: Some(hello), header: Some(header), body };
-        let reply = self.service.clone().mutate(call).await.map_err(|status| terrane_proto::error::from_status(&status))?;
+        let reply =
+            self.service.clone().mutate(call).await.map_err(|status| terrane_proto::error::from_status(&status))?;
         match reply.into_inner().errors.pop() {
             Some(failed) => Err(terrane_proto::error::from_detail(failed.error.unwrap_or_default())),
             None => Ok(()),
@@ -214,11 +215,16 @@ async fn refused_by_the_master(cluster: &Cluster, client: &Client) -> Result<()>
         let request = v1::CreateTableRequest { hello: hello.clone(), schema: Some(schema), split_at: Vec::new() };
         said_invalid(what, named, master.create_table(request).await)?;
     }
-    let attributes = [("colour", "red", "colour"), ("region_size", "1B", "region"), ("split_policy", "x", "split_policy")];
+    let attributes =
+        [("colour", "red", "colour"), ("region_size", "1B", "region"), ("split_policy", "x", "split_policy")];
     for (attribute, value, named) in attributes {
         let set = [(attribute.to_owned(), value.to_owned())].into();
-        let request =
-            v1::AlterTableRequest { hello: hello.clone(), name: "t".to_owned(), set, ..v1::AlterTableRequest::default() };
+        let request = v1::AlterTableRequest {
+            hello: hello.clone(),
+            name: "t".to_owned(),
+            set,
+            ..v1::AlterTableRequest::default()
+        };
         said_invalid(attribute, named, master.alter_table(request).await)?;
     }
     Ok(())

@@ -47,11 +47,8 @@ async fn the_data_model_holds(engine: BackendKind) -> Result<()> {
 }
 
 async fn make_table(client: &Client) -> Result<Table> {
-    let spec = TableSpec::new("cells")?
-        .family("a", &[("versions", "3")])?
-        .family("b", &[])?
-        .split_at(b"g")
-        .split_at(b"p");
+    let spec =
+        TableSpec::new("cells")?.family("a", &[("versions", "3")])?.family("b", &[])?.split_at(b"g").split_at(b"p");
     let made = client.admin().create_table(spec).await?;
     assert_eq!((made.state.as_str(), made.regions), ("enabled", 3));
     // Usable the moment `create` returns, by anybody.
