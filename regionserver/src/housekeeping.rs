@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admission::Admission;
 use crate::cluster::Addresses;
+use crate::faults::stopping;
 use crate::flush::{self, Candidate};
 use crate::group::machine::GroupMachine;
 use crate::ids::IdStock;
@@ -99,14 +100,52 @@ struct Desk {
     flushing: BTreeSet<RegionId>,
     splitting: BTreeSet<RegionId>,
     recording: BTreeSet<GroupId>,
-    resting: BTreeMap<RegionId, (Instant, Duration)>,
+    /// A region that cannot be split is flushed all the same, so the two rest apart.
+    flush_rests: Rests<RegionId>,
+    split_rests: Rests<RegionId>,
+    record_rests: Rests<GroupId>,
     ticked: Option<Instant>,
+    /// Ends what waits for a log. Disk work is finished.
+    stop: CancellationToken,
+}
+
+/// What rests after a failure, until when, and how long that pause was.
+struct Rests<K>(BTreeMap<K, (Instant, Duration)>);
+
+impl<K> Default for Rests<K> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<K: Ord> Rests<K> {
+    fn begin(&mut self, key: K, now: Instant) {
+        let pause = self.0.get(&key).map_or(RETRY_MIN, |(_, pause)| (*pause * 2).min(RETRY_MAX));
+        self.0.insert(key, (now + pause, pause));
+    }
+
+    fn end(&mut self, key: &K) {
+        self.0.remove(key);
+    }
+
+    fn holds(&self, key: &K, now: Instant) -> bool {
+        self.0.get(key).is_some_and(|(until, _)| *until > now)
+    }
+
+    /// Forgets what failed so long ago that the next failure is one of its own, or is gone.
+    fn forget(&mut self, now: Instant) {
+        self.0.retain(|_, (until, _)| now < *until + RETRY_MAX);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 impl Housekeeper {
     /// Runs until `stop`, then finishes what is under way.
     pub async fn run(self, stop: CancellationToken) {
-        let mut desk = Desk::default();
+        let mut desk = Desk { stop: stop.clone(), ..Desk::default() };
         let mut turn = tokio::time::interval(TURN);
         turn.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -125,7 +164,8 @@ impl Housekeeper {
     /// Looks around and starts what is due.
     fn turn(&self, desk: &mut Desk) {
         let idle = !self.signals.applied.swap(false, Ordering::Relaxed);
-        if idle && desk.resting.is_empty() && self.signals.awaited.lock().is_empty() {
+        desk.forget_rests();
+        if idle && desk.nothing_rests() && self.signals.awaited.lock().is_empty() {
             self.tick(desk);
             return;
         }
@@ -138,14 +178,14 @@ impl Housekeeper {
     }
 
     fn record(&self, desk: &mut Desk, machine: Arc<GroupMachine>) {
-        if machine.is_dirty() && desk.recording.insert(machine.group()) {
+        let rests = desk.record_rests.holds(&machine.group(), Instant::now());
+        if !rests && machine.is_dirty() && desk.recording.insert(machine.group()) {
             desk.work.push(Box::pin(async move { Done::Recorded(machine.group(), machine.record().await) }));
         }
     }
 
     fn flush(&self, desk: &mut Desk) {
         let now = Instant::now();
-        let resting = |region: &RegionId| desk.resting.get(region).is_some_and(|(until, _)| *until > now);
         let awaited = self.signals.awaited.lock().clone();
         let mut machines = BTreeMap::new();
         let mut candidates = Vec::new();
@@ -154,7 +194,7 @@ impl Housekeeper {
             for need in machine.flush_needs() {
                 total += need.memtable_bytes;
                 let region = need.region;
-                if !resting(&region) {
+                if !desk.flush_rests.holds(&region, now) {
                     let awaited = awaited.contains(&region);
                     let (memtable_bytes, flush_size) = (need.memtable_bytes, need.flush_size);
                     candidates.push(Candidate { region, memtable_bytes, flush_size, awaited });
@@ -180,17 +220,22 @@ impl Housekeeper {
                 // The next turn comes when one of them is done.
                 return;
             }
-            let rests = desk.resting.get(&hosted.region).is_some_and(|(until, _)| *until > now);
+            let rests = desk.split_rests.holds(&hosted.region, now);
             if rests || !hosted.is_settled() || desk.splitting.contains(&hosted.region) || !is_too_large(&hosted) {
                 continue;
             }
             let Some(group) = self.host.group(hosted.group) else { continue };
             if group.status().is_leader {
                 desk.splitting.insert(hosted.region);
-                let (stock, addresses) = (self.stock.clone(), self.addresses.clone());
+                let (stock, addresses, stop) = (self.stock.clone(), self.addresses.clone(), desk.stop.clone());
                 desk.work.push(Box::pin(async move {
-                    let done = split::split(&hosted, &group, None, &stock, &addresses).await;
-                    Done::Split(hosted.region, done.map(drop))
+                    let done = tokio::select! {
+                        biased;
+                        // A leader without a quorum would wait for ever; the log knows what became of the split.
+                        () = stop.cancelled() => Err(stopping()),
+                        done = split::split(&hosted, &group, None, &stock, &addresses) => done.map(drop),
+                    };
+                    Done::Split(hosted.region, done)
                 }));
             }
         }
@@ -208,9 +253,14 @@ impl Housekeeper {
             let quiet = machine.log_time() + interval <= terrane_env::time::wall_ms();
             let Some(group) = self.host.group(machine.group()) else { continue };
             if quiet && machine.has_expiring_cells() && group.status().is_leader {
+                let stop = desk.stop.clone();
                 desk.work.push(Box::pin(async move {
-                    // Whoever leads next tries again in a minute.
-                    group.propose(operation::tick()).await.ok();
+                    tokio::select! {
+                        biased;
+                        () = stop.cancelled() => {}
+                        // Whoever leads next tries again in a minute.
+                        _ = group.propose(operation::tick()) => {}
+                    }
                     Done::Ticked
                 }));
             }
@@ -224,21 +274,27 @@ impl Housekeeper {
                 self.metrics.flushes.inc();
                 let about = format!("flush of region {region}");
                 if self.outcome(&about, &result) {
-                    desk.resting.remove(&region);
+                    desk.flush_rests.end(&region);
                 } else {
-                    desk.rest(region);
+                    desk.flush_rests.begin(region, Instant::now());
                     self.signals.awaited.lock().insert(region);
                 }
             }
             Done::Recorded(group, result) => {
                 desk.recording.remove(&group);
-                self.outcome(&format!("record of group {group}"), &result);
+                if self.outcome(&format!("record of group {group}"), &result) {
+                    desk.record_rests.end(&group);
+                } else {
+                    desk.record_rests.begin(group, Instant::now());
+                }
             }
             Done::Split(region, result) => {
                 desk.splitting.remove(&region);
                 if let Err(error) = result {
                     tracing::debug!(%region, %error, "the region was not split");
-                    desk.rest(region);
+                    desk.split_rests.begin(region, Instant::now());
+                } else {
+                    desk.split_rests.end(&region);
                 }
             }
             Done::Ticked => {}
@@ -267,9 +323,15 @@ impl Housekeeper {
 }
 
 impl Desk {
-    fn rest(&mut self, region: RegionId) {
-        let pause = self.resting.get(&region).map_or(RETRY_MIN, |(_, pause)| (*pause * 2).min(RETRY_MAX));
-        self.resting.insert(region, (Instant::now() + pause, pause));
+    fn forget_rests(&mut self) {
+        let now = Instant::now();
+        self.flush_rests.forget(now);
+        self.split_rests.forget(now);
+        self.record_rests.forget(now);
+    }
+
+    fn nothing_rests(&self) -> bool {
+        self.flush_rests.is_empty() && self.split_rests.is_empty() && self.record_rests.is_empty()
     }
 }
 
@@ -279,4 +341,27 @@ fn is_too_large(hosted: &Hosted) -> bool {
     let in_vain = hosted.unsplittable_bytes();
     let grown = in_vain + in_vain / 100 * UNSPLITTABLE_GROWTH_PERCENT;
     bytes >= hosted.state().schema.region_size && (in_vain == 0 || bytes > grown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_end_and_are_forgotten() {
+        let mut rests = Rests::default();
+        let now = Instant::now();
+        rests.begin(7, now);
+        assert!(rests.holds(&7, now) && !rests.holds(&8, now));
+        assert!(!rests.holds(&7, now + RETRY_MIN));
+        rests.begin(7, now);
+        assert!(rests.holds(&7, now + RETRY_MIN), "the second pause is longer");
+        rests.forget(now + RETRY_MAX);
+        assert!(!rests.is_empty());
+        rests.forget(now + 2 * RETRY_MAX);
+        assert!(rests.is_empty(), "an idle server has nothing to look at");
+        rests.begin(7, now);
+        rests.end(&7);
+        assert!(rests.is_empty());
+    }
 }

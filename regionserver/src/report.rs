@@ -277,9 +277,13 @@ impl Reporter {
         self.addresses.set(addresses.iter().cloned());
         self.host.set_addresses(addresses);
         self.stock.add(reply.region_id_first, reply.region_id_count);
-        for table in reply.dropped_tables {
-            self.drop_late(TableId(table)).await;
-        }
+        let drops = async {
+            for table in reply.dropped_tables {
+                self.drop_late(TableId(table)).await;
+            }
+        };
+        // A leader without a quorum would wait for ever, and its reports with it. The next report brings the ids again.
+        tokio::time::timeout(self.every, drops).await.ok();
     }
 
     /// A table that was dropped while a group led here was out of reach is dropped now.
@@ -288,7 +292,7 @@ impl Reporter {
             let Some(group) = self.host.group(machine.group()) else { continue };
             if machine.has_table(table) && group.status().is_leader {
                 let change = ChangeTables { schema: None, create: Vec::new(), drop: Some(table) };
-                // The next report brings the id again.
+                // The next report brings the id again, whatever comes of this.
                 group.propose(change.encode()).await.ok();
             }
         }
