@@ -9,8 +9,12 @@ use std::sync::Arc;
 use terrane_types::visibility::CellMeta;
 use terrane_types::{CellKind, CellRef};
 
-/// What a cell costs in memory beside its bytes: the struct, its place in the tree, and the shared slice's header.
-const OVERHEAD_BYTES: usize = std::mem::size_of::<StoredCell>() + 24;
+/// What a cell costs in memory beside its bytes: the struct, once more as its column's name, their place in the tree, and
+/// the shared slice's header.
+const OVERHEAD_BYTES: usize = 2 * std::mem::size_of::<StoredCell>() + 40;
+
+/// A cell of at most this many bytes shares them with its column's name.
+const SHARED_KEY_BYTES_MAX: usize = 1 << 10;
 
 /// One cell of one family.
 ///
@@ -63,6 +67,16 @@ impl StoredCell {
             timestamp: i64::MAX,
             sequence: u64::MAX,
         }
+    }
+
+    /// What names this cell's column in a tree. It shares the cell's bytes while they are few, and else has its own: a
+    /// column outlives the cell it began with.
+    pub(crate) fn key(&self) -> Self {
+        if self.data.len() <= SHARED_KEY_BYTES_MAX {
+            return self.clone();
+        }
+        let cell = CellRef { tags: &[], value: &[], ..self.as_ref(&[]) };
+        Self::new(self.row(), cell, self.sequence, self.position)
     }
 
     pub(crate) fn row(&self) -> &[u8] {

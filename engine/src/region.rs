@@ -209,9 +209,9 @@ impl Region {
         let state = self.state.read();
         // Under the lock: a freeze before it leaves the mark to the memtables that the cells go to.
         self.touch(index);
-        // Puts that came on top of others in families of one version: what is below may go once this is published.
-        let mut on_top: Vec<(&Arc<Memtable>, StoredCell)> = Vec::new();
-        let mut replaced: Option<u64> = None;
+        // Held until the write is visible: a reader comes before it, and is counted, or after it, and sees all of it.
+        let write = self.snapshots.begin_write();
+        let mut removed = false;
         for (position, cell) in cells.iter().enumerate() {
             let Some(store) = family_of(&state.stores, cell.family) else { continue };
             let position = u32::try_from(position).expect("a row mutation of 16 MiB has fewer than 2^32 cells");
@@ -219,16 +219,11 @@ impl Region {
             let rules = store.family.rules.current();
             if rules.versions > 1 || rules.keep_deleted_cells || cell.kind != CellKind::Put {
                 store.active.insert(stored);
-            } else if let Some(below) = store.active.insert_on_top(stored.clone()) {
-                replaced = replaced.max(Some(below).filter(|below| *below < sequence));
-                on_top.push((&store.active, stored));
+            } else {
+                removed |= store.active.insert_on_top(stored, write.newest());
             }
         }
-        // Published before anything goes: a reader finds the old version or the new one.
-        let newest_snapshot = self.snapshots.publish(sequence, replaced);
-        for (memtable, newer) in on_top {
-            memtable.remove_replaced(&newer, newest_snapshot);
-        }
+        write.publish(sequence, removed);
     }
 
     /// Notes that the descriptor or schema changed at `index`: not durable before the next flush.

@@ -1,13 +1,13 @@
 //! Snapshots: a reader's guard on a sequence number.
 //!
 //! Under one mutex lie the region's published sequence number, the live snapshots, and up to where versions have been
-//! collected. The order matters: a write publishes its number first and asks afterwards which snapshots live, so a
-//! snapshot taken in between already sees the write and never misses what the write replaced.
+//! collected. A write holds the mutex from before it removes what it replaces until its own number is published: a
+//! snapshot is taken before that, and is asked about, or after it, and sees the write.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::SnapshotTooOld;
 
@@ -20,6 +20,26 @@ struct Held {
     collected: u64,
 }
 
+/// A write under way.
+pub(crate) struct Write<'a>(MutexGuard<'a, Held>);
+
+impl Write<'_> {
+    /// The newest live snapshot: what is older than the write and newer than this one is read by nobody.
+    pub(crate) fn newest(&self) -> Option<u64> {
+        self.0.live.keys().next_back().copied()
+    }
+
+    /// Makes the write visible. `removed` says that something from before it has gone: whoever wants to read at an earlier
+    /// sequence number is refused from here on.
+    pub(crate) fn publish(mut self, sequence: u64, removed: bool) {
+        debug_assert!(self.0.published <= sequence, "sequence numbers never go down");
+        self.0.published = sequence;
+        if removed {
+            self.0.collected = self.0.collected.max(sequence);
+        }
+    }
+}
+
 /// The snapshots of one region.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshots(Arc<Mutex<Held>>);
@@ -30,19 +50,9 @@ impl Snapshots {
         Self(Arc::new(Mutex::new(Held { published: sequence, live: BTreeMap::new(), collected: sequence })))
     }
 
-    /// Makes a write visible; answers the newest live snapshot from before it. `replaced` is the sequence number of the
-    /// newest cell that the write replaces: such a cell may go when it is newer than that snapshot, for then nobody reads
-    /// between the two. Readers who come later for that stretch are refused from here on, under the same lock: one that
-    /// came between the look at the snapshots and the removal would miss what was removed.
-    pub(crate) fn publish(&self, sequence: u64, replaced: Option<u64>) -> Option<u64> {
-        let mut held = self.0.lock();
-        debug_assert!(held.published <= sequence, "sequence numbers never go down");
-        held.published = sequence;
-        let newest = held.live.range(..sequence).next_back().map(|(snapshot, _)| *snapshot);
-        if replaced > newest {
-            held.collected = held.collected.max(sequence);
-        }
-        newest
+    /// Begins a write: no snapshot is taken or let go until it is published.
+    pub(crate) fn begin_write(&self) -> Write<'_> {
+        Write(self.0.lock())
     }
 
     pub(crate) fn published(&self) -> u64 {
@@ -68,7 +78,8 @@ impl Snapshots {
 
     pub(crate) fn take_at(&self, sequence: u64) -> Result<Snapshot, SnapshotTooOld> {
         let mut held = self.0.lock();
-        if sequence < held.collected {
+        // What a living snapshot sees is not collected, so another at its number sees all of it too.
+        if sequence < held.collected && !held.live.contains_key(&sequence) {
             return Err(SnapshotTooOld { oldest: held.collected });
         }
         let sequence = sequence.min(held.published);
