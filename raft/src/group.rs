@@ -134,6 +134,10 @@ impl Group {
             return asker.answer(Err(ProposeError::TooLarge { limit: OPERATION_BYTES_MAX }));
         }
         if self.replica.shared_log.full() {
+            // Who is told that a log is full comes back to the same server: right at the leader's only.
+            if self.replica.metrics.borrow_watched().state != ServerState::Leader {
+                return asker.answer(Err(self.replica.not_leader()));
+            }
             let held_by = self.replica.shared_log.held_by().unwrap_or_else(|| format!("group {}", self.id()));
             return asker.answer(Err(ProposeError::LogFull { held_by }));
         }

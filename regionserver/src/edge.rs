@@ -101,12 +101,23 @@ impl Edge {
         let prepared = write::prepare(&write_header, rows, &hosted.state())?;
         let operation = match prepared.operation {
             Some(operation) => {
-                let admitted = self.admission.admit(operation.len())?;
+                let admitted = self.admission.admit(operation.len()).map_err(|busy| self.elsewhere(&group, busy))?;
                 Some((operation, admitted))
             }
             None => None,
         };
         Ok(Proposal { operation, errors: prepared.errors, group })
+    }
+
+    /// A server that is busy is asked again, so one that does not lead sends to whoever does instead.
+    fn elsewhere(&self, group: &Group, busy: Error) -> Error {
+        let status = group.status();
+        match status.leader {
+            Some((_, leader)) if leader != self.identity.server => {
+                not_leader(group, status.term, Some(leader), &self.addresses)
+            }
+            _ => busy,
+        }
     }
 
     fn outcome(

@@ -266,6 +266,23 @@ async fn a_state_machine_that_holds_back_a_full_log_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_with_a_full_log_names_the_leader() {
+    let mut cluster = Cluster::start_with(3, small_log(256 << 10)).await;
+    cluster.pin_durable(0);
+    cluster.create(GROUP).await;
+    let leader = cluster.leader(GROUP).await;
+    let group = cluster.group(leader, GROUP);
+    while !matches!(group.propose(vec![9; 4000]).await, Err(ProposeError::LogFull { .. })) {}
+    let follower = (1..=3).find(|server| *server != leader).unwrap();
+    let host = cluster.host(follower);
+    eventually("the follower's log is full too", || host.log_status().full).await;
+    let refused = cluster.group(follower, GROUP).propose(vec![1]).await.unwrap_err();
+    let ProposeError::NotLeader { leader: Some((_, named)), .. } = refused else { panic!("{refused:?}") };
+    assert_eq!(named.0, leader);
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_of_another_cluster_is_refused() {
     let mut cluster = Cluster::start(3).await;
     cluster.stop(3).await;
