@@ -1,0 +1,167 @@
+//! The model: all cells ever applied to a region, and a reader that replays them in write order for every question.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use terrane_types::{CellKind, FamilyRules, KeyRange, Projection};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelCell {
+    pub row: Vec<u8>,
+    pub family: String,
+    pub qualifier: Vec<u8>,
+    pub timestamp: i64,
+    pub kind: CellKind,
+    pub value: Vec<u8>,
+    pub sequence: u64,
+    pub position: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Change {
+    pub sequence: u64,
+    pub stamp: i64,
+    pub rules: FamilyRules,
+}
+
+/// What a reader sees of a cell: family, qualifier, timestamp, value.
+pub type Seen = (String, Vec<u8>, i64, Vec<u8>);
+
+#[derive(Clone, Debug, Default)]
+pub struct RegionModel {
+    pub cells: Vec<ModelCell>,
+    pub families: BTreeMap<String, Vec<Change>>,
+}
+
+struct Live<'a> {
+    cell: &'a ModelCell,
+    protected: bool,
+}
+
+impl RegionModel {
+    pub fn set_rules(&mut self, family: &str, change: Change) {
+        match self.families.get_mut(family) {
+            Some(changes) => {
+                let last = changes[changes.len() - 1];
+                if last.rules == change.rules {
+                    return;
+                }
+                // Rules under which nothing was written never held.
+                if last.sequence == change.sequence {
+                    changes.pop();
+                }
+                changes.push(change);
+            }
+            None => {
+                self.families.insert(family.to_owned(), vec![Change { sequence: 0, ..change }]);
+            }
+        }
+    }
+
+    pub fn remove_family(&mut self, family: &str) {
+        self.families.remove(family);
+        self.cells.retain(|cell| cell.family != family);
+    }
+
+    pub fn part(&self, range: &KeyRange) -> Self {
+        let cells = self.cells.iter().filter(|cell| range.contains(&cell.row)).cloned().collect();
+        Self { cells, families: self.families.clone() }
+    }
+
+    pub fn rows(&self, range: &KeyRange) -> BTreeSet<Vec<u8>> {
+        self.cells.iter().map(|cell| cell.row.clone()).filter(|row| range.contains(row)).collect()
+    }
+
+    pub fn read(&self, row: &[u8], projection: &Projection, sequence: u64, now: i64) -> Vec<Seen> {
+        let mut seen = Vec::new();
+        for (family, changes) in &self.families {
+            let of_family: Vec<&ModelCell> = self
+                .cells
+                .iter()
+                .filter(|cell| cell.row == row && cell.family == *family && cell.sequence <= sequence)
+                .collect();
+            let qualifiers: BTreeSet<&Vec<u8>> = of_family.iter().map(|cell| &cell.qualifier).collect();
+            for qualifier in qualifiers.into_iter().filter(|name| projection.selects(family.as_bytes(), name)) {
+                seen.extend(read_column(&of_family, changes, qualifier, projection, sequence, now));
+            }
+        }
+        seen
+    }
+}
+
+fn read_column(
+    of_family: &[&ModelCell],
+    changes: &[Change],
+    qualifier: &[u8],
+    projection: &Projection,
+    sequence: u64,
+    now: i64,
+) -> Vec<Seen> {
+    let changes: Vec<&Change> = changes.iter().filter(|change| change.sequence <= sequence).collect();
+    let rules_at = |moment: u64| changes.iter().rev().find(|change| change.sequence <= moment).unwrap().rules;
+    let happened = |cell: &ModelCell| {
+        let kept = (cell.sequence..=sequence).all(|moment| rules_at(moment).keep_deleted_cells);
+        !(cell.kind != CellKind::Put && kept && projection.time_max <= cell.timestamp)
+    };
+    let mut events: Vec<&ModelCell> = of_family
+        .iter()
+        .copied()
+        .filter(|cell| cell.qualifier == qualifier || cell.kind.is_family_marker())
+        .filter(|cell| happened(cell))
+        .collect();
+    events.sort_by_key(|cell| (cell.sequence, cell.position));
+
+    let mut live: Vec<Live<'_>> = Vec::new();
+    let mut rules = changes[0].rules;
+    let mut waiting = changes[1..].iter().peekable();
+    for event in events {
+        while let Some(change) = waiting.next_if(|change| change.sequence <= event.sequence) {
+            change_rules(&mut live, &rules, change);
+            rules = change.rules;
+        }
+        apply(&mut live, event, &rules);
+    }
+    for change in waiting {
+        change_rules(&mut live, &rules, change);
+        rules = change.rules;
+    }
+    live.sort_by_key(|live| std::cmp::Reverse(live.cell.timestamp));
+    live.iter()
+        .filter(|live| live.protected || !expired(&rules, live.cell.timestamp, now))
+        .filter(|live| (projection.time_min..projection.time_max).contains(&live.cell.timestamp))
+        .take(projection.versions as usize)
+        .map(|live| {
+            let cell = live.cell;
+            (cell.family.clone(), cell.qualifier.clone(), cell.timestamp, cell.value.clone())
+        })
+        .collect()
+}
+
+fn expired(rules: &FamilyRules, timestamp: i64, now: i64) -> bool {
+    rules.ttl_ms.is_some_and(|ttl| now - timestamp > i64::try_from(ttl).unwrap())
+}
+
+fn apply<'a>(live: &mut Vec<Live<'a>>, event: &'a ModelCell, rules: &FamilyRules) {
+    match event.kind {
+        CellKind::Put => {
+            live.retain(|live| live.cell.timestamp != event.timestamp);
+            live.push(Live { cell: event, protected: true });
+            live.sort_by_key(|live| std::cmp::Reverse(live.cell.timestamp));
+            let protected = live.iter_mut().filter(|live| live.protected);
+            protected.skip(rules.min_versions as usize).for_each(|live| live.protected = false);
+            live.truncate(rules.versions as usize);
+        }
+        CellKind::Delete | CellKind::DeleteFamilyVersion => {
+            live.retain(|live| live.cell.timestamp != event.timestamp);
+        }
+        CellKind::DeleteColumn | CellKind::DeleteFamily => live.retain(|live| live.cell.timestamp > event.timestamp),
+    }
+}
+
+fn change_rules(live: &mut Vec<Live<'_>>, old: &FamilyRules, change: &Change) {
+    live.retain(|live| live.protected || !expired(old, live.cell.timestamp, change.stamp));
+    live.sort_by_key(|live| std::cmp::Reverse(live.cell.timestamp));
+    live.truncate(change.rules.versions as usize);
+    for (rank, live) in live.iter_mut().enumerate() {
+        live.protected = rank < change.rules.min_versions as usize;
+    }
+}
