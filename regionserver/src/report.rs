@@ -25,6 +25,8 @@ use crate::troubles::Troubles;
 /// Deadline of one call, and the pause before the next master is tried.
 const CALL_TIMEOUT: Duration = Duration::from_secs(2);
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// A server that still looks for a master says so after this time, so that nobody waits in silence.
+const TELL_AFTER: Duration = Duration::from_secs(2);
 /// How often to report when the master does not say.
 const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -93,6 +95,7 @@ impl Masters {
     pub async fn register(&mut self, what: &Registration, patience: Duration) -> Result<Registered, RegisterError> {
         let started = Instant::now();
         let mut last = "no master is configured".to_owned();
+        let mut told = false;
         loop {
             if let Some((master, mut client)) = self.current() {
                 let call = tokio::time::timeout(CALL_TIMEOUT, client.register(registration(what))).await;
@@ -109,6 +112,10 @@ impl Masters {
             if started.elapsed() >= patience {
                 let masters: Vec<&str> = self.lines.iter().map(|(address, _)| address.as_str()).collect();
                 return Err(RegisterError::Unreachable { masters: masters.join(", "), waited: patience, last });
+            }
+            if !told && started.elapsed() >= TELL_AFTER {
+                told = true;
+                tracing::warn!("no master answers yet ({last}); trying for {} s in all", patience.as_secs());
             }
             self.next();
             tokio::time::sleep(RETRY_PAUSE).await;

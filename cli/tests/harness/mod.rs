@@ -33,6 +33,8 @@ pub const COMMAND_MAX: Duration = Duration::from_secs(90);
 const PORT_FIRST: u16 = 10_000;
 /// ...so many of them.
 const PORTS: u16 = 20_000;
+/// ...and two processes started one after the other begin so far apart: more than one test binary takes.
+const PORTS_BETWEEN: u32 = 2_003;
 /// How often a start is tried again after somebody else took one of its ports.
 const START_ATTEMPTS: usize = 10;
 
@@ -41,11 +43,12 @@ static PORT_NEXT: AtomicU16 = AtomicU16::new(0);
 
 /// Ports that nobody listens on, and that no other test of this process gets.
 pub fn free_ports<const N: usize>() -> [u16; N] {
-    // Test binaries may run at once: each begins elsewhere.
-    let begin = u16::try_from(std::process::id() % u32::from(PORTS)).expect("below the number of ports");
+    // Test binaries may run at once: each begins elsewhere, neighbours in the process table far from each other.
+    let begin = std::process::id().wrapping_mul(PORTS_BETWEEN) % u32::from(PORTS);
+    let begin = u16::try_from(begin).expect("below the number of ports");
     std::array::from_fn(|_| {
         (0..PORTS)
-            .map(|_| PORT_FIRST + begin.wrapping_add(PORT_NEXT.fetch_add(1, Ordering::Relaxed)) % PORTS)
+            .map(|_| PORT_FIRST + (begin + PORT_NEXT.fetch_add(1, Ordering::Relaxed) % PORTS) % PORTS)
             .find(|&port| TcpListener::bind(("127.0.0.1", port)).is_ok())
             .expect("a free port")
     })
@@ -86,7 +89,7 @@ pub fn eventually<T>(limit: Duration, what: &str, mut ask: impl FnMut() -> Resul
             Ok(answer) => return answer,
             Err(why) if Instant::now() >= deadline => panic!("not within {limit:?}: {what}: {why}"),
             // Between two looks; what is waited for has no call that waits.
-            Err(_) => std::thread::sleep(Duration::from_millis(50)),
+            Err(_) => std::thread::park_timeout(Duration::from_millis(50)),
         }
     }
 }
@@ -455,6 +458,17 @@ pub fn server_arguments(data: &Path, listen: u16, console: u16, masters: &str, e
 impl Cluster {
     /// Starts a new one; `flags` are those of every server.
     pub fn start(engine: &str, flags: &[&str]) -> Cluster {
+        for _ in 0..START_ATTEMPTS {
+            let mut cluster = Cluster::planned(engine, flags);
+            match cluster.try_start_all() {
+                Ok(()) => return cluster,
+                Err(ended) => assert!(ended.stderr.contains("in use"), "{ended:?}"),
+            }
+        }
+        panic!("no free ports were found");
+    }
+
+    fn planned(engine: &str, flags: &[&str]) -> Cluster {
         let data = tempfile::tempdir().expect("a directory");
         let [master, console, ports @ ..] = free_ports::<8>();
         let mut cluster = Cluster {
@@ -471,7 +485,6 @@ impl Cluster {
             cluster.addresses.push(local(port[0]));
             cluster.servers.push(Role { arguments, process: None });
         }
-        cluster.start_all();
         cluster
     }
 
@@ -481,11 +494,16 @@ impl Cluster {
 
     /// Starts all four and waits until they are well.
     pub fn start_all(&mut self) {
-        self.master.start();
+        self.try_start_all().unwrap_or_else(|ended| panic!("a part did not start: {ended:?}"));
+    }
+
+    fn try_start_all(&mut self) -> Result<(), Ended> {
+        self.master.process = Some(Process::start(&self.master.arguments)?);
         for server in &mut self.servers {
-            server.start();
+            server.process = Some(Process::start(&server.arguments)?);
         }
         self.client.wait_until_well();
+        Ok(())
     }
 
     pub fn kill_all(&mut self) {
