@@ -295,7 +295,8 @@ impl GroupMachine {
             let hosted = Hosted::new(created, region, 0);
             hosted.set_settled(false);
             inner.hosted.insert(hosted.region, hosted.clone());
-            self.regions.insert(hosted);
+            self.regions.insert(hosted.clone());
+            self.signals.flush(hosted.region);
         }
         for (region, before) in changes.altered {
             inner.alter(region, entry, &before);

@@ -11,7 +11,6 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::{decode, encode, session};
 use crate::edge::{Edge, Header};
-use crate::faults::stopping;
 use crate::region::scan::{Block, Cursor, ScanRequest};
 
 /// The edge of the data path.
@@ -75,8 +74,8 @@ impl DataService {
         });
         match tokio::time::timeout(header.deadline, outcome).await {
             Ok(Ok(done)) => done.map(encode::mutate),
-            Ok(Err(_)) => Err(stopping()),
-            Err(_) => Err(Error::Uncertain),
+            // Not answered in time, or not at all because the server goes down: it may be in the log all the same.
+            Ok(Err(_)) | Err(_) => Err(Error::Uncertain),
         }
     }
 
