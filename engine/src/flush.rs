@@ -86,8 +86,10 @@ impl Engine {
         let right = self.write_daughter(&split.right).await?;
         self.append(Record::Split {
             parent: split.parent.id(),
-            left: record_of(&split.left, &left.0, &left.1),
-            right: record_of(&split.right, &right.0, &right.1),
+            daughters: Box::new([
+                record_of(&split.left, &left.0, &left.1),
+                record_of(&split.right, &right.0, &right.1),
+            ]),
         })
         .await?;
         for (region, (frozen, files)) in [(&split.left, left), (&split.right, right)] {

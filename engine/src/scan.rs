@@ -219,10 +219,11 @@ impl RowScanner {
         let mut last = None;
         while let Some(scan) = self.families.get(family) {
             while let Some(visible) = scan.visible.get(cell) {
-                if last.is_some() && block.len() >= bytes_max {
+                // Set once the block is full: what is visible still is for the next part.
+                if let Some(position) = last {
                     end_row(block, start);
                     self.at = Some((family, cell));
-                    return Step::Part { position: last.expect("a cell was appended") };
+                    return Step::Part { position };
                 }
                 terrane_types::cell::pack(block, visible.as_ref(scan.reader.name().as_bytes()));
                 if block.len() >= bytes_max {

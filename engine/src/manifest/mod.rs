@@ -40,9 +40,9 @@ impl Contents {
             Record::Region(region) => {
                 self.regions.insert(region.region, region);
             }
-            Record::Split { parent, left, right } => {
+            Record::Split { parent, daughters } => {
                 self.regions.remove(&parent);
-                for daughter in [left, right] {
+                for daughter in *daughters {
                     self.regions.insert(daughter.region, daughter);
                 }
             }

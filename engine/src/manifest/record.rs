@@ -53,8 +53,8 @@ pub(crate) enum Record {
     /// The parent goes and both daughters come, at once.
     Split {
         parent: RegionId,
-        left: RegionRecord,
-        right: RegionRecord,
+        /// Left and right.
+        daughters: Box<[RegionRecord; 2]>,
     },
     /// Regions go, with the state of their group as of then.
     Drop {
@@ -81,11 +81,10 @@ impl Record {
                 out.u8(REGION);
                 write_region(&mut out, region);
             }
-            Self::Split { parent, left, right } => {
+            Self::Split { parent, daughters } => {
                 out.u8(SPLIT);
                 out.u64(parent.0);
-                write_region(&mut out, left);
-                write_region(&mut out, right);
+                daughters.iter().for_each(|daughter| write_region(&mut out, daughter));
             }
             Self::Drop { regions, group, point } => {
                 out.u8(DROP);
@@ -112,8 +111,7 @@ impl Record {
             REGION => Self::Region(read_region(&mut input)?),
             SPLIT => Self::Split {
                 parent: RegionId(input.u64()?),
-                left: read_region(&mut input)?,
-                right: read_region(&mut input)?,
+                daughters: Box::new([read_region(&mut input)?, read_region(&mut input)?]),
             },
             DROP => {
                 let regions = (0..input.u32()?).map(|_| input.u64().map(RegionId)).collect::<Option<_>>()?;

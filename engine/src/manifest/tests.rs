@@ -32,7 +32,7 @@ fn records() -> Vec<Record> {
         Record::Engine { name: "memory".into() },
         Record::Region(region(1, 4)),
         Record::Group { group: GroupId(2), point: point.clone() },
-        Record::Split { parent: RegionId(1), left: region(2, 5), right: region(3, 5) },
+        Record::Split { parent: RegionId(1), daughters: Box::new([region(2, 5), region(3, 5)]) },
         Record::Drop { regions: vec![RegionId(2)], group: GroupId(2), point },
     ]
 }
