@@ -3,12 +3,23 @@
 //! - `model`: what a region holds, told as the list of everything ever applied, with a slow and obvious way to read it.
 //! - `world`: an engine and its model side by side, driven by a log as the raft room would drive it.
 //! - `random`: random steps; a failure prints its seed, and `TERRANE_SEED=n` runs that one alone.
+//! - `crash`, `points`, `racing`, `reading`: one claim per test.
 
+#![allow(clippy::unwrap_used, reason = "what helpers of tests unwrap is what the test claims")]
+
+#[path = "conformance/crash.rs"]
+mod crash;
 #[path = "conformance/dice.rs"]
 mod dice;
 #[path = "conformance/model.rs"]
 mod model;
+#[path = "conformance/points.rs"]
+mod points;
+#[path = "conformance/racing.rs"]
+mod racing;
 #[path = "conformance/random.rs"]
 mod random;
+#[path = "conformance/reading.rs"]
+mod reading;
 #[path = "conformance/world.rs"]
 mod world;

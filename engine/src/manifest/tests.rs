@@ -70,7 +70,8 @@ fn a_flipped_bit_below_whole_records_is_damage() {
         frame(&mut bytes, &record.encode());
     }
     let first = FRAME_HEADER_BYTES + records()[0].encode().len();
-    for at in [first + FRAME_HEADER_BYTES, first + FRAME_HEADER_BYTES + 5] {
+    // In the length, in the checksum, and in the record itself.
+    for at in [first, first + 1, first + 3, first + 4, first + FRAME_HEADER_BYTES, first + FRAME_HEADER_BYTES + 5] {
         let mut flipped = bytes.clone();
         flipped[at] ^= 1;
         let error = read_records(Path::new("m"), &flipped).unwrap_err();
