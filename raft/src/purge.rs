@@ -33,10 +33,11 @@ pub(crate) async fn run(groups: Arc<Registry>, log: Arc<SharedLog>) {
             () = tokio::time::sleep(INTERVAL) => {}
         }
         let replicas = groups.all();
-        relieve(&replicas, &log);
+        let holders: BTreeMap<GroupId, u64> = log.holders().into_iter().collect();
+        relieve(&replicas, &holders);
         let segment = log.totals().newest;
         for replica in &replicas {
-            replica.note_matched(segment);
+            replica.note_matched(segment, holders.get(&replica.spec.group).copied());
             replica.purge().await;
         }
         log.set_held_by(held_by(&replicas, &log));
@@ -44,8 +45,7 @@ pub(crate) async fn run(groups: Arc<Registry>, log: Arc<SharedLog>) {
 }
 
 /// Asks the state machines that hold back a log over its budget to flush.
-fn relieve(replicas: &[Arc<Replica>], log: &SharedLog) {
-    let holders: BTreeMap<GroupId, u64> = log.holders().into_iter().collect();
+fn relieve(replicas: &[Arc<Replica>], holders: &BTreeMap<GroupId, u64>) {
     for replica in replicas {
         if let Some(&index) = holders.get(&replica.spec.group)
             && replica.machine.durable().index < index
@@ -68,8 +68,9 @@ fn held_by(replicas: &[Arc<Replica>], log: &SharedLog) -> Option<String> {
 }
 
 impl Replica {
-    /// Takes note of what all members have, and has it told when nothing else is written. `segment` is the log's newest.
-    fn note_matched(&self, segment: u64) {
+    /// Takes note of what all members have, and has it told when nothing else is written. `segment` is the log's newest,
+    /// `wanted` the last index that has to go where this group holds back a log over its budget.
+    fn note_matched(&self, segment: u64, wanted: Option<u64>) {
         let said = self.standing.sequence().least_matched;
         let matched = {
             let metrics = self.metrics.borrow_watched();
@@ -84,7 +85,10 @@ impl Replica {
         // write, though, the last entries of an idle one would hold back an ever older segment, so that once per segment
         // even a single entry is followed by another.
         let idle_for_a_segment = matched > said && self.hinted_in.load(Ordering::Relaxed) < segment;
-        if self.spec.members.len() > 1 && (matched > said + 1 || idle_for_a_segment) {
+        // A full log takes no writes that could say it, and no new segment begins: the one entry left unsaid would keep the
+        // log full for ever. Once what has to go is said, no more calls for the next.
+        let holds_back = matched > said && wanted.is_some_and(|last| last > said);
+        if self.spec.members.len() > 1 && (matched > said + 1 || idle_for_a_segment || holds_back) {
             self.hinted_in.store(segment, Ordering::Relaxed);
             self.queue.hint.notify_one();
         }
