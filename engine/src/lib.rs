@@ -1,7 +1,7 @@
 //! The engine: the cells of one server's regions, in memory and on disk.
 //!
 //! There is no log in here: the shared Raft log is the write-ahead log. A write goes to a memtable; a flush moves frozen
-//! memtables to a backend, syncs, and appends one record to the [manifest], which says up to which log index a region is
+//! memtables to a backend, syncs, and appends one record to the manifest, which says up to which log index a region is
 //! durable. After a crash the engine comes back at those points and the log is applied again from there.
 //!
 //! Memtables, manifest, snapshots, merging reads and splits are common; a [`BackendKind`] only keeps flushed cells. What
