@@ -123,6 +123,9 @@ async fn create_table(client: &Client, plan: &Plan) -> Result<(), Error> {
         .family("g", &[("versions", "3")])?
         .region_size(plan.region_size)
         .set("flush_size", &format!("{}B", plan.flush_size))?;
+    // Regions of several groups, hence led by several servers, from the start: daughters stay in their parent's group.
+    let first_regions = 1..plan.first_regions;
+    let spec = first_regions.fold(spec, |spec, region| spec.split_at(&row_key(region * ROWS / plan.first_regions)));
     loop {
         match client.admin().create_table(spec.clone()).await {
             Err(error) if passes(&error) => trace::note(format_args!("table not made yet: {}", chain(&error))),

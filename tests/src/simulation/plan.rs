@@ -24,6 +24,8 @@ pub struct Plan {
     pub tick: Duration,
     pub latency_min: Duration,
     pub latency_max: Duration,
+    /// Regions that the table is made with.
+    pub first_regions: usize,
     pub region_size: u64,
     pub flush_size: u64,
     pub segment_bytes: u64,
@@ -93,6 +95,7 @@ impl Plan {
             tick: milliseconds(*[1, 2, 5].choose(rng).expect("not empty")),
             latency_min: milliseconds(rng.random_range(0..=2)),
             latency_max: milliseconds(*[3, 10, 30].choose(rng).expect("not empty")),
+            first_regions: rng.random_range(3..=6),
             region_size: rng.random_range(16..=48) << 10,
             flush_size: rng.random_range(4..=12) << 10,
             segment_bytes,

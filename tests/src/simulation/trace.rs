@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::fmt::{Arguments, Write};
+use std::time::Duration;
 
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -23,14 +24,16 @@ struct Trace {
     events: u64,
     verbose: bool,
     line: String,
+    /// The last time that a host saw; outside of hosts there is none.
+    now: Duration,
 }
 
 impl Trace {
     fn take(&mut self, write: impl FnOnce(&mut String)) {
         let mut line = std::mem::take(&mut self.line);
         line.clear();
-        let now = turmoil::sim_elapsed().unwrap_or_default();
-        write!(line, "{:>10.3} ", now.as_secs_f64() * 1e3).expect("writing to a string does not fail");
+        self.now = turmoil::sim_elapsed().unwrap_or(self.now);
+        write!(line, "{:>10.3} ", self.now.as_secs_f64() * 1e3).expect("writing to a string does not fail");
         write(&mut line);
         if self.verbose {
             eprintln!("{line}");
