@@ -88,6 +88,8 @@ impl MemoryBackend {
         let backend = Self { dir, next: AtomicU64::new(next), files: Mutex::new(files), unrecorded: Mutex::default() };
         // Nobody works yet, so nothing is spared, whatever its number.
         backend.retain(named, &Spared { unrecorded: BTreeSet::new(), from: u64::MAX }).await?;
+        // Their numbers are given out again: a name must not be removed and made anew in one go.
+        fs::sync_dir(&backend.dir).await.map_err(Error::io("sync the directory of cell files"))?;
         Ok(backend)
     }
 
