@@ -13,6 +13,7 @@ use terrane_types::{Error, GroupId, RegionDescriptor, RegionEpoch, RegionId, Tab
 
 use crate::group::machine::GroupMachine;
 use crate::group::state::RegionState;
+use crate::region::cut::CutRows;
 
 /// A living region.
 pub struct Hosted {
@@ -29,6 +30,8 @@ pub struct Hosted {
     /// The size at which no boundary was found, 0 when none was looked for: it is looked for again when the region has
     /// grown, not at every turn.
     unsplittable_bytes: AtomicU64,
+    /// Moments of rows that readers have a part of.
+    pub cut_rows: CutRows,
 }
 
 impl Hosted {
@@ -41,6 +44,7 @@ impl Hosted {
             state: RwLock::new(Arc::new(state)),
             settled: AtomicBool::new(true),
             unsplittable_bytes: AtomicU64::new(0),
+            cut_rows: CutRows::default(),
         })
     }
 

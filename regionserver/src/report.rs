@@ -239,6 +239,7 @@ impl Reporter {
                     format!("replica {replica} of group {} lacks entries that the log no longer holds", status.group),
                 );
             }
+            hosted.iter().for_each(|hosted| hosted.cut_rows.let_go(terrane_env::time::now_ns()));
             if status.is_leader {
                 led += 1;
                 regions.extend(hosted.iter().map(|hosted| region_report(hosted, status.term)));

@@ -1,5 +1,6 @@
 //! What is done to one region: writes checked and laid out, rows read, ranges scanned, a boundary for a split found.
 
+pub mod cut;
 pub mod read;
 pub mod scan;
 pub mod split;

@@ -262,6 +262,10 @@ impl<'a> Filler<'a> {
         let cell =
             CellAt { family: at.family, qualifier: at.qualifier, timestamp: at.timestamp, sequence: at.sequence };
         let row = Bytes::copy_from_slice(key_of(&self.block.rows[before..]));
+        // The scanner's own snapshot still lives, so its number can be taken once more, to outlive the block.
+        if let Ok(snapshot) = self.hosted.engine.snapshot_at(sequence) {
+            self.hosted.cut_rows.hold(snapshot, terrane_env::time::now_ns());
+        }
         self.last_row.clear();
         self.block.cursor.position = Position::Within { row, sequence, cell };
         self.block.row_continues = true;
