@@ -12,5 +12,6 @@ pub mod cluster;
 pub mod eventually;
 pub mod numbers;
 pub mod oracle;
+pub mod plan;
 #[cfg(feature = "sim")]
 pub mod simulation;

@@ -12,10 +12,10 @@ use futures::future::join_all;
 use terrane_client::{Client, Error, Get, KeyRange, OnUncertain, Put, RowData, Scan, Table, TableSpec};
 
 use super::nodes::MASTER;
-use super::plan::{Plan, ROWS};
 use super::stage::Stage;
 use super::trace;
 use crate::oracle::Read;
+use crate::plan::{Plan, ROWS};
 
 /// The table of the run.
 pub const TABLE: &str = "t";

@@ -6,9 +6,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::plan::{Crash, Cut, CutKind, CutOff, Plan, SERVERS};
 use super::stage::Stage;
 use super::{clients, trace};
+use crate::plan::{Crash, Cut, CutKind, CutOff, Plan, SERVERS};
 
 /// How long everything is left alone between two scenes.
 const CALM: Duration = Duration::from_millis(800);

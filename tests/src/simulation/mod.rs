@@ -10,7 +10,7 @@
 //! once more.
 //!
 //! What holds:
-//! - Everything is drawn from the seed: sizes, speeds, latencies, the moments and targets of faults ([`plan`]).
+//! - Everything is drawn from the seed: sizes, speeds, latencies, the moments and targets of faults ([`crate::plan`]).
 //! - One seed per process. Its whole trace ([`trace`]) is the same each time; dependencies may change it, so hashes are
 //!   compared between two runs of one build, never stored.
 //! - A run that does not come to its end within [`TIME_MAX`] of simulated time has failed: something is stuck.
@@ -18,15 +18,15 @@
 mod clients;
 mod faults;
 mod nodes;
-mod plan;
 mod readings;
 mod stage;
 pub mod trace;
 
 use std::time::{Duration, SystemTime};
 
-use plan::Plan;
 use stage::Stage;
+
+use crate::plan::Plan;
 
 /// Simulated time after which a run is stuck.
 pub const TIME_MAX: Duration = Duration::from_secs(180);

@@ -12,10 +12,10 @@ use terrane_master::{Master, MasterConfig};
 use terrane_regionserver::{BackendKind, RegionServer, ServerConfig, StartError};
 
 use super::clients::chain;
-use super::plan::{Plan, SERVERS};
 use super::stage::Stage;
 use super::trace;
 use crate::numbers;
+use crate::plan::{Plan, SERVERS};
 
 /// Where everybody finds the master.
 pub const MASTER: &str = "master:7600";

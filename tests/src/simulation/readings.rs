@@ -5,9 +5,9 @@ use std::time::Duration;
 use terrane_client::{Error, KeyRange};
 
 use super::clients::{Reader, TABLE, chain, connect, open_table, passes, watch};
-use super::plan::ROWS;
 use super::stage::Stage;
 use super::trace;
+use crate::plan::ROWS;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

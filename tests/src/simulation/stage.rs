@@ -20,6 +20,10 @@ pub struct Stage {
     inner: Rc<Inner>,
 }
 
+/// A host, and how often it has started.
+type Life = (&'static str, u32);
+type Numbers = BTreeMap<String, f64>;
+
 #[derive(Default)]
 struct Inner {
     history: RefCell<History>,
@@ -30,9 +34,9 @@ struct Inner {
     faults_over: Cell<bool>,
     failure: RefCell<Option<String>>,
     /// Metrics by host and boot, as last shown.
-    numbers: RefCell<BTreeMap<(&'static str, u32), BTreeMap<String, f64>>>,
+    numbers: RefCell<BTreeMap<Life, Numbers>>,
     /// Log segments by host and boot, the first and how many have gone.
-    segments: RefCell<BTreeMap<(&'static str, u32), Segments>>,
+    segments: RefCell<BTreeMap<Life, Segments>>,
     regions: Cell<u64>,
 }
 
@@ -70,7 +74,7 @@ impl Stage {
 
     /// Whether clients are to end: all rows are written and all faults were played.
     pub fn is_over(&self) -> bool {
-        self.inner.faults_over.get() && self.rows_written() >= super::plan::ROWS
+        self.inner.faults_over.get() && self.rows_written() >= crate::plan::ROWS
     }
 
     pub fn faults_are_over(&self) {
@@ -128,7 +132,7 @@ impl Stage {
     }
 
     /// What a node shows at the moment.
-    pub fn show(&self, host: &'static str, boot: u32, numbers: BTreeMap<String, f64>) {
+    pub fn show(&self, host: &'static str, boot: u32, numbers: Numbers) {
         self.inner.numbers.borrow_mut().insert((host, boot), numbers);
     }
 
@@ -157,7 +161,7 @@ impl Stage {
         format!(
             "{} of {} rows written, {} writes acknowledged, faults {}",
             self.rows_written(),
-            super::plan::ROWS,
+            crate::plan::ROWS,
             self.acknowledged(),
             if self.inner.faults_over.get() { "over" } else { "not over" }
         )

@@ -3,6 +3,8 @@
 //! Every wait is for a condition with a limit. What is random prints nothing and needs no seed: the data is fixed, and
 //! every check holds in every interleaving.
 
+#![cfg(not(feature = "sim"))]
+
 mod bad_input;
 mod data_model;
 mod faults;

@@ -1,4 +1,4 @@
-//! What a seed decides: sizes, speeds, latencies, and which faults strike where and when.
+//! What a seed of the simulated run decides: sizes, speeds, latencies, and which faults strike where and when.
 //!
 //! Parameters vary on purpose. With a disk of one speed, "acknowledged before it was synced" was found by 2 of 20 seeds;
 //! with drawn speeds and faults aimed at acknowledgements, by half of them. The disk's character is drawn by
