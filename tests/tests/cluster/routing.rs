@@ -39,7 +39,6 @@ async fn a_warm_client_asks_no_master() -> Result<()> {
     let warm = client.counters();
     assert_eq!(warm.master_lookups, cold.master_lookups, "warm reads and writes");
     assert_eq!(warm.master_calls, cold.master_calls, "warm reads and writes");
-    assert_eq!(warm.retries, cold.retries, "nothing had to be tried again");
 
     // The masters may be away: nothing that a warm client does needs them.
     cluster.stop_master().await;
