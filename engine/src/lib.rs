@@ -14,6 +14,11 @@
 //!
 //! Left out: placement, consensus, anything about requests. Tests: `tests/` here, against a plain model.
 
+#![cfg_attr(
+    not(feature = "sled"),
+    allow(dead_code, unused_variables, reason = "the memory backend alone needs less of what both are handed")
+)]
+
 mod backend;
 mod cell;
 mod codec;
