@@ -1,7 +1,7 @@
 //! The memtable: the cells of one family of one region that no file holds yet.
 //!
 //! A B-tree of columns under a read-write lock, each column with its versions. A write finds its column in one descent
-//! and has what lies below it at hand; that is most of what applying a write costs. Readers hold the lock for one chunk
+//! and has what lies below it at hand. Readers hold the lock for one chunk
 //! and never for a scan, and only one writer exists (a region applies its log in order).
 //!
 //! **What nobody can see any more goes at once**: a put that comes on top of another put of a family that keeps one
