@@ -47,6 +47,9 @@ pub enum Error {
         /// The region.
         region: RegionId,
     },
+    /// The read needs the disk and was told not to wait for it. Read again where waiting is allowed.
+    #[error("the read needs the disk")]
+    NeedsDisk,
     /// The disk refused.
     #[error("{doing}: {cause}")]
     Io {
