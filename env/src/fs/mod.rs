@@ -13,22 +13,25 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+mod disk;
+mod file;
+#[cfg(feature = "memory-disk")]
+mod memory;
 #[cfg(not(feature = "sim"))]
-mod real;
+#[path = "real.rs"]
+mod os;
 #[cfg(feature = "sim")]
-mod simulated;
+#[path = "simulated.rs"]
+mod os;
 
-#[cfg(not(feature = "sim"))]
-pub use real::{
-    DirLock, File, create_dir_all, exists, free_space, list, read, remove_dir_all, remove_file, rename, sync_dir,
+pub use disk::{Disk, UNFINISHED};
+pub use file::File;
+#[cfg(feature = "memory-disk")]
+pub use memory::{Crashed, Fault, MemoryDisk, Tear};
+pub use os::{
+    DirLock, create_dir_all, exists, file_len, free_space, hard_link, list, read, remove_dir_all, remove_file, rename,
+    sync_dir,
 };
-#[cfg(feature = "sim")]
-pub use simulated::{
-    DirLock, File, create_dir_all, exists, free_space, list, read, remove_dir_all, remove_file, rename, sync_dir,
-};
-
-/// Ending of the name under which [`write_durable`] prepares a file. One that is left over was never finished.
-pub const UNFINISHED: &str = "unfinished";
 
 /// Why a data directory could not be locked.
 #[derive(Debug, thiserror::Error)]
@@ -55,36 +58,9 @@ pub enum LockError {
     },
 }
 
-/// Makes `path` hold exactly `bytes`, durably: after a crash at any moment it holds either its old content or the new.
-///
-/// For small files that are replaced as a whole. The directory must exist.
+/// [`Disk::write_durable`] on the system's disk.
 pub async fn write_durable(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let unfinished = unfinished_name(path)?;
-    let file = File::open_rw(&unfinished).await?;
-    file.set_len(0).await?;
-    file.write_all_at(bytes, 0).await?;
-    // The content must be down before the name points at it, or a crash could show an empty file under the final name.
-    file.sync_all().await?;
-    drop(file);
-    rename(&unfinished, path).await?;
-    sync_dir(parent(path)).await
-}
-
-fn unfinished_name(path: &Path) -> io::Result<PathBuf> {
-    let name = path.file_name().ok_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidInput, format!("{} does not name a file", path.display()))
-    })?;
-    let mut name = name.to_owned();
-    name.push(".");
-    name.push(UNFINISHED);
-    Ok(path.with_file_name(name))
-}
-
-fn parent(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
+    Disk::os().write_durable(path, bytes).await
 }
 
 #[cfg(all(test, not(feature = "sim")))]
@@ -105,7 +81,7 @@ mod tests {
     async fn write_durable_is_not_confused_by_an_unfinished_predecessor() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("STAMP");
-        std::fs::write(unfinished_name(&path).unwrap(), b"half of something much longer").unwrap();
+        std::fs::write(disk::unfinished_name(&path).unwrap(), b"half of something much longer").unwrap();
         write_durable(&path, b"whole").await.unwrap();
         assert_eq!(read(&path).await.unwrap(), b"whole");
     }

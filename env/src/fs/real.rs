@@ -47,6 +47,11 @@ impl File {
         self.file.read_exact_at(buffer, offset)
     }
 
+    /// As `read_exact_at`, for callers that are no future.
+    pub fn read_exact_at_now(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_exact_at(buffer, offset)
+    }
+
     /// The file's length in bytes.
     pub async fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
@@ -98,6 +103,16 @@ pub async fn sync_dir(path: &Path) -> io::Result<()> {
 /// Renames within a file system, replacing the target at once.
 pub async fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)
+}
+
+/// Gives the file `from` the second name `to`, which must be free, on the same file system.
+pub async fn hard_link(from: &Path, to: &Path) -> io::Result<()> {
+    fs::hard_link(from, to)
+}
+
+/// The length of the file that has this name.
+pub async fn file_len(path: &Path) -> io::Result<u64> {
+    Ok(fs::metadata(path)?.len())
 }
 
 /// Removes a file's name.

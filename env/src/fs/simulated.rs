@@ -1,6 +1,7 @@
 //! Files of turmoil's simulated disk, which forgets at a crash what was not synced. Every host has a disk of its own.
 
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use turmoil::fs::shim::std::fs as direct;
@@ -13,24 +14,29 @@ use crate::sim;
 #[derive(Debug)]
 pub struct File {
     file: fs::File,
+    /// A second handle of the same file, for reads that cannot wait: the one above keeps its own to itself.
+    direct: direct::File,
 }
 
 impl File {
+    fn new(direct: direct::File) -> io::Result<File> {
+        let file = fs::File::from_std(direct.try_clone()?);
+        Ok(File { file, direct })
+    }
+
     /// Opens for reading and writing, making the file when it is not there.
     pub async fn open_rw(path: &Path) -> io::Result<File> {
-        let file = fs::OpenOptions::new().read(true).write(true).create(true).open(path).await?;
-        Ok(File { file })
+        File::new(direct::OpenOptions::new().read(true).write(true).create(true).open(path)?)
     }
 
     /// Makes a file for reading and writing; one that is there already is refused.
     pub async fn create_new(path: &Path) -> io::Result<File> {
-        let file = fs::OpenOptions::new().read(true).write(true).create_new(true).open(path).await?;
-        Ok(File { file })
+        File::new(direct::OpenOptions::new().read(true).write(true).create_new(true).open(path)?)
     }
 
     /// Opens for reading.
     pub async fn open_read(path: &Path) -> io::Result<File> {
-        Ok(File { file: fs::File::open(path).await? })
+        File::new(direct::File::open(path)?)
     }
 
     /// Writes all bytes at `offset`, extending the file where needed.
@@ -54,6 +60,11 @@ impl File {
             offset += read as u64;
         }
         Ok(())
+    }
+
+    /// As `read_exact_at`, but at once: no latency of the simulated disk applies.
+    pub fn read_exact_at_now(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.direct.read_exact_at(buffer, offset)
     }
 
     /// The file's length in bytes.
@@ -104,6 +115,23 @@ pub async fn sync_dir(path: &Path) -> io::Result<()> {
 /// Renames, replacing the target at once.
 pub async fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to).await
+}
+
+/// Gives the file `from` the second name `to`, which must be free.
+pub async fn hard_link(from: &Path, to: &Path) -> io::Result<()> {
+    // The simulated disk reports every refusal as `Other`; callers tell these two apart as they do on a real one.
+    if direct::symlink_metadata(to).is_ok() {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    if direct::symlink_metadata(from).is_err() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    fs::hard_link(from, to).await
+}
+
+/// The length of the file that has this name.
+pub async fn file_len(path: &Path) -> io::Result<u64> {
+    Ok(fs::metadata(path).await?.len())
 }
 
 /// Removes a file's name.

@@ -1,0 +1,201 @@
+//! A disk as a value: where an engine does its I/O, given to it by whoever opens it.
+//!
+//! The free functions of [`crate::fs`] always mean the system's disk (in the simulation, the simulated host's). Code whose
+//! crash safety is tested step by step takes a [`Disk`] instead, and its tests hand it a `MemoryDisk` (feature
+//! `memory-disk`) that can lose, tear and refuse at any operation, inside an otherwise ordinary build.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::File;
+#[cfg(feature = "memory-disk")]
+use super::memory::MemoryDisk;
+use super::os;
+
+/// Ending of the name under which [`Disk::write_durable`] prepares a file. One that is left over was never finished.
+pub const UNFINISHED: &str = "unfinished";
+
+/// A disk. Cheap to clone; clones are the same disk.
+#[derive(Clone, Debug, Default)]
+pub struct Disk(Inner);
+
+#[derive(Clone, Debug, Default)]
+enum Inner {
+    #[default]
+    Os,
+    #[cfg(feature = "memory-disk")]
+    Memory(MemoryDisk),
+}
+
+#[cfg(feature = "memory-disk")]
+impl From<&MemoryDisk> for Disk {
+    fn from(disk: &MemoryDisk) -> Disk {
+        Disk(Inner::Memory(disk.clone()))
+    }
+}
+
+impl Disk {
+    /// The system's disk; in the simulation, that of the simulated host which asks.
+    pub fn os() -> Disk {
+        Disk(Inner::Os)
+    }
+
+    /// Makes a file for reading and writing; one that is there already is refused.
+    pub async fn create_new(&self, path: &Path) -> io::Result<File> {
+        match &self.0 {
+            Inner::Os => os::File::create_new(path).await.map(File::from),
+            #[cfg(feature = "memory-disk")]
+            Inner::Memory(disk) => disk.create_new(path).map(File::from),
+        }
+    }
+
+    /// Opens for reading and writing, making the file when it is not there.
+    pub async fn open_rw(&self, path: &Path) -> io::Result<File> {
+        match &self.0 {
+            Inner::Os => os::File::open_rw(path).await.map(File::from),
+            #[cfg(feature = "memory-disk")]
+            Inner::Memory(disk) => disk.open_rw(path).map(File::from),
+        }
+    }
+
+    /// Opens for reading.
+    pub async fn open_read(&self, path: &Path) -> io::Result<File> {
+        match &self.0 {
+            Inner::Os => os::File::open_read(path).await.map(File::from),
+            #[cfg(feature = "memory-disk")]
+            Inner::Memory(disk) => disk.open_read(path).map(File::from),
+        }
+    }
+
+    /// The whole content of a file.
+    pub async fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        match &self.0 {
+            Inner::Os => os::read(path).await,
+            #[cfg(feature = "memory-disk")]
+            Inner::Memory(disk) => disk.read(path),
+        }
+    }
+
+    /// The length of the file that has this name.
+    pub async fn file_len(&self, path: &Path) -> io::Result<u64> {
+        match &self.0 {
+            Inner::Os => os::file_len(path).await,
+            #[cfg(feature = "memory-disk")]
+            Inner::Memory(disk) => disk.file_len(path),
+        }
+    }
+
+    /// The names in a directory, sorted. Names that are not UTF-8 (none of ours) come with replacement characters.
+    pub async fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        match &self.0 {
+            Inner::Os => os::list(path).await,
+            #[cfg(feature = "memory-disk")]
+            Inner::Memory(disk) => disk.list(path),
+        }
+    }
+
+    /// Whether something has this name.
+    pub async fn exists(&self, path: &Path) -> io::Result<bool> {
+        match &self.0 {
+            Inner::Os => os::exists(path).await,
+            #[cfg(feature = "memory-disk")]
+            Inner::Memory(disk) => disk.exists(path),
+        }
+    }
+
+    /// Makes a directory and those above it. Their names need [`Disk::sync_dir`] on the parents to be durable.
+    pub async fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        match &self.0 {
+            Inner::Os => os::create_dir_all(path).await,
+            #[cfg(feature = "memory-disk")]
+            Inner::Memory(disk) => disk.create_dir_all(path),
+        }
+    }
+
+    /// Makes the names in a directory durable: those made, renamed, linked and removed since the last time.
+    pub async fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        match &self.0 {
+            Inner::Os => os::sync_dir(path).await,
+            #[cfg(feature = "memory-disk")]
+            Inner::Memory(disk) => disk.sync_dir(path),
+        }
+    }
+
+    /// Renames within a file system, replacing the target at once.
+    pub async fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        match &self.0 {
+            Inner::Os => os::rename(from, to).await,
+            #[cfg(feature = "memory-disk")]
+            Inner::Memory(disk) => disk.rename(from, to),
+        }
+    }
+
+    /// Gives the file `from` the second name `to`, which must be free, on the same file system. The content is one and the same;
+    /// it goes with its last name.
+    pub async fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        match &self.0 {
+            Inner::Os => os::hard_link(from, to).await,
+            #[cfg(feature = "memory-disk")]
+            Inner::Memory(disk) => disk.hard_link(from, to),
+        }
+    }
+
+    /// Removes a file's name. Open files keep the content until they are dropped.
+    pub async fn remove_file(&self, path: &Path) -> io::Result<()> {
+        match &self.0 {
+            Inner::Os => os::remove_file(path).await,
+            #[cfg(feature = "memory-disk")]
+            Inner::Memory(disk) => disk.remove_file(path),
+        }
+    }
+
+    /// Removes a directory and everything in it.
+    pub async fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        match &self.0 {
+            Inner::Os => os::remove_dir_all(path).await,
+            #[cfg(feature = "memory-disk")]
+            Inner::Memory(disk) => disk.remove_dir_all(path),
+        }
+    }
+
+    /// Bytes that this process may still write on the file system of `path`.
+    pub async fn free_space(&self, path: &Path) -> io::Result<u64> {
+        match &self.0 {
+            Inner::Os => os::free_space(path).await,
+            #[cfg(feature = "memory-disk")]
+            Inner::Memory(disk) => disk.free_space(path),
+        }
+    }
+
+    /// Makes `path` hold exactly `bytes`, durably: after a crash at any moment it holds either its old content or the new.
+    ///
+    /// For small files that are replaced as a whole. The directory must exist.
+    pub async fn write_durable(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let unfinished = unfinished_name(path)?;
+        let file = self.open_rw(&unfinished).await?;
+        file.set_len(0).await?;
+        file.write_all_at(bytes, 0).await?;
+        // The content must be down before the name points at it, or a crash could show an empty file under the final name.
+        file.sync_all().await?;
+        drop(file);
+        self.rename(&unfinished, path).await?;
+        self.sync_dir(parent(path)).await
+    }
+}
+
+pub(super) fn unfinished_name(path: &Path) -> io::Result<PathBuf> {
+    let name = path.file_name().ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidInput, format!("{} does not name a file", path.display()))
+    })?;
+    let mut name = name.to_owned();
+    name.push(".");
+    name.push(UNFINISHED);
+    Ok(path.with_file_name(name))
+}
+
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
