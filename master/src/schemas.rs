@@ -55,7 +55,7 @@ fn check_split_points(schema: &TableSchema, split_at: &[Bytes]) -> Result<(), In
 /// Refuses a boundary inside the key prefix that the table keeps together.
 pub fn check_boundary(schema: &TableSchema, key: &[u8]) -> Result<(), Invalid> {
     let Some(declaration) = schema.key.as_ref().filter(|_| schema.atomic > 0) else { return Ok(()) };
-    match declaration.atomic_prefix_len(key, schema.atomic) {
+    match declaration.prefix_len(key, schema.atomic) {
         Some(prefix) if prefix < key.len() => Err(Invalid::new(format!(
             "the boundary {} would separate rows that share the first {} parts of the key (atomic={}); use {}",
             escape(key),

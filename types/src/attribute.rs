@@ -7,16 +7,20 @@
 use crate::error::Invalid;
 use crate::key::KeyDeclaration;
 use crate::limits::VERSIONS_MAX;
-use crate::schema::{FamilySchema, TableSchema, check_flush_size, check_metadata, check_region_size};
+use crate::schema::{
+    FamilySchema, TableSchema, check_block_size, check_flush_size, check_metadata, check_region_size,
+};
 
-const FAMILY_ATTRIBUTES: [&str; 4] = ["versions", "min_versions", "ttl", "keep_deleted_cells"];
-const TABLE_ATTRIBUTES: [&str; 6] = ["region_size", "flush_size", "key", "atomic", "read_only", "meta.NAME"];
-const PLANNED: [&str; 7] =
-    ["compression", "bloom", "block_size", "in_memory", "split_policy", "history", "bloom_prefix"];
+const FAMILY_ATTRIBUTES: [&str; 8] =
+    ["versions", "min_versions", "ttl", "keep_deleted_cells", "compression", "bloom", "block_size", "in_memory"];
+const TABLE_ATTRIBUTES: [&str; 7] =
+    ["region_size", "flush_size", "key", "atomic", "bloom_prefix", "read_only", "meta.NAME"];
+const PLANNED: [&str; 2] = ["split_policy", "history"];
 
 impl FamilySchema {
-    /// Sets an attribute by its name: `versions`, `min_versions`, `ttl` (see [`parse_duration_ms`]; `none` for cells
-    /// that stay) or `keep_deleted_cells`.
+    /// Sets an attribute by its name. Of the rules: `versions`, `min_versions`, `ttl` (see [`parse_duration_ms`]; `none`
+    /// for cells that stay) and `keep_deleted_cells`. Of the storage: `compression` (`none`, `lz4`, `zstd`), `bloom`
+    /// (`none`, `row`, `rowcol`), `block_size` (see [`parse_size`]) and `in_memory`.
     ///
     /// Attributes that must fit each other (`min_versions` is at most `versions`) are compared by
     /// [`TableSchema::check`], so that they may be set in any order.
@@ -30,6 +34,10 @@ impl FamilySchema {
             "ttl" if value == "none" => self.rules.ttl_ms = None,
             "ttl" => self.rules.ttl_ms = Some(parse_duration_ms(value)?),
             "keep_deleted_cells" => self.rules.keep_deleted_cells = parse_bool(name, value)?,
+            "compression" => self.storage.compression = value.parse()?,
+            "bloom" => self.storage.bloom = value.parse()?,
+            "block_size" => self.storage.block_size = check_block_size(parse_size(value)?)?,
+            "in_memory" => self.storage.in_memory = parse_bool(name, value)?,
             _ => return Err(refused("family", name, &FAMILY_ATTRIBUTES)),
         }
         Ok(())
@@ -37,15 +45,15 @@ impl FamilySchema {
 }
 
 impl TableSchema {
-    /// Sets an attribute by its name: `region_size`, `flush_size`, `key`, `atomic`, `read_only`, or free metadata as
-    /// `meta.NAME` (an empty value takes the entry away).
+    /// Sets an attribute by its name: `region_size`, `flush_size`, `key`, `atomic`, `bloom_prefix`, `read_only`, or free
+    /// metadata as `meta.NAME` (an empty value takes the entry away).
     ///
     /// ```
     /// # use terrane_types::{TableName, TableSchema};
     /// let mut schema = TableSchema::new(TableName::new("t")?);
     /// schema.set_attribute("region_size", "16MiB")?;
     /// assert_eq!(schema.region_size, 16 << 20);
-    /// assert!(schema.set_attribute("compression", "zstd").is_err());
+    /// assert!(schema.set_attribute("split_policy", "none").is_err());
     /// # Ok::<(), terrane_types::Invalid>(())
     /// ```
     ///
@@ -65,6 +73,7 @@ impl TableSchema {
             }
             "key" => self.key = Some(KeyDeclaration::parse(value)?),
             "atomic" => self.atomic = parse_number(name, value, 0, u32::MAX)?,
+            "bloom_prefix" => self.bloom_prefix = parse_number(name, value, 0, u32::MAX)?,
             "read_only" => self.read_only = parse_bool(name, value)?,
             _ => return self.set_metadata(name, value),
         }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::name::{FamilyName, TableName};
+use crate::schema::{Bloom, Compression, FamilyRules, FamilyStorage};
 
 fn table() -> TableSchema {
     TableSchema::new(TableName::new("t").expect("a name"))
@@ -24,6 +25,27 @@ fn family_attributes_are_set() {
 }
 
 #[test]
+fn storage_attributes_are_set() {
+    let mut family = family();
+    assert_eq!(
+        family.storage,
+        FamilyStorage { compression: Compression::Lz4, bloom: Bloom::Row, block_size: 16 << 10, in_memory: false }
+    );
+    for (name, value) in [("compression", "zstd"), ("bloom", "rowcol"), ("block_size", "4KiB"), ("in_memory", "true")] {
+        family.set_attribute(name, value).expect(name);
+    }
+    assert_eq!(
+        family.storage,
+        FamilyStorage { compression: Compression::Zstd, bloom: Bloom::RowCol, block_size: 4 << 10, in_memory: true }
+    );
+    assert_eq!(family.rules, FamilyRules::default(), "what readers see is another matter");
+    for (name, value) in [("compression", "none"), ("bloom", "none"), ("in_memory", "false")] {
+        family.set_attribute(name, value).expect(name);
+    }
+    assert_eq!((family.storage.compression, family.storage.bloom), (Compression::None, Bloom::None));
+}
+
+#[test]
 fn table_attributes_are_set() {
     let mut table = table();
     let attributes = [
@@ -31,13 +53,15 @@ fn table_attributes_are_set() {
         ("flush_size", "1MiB"),
         ("key", "user:u64, time:desc i64"),
         ("atomic", "1"),
+        ("bloom_prefix", "2"),
         ("read_only", "true"),
         ("meta.owner", "ann"),
     ];
     for (name, value) in attributes {
         table.set_attribute(name, value).expect(name);
     }
-    assert_eq!((table.region_size, table.flush_size, table.atomic), (16 << 10, 1 << 20, 1));
+    assert_eq!((table.region_size, table.flush_size), (16 << 10, 1 << 20));
+    assert_eq!((table.atomic, table.bloom_prefix), (1, 2));
     assert!(table.read_only);
     assert_eq!(table.key.as_ref().map(ToString::to_string).as_deref(), Some("user:u64, time:desc i64"));
     assert_eq!(table.metadata.get("owner").map(String::as_str), Some("ann"));
@@ -75,6 +99,14 @@ fn values_out_of_range_name_the_range() {
     assert!(family_error("versions", "0").contains("from 1 to"));
     assert!(family_error("versions", "-1").contains("from 1 to"));
     assert!(family_error("ttl", "0").contains("not a time span"));
+    assert!(family_error("compression", "gzip").contains("none, lz4 nor zstd"));
+    assert!(family_error("bloom", "col").contains("none, row nor rowcol"));
+    assert!(family_error("block_size", "16384").contains("not a size"));
+    for size in ["1023B", "1048577B", "4GiB", "4194305KiB"] {
+        assert!(family_error("block_size", size).contains("it is 1KiB to 1MiB"), "{size}");
+    }
+    assert!(family_error("in_memory", "1").contains("neither true nor false"));
+    assert!(table_error("bloom_prefix", "-1").contains("bloom_prefix=-1"));
 }
 
 #[test]

@@ -47,19 +47,27 @@ impl Writer {
 /// Takes fields in order; says in every error what was being read.
 pub(crate) struct Reader<'a> {
     what: &'static str,
+    format: u8,
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(what: &'static str, format: u8, bytes: &'a [u8]) -> Result<Self, Invalid> {
-        let mut reader = Self { what, rest: bytes };
-        let found = reader.u8()?;
-        if found != format {
+    /// Begins with the version byte; formats 1 to `newest` are read.
+    pub(crate) fn new(what: &'static str, newest: u8, bytes: &'a [u8]) -> Result<Self, Invalid> {
+        let mut reader = Self { what, format: 0, rest: bytes };
+        reader.format = reader.u8()?;
+        if !(1..=newest).contains(&reader.format) {
             return Err(Invalid::new(format!(
-                "a {what} has format {found}; this build reads format {format}, so use the build that wrote it"
+                "a {what} has format {}; this build reads up to format {newest}, so use the build that wrote it",
+                reader.format
             )));
         }
         Ok(reader)
+    }
+
+    /// The format that was found: fields that came later are not in the older ones.
+    pub(crate) fn format(&self) -> u8 {
+        self.format
     }
 
     fn take(&mut self, length: usize) -> Result<&'a [u8], Invalid> {

@@ -33,6 +33,15 @@ pub const FLUSH_SIZE_DEFAULT: u64 = 64 << 20;
 /// The smallest flush size a table may ask for (4 KiB): below it every put would become a file.
 pub const FLUSH_SIZE_MIN: u64 = 4 << 10;
 
+/// Bytes of cells at which a block of a file ends, unless the family says otherwise (16 KiB).
+pub const BLOCK_SIZE_DEFAULT: u32 = 16 << 10;
+
+/// The smallest block size a family may ask for (1 KiB): below it the index of a file outgrows its cells.
+pub const BLOCK_SIZE_MIN: u32 = 1 << 10;
+
+/// The largest block size a family may ask for (1 MiB): every get reads and decompresses a whole block.
+pub const BLOCK_SIZE_MAX: u32 = 1 << 20;
+
 /// Longest name of a table, namespace, family or key part.
 pub const NAME_CHARS_MAX: usize = 128;
 

@@ -1,8 +1,11 @@
-//! What a table is: its families and their rules, its attributes, and the descriptors of its regions.
+//! What a table is: its families with their rules and storage, its attributes, and the descriptors of its regions.
 //!
 //! These are the values that the catalog stores, that group logs carry and that clients see in `describe`. Their binary
 //! form (`encode` / `decode`) begins with a version byte and is what logs, checkpoints and manifests hold; the wire has
 //! a protobuf form of its own in `proto`. Attributes by name, as people write them, are read in `attribute.rs`.
+//! `docs/formats/schema.md` has the layouts.
+
+mod storage;
 
 use std::collections::BTreeMap;
 
@@ -17,8 +20,14 @@ use crate::limits::{
 use crate::name::{FamilyName, TableName, check_name};
 use crate::range::KeyRange;
 
+pub(crate) use storage::check_block_size;
+pub use storage::{Bloom, Compression, FamilyStorage};
+
 const DESCRIPTOR_FORMAT: u8 = 1;
-const SCHEMA_FORMAT: u8 = 1;
+/// What [`TableSchema::encode`] writes.
+const SCHEMA_FORMAT: u8 = 2;
+/// The first format that has [`FamilyStorage`] and `bloom_prefix`; in older ones they are at their defaults.
+const SCHEMA_FORMAT_OF_STORAGE: u8 = 2;
 
 /// A region as its own log knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,20 +121,22 @@ impl FamilyRules {
     }
 }
 
-/// A column family: a name and its rules.
+/// A column family: a name, its rules and how it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FamilySchema {
     /// The family's name.
     pub name: FamilyName,
     /// Which of its cells readers see.
     pub rules: FamilyRules,
+    /// How its cells are stored.
+    pub storage: FamilyStorage,
 }
 
 impl FamilySchema {
-    /// A family with the default rules.
+    /// A family with the default rules and storage.
     #[must_use]
     pub fn new(name: FamilyName) -> Self {
-        Self { name, rules: FamilyRules::default() }
+        Self { name, rules: FamilyRules::default(), storage: FamilyStorage::default() }
     }
 }
 
@@ -148,6 +159,9 @@ pub struct TableSchema {
     pub key: Option<KeyDeclaration>,
     /// How many leading key parts rows share that a split never separates; 0: none.
     pub atomic: u32,
+    /// How many leading key parts bloom filters also hold, so that a scan of rows that share them can leave files out;
+    /// 0: none.
+    pub bloom_prefix: u32,
     /// Whether writes are refused.
     pub read_only: bool,
     /// Free metadata, set as `meta.NAME`.
@@ -167,6 +181,7 @@ impl TableSchema {
             flush_size: FLUSH_SIZE_DEFAULT,
             key: None,
             atomic: 0,
+            bloom_prefix: 0,
             read_only: false,
             metadata: BTreeMap::new(),
         }
@@ -209,7 +224,8 @@ impl TableSchema {
         self.check_families()?;
         check_region_size(self.region_size)?;
         check_flush_size(self.flush_size)?;
-        self.check_atomic()?;
+        self.check_leading_parts("atomic", self.atomic)?;
+        self.check_leading_parts("bloom_prefix", self.bloom_prefix)?;
         if self.metadata.len() > METADATA_ENTRIES_MAX {
             return Err(Invalid::new(format!(
                 "table {} has {} entries of metadata; the limit is {METADATA_ENTRIES_MAX}",
@@ -233,24 +249,25 @@ impl TableSchema {
                 return Err(Invalid::new(format!("table {} names family {} twice", self.name, family.name)));
             }
             let in_family = |error: Invalid| Invalid::new(format!("family {}: {error}", family.name));
-            family.rules.check().map_err(in_family)?;
+            family.rules.check().and_then(|()| family.storage.check()).map_err(in_family)?;
         }
         Ok(())
     }
 
-    fn check_atomic(&self) -> Result<(), Invalid> {
-        if self.atomic == 0 {
+    /// Checks an attribute that counts leading parts of the key.
+    fn check_leading_parts(&self, attribute: &str, count: u32) -> Result<(), Invalid> {
+        if count == 0 {
             return Ok(());
         }
         let Some(key) = &self.key else {
             return Err(Invalid::new(format!(
-                "atomic={} counts key parts, but table {} declares no key",
-                self.atomic, self.name
+                "{attribute}={count} counts key parts, but table {} declares no key",
+                self.name
             )));
         };
         let parts = key.parts().len();
-        if self.atomic as usize > parts {
-            return Err(Invalid::new(format!("atomic={} counts more parts than the key has: {parts}", self.atomic)));
+        if count as usize > parts {
+            return Err(Invalid::new(format!("{attribute}={count} counts more parts than the key has: {parts}")));
         }
         Ok(())
     }
@@ -269,11 +286,16 @@ impl TableSchema {
             out.u32(family.rules.min_versions);
             out.u64(family.rules.ttl_ms.unwrap_or(0));
             out.u8(u8::from(family.rules.keep_deleted_cells));
+            out.u8(family.storage.compression as u8);
+            out.u8(family.storage.bloom as u8);
+            out.u32(family.storage.block_size);
+            out.u8(u8::from(family.storage.in_memory));
         }
         out.u64(self.region_size);
         out.u64(self.flush_size);
         out.text(&self.key.as_ref().map(ToString::to_string).unwrap_or_default());
         out.u32(self.atomic);
+        out.u32(self.bloom_prefix);
         out.u8(u8::from(self.read_only));
         out.count(self.metadata.len());
         for (name, value) in &self.metadata {
@@ -283,12 +305,13 @@ impl TableSchema {
         out.finish()
     }
 
-    /// Reads [`TableSchema::encode`]'s bytes back.
+    /// Reads [`TableSchema::encode`]'s bytes back, and those of builds before this one.
     ///
     /// # Errors
     /// [`Invalid`] for an unknown version, missing or left-over bytes, or values that break a rule.
     pub fn decode(bytes: &[u8]) -> Result<Self, Invalid> {
         let mut input = Reader::new("table schema", SCHEMA_FORMAT, bytes)?;
+        let has_storage = input.format() >= SCHEMA_FORMAT_OF_STORAGE;
         let schema = Self {
             table: TableId(input.u64()?),
             name: TableName::new(input.text()?)?,
@@ -298,6 +321,7 @@ impl TableSchema {
             flush_size: input.u64()?,
             key: Some(input.text()?).filter(|key| !key.is_empty()).map(KeyDeclaration::parse).transpose()?,
             atomic: input.u32()?,
+            bloom_prefix: if has_storage { input.u32()? } else { 0 },
             read_only: input.u8()? != 0,
             metadata: Self::decode_metadata(&mut input)?,
         };
@@ -317,9 +341,24 @@ impl TableSchema {
                 keep_deleted_cells: input.u8()? != 0,
             };
             rules.check()?;
-            families.push(FamilySchema { name, rules });
+            let has_storage = input.format() >= SCHEMA_FORMAT_OF_STORAGE;
+            let storage = if has_storage { Self::decode_storage(input)? } else { FamilyStorage::default() };
+            families.push(FamilySchema { name, rules, storage });
         }
         Ok(families)
+    }
+
+    fn decode_storage(input: &mut Reader<'_>) -> Result<FamilyStorage, Invalid> {
+        let (compression, bloom) = (input.u8()?, input.u8()?);
+        let storage = FamilyStorage {
+            compression: Compression::from_u8(compression)
+                .ok_or_else(|| Invalid::new(format!("compression {compression} is not one of 0 to 2")))?,
+            bloom: Bloom::from_u8(bloom).ok_or_else(|| Invalid::new(format!("bloom {bloom} is not one of 0 to 2")))?,
+            block_size: input.u32()?,
+            in_memory: input.u8()? != 0,
+        };
+        storage.check()?;
+        Ok(storage)
     }
 
     fn decode_metadata(input: &mut Reader<'_>) -> Result<BTreeMap<String, String>, Invalid> {

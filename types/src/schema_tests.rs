@@ -11,8 +11,16 @@ fn schema() -> TableSchema {
     schema.add_family(FamilySchema::new(FamilyName::new("info").expect("a name"))).expect("the first");
     let mut data = FamilySchema::new(FamilyName::new("data").expect("a name"));
     data.rules = FamilyRules { versions: 5, min_versions: 2, ttl_ms: Some(1_000), keep_deleted_cells: true };
+    data.storage =
+        FamilyStorage { compression: Compression::Zstd, bloom: Bloom::RowCol, block_size: 4 << 10, in_memory: true };
     schema.add_family(data).expect("the second");
-    for (name, value) in [("key", "bucket4, user:text, time:desc i64"), ("atomic", "2"), ("meta.owner", "ann")] {
+    let attributes = [
+        ("key", "bucket4, user:text, time:desc i64"),
+        ("atomic", "2"),
+        ("bloom_prefix", "1"),
+        ("meta.owner", "ann"),
+    ];
+    for (name, value) in attributes {
         schema.set_attribute(name, value).expect(name);
     }
     schema
@@ -53,7 +61,10 @@ fn a_schema_that_does_not_fit_together_is_refused() {
     broken(|schema| schema.region_size = 1, "16KiB");
     broken(|schema| schema.flush_size = 1, "4KiB");
     broken(|schema| schema.atomic = 4, "more parts than the key has: 3");
-    broken(|schema| schema.key = None, "declares no key");
+    broken(|schema| schema.key = None, "atomic=2 counts key parts, but table ns:t declares no key");
+    broken(|schema| schema.bloom_prefix = 4, "bloom_prefix=4 counts more parts than the key has: 3");
+    broken(|schema| (schema.key, schema.atomic) = (None, 0), "bloom_prefix=1 counts key parts, but table ns:t");
+    broken(|schema| schema.families[0].storage.block_size = 0, "family data: block_size=0B");
     broken(|schema| schema.families[0].rules.min_versions = 6, "family data: min_versions=6");
     broken(|schema| schema.families[0].rules.versions = 0, "versions=0");
     broken(|schema| schema.families[1].name = schema.families[0].name.clone(), "family data twice");
@@ -69,6 +80,25 @@ fn binary_forms_round_trip() {
 }
 
 #[test]
+fn damaged_storage_attributes_are_refused() {
+    let bytes = schema().encode();
+    // The first family, `data`, ends in compression 2, bloom 2, blocks of 4096 bytes, in memory.
+    let pattern = [2, 2, 0, 16, 0, 0, 1];
+    let at = bytes.windows(pattern.len()).position(|window| window == pattern).expect("the family's storage");
+    for (offset, named) in [(0, "compression 9"), (1, "bloom 9"), (4, "block_size=593920B")] {
+        let mut damaged = bytes.clone();
+        damaged[at + offset] = 9;
+        match TableSchema::decode(&damaged) {
+            Ok(schema) => assert_eq!(schema.families[0].storage.block_size, 593_920, "within the limits"),
+            Err(error) => assert!(error.what.contains(named), "{error}"),
+        }
+    }
+    let mut damaged = bytes;
+    damaged[at + 5] = 1;
+    assert!(TableSchema::decode(&damaged).expect_err("16 MiB").what.contains("block_size=16781312B"));
+}
+
+#[test]
 fn damaged_binary_forms_are_refused() {
     let bytes = descriptor().encode();
     for cut in 0..bytes.len() {
@@ -80,6 +110,17 @@ fn damaged_binary_forms_are_refused() {
     let mut newer = bytes;
     newer[0] = 2;
     assert!(RegionDescriptor::decode(&newer).expect_err("another version").what.contains("format 2"));
+
+    let bytes = schema().encode();
+    for cut in 0..bytes.len() {
+        assert!(TableSchema::decode(&bytes[..cut]).is_err(), "cut at {cut}");
+    }
+    for format in [0, 3] {
+        let mut other = bytes.clone();
+        other[0] = format;
+        let error = TableSchema::decode(&other).expect_err("another version").what;
+        assert!(error.contains(&format!("format {format}; this build reads up to format 2")), "{error}");
+    }
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub fn boundary(row: &[u8], region: &RegionState) -> Option<Vec<u8>> {
 /// with no whole prefix and separates nobody.
 fn atomic_len(row: &[u8], region: &RegionState) -> Option<usize> {
     let parts = Some(region.schema.atomic).filter(|parts| *parts > 0)?;
-    region.schema.key.as_ref()?.atomic_prefix_len(row, parts)
+    region.schema.key.as_ref()?.prefix_len(row, parts)
 }
 
 /// Whether a boundary that an operator gave is allowed.

@@ -88,12 +88,12 @@ fn a_wrong_text_names_its_part() {
 }
 
 #[test]
-fn atomic_prefixes_count_parts() {
+fn prefixes_count_parts() {
     let key = key("user:text, time:desc i64, tail:tail");
     let row = key.encode(&["ann", "5", "rest"]).expect("a key");
-    let lengths: Vec<_> = (0..=4).map(|parts| key.atomic_prefix_len(&row, parts)).collect();
+    let lengths: Vec<_> = (0..=4).map(|parts| key.prefix_len(&row, parts)).collect();
     assert_eq!(lengths, [Some(0), Some(5), Some(13), Some(17), None]);
-    assert_eq!(key.atomic_prefix_len(b"ann", 1), None);
+    assert_eq!(key.prefix_len(b"ann", 1), None);
 }
 
 fn kinds() -> impl Strategy<Value = PartKind> {
@@ -138,6 +138,23 @@ proptest! {
                 let again = declaration.encode(&texts);
                 prop_assert_eq!(again.as_ref().map(|row| row.as_bytes()), Ok(&row[..]));
             }
+        }
+    }
+
+    #[test]
+    fn prefixes_end_where_their_parts_do(declaration in declarations(), row in proptest::collection::vec(any::<u8>(), 0..120)) {
+        let parts = declaration.parts();
+        let mut before = 0;
+        for count in 1..=parts.len() {
+            let leading = KeyDeclaration::new(parts[..count].to_vec()).expect("a declaration's leading parts are one");
+            let Some(length) = declaration.prefix_len(&row, u32::try_from(count).expect("at most 32")) else {
+                prop_assert!(leading.decode(&row).is_err());
+                break;
+            };
+            prop_assert!((before..=row.len()).contains(&length));
+            // A bucket that is not the one of the other parts is still a byte of the prefix.
+            prop_assert!(parts[0].kind.is_bucket() || leading.decode(&row[..length]).is_ok());
+            before = length;
         }
     }
 

@@ -72,21 +72,22 @@ impl KeyDeclaration {
     }
 
     /// How many bytes the first `parts` parts of the row take, a bucket counted as a part; `None` when the row does not
-    /// begin with such parts. Rows that share these bytes are never separated by a split where `atomic` is `parts`.
+    /// begin with such parts. Rows that share these bytes are never separated by a split where `atomic` is `parts`, and
+    /// are one entry in bloom filters where `bloom_prefix` is.
     ///
     /// ```
     /// use terrane_types::KeyDeclaration;
     /// let key = KeyDeclaration::parse("user:text, time:desc i64")?;
     /// let row = key.encode(&["ann", "5"])?;
-    /// assert_eq!(key.atomic_prefix_len(&row, 1), Some(5)); // a n n 00 01
+    /// assert_eq!(key.prefix_len(&row, 1), Some(5)); // a n n 00 01
     /// # Ok::<(), terrane_types::Invalid>(())
     /// ```
     #[must_use]
-    pub fn atomic_prefix_len(&self, row: &[u8], parts: u32) -> Option<usize> {
+    pub fn prefix_len(&self, row: &[u8], parts: u32) -> Option<usize> {
         let parts = self.parts().get(..parts as usize)?;
         let mut input = PartReader::new(row);
         for part in parts {
-            decode_text(part.kind, &mut input).ok()?;
+            skip(part.kind, &mut input).ok()?;
         }
         Some(row.len() - input.remaining())
     }
@@ -137,6 +138,27 @@ fn decode_text(kind: PartKind, input: &mut PartReader<'_>) -> Result<Option<Stri
         }
     };
     Ok(Some(text))
+}
+
+/// Takes one part and checks it as [`decode_text`] does, without making text of it: flushes and reads ask for every row.
+fn skip(kind: PartKind, input: &mut PartReader<'_>) -> Result<(), Invalid> {
+    match kind.part {
+        PartType::U32 => take::<u32>(kind, input).map(drop),
+        PartType::U64 => take::<u64>(kind, input).map(drop),
+        PartType::I32 => take::<i32>(kind, input).map(drop),
+        PartType::I64 => take::<i64>(kind, input).map(drop),
+        PartType::F64 => take::<f64>(kind, input).map(drop),
+        PartType::Bool => take::<bool>(kind, input).map(drop),
+        PartType::Uuid => take::<Uuid>(kind, input).map(drop),
+        PartType::Text => take::<String>(kind, input).map(drop),
+        PartType::Bytes => take::<Vec<u8>>(kind, input).map(drop),
+        PartType::Fixed(width) => take_fixed(kind, input, usize::from(width)).map(drop),
+        PartType::Bucket(_) => input.array::<1>().map(drop),
+        PartType::Tail => {
+            input.tail();
+            Ok(())
+        }
+    }
 }
 
 fn parse<T: std::str::FromStr>(text: &str) -> Result<T, Invalid> {
