@@ -380,6 +380,14 @@ fn tables_are_created_altered_and_dropped() {
     let row = client.json(&["get", "n.s-1:b_2", "r"]);
     assert_eq!(row["cells"].as_array().map(Vec::len), Some(1), "{row}");
     assert_eq!(client.json(&["table", "describe", "n.s-1:b_2"])["attributes"]["region_size"], "2MiB");
+    let family = "g:compression=zstd,bloom=rowcol,block_size=4KiB,in_memory=true";
+    client.succeed(&["table", "alter", "n.s-1:b_2", "--family", family]);
+    let family = client.json(&["table", "describe", "n.s-1:b_2"])["families"][0].clone();
+    assert_eq!(
+        ["versions", "compression", "bloom", "block_size", "in_memory"].map(|name| family[name].clone()),
+        ["2", "zstd", "rowcol", "4KiB", "true"].map(Value::from)
+    );
+    assert_eq!(client.json(&["get", "n.s-1:b_2", "r"]), row, "what is read does not depend on how it is stored");
     client.succeed(&["table", "alter", "n.s-1:b_2", "--set", "read_only=true"]);
     assert!(client.fail(&["put", "n.s-1:b_2", "r", "g:q", "w"], 1).contains("read-only"));
     client.succeed(&["table", "drop", "n.s-1:b_2"]);

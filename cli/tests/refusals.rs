@@ -232,10 +232,12 @@ fn requests_beyond_a_limit_name_it_and_write_nothing() {
     client.succeed(&["table", "create", "t", "--family", "f"]);
     let before = client.json_lines(&["table", "list"]);
 
-    let cases: [(&[&str], &[&str]); 16] = [
+    let cases: [(&[&str], &[&str]); 18] = [
         (&["table", "create", "u", "--family", "f", "--set", "colour=red"], &["colour"]),
         (&["table", "create", "u", "--family", "f:colour=red"], &["colour"]),
-        (&["table", "create", "u", "--family", "f:compression=lz4"], &["compression", "not built"]),
+        (&["table", "create", "u", "--family", "f:compression=gzip"], &["compression", "gzip", "zstd"]),
+        (&["table", "create", "u", "--family", "f:block_size=2MiB"], &["block_size", "1MiB"]),
+        (&["table", "create", "u", "--family", "f", "--set", "bloom_prefix=1"], &["bloom_prefix", "key"]),
         (&["table", "create", "u", "--family", "f", "--set", "history=1d"], &["history", "not built"]),
         (&["table", "create", "u", "--family", "f", "--region-size", "1KiB"], &["16KiB", "region"]),
         (&["table", "create", "u", "--family", "f", "--key", "a:u3"], &["u3"]),

@@ -46,7 +46,8 @@ impl TableSpec {
         Ok(Self { schema: TableSchema::new(TableName::new(name)?), split_at: Vec::new() })
     }
 
-    /// Adds a family with attributes (`versions`, `min_versions`, `ttl`, `keep_deleted_cells`).
+    /// Adds a family with attributes (`versions`, `min_versions`, `ttl`, `keep_deleted_cells`; `compression`, `bloom`,
+    /// `block_size`, `in_memory`).
     ///
     /// # Errors
     /// [`Error::Invalid`] for a bad name, a family named twice, an attribute that is unknown or not built yet.
@@ -68,7 +69,7 @@ impl TableSpec {
         Ok(self)
     }
 
-    /// Sets a table attribute by its name, like `region_size` to `16MiB`.
+    /// Sets a table attribute by its name, like `region_size` to `16MiB` or `bloom_prefix` to `1`.
     ///
     /// # Errors
     /// [`Error::Invalid`] when it is unknown, not built yet, or its value is out of bounds.

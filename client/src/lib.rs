@@ -62,6 +62,7 @@ pub use table::{PAGE_ROWS_DEFAULT, Table};
 pub use typed::{TypedRow, TypedRows, TypedTable};
 
 pub use terrane_types::{
-    Bucket, CellKind, CellRef, ClusterId, Desc, FamilyName, FamilySchema, Invalid, KeyDeclaration, KeyRange, LATEST,
-    RegionDescriptor, RegionId, Row, RowKey, ServerId, TableId, TableName, TableSchema, Tail, escape, unescape,
+    Bloom, Bucket, CellKind, CellRef, ClusterId, Compression, Desc, FamilyName, FamilySchema, FamilyStorage, Invalid,
+    KeyDeclaration, KeyRange, LATEST, RegionDescriptor, RegionId, Row, RowKey, ServerId, TableId, TableName,
+    TableSchema, Tail, escape, unescape,
 };

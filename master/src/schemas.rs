@@ -195,6 +195,11 @@ mod tests {
         reserved.name = TableName::meta();
         assert!(refusal(reserved, &[]).contains("reserved"));
         assert!(refusal(schema(Some("user:u32"), 2), &[]).contains("atomic=2"));
+        let prefixed = TableSchema { bloom_prefix: 2, ..schema(Some("user:u32"), 1) };
+        assert!(refusal(prefixed, &[]).contains("bloom_prefix=2"));
+        let mut blocks = schema(None, 0);
+        blocks.families[0].storage.block_size = 1 << 30;
+        assert!(refusal(blocks, &[]).contains("1KiB to 1MiB"));
     }
 
     #[test]
@@ -205,10 +210,22 @@ mod tests {
         };
         let next = altered(&schema(None, 0), &set("region_size", "1MiB"), [].iter()).unwrap();
         assert_eq!((next.version, next.region_size), (2, 1 << 20));
-        for (name, value) in [("compression", "lz4"), ("colour", "red")] {
+        for (name, value) in [("compression", "lz4"), ("history", "1d"), ("colour", "red"), ("bloom_prefix", "1")] {
             let refused = altered(&schema(None, 0), &set(name, value), [].iter()).unwrap_err().to_string();
             assert!(refused.contains(name), "{refused}");
         }
+    }
+
+    #[test]
+    fn an_alter_of_storage_leaves_the_rules_alone() {
+        let attributes = BTreeMap::from([("block_size".to_owned(), "4KiB".to_owned())]);
+        let change = FamilyChange { name: "f".parse().unwrap(), add: false, attributes };
+        let set = BTreeMap::from([("bloom_prefix".to_owned(), "1".to_owned())]);
+        let change = TableChange { families: vec![change], set, ..TableChange::default() };
+        let declared = schema(Some("user:u32, time:desc i64"), 0);
+        let next = altered(&declared, &change, [].iter()).unwrap();
+        assert_eq!((next.version, next.bloom_prefix, next.families[0].storage.block_size), (2, 1, 4 << 10));
+        assert_eq!(next.families[0].rules, declared.families[0].rules);
     }
 
     #[test]

@@ -364,9 +364,23 @@ async fn an_alter_reaches_every_group_and_a_drop_leaves_nothing() {
     assert_eq!(orders, [2, 2]);
     assert!(cluster.regions().await.iter().all(|region| region.descriptor.as_ref().unwrap().schema_version == 2));
 
-    let set = [("bloom".to_owned(), "row".to_owned())].into_iter().collect();
-    let refused = refusal(cluster.client.alter_table(v1::AlterTableRequest { set, ..request })).await;
-    assert!(refused.to_string().contains("bloom"), "{refused}");
+    // How cells are stored is altered online as well.
+    let attributes = [("compression".to_owned(), "zstd".to_owned()), ("bloom".to_owned(), "rowcol".to_owned())];
+    let families = vec![v1::FamilyChange { name: "f".into(), add: false, attributes: attributes.into() }];
+    let stored = v1::AlterTableRequest { set: Default::default(), families, ..request.clone() };
+    let schema = cluster.client.alter_table(stored).await.unwrap().into_inner().schema.unwrap();
+    assert_eq!((schema.version, schema.region_size), (3, 1 << 20));
+    let family = &schema.families[0];
+    assert_eq!((family.compression(), family.bloom()), (v1::Compression::Zstd, v1::Bloom::Rowcol));
+    assert_eq!((family.versions, family.block_size), (1, 16 << 10), "the rest is as it was");
+    let orders: Vec<_> = cluster.ordered.tables.lock().drain(..).map(|(_, order)| order.schema.unwrap()).collect();
+    assert!(orders.len() == 2 && orders.iter().all(|order| *order == schema), "{orders:?}");
+
+    for (name, value) in [("history", "1d"), ("bloom_prefix", "1")] {
+        let set = [(name.to_owned(), value.to_owned())].into_iter().collect();
+        let refused = refusal(cluster.client.alter_table(v1::AlterTableRequest { set, ..request.clone() })).await;
+        assert!(refused.to_string().contains(name), "{refused}");
+    }
 
     cluster.client.drop_table(v1::DropTableRequest { hello, name: "t".into() }).await.unwrap();
     assert_eq!(cluster.ordered.tables.lock().iter().map(|(_, order)| order.drop).collect::<Vec<_>>(), [1, 1]);

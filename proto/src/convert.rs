@@ -4,9 +4,9 @@
 
 use bytes::Bytes;
 use terrane_types::{
-    CellKind, CellRef, Error, FamilyName, FamilyRules, FamilySchema, GroupId, Invalid, KeyDeclaration, KeyRange,
-    PackedCells, PackedRow, PackedRows, Projection, RegionDescriptor, RegionEpoch, RegionId, Row, ServerId, TableId,
-    TableName, TableSchema,
+    Bloom, CellKind, CellRef, Compression, Error, FamilyName, FamilyRules, FamilySchema, FamilyStorage, GroupId,
+    Invalid, KeyDeclaration, KeyRange, PackedCells, PackedRow, PackedRows, Projection, RegionDescriptor, RegionEpoch,
+    RegionId, Row, ServerId, TableId, TableName, TableSchema,
 };
 
 use crate::v1;
@@ -44,27 +44,83 @@ impl TryFrom<v1::RegionDescriptor> for RegionDescriptor {
     }
 }
 
+impl From<&FamilySchema> for v1::FamilySchema {
+    fn from(family: &FamilySchema) -> Self {
+        let FamilySchema { name, rules, storage } = family;
+        let compression = match storage.compression {
+            Compression::None => v1::Compression::None,
+            Compression::Lz4 => v1::Compression::Lz4,
+            Compression::Zstd => v1::Compression::Zstd,
+        };
+        let bloom = match storage.bloom {
+            Bloom::None => v1::Bloom::None,
+            Bloom::Row => v1::Bloom::Row,
+            Bloom::RowCol => v1::Bloom::Rowcol,
+        };
+        Self {
+            name: name.to_string(),
+            versions: rules.versions,
+            min_versions: rules.min_versions,
+            ttl_ms: rules.ttl_ms.unwrap_or(0),
+            keep_deleted_cells: rules.keep_deleted_cells,
+            compression: compression.into(),
+            bloom: bloom.into(),
+            block_size: storage.block_size,
+            in_memory: storage.in_memory,
+        }
+    }
+}
+
+impl TryFrom<v1::FamilySchema> for FamilySchema {
+    type Error = Error;
+
+    fn try_from(family: v1::FamilySchema) -> Result<Self, Error> {
+        Ok(Self {
+            name: FamilyName::new(&family.name)?,
+            rules: FamilyRules {
+                versions: family.versions,
+                min_versions: family.min_versions,
+                ttl_ms: (family.ttl_ms != 0).then_some(family.ttl_ms),
+                keep_deleted_cells: family.keep_deleted_cells,
+            },
+            storage: storage(&family)?,
+        })
+    }
+}
+
+/// How a family is stored. What a peer left out, since it does not care or is older than the attribute, has its default.
+fn storage(family: &v1::FamilySchema) -> Result<FamilyStorage, Error> {
+    let defaults = FamilyStorage::default();
+    let compression = match v1::Compression::try_from(family.compression) {
+        Ok(v1::Compression::Default) => defaults.compression,
+        Ok(v1::Compression::None) => Compression::None,
+        Ok(v1::Compression::Lz4) => Compression::Lz4,
+        Ok(v1::Compression::Zstd) => Compression::Zstd,
+        Err(_) => return Err(invalid(format!("compression {} is not one of 0 to 3", family.compression))),
+    };
+    let bloom = match v1::Bloom::try_from(family.bloom) {
+        Ok(v1::Bloom::Default) => defaults.bloom,
+        Ok(v1::Bloom::None) => Bloom::None,
+        Ok(v1::Bloom::Row) => Bloom::Row,
+        Ok(v1::Bloom::Rowcol) => Bloom::RowCol,
+        Err(_) => return Err(invalid(format!("bloom {} is not one of 0 to 3", family.bloom))),
+    };
+    let block_size = if family.block_size == 0 { defaults.block_size } else { family.block_size };
+    Ok(FamilyStorage { compression, bloom, block_size, in_memory: family.in_memory })
+}
+
 impl From<&TableSchema> for v1::TableSchema {
     fn from(schema: &TableSchema) -> Self {
         Self {
             table: schema.table.0,
             name: schema.name.to_string(),
             version: schema.version,
-            families: schema
-                .families
-                .iter()
-                .map(|family| v1::FamilySchema {
-                    name: family.name.to_string(),
-                    versions: family.rules.versions,
-                    min_versions: family.rules.min_versions,
-                    ttl_ms: family.rules.ttl_ms.unwrap_or(0),
-                    keep_deleted_cells: family.rules.keep_deleted_cells,
-                })
-                .collect(),
+            families: schema.families.iter().map(v1::FamilySchema::from).collect(),
             region_size: schema.region_size,
             flush_size: schema.flush_size,
             key: schema.key.as_ref().map(ToString::to_string).unwrap_or_default(),
             atomic: schema.atomic,
+            bloom_prefix: schema.bloom_prefix,
             read_only: schema.read_only,
             metadata: schema.metadata.clone().into_iter().collect(),
         }
@@ -75,21 +131,7 @@ impl TryFrom<v1::TableSchema> for TableSchema {
     type Error = Error;
 
     fn try_from(schema: v1::TableSchema) -> Result<Self, Error> {
-        let families = schema
-            .families
-            .into_iter()
-            .map(|family| {
-                Ok(FamilySchema {
-                    name: FamilyName::new(&family.name)?,
-                    rules: FamilyRules {
-                        versions: family.versions,
-                        min_versions: family.min_versions,
-                        ttl_ms: (family.ttl_ms != 0).then_some(family.ttl_ms),
-                        keep_deleted_cells: family.keep_deleted_cells,
-                    },
-                })
-            })
-            .collect::<Result<Vec<_>, Error>>()?;
+        let families = schema.families.into_iter().map(FamilySchema::try_from).collect::<Result<Vec<_>, Error>>()?;
         Ok(Self {
             table: TableId(schema.table),
             name: TableName::new(&schema.name)?,
@@ -99,6 +141,7 @@ impl TryFrom<v1::TableSchema> for TableSchema {
             flush_size: schema.flush_size,
             key: (!schema.key.is_empty()).then(|| schema.key.parse::<KeyDeclaration>()).transpose()?,
             atomic: schema.atomic,
+            bloom_prefix: schema.bloom_prefix,
             read_only: schema.read_only,
             metadata: schema.metadata.into_iter().collect(),
         })

@@ -7,9 +7,7 @@
 use crate::error::Invalid;
 use crate::key::KeyDeclaration;
 use crate::limits::VERSIONS_MAX;
-use crate::schema::{
-    FamilySchema, TableSchema, check_block_size, check_flush_size, check_metadata, check_region_size,
-};
+use crate::schema::{FamilySchema, TableSchema, check_block_size, check_flush_size, check_metadata, check_region_size};
 
 const FAMILY_ATTRIBUTES: [&str; 8] =
     ["versions", "min_versions", "ttl", "keep_deleted_cells", "compression", "bloom", "block_size", "in_memory"];

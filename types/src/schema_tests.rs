@@ -14,12 +14,8 @@ fn schema() -> TableSchema {
     data.storage =
         FamilyStorage { compression: Compression::Zstd, bloom: Bloom::RowCol, block_size: 4 << 10, in_memory: true };
     schema.add_family(data).expect("the second");
-    let attributes = [
-        ("key", "bucket4, user:text, time:desc i64"),
-        ("atomic", "2"),
-        ("bloom_prefix", "1"),
-        ("meta.owner", "ann"),
-    ];
+    let attributes =
+        [("key", "bucket4, user:text, time:desc i64"), ("atomic", "2"), ("bloom_prefix", "1"), ("meta.owner", "ann")];
     for (name, value) in attributes {
         schema.set_attribute(name, value).expect(name);
     }
@@ -85,17 +81,12 @@ fn damaged_storage_attributes_are_refused() {
     // The first family, `data`, ends in compression 2, bloom 2, blocks of 4096 bytes, in memory.
     let pattern = [2, 2, 0, 16, 0, 0, 1];
     let at = bytes.windows(pattern.len()).position(|window| window == pattern).expect("the family's storage");
-    for (offset, named) in [(0, "compression 9"), (1, "bloom 9"), (4, "block_size=593920B")] {
+    for (offset, byte, named) in [(0, 9, "compression 9"), (1, 9, "bloom 9"), (5, 1, "block_size=16781312B")] {
         let mut damaged = bytes.clone();
-        damaged[at + offset] = 9;
-        match TableSchema::decode(&damaged) {
-            Ok(schema) => assert_eq!(schema.families[0].storage.block_size, 593_920, "within the limits"),
-            Err(error) => assert!(error.what.contains(named), "{error}"),
-        }
+        damaged[at + offset] = byte;
+        let error = TableSchema::decode(&damaged).expect_err(named).what;
+        assert!(error.contains(named), "{error}");
     }
-    let mut damaged = bytes;
-    damaged[at + 5] = 1;
-    assert!(TableSchema::decode(&damaged).expect_err("16 MiB").what.contains("block_size=16781312B"));
 }
 
 #[test]
@@ -121,6 +112,58 @@ fn damaged_binary_forms_are_refused() {
         let error = TableSchema::decode(&other).expect_err("another version").what;
         assert!(error.contains(&format!("format {format}; this build reads up to format 2")), "{error}");
     }
+}
+
+/// What format 1 of a schema wrote for [`schema`], but for the storage attributes and `bloom_prefix`, which it had not.
+/// It stays readable for as long as data directories hold it.
+const SCHEMA_IN_FORMAT_1: &[u8] = b"\
+    \x01\
+    \x07\0\0\0\0\0\0\0\
+    \x04\0\0\0ns:t\
+    \x03\0\0\0\0\0\0\0\
+    \x02\0\0\0\
+    \x04\0\0\0data\x05\0\0\0\x02\0\0\0\xe8\x03\0\0\0\0\0\0\x01\
+    \x04\0\0\0info\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
+    \0\0\0\x10\0\0\0\0\
+    \0\0\0\x04\0\0\0\0\
+    \x21\0\0\0bucket4, user:text, time:desc i64\
+    \x02\0\0\0\
+    \0\
+    \x01\0\0\0\x05\0\0\0owner\x03\0\0\0ann";
+
+/// What format 2 writes for [`schema`].
+const SCHEMA_IN_FORMAT_2: &[u8] = b"\
+    \x02\
+    \x07\0\0\0\0\0\0\0\
+    \x04\0\0\0ns:t\
+    \x03\0\0\0\0\0\0\0\
+    \x02\0\0\0\
+    \x04\0\0\0data\x05\0\0\0\x02\0\0\0\xe8\x03\0\0\0\0\0\0\x01\x02\x02\0\x10\0\0\x01\
+    \x04\0\0\0info\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x01\0\x40\0\0\0\
+    \0\0\0\x10\0\0\0\0\
+    \0\0\0\x04\0\0\0\0\
+    \x21\0\0\0bucket4, user:text, time:desc i64\
+    \x02\0\0\0\
+    \x01\0\0\0\
+    \0\
+    \x01\0\0\0\x05\0\0\0owner\x03\0\0\0ann";
+
+#[test]
+fn schemas_of_the_first_format_are_read_with_default_storage() {
+    let mut expected = schema();
+    expected.bloom_prefix = 0;
+    expected.families.iter_mut().for_each(|family| family.storage = FamilyStorage::default());
+    assert_eq!(TableSchema::decode(SCHEMA_IN_FORMAT_1), Ok(expected.clone()));
+    assert_eq!(TableSchema::decode(&expected.encode()), Ok(expected), "and is format 2 when written again");
+    for cut in 0..SCHEMA_IN_FORMAT_1.len() {
+        assert!(TableSchema::decode(&SCHEMA_IN_FORMAT_1[..cut]).is_err(), "cut at {cut}");
+    }
+}
+
+#[test]
+fn the_second_format_is_fixed() {
+    assert_eq!(schema().encode(), SCHEMA_IN_FORMAT_2);
+    assert_eq!(TableSchema::decode(SCHEMA_IN_FORMAT_2), Ok(schema()));
 }
 
 #[test]

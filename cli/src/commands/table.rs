@@ -129,12 +129,16 @@ impl From<&TableInfo> for TableLine {
 
 impl From<&FamilySchema> for FamilyLine {
     fn from(family: &FamilySchema) -> FamilyLine {
-        let rules = &family.rules;
+        let FamilySchema { rules, storage, .. } = family;
         let attributes = BTreeMap::from([
             ("versions", rules.versions.to_string()),
             ("min_versions", rules.min_versions.to_string()),
             ("ttl", rules.ttl_ms.map_or_else(|| "none".to_owned(), |ttl| format!("{ttl}ms"))),
             ("keep_deleted_cells", rules.keep_deleted_cells.to_string()),
+            ("compression", storage.compression.to_string()),
+            ("bloom", storage.bloom.to_string()),
+            ("block_size", bytes_text(u64::from(storage.block_size))),
+            ("in_memory", storage.in_memory.to_string()),
         ]);
         FamilyLine { name: family.name.to_string(), attributes }
     }
@@ -151,6 +155,7 @@ fn table_attributes(info: &TableInfo) -> BTreeMap<String, String> {
     if let Some(key) = &schema.key {
         attributes.insert("key".to_owned(), key.to_string());
         attributes.insert("atomic".to_owned(), schema.atomic.to_string());
+        attributes.insert("bloom_prefix".to_owned(), schema.bloom_prefix.to_string());
     }
     attributes.extend(schema.metadata.iter().map(|(name, value)| (format!("meta.{name}"), value.clone())));
     attributes
@@ -196,7 +201,7 @@ mod tests {
         let spec = spec(&[
             "n:t",
             "--family",
-            "a:versions=3,ttl=1d",
+            "a:versions=3,ttl=1d,compression=zstd,block_size=64KiB",
             "b",
             "--split-at",
             r"k\x00",
@@ -207,6 +212,7 @@ mod tests {
             "user:u64, time:desc i64",
             "--set",
             "atomic=1",
+            "bloom_prefix=2",
             "meta.owner=me",
         ])
         .expect("a table");
@@ -214,10 +220,12 @@ mod tests {
         let line = serde_json::to_string(&TableLine::from(&info)).expect("JSON");
         for part in [
             r#""name":"n:t""#,
-            r#"{"name":"a","keep_deleted_cells":"false","min_versions":"0","ttl":"86400000ms","versions":"3"}"#,
+            r#"{"name":"a","block_size":"64KiB","bloom":"row","compression":"zstd","in_memory":"false","#,
+            r#""keep_deleted_cells":"false","min_versions":"0","ttl":"86400000ms","versions":"3"}"#,
             r#""region_size":"16KiB""#,
             r#""key":"user:u64, time:desc i64""#,
             r#""atomic":"1""#,
+            r#""bloom_prefix":"2""#,
             r#""meta.owner":"me""#,
         ] {
             assert!(line.contains(part), "{part} in {line}");
@@ -229,7 +237,8 @@ mod tests {
     fn what_breaks_a_rule_is_refused_by_name_before_anything_is_sent() {
         for (line, named) in [
             (&["t", "--family", "f:versoins=3"][..], "versoins"),
-            (&["t", "--family", "f:compression=zstd"], "compression"),
+            (&["t", "--family", "f:compression=gzip"], "compression=gzip"),
+            (&["t", "--family", "f", "--set", "split_policy=none"], "split_policy"),
             (&["t", "--family", "f", "--region-size", "16383B"], "16KiB"),
             (&["t", "--family", "f", "--set", "colour=red"], "colour"),
             (&["t", "--family", "f", "--key", "user:int"], "int"),

@@ -36,7 +36,8 @@ pub async fn open(dir: &Path, backend: BackendKind) -> Result<Arc<Engine>, terra
 }
 
 pub fn spec(region: u64, range: KeyRange, families: &[(&str, FamilyRules)]) -> RegionSpec {
-    let families = families.iter().map(|(family, rules)| FamilySchema { name: name(family), rules: *rules });
+    let families =
+        families.iter().map(|(family, rules)| FamilySchema { rules: *rules, ..FamilySchema::new(name(family)) });
     RegionSpec { region: RegionId(region), table: TABLE, group: GROUP, range, families: families.collect() }
 }
 

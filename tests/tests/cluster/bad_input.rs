@@ -66,8 +66,10 @@ async fn refused_by_the_client(client: &Client, table: &Table) -> Result<()> {
     let spec = || TableSpec::new("new").expect("a name");
     let attribute = refusal("an unknown attribute", spec().set("colour", "red").map(drop))?;
     assert!(attribute.contains("colour"), "{attribute}");
-    let later = refusal("an attribute not built yet", spec().family("f", &[("compression", "zstd")]).map(drop))?;
-    assert!(later.contains("compression") && later.contains("not built"), "{later}");
+    let later = refusal("an attribute not built yet", spec().set("history", "1d").map(drop))?;
+    assert!(later.contains("history") && later.contains("not built"), "{later}");
+    let compression = refusal("no such compression", spec().family("f", &[("compression", "gzip")]).map(drop))?;
+    assert!(compression.contains("gzip") && compression.contains("zstd"), "{compression}");
     let small = spec().family("f", &[])?.region_size(limits::REGION_SIZE_MIN - 1);
     let small = refusal("a small region", client.admin().create_table(small).await.map(drop))?;
     assert!(small.contains("16") && small.contains("region"), "{small}");
@@ -202,11 +204,16 @@ async fn refused_by_the_master(cluster: &Cluster, client: &Client) -> Result<()>
         flush_size: limits::FLUSH_SIZE_DEFAULT,
         ..v1::TableSchema::default()
     };
+    let one = |family| v1::TableSchema { families: vec![family], ..schema("new") };
     let schemas = [
         ("a region of one byte", v1::TableSchema { region_size: 1, ..schema("new") }, "region"),
         ("a table without families", v1::TableSchema { families: Vec::new(), ..schema("new") }, "famil"),
         ("a family twice", v1::TableSchema { families: vec![family("f"), family("f")], ..schema("new") }, "f"),
         ("a bad family name", v1::TableSchema { families: vec![family("f:g")], ..schema("new") }, "f:g"),
+        ("a compression that is none", one(v1::FamilySchema { compression: 9, ..family("f") }), "compression 9"),
+        ("a bloom filter that is none", one(v1::FamilySchema { bloom: -1, ..family("f") }), "bloom -1"),
+        ("a block of one byte", one(v1::FamilySchema { block_size: 1, ..family("f") }), "block_size"),
+        ("a bloom prefix of no key", v1::TableSchema { bloom_prefix: 1, ..schema("new") }, "bloom_prefix"),
         ("a bad name", schema("white space"), "white space"),
         ("the reserved name", schema("meta"), "meta"),
         ("a key that is none", v1::TableSchema { key: "user:u63".to_owned(), ..schema("new") }, "u63"),

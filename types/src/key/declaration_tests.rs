@@ -146,14 +146,14 @@ proptest! {
         let parts = declaration.parts();
         let mut before = 0;
         for count in 1..=parts.len() {
-            let leading = KeyDeclaration::new(parts[..count].to_vec()).expect("a declaration's leading parts are one");
-            let Some(length) = declaration.prefix_len(&row, u32::try_from(count).expect("at most 32")) else {
-                prop_assert!(leading.decode(&row).is_err());
-                break;
-            };
+            let length = declaration.prefix_len(&row, u32::try_from(count).expect("at most 32"));
+            // A bucket alone is no declaration, and in a row made up it is seldom the one of the other parts.
+            if !parts[0].kind.is_bucket() {
+                let leading = KeyDeclaration::new(parts[..count].to_vec()).expect("a declaration's leading parts are one");
+                prop_assert_eq!(length.is_some(), leading.decode(&row[..length.unwrap_or(row.len())]).is_ok());
+            }
+            let Some(length) = length else { break };
             prop_assert!((before..=row.len()).contains(&length));
-            // A bucket that is not the one of the other parts is still a byte of the prefix.
-            prop_assert!(parts[0].kind.is_bucket() || leading.decode(&row[..length]).is_ok());
             before = length;
         }
     }

@@ -155,7 +155,7 @@ fn skip(kind: PartKind, input: &mut PartReader<'_>) -> Result<(), Invalid> {
         PartType::Fixed(width) => take_fixed(kind, input, usize::from(width)).map(drop),
         PartType::Bucket(_) => input.array::<1>().map(drop),
         PartType::Tail => {
-            input.tail();
+            let _tail = input.tail();
             Ok(())
         }
     }
