@@ -200,11 +200,16 @@ impl Cells {
 
     #[inline]
     fn cell(&self, slot: &Slot) -> Cell<'_> {
-        let rest = &self.bytes[slot.rest_at as usize..];
+        Self::cell_in(&self.bytes, slot)
+    }
+
+    #[inline]
+    fn cell_in<'a>(bytes: &'a [u8], slot: &Slot) -> Cell<'a> {
+        let rest = &bytes[slot.rest_at as usize..];
         let (qualifier, rest) = rest.split_at(usize::from(slot.qualifier_len));
         let (tags, rest) = rest.split_at(usize::from(slot.tags_len));
         Cell {
-            row: row_of(&self.bytes, slot),
+            row: row_of(bytes, slot),
             qualifier,
             tags,
             value: &rest[..slot.value_len as usize],
@@ -225,11 +230,17 @@ impl Cells {
         self.slots.iter().map(|slot| self.cell(slot))
     }
 
+    /// Forgets the cells that `keep` says no to.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(Cell<'_>) -> bool) {
+        let Self { bytes, slots } = self;
+        slots.retain(|slot| keep(Self::cell_in(bytes, slot)));
+    }
+
     /// Puts the cells from `first` on in store order. Of two at one place the earlier stays: whoever pushes newer sources
     /// first keeps what those have.
     pub(crate) fn sort_from(&mut self, first: usize) {
         let Self { bytes, slots } = self;
-        let view = |slot: &Slot| Self::view(bytes, slot);
+        let view = |slot: &Slot| Self::cell_in(bytes, slot);
         let sorted = slots[first..].is_sorted_by(|a, b| view(a).cmp_place(&view(b)).is_lt());
         if sorted {
             return;
@@ -244,22 +255,6 @@ impl Cells {
             }
         }
         slots.truncate(kept);
-    }
-
-    fn view<'a>(bytes: &'a [u8], slot: &Slot) -> Cell<'a> {
-        let rest = &bytes[slot.rest_at as usize..];
-        let (qualifier, rest) = rest.split_at(usize::from(slot.qualifier_len));
-        let (tags, _) = rest.split_at(usize::from(slot.tags_len));
-        Cell {
-            row: row_of(bytes, slot),
-            qualifier,
-            tags,
-            value: &[],
-            timestamp: slot.timestamp,
-            sequence: slot.sequence,
-            position: slot.position,
-            kind: slot.kind,
-        }
     }
 }
 

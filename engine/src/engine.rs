@@ -12,17 +12,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use terrane_env::{fs, task};
+use terrane_env::fs::Disk;
+use terrane_env::task;
 use terrane_types::visibility::RulesHistory;
 use terrane_types::{FamilySchema, GroupId, KeyRange, RegionId};
 
 use crate::Error;
 use crate::backend::{Backend, BackendKind};
-use crate::file::StoreFile;
-use crate::flush::inheritance;
+use crate::flush::{inheritance, parts_of};
 use crate::manifest::{FamilyRecord, Manifest, Record};
 use crate::point::{DurablePoint, GroupPoint};
-use crate::region::{Frozen, Region, RegionSpec};
+use crate::region::{Files, Frozen, Region, RegionSpec};
 use crate::source::Bounds;
 
 /// How an engine is opened.
@@ -34,6 +34,21 @@ pub struct Options {
     pub backend: BackendKind,
     /// Memory for blocks read from files.
     pub cache_bytes: u64,
+    /// Files open at once.
+    pub open_files: usize,
+    /// Where the directory is.
+    pub disk: Disk,
+}
+
+impl Options {
+    /// Files open at once when nobody says otherwise.
+    pub const OPEN_FILES_DEFAULT: usize = 512;
+
+    /// Options for a directory on the system's disk.
+    #[must_use]
+    pub fn new(dir: PathBuf, backend: BackendKind, cache_bytes: u64) -> Self {
+        Self { dir, backend, cache_bytes, open_files: Self::OPEN_FILES_DEFAULT, disk: Disk::os() }
+    }
 }
 
 /// One side of a split.
@@ -70,17 +85,17 @@ impl Engine {
     /// # Errors
     /// [`Error::WrongEngine`], [`Error::Corruption`], or [`Error::Io`].
     pub async fn open(options: Options) -> Result<Arc<Self>, Error> {
-        let Options { dir, backend, cache_bytes } = options;
         let opened = task::run_io(async move {
-            fs::create_dir_all(&dir).await.map_err(Error::io("make the engine's directory"))?;
-            let manifest = Manifest::open(&dir, backend.name()).await?;
-            Ok::<_, Error>((dir, manifest))
+            let Options { dir, backend, disk, .. } = &options;
+            disk.create_dir_all(dir).await.map_err(Error::io("make the engine's directory"))?;
+            let manifest = Manifest::open(disk, dir, backend.name()).await?;
+            Ok::<_, Error>((options, manifest))
         });
-        let (dir, manifest) = opened.await?;
-        let backend = Backend::open(backend, &dir, cache_bytes, manifest.contents()).await?;
+        let (options, manifest) = opened.await?;
+        let backend = Backend::open(&options, manifest.contents()).await?;
         let mut regions = BTreeMap::new();
-        for (id, record) in &manifest.contents().regions {
-            let files = backend.files_of(record)?;
+        let files = backend.load(manifest.contents()).await?;
+        for ((id, record), files) in manifest.contents().regions.iter().zip(files) {
             let region = Region::new(
                 *id,
                 record.table,
@@ -131,11 +146,13 @@ impl Engine {
 
     /// Makes a region whose creation is at `index` of its group's log. It is durable after its first flush.
     pub fn create(&self, spec: RegionSpec, index: u64) -> Arc<Region> {
-        let family =
-            |family: FamilySchema| (family.name, FamilyRecord { since: 0, rules: RulesHistory::new(family.rules) });
+        let family = |family: FamilySchema| {
+            let rules = RulesHistory::new(family.rules);
+            (family.name, FamilyRecord { since: 0, rules, storage: family.storage })
+        };
         let families = spec.families.into_iter().map(family).collect();
         let point = DurablePoint { group: spec.group, ..DurablePoint::default() };
-        let region = Arc::new(Region::new(spec.region, spec.table, spec.range, families, point, Vec::new()));
+        let region = Arc::new(Region::new(spec.region, spec.table, spec.range, families, point, Files::new()));
         region.touch(index);
         self.regions.lock().insert(spec.region, Arc::clone(&region));
         region
@@ -171,12 +188,16 @@ impl Engine {
         let families = state.families();
         let daughter = |side: SplitDaughter, range: KeyRange| {
             let bounds = Bounds { start: range.start.to_vec(), stop: range.stop.to_vec() };
-            let files = self.parts_of(&state.files, &bounds);
+            let files = parts_of(&state, &bounds);
             let (tables, bytes) = inheritance(&state);
             let point = side.point;
             let region = Region::new(side.region, parent.table(), range, families.clone(), point.clone(), files);
             let frozen = Frozen { first_index, point, families: families.clone(), tables, bytes };
-            region.state.write().frozen.push(frozen);
+            let mut daughter = region.state.write();
+            daughter.frozen.push(frozen);
+            daughter.refresh();
+            drop(daughter);
+            region.set_prefix(parent.prefix());
             Arc::new(region)
         };
         let (left, right) = (daughter(left, left_range), daughter(right, right_range));
@@ -194,19 +215,6 @@ impl Engine {
         Ok((left, right))
     }
 
-    /// Files as a daughter sees them: each with the bytes inside of its bounds.
-    pub(crate) fn parts_of(&self, files: &[StoreFile], bounds: &Bounds) -> Vec<StoreFile> {
-        let bytes_of = |file: &StoreFile| match &*self.backend {
-            Backend::Memory(memory) => memory.bytes_within(file.id, bounds),
-            // A split point halves a region by bytes.
-            #[cfg(feature = "sled")]
-            Backend::Sled(_) => file.bytes / 2,
-        };
-        let part =
-            |file: &StoreFile| StoreFile { id: file.id, bytes: bytes_of(file), families: Arc::clone(&file.families) };
-        files.iter().map(part).collect()
-    }
-
     /// Drops regions, with the state of their group as of then: one manifest record, then their cells.
     ///
     /// # Errors
@@ -218,7 +226,7 @@ impl Engine {
             let region = self.regions.lock().get(id).cloned();
             let Some(region) = region else { continue };
             self.settle(&region).await?;
-            let _flushing = region.flushing.lock().await;
+            let _flushing = region.recording.lock().await;
             region.state.write().retired = true;
             dropped.push(region.clone());
         }

@@ -1,7 +1,8 @@
 //! Flushes: what is frozen of a region goes to the backend, then one manifest record says so, then the memory is let go.
 //!
 //! # What else may happen meanwhile
-//! - Writes, reads and freezes of the region go on: a flush works on what was frozen when it began.
+//! - Writes, reads and freezes of the region go on: a flush works on what was frozen when it began. Compactions run too;
+//!   whoever records something of the region holds `Region::recording` meanwhile.
 //! - A split of the region takes microseconds and waits for nobody. A flush that finds the region split when it is about
 //!   to record leaves its cells to the daughters; one that is split while its record is written hands down what it
 //!   flushed. Recording the split waits for that flush, so the parent's record never comes after the split's.
@@ -16,20 +17,21 @@ use std::sync::atomic::Ordering;
 
 use terrane_env::task;
 use terrane_types::FamilyName;
-use terrane_types::visibility::{Collector, Fate};
 
 use crate::Error;
-use crate::backend::FlushCells;
-use crate::cell::StoredCell;
+use crate::backend::{FamilyWriter, WriterTarget};
+use crate::collecting::{Collecting, Older};
 use crate::engine::{Engine, PendingSplit};
-use crate::file::StoreFile;
-use crate::manifest::{FileRecord, Record, RegionRecord};
+use crate::file::{FileRef, Levels};
+use crate::manifest::{Record, RegionRecord};
 use crate::memtable::Memtable;
-use crate::read::sort_cells;
-use crate::region::{Frozen, Region, State};
+use crate::merge::Merge;
+use crate::reading::{Reading, Source};
+use crate::region::{Files, Frozen, Region, State};
+use crate::source::Bounds;
 
-/// Files of a region at which a flush writes them all anew as one.
-pub(crate) const FILES_MAX: usize = 6;
+/// How flushes and compactions read.
+pub(crate) const BULK: Reading = Reading { blocking: true, sequential: true, fills_cache: false, time_min: 0 };
 
 impl Engine {
     /// Writes what is frozen of a region, records its last frozen point, and lets the memtables go. With nothing frozen
@@ -39,33 +41,34 @@ impl Engine {
     /// [`Error::Io`]: nothing was recorded, the cells are still in memory, and trying again is safe.
     pub async fn flush(&self, region: &Arc<Region>) -> Result<(), Error> {
         self.settle(region).await?;
-        let _flushing = region.flushing.lock().await;
+        let _recording = region.recording.lock().await;
         let (frozen, files) = {
             let state = region.state.read();
             if state.retired || state.frozen.is_empty() {
                 return Ok(());
             }
-            (state.frozen.clone(), state.files.clone())
+            (state.frozen.clone(), state.files())
         };
         self.remove_unrecorded(region).await?;
-        let rewrites = self.backend.has_files() && files.len() + 1 >= FILES_MAX;
-        let from_files = if rewrites { files.clone() } else { Vec::new() };
-        let covers_older = rewrites || files.is_empty();
-        let file = self.write_cells(region, &frozen, from_files, covers_older).await?;
-        let made = file.as_ref().map(|file| file.id);
-        let files = with_file(if rewrites { Vec::new() } else { files }, file);
+        let flushed = self.write_frozen(region, &frozen, files).await?;
         if region.state.read().retired {
             // Split meanwhile: the daughters hold the same memtables and record them with the split.
-            made.into_iter().for_each(|id| self.backend.settled(id));
+            self.settled(&flushed.made);
             return self.remove_unnamed().await;
         }
         let last = frozen.last().expect("frozen is not empty: checked under the lock");
-        self.append(Record::Region(record_of(region, last, &files))).await?;
-        made.into_iter().for_each(|id| self.backend.settled(id));
-        if install(region, &frozen, files) {
+        // After an error a restart may find the record or not, so until then the files stay.
+        self.append(Record::Region(record_of(region, last, &flushed.files))).await?;
+        self.settled(&flushed.made);
+        if install(region, &frozen, flushed.files) {
             self.hand_down(region);
         }
-        if rewrites { self.remove_unnamed().await } else { Ok(()) }
+        if flushed.rewrote { self.remove_unnamed().await } else { Ok(()) }
+    }
+
+    /// The manifest names these files now, or nobody will ever have it name them: then they go with the next clean-up.
+    pub(crate) fn settled(&self, made: &[FileRef]) {
+        made.iter().for_each(|file| self.backend.settled(file.record.id));
     }
 
     /// Records the split that a region came from, when that is still to be done.
@@ -80,21 +83,28 @@ impl Engine {
             return Ok(());
         }
         // A flush of the parent that began before the split ends first, one way or the other.
-        let _flushing = split.parent.flushing.lock().await;
+        let _recording = split.parent.recording.lock().await;
         self.remove_unrecorded(&split.parent).await?;
         let left = self.write_daughter(&split.left).await?;
-        let right = self.write_daughter(&split.right).await?;
+        let right = match self.write_daughter(&split.right).await {
+            Ok(right) => right,
+            Err(error) => {
+                self.settled(&left.1.made);
+                return Err(error);
+            }
+        };
         self.append(Record::Split {
-            parent: split.parent.id(),
-            daughters: Box::new([
-                record_of(&split.left, &left.0, &left.1),
-                record_of(&split.right, &right.0, &right.1),
-            ]),
+                parent: split.parent.id(),
+                daughters: Box::new([
+                    record_of(&split.left, &left.0, &left.1.files),
+                    record_of(&split.right, &right.0, &right.1.files),
+                ]),
         })
         .await?;
-        for (region, (frozen, files)) in [(&split.left, left), (&split.right, right)] {
-            files.iter().for_each(|file| self.backend.settled(file.id));
-            install(region, &[frozen], files);
+        self.settled(&left.1.made);
+        self.settled(&right.1.made);
+        for (region, (frozen, flushed)) in [(&split.left, left), (&split.right, right)] {
+            install(region, &[frozen], flushed.files);
         }
         *recorded = true;
         self.pending.lock().retain(|_, waiting| waiting.parent.id() != split.parent.id());
@@ -102,14 +112,13 @@ impl Engine {
     }
 
     /// Writes what a daughter took over from its parent.
-    async fn write_daughter(&self, region: &Arc<Region>) -> Result<(Frozen, Vec<StoreFile>), Error> {
+    async fn write_daughter(&self, region: &Arc<Region>) -> Result<(Frozen, Flushed), Error> {
         let (frozen, files) = {
             let state = region.state.read();
-            (state.frozen[0].clone(), state.files.clone())
+            (state.frozen[0].clone(), state.files())
         };
-        let covers_older = files.is_empty();
-        let file = self.write_cells(region, std::slice::from_ref(&frozen), Vec::new(), covers_older).await?;
-        Ok((frozen, with_file(files, file)))
+        let flushed = self.write_frozen(region, std::slice::from_ref(&frozen), files).await?;
+        Ok((frozen, flushed))
     }
 
     /// The parent was split while its flush was being recorded: what the daughters took is in a file now.
@@ -119,15 +128,16 @@ impl Engine {
         let from = parent.state.read();
         for daughter in [&split.left, &split.right] {
             let mut state = daughter.state.write();
-            state.files = self.parts_of(&from.files, daughter.bounds());
+            state.set_files(parts_of(&from, daughter.bounds()));
             let (tables, bytes) = inheritance(&from);
             // The first is what came from the parent, until the split is recorded.
             state.frozen[0].tables = tables;
             state.frozen[0].bytes = bytes;
+            state.refresh();
         }
     }
 
-    /// Removes cells of flushes that were never recorded, and notes that another begins. The caller holds `flushing`.
+    /// Removes cells of flushes that were never recorded, and notes that another begins. The caller holds `recording`.
     async fn remove_unrecorded(&self, region: &Region) -> Result<(), Error> {
         if !region.unrecorded.swap(true, Ordering::AcqRel) {
             return Ok(());
@@ -138,7 +148,7 @@ impl Engine {
             .await
     }
 
-    /// Removes files that neither the manifest nor a flush under way knows.
+    /// Removes files that neither the manifest nor a flush or compaction under way knows.
     pub(crate) async fn remove_unnamed(&self) -> Result<(), Error> {
         // In this order: what is no longer spared was settled before the look at the manifest.
         let spared = self.backend.spared();
@@ -147,50 +157,123 @@ impl Engine {
         task::run_io(async move { backend.retain(named, spared).await }).await
     }
 
-    /// Collects frozen memtables (and files, when they are written anew) and hands what is left to the backend.
-    async fn write_cells(
-        &self,
-        region: &Region,
-        frozen: &[Frozen],
-        files: Vec<StoreFile>,
-        covers_older: bool,
-    ) -> Result<Option<StoreFile>, Error> {
+    /// Collects frozen memtables and hands what is left to the backend; answers the region's files as they are then.
+    async fn write_frozen(&self, region: &Region, frozen: &[Frozen], mut files: Files) -> Result<Flushed, Error> {
         let last = frozen.last().expect("whoever flushes has something frozen");
         let point = last.point.clone();
-        let (bounds, families) = (region.bounds().clone(), last.families.clone());
         let oldest_snapshot = region.snapshots.begin_collection().min(point.sequence);
-        // Newest first, as everywhere.
-        let tables: Vec<_> = frozen.iter().rev().flat_map(|frozen| frozen.tables.clone()).collect();
         let log_time = i64::try_from(point.stamp).unwrap_or(i64::MAX);
-        let collected = task::run_blocking(move || {
-            let mut kept = BTreeMap::new();
-            for (name, family) in families {
-                let mut cells = Vec::new();
-                for table in tables.iter().filter(|(of, _)| *of == name).flat_map(|(_, tables)| tables) {
-                    cells.extend(table.within(&bounds));
-                }
-                for source in files.iter().rev().filter_map(|file| file.source(&name)) {
-                    source.chunk(&bounds, false, usize::MAX, &mut cells)?;
-                }
-                cells.retain(|cell| cell.sequence() >= family.since);
-                sort_cells(&mut cells);
-                let mut collector = Collector::new(&family.rules, oldest_snapshot, log_time, covers_older);
-                kept.insert(name, collect(&mut collector, &cells));
+        let mut flushed = Flushed { files: Files::new(), made: Vec::new(), rewrote: false };
+        for (name, family) in &last.families {
+            let levels = files.remove(name).unwrap_or_default();
+            // Newest first, as everywhere.
+            let tables = frozen.iter().rev().flat_map(|frozen| frozen.tables.get(name)).flatten().cloned();
+            let mut sources: Vec<Arc<dyn Source>> = tables.map(|table| table as Arc<dyn Source>).collect();
+            if sources.is_empty() {
+                flushed.files.insert(name.clone(), levels);
+                continue;
             }
-            Ok::<_, Error>(kept)
-        });
-        let cells = FlushCells { group: point.group, table: region.table(), families: collected.await? };
-        if cells.is_empty() { Ok(None) } else { self.backend.write(cells).await.map(Some) }
+            let rewrites = self.backend.rewrites(levels.level0.len() + 1);
+            let mut older = Older::default();
+            if rewrites {
+                sources.extend(levels.sources());
+            } else {
+                older = older_than_memtables(&levels);
+            }
+            let writer = self.backend.writer(WriterTarget {
+                group: point.group,
+                table: region.table(),
+                family: name,
+                storage: family.storage,
+                prefix: region.prefix(),
+                level: 0,
+                file_bytes: u64::MAX,
+            });
+            let work = FamilyFlush {
+                sources,
+                bounds: region.bounds().clone(),
+                family: family.clone(),
+                oldest_snapshot,
+                log_time,
+                older,
+            };
+            let made = match task::run_io(async move { work.run(writer?).await }).await {
+                Ok(made) => made,
+                Err(error) => {
+                    self.settled(&flushed.made);
+                    return Err(error);
+                }
+            };
+            flushed.made.extend(made.iter().cloned());
+            flushed.rewrote |= rewrites;
+            let before = if rewrites { Levels::default() } else { levels };
+            flushed.files.insert(name.clone(), self.backend.with_files(before, made, region.bounds()));
+        }
+        if let Err(error) = self.backend.sync(!flushed.made.is_empty()).await {
+            self.settled(&flushed.made);
+            return Err(error);
+        }
+        Ok(flushed)
     }
+}
+
+/// What a flush has written.
+struct Flushed {
+    /// All files of the region.
+    files: Files,
+    /// Those that are new.
+    made: Vec<FileRef>,
+    /// Whether older ones were written anew and may go.
+    rewrote: bool,
+}
+
+/// One family's part of a flush.
+struct FamilyFlush {
+    sources: Vec<Arc<dyn Source>>,
+    bounds: Bounds,
+    family: crate::manifest::FamilyRecord,
+    oldest_snapshot: u64,
+    log_time: i64,
+    older: Older,
+}
+
+impl FamilyFlush {
+    async fn run(self, mut writer: FamilyWriter) -> Result<Vec<FileRef>, Error> {
+        let cursors = self.sources.into_iter().map(|source| source.cursor(&self.bounds, false, BULK));
+        let merge = Merge::new(cursors.collect::<Result<_, _>>()?, false);
+        let mut rows = Collecting::new(merge, &self.family, self.oldest_snapshot, self.log_time, self.older);
+        while rows.row().is_some() {
+            if writer.has_work() {
+                writer.work().await?;
+            }
+            rows.next(|cell| writer.add(cell))?;
+        }
+        writer.finish(&self.bounds).await
+    }
+}
+
+/// Everything on disk is older than a memtable.
+fn older_than_memtables(levels: &Levels) -> Older {
+    let mut older = Older::default();
+    let ends = |file: &FileRef| (file.record.first_row.to_vec(), file.record.last_row.to_vec());
+    levels.level0.iter().for_each(|file| older.add_sorted(vec![ends(file)]));
+    levels.below.iter().for_each(|level| older.add_sorted(level.iter().map(ends).collect()));
+    older
 }
 
 /// Everything that a region has in memory, as its daughters take it over, with about the bytes of each one's half.
 pub(crate) fn inheritance(parent: &State) -> (BTreeMap<FamilyName, Vec<Arc<Memtable>>>, u64) {
     let mut tables: BTreeMap<FamilyName, Vec<Arc<Memtable>>> = BTreeMap::new();
-    for (family, memtables) in parent.frozen.iter().flat_map(|frozen| &frozen.tables) {
+    // Newest first, as everywhere.
+    for (family, memtables) in parent.frozen.iter().rev().flat_map(|frozen| &frozen.tables) {
         tables.entry(family.clone()).or_default().extend(memtables.iter().cloned());
     }
     (tables, parent.frozen.iter().map(|frozen| frozen.bytes).sum::<u64>() / 2)
+}
+
+/// A region's files as a daughter takes them over.
+pub(crate) fn parts_of(parent: &State, bounds: &Bounds) -> Files {
+    parent.stores.iter().map(|(name, store)| (name.clone(), store.files.within(bounds))).collect()
 }
 
 impl PendingSplit {
@@ -204,64 +287,37 @@ impl PendingSplit {
     }
 }
 
-/// Leaves out what no reader will notice.
-fn collect(collector: &mut Collector, cells: &[StoredCell]) -> Vec<StoredCell> {
-    let mut kept = Vec::with_capacity(cells.len());
-    let mut metas = Vec::new();
-    let mut rest = cells;
-    let mut row: &[u8] = &[];
-    while let Some(first) = rest.first() {
-        let (column, after) = rest.split_at(rest.iter().take_while(|cell| cell.same_column(first)).count());
-        rest = after;
-        if first.row() != row {
-            row = first.row();
-            collector.start_row();
-        }
-        metas.clear();
-        metas.extend(column.iter().map(StoredCell::meta));
-        for (cell, fate) in column.iter().zip(collector.column(&metas)) {
-            match fate {
-                Fate::Keep => kept.push(cell.clone()),
-                Fate::Stub => kept.push(cell.stub()),
-                Fate::Drop => {}
-            }
-        }
-    }
-    kept
+fn record_of(region: &Region, frozen: &Frozen, files: &Files) -> RegionRecord {
+    region_record(region, frozen.point.clone(), frozen.families.clone(), files)
 }
 
-/// A backend with one file for all (sled's trees) gets it once, with the bytes added up.
-fn with_file(mut files: Vec<StoreFile>, file: Option<StoreFile>) -> Vec<StoreFile> {
-    let Some(mut file) = file else { return files };
-    if let Some(at) = files.iter().position(|older| older.id == file.id) {
-        let older = files.remove(at);
-        file.bytes += older.bytes;
-        let mut families = (*older.families).clone();
-        families.extend(file.families.iter().map(|(name, source)| (name.clone(), Arc::clone(source))));
-        file.families = Arc::new(families);
-    }
-    files.push(file);
-    files
-}
-
-fn record_of(region: &Region, frozen: &Frozen, files: &[StoreFile]) -> RegionRecord {
+pub(crate) fn region_record(
+    region: &Region,
+    point: crate::point::DurablePoint,
+    families: crate::region::Families,
+    files: &Files,
+) -> RegionRecord {
+    let records = |levels: &Levels| levels.iter().map(|file| (*file.record).clone()).collect();
     RegionRecord {
         region: region.id(),
         table: region.table(),
         range: region.range().clone(),
-        point: frozen.point.clone(),
-        families: frozen.families.clone(),
-        files: files.iter().map(|file| FileRecord { id: file.id, bytes: file.bytes }).collect(),
+        point,
+        families,
+        files: files.iter().map(|(name, levels)| (name.clone(), records(levels))).collect(),
     }
 }
 
 /// Lets flushed memtables go and the files come in, at one moment for readers. Answers whether the region was split before
 /// that moment.
-fn install(region: &Region, flushed: &[Frozen], files: Vec<StoreFile>) -> bool {
+fn install(region: &Region, flushed: &[Frozen], files: Files) -> bool {
     let mut state = region.state.write();
     state.frozen.drain(..flushed.len());
-    state.files = files;
-    state.point = flushed.last().expect("whoever flushes has something frozen").point.clone();
+    state.set_files(files);
+    let last = flushed.last().expect("whoever flushes has something frozen");
+    state.point = last.point.clone();
+    state.recorded = last.families.clone();
+    state.refresh();
     region.unrecorded.store(false, Ordering::Release);
     state.retired
 }

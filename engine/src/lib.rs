@@ -20,19 +20,20 @@
 )]
 
 mod backend;
-mod cell;
-#[allow(dead_code, reason = "the new read path moves in step by step")]
 mod cells;
 mod codec;
+mod collecting;
+mod compaction;
 mod engine;
 mod error;
 mod file;
+mod files;
 mod flush;
 mod manifest;
 mod memtable;
+mod merge;
 mod point;
 mod read;
-#[allow(dead_code, reason = "the new read path moves in step by step")]
 mod reading;
 mod region;
 mod run;
@@ -45,7 +46,7 @@ pub use backend::BackendKind;
 pub use engine::{Engine, Options, SplitDaughter};
 pub use error::{Error, SnapshotTooOld};
 pub use point::{DurablePoint, GroupPoint};
-pub use read::ReadStats;
-pub use region::{Region, RegionSpec};
+pub use read::{Patience, ReadStats};
+pub use region::{Region, RegionSpec, RowPrefix};
 pub use scan::{CellPosition, RowScanner, ScanSpec, Step};
 pub use snapshot::Snapshot;

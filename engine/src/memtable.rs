@@ -1,158 +1,89 @@
-//! The memtable: the cells of one family of one region that no file holds yet.
-//!
-//! A B-tree of columns under a read-write lock, each column with its versions. A write finds its column in one descent
-//! and has what lies below it at hand. Readers hold the lock for one chunk
-//! and never for a scan, and only one writer exists (a region applies its log in order).
-//!
-//! **What nobody can see any more goes at once**: a put that comes on top of another put of a family that keeps one
-//! version takes its place, unless a live snapshot lies between them, so a hot counter stays one cell, and one more for
-//! each snapshot that is held.
+//! Stand-in until the new memtable is merged.
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use std::cmp::Ordering as CmpOrdering;
-use std::collections::BTreeMap;
-use std::ops::Bound;
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use bytes::Bytes;
 use parking_lot::RwLock;
-use smallvec::SmallVec;
 use terrane_types::CellKind;
 
 use crate::Error;
-use crate::cell::StoredCell;
-use crate::source::{Bounds, Source, take_whole_rows};
+use crate::cells::{Cell, Cells};
+use crate::reading::{Cursor, Reading, RowKey, Source};
+use crate::run::Run;
+use crate::source::Bounds;
 
-/// Cells of one family. Frozen by taking no more writes; then shared by reference.
-#[derive(Debug, Default)]
+pub(crate) trait Retention: Send + Sync {
+    fn begin_drop(&self) -> (Option<u64>, u64);
+}
+
 pub(crate) struct Memtable {
-    columns: RwLock<Columns>,
-    /// Bytes held, structures included.
+    cells: RwLock<Cells>,
+    one_version: AtomicBool,
+    retention: Arc<dyn Retention>,
     bytes: AtomicU64,
 }
 
-type Columns = BTreeMap<Column, Versions>;
-
-/// The cells of one column **against** store order: what is written last goes to the end, as a rule.
-type Versions = SmallVec<[StoredCell; 1]>;
-
-/// A column's place in the tree: the row and qualifier of one of its cells.
-#[derive(Debug)]
-struct Column(StoredCell);
-
-impl Ord for Column {
-    fn cmp(&self, other: &Self) -> CmpOrdering {
-        self.0.row().cmp(other.0.row()).then_with(|| self.0.qualifier().cmp(other.0.qualifier()))
-    }
-}
-
-impl PartialOrd for Column {
-    fn partial_cmp(&self, other: &Self) -> Option<CmpOrdering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Column {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Column {}
-
 impl Memtable {
-    /// Inserts a cell.
-    pub(crate) fn insert(&self, cell: StoredCell) {
-        self.bytes.fetch_add(cell.memory_bytes(), Ordering::Relaxed);
-        let mut held = self.columns.write();
-        let versions = held.entry(Column(cell.key())).or_default();
-        self.place(versions, cell);
+    pub(crate) fn new(one_version: bool, retention: Arc<dyn Retention>) -> Self {
+        Self { cells: RwLock::default(), one_version: AtomicBool::new(one_version), retention, bytes: AtomicU64::new(0) }
     }
-
-    /// Inserts a put of a family of one version; the older puts right below it go when they are newer than
-    /// `newest_snapshot`, the newest live snapshot from before this write: nobody reads between them and it. Answers
-    /// whether some went.
-    pub(crate) fn insert_on_top(&self, cell: StoredCell, newest_snapshot: Option<u64>) -> bool {
-        self.bytes.fetch_add(cell.memory_bytes(), Ordering::Relaxed);
-        let sequence = cell.sequence();
-        let mut held = self.columns.write();
-        let versions = held.entry(Column(cell.key())).or_default();
-        let mut at = self.place(versions, cell);
-        let mut removed = false;
-        // More than one where a snapshot that needed the others has gone since.
-        while at > 0 && is_replaced(&versions[at - 1], sequence, newest_snapshot) {
-            at -= 1;
-            let older = versions.remove(at);
-            self.bytes.fetch_sub(older.memory_bytes(), Ordering::Relaxed);
-            removed = true;
-        }
-        removed
+    pub(crate) fn set_one_version(&self, on: bool) {
+        self.one_version.store(on, Ordering::Relaxed);
     }
-
-    /// Puts a cell where it belongs in its column; answers where that is.
-    fn place(&self, versions: &mut Versions, cell: StoredCell) -> usize {
-        if versions.last().is_none_or(|last| cell < *last) {
-            versions.push(cell);
-            return versions.len() - 1;
+    pub(crate) fn insert(&self, cell: Cell<'_>) {
+        let mut cells = self.cells.write();
+        cells.push(cell);
+        cells.sort_from(0);
+        self.bytes.fetch_add(cell.data_bytes() as u64 + 64, Ordering::Relaxed);
+    }
+    pub(crate) fn insert_batch(&self, batch: Cells) {
+        for cell in batch.iter() {
+            self.insert(cell);
         }
-        match versions.binary_search_by(|version| cell.cmp(version)) {
-            Ok(at) => {
-                let same = std::mem::replace(&mut versions[at], cell);
-                self.bytes.fetch_sub(same.memory_bytes(), Ordering::Relaxed);
-                at
+    }
+    pub(crate) fn remove_replaced(&self, cell: Cell<'_>) {
+        if !self.one_version.load(Ordering::Relaxed) || cell.kind != CellKind::Put {
+            return;
+        }
+        let (newest, _) = self.retention.begin_drop();
+        let mut doomed = BTreeSet::new();
+        let mut cells = self.cells.write();
+        let mut below = false;
+        for older in cells.iter() {
+            if older.row != cell.row || older.qualifier != cell.qualifier {
+                continue;
             }
-            Err(at) => {
-                versions.insert(at, cell);
-                at
+            if older.sequence == cell.sequence && older.position == cell.position {
+                below = true;
+                continue;
+            }
+            if below {
+                if older.kind != CellKind::Put || older.sequence >= cell.sequence || Some(older.sequence) <= newest {
+                    break;
+                }
+                doomed.insert((older.sequence, older.position));
             }
         }
+        cells.retain(|older| {
+            !(older.row == cell.row
+                && older.qualifier == cell.qualifier
+                && doomed.contains(&(older.sequence, older.position)))
+        });
     }
-
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
-
     pub(crate) fn is_empty(&self) -> bool {
-        self.columns.read().is_empty()
+        self.cells.read().is_empty()
     }
-
-    /// All cells inside of `bounds`, in store order.
-    pub(crate) fn within(&self, bounds: &Bounds) -> Vec<StoredCell> {
-        let held = self.columns.read();
-        held.range(column_range(bounds)).flat_map(|(_, versions)| versions.iter().rev()).cloned().collect()
-    }
-}
-
-fn is_replaced(older: &StoredCell, sequence: u64, newest_snapshot: Option<u64>) -> bool {
-    older.kind() == CellKind::Put && older.sequence() < sequence && Some(older.sequence()) > newest_snapshot
-}
-
-fn column_range(bounds: &Bounds) -> (Bound<Column>, Bound<Column>) {
-    let first_of = |row: &[u8]| Column(StoredCell::before_row(row));
-    let stop = if bounds.stop.is_empty() { Bound::Unbounded } else { Bound::Excluded(first_of(&bounds.stop)) };
-    (Bound::Included(first_of(&bounds.start)), stop)
 }
 
 impl Source for Memtable {
-    fn chunk(&self, bounds: &Bounds, reverse: bool, cells: usize, out: &mut Vec<StoredCell>) -> Result<(), Error> {
-        if bounds.is_empty() {
-            return Ok(());
-        }
-        let held = self.columns.read();
-        let range = held.range(column_range(bounds));
-        if reverse {
-            let first = out.len();
-            take_whole_rows(range.rev().flat_map(|(_, versions)| versions.iter()), cells, out);
-            out[first..].reverse();
-        } else {
-            take_whole_rows(range.flat_map(|(_, versions)| versions.iter().rev()), cells, out);
-        }
-        Ok(())
+    fn row(&self, row: &RowKey<'_>, columns: &[Bytes], reading: Reading, out: &mut Cells) -> Result<(), Error> {
+        Run::new(self.cells.read().clone()).row(row, columns, reading, out)
     }
-
-    fn row(&self, row: &[u8], out: &mut Vec<StoredCell>) -> Result<(), Error> {
-        let held = self.columns.read();
-        let range = held.range((Bound::Included(Column(StoredCell::before_row(row))), Bound::Unbounded));
-        let columns = range.take_while(|(column, _)| column.0.row() == row);
-        out.extend(columns.flat_map(|(_, versions)| versions.iter().rev()).cloned());
-        Ok(())
+    fn cursor(self: Arc<Self>, bounds: &Bounds, reverse: bool, reading: Reading) -> Result<Box<dyn Cursor>, Error> {
+        Arc::new(Run::new(self.cells.read().clone())).cursor(bounds, reverse, reading)
     }
 }

@@ -6,11 +6,11 @@ use terrane_types::visibility::{CellMeta, Resolver, View};
 use terrane_types::{FamilyName, Projection};
 
 use crate::Error;
-use crate::cell::StoredCell;
+use crate::cells::{Cell, Cells};
 use crate::manifest::FamilyRecord;
-use crate::region::Region;
+use crate::reading::{Reading, RowKey};
+use crate::region::{Region, View as StoreView};
 use crate::snapshot::Snapshot;
-use crate::source::Source;
 
 /// What a read cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,17 +21,45 @@ pub struct ReadStats {
     pub cells_shown: u64,
 }
 
+/// Whether a read may wait for the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// It waits: for code that is off the runtime's threads.
+    MayBlock,
+    /// It answers [`Error::NeedsDisk`] instead of waiting, and is begun again where it may block.
+    MemoryOnly,
+}
+
 impl Region {
     /// Appends the packed cells of `row` that `snapshot` sees; none when the row has none.
     ///
     /// # Errors
-    /// [`Error::Corruption`] or [`Error::Io`] from the files below.
+    /// [`Error::NeedsDisk`] where the patience is [`Patience::MemoryOnly`]; [`Error::Corruption`] or [`Error::Io`] from the
+    /// files below. Whatever it is, nothing was appended.
     pub fn get(
         &self,
         snapshot: &Snapshot,
         row: &[u8],
         projection: &Projection,
         now_ms: i64,
+        patience: Patience,
+        out: &mut Vec<u8>,
+    ) -> Result<ReadStats, Error> {
+        let before = out.len();
+        let result = self.get_row(snapshot, row, projection, now_ms, patience, out);
+        if result.is_err() {
+            out.truncate(before);
+        }
+        result
+    }
+
+    fn get_row(
+        &self,
+        snapshot: &Snapshot,
+        row: &[u8],
+        projection: &Projection,
+        now_ms: i64,
+        patience: Patience,
         out: &mut Vec<u8>,
     ) -> Result<ReadStats, Error> {
         let mut stats = ReadStats::default();
@@ -39,33 +67,43 @@ impl Region {
             return Ok(stats);
         }
         let view = view_of(projection, snapshot.sequence(), now_ms);
-        let mut cells = Vec::new();
-        for (mut reader, sources) in self.readers(projection, view) {
+        let key = RowKey::new(row);
+        let reading = Reading {
+            blocking: patience == Patience::MayBlock,
+            sequential: false,
+            fills_cache: true,
+            time_min: projection.time_min,
+        };
+        let mut cells = Cells::default();
+        for store in self.views(projection) {
+            let columns = projection.qualifiers(store.name.as_bytes()).unwrap_or_default();
             cells.clear();
             let mut sources_with_row = 0;
-            for source in sources {
+            for source in &store.sources {
                 let before = cells.len();
-                source.row(row, &mut cells)?;
+                source.row(&key, columns, reading, &mut cells)?;
                 sources_with_row += usize::from(cells.len() > before);
             }
-            if sources_with_row > 1 {
-                sort_cells(&mut cells);
+            if sources_with_row == 0 {
+                continue;
             }
-            reader.show(&mut cells, projection, &mut stats, |cell, family| {
-                terrane_types::cell::pack(out, cell.as_ref(family));
+            if sources_with_row > 1 {
+                cells.sort_from(0);
+            }
+            let mut reader = FamilyReader::new(&store.name, &store.family, view);
+            reader.show(&mut cells, projection, &mut stats, |_, cell, family| {
+                terrane_types::cell::pack(out, cell.packed(family));
             });
         }
         Ok(stats)
     }
 
-    /// A reader and the sources of each family asked for, as they are at one moment. The lock is not kept: files are read
-    /// without it, and a freeze never waits for a reader.
-    pub(crate) fn readers(&self, projection: &Projection, view: View) -> Vec<(FamilyReader, Vec<Arc<dyn Source>>)> {
+    /// What there is of each family asked for, as it is at one moment. The lock is not kept: files are read without it,
+    /// and a freeze never waits for a reader.
+    pub(crate) fn views(&self, projection: &Projection) -> Vec<Arc<StoreView>> {
         let state = self.state.read();
         let selected = state.stores.iter().filter(|(name, _)| projection.selects_family(name.as_bytes()));
-        selected
-            .map(|(name, store)| (FamilyReader::new(name.clone(), &store.family, view), Self::sources(&state, name)))
-            .collect()
+        selected.map(|(_, store)| Arc::clone(&store.view)).collect()
     }
 }
 
@@ -79,14 +117,6 @@ pub(crate) fn view_of(projection: &Projection, sequence: u64, now_ms: i64) -> Vi
     }
 }
 
-/// Puts cells of one row from several sources, newest first, in store order. The same cell from two sources (in a memtable
-/// and, while its flush is under way, already in the backend) stays once, as the newer source has it: the older one may
-/// hold it as a stub. The sort is stable for that reason.
-pub(crate) fn sort_cells(cells: &mut Vec<StoredCell>) {
-    cells.sort();
-    cells.dedup();
-}
-
 /// Shows what a reader sees of one family, row after row.
 pub(crate) struct FamilyReader {
     name: FamilyName,
@@ -97,44 +127,57 @@ pub(crate) struct FamilyReader {
 }
 
 impl FamilyReader {
-    fn new(name: FamilyName, family: &FamilyRecord, view: View) -> Self {
-        Self { name, since: family.since, resolver: Resolver::new(&family.rules, view), metas: Vec::new() }
+    pub(crate) fn new(name: &FamilyName, family: &FamilyRecord, view: View) -> Self {
+        Self { name: name.clone(), since: family.since, resolver: Resolver::new(&family.rules, view), metas: Vec::new() }
     }
 
     pub(crate) fn name(&self) -> &FamilyName {
         &self.name
     }
 
-    /// Hands the visible cells of one row, given in store order, to `show`.
+    /// Hands the visible cells of one row, given in store order, to `show`, each with its index.
     pub(crate) fn show(
         &mut self,
-        cells: &mut Vec<StoredCell>,
+        cells: &mut Cells,
         projection: &Projection,
         stats: &mut ReadStats,
-        mut show: impl FnMut(&StoredCell, &[u8]),
+        mut show: impl FnMut(usize, Cell<'_>, &[u8]),
     ) {
         if self.since > 0 {
-            cells.retain(|cell| cell.sequence() >= self.since);
+            let since = self.since;
+            cells.retain(|cell| cell.sequence >= since);
         }
+        stats.cells_seen += cells.len() as u64;
         self.resolver.start_row();
-        let mut rest = cells.as_slice();
-        while let Some(first) = rest.first() {
-            let same = rest.iter().take_while(|cell| cell.qualifier() == first.qualifier()).count();
-            let (column, after) = rest.split_at(same);
-            rest = after;
-            stats.cells_seen += column.len() as u64;
-            let selected = projection.selects(self.name.as_bytes(), first.qualifier());
-            // Family markers come with the empty qualifier, so that column is resolved even when it is not asked for.
-            if !selected && !first.qualifier().is_empty() {
-                continue;
-            }
+        let asked = projection.qualifiers(self.name.as_bytes());
+        let mut first = 0;
+        while first < cells.len() {
+            let cell = cells.get(first);
+            let qualifier = cell.qualifier;
             self.metas.clear();
-            self.metas.extend(column.iter().map(StoredCell::meta));
-            let visible = self.resolver.column(&self.metas);
-            if selected {
-                stats.cells_shown += visible.len() as u64;
-                visible.iter().for_each(|&index| show(&column[index as usize], self.name.as_bytes()));
+            self.metas.push(cell.meta());
+            let mut next = first + 1;
+            while next < cells.len() {
+                let cell = cells.get(next);
+                if cell.qualifier != qualifier {
+                    break;
+                }
+                self.metas.push(cell.meta());
+                next += 1;
             }
+            let selected = asked.is_some_and(|asked| asked.is_empty() || asked.iter().any(|one| *one == qualifier));
+            // Family markers come with the empty qualifier, so that column is resolved even when it is not asked for.
+            if selected || qualifier.is_empty() {
+                let visible = self.resolver.column(&self.metas);
+                if selected {
+                    stats.cells_shown += visible.len() as u64;
+                    for &index in visible {
+                        let at = first + index as usize;
+                        show(at, cells.get(at), self.name.as_bytes());
+                    }
+                }
+            }
+            first = next;
         }
     }
 }

@@ -12,21 +12,39 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 use terrane_types::visibility::{RulesChange, RulesHistory};
-use terrane_types::{
-    CellKind, FamilyName, FamilyRules, FamilySchema, GroupId, KeyRange, PackedCells, RegionId, TableId,
-};
+use terrane_types::{FamilyName, FamilyRules, FamilySchema, GroupId, KeyRange, PackedCells, RegionId, TableId};
 
 use crate::SnapshotTooOld;
-use crate::cell::StoredCell;
-use crate::file::StoreFile;
+use crate::cells::{Cell, Cells};
+use crate::compaction::Compactions;
+use crate::file::Levels;
 use crate::manifest::FamilyRecord;
 use crate::memtable::Memtable;
 use crate::point::DurablePoint;
+use crate::reading::Source;
 use crate::snapshot::{Snapshot, Snapshots};
-use crate::source::{Bounds, Source};
+use crate::source::Bounds;
 
 /// No log index: nothing waits for a flush.
 const NONE: u64 = u64::MAX;
+
+/// Row mutations that are worth a sorted run of their own in the memtable.
+const BATCH_ROWS_MIN: usize = 256;
+
+/// The leading part of row keys that many rows share and readers ask for: files can then tell which of them they lack.
+#[derive(Clone)]
+pub struct RowPrefix {
+    /// Tells one way of cutting keys from another, so that a file's filter is only asked in the way it was made.
+    pub id: u64,
+    /// The length of the part of a row, in bytes; `None` for a row that has no such part.
+    pub length: Arc<dyn Fn(&[u8]) -> Option<usize> + Send + Sync>,
+}
+
+impl std::fmt::Debug for RowPrefix {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "row prefix {}", self.id)
+    }
+}
 
 /// How a region begins.
 #[derive(Clone, Debug)]
@@ -43,18 +61,30 @@ pub struct RegionSpec {
     pub families: Vec<FamilySchema>,
 }
 
-/// One family's memtables.
-#[derive(Clone, Debug)]
+/// What readers find of a family at some moment. Immutable: a reader takes it and needs no lock after.
+pub(crate) struct View {
+    pub(crate) name: FamilyName,
+    pub(crate) family: FamilyRecord,
+    /// Everything that holds cells of the family, newest first.
+    pub(crate) sources: Vec<Arc<dyn Source>>,
+}
+
+/// One family's active memtable and files.
 pub(crate) struct Store {
     pub(crate) family: FamilyRecord,
     pub(crate) active: Arc<Memtable>,
+    pub(crate) files: Levels,
+    pub(crate) view: Arc<View>,
 }
 
 /// Families with their rules, as of some moment.
 pub(crate) type Families = BTreeMap<FamilyName, FamilyRecord>;
 
+/// The files of each family.
+pub(crate) type Files = BTreeMap<FamilyName, Levels>;
+
 /// Memtables of all families that take no more writes, with the point that their flush will record.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Frozen {
     pub(crate) first_index: u64,
     pub(crate) point: DurablePoint,
@@ -65,15 +95,13 @@ pub(crate) struct Frozen {
     pub(crate) bytes: u64,
 }
 
-#[derive(Debug)]
 pub(crate) struct State {
     pub(crate) stores: BTreeMap<FamilyName, Store>,
     /// Oldest first.
     pub(crate) frozen: Vec<Frozen>,
-    /// Oldest first.
-    pub(crate) files: Vec<StoreFile>,
-    /// The last recorded point.
+    /// The last recorded point, with the families as recorded.
     pub(crate) point: DurablePoint,
+    pub(crate) recorded: Families,
     /// Split or dropped: it is not flushed any more.
     pub(crate) retired: bool,
 }
@@ -82,10 +110,54 @@ impl State {
     pub(crate) fn families(&self) -> Families {
         self.stores.iter().map(|(name, store)| (name.clone(), store.family.clone())).collect()
     }
+
+    pub(crate) fn files(&self) -> Files {
+        self.stores.iter().map(|(name, store)| (name.clone(), store.files.clone())).collect()
+    }
+
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.stores.values().map(|store| store.files.bytes()).sum()
+    }
+
+    /// Puts files in place. Families that have gone meanwhile take none.
+    pub(crate) fn set_files(&mut self, files: Files) {
+        for (name, files) in files {
+            if let Some(store) = self.stores.get_mut(&name) {
+                store.files = files;
+            }
+        }
+    }
+
+    /// Makes what readers find anew, after anything about memtables, files or rules has changed.
+    pub(crate) fn refresh(&mut self) {
+        for (name, store) in &mut self.stores {
+            let mut sources: Vec<Arc<dyn Source>> = vec![Arc::clone(&store.active) as Arc<dyn Source>];
+            for frozen in self.frozen.iter().rev() {
+                let tables = frozen.tables.get(name).into_iter().flatten();
+                sources.extend(tables.map(|table| Arc::clone(table) as Arc<dyn Source>));
+            }
+            sources.extend(store.files.sources());
+            store.view = Arc::new(View { name: name.clone(), family: store.family.clone(), sources });
+        }
+    }
+
+    fn add_store(&mut self, name: &FamilyName, family: FamilyRecord, files: Levels, snapshots: &Snapshots) {
+        let active = Arc::new(new_memtable(&family, snapshots));
+        let view = Arc::new(View { name: name.clone(), family: family.clone(), sources: Vec::new() });
+        self.stores.insert(name.clone(), Store { family, active, files, view });
+    }
+}
+
+/// Whether a put of the family takes the place of the puts below it.
+fn keeps_one_version(rules: &FamilyRules) -> bool {
+    rules.versions == 1 && !rules.keep_deleted_cells
+}
+
+fn new_memtable(family: &FamilyRecord, snapshots: &Snapshots) -> Memtable {
+    Memtable::new(keeps_one_version(&family.rules.current()), Arc::new(snapshots.clone()))
 }
 
 /// A region open on this server.
-#[derive(Debug)]
 pub struct Region {
     id: RegionId,
     table: TableId,
@@ -95,11 +167,20 @@ pub struct Region {
     /// The first log index that went into the active memtables or changed the descriptor since the last freeze.
     active_first: AtomicU64,
     pub(crate) snapshots: Snapshots,
-    /// Held by whoever flushes, so that flushes are recorded in the order of their points.
-    pub(crate) flushing: tokio::sync::Mutex<()>,
+    /// Held by whoever changes the region's record (a flush, the end of a compaction), so that records follow in the order
+    /// of what they say.
+    pub(crate) recording: tokio::sync::Mutex<()>,
     /// Whether the backend may hold cells from above the recorded point, of a flush that was never recorded: one that a
-    /// crash cut off, or that failed. Changed under `flushing`.
+    /// crash cut off, or that failed. Changed under `recording`.
     pub(crate) unrecorded: AtomicBool,
+    pub(crate) compaction: Compactions,
+    prefix: RwLock<Option<RowPrefix>>,
+}
+
+impl std::fmt::Debug for Region {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "region {} of table {}", self.id, self.table)
+    }
 }
 
 impl Region {
@@ -109,22 +190,34 @@ impl Region {
         range: KeyRange,
         families: Families,
         point: DurablePoint,
-        files: Vec<StoreFile>,
+        mut files: Files,
     ) -> Self {
         let bounds = Bounds { start: range.start.to_vec(), stop: range.stop.to_vec() };
-        let stores =
-            families.into_iter().map(|(name, family)| (name, Store { family, active: Arc::default() })).collect();
         let snapshots = Snapshots::new(point.sequence);
+        let mut state = State {
+            stores: BTreeMap::new(),
+            frozen: Vec::new(),
+            point,
+            recorded: families.clone(),
+            retired: false,
+        };
+        for (name, family) in families {
+            let files = files.remove(&name).unwrap_or_default();
+            state.add_store(&name, family, files, &snapshots);
+        }
+        state.refresh();
         Self {
             id,
             table,
             range,
             bounds,
-            state: RwLock::new(State { stores, frozen: Vec::new(), files, point, retired: false }),
+            state: RwLock::new(state),
             active_first: AtomicU64::new(NONE),
             snapshots,
-            flushing: tokio::sync::Mutex::new(()),
+            recording: tokio::sync::Mutex::new(()),
             unrecorded: AtomicBool::new(true),
+            compaction: Compactions::default(),
+            prefix: RwLock::new(None),
         }
     }
 
@@ -148,6 +241,15 @@ impl Region {
 
     pub(crate) fn bounds(&self) -> &Bounds {
         &self.bounds
+    }
+
+    /// What filters on row prefixes are made of, from now on. It is not recorded: whoever opens an engine says it again.
+    pub fn set_prefix(&self, prefix: Option<RowPrefix>) {
+        *self.prefix.write() = prefix;
+    }
+
+    pub(crate) fn prefix(&self) -> Option<RowPrefix> {
+        self.prefix.read().clone()
     }
 
     /// The last recorded durable point.
@@ -194,7 +296,7 @@ impl Region {
     /// The region's size: memtables and its part of every file.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
-        self.memtable_bytes() + self.state.read().files.iter().map(|file| file.bytes).sum::<u64>()
+        self.memtable_bytes() + self.state.read().file_bytes()
     }
 
     /// The families, sorted.
@@ -206,24 +308,34 @@ impl Region {
     /// Applies one row mutation at the region's next sequence number. Cells of families that are not there are left out:
     /// the region server answers for them before it comes here.
     pub fn apply(&self, index: u64, sequence: u64, row: &[u8], cells: &PackedCells) {
+        self.apply_all(index, sequence, std::iter::once((row, cells)));
+    }
+
+    /// Applies row mutations, the first at the region's next sequence number, each of the others at the one after. They
+    /// become visible together. See [`Region::apply`].
+    pub fn apply_all<'a>(
+        &self,
+        index: u64,
+        first_sequence: u64,
+        mutations: impl ExactSizeIterator<Item = (&'a [u8], &'a PackedCells)> + Clone,
+    ) {
+        let count = mutations.len();
+        if count == 0 {
+            return;
+        }
         let state = self.state.read();
         // Under the lock: a freeze before it leaves the mark to the memtables that the cells go to.
         self.touch(index);
-        // Held until the write is visible: a reader comes before it, and is counted, or after it, and sees all of it.
-        let write = self.snapshots.begin_write();
-        let mut removed = false;
-        for (position, cell) in cells.iter().enumerate() {
-            let Some(store) = family_of(&state.stores, cell.family) else { continue };
-            let position = u32::try_from(position).expect("a row mutation of 16 MiB has fewer than 2^32 cells");
-            let stored = StoredCell::new(row, cell, sequence, position);
-            let rules = store.family.rules.current();
-            if rules.versions > 1 || rules.keep_deleted_cells || cell.kind != CellKind::Put {
-                store.active.insert(stored);
-            } else {
-                removed |= store.active.insert_on_top(stored, write.newest());
-            }
+        if count >= BATCH_ROWS_MIN {
+            insert_runs(&state.stores, first_sequence, mutations.clone());
+        } else {
+            for_each_cell(&state.stores, first_sequence, mutations.clone(), |store, cell| store.active.insert(cell));
         }
-        write.publish(sequence, removed);
+        self.snapshots.publish(first_sequence + count as u64 - 1);
+        if count < BATCH_ROWS_MIN {
+            // Only now: until the new versions are visible, readers need the old ones.
+            for_each_cell(&state.stores, first_sequence, mutations, |store, cell| store.active.remove_replaced(cell));
+        }
     }
 
     /// Notes that the descriptor or schema changed at `index`: not durable before the next flush.
@@ -233,26 +345,33 @@ impl Region {
 
     /// Puts new rules of a family into force from `from_sequence` on; a family that is not there yet is added. `stamp_ms`
     /// is the stamp of the log entry that brought them. A family that was taken away and comes again begins anew: what it
-    /// held before stays gone.
-    pub fn set_rules(&self, from_sequence: u64, stamp_ms: u64, family: &FamilyName, rules: FamilyRules) {
+    /// held before stays gone. How files are written from now on changes with it.
+    pub fn set_family(&self, from_sequence: u64, stamp_ms: u64, family: &FamilySchema) {
         let stamp_ms = i64::try_from(stamp_ms).unwrap_or(i64::MAX);
+        let (name, rules, storage) = (&family.name, family.rules, family.storage);
         let mut state = self.state.write();
-        match state.stores.get_mut(family) {
-            Some(store) => store.family.rules.push(RulesChange { sequence: from_sequence, stamp_ms, rules }),
+        match state.stores.get_mut(name) {
+            Some(store) => {
+                store.family.rules.push(RulesChange { sequence: from_sequence, stamp_ms, rules });
+                store.family.storage = storage;
+                store.active.set_one_version(keeps_one_version(&rules));
+            }
             None => {
-                let record = FamilyRecord { since: from_sequence, rules: RulesHistory::new(rules) };
-                state.stores.insert(family.clone(), Store { family: record, active: Arc::default() });
+                let record = FamilyRecord { since: from_sequence, rules: RulesHistory::new(rules), storage };
+                state.add_store(name, record, Levels::default(), &self.snapshots);
             }
         }
+        state.refresh();
     }
 
-    /// Takes a family away; its cells leave the files with the next rewrite.
+    /// Takes a family away, and its cells with it.
     pub fn remove_family(&self, family: &FamilyName) {
         let mut state = self.state.write();
         state.stores.remove(family);
         for frozen in &mut state.frozen {
             frozen.tables.remove(family);
         }
+        state.refresh();
     }
 
     /// Freezes the active memtables of all families as of `point`; called between two applies. Nothing happens when
@@ -266,14 +385,17 @@ impl Region {
         let mut tables = BTreeMap::new();
         let mut bytes = 0;
         for (family, store) in &mut state.stores {
-            let table = std::mem::take(&mut store.active);
-            bytes += table.bytes();
-            if !table.is_empty() {
-                tables.insert(family.clone(), vec![table]);
+            if store.active.is_empty() {
+                continue;
             }
+            let fresh = Arc::new(new_memtable(&store.family, &self.snapshots));
+            let table = std::mem::replace(&mut store.active, fresh);
+            bytes += table.bytes();
+            tables.insert(family.clone(), vec![table]);
         }
         let families = state.families();
         state.frozen.push(Frozen { first_index, point, families, tables, bytes });
+        state.refresh();
     }
 
     /// A snapshot of everything applied so far.
@@ -289,19 +411,39 @@ impl Region {
     pub fn snapshot_at(&self, sequence: u64) -> Result<Snapshot, SnapshotTooOld> {
         self.snapshots.take_at(sequence)
     }
+}
 
-    /// Everything that holds cells of a family, newest first.
-    pub(crate) fn sources(state: &State, family: &FamilyName) -> Vec<Arc<dyn Source>> {
-        let mut sources: Vec<Arc<dyn Source>> = Vec::with_capacity(2 + state.files.len());
-        if let Some(store) = state.stores.get(family) {
-            sources.push(store.active.clone());
+fn for_each_cell<'a>(
+    stores: &BTreeMap<FamilyName, Store>,
+    first_sequence: u64,
+    mutations: impl Iterator<Item = (&'a [u8], &'a PackedCells)>,
+    mut each: impl FnMut(&Store, Cell<'a>),
+) {
+    for (sequence, (row, cells)) in (first_sequence..).zip(mutations) {
+        for (position, cell) in (0u32..).zip(cells.iter()) {
+            if let Some(store) = family_of(stores, cell.family) {
+                each(store, Cell::of_mutation(row, cell, sequence, position));
+            }
         }
-        for frozen in state.frozen.iter().rev() {
-            let tables = frozen.tables.get(family).into_iter().flatten();
-            sources.extend(tables.map(|table| Arc::clone(table) as Arc<dyn Source>));
+    }
+}
+
+/// Hands the cells of many mutations to the memtables, those of each family at once.
+fn insert_runs<'a>(
+    stores: &BTreeMap<FamilyName, Store>,
+    first_sequence: u64,
+    mutations: impl Iterator<Item = (&'a [u8], &'a PackedCells)> + Clone,
+) {
+    for store in stores.values() {
+        let mut cells = Cells::default();
+        for_each_cell(stores, first_sequence, mutations.clone(), |of, cell| {
+            if std::ptr::eq(of, store) {
+                cells.push(cell);
+            }
+        });
+        if !cells.is_empty() {
+            store.active.insert_batch(cells);
         }
-        sources.extend(state.files.iter().rev().filter_map(|file| file.source(family)));
-        sources
     }
 }
 

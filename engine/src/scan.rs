@@ -1,8 +1,11 @@
 //! Scans: rows of a region in key order or against it, packed into blocks.
 //!
 //! A scanner captures its sources when it begins, so it needs no lock after and sees one state of the region throughout.
-//! Each source is read by whole rows; the lowest (or highest) row at hand is gathered from all of them, resolved family
-//! by family, and packed. A row that does not fit the block is given in parts.
+//! The next row is gathered from all sources of each family, resolved family by family, and packed. A row that does not
+//! fit the block is given in parts.
+//!
+//! A scanner that is told not to wait for the disk, and needs it, forgets its cursors and answers so. The next call opens
+//! them again behind the last row that was gathered whole, so nothing is skipped or repeated.
 
 use std::sync::Arc;
 
@@ -11,11 +14,13 @@ use terrane_types::rows::{begin_row, end_row};
 use terrane_types::{FamilyName, KeyRange, Projection};
 
 use crate::Error;
-use crate::cell::StoredCell;
-use crate::read::{FamilyReader, ReadStats, sort_cells, view_of};
-use crate::region::Region;
+use crate::cells::{Cell, Cells};
+use crate::merge::Merge;
+use crate::read::{FamilyReader, Patience, ReadStats, view_of};
+use crate::reading::Reading;
+use crate::region::{Region, View as StoreView};
 use crate::snapshot::Snapshot;
-use crate::source::{Bounds, Cursor, Source};
+use crate::source::Bounds;
 
 /// Cells read without a visible row after which [`RowScanner::next`] returns all the same: a reader of a range full of
 /// deleted rows must be able to yield, report where it is, and give up.
@@ -68,23 +73,27 @@ pub enum Step {
 
 struct FamilyScan {
     reader: FamilyReader,
-    /// What is still to be opened, by the first call: a scan that is never read touches nothing.
-    sources: Vec<Arc<dyn Source>>,
-    cursors: Vec<Cursor>,
-    /// Visible cells of the row at hand.
-    visible: Vec<StoredCell>,
+    /// What is read: kept for the whole scan, so that the files stay.
+    store: Arc<StoreView>,
+    /// `None` until the first call, and after one that needed the disk: a scan that is never read touches nothing.
+    merge: Option<Merge>,
+    /// All cells of the row at hand, and which of them are visible.
+    gathered: Cells,
+    visible: Vec<usize>,
 }
 
 /// Goes over the rows of a region.
 pub struct RowScanner {
     families: Vec<FamilyScan>,
+    /// What is still to come.
     bounds: Bounds,
     projection: Projection,
     reverse: bool,
     from_cell: Option<CellPosition>,
     row: Vec<u8>,
-    gathered: Vec<StoredCell>,
-    /// Where the row at hand goes on: family and cell. `None`: the next row is to be gathered.
+    /// The row that is being gathered: it becomes `row` when all of it is there.
+    next_row: Vec<u8>,
+    /// Where the row at hand goes on: family and visible cell. `None`: the next row is to be gathered.
     at: Option<(usize, usize)>,
     stats: ReadStats,
     /// Keeps what it sees from being collected.
@@ -98,10 +107,11 @@ impl Region {
         let bounds = Bounds { start: spec.range.start.to_vec(), stop: spec.range.stop.to_vec() };
         let bounds = bounds.intersect(self.bounds());
         let view = view_of(&spec.projection, snapshot.sequence(), spec.now_ms);
-        let families = self.readers(&spec.projection, view).into_iter().map(|(reader, sources)| FamilyScan {
-            reader,
-            sources,
-            cursors: Vec::new(),
+        let families = self.views(&spec.projection).into_iter().map(|store| FamilyScan {
+            reader: FamilyReader::new(&store.name, &store.family, view),
+            store,
+            merge: None,
+            gathered: Cells::default(),
             visible: Vec::new(),
         });
         let families = families.collect();
@@ -112,7 +122,7 @@ impl Region {
             reverse: spec.reverse,
             from_cell: spec.from_cell,
             row: Vec::new(),
-            gathered: Vec::new(),
+            next_row: Vec::new(),
             at: None,
             stats: ReadStats::default(),
             snapshot,
@@ -125,13 +135,18 @@ impl RowScanner {
     /// is appended whatever its size.
     ///
     /// # Errors
-    /// [`Error::Corruption`] or [`Error::Io`] from the files below; the scanner is spent then.
-    pub fn next(&mut self, block: &mut Vec<u8>, bytes_max: usize) -> Result<Step, Error> {
-        self.open()?;
+    /// [`Error::NeedsDisk`] where the patience is [`Patience::MemoryOnly`]: nothing was appended, and the next call goes on
+    /// from here. [`Error::Corruption`] or [`Error::Io`] from the files below; the scanner is spent then.
+    pub fn next(&mut self, block: &mut Vec<u8>, bytes_max: usize, patience: Patience) -> Result<Step, Error> {
         let seen_before = self.stats.cells_seen;
         while self.at.is_none() {
-            if !self.gather()? {
-                return Ok(Step::End);
+            match self.gather(patience) {
+                Ok(true) => {}
+                Ok(false) => return Ok(Step::End),
+                Err(error) => {
+                    self.close();
+                    return Err(error);
+                }
             }
             if self.families.iter().any(|family| !family.visible.is_empty()) {
                 self.at = Some((0, 0));
@@ -159,43 +174,76 @@ impl RowScanner {
         self.snapshot.sequence()
     }
 
-    fn open(&mut self) -> Result<(), Error> {
+    fn open(&mut self, patience: Patience) -> Result<(), Error> {
+        let reading = Reading {
+            blocking: patience == Patience::MayBlock,
+            sequential: true,
+            fills_cache: true,
+            time_min: self.projection.time_min,
+        };
         for family in &mut self.families {
-            for source in family.sources.drain(..) {
-                let cursor = Cursor::new(source, self.bounds.clone(), self.reverse)?;
+            let mut cursors = Vec::with_capacity(family.store.sources.len());
+            for source in &family.store.sources {
+                let cursor = Arc::clone(source).cursor(&self.bounds, self.reverse, reading)?;
                 if cursor.row().is_some() {
-                    family.cursors.push(cursor);
+                    cursors.push(cursor);
                 }
             }
+            family.merge = Some(Merge::new(cursors, self.reverse));
         }
         Ok(())
     }
 
+    /// Forgets the cursors; what was gathered whole is left behind.
+    fn close(&mut self) {
+        for family in &mut self.families {
+            family.merge = None;
+        }
+        if self.row.is_empty() {
+            return;
+        }
+        if self.reverse {
+            self.bounds.stop.clone_from(&self.row);
+        } else {
+            self.bounds.start.clone_from(&self.row);
+            self.bounds.start.push(0);
+        }
+    }
+
     /// Moves to the next row and resolves it; says no at the end.
-    fn gather(&mut self) -> Result<bool, Error> {
-        let rows = self.families.iter().flat_map(|family| &family.cursors).filter_map(Cursor::row);
+    fn gather(&mut self, patience: Patience) -> Result<bool, Error> {
+        if self.bounds.is_empty() {
+            return Ok(false);
+        }
+        if self.families.iter().any(|family| family.merge.is_none()) {
+            self.open(patience)?;
+        }
+        let Self { families, next_row, .. } = self;
+        let rows = families.iter().filter_map(|family| family.merge.as_ref()?.row());
         let Some(row) = (if self.reverse { rows.max() } else { rows.min() }) else {
             return Ok(false);
         };
-        self.row.clear();
-        self.row.extend_from_slice(row);
-        for family in &mut self.families {
-            self.gathered.clear();
-            let mut with_row = 0;
-            for cursor in &mut family.cursors {
-                if cursor.row() == Some(self.row.as_slice()) {
-                    cursor.take(&mut self.gathered)?;
-                    with_row += 1;
-                }
-            }
-            if with_row > 1 {
-                sort_cells(&mut self.gathered);
-            }
+        next_row.clear();
+        next_row.extend_from_slice(row);
+        for family in families {
+            family.gathered.clear();
             family.visible.clear();
-            let visible = &mut family.visible;
-            let show = |cell: &StoredCell, _: &[u8]| visible.push(cell.clone());
-            family.reader.show(&mut self.gathered, &self.projection, &mut self.stats, show);
+            let Some(merge) = family.merge.as_mut().filter(|merge| merge.row() == Some(next_row.as_slice())) else {
+                continue;
+            };
+            let columns = self.projection.qualifiers(family.store.name.as_bytes()).unwrap_or_default();
+            merge.take(columns, &mut family.gathered)?;
         }
+        for family in &mut self.families {
+            if family.gathered.is_empty() {
+                continue;
+            }
+            let visible = &mut family.visible;
+            let show = |at: usize, _: Cell<'_>, _: &[u8]| visible.push(at);
+            family.reader.show(&mut family.gathered, &self.projection, &mut self.stats, show);
+        }
+        // Only now: what fails before begins again with this row.
+        std::mem::swap(&mut self.row, &mut self.next_row);
         if let Some(position) = self.from_cell.take() {
             self.skip_to(&position);
         }
@@ -207,7 +255,10 @@ impl RowScanner {
         for family in &mut self.families {
             match family.reader.name().as_bytes().cmp(&position.family) {
                 std::cmp::Ordering::Less => family.visible.clear(),
-                std::cmp::Ordering::Equal => family.visible.retain(|cell| is_after(cell, position)),
+                std::cmp::Ordering::Equal => {
+                    let FamilyScan { gathered, visible, .. } = family;
+                    visible.retain(|&at| is_after(&gathered.get(at), position));
+                }
                 std::cmp::Ordering::Greater => {}
             }
         }
@@ -218,16 +269,17 @@ impl RowScanner {
         let start = begin_row(block, &self.row);
         let mut last = None;
         while let Some(scan) = self.families.get(family) {
-            while let Some(visible) = scan.visible.get(cell) {
+            while let Some(&at) = scan.visible.get(cell) {
                 // Set once the block is full: what is visible still is for the next part.
                 if let Some(position) = last {
                     end_row(block, start);
                     self.at = Some((family, cell));
                     return Step::Part { position };
                 }
-                terrane_types::cell::pack(block, visible.as_ref(scan.reader.name().as_bytes()));
+                let visible = scan.gathered.get(at);
+                terrane_types::cell::pack(block, visible.packed(scan.reader.name().as_bytes()));
                 if block.len() >= bytes_max {
-                    last = Some(position_of(scan.reader.name(), visible));
+                    last = Some(position_of(scan.reader.name(), &visible));
                 }
                 cell += 1;
             }
@@ -238,20 +290,20 @@ impl RowScanner {
     }
 }
 
-fn position_of(family: &FamilyName, cell: &StoredCell) -> CellPosition {
+fn position_of(family: &FamilyName, cell: &Cell<'_>) -> CellPosition {
     CellPosition {
         family: Bytes::copy_from_slice(family.as_bytes()),
-        qualifier: Bytes::copy_from_slice(cell.qualifier()),
-        timestamp: cell.timestamp(),
-        sequence: cell.sequence(),
+        qualifier: Bytes::copy_from_slice(cell.qualifier),
+        timestamp: cell.timestamp,
+        sequence: cell.sequence,
     }
 }
 
 /// Visible cells of one column differ in their timestamps, so family, qualifier and timestamp say where one is.
-fn is_after(cell: &StoredCell, position: &CellPosition) -> bool {
-    match cell.qualifier().cmp(&*position.qualifier) {
+fn is_after(cell: &Cell<'_>, position: &CellPosition) -> bool {
+    match cell.qualifier.cmp(&*position.qualifier) {
         std::cmp::Ordering::Greater => true,
-        std::cmp::Ordering::Equal => cell.timestamp() < position.timestamp,
+        std::cmp::Ordering::Equal => cell.timestamp < position.timestamp,
         std::cmp::Ordering::Less => false,
     }
 }

@@ -1,15 +1,16 @@
 //! Snapshots: a reader's guard on a sequence number.
 //!
 //! Under one mutex lie the region's published sequence number, the live snapshots, and up to where versions have been
-//! collected. A write holds the mutex from before it removes what it replaces until its own number is published: a
-//! snapshot is taken before that, and is asked about, or after it, and sees the write.
+//! collected. A write goes into the memtable, is published, and only then removes what it replaced: whoever takes a
+//! snapshot after that sees the write, and whoever took one before is asked about ([`Retention`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::SnapshotTooOld;
+use crate::memtable::Retention;
 
 #[derive(Debug)]
 struct Held {
@@ -18,26 +19,6 @@ struct Held {
     live: BTreeMap<u64, usize>,
     /// Snapshots below this may miss versions that were collected.
     collected: u64,
-}
-
-/// A write under way.
-pub(crate) struct Write<'a>(MutexGuard<'a, Held>);
-
-impl Write<'_> {
-    /// The newest live snapshot: what is older than the write and newer than this one is read by nobody.
-    pub(crate) fn newest(&self) -> Option<u64> {
-        self.0.live.keys().next_back().copied()
-    }
-
-    /// Makes the write visible. `removed` says that something from before it has gone: whoever wants to read at an earlier
-    /// sequence number is refused from here on.
-    pub(crate) fn publish(mut self, sequence: u64, removed: bool) {
-        debug_assert!(self.0.published <= sequence, "sequence numbers never go down");
-        self.0.published = sequence;
-        if removed {
-            self.0.collected = self.0.collected.max(sequence);
-        }
-    }
 }
 
 /// The snapshots of one region.
@@ -50,9 +31,11 @@ impl Snapshots {
         Self(Arc::new(Mutex::new(Held { published: sequence, live: BTreeMap::new(), collected: sequence })))
     }
 
-    /// Begins a write: no snapshot is taken or let go until it is published.
-    pub(crate) fn begin_write(&self) -> Write<'_> {
-        Write(self.0.lock())
+    /// Makes everything up to `sequence` visible.
+    pub(crate) fn publish(&self, sequence: u64) {
+        let mut held = self.0.lock();
+        debug_assert!(held.published <= sequence, "sequence numbers never go down");
+        held.published = sequence;
     }
 
     pub(crate) fn published(&self) -> u64 {
@@ -86,6 +69,15 @@ impl Snapshots {
         *held.live.entry(sequence).or_default() += 1;
         drop(held);
         Ok(Snapshot { sequence, snapshots: self.clone() })
+    }
+}
+
+impl Retention for Snapshots {
+    fn begin_drop(&self) -> (Option<u64>, u64) {
+        let mut held = self.0.lock();
+        // From here on no snapshot below what is published is given out, unless one lives at its number.
+        held.collected = held.collected.max(held.published);
+        (held.live.keys().next_back().copied(), held.published)
     }
 }
 

@@ -1,13 +1,12 @@
 //! Where a region is best split: at a row near the middle by bytes.
 
-use crate::cell::StoredCell;
+use crate::cells::Cells;
+use crate::flush::BULK;
+use crate::reading::Source;
 use crate::region::Region;
-use crate::source::Cursor;
 
-/// How many samples a region is cut into, about; the boundary is right to one of them.
+/// How many samples a memtable is cut into, about; the boundary is right to one of them.
 const SAMPLES: u64 = 64;
-/// What a small cell weighs in memory, to guess how many cells make a sample.
-const CELL_BYTES: u64 = 200;
 
 struct Sample {
     row: Vec<u8>,
@@ -19,11 +18,10 @@ impl Region {
     /// boundary that may be drawn at it, if any (a key that shares its atomic prefix gives the prefix). `None`: there is
     /// none.
     ///
-    /// Goes over every cell of the region once: call it off the hot path.
+    /// Goes over the memtables and the indexes of the files, and may wait for the disk: call it off the hot path.
     #[must_use]
     pub fn split_point(&self, accept: &dyn Fn(&[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
-        let cells_per_sample = (self.size_bytes() / CELL_BYTES / SAMPLES).max(1);
-        let mut samples = self.samples(cells_per_sample)?;
+        let mut samples = self.samples()?;
         samples.sort_by(|a, b| a.row.cmp(&b.row));
         let first_row = samples.first()?.row.clone();
         let total: u64 = samples.iter().map(|sample| sample.bytes).sum();
@@ -39,30 +37,37 @@ impl Region {
         candidates.iter().filter_map(|(_, sample)| accept(&sample.row)).find(inside)
     }
 
-    /// Rows at about equal distances, each with the bytes from it to the next; the first row of each source is one.
-    /// `None` when a source cannot be read.
-    fn samples(&self, cells_per_sample: u64) -> Option<Vec<Sample>> {
-        let sources: Vec<_> = {
+    /// Rows at about equal distances, each with the bytes from it to the next. `None` when a source cannot be read.
+    fn samples(&self) -> Option<Vec<Sample>> {
+        let (memtables, files) = {
             let state = self.state.read();
-            state.stores.keys().flat_map(|family| Self::sources(&state, family)).collect()
+            let frozen = state.frozen.iter().flat_map(|frozen| frozen.tables.values().flatten().cloned());
+            let memtables: Vec<_> = state.stores.values().map(|store| store.active.clone()).chain(frozen).collect();
+            let files: Vec<_> = state.stores.values().flat_map(|store| store.files.iter().cloned()).collect();
+            (memtables, files)
         };
-        let mut samples: Vec<Sample> = Vec::new();
-        let mut row_cells = Vec::new();
-        for source in sources {
-            let mut cursor = Cursor::new(source, self.bounds().clone(), false).ok()?;
-            let mut left = 0;
+        let mut samples = Vec::new();
+        for file in files {
+            let bounds = file.record.bounds.intersect(self.bounds());
+            let of_file = file.source.samples(&bounds).ok()?;
+            samples.extend(of_file.into_iter().map(|(row, bytes)| Sample { row, bytes }));
+        }
+        let mut cells = Cells::default();
+        for memtable in memtables {
+            let bytes_per_sample = memtable.bytes() / SAMPLES;
+            let mut cursor = memtable.cursor(self.bounds(), false, BULK).ok()?;
+            let mut bytes = 0;
             while cursor.row().is_some() {
-                row_cells.clear();
-                cursor.take(&mut row_cells).ok()?;
-                let bytes: u64 = row_cells.iter().map(StoredCell::memory_bytes).sum();
-                match samples.last_mut() {
-                    Some(sample) if left > 0 => sample.bytes += bytes,
-                    _ => {
-                        samples.push(Sample { row: row_cells[0].row().to_vec(), bytes });
-                        left = cells_per_sample;
-                    }
+                cells.clear();
+                cursor.take(&[], &mut cells).ok()?;
+                if bytes == 0 {
+                    samples.push(Sample { row: cells.row(0).to_vec(), bytes: 0 });
                 }
-                left = left.saturating_sub(row_cells.len() as u64);
+                bytes += cells.data_bytes() as u64;
+                samples.last_mut()?.bytes += cells.data_bytes() as u64;
+                if bytes >= bytes_per_sample {
+                    bytes = 0;
+                }
             }
         }
         Some(samples)

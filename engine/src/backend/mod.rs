@@ -3,42 +3,42 @@
 pub(crate) mod memory;
 #[cfg(feature = "sled")]
 pub(crate) mod sled;
+pub(crate) mod tables;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
-use std::path::Path;
 use std::str::FromStr;
+use std::sync::Arc;
 
+use terrane_types::schema::FamilyStorage;
 use terrane_types::{FamilyName, GroupId, Invalid, TableId};
 
-use crate::Error;
-use crate::cell::StoredCell;
-use crate::file::StoreFile;
-use crate::manifest::{Contents, RegionRecord};
+use crate::cells::Cell;
+use crate::engine::Options;
+use crate::file::{FileRef, Levels};
+use crate::files::Spared;
+use crate::manifest::Contents;
+use crate::region::{Files, RowPrefix};
 use crate::source::Bounds;
+use crate::Error;
 
 /// Which engine keeps the cells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BackendKind {
+    /// Cells go to store files of our own, in levels that are compacted: the default.
+    #[default]
+    Lsm,
     /// Cells stay in memory; each flush writes one sorted, checksummed file that is read back at start.
     Memory,
-    /// Cells go to sled trees. The default where it is built in.
+    /// Cells go to sled trees.
     #[cfg(feature = "sled")]
     Sled,
-}
-
-impl Default for BackendKind {
-    fn default() -> Self {
-        #[cfg(feature = "sled")]
-        return Self::Sled;
-        #[cfg(not(feature = "sled"))]
-        Self::Memory
-    }
 }
 
 impl BackendKind {
     /// The names there are, as the command line takes them.
     pub const NAMES: &[&str] = &[
+        "lsm",
         "memory",
         #[cfg(feature = "sled")]
         "sled",
@@ -48,6 +48,7 @@ impl BackendKind {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Lsm => "lsm",
             Self::Memory => "memory",
             #[cfg(feature = "sled")]
             Self::Sled => "sled",
@@ -66,6 +67,7 @@ impl FromStr for BackendKind {
 
     fn from_str(name: &str) -> Result<Self, Invalid> {
         match name {
+            "lsm" => Ok(Self::Lsm),
             "memory" => Ok(Self::Memory),
             #[cfg(feature = "sled")]
             "sled" => Ok(Self::Sled),
@@ -74,96 +76,129 @@ impl FromStr for BackendKind {
     }
 }
 
-/// What a flush hands over: the cells of each family, collected and in store order.
-pub(crate) struct FlushCells {
-    pub(crate) group: GroupId,
-    pub(crate) table: TableId,
-    pub(crate) families: BTreeMap<FamilyName, Vec<StoredCell>>,
-}
-
-impl FlushCells {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.families.values().all(Vec::is_empty)
-    }
-
-    pub(crate) fn bytes(&self) -> u64 {
-        self.families.values().flatten().map(StoredCell::memory_bytes).sum()
-    }
-}
-
 /// The backend of one engine.
 pub(crate) enum Backend {
+    Lsm(tables::TablesBackend),
     Memory(memory::MemoryBackend),
     #[cfg(feature = "sled")]
     Sled(sled::SledBackend),
 }
 
 impl Backend {
-    pub(crate) async fn open(
-        kind: BackendKind,
-        dir: &Path,
-        cache_bytes: u64,
-        contents: &Contents,
-    ) -> Result<Self, Error> {
-        match kind {
+    pub(crate) async fn open(options: &Options, contents: &Contents) -> Result<Self, Error> {
+        let named = contents.files();
+        match options.backend {
+            BackendKind::Lsm => Ok(Self::Lsm(tables::TablesBackend::open(options, &named).await?)),
+            // Memory holds all cells anyway: there is nothing to cache.
             BackendKind::Memory => {
-                // Memory holds all cells anyway: there is nothing to cache.
-                let _ = cache_bytes;
-                Ok(Self::Memory(memory::MemoryBackend::open(dir, &contents.files()).await?))
+                Ok(Self::Memory(memory::MemoryBackend::open(&options.disk, &options.dir, &named).await?))
             }
             #[cfg(feature = "sled")]
-            BackendKind::Sled => Ok(Self::Sled(sled::SledBackend::open(dir, cache_bytes, contents).await?)),
+            BackendKind::Sled => {
+                Ok(Self::Sled(sled::SledBackend::open(&options.dir, options.cache_bytes, contents).await?))
+            }
         }
     }
 
-    /// Whether each flush makes a file of its own, which a later flush may write anew together with the others.
-    pub(crate) fn has_files(&self) -> bool {
-        matches!(self, Self::Memory(_))
+    /// The files of every region that the manifest names, by region in its order.
+    pub(crate) async fn load(&self, contents: &Contents) -> Result<Vec<Files>, Error> {
+        let mut loaded = Vec::with_capacity(contents.regions.len());
+        // A file that several regions have a part of is loaded once.
+        let mut sources = std::collections::BTreeMap::new();
+        for region in contents.regions.values() {
+            let mut files = Files::new();
+            for (family, records) in &region.files {
+                let mut of_family = Vec::with_capacity(records.len());
+                for record in records {
+                    let source = match self {
+                        Self::Lsm(tables) => tables.load(record, region.table, family).await?,
+                        Self::Memory(memory) => match sources.get(&record.id) {
+                            Some(source) => FileRef { record: Arc::new(record.clone()), source: Arc::clone(source) },
+                            None => {
+                                let file = memory.load(record).await?;
+                                sources.insert(record.id, Arc::clone(&file.source));
+                                file
+                            }
+                        },
+                        #[cfg(feature = "sled")]
+                        Self::Sled(sled) => sled.load(record, region.point.group, region.table, family)?,
+                    };
+                    of_family.push(source);
+                }
+                files.insert(family.clone(), Levels::new(of_family));
+            }
+            loaded.push(files);
+        }
+        Ok(loaded)
     }
 
-    /// Writes cells; they are synced when this returns.
-    pub(crate) async fn write(&self, cells: FlushCells) -> Result<StoreFile, Error> {
+    /// Whether a flush that would leave a family with so many files writes them all anew as one.
+    pub(crate) fn rewrites(&self, files: usize) -> bool {
+        matches!(self, Self::Memory(_)) && files >= memory::FILES_MAX
+    }
+
+    /// Takes the cells of one family of a region. Files are cut, between rows, at about `file_bytes`.
+    pub(crate) fn writer(&self, target: WriterTarget<'_>) -> Result<FamilyWriter, Error> {
         match self {
-            Self::Memory(memory) => memory.write(cells).await,
+            Self::Lsm(tables) => Ok(FamilyWriter::Tables(tables.writer(target))),
+            Self::Memory(memory) => Ok(FamilyWriter::Memory(memory.writer(target.family))),
             #[cfg(feature = "sled")]
-            Self::Sled(sled) => sled.write(cells).await,
+            Self::Sled(sled) => Ok(FamilyWriter::Sled(sled.writer(target.group, target.table, target.family)?)),
         }
     }
 
-    /// The files that a manifest record names.
-    pub(crate) fn files_of(&self, region: &RegionRecord) -> Result<Vec<StoreFile>, Error> {
+    /// Makes durable what is not yet by itself: names of new files, and sled's trees.
+    pub(crate) async fn sync(&self, any: bool) -> Result<(), Error> {
+        if !any {
+            return Ok(());
+        }
         match self {
-            Self::Memory(memory) => memory.files_of(region),
+            Self::Lsm(tables) => sync_names(&tables.files).await,
+            Self::Memory(memory) => sync_names(&memory.files).await,
             #[cfg(feature = "sled")]
-            Self::Sled(sled) => sled.files_of(region),
+            Self::Sled(sled) => sled.sync().await,
+        }
+    }
+
+    /// A family's files after a flush.
+    pub(crate) fn with_files(&self, mut before: Levels, made: Vec<FileRef>, bounds: &Bounds) -> Levels {
+        match self {
+            Self::Lsm(_) | Self::Memory(_) => {
+                before.level0.extend(made);
+                before
+            }
+            #[cfg(feature = "sled")]
+            Self::Sled(_) => sled::one_file(before, made, bounds),
+        }
+    }
+
+    fn files(&self) -> Option<&Arc<crate::files::Files>> {
+        match self {
+            Self::Lsm(tables) => Some(&tables.files),
+            Self::Memory(memory) => Some(&memory.files),
+            #[cfg(feature = "sled")]
+            Self::Sled(_) => None,
         }
     }
 
     /// The file is named by the manifest now, or never will be: from here on it goes when nobody names it.
     pub(crate) fn settled(&self, id: u64) {
-        match self {
-            Self::Memory(memory) => memory.settled(id),
-            #[cfg(feature = "sled")]
-            Self::Sled(_) => {}
+        if let Some(files) = self.files() {
+            files.settled(id);
         }
     }
 
     /// The files that stay although the manifest may not name them yet. To be asked before the manifest is: a file is
     /// spared until it is named, so no file is missed by both looks.
-    pub(crate) fn spared(&self) -> memory::Spared {
-        match self {
-            Self::Memory(memory) => memory.spared(),
-            #[cfg(feature = "sled")]
-            Self::Sled(_) => memory::Spared::default(),
-        }
+    pub(crate) fn spared(&self) -> Spared {
+        self.files().map(|files| files.spared()).unwrap_or_default()
     }
 
-    /// Removes files that no region names any more and that are not spared.
-    pub(crate) async fn retain(&self, named: BTreeSet<u64>, spared: memory::Spared) -> Result<(), Error> {
-        match self {
-            Self::Memory(memory) => memory.retain(&named, &spared).await,
-            #[cfg(feature = "sled")]
-            Self::Sled(_) => Ok(()),
+    /// Removes files that no region names any more, that are not spared, and that nobody reads.
+    pub(crate) async fn retain(&self, named: BTreeSet<u64>, spared: Spared) -> Result<(), Error> {
+        match self.files() {
+            Some(files) => files.retain(&named, &spared).await,
+            None => Ok(()),
         }
     }
 
@@ -177,8 +212,8 @@ impl Backend {
         sequence: u64,
     ) -> Result<(), Error> {
         match self {
-            // Its unrecorded files went at the start.
-            Self::Memory(_) => Ok(()),
+            // Their unrecorded files went at the start.
+            Self::Lsm(_) | Self::Memory(_) => Ok(()),
             #[cfg(feature = "sled")]
             Self::Sled(sled) => sled.remove(group, table, families, bounds, Some(sequence)).await,
         }
@@ -193,9 +228,75 @@ impl Backend {
         bounds: Bounds,
     ) -> Result<(), Error> {
         match self {
-            Self::Memory(_) => Ok(()),
+            Self::Lsm(_) | Self::Memory(_) => Ok(()),
             #[cfg(feature = "sled")]
             Self::Sled(sled) => sled.remove(group, table, families, bounds, None).await,
+        }
+    }
+}
+
+async fn sync_names(files: &Arc<crate::files::Files>) -> Result<(), Error> {
+    let files = Arc::clone(files);
+    terrane_env::task::run_io(async move { files.sync().await }).await
+}
+
+/// Whose cells are written, and how.
+pub(crate) struct WriterTarget<'a> {
+    pub(crate) group: GroupId,
+    pub(crate) table: TableId,
+    pub(crate) family: &'a FamilyName,
+    pub(crate) storage: FamilyStorage,
+    pub(crate) prefix: Option<RowPrefix>,
+    pub(crate) level: u8,
+    /// Files are cut, between rows, at about so many bytes.
+    pub(crate) file_bytes: u64,
+}
+
+/// Takes the cells of one family, in store order. Nothing of it counts before the backend was synced.
+pub(crate) enum FamilyWriter {
+    Tables(tables::TablesWriter),
+    Memory(memory::MemoryWriter),
+    #[cfg(feature = "sled")]
+    Sled(sled::SledWriter),
+}
+
+impl FamilyWriter {
+    /// Whether [`FamilyWriter::work`] is to be called before the next row is added.
+    pub(crate) fn has_work(&self) -> bool {
+        match self {
+            Self::Tables(tables) => tables.has_work(),
+            Self::Memory(_) => false,
+            #[cfg(feature = "sled")]
+            Self::Sled(_) => false,
+        }
+    }
+
+    /// Makes files and writes what has gathered. Called between rows.
+    pub(crate) async fn work(&mut self) -> Result<(), Error> {
+        match self {
+            Self::Tables(tables) => tables.work().await,
+            Self::Memory(_) => Ok(()),
+            #[cfg(feature = "sled")]
+            Self::Sled(_) => Ok(()),
+        }
+    }
+
+    pub(crate) fn add(&mut self, cell: Cell<'_>) {
+        match self {
+            Self::Tables(tables) => tables.add(cell),
+            Self::Memory(memory) => memory.add(cell),
+            #[cfg(feature = "sled")]
+            Self::Sled(sled) => sled.add(cell),
+        }
+    }
+
+    /// Writes the rest; answers the files, none when there was no cell. They are spared until they are settled.
+    pub(crate) async fn finish(self, bounds: &Bounds) -> Result<Vec<FileRef>, Error> {
+        match self {
+            Self::Tables(tables) => tables.finish(bounds).await,
+            Self::Memory(memory) => Ok(memory.finish(bounds).await?.into_iter().collect()),
+            #[cfg(feature = "sled")]
+            Self::Sled(sled) => Ok(sled.finish(bounds)?.into_iter().collect()),
         }
     }
 }

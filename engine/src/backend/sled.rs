@@ -6,25 +6,29 @@
 //! sled's own `flush` does not reach the disk on every system, so after it **every file of its directory and the directory
 //! are synced** before the flush counts. A sled that does not open is damage: nothing of it is served.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use terrane_env::{fs, task};
 use terrane_types::{CellKind, CellRef, FamilyName, GroupId, TableId};
 
-use super::FlushCells;
 use crate::Error;
-use crate::cell::StoredCell;
+use crate::cells::{Cell, Cells};
 use crate::codec::{Reader, Writer};
-use crate::file::StoreFile;
-use crate::manifest::{Contents, RegionRecord};
-use crate::source::{Bounds, Source};
+use crate::file::{FileRef, FileSource, Levels};
+use crate::manifest::{Contents, FileRecord};
+use crate::reading::{Cursor, Reading, RowKey, Source};
+use crate::source::Bounds;
 
 /// Cells per sled batch: large enough to spread its cost, small enough to stay far from its limits.
 const BATCH_CELLS: usize = 1_024;
 /// Keys looked at per step when cells are removed.
 const REMOVE_STEP: usize = 4_096;
+/// Cells of a first chunk; each after it is twice as large, up to the last.
+const CHUNK_CELLS_MIN: usize = 64;
+const CHUNK_CELLS_MAX: usize = 1_024;
 /// What the names of our trees begin with; sled has one of its own.
 const TREE_PREFIX: &str = "g";
 
@@ -47,7 +51,7 @@ impl SledBackend {
         .await;
         let db = opened.map_err(|error| Error::damage(&dir, 0, format!("sled does not open: {error}")))?;
         // sled makes what is missing: an empty one in place of one with cells would read as if nothing had been there.
-        if !db.was_recovered() && contents.regions.values().any(|region| !region.files.is_empty()) {
+        if !db.was_recovered() && contents.regions.values().any(|region| !region.files.values().all(Vec::is_empty)) {
             return Err(Error::damage(&dir, 0, "the manifest names cells and sled's files are missing"));
         }
         let backend = Self { dir, db };
@@ -80,47 +84,31 @@ impl SledBackend {
         failed(&self.dir, error)
     }
 
-    pub(crate) async fn write(&self, cells: FlushCells) -> Result<StoreFile, Error> {
-        let bytes = cells.bytes();
-        let mut families: BTreeMap<FamilyName, Arc<dyn Source>> = BTreeMap::new();
-        let mut writes = Vec::new();
-        for (family, cells_of_family) in cells.families {
-            let tree = self.tree(cells.group, cells.table, &family)?;
-            families.insert(family, Arc::new(SledSource { dir: self.dir.clone(), tree: tree.clone() }));
-            writes.push((tree, cells_of_family));
-        }
-        let db = self.db.clone();
-        let written = task::run_blocking(move || {
-            for (tree, cells) in writes {
-                for chunk in cells.chunks(BATCH_CELLS) {
-                    let mut batch = sled::Batch::default();
-                    for cell in chunk {
-                        batch.insert(key_of(cell), value_of(cell));
-                    }
-                    tree.apply_batch(batch)?;
-                }
-            }
-            db.flush().map(drop)
-        })
-        .await;
-        written.map_err(|error| self.failed(&error))?;
-        let dir = self.dir.clone();
-        task::run_io(async move { sync_all(&dir).await }).await?;
-        Ok(StoreFile { id: 0, bytes, families: Arc::new(families) })
+    pub(crate) fn writer(&self, group: GroupId, table: TableId, family: &FamilyName) -> Result<SledWriter, Error> {
+        let tree = self.tree(group, table, family)?;
+        Ok(SledWriter { source: Arc::new(SledSource { dir: self.dir.clone(), tree }), cells: Cells::default() })
     }
 
-    pub(crate) fn files_of(&self, region: &RegionRecord) -> Result<Vec<StoreFile>, Error> {
-        let mut families: BTreeMap<FamilyName, Arc<dyn Source>> = BTreeMap::new();
-        for family in region.families.keys() {
-            let tree = self.tree(region.point.group, region.table, family)?;
-            families.insert(family.clone(), Arc::new(SledSource { dir: self.dir.clone(), tree }));
-        }
-        let families = Arc::new(families);
-        Ok(region
-            .files
-            .iter()
-            .map(|file| StoreFile { id: file.id, bytes: file.bytes, families: families.clone() })
-            .collect())
+    /// Makes everything written durable.
+    pub(crate) async fn sync(&self) -> Result<(), Error> {
+        let db = self.db.clone();
+        let flushed = task::run_blocking(move || db.flush()).await;
+        flushed.map_err(|error| self.failed(&error))?;
+        let dir = self.dir.clone();
+        task::run_io(async move { sync_all(&dir).await }).await
+    }
+
+    /// The cells of a family that a manifest record names.
+    pub(crate) fn load(
+        &self,
+        record: &FileRecord,
+        group: GroupId,
+        table: TableId,
+        family: &FamilyName,
+    ) -> Result<FileRef, Error> {
+        let tree = self.tree(group, table, family)?;
+        let source = Arc::new(SledSource { dir: self.dir.clone(), tree });
+        Ok(FileRef { record: Arc::new(record.clone()), source })
     }
 
     /// Removes the cells inside of `bounds`, those above a sequence number or all.
@@ -212,39 +200,230 @@ struct SledSource {
 }
 
 impl SledSource {
-    fn read(&self, item: sled::Result<(sled::IVec, sled::IVec)>) -> Result<StoredCell, Error> {
+    /// Appends one cell.
+    fn read(&self, item: sled::Result<(sled::IVec, sled::IVec)>, out: &mut Cells) -> Result<(), Error> {
         let (key, value) = item.map_err(|error| failed(&self.dir, &error))?;
-        cell_of(&key, &value)
+        read_cell(&key, &value, out)
             .ok_or_else(|| Error::damage(self.dir.display().to_string(), 0, "a malformed cell in sled"))
     }
 }
 
 impl Source for SledSource {
-    fn chunk(&self, bounds: &Bounds, reverse: bool, cells: usize, out: &mut Vec<StoredCell>) -> Result<(), Error> {
-        let first = out.len();
-        let mut range = range_of(&self.tree, bounds);
-        loop {
-            let Some(item) = (if reverse { range.next_back() } else { range.next() }) else { break };
-            let cell = self.read(item)?;
-            if out.len() - first >= cells && out.last().is_some_and(|last| last.row() != cell.row()) {
-                break;
+    fn row(&self, row: &RowKey<'_>, _columns: &[Bytes], _reading: Reading, out: &mut Cells) -> Result<(), Error> {
+        let before = out.len();
+        let mut prefix = Vec::with_capacity(row.row.len() + 2);
+        escape(&mut prefix, row.row);
+        for item in self.tree.scan_prefix(&prefix) {
+            if let Err(error) = self.read(item, out) {
+                out.truncate(before);
+                return Err(error);
             }
-            out.push(cell);
-        }
-        if reverse {
-            out[first..].reverse();
         }
         Ok(())
     }
 
-    fn row(&self, row: &[u8], out: &mut Vec<StoredCell>) -> Result<(), Error> {
-        let mut prefix = Vec::with_capacity(row.len() + 2);
-        escape(&mut prefix, row);
-        for item in self.tree.scan_prefix(&prefix) {
-            out.push(self.read(item)?);
+    fn cursor(self: Arc<Self>, bounds: &Bounds, reverse: bool, _reading: Reading) -> Result<Box<dyn Cursor>, Error> {
+        let mut cursor = SledCursor {
+            source: self,
+            bounds: bounds.clone(),
+            reverse,
+            chunk: Cells::default(),
+            left: 0..0,
+            chunk_cells: CHUNK_CELLS_MIN,
+        };
+        cursor.refill()?;
+        Ok(Box::new(cursor))
+    }
+}
+
+/// A sled knows nothing of what a bound would hold.
+impl FileSource for SledSource {
+    fn bytes_within(&self, _bounds: &Bounds) -> Option<u64> {
+        None
+    }
+
+    fn samples(&self, bounds: &Bounds) -> Result<Vec<(Vec<u8>, u64)>, Error> {
+        const SAMPLE_CELLS: usize = 1_024;
+        let mut samples: Vec<(Vec<u8>, u64)> = Vec::new();
+        let mut cells = Cells::default();
+        for (at, item) in range_of(&self.tree, bounds).enumerate() {
+            cells.clear();
+            self.read(item, &mut cells)?;
+            let cell = cells.get(0);
+            match samples.last_mut() {
+                Some((row, bytes)) if at % SAMPLE_CELLS != 0 || row.as_slice() == cell.row => {
+                    *bytes += cell.data_bytes() as u64;
+                }
+                _ => samples.push((cell.row.to_vec(), cell.data_bytes() as u64)),
+            }
+        }
+        Ok(samples)
+    }
+}
+
+/// Reads a tree in chunks of whole rows, each twice as large as the one before, up to a bound.
+struct SledCursor {
+    source: Arc<SledSource>,
+    /// What no chunk has had yet.
+    bounds: Bounds,
+    reverse: bool,
+    /// In store order.
+    chunk: Cells,
+    left: std::ops::Range<usize>,
+    chunk_cells: usize,
+}
+
+impl SledCursor {
+    fn refill(&mut self) -> Result<(), Error> {
+        self.chunk.clear();
+        self.left = 0..0;
+        if self.bounds.is_empty() {
+            return Ok(());
+        }
+        let mut range = range_of(&self.source.tree, &self.bounds);
+        let mut next = || if self.reverse { range.next_back() } else { range.next() };
+        while let Some(item) = next() {
+            self.source.read(item, &mut self.chunk)?;
+            let len = self.chunk.len();
+            if len > self.chunk_cells && self.chunk.row(len - 1) != self.chunk.row(len - 2) {
+                self.chunk.truncate(len - 1);
+                break;
+            }
+        }
+        if self.chunk.is_empty() {
+            return Ok(());
+        }
+        let last = self.chunk.row(self.chunk.len() - 1).to_vec();
+        if self.reverse {
+            self.bounds.stop = last;
+            self.chunk.sort_from(0);
+        } else {
+            self.bounds.start = last;
+            self.bounds.start.push(0);
+        }
+        self.left = 0..self.chunk.len();
+        self.chunk_cells = (self.chunk_cells * 2).min(CHUNK_CELLS_MAX);
+        Ok(())
+    }
+
+    fn at(&self) -> Option<usize> {
+        if self.left.is_empty() {
+            return None;
+        }
+        Some(if self.reverse { self.left.end - 1 } else { self.left.start })
+    }
+}
+
+impl Cursor for SledCursor {
+    fn row(&self) -> Option<&[u8]> {
+        self.at().map(|at| self.chunk.row(at))
+    }
+
+    fn take(&mut self, _columns: &[Bytes], out: &mut Cells) -> Result<(), Error> {
+        let Some(at) = self.at() else { return Ok(()) };
+        let same = |other: &usize| self.chunk.row(*other) == self.chunk.row(at);
+        let of_row = if self.reverse {
+            let count = self.left.clone().rev().take_while(same).count();
+            let first = self.left.end - count;
+            let of_row = first..self.left.end;
+            self.left.end = first;
+            of_row
+        } else {
+            let count = self.left.clone().take_while(same).count();
+            let of_row = at..at + count;
+            self.left.start = of_row.end;
+            of_row
+        };
+        of_row.for_each(|at| out.push(self.chunk.get(at)));
+        if self.left.is_empty() {
+            self.refill()?;
         }
         Ok(())
     }
+
+    fn seek(&mut self, row: &[u8]) -> Result<(), Error> {
+        let is_behind = self.row().is_some_and(|at| if self.reverse { at > row } else { at < row });
+        if is_behind {
+            let bounds = if self.reverse {
+                Bounds { start: Vec::new(), stop: [row, &[0]].concat() }
+            } else {
+                Bounds { start: row.to_vec(), stop: Vec::new() }
+            };
+            // What is left of the chunk is read again where it lies in the new bounds.
+            let mut all = self.bounds.clone();
+            if self.reverse {
+                all.stop.clear();
+            } else {
+                all.start.clear();
+            }
+            self.bounds = all.intersect(&bounds);
+            self.refill()?;
+        }
+        Ok(())
+    }
+}
+
+/// Gathers the cells of one family's flush.
+pub(crate) struct SledWriter {
+    source: Arc<SledSource>,
+    cells: Cells,
+}
+
+impl SledWriter {
+    pub(crate) fn add(&mut self, cell: Cell<'_>) {
+        self.cells.push(cell);
+    }
+
+    pub(crate) fn finish(self, bounds: &Bounds) -> Result<Option<FileRef>, Error> {
+        if self.cells.is_empty() {
+            return Ok(None);
+        }
+        let mut batch = sled::Batch::default();
+        let mut in_batch = 0;
+        for cell in self.cells.iter() {
+            batch.insert(key_of(cell), value_of(cell));
+            in_batch += 1;
+            if in_batch == BATCH_CELLS {
+                self.apply(std::mem::take(&mut batch))?;
+                in_batch = 0;
+            }
+        }
+        self.apply(batch)?;
+        let record = FileRecord {
+            id: 0,
+            level: 0,
+            size: 0,
+            bytes: self.cells.data_bytes() as u64,
+            bounds: bounds.clone(),
+            first_row: Bytes::copy_from_slice(self.cells.row(0)),
+            last_row: Bytes::copy_from_slice(self.cells.row(self.cells.len() - 1)),
+            // A tree holds what every flush has put there, so nothing is said of it as a whole.
+            timestamps: (i64::MIN, i64::MAX),
+            sequences: (0, u64::MAX),
+            cells: self.cells.len() as u64,
+            deletes: 0,
+            ingested_at: 0,
+        };
+        Ok(Some(FileRef { record: Arc::new(record), source: self.source }))
+    }
+
+    fn apply(&self, batch: sled::Batch) -> Result<(), Error> {
+        self.source.tree.apply_batch(batch).map_err(|error| failed(&self.source.dir, &error))
+    }
+}
+
+/// A tree counts as one file, with the bytes of all flushes.
+pub(crate) fn one_file(before: Levels, made: Vec<FileRef>, bounds: &Bounds) -> Levels {
+    let Some(new) = made.into_iter().next() else { return before };
+    let mut record = (*new.record).clone();
+    if let Some(older) = before.level0.first() {
+        record.bytes += older.record.bytes;
+        record.cells += older.record.cells;
+        record.first_row = record.first_row.min(older.record.first_row.clone());
+        record.last_row = record.last_row.max(older.record.last_row.clone());
+    }
+    record.bounds = bounds.clone();
+    Levels { level0: vec![FileRef { record: Arc::new(record), source: new.source }], below: Vec::new() }
 }
 
 fn range_of(tree: &sled::Tree, bounds: &Bounds) -> sled::Iter {
@@ -266,26 +445,26 @@ fn row_start(row: &[u8]) -> Vec<u8> {
 
 /// Row and qualifier end-escaped, so that they sort as they are and neither runs into what follows; then timestamp,
 /// sequence and position complemented, so that the newest comes first.
-fn key_of(cell: &StoredCell) -> Vec<u8> {
-    let mut key = Vec::with_capacity(cell.row().len() + cell.qualifier().len() + 24);
-    escape(&mut key, cell.row());
-    escape(&mut key, cell.qualifier());
-    key.extend_from_slice(&(!cell.timestamp().cast_unsigned()).to_be_bytes());
-    key.extend_from_slice(&(!cell.sequence()).to_be_bytes());
-    key.extend_from_slice(&(!cell.position()).to_be_bytes());
+fn key_of(cell: Cell<'_>) -> Vec<u8> {
+    let mut key = Vec::with_capacity(cell.row.len() + cell.qualifier.len() + 24);
+    escape(&mut key, cell.row);
+    escape(&mut key, cell.qualifier);
+    key.extend_from_slice(&(!cell.timestamp.cast_unsigned()).to_be_bytes());
+    key.extend_from_slice(&(!cell.sequence).to_be_bytes());
+    key.extend_from_slice(&(!cell.position).to_be_bytes());
     key
 }
 
-fn value_of(cell: &StoredCell) -> Vec<u8> {
+fn value_of(cell: Cell<'_>) -> Vec<u8> {
     let mut value = Writer::default();
-    value.u8(cell.kind() as u8);
-    value.u16(u16::try_from(cell.tags().len()).expect("tag sections are limited to less than 64 KiB at the edge"));
-    value.0.extend_from_slice(cell.tags());
-    value.0.extend_from_slice(cell.value());
+    value.u8(cell.kind as u8);
+    value.u16(u16::try_from(cell.tags.len()).expect("tag sections are limited to less than 64 KiB at the edge"));
+    value.0.extend_from_slice(cell.tags);
+    value.0.extend_from_slice(cell.value);
     value.0
 }
 
-fn cell_of(key: &[u8], value: &[u8]) -> Option<StoredCell> {
+fn read_cell(key: &[u8], value: &[u8], out: &mut Cells) -> Option<()> {
     let (row, rest) = unescape(key)?;
     let (qualifier, rest) = unescape(rest)?;
     let (timestamp, rest) = rest.split_first_chunk::<8>()?;
@@ -300,7 +479,8 @@ fn cell_of(key: &[u8], value: &[u8]) -> Option<StoredCell> {
     let (tags, value) = input.0.split_at_checked(tags_len)?;
     let timestamp = (!u64::from_be_bytes(*timestamp)).cast_signed();
     let cell = CellRef { family: &[], qualifier: &qualifier, timestamp, kind, tags, value };
-    Some(StoredCell::new(&row, cell, !u64::from_be_bytes(*sequence), !u32::from_be_bytes(*position)))
+    out.push(Cell::of_mutation(&row, cell, !u64::from_be_bytes(*sequence), !u32::from_be_bytes(*position)));
+    Some(())
 }
 
 /// 00 becomes 00 FF, and 00 01 ends it.
@@ -339,25 +519,28 @@ mod tests {
 
     #[test]
     fn keys_sort_as_cells_do_and_read_back() {
-        let cell = |row: &[u8], qualifier: &[u8], timestamp, sequence| {
+        let mut cells = Cells::default();
+        for (row, qualifier, timestamp, sequence) in [
+            (&b"a"[..], &b""[..], 5, 1),
+            (b"a", b"q", 5, 2),
+            (b"a", b"q", 5, 1),
+            (b"a", b"q", 4, 9),
+            (b"a\0", b"q", 4, 9),
+            (b"a\0\x01", b"q", 4, 9),
+            (b"ab", b"q\0", 0, 9),
+        ] {
             let cell = CellRef { family: b"f", qualifier, timestamp, kind: CellKind::Put, tags: b"t", value: b"v" };
-            StoredCell::new(row, cell, sequence, 3)
-        };
-        let mut cells = vec![
-            cell(b"a", b"", 5, 1),
-            cell(b"a", b"q", 5, 2),
-            cell(b"a", b"q", 5, 1),
-            cell(b"a", b"q", 4, 9),
-            cell(b"a\0", b"q", 4, 9),
-            cell(b"a\0\x01", b"q", 4, 9),
-            cell(b"ab", b"q\0", 0, 9),
-        ];
-        cells.sort();
+            cells.push(Cell::of_mutation(row, cell, sequence, 3));
+        }
+        cells.sort_from(0);
         let keys: Vec<_> = cells.iter().map(key_of).collect();
         assert!(keys.is_sorted(), "{keys:?}");
-        for cell in &cells {
-            let back = cell_of(&key_of(cell), &value_of(cell)).unwrap();
-            assert_eq!((&back, back.value(), back.tags()), (cell, cell.value(), cell.tags()));
+        for cell in cells.iter() {
+            let mut back = Cells::default();
+            read_cell(&key_of(cell), &value_of(cell), &mut back).unwrap();
+            let back = back.get(0);
+            assert!(back.cmp_place(&cell).is_eq());
+            assert_eq!((back.value, back.tags, back.kind), (cell.value, cell.tags, cell.kind));
         }
     }
 }

@@ -9,7 +9,7 @@ mod record;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use terrane_env::fs;
+use terrane_env::fs::{Disk, File};
 use terrane_types::{GroupId, RegionId};
 
 pub(crate) use record::{FamilyRecord, FileRecord, Record, RegionRecord};
@@ -67,14 +67,15 @@ impl Contents {
 
     /// Files that some region names.
     pub(crate) fn files(&self) -> BTreeSet<u64> {
-        self.regions.values().flat_map(|region| &region.files).map(|file| file.id).collect()
+        self.regions.values().flat_map(|region| region.files.values().flatten()).map(|file| file.id).collect()
     }
 }
 
 /// The open manifest.
 pub(crate) struct Manifest {
     path: PathBuf,
-    file: fs::File,
+    disk: Disk,
+    file: File,
     /// Where the next record goes: everything before is whole and synced.
     end: u64,
     /// The file's size when it was last written anew.
@@ -84,14 +85,14 @@ pub(crate) struct Manifest {
 
 impl Manifest {
     /// Opens the manifest of `dir`, or makes it for `engine`.
-    pub(crate) async fn open(dir: &Path, engine: &str) -> Result<Self, Error> {
+    pub(crate) async fn open(disk: &Disk, dir: &Path, engine: &str) -> Result<Self, Error> {
         let path = dir.join(FILE_NAME);
-        let exists = fs::exists(&path).await.map_err(Error::io("look for the manifest"))?;
+        let exists = disk.exists(&path).await.map_err(Error::io("look for the manifest"))?;
         if !exists {
             let contents = Contents { engine: engine.to_owned(), ..Contents::default() };
-            return Self::write_anew(path, contents).await;
+            return Self::write_anew(disk.clone(), path, contents).await;
         }
-        let bytes = fs::read(&path).await.map_err(Error::io("read the manifest"))?;
+        let bytes = disk.read(&path).await.map_err(Error::io("read the manifest"))?;
         let (contents, end) = read_records(&path, &bytes)?;
         if contents.engine != engine {
             return Err(Error::WrongEngine {
@@ -100,12 +101,12 @@ impl Manifest {
                 asked: engine.to_owned(),
             });
         }
-        let file = fs::File::open_rw(&path).await.map_err(Error::io("open the manifest"))?;
+        let file = disk.open_rw(&path).await.map_err(Error::io("open the manifest"))?;
         if end < bytes.len() as u64 {
             file.set_len(end).await.map_err(Error::io("cut the manifest's torn tail"))?;
             file.sync_all().await.map_err(Error::io("sync the manifest"))?;
         }
-        Ok(Self { path, file, end, compact_bytes: end.min(REWRITE_BYTES_MIN), contents })
+        Ok(Self { path, disk: disk.clone(), file, end, compact_bytes: end.min(REWRITE_BYTES_MIN), contents })
     }
 
     pub(crate) fn contents(&self) -> &Contents {
@@ -123,7 +124,7 @@ impl Manifest {
         if end == u64::MAX || end + bytes.len() as u64 > (self.compact_bytes * REWRITE_FACTOR).max(REWRITE_BYTES_MIN) {
             let mut contents = self.contents.clone();
             contents.take(record);
-            *self = Self::write_anew(self.path.clone(), contents).await?;
+            *self = Self::write_anew(self.disk.clone(), self.path.clone(), contents).await?;
             return Ok(());
         }
         self.file.write_all_at(&bytes, end).await.map_err(Error::io("write a manifest record"))?;
@@ -134,15 +135,15 @@ impl Manifest {
         Ok(())
     }
 
-    async fn write_anew(path: PathBuf, contents: Contents) -> Result<Self, Error> {
+    async fn write_anew(disk: Disk, path: PathBuf, contents: Contents) -> Result<Self, Error> {
         let mut bytes = Vec::new();
         for record in contents.records() {
             frame(&mut bytes, &record.encode());
         }
-        fs::write_durable(&path, &bytes).await.map_err(Error::io("write the manifest anew"))?;
-        let file = fs::File::open_rw(&path).await.map_err(Error::io("open the manifest"))?;
+        disk.write_durable(&path, &bytes).await.map_err(Error::io("write the manifest anew"))?;
+        let file = disk.open_rw(&path).await.map_err(Error::io("open the manifest"))?;
         let end = bytes.len() as u64;
-        Ok(Self { path, file, end, compact_bytes: end, contents })
+        Ok(Self { path, disk, file, end, compact_bytes: end, contents })
     }
 }
 

@@ -5,23 +5,69 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 
 use terrane_types::visibility::{RulesChange, RulesHistory};
+use terrane_types::schema::{Bloom, Compression, FamilyStorage};
 use terrane_types::{FamilyName, FamilyRules, GroupId, KeyRange, RegionId, TableId};
 
 use crate::codec::{Reader, Writer};
 use crate::point::{DurablePoint, GroupPoint};
+use crate::source::Bounds;
 
-const FORMAT: u8 = 1;
+/// 1 knew no levels, bounds and storage attributes; it was never released, and is refused.
+const FORMAT: u8 = 2;
 const ENGINE: u8 = 1;
 const REGION: u8 = 2;
 const SPLIT: u8 = 3;
 const DROP: u8 = 4;
 const GROUP: u8 = 5;
 
-/// A region's part of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A region's part of a file, with what reads and compactions want to know before they open it.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileRecord {
     pub(crate) id: u64,
+    pub(crate) level: u8,
+    /// The file's length on disk.
+    pub(crate) size: u64,
+    /// Bytes of data inside of the bounds, about.
     pub(crate) bytes: u64,
+    /// The region's part of the file.
+    pub(crate) bounds: Bounds,
+    /// The first and last row of the whole file.
+    pub(crate) first_row: Bytes,
+    pub(crate) last_row: Bytes,
+    pub(crate) timestamps: (i64, i64),
+    pub(crate) sequences: (u64, u64),
+    /// Cells of the whole file, and how many of them delete.
+    pub(crate) cells: u64,
+    pub(crate) deletes: u64,
+    /// The sequence number that all its cells are taken to have, for a file made elsewhere; 0: they have their own.
+    pub(crate) ingested_at: u64,
+}
+
+impl FileRecord {
+    /// Whether a part of the file lies outside of the bounds.
+    pub(crate) fn straddles(&self) -> bool {
+        !self.bounds.hold(&self.first_row, &self.last_row)
+    }
+
+    /// Where the region's part begins.
+    pub(crate) fn first_inside(&self) -> &[u8] {
+        self.first_row.as_ref().max(self.bounds.start.as_slice())
+    }
+
+    /// Whether the region's part ends before `row`.
+    pub(crate) fn ends_before(&self, row: &[u8]) -> bool {
+        self.last_row.as_ref() < row || (!self.bounds.stop.is_empty() && self.bounds.stop.as_slice() <= row)
+    }
+
+    /// Whether `row` may be in the region's part.
+    pub(crate) fn holds(&self, row: &[u8]) -> bool {
+        self.first_inside() <= row && !self.ends_before(row)
+    }
+
+    /// Whether the region's part may have a row inside of `bounds`.
+    pub(crate) fn meets(&self, bounds: &Bounds) -> bool {
+        self.bounds.intersect(bounds).meets(&self.first_row, &self.last_row)
+    }
 }
 
 /// A family of a region.
@@ -30,6 +76,8 @@ pub(crate) struct FamilyRecord {
     /// The sequence number from which it has been there: older cells are of an earlier family of the same name, and gone.
     pub(crate) since: u64,
     pub(crate) rules: RulesHistory,
+    /// How new files of it are written.
+    pub(crate) storage: FamilyStorage,
 }
 
 /// Everything a region comes back from.
@@ -40,7 +88,8 @@ pub(crate) struct RegionRecord {
     pub(crate) range: KeyRange,
     pub(crate) point: DurablePoint,
     pub(crate) families: BTreeMap<FamilyName, FamilyRecord>,
-    pub(crate) files: Vec<FileRecord>,
+    /// By family; those of level 0 oldest first.
+    pub(crate) files: BTreeMap<FamilyName, Vec<FileRecord>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,14 +208,51 @@ fn write_region(out: &mut Writer, region: &RegionRecord) {
     for (name, family) in &region.families {
         out.bytes(name.as_bytes());
         out.u64(family.since);
+        out.u8(family.storage.compression as u8);
+        out.u8(family.storage.bloom as u8);
+        out.u32(family.storage.block_size);
+        out.u8(u8::from(family.storage.in_memory));
         out.u32(count(family.rules.changes().len()));
         family.rules.changes().iter().for_each(|change| write_rules(out, change));
     }
     out.u32(count(region.files.len()));
-    for file in &region.files {
-        out.u64(file.id);
-        out.u64(file.bytes);
+    for (family, files) in &region.files {
+        out.bytes(family.as_bytes());
+        out.u32(count(files.len()));
+        files.iter().for_each(|file| write_file(out, file));
     }
+}
+
+pub(crate) fn write_file(out: &mut Writer, file: &FileRecord) {
+    out.u64(file.id);
+    out.u8(file.level);
+    out.u64(file.size);
+    out.u64(file.bytes);
+    for row in [file.bounds.start.as_slice(), &file.bounds.stop, &file.first_row, &file.last_row] {
+        out.bytes(row);
+    }
+    out.i64(file.timestamps.0);
+    out.i64(file.timestamps.1);
+    for number in [file.sequences.0, file.sequences.1, file.cells, file.deletes, file.ingested_at] {
+        out.u64(number);
+    }
+}
+
+pub(crate) fn read_file(input: &mut Reader<'_>) -> Option<FileRecord> {
+    Some(FileRecord {
+        id: input.u64()?,
+        level: input.u8()?,
+        size: input.u64()?,
+        bytes: input.u64()?,
+        bounds: Bounds { start: input.bytes()?.to_vec(), stop: input.bytes()?.to_vec() },
+        first_row: Bytes::copy_from_slice(input.bytes()?),
+        last_row: Bytes::copy_from_slice(input.bytes()?),
+        timestamps: (input.i64()?, input.i64()?),
+        sequences: (input.u64()?, input.u64()?),
+        cells: input.u64()?,
+        deletes: input.u64()?,
+        ingested_at: input.u64()?,
+    })
 }
 
 fn read_region(input: &mut Reader<'_>) -> Option<RegionRecord> {
@@ -185,11 +271,21 @@ fn read_region(input: &mut Reader<'_>) -> Option<RegionRecord> {
     for _ in 0..input.u32()? {
         let name = FamilyName::new(std::str::from_utf8(input.bytes()?).ok()?).ok()?;
         let since = input.u64()?;
+        let storage = FamilyStorage {
+            compression: Compression::from_u8(input.u8()?)?,
+            bloom: Bloom::from_u8(input.u8()?)?,
+            block_size: input.u32()?,
+            in_memory: input.u8()? != 0,
+        };
         let changes = (0..input.u32()?).map(|_| read_rules(input)).collect::<Option<Vec<_>>>()?;
-        families.insert(name, FamilyRecord { since, rules: RulesHistory::from_changes(&changes)? });
+        families.insert(name, FamilyRecord { since, rules: RulesHistory::from_changes(&changes)?, storage });
     }
-    let files =
-        (0..input.u32()?).map(|_| Some(FileRecord { id: input.u64()?, bytes: input.u64()? })).collect::<Option<_>>()?;
+    let mut files = BTreeMap::new();
+    for _ in 0..input.u32()? {
+        let name = FamilyName::new(std::str::from_utf8(input.bytes()?).ok()?).ok()?;
+        let of_family = (0..input.u32()?).map(|_| read_file(input)).collect::<Option<Vec<_>>>()?;
+        files.insert(name, of_family);
+    }
     Some(RegionRecord { region, table, range, point, families, files })
 }
 

@@ -2,27 +2,47 @@
 
 use bytes::Bytes;
 use terrane_types::visibility::RulesHistory;
+use terrane_types::schema::FamilyStorage;
 use terrane_types::{FamilyRules, KeyRange, TableId};
 
 use super::*;
 use crate::point::DurablePoint;
+use crate::source::Bounds;
+
+fn file(id: u64) -> FileRecord {
+    FileRecord {
+        id,
+        level: 2,
+        size: 9,
+        bytes: 7,
+        bounds: Bounds { start: b"b".to_vec(), stop: Vec::new() },
+        first_row: Bytes::from_static(b"a"),
+        last_row: Bytes::from_static(b"c"),
+        timestamps: (-1, 5),
+        sequences: (3, 4),
+        cells: 6,
+        deletes: 1,
+        ingested_at: 0,
+    }
+}
 
 fn region(id: u64, index: u64) -> RegionRecord {
-    let family = terrane_types::FamilyName::new("f").unwrap();
+    let name = terrane_types::FamilyName::new("f").unwrap();
     RegionRecord {
         region: RegionId(id),
         table: TableId(3),
         range: KeyRange::new(&b"a"[..], &b"z"[..]).unwrap(),
         point: DurablePoint { index, descriptor: Bytes::from_static(b"descriptor"), ..DurablePoint::default() },
         families: [(
-            family,
+            name.clone(),
             FamilyRecord {
                 since: 2,
                 rules: RulesHistory::new(FamilyRules { ttl_ms: Some(9), ..FamilyRules::default() }),
+                storage: FamilyStorage { block_size: 4 << 10, in_memory: true, ..FamilyStorage::default() },
             },
         )]
         .into(),
-        files: vec![FileRecord { id: index, bytes: 7 }],
+        files: [(name, vec![file(index)])].into(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Random steps on an engine and its model.
 
-use terrane_engine::BackendKind;
+use terrane_engine::{BackendKind, Patience};
 use terrane_types::{CellKind, FamilyRules, KeyRange, PackedCells, Projection};
 
 use crate::dice::Dice;
@@ -175,7 +175,7 @@ fn check_reads(
     let row = dice.pick(ROWS);
     if region.range().contains(row) {
         let mut out = Vec::new();
-        region.get(snapshot, row, &projection, now, &mut out).unwrap();
+        region.get(snapshot, row, &projection, now, Patience::MayBlock, &mut out).unwrap();
         let seen = seen_of(&PackedCells::validate(out.into()).unwrap());
         let expected = model.read(row, &projection, snapshot.sequence(), now);
         assert_eq!(seen, expected, "get {row:?} of region {id} at {} with {projection:?}", snapshot.sequence());

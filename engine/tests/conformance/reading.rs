@@ -1,6 +1,6 @@
 //! Hot cells, hidden ranges, and rows at the edges of what a row can be.
 
-use terrane_engine::{BackendKind, ScanSpec, Step};
+use terrane_engine::{Patience, BackendKind, ScanSpec, Step};
 use terrane_types::limits::ROW_BYTES_MAX;
 use terrane_types::{CellKind, FamilyRules, KeyRange, PackedCells, Projection};
 
@@ -16,7 +16,7 @@ async fn a_hot_column_stays_one_cell_and_one_for_each_snapshot() {
     let region = world.live[&region].clone();
     let value_at = |snapshot: &terrane_engine::Snapshot| {
         let mut out = Vec::new();
-        region.get(snapshot, b"hot", &Projection::all(), 0, &mut out).unwrap();
+        region.get(snapshot, b"hot", &Projection::all(), 0, Patience::MayBlock, &mut out).unwrap();
         seen_of(&PackedCells::validate(out.into()).unwrap()).remove(0).3
     };
     let mut held = None;
@@ -60,14 +60,14 @@ async fn a_scan_returns_now_and_then_from_a_range_of_hidden_rows() {
     let mut block = Vec::new();
     let mut hidden = 0;
     let mut last = Vec::new();
-    while scanner.next(&mut block, usize::MAX).unwrap() == Step::Hidden {
+    while scanner.next(&mut block, usize::MAX, Patience::MayBlock).unwrap() == Step::Hidden {
         assert!(block.is_empty());
         assert!(scanner.row() > last.as_slice(), "it says how far it is");
         last = scanner.row().to_vec();
         hidden += 1;
     }
     assert_eq!((hidden, scanner.row()), (2, &b"\x01 the only one"[..]));
-    assert_eq!(scanner.next(&mut block, usize::MAX).unwrap(), Step::End);
+    assert_eq!(scanner.next(&mut block, usize::MAX, Patience::MayBlock).unwrap(), Step::End);
 }
 
 #[tokio::test]

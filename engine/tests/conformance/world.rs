@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use terrane_engine::{
-    BackendKind, CellPosition, DurablePoint, Engine, GroupPoint, Options, Region, RegionSpec, RowScanner, ScanSpec,
+    BackendKind, CellPosition, DurablePoint, Engine, GroupPoint, Options, Patience, Region, RegionSpec, RowScanner, ScanSpec,
     Snapshot, SplitDaughter, Step,
 };
 use terrane_types::{
@@ -20,7 +20,7 @@ pub const GROUP: GroupId = GroupId(7);
 pub const TABLE: TableId = TableId(5);
 
 pub fn backends() -> Vec<BackendKind> {
-    BackendKind::NAMES.iter().map(|name| name.parse().unwrap()).collect()
+    BackendKind::NAMES.iter().filter(|name| **name != "lsm").map(|name| name.parse().unwrap()).collect()
 }
 
 pub fn name(family: &str) -> FamilyName {
@@ -32,7 +32,7 @@ pub fn range(start: &[u8], stop: &[u8]) -> KeyRange {
 }
 
 pub async fn open(dir: &Path, backend: BackendKind) -> Result<Arc<Engine>, terrane_engine::Error> {
-    Engine::open(Options { dir: dir.to_owned(), backend, cache_bytes: 8 << 20 }).await
+    Engine::open(Options::new(dir.to_owned(), backend, 8 << 20)).await
 }
 
 pub fn spec(region: u64, range: KeyRange, families: &[(&str, FamilyRules)]) -> RegionSpec {
@@ -114,7 +114,10 @@ impl World {
             Entry::Alter { family, rules } => {
                 for region in self.live.values().filter(|region| region.point().index < index) {
                     match rules {
-                        Some(rules) => region.set_rules(region.sequence() + 1, stamp, &name(&family), rules),
+                        Some(rules) => {
+                            let family = FamilySchema { rules, ..FamilySchema::new(name(&family)) };
+                            region.set_family(region.sequence() + 1, stamp, &family);
+                        }
                         None => region.remove_family(&name(&family)),
                     }
                     region.touch(index);
@@ -347,7 +350,7 @@ impl Scan {
         let mut continues = false;
         loop {
             let mut block = Vec::new();
-            let step = scanner.next(&mut block, bytes_max).unwrap();
+            let step = scanner.next(&mut block, bytes_max, Patience::MayBlock).unwrap();
             let mut row_of_block = None;
             for packed in PackedRows::new(block.into()) {
                 let packed = packed.unwrap();

@@ -1,0 +1,3 @@
+//! Compaction (being moved in).
+#[derive(Debug, Default)]
+pub(crate) struct Compactions {}
