@@ -284,3 +284,7 @@ pub fn row_messages(rows: Bytes) -> Result<Vec<v1::Row>, Error> {
 pub fn row(bytes: Bytes) -> Result<Row, Error> {
     Ok(Row::new(bytes)?)
 }
+
+#[cfg(test)]
+#[path = "convert_tests.rs"]
+mod tests;
