@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 mod disk;
 mod file;
-#[cfg(feature = "memory-disk")]
+#[cfg(any(test, feature = "memory-disk"))]
 mod memory;
 #[cfg(not(feature = "sim"))]
 #[path = "real.rs"]
@@ -26,7 +26,7 @@ mod os;
 
 pub use disk::{Disk, UNFINISHED};
 pub use file::File;
-#[cfg(feature = "memory-disk")]
+#[cfg(any(test, feature = "memory-disk"))]
 pub use memory::{Crashed, Fault, MemoryDisk, Tear};
 pub use os::{
     DirLock, create_dir_all, exists, file_len, free_space, hard_link, list, read, remove_dir_all, remove_file, rename,
