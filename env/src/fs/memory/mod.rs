@@ -36,7 +36,7 @@
 //! One lock guards everything, since a disk's order of operations is what the tests are about. Nothing depends on time,
 //! addresses or hashing: one thread doing the same operations sees the same disk.
 //!
-//! Its tests are in `tests.rs`.
+//! Its tests are in `tests/`.
 
 use std::io;
 use std::path::Path;
@@ -48,7 +48,8 @@ mod chance;
 mod content;
 mod names;
 mod operation;
-#[cfg(all(test, not(feature = "sim")))]
+#[cfg(test)]
+#[cfg(not(feature = "sim"))]
 mod tests;
 mod tree;
 

@@ -92,6 +92,12 @@ impl Directories {
         Directories { now: directories.clone(), durable: directories, unsynced: Vec::new() }
     }
 
+    /// How many directories and outstanding changes are kept.
+    #[cfg(test)]
+    pub(super) fn sizes(&self) -> (usize, usize) {
+        (self.durable.len(), self.unsynced.len())
+    }
+
     /// The names in a directory; `None` if this is no directory.
     pub(super) fn names(&self, directory: NodeId) -> Option<&Names> {
         self.now.get(&directory)
@@ -130,20 +136,26 @@ impl Directories {
         self.unsynced = later;
     }
 
-    /// Drops directories that no crash can bring back: neither durable from the root on, nor below a change to come.
-    /// Answers everything that a crash may still bring back.
+    /// Drops directories that no crash can bring back: not reached from the root by what is, was or may become durable.
+    /// Answers everything that is reached.
     pub(super) fn sweep(&mut self) -> BTreeSet<NodeId> {
         let mut kept = BTreeSet::new();
         let mut found = vec![ROOT];
-        for change in &self.unsynced {
-            if let Change::Put { node, .. } | Change::Move { node, .. } = change {
-                found.push(*node);
+        // A change counts only where its directory is reached, which another change may bring about.
+        while !found.is_empty() {
+            while let Some(node) = found.pop() {
+                if kept.insert(node) {
+                    for names in [self.durable.get(&node), self.now.get(&node)].into_iter().flatten() {
+                        found.extend(names.values());
+                    }
+                }
             }
-        }
-        while let Some(node) = found.pop() {
-            if kept.insert(node) {
-                for names in [self.durable.get(&node), self.now.get(&node)].into_iter().flatten() {
-                    found.extend(names.values());
+            for change in &self.unsynced {
+                if let Change::Put { node, .. } | Change::Move { node, .. } = change
+                    && !kept.contains(node)
+                    && change.places().any(|place| kept.contains(&place.directory))
+                {
+                    found.push(*node);
                 }
             }
         }
@@ -192,7 +204,7 @@ impl Directories {
         let mut survives = Vec::with_capacity(self.unsynced.len());
         for change in &self.unsynced {
             let kept = change.places().all(|place| left.get(&place.directory).is_some_and(|left| *left > 0))
-                && !(any_lost && change.needs_all_before());
+                && (!any_lost || !change.needs_all_before());
             for place in change.places() {
                 if let Some(left) = left.get_mut(&place.directory) {
                     // Nothing of a directory follows what was lost of it, also where a rename was cut off elsewhere.
@@ -213,7 +225,7 @@ impl Directories {
         for change in &self.unsynced {
             let kept = chance.in_eight(eighths)
                 && !change.places().any(|place| lost.contains(place))
-                && !(change.needs_all_before() && !lost.is_empty());
+                && (lost.is_empty() || !change.needs_all_before());
             if !kept {
                 lost.extend(change.places());
             }

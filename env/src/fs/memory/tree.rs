@@ -95,6 +95,13 @@ impl Tree {
         if self.handles_max.is_some_and(|most| self.handles >= most) { Err(Errno::MFILE.into()) } else { Ok(()) }
     }
 
+    /// How many directories, files and outstanding changes of names are kept, for the test that they do not pile up.
+    #[cfg(test)]
+    pub(super) fn sizes(&self) -> (usize, usize, usize) {
+        let (directories, changes) = self.directories.sizes();
+        (directories, self.files.len(), changes)
+    }
+
     // Names.
 
     /// What a path means; `None` if its last part has no meaning.
