@@ -49,7 +49,6 @@ mod content;
 mod names;
 mod operation;
 #[cfg(test)]
-#[cfg(not(feature = "sim"))]
 mod tests;
 mod tree;
 

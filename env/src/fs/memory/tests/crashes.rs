@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::{MemoryDisk, SEEDS, at, bytes, disk, durable, files, names, state};
+use super::{SEEDS, at, bytes, disk, durable, files, names, state};
 use crate::fs::{Crashed, Disk, Tear};
 
 #[tokio::test]

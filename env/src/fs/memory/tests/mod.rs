@@ -6,9 +6,12 @@ use super::MemoryDisk;
 use crate::fs::{Disk, File};
 
 mod crashes;
+// It compares with the system's disk, which the simulation has not.
+#[cfg(not(feature = "sim"))]
 mod file_system;
 mod limits;
 mod plans;
+mod random;
 
 /// Enough draws to meet every outcome that these tests ask for; a draw that breaks a promise is named by its seed.
 const SEEDS: u64 = 400;
