@@ -53,6 +53,34 @@ fn a_crash_forgets_what_was_not_synced() {
     assert!(recovered.get(), "the second start found what the first had synced");
 }
 
+#[test]
+fn a_disk_value_is_the_hosts_disk_and_reads_at_once() {
+    let mut run = simulation(6);
+    run.client("client", async {
+        let disk = fs::Disk::os();
+        let data = Path::new("/data");
+        disk.create_dir_all(data).await?;
+        let file = disk.create_new(&data.join("f")).await?;
+        file.write_all_at(b"content", 0).await?;
+        let mut buffer = [0; 3];
+        let before = tokio::time::Instant::now();
+        file.read_exact_at_now(&mut buffer, 2)?;
+        assert_eq!(before.elapsed(), Duration::ZERO);
+        assert_eq!(&buffer, b"nte");
+        let short = file.read_exact_at_now(&mut buffer, 5).expect_err("the file ends before");
+        assert_eq!(short.kind(), std::io::ErrorKind::UnexpectedEof);
+        fs::hard_link(&data.join("f"), &data.join("g")).await?;
+        let taken = disk.hard_link(&data.join("f"), &data.join("g")).await.expect_err("the name is taken");
+        assert_eq!(taken.kind(), std::io::ErrorKind::AlreadyExists);
+        let missing = disk.hard_link(&data.join("h"), &data.join("i")).await.expect_err("nothing to link");
+        assert_eq!(missing.kind(), std::io::ErrorKind::NotFound);
+        assert_eq!(fs::read(&data.join("g")).await?, b"content");
+        assert_eq!(disk.file_len(&data.join("g")).await?, 7);
+        Ok(())
+    });
+    run.run().unwrap();
+}
+
 /// Ends when a call is answered, which the server does only after its checks.
 async fn wait_for_port(address: &'static str) -> turmoil::Result {
     while call(address).await.is_err() {

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::File;
-#[cfg(feature = "memory-disk")]
+#[cfg(any(test, feature = "memory-disk"))]
 use super::memory::MemoryDisk;
 use super::os;
 
@@ -23,11 +23,11 @@ pub struct Disk(Inner);
 enum Inner {
     #[default]
     Os,
-    #[cfg(feature = "memory-disk")]
+    #[cfg(any(test, feature = "memory-disk"))]
     Memory(MemoryDisk),
 }
 
-#[cfg(feature = "memory-disk")]
+#[cfg(any(test, feature = "memory-disk"))]
 impl From<&MemoryDisk> for Disk {
     fn from(disk: &MemoryDisk) -> Disk {
         Disk(Inner::Memory(disk.clone()))
@@ -44,7 +44,7 @@ impl Disk {
     pub async fn create_new(&self, path: &Path) -> io::Result<File> {
         match &self.0 {
             Inner::Os => os::File::create_new(path).await.map(File::from),
-            #[cfg(feature = "memory-disk")]
+            #[cfg(any(test, feature = "memory-disk"))]
             Inner::Memory(disk) => disk.create_new(path).map(File::from),
         }
     }
@@ -53,7 +53,7 @@ impl Disk {
     pub async fn open_rw(&self, path: &Path) -> io::Result<File> {
         match &self.0 {
             Inner::Os => os::File::open_rw(path).await.map(File::from),
-            #[cfg(feature = "memory-disk")]
+            #[cfg(any(test, feature = "memory-disk"))]
             Inner::Memory(disk) => disk.open_rw(path).map(File::from),
         }
     }
@@ -62,7 +62,7 @@ impl Disk {
     pub async fn open_read(&self, path: &Path) -> io::Result<File> {
         match &self.0 {
             Inner::Os => os::File::open_read(path).await.map(File::from),
-            #[cfg(feature = "memory-disk")]
+            #[cfg(any(test, feature = "memory-disk"))]
             Inner::Memory(disk) => disk.open_read(path).map(File::from),
         }
     }
@@ -71,7 +71,7 @@ impl Disk {
     pub async fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         match &self.0 {
             Inner::Os => os::read(path).await,
-            #[cfg(feature = "memory-disk")]
+            #[cfg(any(test, feature = "memory-disk"))]
             Inner::Memory(disk) => disk.read(path),
         }
     }
@@ -80,7 +80,7 @@ impl Disk {
     pub async fn file_len(&self, path: &Path) -> io::Result<u64> {
         match &self.0 {
             Inner::Os => os::file_len(path).await,
-            #[cfg(feature = "memory-disk")]
+            #[cfg(any(test, feature = "memory-disk"))]
             Inner::Memory(disk) => disk.file_len(path),
         }
     }
@@ -89,7 +89,7 @@ impl Disk {
     pub async fn list(&self, path: &Path) -> io::Result<Vec<String>> {
         match &self.0 {
             Inner::Os => os::list(path).await,
-            #[cfg(feature = "memory-disk")]
+            #[cfg(any(test, feature = "memory-disk"))]
             Inner::Memory(disk) => disk.list(path),
         }
     }
@@ -98,7 +98,7 @@ impl Disk {
     pub async fn exists(&self, path: &Path) -> io::Result<bool> {
         match &self.0 {
             Inner::Os => os::exists(path).await,
-            #[cfg(feature = "memory-disk")]
+            #[cfg(any(test, feature = "memory-disk"))]
             Inner::Memory(disk) => disk.exists(path),
         }
     }
@@ -107,7 +107,7 @@ impl Disk {
     pub async fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         match &self.0 {
             Inner::Os => os::create_dir_all(path).await,
-            #[cfg(feature = "memory-disk")]
+            #[cfg(any(test, feature = "memory-disk"))]
             Inner::Memory(disk) => disk.create_dir_all(path),
         }
     }
@@ -116,7 +116,7 @@ impl Disk {
     pub async fn sync_dir(&self, path: &Path) -> io::Result<()> {
         match &self.0 {
             Inner::Os => os::sync_dir(path).await,
-            #[cfg(feature = "memory-disk")]
+            #[cfg(any(test, feature = "memory-disk"))]
             Inner::Memory(disk) => disk.sync_dir(path),
         }
     }
@@ -125,7 +125,7 @@ impl Disk {
     pub async fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         match &self.0 {
             Inner::Os => os::rename(from, to).await,
-            #[cfg(feature = "memory-disk")]
+            #[cfg(any(test, feature = "memory-disk"))]
             Inner::Memory(disk) => disk.rename(from, to),
         }
     }
@@ -135,7 +135,7 @@ impl Disk {
     pub async fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
         match &self.0 {
             Inner::Os => os::hard_link(from, to).await,
-            #[cfg(feature = "memory-disk")]
+            #[cfg(any(test, feature = "memory-disk"))]
             Inner::Memory(disk) => disk.hard_link(from, to),
         }
     }
@@ -144,7 +144,7 @@ impl Disk {
     pub async fn remove_file(&self, path: &Path) -> io::Result<()> {
         match &self.0 {
             Inner::Os => os::remove_file(path).await,
-            #[cfg(feature = "memory-disk")]
+            #[cfg(any(test, feature = "memory-disk"))]
             Inner::Memory(disk) => disk.remove_file(path),
         }
     }
@@ -153,7 +153,7 @@ impl Disk {
     pub async fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
         match &self.0 {
             Inner::Os => os::remove_dir_all(path).await,
-            #[cfg(feature = "memory-disk")]
+            #[cfg(any(test, feature = "memory-disk"))]
             Inner::Memory(disk) => disk.remove_dir_all(path),
         }
     }
@@ -162,7 +162,7 @@ impl Disk {
     pub async fn free_space(&self, path: &Path) -> io::Result<u64> {
         match &self.0 {
             Inner::Os => os::free_space(path).await,
-            #[cfg(feature = "memory-disk")]
+            #[cfg(any(test, feature = "memory-disk"))]
             Inner::Memory(disk) => disk.free_space(path),
         }
     }

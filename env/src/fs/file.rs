@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 
 use super::Disk;
-#[cfg(feature = "memory-disk")]
+#[cfg(any(test, feature = "memory-disk"))]
 use super::memory::MemoryFile;
 use super::os;
 
@@ -18,7 +18,7 @@ pub struct File(Inner);
 #[derive(Debug)]
 enum Inner {
     Os(os::File),
-    #[cfg(feature = "memory-disk")]
+    #[cfg(any(test, feature = "memory-disk"))]
     Memory(MemoryFile),
 }
 
@@ -28,7 +28,7 @@ impl From<os::File> for File {
     }
 }
 
-#[cfg(feature = "memory-disk")]
+#[cfg(any(test, feature = "memory-disk"))]
 impl From<MemoryFile> for File {
     fn from(file: MemoryFile) -> File {
         File(Inner::Memory(file))
@@ -56,7 +56,7 @@ impl File {
     pub async fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         match &self.0 {
             Inner::Os(file) => file.write_all_at(bytes, offset).await,
-            #[cfg(feature = "memory-disk")]
+            #[cfg(any(test, feature = "memory-disk"))]
             Inner::Memory(file) => file.write_all_at(bytes, offset),
         }
     }
@@ -65,7 +65,7 @@ impl File {
     pub async fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         match &self.0 {
             Inner::Os(file) => file.read_exact_at(buffer, offset).await,
-            #[cfg(feature = "memory-disk")]
+            #[cfg(any(test, feature = "memory-disk"))]
             Inner::Memory(file) => file.read_exact_at(buffer, offset),
         }
     }
@@ -75,7 +75,7 @@ impl File {
     pub fn read_exact_at_now(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         match &self.0 {
             Inner::Os(file) => file.read_exact_at_now(buffer, offset),
-            #[cfg(feature = "memory-disk")]
+            #[cfg(any(test, feature = "memory-disk"))]
             Inner::Memory(file) => file.read_exact_at(buffer, offset),
         }
     }
@@ -85,7 +85,7 @@ impl File {
     pub async fn len(&self) -> io::Result<u64> {
         match &self.0 {
             Inner::Os(file) => file.len().await,
-            #[cfg(feature = "memory-disk")]
+            #[cfg(any(test, feature = "memory-disk"))]
             Inner::Memory(file) => file.len(),
         }
     }
@@ -94,7 +94,7 @@ impl File {
     pub async fn set_len(&self, length: u64) -> io::Result<()> {
         match &self.0 {
             Inner::Os(file) => file.set_len(length).await,
-            #[cfg(feature = "memory-disk")]
+            #[cfg(any(test, feature = "memory-disk"))]
             Inner::Memory(file) => file.set_len(length),
         }
     }
@@ -103,7 +103,7 @@ impl File {
     pub async fn sync_data(&self) -> io::Result<()> {
         match &self.0 {
             Inner::Os(file) => file.sync_data().await,
-            #[cfg(feature = "memory-disk")]
+            #[cfg(any(test, feature = "memory-disk"))]
             Inner::Memory(file) => file.sync(),
         }
     }
@@ -112,7 +112,7 @@ impl File {
     pub async fn sync_all(&self) -> io::Result<()> {
         match &self.0 {
             Inner::Os(file) => file.sync_all().await,
-            #[cfg(feature = "memory-disk")]
+            #[cfg(any(test, feature = "memory-disk"))]
             Inner::Memory(file) => file.sync(),
         }
     }
@@ -122,7 +122,7 @@ impl File {
     pub async fn allocate(&self, length: u64) -> io::Result<()> {
         match &self.0 {
             Inner::Os(file) => file.allocate(length).await,
-            #[cfg(feature = "memory-disk")]
+            #[cfg(any(test, feature = "memory-disk"))]
             Inner::Memory(file) => file.allocate(length),
         }
     }

@@ -7,6 +7,9 @@
 //! Invariants: no function follows a name out of the path it was given; [`list`] is sorted, so that no caller depends on
 //! the order of a directory.
 //!
+//! The free functions, and [`File`]'s own ways to open, mean the system's disk. A [`Disk`] is the same as a value, for code
+//! that is handed the disk it works on: an engine whose tests give it a `MemoryDisk` (feature `memory-disk`).
+//!
 //! A failed sync leaves the state of the file unknown (the kernel may have dropped the dirty pages): never sync again and
 //! go on; end the process or give the file up.
 
@@ -15,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 mod disk;
 mod file;
-#[cfg(feature = "memory-disk")]
+#[cfg(any(test, feature = "memory-disk"))]
 mod memory;
 #[cfg(not(feature = "sim"))]
 #[path = "real.rs"]
@@ -26,7 +29,7 @@ mod os;
 
 pub use disk::{Disk, UNFINISHED};
 pub use file::File;
-#[cfg(feature = "memory-disk")]
+#[cfg(any(test, feature = "memory-disk"))]
 pub use memory::{Crashed, Fault, MemoryDisk, Tear};
 pub use os::{
     DirLock, create_dir_all, exists, file_len, free_space, hard_link, list, read, remove_dir_all, remove_file, rename,

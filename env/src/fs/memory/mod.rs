@@ -1,1 +1,412 @@
-//! stub
+//! A disk in memory that can crash, tear, fill up and fail at any operation, for tests of what has to survive that.
+//!
+//! It keeps apart what a real disk keeps apart: names and the files they point at, and of each what is seen now and what is
+//! on the platter. Syncing a file makes its content durable and none of its names; syncing a directory makes its names
+//! durable and no content. A durable name of a file that was never synced leads to an empty or torn file after a crash.
+//!
+//! # What a crash may do
+//!
+//! [`MemoryDisk::crash`] gives the disk as it comes back. Everything synced is there, whatever the [`Tear`]. Of the rest,
+//! [`Tear::Random`] draws a state that some journaling file system in use may leave behind:
+//!
+//! - A write not yet synced may be whole, lost, or torn after any byte: pages go down in any order and at any time. A later
+//!   write may survive an earlier one, with zeros in between. The length of a torn write may be down before its bytes
+//!   are, so that it ends in zeros. Half of the files come back as written from front to back, as appending mostly gives.
+//! - A change of names not yet synced may be there or not. In half of the draws the changes of each directory survive up to
+//!   some moment, as with a journal (ext4, XFS); in the others each name has its own fate, as where syncing one file takes
+//!   its name along and leaves its neighbours' (btrfs, F2FS). POSIX promises neither order.
+//! - Never halved are a rename, within a directory or across two, and the order of changes to one name: these every
+//!   journaling file system keeps. A renamed directory also keeps everything before it, or it could lie inside itself.
+//! - A file system that syncs more than asked is as legal, so a `sync_dir` also makes durable, elsewhere, what the
+//!   directory's changes stand on.
+//!
+//! The operation at which the planned crash comes is under way: a write or a change of names is as any other not yet
+//! synced, and a sync has done nothing yet beyond what a tear may do.
+//!
+//! # What a fault does
+//!
+//! - A failed write leaves nothing, or a part with [`Fault::ShortWrite`], or as much as fits where space ends.
+//! - A failed sync of a file takes what was outstanding away for good, as Linux does: it still reads back, and no later
+//!   sync makes it durable, though it may have reached the platter.
+//! - A failed change of names has not happened. A failed sync of a directory leaves its changes outstanding.
+//!
+//! Left out: damage by itself (see [`MemoryDisk::damage`]), bytes that change between writes, and a platter that forgets
+//! what it has acknowledged. An engine finds those by checksum or not at all.
+//!
+//! One lock guards everything, since a disk's order of operations is what the tests are about. Nothing depends on time,
+//! addresses or hashing: one thread doing the same operations sees the same disk.
+//!
+//! Its tests are in `tests/`.
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
+
+mod chance;
+mod content;
+mod names;
+mod operation;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+use chance::Chance;
+use names::NodeId;
+use operation::{Detail, Operation, Operations, Turn};
+use tree::{Open, Tree};
+
+/// What becomes of everything not synced when the disk crashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tear {
+    /// It is lost.
+    Lost,
+    /// It had all reached the platter, save what a failed sync took away and a later one passed over.
+    Kept,
+    /// The seed decides, within what file systems may do.
+    Random(u64),
+}
+
+/// How a planned operation fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The device reports an error (`EIO`); nothing was done.
+    Error,
+    /// A write puts down some of its bytes and reports an error (`EIO`). On other operations as `Error`.
+    ShortWrite,
+    /// No space is left (`ENOSPC`); nothing was done.
+    NoSpace,
+}
+
+impl From<Fault> for io::Error {
+    fn from(fault: Fault) -> io::Error {
+        match fault {
+            Fault::Error | Fault::ShortWrite => Errno::IO.into(),
+            Fault::NoSpace => Errno::NOSPC.into(),
+        }
+    }
+}
+
+/// The mark of every error after a planned crash: the process that sees it would be dead.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the disk in memory has crashed, as planned")]
+pub struct Crashed;
+
+impl Crashed {
+    /// Whether an error, or what caused it, comes from a planned crash.
+    pub fn caused(error: &(dyn std::error::Error + 'static)) -> bool {
+        let mut next = Some(error);
+        while let Some(error) = next {
+            // `io::Error` passes over its content when asked for a source, so it has to be looked into.
+            let inside = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+            if error.is::<Crashed>() || inside.is_some_and(|inside| Crashed::caused(inside)) {
+                return true;
+            }
+            next = error.source();
+        }
+        false
+    }
+}
+
+impl From<Crashed> for io::Error {
+    fn from(crashed: Crashed) -> io::Error {
+        io::Error::other(crashed)
+    }
+}
+
+/// A disk in memory. Clones are the same disk; `Disk::from(&disk)` is what code under test gets.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryDisk {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    tree: Tree,
+    operations: Operations,
+}
+
+impl Default for State {
+    fn default() -> State {
+        State { tree: Tree::new(), operations: Operations::default() }
+    }
+}
+
+impl MemoryDisk {
+    /// An empty disk without limits or plans. Its root is the only directory.
+    pub fn new() -> MemoryDisk {
+        MemoryDisk::default()
+    }
+
+    /// The disk as it comes back if the power goes now, or went at the planned crash: another disk, without limits or
+    /// plans, counting from zero. This one is left as it is.
+    pub fn crash(&self, tear: Tear) -> MemoryDisk {
+        let mut chance = Chance::new(if let Tear::Random(seed) = tear { seed } else { 0 });
+        let tree = self.state().tree.after_crash(tear, &mut chance);
+        MemoryDisk { state: Arc::new(Mutex::new(State { tree, operations: Operations::default() })) }
+    }
+
+    /// Plans a crash: `number` operations of the disk's life happen, the next is under way when the power goes, and it and
+    /// all others fail with [`Crashed`]. If so many have been already, the crash comes with the next.
+    pub fn crash_at(&self, number: u64) {
+        self.state().operations.crash_at(number);
+    }
+
+    /// Whether the planned crash has come.
+    pub fn crashed(&self) -> bool {
+        self.state().operations.crashed()
+    }
+
+    /// Plans a fault: after `number` operations of the disk's life the next one fails, alone. Several may be planned.
+    pub fn fail_at(&self, number: u64, fault: Fault) {
+        self.state().operations.fail_at(number, fault);
+    }
+
+    /// How many operations there were: calls of [`super::Disk`] and [`super::File`]. Those after the planned crash do not
+    /// count, nor does dropping a file.
+    pub fn operations(&self) -> u64 {
+        self.state().operations.count()
+    }
+
+    /// The latest operations (some ten thousands) in words, each with its number: `3 write /data/1.log 0+512`.
+    pub fn trace(&self) -> Vec<String> {
+        self.state().operations.trace()
+    }
+
+    /// Sets how many bytes may still be written before space ends. A file takes as many as it is long, whether written or
+    /// extended. `None` lifts the limit.
+    pub fn set_free_space(&self, bytes: Option<u64>) {
+        self.state().tree.set_free(bytes);
+    }
+
+    /// Sets how many files may be open at a time (`EMFILE` beyond); reading by name, listing and syncing a directory need
+    /// one for a moment. `None` lifts the limit.
+    pub fn set_open_files_max(&self, files: Option<usize>) {
+        self.state().tree.set_handles_max(files);
+    }
+
+    /// How many files are open.
+    pub fn open_files(&self) -> usize {
+        self.state().tree.handles()
+    }
+
+    /// Flips a bit (0 to 7) of a file, as decay would: reads see it, and so does every disk after a crash. Fails where there
+    /// is no such byte.
+    pub fn damage(&self, path: &Path, offset: u64, bit: u8) -> io::Result<()> {
+        self.state().tree.damage(path, offset, bit)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A test that panicked elsewhere must not panic once more when its files are dropped; no change is ever half made.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An operation that changes nothing.
+    fn look<T>(&self, operation: Operation, step: impl FnOnce(&Tree) -> io::Result<T>) -> io::Result<T> {
+        self.operate(operation, |tree, turn| match turn {
+            Turn::Happens => step(tree),
+            Turn::InFlight => Err(Crashed.into()),
+            Turn::Fails(fault) => Err(fault.into()),
+        })
+    }
+
+    /// An operation that changes what is seen at once, and is outstanding until synced.
+    fn change<T>(&self, operation: Operation, step: impl FnOnce(&mut Tree) -> io::Result<T>) -> io::Result<T> {
+        self.operate(operation, |tree, turn| match turn {
+            Turn::Happens => step(tree),
+            // Whether it would have been refused does not matter any more.
+            Turn::InFlight => step(tree).and(Err(Crashed.into())),
+            Turn::Fails(fault) => Err(fault.into()),
+        })
+    }
+
+    fn operate<T>(&self, operation: Operation, step: impl FnOnce(&mut Tree, Turn) -> io::Result<T>) -> io::Result<T> {
+        let mut state = self.state();
+        let turn = state.operations.begin()?;
+        let result = match (turn, step(&mut state.tree, turn)) {
+            (Turn::InFlight, _) => Err(Crashed.into()),
+            (_, result) => result,
+        };
+        state.operations.end(operation, turn, &result);
+        result
+    }
+}
+
+fn on(verb: &'static str, path: &Path) -> Operation {
+    Operation { verb, path: name(path), detail: Detail::None }
+}
+
+fn from_to(verb: &'static str, from: &Path, to: &Path) -> Operation {
+    Operation { verb, path: name(from), detail: Detail::Target(name(to)) }
+}
+
+fn name(path: &Path) -> Arc<str> {
+    path.to_string_lossy().into()
+}
+
+/// What [`super::Disk`] asks for.
+impl MemoryDisk {
+    pub(super) fn create_new(&self, path: &Path) -> io::Result<MemoryFile> {
+        self.open("create", path, Open::New, true)
+    }
+
+    pub(super) fn open_rw(&self, path: &Path) -> io::Result<MemoryFile> {
+        self.open("open_rw", path, Open::OrCreate, true)
+    }
+
+    pub(super) fn open_read(&self, path: &Path) -> io::Result<MemoryFile> {
+        self.open("open", path, Open::Existing, false)
+    }
+
+    fn open(&self, verb: &'static str, path: &Path, how: Open, writable: bool) -> io::Result<MemoryFile> {
+        let operation = on(verb, path);
+        let path = operation.path.clone();
+        let node = self.operate(operation, |tree, turn| match turn {
+            Turn::Happens => tree.open(path_of(&path), how),
+            Turn::InFlight => {
+                // The file may come to be; the handle does not.
+                if let Ok(node) = tree.open(path_of(&path), how) {
+                    tree.close(node);
+                }
+                Err(Crashed.into())
+            }
+            Turn::Fails(fault) => Err(fault.into()),
+        })?;
+        Ok(MemoryFile { disk: self.clone(), node, path, writable })
+    }
+
+    pub(super) fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.look(on("read", path), |tree| tree.read(path))
+    }
+
+    pub(super) fn file_len(&self, path: &Path) -> io::Result<u64> {
+        self.look(on("file_len", path), |tree| tree.file_len(path))
+    }
+
+    pub(super) fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        self.look(on("list", path), |tree| tree.list(path))
+    }
+
+    pub(super) fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.look(on("exists", path), |tree| tree.exists(path))
+    }
+
+    pub(super) fn free_space(&self, path: &Path) -> io::Result<u64> {
+        self.look(
+            on("free_space", path),
+            |tree| {
+                if tree.exists(path)? { Ok(tree.free()) } else { Err(Errno::NOENT.into()) }
+            },
+        )
+    }
+
+    pub(super) fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.change(on("create_dir_all", path), |tree| tree.create_dir_all(path))
+    }
+
+    pub(super) fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.change(from_to("rename", from, to), |tree| tree.rename(from, to))
+    }
+
+    pub(super) fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.change(from_to("link", from, to), |tree| tree.hard_link(from, to))
+    }
+
+    pub(super) fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.change(on("remove", path), |tree| tree.remove_file(path))
+    }
+
+    pub(super) fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.change(on("remove_dir_all", path), |tree| tree.remove_dir_all(path))
+    }
+
+    pub(super) fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.operate(on("sync_dir", path), |tree, turn| match turn {
+            Turn::Happens => tree.sync_dir(path),
+            Turn::InFlight => Err(Crashed.into()),
+            Turn::Fails(fault) => Err(fault.into()),
+        })
+    }
+}
+
+/// An open file of a disk in memory.
+#[derive(Debug)]
+pub(super) struct MemoryFile {
+    disk: MemoryDisk,
+    node: NodeId,
+    /// What it was opened as, for the trace; by now it may have other names or none.
+    path: Arc<str>,
+    writable: bool,
+}
+
+impl MemoryFile {
+    fn operation(&self, verb: &'static str, detail: Detail) -> Operation {
+        Operation { verb, path: self.path.clone(), detail }
+    }
+
+    fn written(&self) -> io::Result<()> {
+        if self.writable { Ok(()) } else { Err(Errno::BADF.into()) }
+    }
+
+    pub(super) fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let operation = self.operation("write", Detail::Bytes { offset, length: bytes.len() });
+        self.disk.operate(operation, |tree, turn| {
+            self.written()?;
+            match turn {
+                Turn::Happens | Turn::InFlight => tree.write_at(self.node, bytes, offset),
+                Turn::Fails(Fault::ShortWrite) => {
+                    // Always the same part of the same write, and every part for some write.
+                    let part = Chance::new(offset ^ bytes.len() as u64).below(bytes.len());
+                    tree.write_at(self.node, &bytes[..part], offset).and(Err(Fault::ShortWrite.into()))
+                }
+                Turn::Fails(fault) => Err(fault.into()),
+            }
+        })
+    }
+
+    pub(super) fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let operation = self.operation("read", Detail::Bytes { offset, length: buffer.len() });
+        self.disk.look(operation, |tree| tree.read_exact_at(self.node, buffer, offset))
+    }
+
+    pub(super) fn len(&self) -> io::Result<u64> {
+        self.disk.look(self.operation("len", Detail::None), |tree| tree.len(self.node))
+    }
+
+    pub(super) fn set_len(&self, length: u64) -> io::Result<()> {
+        self.disk.change(self.operation("set_len", Detail::Length(length)), |tree| {
+            self.written()?;
+            tree.set_len(self.node, length)
+        })
+    }
+
+    pub(super) fn allocate(&self, length: u64) -> io::Result<()> {
+        self.disk.change(self.operation("allocate", Detail::Length(length)), |tree| {
+            self.written()?;
+            if tree.len(self.node)? < length { tree.set_len(self.node, length) } else { Ok(()) }
+        })
+    }
+
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.disk.operate(self.operation("sync", Detail::None), |tree, turn| match turn {
+            Turn::Happens => tree.sync(self.node),
+            Turn::InFlight => Err(Crashed.into()),
+            Turn::Fails(fault) => {
+                tree.fail_sync(self.node);
+                Err(fault.into())
+            }
+        })
+    }
+}
+
+impl Drop for MemoryFile {
+    fn drop(&mut self) {
+        // Not an operation: it cannot fail in a way that anybody learns of.
+        self.disk.state().tree.close(self.node);
+    }
+}
+
+fn path_of(path: &Arc<str>) -> &Path {
+    Path::new(path.as_ref())
+}
