@@ -26,6 +26,9 @@ use crate::source::Bounds;
 const BATCH_CELLS: usize = 1_024;
 /// Keys looked at per step when cells are removed.
 const REMOVE_STEP: usize = 4_096;
+/// How often, and at what distance, a lock that is still held is tried again.
+const LOCK_RETRIES: u32 = 50;
+const LOCK_RETRY: std::time::Duration = std::time::Duration::from_millis(20);
 /// Cells of a first chunk; each after it is twice as large, up to the last.
 const CHUNK_CELLS_MIN: usize = 64;
 const CHUNK_CELLS_MAX: usize = 1_024;
@@ -44,11 +47,20 @@ impl SledBackend {
         let dir = dir.join("sled");
         fs::create_dir_all(&dir).await.map_err(Error::io("make sled's directory"))?;
         let path = dir.clone();
-        let opened = task::run_blocking(move || {
+        let open = move || {
             // No timer of its own: a flush says when bytes are to reach the disk.
-            sled::Config::new().path(path).cache_capacity(cache_bytes).flush_every_ms(None).open()
-        })
-        .await;
+            sled::Config::new().path(&path).cache_capacity(cache_bytes).flush_every_ms(None).open()
+        };
+        let mut opened = task::run_blocking(open.clone()).await;
+        // Threads of a sled that was dropped a moment ago in this process may still hold its lock; the engine's own
+        // directory is locked by whoever runs it, so nobody else can.
+        for _ in 0..LOCK_RETRIES {
+            if !matches!(&opened, Err(sled::Error::Io(error)) if error.kind() == std::io::ErrorKind::Other) {
+                break;
+            }
+            tokio::time::sleep(LOCK_RETRY).await;
+            opened = task::run_blocking(open.clone()).await;
+        }
         let db = opened.map_err(|error| Error::damage(&dir, 0, format!("sled does not open: {error}")))?;
         // sled makes what is missing: an empty one in place of one with cells would read as if nothing had been there.
         if !db.was_recovered() && contents.regions.values().any(|region| !region.files.values().all(Vec::is_empty)) {
@@ -243,18 +255,27 @@ impl FileSource for SledSource {
     }
 
     fn samples(&self, bounds: &Bounds) -> Result<Vec<(Vec<u8>, u64)>, Error> {
-        const SAMPLE_CELLS: usize = 1_024;
+        const SAMPLES_MAX: usize = 1_024;
         let mut samples: Vec<(Vec<u8>, u64)> = Vec::new();
+        let (mut step, mut in_sample) = (1, 0);
         let mut cells = Cells::default();
-        for (at, item) in range_of(&self.tree, bounds).enumerate() {
+        for item in range_of(&self.tree, bounds) {
             cells.clear();
             self.read(item, &mut cells)?;
             let cell = cells.get(0);
+            let bytes_of_cell = cell.data_bytes() as u64;
             match samples.last_mut() {
-                Some((row, bytes)) if at % SAMPLE_CELLS != 0 || row.as_slice() == cell.row => {
-                    *bytes += cell.data_bytes() as u64;
+                Some((row, bytes)) if in_sample < step || row.as_slice() == cell.row => *bytes += bytes_of_cell,
+                _ => {
+                    samples.push((cell.row.to_vec(), bytes_of_cell));
+                    in_sample = 0;
                 }
-                _ => samples.push((cell.row.to_vec(), cell.data_bytes() as u64)),
+            }
+            in_sample += 1;
+            if samples.len() == SAMPLES_MAX {
+                // Two samples become one, so that their number stays bounded whatever the tree holds.
+                step *= 2;
+                samples = samples.chunks(2).map(|pair| (pair[0].0.clone(), pair.iter().map(|one| one.1).sum())).collect();
             }
         }
         Ok(samples)
