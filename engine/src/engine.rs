@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 use terrane_env::fs::Disk;
@@ -19,6 +20,7 @@ use terrane_types::{FamilySchema, GroupId, KeyRange, RegionId};
 
 use crate::Error;
 use crate::backend::{Backend, BackendKind};
+use crate::compaction::{CompactionTotals, Pacing};
 use crate::flush::{inheritance, parts_of};
 use crate::manifest::{FamilyRecord, Manifest, Record};
 use crate::point::{DurablePoint, GroupPoint};
@@ -77,6 +79,11 @@ pub struct Engine {
     pub(crate) backend: Arc<Backend>,
     pub(crate) manifest: Arc<tokio::sync::Mutex<Manifest>>,
     groups: Mutex<BTreeMap<GroupId, GroupPoint>>,
+    /// How hard writers are to be held back for compactions, in thousandths.
+    pub(crate) pressure: AtomicU32,
+    pub(crate) pacing: Mutex<Pacing>,
+    pub(crate) totals: Mutex<CompactionTotals>,
+    stopping: AtomicBool,
 }
 
 impl Engine {
@@ -113,6 +120,14 @@ impl Engine {
             backend: Arc::new(backend),
             manifest: Arc::new(tokio::sync::Mutex::new(manifest)),
             groups: Mutex::new(groups),
+            pressure: AtomicU32::new(0),
+            pacing: Mutex::new(Pacing::new(
+                Pacing::BYTES_PER_SECOND_DEFAULT,
+                Pacing::BURST_BYTES_DEFAULT,
+                terrane_env::time::now_ns(),
+            )),
+            totals: Mutex::default(),
+            stopping: AtomicBool::new(false),
         }))
     }
 
@@ -198,6 +213,8 @@ impl Engine {
             daughter.refresh();
             drop(daughter);
             region.set_prefix(parent.prefix());
+            let (region_bytes, flush_bytes) = parent.sizes();
+            region.set_sizes(region_bytes, flush_bytes);
             Arc::new(region)
         };
         let (left, right) = (daughter(left, left_range), daughter(right, right_range));
@@ -238,6 +255,15 @@ impl Engine {
             self.backend.drop_range(group, region.table(), families, region.bounds().clone()).await?;
         }
         self.remove_unnamed().await
+    }
+
+    /// Has compactions under way end soon, without a change. Nothing else is touched.
+    pub fn stop_compactions(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
     }
 
     /// Waits until what is being recorded is on disk. Nothing is flushed: who wants that asks for it.

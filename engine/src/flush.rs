@@ -188,6 +188,7 @@ impl Engine {
                 prefix: region.prefix(),
                 level: 0,
                 file_bytes: u64::MAX,
+                collected: (0, 0),
             });
             let work = FamilyFlush {
                 sources,

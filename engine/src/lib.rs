@@ -43,6 +43,7 @@ mod source;
 mod split_point;
 
 pub use backend::BackendKind;
+pub use compaction::{Compaction, CompactionProgress, CompactionTotals};
 pub use engine::{Engine, Options, SplitDaughter};
 pub use error::{Error, SnapshotTooOld};
 pub use point::{DurablePoint, GroupPoint};

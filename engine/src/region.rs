@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
+use terrane_types::limits::{FLUSH_SIZE_DEFAULT, REGION_SIZE_DEFAULT};
 use terrane_types::visibility::{RulesChange, RulesHistory};
 use terrane_types::{FamilyName, FamilyRules, FamilySchema, GroupId, KeyRange, PackedCells, RegionId, TableId};
 
@@ -175,6 +176,8 @@ pub struct Region {
     pub(crate) unrecorded: AtomicBool,
     pub(crate) compaction: Compactions,
     prefix: RwLock<Option<RowPrefix>>,
+    /// The size at which the region splits, and that at which it is flushed.
+    sizes: RwLock<(u64, u64)>,
 }
 
 impl std::fmt::Debug for Region {
@@ -218,6 +221,7 @@ impl Region {
             unrecorded: AtomicBool::new(true),
             compaction: Compactions::default(),
             prefix: RwLock::new(None),
+            sizes: RwLock::new((REGION_SIZE_DEFAULT, FLUSH_SIZE_DEFAULT)),
         }
     }
 
@@ -246,6 +250,16 @@ impl Region {
     /// What filters on row prefixes are made of, from now on. It is not recorded: whoever opens an engine says it again.
     pub fn set_prefix(&self, prefix: Option<RowPrefix>) {
         *self.prefix.write() = prefix;
+    }
+
+    /// The sizes at which the region splits and is flushed, by which files and levels are made larger or smaller. Not
+    /// recorded either.
+    pub fn set_sizes(&self, region_bytes: u64, flush_bytes: u64) {
+        *self.sizes.write() = (region_bytes, flush_bytes);
+    }
+
+    pub(crate) fn sizes(&self) -> (u64, u64) {
+        *self.sizes.read()
     }
 
     pub(crate) fn prefix(&self) -> Option<RowPrefix> {

@@ -51,6 +51,12 @@ impl Snapshots {
         oldest
     }
 
+    /// The oldest live snapshot, or what is published.
+    pub(crate) fn oldest(&self) -> u64 {
+        let held = self.0.lock();
+        held.live.keys().next().copied().unwrap_or(held.published)
+    }
+
     pub(crate) fn take(&self) -> Snapshot {
         let mut held = self.0.lock();
         let sequence = held.published;

@@ -250,6 +250,8 @@ pub(crate) struct WriterTarget<'a> {
     pub(crate) level: u8,
     /// Files are cut, between rows, at about so many bytes.
     pub(crate) file_bytes: u64,
+    /// See [`crate::manifest::FileRecord::collected`].
+    pub(crate) collected: (u64, i64),
 }
 
 /// Takes the cells of one family, in store order. Nothing of it counts before the backend was synced.
@@ -287,6 +289,13 @@ impl FamilyWriter {
             Self::Memory(memory) => memory.add(cell),
             #[cfg(feature = "sled")]
             Self::Sled(sled) => sled.add(cell),
+        }
+    }
+
+    /// Gives up what was written so far.
+    pub(crate) async fn abandon(self) {
+        if let Self::Tables(tables) = self {
+            tables.abandon().await;
         }
     }
 

@@ -423,7 +423,8 @@ impl SledWriter {
             sequences: (0, u64::MAX),
             cells: self.cells.len() as u64,
             deletes: 0,
-            ingested_at: 0,
+            collected: (0, 0),
+        ingested_at: 0,
         };
         Ok(Some(FileRef { record: Arc::new(record), source: self.source }))
     }

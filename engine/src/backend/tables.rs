@@ -38,6 +38,9 @@ impl TablesWriter {
     pub(crate) fn add(&mut self, _cell: Cell<'_>) {
         todo!()
     }
+    pub(crate) async fn abandon(self) {
+        todo!()
+    }
     pub(crate) async fn finish(self, _bounds: &Bounds) -> Result<Vec<FileRef>, Error> {
         todo!()
     }

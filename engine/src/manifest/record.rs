@@ -39,6 +39,9 @@ pub(crate) struct FileRecord {
     /// Cells of the whole file, and how many of them delete.
     pub(crate) cells: u64,
     pub(crate) deletes: u64,
+    /// Up to which sequence number, and as of which log time, it was collected with everything older at hand; zeros for a
+    /// file that was not.
+    pub(crate) collected: (u64, i64),
     /// The sequence number that all its cells are taken to have, for a file made elsewhere; 0: they have their own.
     pub(crate) ingested_at: u64,
 }
@@ -233,13 +236,14 @@ pub(crate) fn write_file(out: &mut Writer, file: &FileRecord) {
     }
     out.i64(file.timestamps.0);
     out.i64(file.timestamps.1);
-    for number in [file.sequences.0, file.sequences.1, file.cells, file.deletes, file.ingested_at] {
+    for number in [file.sequences.0, file.sequences.1, file.cells, file.deletes, file.collected.0, file.ingested_at] {
         out.u64(number);
     }
+    out.i64(file.collected.1);
 }
 
 pub(crate) fn read_file(input: &mut Reader<'_>) -> Option<FileRecord> {
-    Some(FileRecord {
+    let mut record = FileRecord {
         id: input.u64()?,
         level: input.u8()?,
         size: input.u64()?,
@@ -251,8 +255,11 @@ pub(crate) fn read_file(input: &mut Reader<'_>) -> Option<FileRecord> {
         sequences: (input.u64()?, input.u64()?),
         cells: input.u64()?,
         deletes: input.u64()?,
+        collected: (input.u64()?, 0),
         ingested_at: input.u64()?,
-    })
+    };
+    record.collected.1 = input.i64()?;
+    Some(record)
 }
 
 fn read_region(input: &mut Reader<'_>) -> Option<RegionRecord> {

@@ -22,6 +22,7 @@ fn file(id: u64) -> FileRecord {
         sequences: (3, 4),
         cells: 6,
         deletes: 1,
+        collected: (0, 0),
         ingested_at: 0,
     }
 }
