@@ -26,6 +26,11 @@ impl Older {
         }
     }
 
+    /// Whether there is none: everything older of every row is at hand.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
     /// Whether one of the files may hold `row`. Rows are asked about in ascending order.
     fn may_hold(&mut self, row: &[u8]) -> bool {
         self.groups.iter_mut().any(|(files, at)| {

@@ -20,7 +20,7 @@ use crate::cells::{Cell, Cells};
 use crate::compaction::Compactions;
 use crate::file::Levels;
 use crate::manifest::FamilyRecord;
-use crate::memtable::Memtable;
+use crate::memtable::{Memtable, Replacing};
 use crate::point::DurablePoint;
 use crate::reading::Source;
 use crate::snapshot::{Snapshot, Snapshots};
@@ -149,13 +149,16 @@ impl State {
     }
 }
 
-/// Whether a put of the family takes the place of the puts below it.
-fn keeps_one_version(rules: &FamilyRules) -> bool {
-    rules.versions == 1 && !rules.keep_deleted_cells
+/// Since which write a put of the family takes the place of the puts below it, if it does.
+fn one_version_since(rules: &RulesHistory) -> Option<u64> {
+    let last = rules.changes().last()?;
+    (last.rules.versions == 1 && !last.rules.keep_deleted_cells).then_some(last.sequence)
 }
 
 fn new_memtable(family: &FamilyRecord, snapshots: &Snapshots) -> Memtable {
-    Memtable::new(keeps_one_version(&family.rules.current()), Arc::new(snapshots.clone()))
+    let memtable = Memtable::new(Some(Arc::new(snapshots.clone())));
+    memtable.set_one_version(one_version_since(&family.rules));
+    memtable
 }
 
 /// A region open on this server.
@@ -340,15 +343,26 @@ impl Region {
         let state = self.state.read();
         // Under the lock: a freeze before it leaves the mark to the memtables that the cells go to.
         self.touch(index);
+        let last_sequence = first_sequence + count as u64 - 1;
         if count >= BATCH_ROWS_MIN {
-            insert_runs(&state.stores, first_sequence, mutations.clone());
+            let replacing = insert_batch(&state.stores, first_sequence, mutations);
+            let replaces = replacing.iter().any(|(_, replacing)| !replacing.is_empty());
+            let newest_snapshot = self.snapshots.publish(last_sequence, replaces);
+            for (store, replacing) in replacing {
+                store.active.remove_all_replaced(&replacing, newest_snapshot);
+            }
         } else {
-            for_each_cell(&state.stores, first_sequence, mutations.clone(), |store, cell| store.active.insert(cell));
-        }
-        self.snapshots.publish(first_sequence + count as u64 - 1);
-        if count < BATCH_ROWS_MIN {
+            let mut replacing = Vec::new();
+            for_each_cell(&state.stores, first_sequence, mutations, |store, cell| {
+                if store.active.insert(cell) {
+                    replacing.push((store, cell));
+                }
+            });
+            let newest_snapshot = self.snapshots.publish(last_sequence, !replacing.is_empty());
             // Only now: until the new versions are visible, readers need the old ones.
-            for_each_cell(&state.stores, first_sequence, mutations, |store, cell| store.active.remove_replaced(cell));
+            for (store, cell) in replacing {
+                store.active.remove_replaced(cell, newest_snapshot);
+            }
         }
     }
 
@@ -368,7 +382,7 @@ impl Region {
             Some(store) => {
                 store.family.rules.push(RulesChange { sequence: from_sequence, stamp_ms, rules });
                 store.family.storage = storage;
-                store.active.set_one_version(keeps_one_version(&rules));
+                store.active.set_one_version(one_version_since(&store.family.rules));
             }
             None => {
                 let record = FamilyRecord { since: from_sequence, rules: RulesHistory::new(rules), storage };
@@ -408,8 +422,12 @@ impl Region {
             tables.insert(family.clone(), vec![table]);
         }
         let families = state.families();
+        let sealed: Vec<_> = tables.values().flatten().cloned().collect();
         state.frozen.push(Frozen { first_index, point, families, tables, bytes });
         state.refresh();
+        drop(state);
+        // Makes a run of the last cells, which takes a moment: not under the lock that readers take.
+        sealed.iter().for_each(|table| table.seal());
     }
 
     /// A snapshot of everything applied so far.
@@ -427,11 +445,11 @@ impl Region {
     }
 }
 
-fn for_each_cell<'a>(
-    stores: &BTreeMap<FamilyName, Store>,
+fn for_each_cell<'a, 's>(
+    stores: &'s BTreeMap<FamilyName, Store>,
     first_sequence: u64,
     mutations: impl Iterator<Item = (&'a [u8], &'a PackedCells)>,
-    mut each: impl FnMut(&Store, Cell<'a>),
+    mut each: impl FnMut(&'s Store, Cell<'a>),
 ) {
     for (sequence, (row, cells)) in (first_sequence..).zip(mutations) {
         for (position, cell) in (0u32..).zip(cells.iter()) {
@@ -442,23 +460,26 @@ fn for_each_cell<'a>(
     }
 }
 
-/// Hands the cells of many mutations to the memtables, those of each family at once.
-fn insert_runs<'a>(
-    stores: &BTreeMap<FamilyName, Store>,
+/// Hands the cells of many mutations to the memtables, those of each family at once; answers which replace older ones.
+fn insert_batch<'a, 's>(
+    stores: &'s BTreeMap<FamilyName, Store>,
     first_sequence: u64,
-    mutations: impl Iterator<Item = (&'a [u8], &'a PackedCells)> + Clone,
-) {
-    for store in stores.values() {
-        let mut cells = Cells::default();
-        for_each_cell(stores, first_sequence, mutations.clone(), |of, cell| {
-            if std::ptr::eq(of, store) {
+    mutations: impl ExactSizeIterator<Item = (&'a [u8], &'a PackedCells)> + Clone,
+) -> Vec<(&'s Store, Replacing)> {
+    let bytes = mutations.clone().map(|(row, cells)| row.len() + cells.as_bytes().len()).sum::<usize>();
+    let mut batches: Vec<(&Store, Cells)> = Vec::with_capacity(stores.len());
+    for_each_cell(stores, first_sequence, mutations.clone(), |store, cell| {
+        // Nearly always the family of the cell before.
+        match batches.iter_mut().rev().find(|(of, _)| std::ptr::eq(*of, store)) {
+            Some((_, cells)) => cells.push(cell),
+            None => {
+                let mut cells = Cells::with_capacity(mutations.len(), bytes);
                 cells.push(cell);
+                batches.push((store, cells));
             }
-        });
-        if !cells.is_empty() {
-            store.active.insert_batch(cells);
         }
-    }
+    });
+    batches.into_iter().map(|(store, cells)| (store, store.active.insert_batch(cells))).collect()
 }
 
 fn family_of<'a>(stores: &'a BTreeMap<FamilyName, Store>, name: &[u8]) -> Option<&'a Store> {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::SnapshotTooOld;
-use crate::memtable::Retention;
+use crate::memtable::{Limits, Retention};
 
 #[derive(Debug)]
 struct Held {
@@ -31,11 +31,17 @@ impl Snapshots {
         Self(Arc::new(Mutex::new(Held { published: sequence, live: BTreeMap::new(), collected: sequence })))
     }
 
-    /// Makes everything up to `sequence` visible.
-    pub(crate) fn publish(&self, sequence: u64) {
+    /// Makes everything up to `sequence` visible, and answers the newest snapshot that lives. `replaces` says that older
+    /// versions will be removed then: in the same step snapshots at lower numbers are refused from here on, unless one
+    /// lives there.
+    pub(crate) fn publish(&self, sequence: u64, replaces: bool) -> Option<u64> {
         let mut held = self.0.lock();
         debug_assert!(held.published <= sequence, "sequence numbers never go down");
         held.published = sequence;
+        if replaces {
+            held.collected = held.collected.max(sequence);
+        }
+        held.live.keys().next_back().copied()
     }
 
     pub(crate) fn published(&self) -> u64 {
@@ -79,11 +85,11 @@ impl Snapshots {
 }
 
 impl Retention for Snapshots {
-    fn begin_drop(&self) -> (Option<u64>, u64) {
+    fn begin_drop(&self) -> Limits {
         let mut held = self.0.lock();
         // From here on no snapshot below what is published is given out, unless one lives at its number.
         held.collected = held.collected.max(held.published);
-        (held.live.keys().next_back().copied(), held.published)
+        Limits { newest_snapshot: held.live.keys().next_back().copied(), published: held.published }
     }
 }
 

@@ -1,0 +1,139 @@
+//! How far compaction is behind, and what that costs the writers.
+//!
+//! Writers feel nothing as long as compaction keeps up, then waits that grow with the square of what is owed, and only
+//! at the hard limit a refusal: a store that falls behind slowly finds its balance somewhere between, without a stall.
+
+use std::time::Duration;
+
+use super::levelled::{level0_target, targets};
+use super::{FileSummary, LEVEL_MAX, PERMILLE, Policy, Tree, time_window};
+
+/// Twice the number of files that asks for a compaction: one may be running while as many come in again.
+const LEVEL0_FILES_SOFT: u64 = 8;
+/// Beyond it a read looks into so many files that it is slower than a writer's longest wait is long.
+const LEVEL0_FILES_HARD: u64 = 24;
+/// Going from level 0 to the bottom, a full region's worth of flushes is written about twice; a healthy store owes as
+/// much just before each compaction.
+const PENDING_REGIONS_SOFT: u64 = 2;
+/// Four such rounds behind: more than the growth of one region until it splits, so the writers outrun the disk.
+const PENDING_REGIONS_HARD: u64 = 8;
+/// Memory is flushed from half of the budget on; what is above three quarters, flushes did not keep up with.
+const MEMORY_SOFT_PERMILLE: u64 = 750;
+
+/// The longest a writer waits without being told to come back.
+const WAIT_MAX: Duration = Duration::from_millis(100);
+/// What timers can tell apart. A shorter wait would become this long, and so cost small debts dearly.
+const WAIT_MIN: Duration = Duration::from_millis(1);
+/// When a refused writer is to try again: a small compaction may have ended by then.
+const BUSY_RETRY: Duration = Duration::from_millis(250);
+
+/// What one store owes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Debt {
+    /// Files of level 0 that a read of any row may have to look into; with time windows, those of the fullest one.
+    pub(crate) level0_files: u64,
+    /// What compactions will have written until no level is over its target.
+    pub(crate) pending_bytes: u64,
+    /// What `pending_bytes` is measured by.
+    pub(crate) region_bytes: u64,
+}
+
+/// Files of running jobs count: they weigh on reads until the job has ended.
+pub(crate) fn debt(tree: &Tree, policy: &Policy) -> Debt {
+    let region_bytes = policy.region_bytes.max(policy.base_bytes);
+    match policy.ttl {
+        Some(ttl) => {
+            // One file per window is as it should be.
+            let groups = time_window::groups(tree, policy, ttl);
+            let due = groups.iter().filter(|group| group.len() >= policy.level0_files);
+            let within = groups.iter().map(|group| group.len() - 1).max().map_or(0, |most| most + 1);
+            let beyond = groups.len().saturating_sub(2 * time_window::WINDOWS as usize);
+            let bytes = |files: &[FileSummary]| files.iter().map(|file| file.bytes).sum::<u64>();
+            let pending_bytes = due.map(|group| bytes(&tree.level0[group.start..group.stop])).sum();
+            Debt { level0_files: (within + beyond) as u64, pending_bytes, region_bytes }
+        }
+        None => {
+            let pending_bytes = pending_levelled(tree, policy);
+            Debt { level0_files: tree.level0.len() as u64, pending_bytes, region_bytes }
+        }
+    }
+}
+
+/// Lets what is over a target run down level by level, and adds up what is written on the way: itself and what it
+/// overlaps, taken to be spread evenly over its level.
+fn pending_levelled(tree: &Tree, policy: &Policy) -> u64 {
+    let targets = targets(tree, policy);
+    let level0 = tree.level_bytes(0);
+    let mut pending = 0u64;
+    let mut arriving = (0, 0u64);
+    if tree.level0.len() >= policy.level0_files || level0 >= policy.base_bytes {
+        let to_level = level0_target(tree, &targets);
+        pending = level0.saturating_add(tree.level_bytes(to_level));
+        arriving = (to_level, level0);
+    }
+    for level in 1..LEVEL_MAX {
+        let here = tree.level_bytes(level);
+        let bytes = here.saturating_add(if arriving.0 == level { arriving.1 } else { 0 });
+        let over = bytes.saturating_sub(targets.bytes[level]);
+        if over == 0 {
+            continue;
+        }
+        let below = u128::from(tree.level_bytes(level + 1));
+        // Each byte that goes down takes the level below along in proportion; never more than all of it.
+        let along = below * u128::from(over) / u128::from(bytes.max(1));
+        pending = pending.saturating_add(over).saturating_add(u64::try_from(along).unwrap_or(u64::MAX));
+        arriving = (level + 1, over);
+    }
+    pending
+}
+
+/// How hard the writers are to be held back, in thousandths: 0 up to the soft limits, [`PERMILLE`] at a hard one. The
+/// worst of the stores written to decides, and the memory of all stores against their budget.
+pub(crate) fn pressure<'a>(debts: impl IntoIterator<Item = &'a Debt>, memtable_bytes: u64, budget_bytes: u64) -> u32 {
+    let of_debt = |debt: &Debt| {
+        let files = between(debt.level0_files, LEVEL0_FILES_SOFT, LEVEL0_FILES_HARD);
+        let soft = debt.region_bytes.saturating_mul(PENDING_REGIONS_SOFT);
+        files.max(between(debt.pending_bytes, soft, debt.region_bytes.saturating_mul(PENDING_REGIONS_HARD)))
+    };
+    let soft = budget_bytes / PERMILLE * MEMORY_SOFT_PERMILLE;
+    let memory = between(memtable_bytes, soft, budget_bytes);
+    debts.into_iter().map(of_debt).max().unwrap_or(0).max(memory)
+}
+
+/// The square of how far a value has come from the soft to the hard limit.
+fn between(value: u64, soft: u64, hard: u64) -> u32 {
+    if value <= soft {
+        return 0;
+    }
+    let way = u128::from(value.min(hard) - soft.min(hard));
+    let whole = u128::from(hard.saturating_sub(soft));
+    if way >= whole {
+        return PERMILLE as u32;
+    }
+    let permille = u128::from(PERMILLE) * way * way / (whole * whole);
+    u32::try_from(permille).expect("less than a thousand, since the way is shorter than the whole")
+}
+
+/// What a writer is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Go,
+    /// Write after this time.
+    Wait(Duration),
+    /// Nothing is written; try again after this time.
+    Busy(Duration),
+}
+
+pub(crate) fn verdict(pressure: u32) -> Verdict {
+    if u64::from(pressure) >= PERMILLE {
+        return Verdict::Busy(BUSY_RETRY);
+    }
+    match WAIT_MAX * pressure / PERMILLE as u32 {
+        wait if wait < WAIT_MIN => Verdict::Go,
+        wait => Verdict::Wait(wait),
+    }
+}
+
+#[cfg(test)]
+#[path = "debt_tests.rs"]
+mod tests;

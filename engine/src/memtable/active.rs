@@ -1,0 +1,275 @@
+//! The active buffer: the cells that were written last, in a skip list small enough for the processor's cache.
+//!
+//! Each entry owns its bytes in one allocation and carries the head of its row, so that most steps of a search compare
+//! two numbers. The list lives until it is full and is then made a run; only its one writer inserts and removes.
+//!
+//! A reader walks it without a lock. What is inserted under its feet is above its snapshot; what is removed is replaced
+//! in every snapshot that lives (see [`Active::remove_replaced`]).
+
+use std::cmp::Ordering as CmpOrdering;
+use std::fmt;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use crossbeam_skiplist::SkipSet;
+use crossbeam_skiplist::set::Entry as Handle;
+use terrane_types::CellKind;
+
+use super::prefix::Prefix;
+use crate::cells::{Cell, Cells};
+use crate::source::Bounds;
+
+/// Cells of a full buffer: with their heads and towers they stay in the second-level cache.
+const CELLS_MAX: usize = 4_096;
+/// Bytes of a full buffer, where values are large.
+const BYTES_MAX: u64 = 4 << 20;
+
+/// A cell, owned; and the place to look for one.
+struct Entry {
+    head: u64,
+    /// Row, qualifier, tags and value, one after the other.
+    bytes: Box<[u8]>,
+    timestamp: i64,
+    sequence: u64,
+    position: u32,
+    row_len: u16,
+    qualifier_len: u16,
+    tags_len: u16,
+    kind: CellKind,
+}
+
+impl Entry {
+    fn new(head: u64, cell: Cell<'_>) -> Self {
+        let mut bytes = Vec::with_capacity(cell.data_bytes());
+        for part in [cell.row, cell.qualifier, cell.tags, cell.value] {
+            bytes.extend_from_slice(part);
+        }
+        Self {
+            head,
+            bytes: bytes.into_boxed_slice(),
+            timestamp: cell.timestamp,
+            sequence: cell.sequence,
+            position: cell.position,
+            row_len: short(cell.row.len()),
+            qualifier_len: short(cell.qualifier.len()),
+            tags_len: short(cell.tags.len()),
+            kind: cell.kind,
+        }
+    }
+
+    #[inline]
+    fn cell(&self) -> Cell<'_> {
+        let (row, rest) = self.bytes.split_at(usize::from(self.row_len));
+        let (qualifier, rest) = rest.split_at(usize::from(self.qualifier_len));
+        let (tags, value) = rest.split_at(usize::from(self.tags_len));
+        Cell {
+            row,
+            qualifier,
+            tags,
+            value,
+            timestamp: self.timestamp,
+            sequence: self.sequence,
+            position: self.position,
+            kind: self.kind,
+        }
+    }
+
+    #[inline]
+    fn row(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.row_len)]
+    }
+
+    /// Bytes of memory that a node with this entry takes: tower, counts, entry and the bytes it owns, each as large as
+    /// allocators make them. Half of the nodes have one level, a quarter two and so on: two on average.
+    fn memory_bytes(data: usize) -> u64 {
+        let node = size_of::<Self>() + 3 * size_of::<usize>();
+        (allocated(node) + allocated(data)) as u64
+    }
+}
+
+/// What an allocator takes for so many bytes: sizes in steps of 16 and, above 256 bytes, of about an eighth.
+fn allocated(bytes: usize) -> usize {
+    let step = (bytes.next_power_of_two() / 16).max(16);
+    bytes.next_multiple_of(step)
+}
+
+impl Ord for Entry {
+    #[inline]
+    fn cmp(&self, other: &Self) -> CmpOrdering {
+        self.head.cmp(&other.head).then_with(|| self.cell().cmp_place(&other.cell()))
+    }
+}
+
+impl PartialOrd for Entry {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<CmpOrdering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Entry {}
+
+pub(super) struct Active {
+    entries: SkipSet<Entry>,
+    /// What heads are taken after: a guess, from the rows that came before.
+    prefix: Prefix,
+    /// Bytes of memory held.
+    bytes: AtomicU64,
+}
+
+impl Active {
+    pub(super) fn new(prefix: Prefix) -> Self {
+        Self { entries: SkipSet::new(), prefix, bytes: AtomicU64::new(0) }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.entries.len() >= CELLS_MAX || self.bytes() >= BYTES_MAX
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Inserts a cell; of two at one place, which a log brings only when it is applied again, the earlier stays. With
+    /// `replaces`, answers whether an older put of its column lies right below.
+    pub(super) fn insert(&self, cell: Cell<'_>, replaces: bool) -> bool {
+        let before = self.entries.len();
+        let handle = self.entries.get_or_insert(Entry::new(self.prefix.head(cell.row), cell));
+        if self.entries.len() > before {
+            self.bytes.fetch_add(Entry::memory_bytes(cell.data_bytes()), Ordering::Relaxed);
+        }
+        replaces && handle.next().is_some_and(|below| is_replaced(&below.value().cell(), &cell, None))
+    }
+
+    /// Removes the older puts right below a put, as far as they are newer than `newest_snapshot`. Answers whether
+    /// something went.
+    pub(super) fn remove_replaced(&self, cell: &Cell<'_>, newest_snapshot: Option<u64>) -> bool {
+        let place = self.place(&Cell { tags: &[], value: &[], ..*cell });
+        let mut removed = false;
+        // More than one where a snapshot that needed the others has gone since.
+        while let Some(below) = self.entries.lower_bound(Bound::Excluded(&place)) {
+            let older = below.value().cell();
+            if !is_replaced(&older, cell, newest_snapshot) || !below.remove() {
+                break;
+            }
+            self.bytes.fetch_sub(Entry::memory_bytes(older.data_bytes()), Ordering::Relaxed);
+            removed = true;
+        }
+        removed
+    }
+
+    /// All cells, in store order.
+    pub(super) fn cells(&self) -> Cells {
+        let bytes = self.entries.iter().map(|entry| entry.value().bytes.len()).sum();
+        let mut cells = Cells::with_capacity(self.entries.len(), bytes);
+        self.entries.iter().for_each(|entry| cells.push(entry.value().cell()));
+        cells
+    }
+
+    /// Appends the cells of one row; answers whether there were some.
+    pub(super) fn push_row(&self, row: &[u8], columns: &[Bytes], out: &mut Cells) -> bool {
+        if self.entries.is_empty() {
+            return false;
+        }
+        let before = out.len();
+        let mut at = self.entries.lower_bound(Bound::Included(&self.before_row(row)));
+        while let Some(handle) = at {
+            let cell = handle.value().cell();
+            if cell.row != row {
+                break;
+            }
+            if is_wanted(cell.qualifier, columns) {
+                out.push(cell);
+            }
+            at = handle.next();
+        }
+        out.len() > before
+    }
+
+    /// Appends the cells of the first `rows` rows inside of `bounds`, or with `reverse` of the last ones from the last
+    /// cell back. Answers whether there may be more.
+    pub(super) fn push_rows(&self, bounds: &Bounds, reverse: bool, rows: usize, out: &mut Cells) -> bool {
+        let mut left = rows;
+        let mut at = if reverse {
+            if bounds.stop.is_empty() {
+                self.entries.back()
+            } else {
+                self.entries.upper_bound(Bound::Excluded(&self.before_row(&bounds.stop)))
+            }
+        } else {
+            self.entries.lower_bound(Bound::Included(&self.before_row(&bounds.start)))
+        };
+        let begin = out.len();
+        while let Some(handle) = at {
+            let cell = handle.value().cell();
+            if !bounds.contains(cell.row) {
+                return false;
+            }
+            if out.len() == begin || out.row(out.len() - 1) != cell.row {
+                if left == 0 {
+                    return true;
+                }
+                left -= 1;
+            }
+            out.push(cell);
+            at = self.step(handle, reverse);
+        }
+        false
+    }
+
+    fn step<'a>(&self, handle: Handle<'a, Entry>, reverse: bool) -> Option<Handle<'a, Entry>> {
+        if reverse { handle.prev() } else { handle.next() }
+    }
+
+    /// The place before all cells of a row.
+    fn before_row(&self, row: &[u8]) -> Entry {
+        self.place(&Cell {
+            row,
+            qualifier: &[],
+            tags: &[],
+            value: &[],
+            timestamp: i64::MAX,
+            sequence: u64::MAX,
+            position: u32::MAX,
+            kind: CellKind::Put,
+        })
+    }
+
+    fn place(&self, cell: &Cell<'_>) -> Entry {
+        Entry::new(self.prefix.head(cell.row), *cell)
+    }
+}
+
+impl fmt::Debug for Active {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Active").field("cells", &self.entries.len()).field("bytes", &self.bytes).finish()
+    }
+}
+
+/// Whether `older` is a put that `put` replaces, and that only readers between `newest_snapshot` and `put` would see.
+fn is_replaced(older: &Cell<'_>, put: &Cell<'_>, newest_snapshot: Option<u64>) -> bool {
+    older.kind == CellKind::Put
+        && older.sequence < put.sequence
+        && Some(older.sequence) > newest_snapshot
+        && older.qualifier == put.qualifier
+        && older.row == put.row
+}
+
+fn is_wanted(qualifier: &[u8], columns: &[Bytes]) -> bool {
+    columns.is_empty() || qualifier.is_empty() || columns.iter().any(|column| column == qualifier)
+}
+
+fn short(len: usize) -> u16 {
+    u16::try_from(len).expect("rows, qualifiers and tags are limited to less than 64 KiB at the edge")
+}

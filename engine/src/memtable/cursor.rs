@@ -1,0 +1,399 @@
+//! A cursor over a memtable: its runs and its active buffer, row by row and either way.
+//!
+//! Each part is a *lane*, and a heap of lane numbers says which is next. Runs are walked where they lie. The active
+//! buffer is read ahead in chunks of whole rows, few at first: a short scan should not pay for rows it never reaches.
+//! Cells are compared only where several lanes hold the same row.
+//!
+//! Invariant: the heap holds every lane that has rows left, once; lanes are numbered newest first, and among equal rows
+//! the lowest number comes first.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::View;
+use super::run::Run;
+use crate::Error;
+use crate::cells::Cells;
+use crate::reading::Cursor;
+use crate::source::Bounds;
+
+/// Rows of the active buffer in the first chunk; each after it is twice as long, up to the last.
+const CHUNK_ROWS_MIN: usize = 2;
+/// Rows of the longest chunk.
+const CHUNK_ROWS_MAX: usize = 256;
+
+/// What a lane goes over.
+enum Part {
+    /// This run of the view; the range is of its rows that are left.
+    Run(usize, Range<usize>),
+    Active(Buffered),
+}
+
+/// Rows read ahead from the active buffer.
+struct Buffered {
+    /// What no chunk has had yet; empty when there is no more.
+    bounds: Option<Bounds>,
+    /// Cells in the cursor's direction, whole rows.
+    chunk: Cells,
+    at: usize,
+    rows: usize,
+}
+
+struct Lane {
+    /// Of the row at hand, under the prefix of the view.
+    head: u64,
+    part: Part,
+}
+
+struct Lanes {
+    view: Arc<View>,
+    lanes: Vec<Lane>,
+    reverse: bool,
+}
+
+pub(super) struct MemtableCursor {
+    lanes: Lanes,
+    /// A binary heap.
+    heap: Vec<usize>,
+}
+
+impl MemtableCursor {
+    pub(super) fn new(view: Arc<View>, bounds: &Bounds, reverse: bool) -> Self {
+        let mut lanes = Lanes { lanes: Vec::with_capacity(view.runs.len() + 1), view, reverse };
+        if !bounds.is_empty() {
+            lanes.add_all(bounds);
+        }
+        let mut cursor = Self { heap: Vec::with_capacity(lanes.lanes.len()), lanes };
+        cursor.rebuild();
+        cursor
+    }
+
+    fn rebuild(&mut self) {
+        self.heap.clear();
+        self.heap.extend((0..self.lanes.lanes.len()).filter(|lane| self.lanes.has_row(*lane)));
+        for at in (0..self.heap.len() / 2).rev() {
+            self.sift_down(at);
+        }
+    }
+
+    fn sift_down(&mut self, mut at: usize) {
+        loop {
+            let mut child = 2 * at + 1;
+            if child >= self.heap.len() {
+                return;
+            }
+            if child + 1 < self.heap.len() && self.lanes.is_before(self.heap[child + 1], self.heap[child]) {
+                child += 1;
+            }
+            if !self.lanes.is_before(self.heap[child], self.heap[at]) {
+                return;
+            }
+            self.heap.swap(at, child);
+            at = child;
+        }
+    }
+
+    fn sift_up(&mut self, mut at: usize) {
+        while at > 0 {
+            let parent = (at - 1) / 2;
+            if !self.lanes.is_before(self.heap[at], self.heap[parent]) {
+                return;
+            }
+            self.heap.swap(at, parent);
+            at = parent;
+        }
+    }
+
+    /// Takes the first lane off the heap.
+    fn pop(&mut self) {
+        let last = self.heap.len() - 1;
+        self.heap.swap(0, last);
+        self.heap.truncate(last);
+        self.sift_down(0);
+    }
+
+    /// Moves the first lane on to its next row.
+    fn advance_first(&mut self) {
+        if self.lanes.advance(self.heap[0]) {
+            self.sift_down(0);
+        } else {
+            self.pop();
+        }
+    }
+
+    /// Whether another lane is at the same row as the first: then one right below it in the heap is.
+    fn is_shared(&self) -> bool {
+        let first = self.heap[0];
+        self.heap.iter().skip(1).take(2).any(|lane| self.lanes.compare(*lane, first).is_eq())
+    }
+
+    fn take_shared(&mut self, columns: &[Bytes], out: &mut Cells) {
+        let first = out.len();
+        let mut same: SmallVec<[usize; 16]> = SmallVec::new();
+        while let Some(lane) = self.heap.first().copied() {
+            if same.first().is_some_and(|first| self.lanes.compare(lane, *first).is_ne()) {
+                break;
+            }
+            same.push(lane);
+            self.pop();
+        }
+        for lane in &same {
+            self.lanes.push_row(*lane, columns, out);
+        }
+        out.sort_from(first);
+        for lane in same {
+            if self.lanes.advance(lane) {
+                self.heap.push(lane);
+                self.sift_up(self.heap.len() - 1);
+            }
+        }
+    }
+}
+
+impl Cursor for MemtableCursor {
+    fn row(&self) -> Option<&[u8]> {
+        self.heap.first().map(|lane| self.lanes.row(*lane))
+    }
+
+    fn take(&mut self, columns: &[Bytes], out: &mut Cells) -> Result<(), Error> {
+        if self.heap.is_empty() {
+            return Ok(());
+        }
+        if self.is_shared() {
+            self.take_shared(columns, out);
+        } else {
+            self.lanes.push_row(self.heap[0], columns, out);
+            self.advance_first();
+        }
+        Ok(())
+    }
+
+    fn seek(&mut self, row: &[u8]) -> Result<(), Error> {
+        // Mostly the next row, or one close to it: then few lanes move.
+        let mut moved = 0;
+        while let Some(lane) = self.heap.first().copied() {
+            if !self.lanes.is_behind(lane, row) {
+                return Ok(());
+            }
+            if moved >= 4 {
+                break;
+            }
+            moved += 1;
+            if self.lanes.seek(lane, row) {
+                self.sift_down(0);
+            } else {
+                self.pop();
+            }
+        }
+        for lane in 0..self.lanes.lanes.len() {
+            if self.lanes.has_row(lane) && self.lanes.is_behind(lane, row) {
+                self.lanes.seek(lane, row);
+            }
+        }
+        self.rebuild();
+        Ok(())
+    }
+}
+
+impl Lanes {
+    fn add_all(&mut self, bounds: &Bounds) {
+        let view = Arc::clone(&self.view);
+        if !view.active.is_empty() {
+            let active =
+                Buffered { bounds: Some(bounds.clone()), chunk: Cells::default(), at: 0, rows: CHUNK_ROWS_MIN };
+            self.lanes.push(Lane { head: 0, part: Part::Active(active) });
+            self.refill(0);
+        }
+        for (index, run) in view.runs.iter().enumerate().rev() {
+            let start = run.not_before(&bounds.start, 0..run.rows());
+            let end =
+                if bounds.stop.is_empty() { run.rows() } else { run.not_before(&bounds.stop, start..run.rows()) };
+            if start < end {
+                self.lanes.push(Lane { head: 0, part: Part::Run(index, start..end) });
+                self.set_head(self.lanes.len() - 1);
+            }
+        }
+    }
+
+    fn has_row(&self, lane: usize) -> bool {
+        match &self.lanes[lane].part {
+            Part::Run(_, left) => !left.is_empty(),
+            Part::Active(active) => active.at < active.chunk.len(),
+        }
+    }
+
+    /// The row at hand of a lane that has one.
+    #[inline]
+    fn row(&self, lane: usize) -> &[u8] {
+        match &self.lanes[lane].part {
+            Part::Run(run, left) => self.view.runs[*run].row(self.at_hand(left)),
+            Part::Active(active) => active.chunk.row(active.at),
+        }
+    }
+
+    #[inline]
+    fn at_hand(&self, left: &Range<usize>) -> usize {
+        if self.reverse { left.end - 1 } else { left.start }
+    }
+
+    #[inline]
+    fn set_head(&mut self, lane: usize) {
+        let prefix = &self.view.prefix;
+        let head = match &self.lanes[lane].part {
+            Part::Run(run, left) => {
+                let (run, at): (&Run, _) = (&self.view.runs[*run], self.at_hand(left));
+                if run.prefix().len() == prefix.len() { run.head(at) } else { prefix.head_inside(run.row(at)) }
+            }
+            Part::Active(active) => prefix.head(active.chunk.row(active.at)),
+        };
+        self.lanes[lane].head = head;
+    }
+
+    /// Compares the rows at hand, in the cursor's direction.
+    #[inline]
+    fn compare(&self, a: usize, b: usize) -> Ordering {
+        let order = self.lanes[a].head.cmp(&self.lanes[b].head).then_with(|| self.row(a).cmp(self.row(b)));
+        if self.reverse { order.reverse() } else { order }
+    }
+
+    #[inline]
+    fn is_before(&self, a: usize, b: usize) -> bool {
+        self.compare(a, b).then(a.cmp(&b)).is_lt()
+    }
+
+    /// Whether the row at hand of a lane comes before `row`.
+    fn is_behind(&self, lane: usize, row: &[u8]) -> bool {
+        if self.reverse { self.row(lane) > row } else { self.row(lane) < row }
+    }
+
+    /// Appends the row at hand of a lane.
+    #[inline]
+    fn push_row(&self, lane: usize, columns: &[Bytes], out: &mut Cells) {
+        match &self.lanes[lane].part {
+            Part::Run(run, left) => self.view.runs[*run].push_row(self.at_hand(left), columns, out),
+            Part::Active(active) => {
+                let row = active.at..active.row_end();
+                if self.reverse {
+                    row.rev().for_each(|cell| out.push(active.chunk.get(cell)));
+                } else {
+                    row.for_each(|cell| out.push(active.chunk.get(cell)));
+                }
+            }
+        }
+    }
+
+    /// Moves a lane on to its next row; answers whether there is one.
+    #[inline]
+    fn advance(&mut self, lane: usize) -> bool {
+        match &mut self.lanes[lane].part {
+            Part::Run(_, left) => {
+                if self.reverse {
+                    left.end -= 1;
+                } else {
+                    left.start += 1;
+                }
+            }
+            Part::Active(active) => {
+                active.at = active.row_end();
+                if active.at == active.chunk.len() {
+                    return self.refill(lane);
+                }
+            }
+        }
+        let more = self.has_row(lane);
+        if more {
+            self.set_head(lane);
+        }
+        more
+    }
+
+    /// Moves a lane, which is behind, on to the first row that is not before `row`; answers whether there is one.
+    fn seek(&mut self, lane: usize, row: &[u8]) -> bool {
+        match &mut self.lanes[lane].part {
+            Part::Run(run, left) => {
+                let run: &Run = &self.view.runs[*run];
+                if self.reverse {
+                    // The last row that is not above: right before the first one that is not before its successor.
+                    let at = run.not_before(row, left.clone());
+                    left.end = if at < left.end && run.row(at) == row { at + 1 } else { at };
+                } else {
+                    left.start = run.not_before(row, left.clone());
+                }
+            }
+            Part::Active(active) => {
+                let is_behind = |other: &[u8]| if self.reverse { other > row } else { other < row };
+                while active.at < active.chunk.len() && is_behind(active.chunk.row(active.at)) {
+                    active.at += 1;
+                }
+                if active.at == active.chunk.len() {
+                    active.narrow(row, self.reverse);
+                    return self.refill(lane);
+                }
+            }
+        }
+        let more = self.has_row(lane);
+        if more {
+            self.set_head(lane);
+        }
+        more
+    }
+
+    /// Reads the next chunk of the active buffer; answers whether there was one.
+    fn refill(&mut self, lane: usize) -> bool {
+        let Part::Active(active) = &mut self.lanes[lane].part else { return false };
+        active.chunk.clear();
+        active.at = 0;
+        let Some(bounds) = active.bounds.take() else { return false };
+        if self.view.active.push_rows(&bounds, self.reverse, active.rows, &mut active.chunk) {
+            let last = active.chunk.row(active.chunk.len() - 1);
+            active.bounds = Some(beyond(bounds, last, self.reverse));
+        }
+        active.rows = (active.rows * 2).min(CHUNK_ROWS_MAX);
+        if active.chunk.is_empty() {
+            return false;
+        }
+        self.set_head(lane);
+        true
+    }
+}
+
+impl Buffered {
+    /// Where the row at hand ends.
+    fn row_end(&self) -> usize {
+        let row = self.chunk.row(self.at);
+        (self.at + 1..self.chunk.len()).find(|cell| self.chunk.row(*cell) != row).unwrap_or(self.chunk.len())
+    }
+
+    /// Leaves what is before `row` out of the next chunk.
+    fn narrow(&mut self, row: &[u8], reverse: bool) {
+        let Some(bounds) = &mut self.bounds else { return };
+        if reverse {
+            let mut stop = row.to_vec();
+            stop.push(0);
+            if bounds.stop.is_empty() || stop < bounds.stop {
+                bounds.stop = stop;
+            }
+        } else if bounds.start.as_slice() < row {
+            bounds.start = row.to_vec();
+        }
+        if bounds.is_empty() {
+            self.bounds = None;
+        }
+    }
+}
+
+/// What is left of `bounds` beyond a row.
+fn beyond(mut bounds: Bounds, row: &[u8], reverse: bool) -> Bounds {
+    if reverse {
+        // Rows are never empty, so neither is this bound: an empty one would be none.
+        bounds.stop = row.to_vec();
+    } else {
+        bounds.start = row.to_vec();
+        bounds.start.push(0);
+    }
+    bounds
+}

@@ -1,0 +1,390 @@
+//! The memtable: the cells of one family of one region that no file holds yet.
+//!
+//! One writer, in log order; any number of readers, who never wait for it. Two parts:
+//!
+//! - the **active buffer**, a small skip list, takes single writes;
+//! - **sorted runs** never change. A large batch becomes a run as it is, and so does a full active buffer. So the cost
+//!   of a batch is about that of one copy, and nothing is built for readers where there are none.
+//!
+//! Runs are merged lazily ([`merge`]): by readers who meet many, by the writer once readers have been there, and in any
+//! case before there are too many. Both parts are published together as a [`View`], so that a reader takes one
+//! consistent pair with one load.
+//!
+//! # How a write goes
+//! 1. [`Memtable::insert`] or [`Memtable::insert_batch`]: the cells are there, but above every snapshot.
+//! 2. The region publishes their sequence number, under the mutex of its snapshots, and learns the newest live snapshot
+//!    at that moment. If step 1 said that something is replaced, it also closes the past to new snapshots there and then.
+//! 3. [`Memtable::remove_replaced`]: the older puts between that snapshot and the new put go.
+//!
+//! Why nobody misses them: a reader whose snapshot is taken after 2 is at or above the new put and finds it, because it
+//! was inserted before. One whose snapshot was taken before 2 is counted: the newest of those lives at or above it, and
+//! what it sees is at or below that one, so it stays. And between 2 and 3 no snapshot is taken at a lower number.
+//! Nor is the order of reading a danger: a reader takes its snapshot before it loads the view.
+//!
+//! # Invariants
+//! - Every cell of a snapshot that lives is in every view loaded after the snapshot was taken.
+//! - Runs never change; a view is replaced as a whole, under `changing`, and only by the writer and one merge at a time.
+//! - The active buffer of a view that has been replaced by another takes no more writes.
+
+mod active;
+mod cursor;
+mod filter;
+mod merge;
+mod prefix;
+mod run;
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use terrane_types::CellKind;
+
+use self::active::Active;
+use self::cursor::MemtableCursor;
+use self::merge::Dropping;
+pub(crate) use self::merge::{Limits, Retention};
+use self::prefix::Prefix;
+use self::run::Run;
+use crate::Error;
+use crate::cells::{Cell, Cells};
+use crate::reading::{Cursor, Reading, RowKey, Source};
+use crate::source::Bounds;
+
+/// A batch of so many cells becomes a run; a smaller one goes to the active buffer.
+const RUN_CELLS_MIN: usize = 512;
+/// A batch of so many bytes becomes a run too.
+const RUN_BYTES_MIN: usize = 512 << 10;
+/// Runs that a reader puts up with.
+const READ_RUNS_MAX: usize = 12;
+/// Runs there may be though nobody reads.
+const RUNS_MAX: usize = 64;
+/// Cells that a merge in passing writes at most, by the writer or by a reader who must not wait: a few milliseconds.
+const MERGE_CELLS_SHORT: usize = 16 << 10;
+/// Cells that a merge by a reader who may wait writes at most.
+const MERGE_CELLS_LONG: usize = 64 << 10;
+/// Cells that a merge of runs full of replaced puts reads at most: it writes far fewer.
+const MERGE_CELLS_REPLACED: usize = 256 << 10;
+/// Cells of a new run that are looked up in the older ones, to see whether the same columns are written again and again.
+const SAMPLES: usize = 8;
+/// Older runs in which they are looked up.
+const SAMPLED_RUNS: usize = 24;
+/// One version is not kept.
+const NEVER: u64 = u64::MAX;
+
+/// Cells of one family.
+pub(crate) struct Memtable {
+    view: ArcSwap<View>,
+    /// Held while the view is replaced by another made of it: for as long as it takes to copy a list of pointers.
+    changing: Mutex<()>,
+    /// Held by whoever merges; never waited for.
+    merging: Mutex<()>,
+    /// Whether somebody has read since the writer looked last.
+    was_read: AtomicBool,
+    /// Since which sequence number the family keeps one version and no deleted cells; [`NEVER`] when it does not.
+    one_version_since: AtomicU64,
+    retention: Option<Arc<dyn Retention>>,
+}
+
+/// What a reader takes at once.
+struct View {
+    active: Arc<Active>,
+    /// Oldest first.
+    runs: Vec<Arc<Run>>,
+    /// Bytes of the runs.
+    run_bytes: u64,
+    /// What the rows of all runs begin with.
+    prefix: Prefix,
+    due: Due,
+}
+
+/// The merges that are due, decided once for each list of runs.
+#[derive(Clone, Debug, Default)]
+struct Due {
+    short: Option<Range<usize>>,
+    long: Option<Range<usize>>,
+    /// There are too many runs, read or not.
+    at_once: Option<Range<usize>>,
+}
+
+impl View {
+    fn new(active: Arc<Active>, runs: Vec<Arc<Run>>) -> Self {
+        let run_bytes = runs.iter().map(|run| run.memory_bytes() as u64).sum();
+        let prefix = match runs.split_first() {
+            Some((first, rest)) => rest.iter().fold(first.prefix().clone(), |all, run| all.common_with(run.prefix())),
+            None => Prefix::default(),
+        };
+        let due = Due::of(&runs);
+        Self { active, runs, run_bytes, prefix, due }
+    }
+}
+
+impl Due {
+    fn of(runs: &[Arc<Run>]) -> Self {
+        if runs.len() <= READ_RUNS_MAX {
+            return Self::default();
+        }
+        let sizes = sizes(runs);
+        Self {
+            short: merge::pick(&sizes, 4, MERGE_CELLS_SHORT),
+            long: merge::pick(&sizes, 4, MERGE_CELLS_LONG),
+            at_once: if runs.len() > RUNS_MAX { merge::pick_any(&sizes) } else { None },
+        }
+    }
+}
+
+fn sizes(runs: &[Arc<Run>]) -> Vec<(usize, usize)> {
+    runs.iter().map(|run| (run.cells().len(), run.cells().data_bytes())).collect()
+}
+
+/// Puts of a batch that lie on top of older ones: to be handed to [`Memtable::remove_all_replaced`] when they are
+/// published.
+#[derive(Debug, Default)]
+pub(crate) struct Replacing {
+    cells: Cells,
+    which: Vec<usize>,
+}
+
+impl Replacing {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.which.is_empty()
+    }
+}
+
+impl Default for Memtable {
+    fn default() -> Self {
+        Self::new(None)
+    }
+}
+
+impl Memtable {
+    /// An empty memtable that drops nothing until it is told that one version is kept. Without `retention` its runs keep
+    /// everything.
+    pub(crate) fn new(retention: Option<Arc<dyn Retention>>) -> Self {
+        Self {
+            view: ArcSwap::from_pointee(View::new(Arc::new(Active::new(Prefix::default())), Vec::new())),
+            changing: Mutex::new(()),
+            merging: Mutex::new(()),
+            was_read: AtomicBool::new(false),
+            one_version_since: AtomicU64::new(NEVER),
+            retention,
+        }
+    }
+
+    /// From the write with this sequence number on the family keeps one version and no deleted cells, so that a put
+    /// replaces older ones; `None`: it does not, or not any more.
+    pub(crate) fn set_one_version(&self, since: Option<u64>) {
+        self.one_version_since.store(since.unwrap_or(NEVER), Ordering::Release);
+    }
+
+    /// Inserts a cell of the write under way. Answers whether it replaces a put, which [`Memtable::remove_replaced`] will
+    /// remove once the write is published.
+    pub(crate) fn insert(&self, cell: Cell<'_>) -> bool {
+        let mut view = self.view.load();
+        if view.active.is_full() {
+            drop(view);
+            self.rotate();
+            view = self.view.load();
+        }
+        let replaces = cell.kind == CellKind::Put && cell.sequence >= self.one_version_since.load(Ordering::Relaxed);
+        view.active.insert(cell, replaces)
+    }
+
+    /// Inserts the cells of many row mutations, in any order; all of them are above what is published. A large batch
+    /// becomes a run. Answers which puts replace others.
+    pub(crate) fn insert_batch(&self, mut cells: Cells) -> Replacing {
+        if cells.len() < RUN_CELLS_MIN && cells.data_bytes() < RUN_BYTES_MIN {
+            let which = cells.iter().enumerate().filter(|(_, cell)| self.insert(*cell)).map(|(at, _)| at).collect();
+            return Replacing { cells, which };
+        }
+        cells.sort_from(0);
+        if let Some(run) = Run::new(cells) {
+            self.push_run(run, None);
+        }
+        Replacing::default()
+    }
+
+    /// After the write of `cell`, a put, was published: removes the puts right below it in the active buffer that are
+    /// newer than `newest_snapshot`, the newest snapshot that lived when it was published. Answers whether something went.
+    /// What is in a run stays until a merge.
+    pub(crate) fn remove_replaced(&self, cell: Cell<'_>, newest_snapshot: Option<u64>) -> bool {
+        self.view.load().active.remove_replaced(&cell, newest_snapshot)
+    }
+
+    /// The same for a batch.
+    pub(crate) fn remove_all_replaced(&self, replacing: &Replacing, newest_snapshot: Option<u64>) -> bool {
+        let mut removed = false;
+        for at in &replacing.which {
+            removed |= self.remove_replaced(replacing.cells.get(*at), newest_snapshot);
+        }
+        removed
+    }
+
+    /// Bytes of memory held.
+    pub(crate) fn bytes(&self) -> u64 {
+        let view = self.view.load();
+        view.run_bytes + view.active.bytes()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        let view = self.view.load();
+        view.runs.is_empty() && view.active.is_empty()
+    }
+
+    /// No more writes come: the active buffer becomes a run. Nothing is dropped from here on, because others than this
+    /// region's snapshots may read what is sealed (the daughters of a split).
+    pub(crate) fn seal(&self) {
+        self.set_one_version(None);
+        if !self.view.load().active.is_empty() {
+            self.rotate();
+        }
+    }
+
+    /// Whether a longer merge would make reads cheaper: for whoever has a thread to spare, see [`Memtable::merge_once`].
+    pub(crate) fn wants_merge(&self) -> bool {
+        self.view.load().due.long.is_some()
+    }
+
+    /// Does the merge that is due, if nobody is at one. Answers whether it did.
+    pub(crate) fn merge_once(&self) -> bool {
+        self.merge_due(|due| due.long.clone())
+    }
+
+    /// Makes the active buffer a run, and begins another.
+    fn rotate(&self) {
+        let view = self.view.load_full();
+        let Some(run) = Run::new(view.active.cells()) else { return };
+        let next = Active::new(run.prefix().clone());
+        self.push_run(run, Some(Arc::new(next)));
+    }
+
+    /// Publishes a new run, together with a new active buffer where the run was the old one.
+    fn push_run(&self, run: Run, active: Option<Arc<Active>>) {
+        let run = Arc::new(run);
+        let overwrites = self.retention.is_some() && self.overwrites(&run);
+        {
+            let _changing = self.changing.lock();
+            let view = self.view.load_full();
+            let mut runs = Vec::with_capacity(view.runs.len() + 1);
+            runs.extend_from_slice(&view.runs);
+            runs.push(run);
+            self.view.store(Arc::new(View::new(active.unwrap_or_else(|| Arc::clone(&view.active)), runs)));
+        }
+        if overwrites {
+            self.merge_replaced();
+        }
+        // While merges of the tier above become due by this one.
+        while self.merge_due(|due| due.at_once.clone()) {}
+        if self.was_read.load(Ordering::Relaxed) {
+            self.was_read.store(false, Ordering::Relaxed);
+            self.merge_due(|due| due.short.clone());
+        }
+    }
+
+    /// Whether most columns of a run are written in older runs too, by a sample.
+    fn overwrites(&self, run: &Run) -> bool {
+        if self.one_version_since.load(Ordering::Relaxed) == NEVER {
+            return false;
+        }
+        let view = self.view.load();
+        let step = run.cells().len().div_ceil(SAMPLES);
+        let mut known = 0;
+        let mut samples = 0;
+        for index in (0..run.cells().len()).step_by(step) {
+            let cell = run.cells().get(index);
+            samples += 1;
+            let older = view.runs.iter().rev().take(SAMPLED_RUNS);
+            known += usize::from(older.into_iter().any(|older| older.has_column(cell.row, cell.qualifier)));
+        }
+        known * 2 >= samples
+    }
+
+    /// Merges runs that write the same columns, so that what is replaced goes.
+    fn merge_replaced(&self) {
+        let Some(_merging) = self.merging.try_lock() else { return };
+        let view = self.view.load_full();
+        if let Some(window) = merge::pick(&sizes(&view.runs), 4, MERGE_CELLS_REPLACED) {
+            self.merge(&view.runs[window]);
+        }
+    }
+
+    /// Does a merge that is due; answers whether it did.
+    fn merge_due(&self, which: impl Fn(&Due) -> Option<Range<usize>>) -> bool {
+        if which(&self.view.load().due).is_none() {
+            return false;
+        }
+        let Some(_merging) = self.merging.try_lock() else { return false };
+        let view = self.view.load_full();
+        // Another may just have done it.
+        let Some(window) = which(&view.due) else { return false };
+        self.merge(&view.runs[window])
+    }
+
+    /// Merges neighbouring runs, outside of any lock that others wait for, and puts the result in their place.
+    fn merge(&self, inputs: &[Arc<Run>]) -> bool {
+        let since = self.one_version_since.load(Ordering::Acquire);
+        let dropping =
+            self.retention.as_deref().filter(|_| since != NEVER).map(|retention| Dropping::new(retention, since));
+        let Some(merged) = merge::merge(inputs, dropping) else { return false };
+        if inputs.iter().any(|run| run.has_filter()) {
+            // Before it is published, so that no reader has to build it.
+            merged.filter();
+        }
+        let _changing = self.changing.lock();
+        let view = self.view.load_full();
+        let same = |window: &[Arc<Run>]| window.iter().zip(inputs).all(|(a, b)| Arc::ptr_eq(a, b));
+        let Some(first) = view.runs.windows(inputs.len()).position(same) else { return false };
+        let mut runs = view.runs.clone();
+        runs.splice(first..first + inputs.len(), [Arc::new(merged)]);
+        self.view.store(Arc::new(View::new(Arc::clone(&view.active), runs)));
+        true
+    }
+
+    /// What a reader does for those who come after it.
+    fn note_read(&self, due: &Due, reading: Reading) {
+        if !self.was_read.load(Ordering::Relaxed) {
+            self.was_read.store(true, Ordering::Relaxed);
+        }
+        if reading.blocking && due.long.is_some() {
+            self.merge_due(|due| due.long.clone());
+        } else if due.short.is_some() {
+            self.merge_due(|due| due.short.clone());
+        }
+    }
+}
+
+impl Source for Memtable {
+    fn row(&self, row: &RowKey<'_>, columns: &[Bytes], reading: Reading, out: &mut Cells) -> Result<(), Error> {
+        let view = self.view.load();
+        let first = out.len();
+        let mut parts = usize::from(view.active.push_row(row.row, columns, out));
+        for run in view.runs.iter().rev() {
+            if let Some(index) = run.look_up(row) {
+                run.push_row(index, columns, out);
+                parts += 1;
+            }
+        }
+        if parts > 1 {
+            out.sort_from(first);
+        }
+        self.note_read(&view.due, reading);
+        Ok(())
+    }
+
+    fn cursor(self: Arc<Self>, bounds: &Bounds, reverse: bool, reading: Reading) -> Result<Box<dyn Cursor>, Error> {
+        // Before the cursor takes its view: a scan is worth a merge.
+        self.note_read(&self.view.load().due, reading);
+        Ok(Box::new(MemtableCursor::new(self.view.load_full(), bounds, reverse)))
+    }
+}
+
+impl fmt::Debug for Memtable {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let view = self.view.load();
+        let runs: Vec<_> = view.runs.iter().map(|run| run.cells().len()).collect();
+        out.debug_struct("Memtable").field("active", &view.active).field("runs", &runs).finish_non_exhaustive()
+    }
+}

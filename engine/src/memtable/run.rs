@@ -1,0 +1,216 @@
+//! A sorted run: cells in store order that never change, with what finds a row among them.
+//!
+//! A search compares heads ([`Prefix`]), which lie side by side, and touches cells only where heads are equal. The bloom
+//! filter is built when the first point read asks: a follower, whom nobody reads, never builds it.
+//!
+//! Invariant: there is at least one cell, and `heads` has one number for each row.
+
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::filter::Filter;
+use super::prefix::Prefix;
+use crate::cells::{Cell, Cells};
+use crate::reading::{RowKey, hash_of};
+
+/// Rows with more cells than this are searched for the columns that are wanted instead of being copied whole.
+const CELLS_COPIED_WHOLE: usize = 16;
+
+/// Runs of fewer rows are searched without asking a filter first.
+const ROWS_WITHOUT_FILTER: usize = 64;
+
+#[derive(Debug)]
+pub(super) struct Run {
+    cells: Cells,
+    /// What all rows begin with.
+    prefix: Prefix,
+    /// The head of each row.
+    heads: Vec<u64>,
+    /// Where each row's cells begin; empty when every row has one cell.
+    starts: Vec<u32>,
+    filter: OnceLock<Filter>,
+}
+
+impl Run {
+    /// A run of cells in store order; `None` when there are none.
+    pub(super) fn new(mut cells: Cells) -> Option<Self> {
+        if cells.is_empty() {
+            return None;
+        }
+        // A little spare room is cheaper than the copy that would give it back.
+        let used = cells.data_bytes() + cells.len() * crate::cells::SLOT_BYTES;
+        if cells.memory_bytes() > used + used / 32 {
+            cells.shrink();
+        }
+        let prefix = Prefix::of(cells.row(0), cells.row(cells.len() - 1));
+        let mut heads = Vec::with_capacity(cells.len());
+        let mut starts = Vec::new();
+        let mut last: &[u8] = &[];
+        for (index, cell) in cells.iter().enumerate() {
+            if index > 0 && cell.row == last {
+                if starts.is_empty() {
+                    // The first row with a second cell: every row before it had one.
+                    starts.reserve_exact(cells.len());
+                    starts.extend((0..heads.len()).map(offset));
+                }
+                continue;
+            }
+            if !starts.is_empty() {
+                starts.push(offset(index));
+            }
+            heads.push(prefix.head_inside(cell.row));
+            last = cell.row;
+        }
+        heads.shrink_to_fit();
+        starts.shrink_to_fit();
+        Some(Self { cells, prefix, heads, starts, filter: OnceLock::new() })
+    }
+
+    pub(super) fn rows(&self) -> usize {
+        self.heads.len()
+    }
+
+    pub(super) fn cells(&self) -> &Cells {
+        &self.cells
+    }
+
+    pub(super) fn prefix(&self) -> &Prefix {
+        &self.prefix
+    }
+
+    /// Bytes of memory held. The filter counts from the beginning: it is about a hundredth, and so the number is fixed.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.cells.memory_bytes()
+            + self.heads.capacity() * size_of::<u64>()
+            + self.starts.capacity() * size_of::<u32>()
+            + Filter::memory_bytes(self.rows())
+            + size_of::<Self>()
+    }
+
+    /// The row with this index.
+    #[inline]
+    pub(super) fn row(&self, index: usize) -> &[u8] {
+        self.cells.row(if self.starts.is_empty() { index } else { self.starts[index] as usize })
+    }
+
+    /// The head of the row with this index, under the run's own prefix.
+    #[inline]
+    pub(super) fn head(&self, index: usize) -> u64 {
+        self.heads[index]
+    }
+
+    /// Where the cells of the row with this index are.
+    #[inline]
+    pub(super) fn cells_of(&self, index: usize) -> Range<usize> {
+        if self.starts.is_empty() {
+            return index..index + 1;
+        }
+        let end = self.starts.get(index + 1).map_or(self.cells.len(), |start| *start as usize);
+        self.starts[index] as usize..end
+    }
+
+    /// The first row of `within` that is not before `row`; the end of `within` when there is none.
+    #[inline]
+    pub(super) fn not_before(&self, row: &[u8], within: Range<usize>) -> usize {
+        let head = self.prefix.head(row);
+        let (mut low, mut high) = (within.start, within.end);
+        // Heads alone narrow it down to those that are equal, mostly none or one.
+        low += self.heads[low..high].partition_point(|other| *other < head);
+        if low == high || self.heads[low] > head {
+            return low;
+        }
+        high = low + self.heads[low..high].partition_point(|other| *other == head);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.row(middle) < row {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    /// The row's index.
+    pub(super) fn find(&self, row: &[u8]) -> Option<usize> {
+        let index = self.not_before(row, 0..self.rows());
+        (index < self.rows() && self.row(index) == row).then_some(index)
+    }
+
+    /// The index of a row that a point read asks for.
+    pub(super) fn look_up(&self, key: &RowKey<'_>) -> Option<usize> {
+        if self.rows() >= ROWS_WITHOUT_FILTER && !self.filter().may_contain(key.hash) {
+            return None;
+        }
+        self.find(key.row)
+    }
+
+    /// Whether point reads have built the filter.
+    pub(super) fn has_filter(&self) -> bool {
+        self.filter.get().is_some()
+    }
+
+    pub(super) fn filter(&self) -> &Filter {
+        self.filter.get_or_init(|| {
+            Filter::new(self.rows(), (0..self.rows()).map(|index| hash_of(self.row(index))))
+        })
+    }
+
+    /// Whether a put of this column is here.
+    pub(super) fn has_column(&self, row: &[u8], qualifier: &[u8]) -> bool {
+        self.find(row).is_some_and(|index| {
+            let cells = self.cells_of(index);
+            let at = self.column_start(cells.clone(), qualifier);
+            at < cells.end && self.cells.get(at).qualifier == qualifier
+        })
+    }
+
+    /// Appends the cells of the row with this index: all, or in wide rows those that are wanted.
+    pub(super) fn push_row(&self, index: usize, columns: &[Bytes], out: &mut Cells) {
+        let range = self.cells_of(index);
+        if columns.is_empty() || range.len() <= CELLS_COPIED_WHOLE {
+            push_all(range.map(|index| self.cells.get(index)), out);
+            return;
+        }
+        let mut wanted: SmallVec<[&[u8]; 8]> = columns.iter().map(|column| &column[..]).collect();
+        // The markers of the whole family are at the empty qualifier.
+        wanted.push(&[]);
+        wanted.sort_unstable();
+        wanted.dedup();
+        let mut at = range.start;
+        for qualifier in wanted {
+            at = self.column_start(at..range.end, qualifier);
+            let cells = (at..range.end).map(|index| self.cells.get(index));
+            push_all(cells.take_while(|cell| cell.qualifier == qualifier), out);
+        }
+    }
+
+    /// The first cell of `within`, cells of one row, whose qualifier is not below.
+    fn column_start(&self, within: Range<usize>, qualifier: &[u8]) -> usize {
+        let (mut low, mut high) = (within.start, within.end);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.cells.get(middle).qualifier < qualifier {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+}
+
+/// Appends cells of one row.
+fn push_all<'a>(mut cells: impl Iterator<Item = Cell<'a>>, out: &mut Cells) {
+    if let Some(first) = cells.next() {
+        out.push(first);
+        cells.for_each(|cell| out.push_in_row(cell));
+    }
+}
+
+fn offset(index: usize) -> u32 {
+    u32::try_from(index).expect("a run has fewer cells than bytes, and those are addressed by 32 bits")
+}
