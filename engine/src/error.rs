@@ -29,6 +29,16 @@ pub enum Error {
         /// What does not hold.
         what: String,
     },
+    /// A file was written by a newer build. Start that build again; this one leaves the file as it is.
+    #[error("{file} has format {found}; this build reads formats up to {known}", file = file.display())]
+    NewerFormat {
+        /// The file.
+        file: PathBuf,
+        /// Its format.
+        found: u32,
+        /// The newest format that this build reads.
+        known: u32,
+    },
     /// The region was split or dropped. Ask its daughters, or look it up anew.
     #[error("region {region} is retired: it was split or dropped")]
     Retired {

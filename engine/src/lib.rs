@@ -20,10 +20,14 @@
 )]
 
 mod backend;
+#[allow(dead_code, reason = "the store files move in step by step")]
+mod block_cache;
 mod cells;
 mod codec;
 mod collecting;
 mod compaction;
+#[allow(dead_code, reason = "the store files move in step by step")]
+mod descriptors;
 mod engine;
 mod error;
 mod file;
@@ -41,6 +45,8 @@ mod scan;
 mod snapshot;
 mod source;
 mod split_point;
+#[allow(dead_code, unused_imports, reason = "the store files move in step by step")]
+mod table;
 
 pub use backend::BackendKind;
 pub use compaction::{Compaction, CompactionProgress, CompactionTotals};

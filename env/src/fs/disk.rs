@@ -67,6 +67,16 @@ impl Disk {
         }
     }
 
+    /// As [`Disk::open_read`], without awaiting, for code that may block where it is. In the simulation it takes no
+    /// simulated time.
+    pub fn open_read_now(&self, path: &Path) -> io::Result<File> {
+        match &self.0 {
+            Inner::Os => os::File::open_read_now(path).map(File::from),
+            #[cfg(feature = "memory-disk")]
+            Inner::Memory(disk) => disk.open_read(path).map(File::from),
+        }
+    }
+
     /// The whole content of a file.
     pub async fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         match &self.0 {

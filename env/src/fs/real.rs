@@ -37,6 +37,11 @@ impl File {
         Ok(File { file: fs::File::open(path)? })
     }
 
+    /// As `open_read`, for callers that are no future.
+    pub fn open_read_now(path: &Path) -> io::Result<File> {
+        Ok(File { file: fs::File::open(path)? })
+    }
+
     /// Writes all bytes at `offset`, extending the file where needed.
     pub async fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.file.write_all_at(bytes, offset)

@@ -1,0 +1,479 @@
+//! Cells in a block: how they are written, and decoded one after the other.
+//!
+//! ```text
+//! block = base timestamp i64 | base sequence u64 | widths u8 | cell* | restart u32 * ceil(cells / 16) | cells u32
+//! cell  = flags u8 | extra u8? | (shared, suffix length, suffix)? | (length, qualifier)? | timestamp? | sequence?
+//!       | position? | tags length? | value length? | tags | value
+//! ```
+//!
+//! Cells stay structured: no escaping, no key bytes to take apart. What a cell has in common with the one before (row,
+//! qualifier, timestamp, sequence, length of the value, a position one higher) costs a bit of the flags. Timestamps and
+//! sequences are distances from the block's lowest ones, all of one width per block, so that decoding them is a load and
+//! a mask. Every 16th cell is a *restart*: it refers to nothing before it, and its offset stands at the end of the block.
+//!
+//! Decoding allocates nothing per cell: a [`Decoder`] keeps one buffer for the row and refers to the block for the rest.
+
+use std::cmp::Ordering;
+
+use terrane_types::CellKind;
+
+use super::block::PADDING_BYTES;
+use super::varint;
+use crate::cells::{Cell, Cells};
+
+/// Cells from one restart to the next.
+pub(super) const RESTART_INTERVAL: usize = 16;
+
+const HEADER_BYTES: usize = 17;
+
+const SAME_ROW: u8 = 0x01;
+const SAME_QUALIFIER: u8 = 0x02;
+const SAME_TIMESTAMP: u8 = 0x04;
+const SAME_SEQUENCE: u8 = 0x08;
+const SAME_VALUE_LEN: u8 = 0x10;
+/// A byte with the kind and [`EXTRA_TAGS`] follows; without it the cell is a put without tags.
+const EXTRA: u8 = 0x20;
+/// The position is one higher than that of the cell before.
+const NEXT_POSITION: u8 = 0x40;
+/// The position is given; with neither of the two it is zero.
+const GIVEN_POSITION: u8 = 0x80;
+
+const EXTRA_KIND: u8 = 0x07;
+const EXTRA_TAGS: u8 = 0x08;
+
+/// What a block that passed its checksum and makes no sense all the same says: a bug wrote it, or reads it.
+pub(super) type Malformed = &'static str;
+
+const CUT_CELL: Malformed = "a cell of a block ends behind the block";
+
+/// A place to seek: the first cell of a row from this qualifier on, or with `None` what follows the row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place<'a> {
+    pub(super) row: &'a [u8],
+    pub(super) qualifier: Option<&'a [u8]>,
+}
+
+impl<'a> Place<'a> {
+    pub(super) fn row(row: &'a [u8]) -> Self {
+        Self { row, qualifier: Some(&[]) }
+    }
+
+    pub(super) fn after(row: &'a [u8]) -> Self {
+        Self { row, qualifier: None }
+    }
+
+    /// Whether a cell is before the place.
+    #[inline]
+    pub(super) fn is_after(&self, row: &[u8], qualifier: &[u8]) -> bool {
+        match row.cmp(self.row) {
+            Ordering::Less => true,
+            Ordering::Greater => false,
+            Ordering::Equal => self.qualifier.is_none_or(|wanted| qualifier < wanted),
+        }
+    }
+}
+
+/// Appends the block of these cells: at least one.
+pub(super) fn encode(cells: &Cells, out: &mut Vec<u8>) {
+    let start = out.len();
+    let (mut timestamps, mut sequences) = ((i64::MAX, i64::MIN), (u64::MAX, u64::MIN));
+    for cell in cells.iter() {
+        timestamps = (timestamps.0.min(cell.timestamp), timestamps.1.max(cell.timestamp));
+        sequences = (sequences.0.min(cell.sequence), sequences.1.max(cell.sequence));
+    }
+    let timestamp_width = width_of(timestamps.1.wrapping_sub(timestamps.0) as u64);
+    let sequence_width = width_of(sequences.1.wrapping_sub(sequences.0));
+    out.extend_from_slice(&timestamps.0.to_le_bytes());
+    out.extend_from_slice(&sequences.0.to_le_bytes());
+    out.push((timestamp_width | sequence_width << 4) as u8);
+
+    let mut restarts = Vec::with_capacity(cells.len().div_ceil(RESTART_INTERVAL));
+    let mut previous: Option<Cell<'_>> = None;
+    for (index, cell) in cells.iter().enumerate() {
+        if index % RESTART_INTERVAL == 0 {
+            restarts.push((out.len() - start) as u32);
+            previous = None;
+        }
+        let mut flags = 0;
+        let mut shared = 0;
+        if let Some(previous) = &previous {
+            shared = common_prefix(previous.row, cell.row);
+            let same_row = shared == cell.row.len() && shared == previous.row.len();
+            flags |= flag(SAME_ROW, same_row)
+                | flag(SAME_QUALIFIER, previous.qualifier == cell.qualifier)
+                | flag(SAME_TIMESTAMP, previous.timestamp == cell.timestamp)
+                | flag(SAME_SEQUENCE, previous.sequence == cell.sequence)
+                | flag(SAME_VALUE_LEN, previous.value.len() == cell.value.len());
+        }
+        let extra = cell.kind as u8 | flag(EXTRA_TAGS, !cell.tags.is_empty());
+        flags |= flag(EXTRA, extra != 0);
+        if cell.position != 0 {
+            let next = previous.and_then(|previous| previous.position.checked_add(1));
+            flags |= if next == Some(cell.position) { NEXT_POSITION } else { GIVEN_POSITION };
+        }
+        out.push(flags);
+        if flags & EXTRA != 0 {
+            out.push(extra);
+        }
+        if flags & SAME_ROW == 0 {
+            varint::put(out, shared as u64);
+            varint::put_bytes(out, &cell.row[shared..]);
+        }
+        if flags & SAME_QUALIFIER == 0 {
+            varint::put_bytes(out, cell.qualifier);
+        }
+        if flags & SAME_TIMESTAMP == 0 {
+            let delta = cell.timestamp.wrapping_sub(timestamps.0) as u64;
+            out.extend_from_slice(&delta.to_le_bytes()[..timestamp_width]);
+        }
+        if flags & SAME_SEQUENCE == 0 {
+            let delta = cell.sequence.wrapping_sub(sequences.0);
+            out.extend_from_slice(&delta.to_le_bytes()[..sequence_width]);
+        }
+        if flags & GIVEN_POSITION != 0 {
+            varint::put(out, u64::from(cell.position));
+        }
+        if extra & EXTRA_TAGS != 0 {
+            varint::put(out, cell.tags.len() as u64);
+        }
+        if flags & SAME_VALUE_LEN == 0 {
+            varint::put(out, cell.value.len() as u64);
+        }
+        out.extend_from_slice(cell.tags);
+        out.extend_from_slice(cell.value);
+        previous = Some(cell);
+    }
+    for restart in restarts {
+        out.extend_from_slice(&restart.to_le_bytes());
+    }
+    out.extend_from_slice(&(cells.len() as u32).to_le_bytes());
+}
+
+/// Bytes that numbers up to `value` need.
+fn width_of(value: u64) -> usize {
+    (64 - value.leading_zeros() as usize).div_ceil(8)
+}
+
+fn flag(bit: u8, set: bool) -> u8 {
+    if set { bit } else { 0 }
+}
+
+/// Bytes that two rows have in common at their head.
+pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    let mut at = 0;
+    // Eight bytes at a time: rows of a table are alike for long.
+    while let (Some(left), Some(right)) = (a[at..].first_chunk::<8>(), b[at..].first_chunk::<8>()) {
+        let differing = u64::from_le_bytes(*left) ^ u64::from_le_bytes(*right);
+        if differing != 0 {
+            return at + differing.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    at + a[at..].iter().zip(&b[at..]).take_while(|(left, right)| left == right).count()
+}
+
+/// A block of cells in memory, decompressed and verified.
+#[derive(Debug)]
+pub(crate) struct DataBlock {
+    /// The payload with zeros behind it.
+    bytes: Box<[u8]>,
+    /// Where the cells end and the restarts begin.
+    cells_end: usize,
+    cells: usize,
+    base_timestamp: i64,
+    base_sequence: u64,
+    timestamp_width: usize,
+    sequence_width: usize,
+}
+
+impl DataBlock {
+    /// Takes a payload as [`super::block::unseal`] gives it.
+    pub(super) fn new(bytes: Vec<u8>) -> Result<Self, Malformed> {
+        const SHORT: Malformed = "a block of cells is shorter than its header and restarts";
+        let len = bytes.len() - PADDING_BYTES;
+        let header: &[u8; HEADER_BYTES] = bytes[..len].first_chunk().ok_or(SHORT)?;
+        let count: &[u8; 4] = bytes[HEADER_BYTES..len].last_chunk().ok_or(SHORT)?;
+        let cells = u32::from_le_bytes(*count) as usize;
+        let restarts_bytes = cells.div_ceil(RESTART_INTERVAL) * 4 + 4;
+        let cells_end = len.checked_sub(restarts_bytes).filter(|end| *end >= HEADER_BYTES).ok_or(SHORT)?;
+        let (timestamp, rest) = header.split_at(8);
+        let (sequence, widths) = rest.split_at(8);
+        let widths = usize::from(widths[0]);
+        let (timestamp_width, sequence_width) = (widths & 15, widths >> 4);
+        if timestamp_width > 8 || sequence_width > 8 {
+            return Err("a block of cells has numbers wider than eight bytes");
+        }
+        let eight = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).map_err(|_| SHORT);
+        Ok(Self {
+            cells_end,
+            cells,
+            base_timestamp: eight(timestamp)? as i64,
+            base_sequence: eight(sequence)?,
+            timestamp_width,
+            sequence_width,
+            bytes: bytes.into_boxed_slice(),
+        })
+    }
+
+    /// Bytes of memory that the block takes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.bytes.len()
+    }
+
+    /// How many cells there are.
+    pub(super) fn cells(&self) -> usize {
+        self.cells
+    }
+
+    pub(super) fn restarts(&self) -> usize {
+        self.cells.div_ceil(RESTART_INTERVAL)
+    }
+
+    /// Where the restart with this index begins.
+    fn restart(&self, index: usize) -> Result<usize, Malformed> {
+        let at = self.cells_end + 4 * index;
+        let offset = self.bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes);
+        let offset = offset.map(|offset| offset as usize);
+        offset.filter(|offset| (HEADER_BYTES..self.cells_end).contains(offset)).ok_or("a restart lies outside its block")
+    }
+
+    /// Row and qualifier of the restart with this index.
+    fn restart_key(&self, index: usize) -> Result<(&[u8], &[u8]), Malformed> {
+        const BAD: Malformed = "a restart refers to what is before it";
+        let mut at = self.restart(index)?;
+        let flags = self.bytes[at];
+        if flags & (SAME_ROW | SAME_QUALIFIER) != 0 {
+            return Err(BAD);
+        }
+        at += 1 + usize::from(flags & EXTRA != 0);
+        if varint::get(&self.bytes, &mut at) != Some(0) {
+            return Err(BAD);
+        }
+        let row = varint::get_bytes(&self.bytes, &mut at).ok_or(CUT_CELL)?;
+        let qualifier = varint::get_bytes(&self.bytes, &mut at).ok_or(CUT_CELL)?;
+        Ok((row, qualifier))
+    }
+
+    /// How many restarts begin with a cell before `place`.
+    pub(super) fn restarts_before(&self, place: Place<'_>) -> Result<usize, Malformed> {
+        let (mut low, mut high) = (0, self.restarts());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let (row, qualifier) = self.restart_key(middle)?;
+            if place.is_after(row, qualifier) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
+    /// The cell with these parts; its row is what the decoder had.
+    #[inline]
+    pub(super) fn cell<'a>(&'a self, row: &'a [u8], parts: &Parts) -> Cell<'a> {
+        let rest = &self.bytes[parts.rest_at as usize..];
+        let (tags, rest) = rest.split_at(usize::from(parts.tags_len));
+        Cell {
+            row,
+            qualifier: self.qualifier(parts),
+            tags,
+            value: &rest[..parts.value_len as usize],
+            timestamp: parts.timestamp,
+            sequence: parts.sequence,
+            position: parts.position,
+            kind: parts.kind,
+        }
+    }
+
+    #[inline]
+    pub(super) fn qualifier(&self, parts: &Parts) -> &[u8] {
+        &self.bytes[parts.qualifier_at as usize..][..usize::from(parts.qualifier_len)]
+    }
+}
+
+/// A cell but for its row, as a [`Decoder`] found it in a block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parts {
+    pub(super) timestamp: i64,
+    pub(super) sequence: u64,
+    qualifier_at: u32,
+    /// Tags and value lie here.
+    rest_at: u32,
+    value_len: u32,
+    pub(super) position: u32,
+    qualifier_len: u16,
+    tags_len: u16,
+    pub(super) kind: CellKind,
+}
+
+/// What [`Decoder::next`] came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// A cell of the row that the decoder was at.
+    SameRow,
+    /// A cell of another row.
+    NewRow,
+    /// The end of the block.
+    End,
+}
+
+/// Decodes the cells of a block one after the other.
+#[derive(Debug)]
+pub(super) struct Decoder {
+    /// Where the next cell begins.
+    at: usize,
+    /// The row of the cell at hand.
+    pub(super) row: Vec<u8>,
+    pub(super) parts: Parts,
+}
+
+impl Default for Decoder {
+    fn default() -> Self {
+        let parts = Parts {
+            timestamp: 0,
+            sequence: 0,
+            qualifier_at: 0,
+            rest_at: 0,
+            value_len: 0,
+            position: 0,
+            qualifier_len: 0,
+            tags_len: 0,
+            kind: CellKind::Put,
+        };
+        Self { at: HEADER_BYTES, row: Vec::new(), parts }
+    }
+}
+
+impl Decoder {
+    /// Goes before the first cell of a block. The row stays: the first cell may be of the same.
+    pub(super) fn start(&mut self) {
+        self.at = HEADER_BYTES;
+    }
+
+    /// Goes before the restart with this index.
+    pub(super) fn start_at(&mut self, block: &DataBlock, restart: usize) -> Result<(), Malformed> {
+        self.at = block.restart(restart)?;
+        Ok(())
+    }
+
+    /// Whether the next cell is the one that the restart with this index begins with.
+    pub(super) fn is_at(&self, block: &DataBlock, restart: usize) -> bool {
+        match block.restart(restart) {
+            Ok(at) => self.at >= at,
+            Err(_) => true,
+        }
+    }
+
+    /// Decodes the next cell.
+    #[inline]
+    pub(super) fn next(&mut self, block: &DataBlock) -> Result<Next, Malformed> {
+        let bytes = &block.bytes[..];
+        let mut at = self.at;
+        if at >= block.cells_end {
+            return Ok(Next::End);
+        }
+        let flags = bytes[at];
+        at += 1;
+        let mut extra = 0;
+        if flags & EXTRA != 0 {
+            extra = bytes[at];
+            at += 1;
+        }
+        let mut next = Next::SameRow;
+        if flags & SAME_ROW == 0 {
+            let shared = varint::get(bytes, &mut at).ok_or(CUT_CELL)? as usize;
+            let suffix = varint::get_bytes(bytes, &mut at).ok_or(CUT_CELL)?;
+            if shared > self.row.len() {
+                return Err("a cell shares more of a row than the one before has");
+            }
+            // A restart gives its row in full whether it is a new one or not.
+            if shared + suffix.len() != self.row.len() || &self.row[shared..] != suffix {
+                self.row.truncate(shared);
+                self.row.extend_from_slice(suffix);
+                next = Next::NewRow;
+            }
+        }
+        if flags & SAME_QUALIFIER == 0 {
+            let len = varint::get_len(bytes, &mut at).ok_or(CUT_CELL)?;
+            self.parts.qualifier_len = u16::try_from(len).map_err(|_| "a qualifier is longer than any can be")?;
+            self.parts.qualifier_at = at as u32;
+            at += len;
+        }
+        if flags & SAME_TIMESTAMP == 0 {
+            let delta = fixed(bytes, &mut at, block.timestamp_width)?;
+            self.parts.timestamp = block.base_timestamp.wrapping_add(delta as i64);
+        }
+        if flags & SAME_SEQUENCE == 0 {
+            self.parts.sequence = block.base_sequence.wrapping_add(fixed(bytes, &mut at, block.sequence_width)?);
+        }
+        self.parts.position = match flags & (NEXT_POSITION | GIVEN_POSITION) {
+            0 => 0,
+            NEXT_POSITION => self.parts.position.wrapping_add(1),
+            _ => varint::get(bytes, &mut at).ok_or(CUT_CELL)? as u32,
+        };
+        let mut tags_len = 0;
+        self.parts.kind = CellKind::Put;
+        if extra != 0 {
+            self.parts.kind = CellKind::from_u8(extra & EXTRA_KIND).ok_or("a cell has an unknown kind")?;
+            if extra & EXTRA_TAGS != 0 {
+                tags_len = varint::get_len(bytes, &mut at).ok_or(CUT_CELL)?;
+            }
+        }
+        self.parts.tags_len = u16::try_from(tags_len).map_err(|_| "a tag section is longer than any can be")?;
+        if flags & SAME_VALUE_LEN == 0 {
+            self.parts.value_len = varint::get_len(bytes, &mut at).ok_or(CUT_CELL)? as u32;
+        }
+        self.parts.rest_at = at as u32;
+        at += tags_len + self.parts.value_len as usize;
+        if at > block.cells_end {
+            return Err(CUT_CELL);
+        }
+        self.at = at;
+        Ok(next)
+    }
+
+    /// Goes to the first cell of the block that is not before `place`: [`Next::NewRow`] (which says nothing about the row
+    /// it was at before), or the end.
+    pub(super) fn seek(&mut self, block: &DataBlock, place: Place<'_>) -> Result<Next, Malformed> {
+        let restart = block.restarts_before(place)?.saturating_sub(1);
+        self.start_at(block, restart)?;
+        self.row.clear();
+        let mut order = Ordering::Less;
+        loop {
+            match self.next(block)? {
+                Next::End => return Ok(Next::End),
+                Next::NewRow => order = self.row.as_slice().cmp(place.row),
+                Next::SameRow => {}
+            }
+            let found = match order {
+                Ordering::Less => false,
+                Ordering::Greater => true,
+                Ordering::Equal => place.qualifier.is_some_and(|wanted| block.qualifier(&self.parts) >= wanted),
+            };
+            if found {
+                return Ok(Next::NewRow);
+            }
+        }
+    }
+
+    /// The cell at hand.
+    #[inline]
+    pub(super) fn cell<'a>(&'a self, block: &'a DataBlock) -> Cell<'a> {
+        block.cell(&self.row, &self.parts)
+    }
+}
+
+/// Reads a number of `width` bytes. The zeros behind the payload make room for reading eight.
+#[inline]
+fn fixed(bytes: &[u8], at: &mut usize, width: usize) -> Result<u64, Malformed> {
+    let eight = bytes.get(*at..).and_then(|rest| rest.first_chunk::<8>()).ok_or(CUT_CELL)?;
+    *at += width;
+    let unused = 64 - 8 * width as u32;
+    // Shifting by 64 is no number: a width of zero reads as zero.
+    Ok(u64::from_le_bytes(*eight).checked_shl(unused).map_or(0, |value| value >> unused))
+}
+
+#[cfg(test)]
+#[path = "data_block_tests.rs"]
+mod tests;

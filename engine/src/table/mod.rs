@@ -1,0 +1,107 @@
+//! Store files: sorted, immutable files of cells of one family, in blocks under checksums.
+//!
+//! ```text
+//! file = data block* | filter? | prefix filter? | index partition* | top index | properties | footer
+//! ```
+//!
+//! [`TableWriter`] makes one from cells in store order; [`Table`] reads it. What a read needs in most cases stays in memory
+//! while a table is open: filters, the top index, properties. Data blocks and index partitions come through the
+//! [`BlockCache`]. `docs/formats/store-file.md` has the layout with an example.
+//!
+//! Reads are plain blocking code: a point get that finds all in memory never awaits, and what needs the disk runs where
+//! blocking is allowed ([`Reading::blocking`](crate::reading::Reading)).
+//!
+//! # Invariants
+//! - A file is written once, synced before anything refers to it, and never changed. Its id is never given out again.
+//! - No byte is used before the checksum over it, its place and its file held.
+//! - An entry of an index is an upper bound of its block and below all that follows it.
+//! - Filters err on the side of "may be there" only.
+
+mod block;
+mod check;
+mod cursor;
+mod data_block;
+mod filter;
+mod footer;
+mod index;
+mod properties;
+mod read_ahead;
+mod reader;
+mod reverse;
+mod varint;
+mod walk;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use terrane_env::fs::Disk;
+
+use crate::block_cache::BlockCache;
+use crate::descriptors::Descriptors;
+
+pub(crate) use check::{CheckReport, DumpLimits};
+pub(crate) use data_block::DataBlock;
+pub(crate) use footer::FORMAT;
+pub(crate) use index::IndexBlock;
+pub(crate) use properties::TableProperties;
+pub(crate) use reader::Table;
+pub(crate) use writer::{TableOptions, TableWriter};
+
+/// Ending of the names of store files.
+pub(crate) const EXTENSION: &str = "tbl";
+
+/// How many bytes of a row are its prefix; `None`: the row has none.
+pub(crate) type PrefixOf = Arc<dyn Fn(&[u8]) -> Option<usize> + Send + Sync>;
+
+/// What all open tables of a server share.
+#[derive(Debug)]
+pub(crate) struct TableShared {
+    pub(crate) disk: Disk,
+    pub(crate) dir: PathBuf,
+    pub(crate) cache: BlockCache,
+    pub(crate) descriptors: Descriptors,
+}
+
+impl TableShared {
+    pub(crate) fn new(disk: Disk, dir: PathBuf, cache_bytes: u64, open_files_max: usize) -> Self {
+        let descriptors = Descriptors::new(disk.clone(), open_files_max);
+        Self { disk, dir, cache: BlockCache::new(cache_bytes), descriptors }
+    }
+}
+
+/// The name of a store file: the only place that knows it.
+pub(crate) fn path_of(dir: &Path, id: u64) -> PathBuf {
+    dir.join(format!("{id:016}.{EXTENSION}"))
+}
+
+/// The id of the store file with this name; `None` for names of other files.
+pub(crate) fn id_of(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(EXTENSION)?.strip_suffix('.')?;
+    let all_digits = digits.len() >= 16 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if all_digits { digits.parse().ok() } else { None }
+}
+
+/// A block of about so many bytes, for tests of the cache.
+#[cfg(test)]
+pub(crate) fn test_block(bytes: usize) -> crate::block_cache::CachedBlock {
+    let mut cells = crate::cells::Cells::default();
+    let value = vec![7; bytes];
+    cells.push(crate::cells::Cell {
+        row: b"r",
+        qualifier: b"q",
+        tags: b"",
+        value: &value,
+        timestamp: 1,
+        sequence: 1,
+        position: 0,
+        kind: terrane_types::CellKind::Put,
+    });
+    let mut payload = Vec::new();
+    data_block::encode(&cells, &mut payload);
+    payload.extend_from_slice(&[0; block::PADDING_BYTES]);
+    crate::block_cache::CachedBlock::Data(Arc::new(DataBlock::new(payload).expect("it was just encoded")))
+}
+
+#[cfg(test)]
+mod tests;

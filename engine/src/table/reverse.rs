@@ -1,0 +1,264 @@
+//! A cursor over the rows of a file, last to first.
+//!
+//! Cells can only be decoded forward, from a restart on. So a block is decoded restart by restart from its end, and what
+//! was found is kept as slots that refer to the block. Once a row reaches back behind the cells decoded so far, the rest of
+//! the block is decoded at once: no cell is decoded more than twice. A row that begins in a block before (the index says so
+//! without reading it) is gathered by a [`Walk`] instead.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::data_block::{DataBlock, Decoder, Next, Parts, Place};
+use super::index::IndexBlock;
+use super::read_ahead::ReadAhead;
+use super::reader::Table;
+use super::walk::{Walk, Wanted};
+use crate::Error;
+use crate::cells::Cells;
+use crate::reading::{Cursor, Reading};
+use crate::source::Bounds;
+
+/// A decoded cell.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    row_at: u32,
+    row_len: u32,
+    parts: Parts,
+}
+
+/// Goes backward. At a row, the last slot that is left is the row's last cell.
+pub(super) struct ReverseCursor {
+    table: Arc<Table>,
+    reading: Reading,
+    /// The first row inside of the bounds.
+    start: Vec<u8>,
+    at_row: bool,
+    partition: Option<Arc<IndexBlock>>,
+    partition_at: usize,
+    block: Option<Arc<DataBlock>>,
+    block_at: usize,
+    /// The restart that the slots begin with; what is before it is not decoded yet.
+    low: usize,
+    slots: Vec<Slot>,
+    /// The rows that slots refer to.
+    rows: Vec<u8>,
+    decoder: Decoder,
+    ahead: ReadAhead,
+}
+
+impl ReverseCursor {
+    pub(super) fn open(table: Arc<Table>, bounds: &Bounds, reading: Reading) -> Result<Self, Error> {
+        let properties = table.properties();
+        let inside = !bounds.is_empty() && bounds.meets(&properties.first_row, &properties.last_row);
+        let worth = inside && table.covers(reading.time_min);
+        let last_row = properties.last_row.clone();
+        let mut cursor = Self {
+            table,
+            reading,
+            start: bounds.start.clone(),
+            at_row: false,
+            partition: None,
+            partition_at: 0,
+            block: None,
+            block_at: 0,
+            low: 0,
+            slots: Vec::new(),
+            rows: Vec::new(),
+            decoder: Decoder::default(),
+            ahead: ReadAhead::default(),
+        };
+        if worth {
+            let stop = if bounds.stop.is_empty() { Place::after(&last_row) } else { Place::row(&bounds.stop) };
+            cursor.go_before(stop)?;
+        }
+        Ok(cursor)
+    }
+
+    fn slot_row(&self, slot: &Slot) -> &[u8] {
+        &self.rows[slot.row_at as usize..][..slot.row_len as usize]
+    }
+
+    /// Goes to the last cell before `place`, which is not after the cell at hand.
+    fn go_before(&mut self, place: Place<'_>) -> Result<(), Error> {
+        self.at_row = false;
+        if !self.is_in_block(place) {
+            let top = self.table.top();
+            // Behind the last block there is the last block.
+            let partition_at = top.find(place).min(top.len() - 1);
+            let partition = self.table.partition(top.entry(partition_at), self.reading)?;
+            let block_at = partition.find(place).min(partition.len() - 1);
+            self.partition = Some(partition);
+            self.load(partition_at, block_at)?;
+        }
+        let Some(block) = self.block.clone() else { return Ok(()) };
+        // The cells before the place, of the restart that the place is in.
+        let low = block.restarts_before(place).map_err(|what| self.malformed(what))?;
+        self.slots.clear();
+        self.rows.clear();
+        self.low = low;
+        if low > 0 {
+            self.decode(low - 1)?;
+            let keep = self.slots.partition_point(|slot| {
+                place.is_after(&self.rows[slot.row_at as usize..][..slot.row_len as usize], block.qualifier(&slot.parts))
+            });
+            self.slots.truncate(keep);
+        }
+        self.settle()
+    }
+
+    /// Whether the last cell before `place` is in the block at hand, or before all of its cells.
+    fn is_in_block(&self, place: Place<'_>) -> bool {
+        let (Some(partition), Some(_)) = (&self.partition, &self.block) else { return false };
+        match self.block_at.checked_sub(1) {
+            Some(before) => partition.ends_before(partition.entry(before), place),
+            None => match self.partition_at.checked_sub(1) {
+                Some(before) => self.table.top().ends_before(self.table.top().entry(before), place),
+                None => true,
+            },
+        }
+    }
+
+    /// Takes a block of the partition at hand, with nothing of it decoded.
+    fn load(&mut self, partition_at: usize, block_at: usize) -> Result<(), Error> {
+        let Some(partition) = &self.partition else { return Ok(()) };
+        let at = partition.entry(block_at).at;
+        let block = self.table.data(at, self.reading, Some(&mut self.ahead))?;
+        self.low = block.restarts();
+        self.block = Some(block);
+        (self.partition_at, self.block_at) = (partition_at, block_at);
+        self.slots.clear();
+        self.rows.clear();
+        Ok(())
+    }
+
+    /// Takes the block before; `false` when there is none.
+    fn previous_block(&mut self) -> Result<bool, Error> {
+        if let Some(before) = self.block_at.checked_sub(1) {
+            self.load(self.partition_at, before)?;
+            return Ok(true);
+        }
+        let Some(before) = self.partition_at.checked_sub(1) else { return Ok(false) };
+        let partition = self.table.partition(self.table.top().entry(before), self.reading)?;
+        let last = partition.len() - 1;
+        self.partition = Some(partition);
+        self.load(before, last)?;
+        Ok(true)
+    }
+
+    /// Decodes the cells from the restart `from` to where the slots begin, and puts them before those.
+    fn decode(&mut self, from: usize) -> Result<(), Error> {
+        let Some(block) = self.block.clone() else { return Ok(()) };
+        let later = std::mem::take(&mut self.slots);
+        if later.is_empty() {
+            self.rows.clear();
+        }
+        let (low, restarts) = (self.low, block.restarts());
+        self.decoder.row.clear();
+        self.decoder.start_at(&block, from).map_err(|what| self.malformed(what))?;
+        let mut row = (0, 0);
+        while low == restarts || !self.decoder.is_at(&block, low) {
+            match self.decoder.next(&block).map_err(|what| self.malformed(what))? {
+                Next::End => break,
+                Next::NewRow => {
+                    row = (self.rows.len() as u32, self.decoder.row.len() as u32);
+                    self.rows.extend_from_slice(&self.decoder.row);
+                }
+                Next::SameRow => {}
+            }
+            self.slots.push(Slot { row_at: row.0, row_len: row.1, parts: self.decoder.parts });
+        }
+        self.slots.extend(later);
+        self.low = from;
+        Ok(())
+    }
+
+    /// Sees to it that there is a slot, going back as far as need be, and that its row is inside of the bounds.
+    fn settle(&mut self) -> Result<(), Error> {
+        while self.slots.is_empty() {
+            if let Some(before) = self.low.checked_sub(1) {
+                self.decode(before)?;
+            } else if !self.previous_block()? {
+                self.at_row = false;
+                return Ok(());
+            }
+        }
+        self.at_row = self.slots.last().is_some_and(|slot| self.slot_row(slot) >= self.start.as_slice());
+        Ok(())
+    }
+
+    /// The first slot of the row at hand.
+    fn row_start(&self) -> usize {
+        let Some(last) = self.slots.last() else { return 0 };
+        let row = self.slot_row(last);
+        let of_row = |slot: &&Slot| slot.row_at == last.row_at || self.slot_row(slot) == row;
+        self.slots.len() - self.slots.iter().rev().take_while(of_row).count()
+    }
+
+    /// Whether the row of the first cell of the block at hand begins in a block before.
+    fn begins_before(&self) -> bool {
+        if let Some(before) = self.block_at.checked_sub(1) {
+            return self.partition.as_ref().is_some_and(|index| index.qualifier(index.entry(before)).is_some());
+        }
+        let top = self.table.top();
+        self.partition_at.checked_sub(1).is_some_and(|before| top.qualifier(top.entry(before)).is_some())
+    }
+
+    fn gather(&mut self, columns: &[Bytes], out: &mut Cells) -> Result<(), Error> {
+        let mut first = self.row_start();
+        if first == 0 && self.low > 0 {
+            self.decode(0)?;
+            first = self.row_start();
+        }
+        let mut wanted = Wanted::new(columns);
+        if first == 0 && self.begins_before() {
+            let Some(row) = self.slots.last().map(|slot| self.slot_row(slot).to_vec()) else { return Ok(()) };
+            // Both fetch the blocks of the row; they are in the cache, or were read ahead, the second time.
+            Walk::default().row(&self.table, &row, &mut wanted, self.reading, out)?;
+            return self.go_before(Place::row(&row));
+        }
+        let Some(block) = &self.block else { return Ok(()) };
+        let before = out.len();
+        for slot in &self.slots[first..] {
+            let cell = block.cell(self.slot_row(slot), &slot.parts);
+            if wanted.wants(cell.qualifier) {
+                if out.len() == before { out.push(cell) } else { out.push_in_row(cell) }
+            }
+        }
+        self.slots.truncate(first);
+        self.settle()
+    }
+
+    fn malformed(&self, what: &str) -> Error {
+        let offset = self.partition.as_ref().map_or(0, |partition| partition.entry(self.block_at).at.offset);
+        self.table.damage(offset, what)
+    }
+}
+
+impl Cursor for ReverseCursor {
+    fn row(&self) -> Option<&[u8]> {
+        self.slots.last().filter(|_| self.at_row).map(|slot| self.slot_row(slot))
+    }
+
+    fn take(&mut self, columns: &[Bytes], out: &mut Cells) -> Result<(), Error> {
+        if !self.at_row {
+            return Ok(());
+        }
+        // Spent, unless all goes well.
+        self.at_row = false;
+        let before = out.len();
+        let gathered = self.gather(columns, out);
+        if gathered.is_err() {
+            self.at_row = false;
+            out.truncate(before);
+        }
+        gathered
+    }
+
+    fn seek(&mut self, row: &[u8]) -> Result<(), Error> {
+        if self.row().is_none_or(|at| at <= row) {
+            return Ok(());
+        }
+        self.go_before(Place::after(row))
+    }
+}
