@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use super::levelled::{level0_target, targets};
-use super::{FileSummary, LEVEL_MAX, PERMILLE, Policy, Tree, time_window};
+use super::tiering::similar_run;
+use super::{LEVEL_MAX, PERMILLE, Policy, Tree, time_window};
 
 /// Twice the number of files that asks for a compaction: one may be running while as many come in again.
 const LEVEL0_FILES_SOFT: u64 = 8;
@@ -30,7 +31,8 @@ const BUSY_RETRY: Duration = Duration::from_millis(250);
 /// What one store owes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Debt {
-    /// Files of level 0 that a read of any row may have to look into; with time windows, those of the fullest one.
+    /// Files of level 0 that a read of any row may have to look into; with time windows, those
+    /// of one window that could be joined.
     pub(crate) level0_files: u64,
     /// What compactions will have written until no level is over its target.
     pub(crate) pending_bytes: u64,
@@ -43,13 +45,18 @@ pub(crate) fn debt(tree: &Tree, policy: &Policy) -> Debt {
     let region_bytes = policy.region_bytes.max(policy.base_bytes);
     match policy.ttl {
         Some(ttl) => {
-            // One file per window is as it should be.
+            // One file per window is as it should be, and a few of ever smaller size in an open one: only what could be
+            // joined is owed, running jobs included.
             let groups = time_window::groups(tree, policy, ttl);
-            let due = groups.iter().filter(|group| group.len() >= policy.level0_files);
-            let within = groups.iter().map(|group| group.len() - 1).max().map_or(0, |most| most + 1);
+            let joined = groups.iter().filter_map(|group| {
+                let files = &tree.level0[group.start..group.stop];
+                let run = similar_run(files, |_| true, policy.level0_files, u64::MAX)?;
+                Some((run.len(), files[run].iter().map(|file| file.bytes).sum::<u64>()))
+            });
+            let (within, pending_bytes) = joined.fold((0, 0), |(most, bytes): (usize, u64), (files, more)| {
+                (most.max(files), bytes.saturating_add(more))
+            });
             let beyond = groups.len().saturating_sub(2 * time_window::WINDOWS as usize);
-            let bytes = |files: &[FileSummary]| files.iter().map(|file| file.bytes).sum::<u64>();
-            let pending_bytes = due.map(|group| bytes(&tree.level0[group.start..group.stop])).sum();
             Debt { level0_files: (within + beyond) as u64, pending_bytes, region_bytes }
         }
         None => {

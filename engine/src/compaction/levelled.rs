@@ -1,7 +1,9 @@
 //! Levels that grow tenfold, the default.
 //!
 //! Targets are reckoned from the largest level upwards, so that what lies above it is always about a tenth of it: a store
-//! takes up 1.1 times its data, whatever its size. A store of up to `base_bytes` has level 0 and the deepest level only.
+//! takes up 1.1 times its data, whatever its size. A level goes between only where it pays: what level 0 brings at once
+//! (`base_bytes`) may go straight to a level of four times as much, which writes each byte five times at most; to pass
+//! by a level between would cost as much from there on. A store of up to that size has level 0 and the deepest level.
 //!
 //! The level with the highest score goes first. One that cannot because of running jobs keeps its levels for itself:
 //! less pressing work there would start just before it again and again.
@@ -24,6 +26,9 @@ const LEVEL0_JOB_BASES: u64 = 4;
 /// So many output files' worth of a level go down at once, if more costs no further input below.
 const LEVEL_JOB_FILES: u64 = 4;
 
+/// The base level's target is up to so many times what level 0 brings at once.
+const BASES_MAX: u64 = 4;
+
 /// How large each level may be, and where level 0 goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Targets {
@@ -38,10 +43,10 @@ pub(super) fn targets(tree: &Tree, policy: &Policy) -> Targets {
     bytes[LEVEL_MAX] = u64::MAX;
     let mut base = LEVEL_MAX;
     let mut size = (1..=LEVEL_MAX).map(|level| tree.level_bytes(level)).max().unwrap_or(0);
-    while size > policy.base_bytes && base > 1 {
+    while size > policy.base_bytes.saturating_mul(BASES_MAX) && base > 1 {
         base -= 1;
         size /= multiplier;
-        bytes[base] = size.max(policy.base_bytes / multiplier).max(1);
+        bytes[base] = size.max(1);
     }
     Targets { base, bytes }
 }

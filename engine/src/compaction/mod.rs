@@ -135,7 +135,7 @@ pub(crate) struct Policy {
     pub(crate) file_bytes: u64,
     /// So many files in level 0 ask for a compaction.
     pub(crate) level0_files: usize,
-    /// The largest target of the level that level 0 goes to.
+    /// What level 0 brings down at once, by bytes; where the levels between begin is reckoned from it.
     pub(crate) base_bytes: u64,
     /// How many times larger each level is than the one above.
     pub(crate) multiplier: u64,
@@ -158,8 +158,7 @@ impl Policy {
     const LEVEL0_FILES: usize = 4;
     const MULTIPLIER: u64 = 10;
 
-    /// The defaults for a region of this size. A small region has smaller files, so that it, too, is compacted in parts;
-    /// the base level takes what level 0 brings at once, so that neither is rewritten many times for the other.
+    /// The defaults for a region of this size. A small region has smaller files, so that it, too, is compacted in parts.
     pub(crate) fn new(region_bytes: u64, flush_bytes: u64) -> Self {
         let file_bytes = (region_bytes / 16).clamp(Self::FILE_BYTES_MIN, Self::FILE_BYTES_DEFAULT);
         let level0_bytes = flush_bytes.saturating_mul(Self::LEVEL0_FILES as u64);

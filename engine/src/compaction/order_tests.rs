@@ -43,7 +43,7 @@ impl Drop for Seed {
 fn policy(rng: &mut StdRng) -> Policy {
     let mut policy = Policy::new(1 << 20, 64 << 10);
     policy.file_bytes = rng.random_range(10..60);
-    policy.base_bytes = rng.random_range(20..200);
+    policy.base_bytes = rng.random_range(5..80);
     policy.multiplier = rng.random_range(2..6);
     policy.level0_files = rng.random_range(2..5);
     policy
@@ -147,4 +147,60 @@ fn a_major_compaction_puts_everything_into_the_deepest_level_and_is_then_done() 
         assert!((0..LEVEL_MAX).all(|level| model.tree.level(level).is_empty()), "{}", model.draw());
         assert_eq!(pick_major(&model.tree, &policy), Plan::Idle);
     });
+}
+
+#[test]
+fn files_of_windows_that_take_turns_are_joined_once_they_are_too_many() {
+    let mut policy = Policy::new(1 << 20, 64 << 10);
+    policy.ttl = Some(Duration::from_secs(1800));
+    policy.log_time_ms = 120_000;
+    let mut model = Model::default();
+    let mut most = 0;
+    for nth in 0..500 {
+        let mut file = model.file(b"az", 10, 0);
+        file.max_timestamp = 60_000 * (nth % 2) + nth;
+        model.place(0, file);
+        let plan = pick(&model.tree, &policy).0;
+        if model.start(&plan).is_some() {
+            model.finish(&plan, &policy);
+            model.check();
+        }
+        most = most.max(model.tree.level0.len());
+    }
+    assert!((50..70).contains(&most), "{most}");
+}
+
+#[test]
+fn random_rows_are_written_a_few_times_and_take_up_little_more_than_their_size() {
+    let mut policy = Policy::new(1 << 20, 26);
+    (policy.file_bytes, policy.base_bytes) = (26, 104);
+    let rows: Vec<u8> = (b'a'..=b'z').collect();
+    let mut model = Model::default();
+    let (mut flushed, mut written, mut least_at_bottom) = (0u64, 0u64, 1.0f64);
+    for _ in 0..400 {
+        let file = model.file(&rows, 26, 0);
+        flushed += file.bytes;
+        model.place(0, file);
+        loop {
+            let plan = pick(&model.tree, &policy).0;
+            if model.start(&plan).is_none() {
+                break;
+            }
+            if let Plan::Rewrite(rewrite) = &plan {
+                let files = model.tree.level0.iter().chain(model.tree.levels.iter().flatten());
+                let inputs = files.filter(|file| rewrite.inputs.iter().any(|&(_, id)| id == file.id));
+                written += inputs.map(|file| file.bytes).sum::<u64>();
+            }
+            model.finish(&plan, &policy);
+            model.check();
+        }
+        if flushed > 20 * policy.base_bytes {
+            let deepest = model.tree.level_bytes(LEVEL_MAX) as f64;
+            least_at_bottom = least_at_bottom.min(deepest / model.tree.bytes() as f64);
+        }
+    }
+    let times = written as f64 / flushed as f64;
+    println!("written {times:.1} times, {:.0} % at the bottom", least_at_bottom * 100.0);
+    assert!(times < 10.0, "written {times} times");
+    assert!(least_at_bottom > 0.75, "only {least_at_bottom} at the bottom");
 }
