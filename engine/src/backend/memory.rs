@@ -43,14 +43,13 @@ impl MemoryBackend {
     }
 
     /// Loads a file that the manifest names.
-    pub(crate) async fn load(&self, record: &FileRecord) -> Result<FileRef, Error> {
+    pub(crate) async fn load(&self, record: &FileRecord) -> Result<Arc<dyn FileSource>, Error> {
         let path = self.files.path_of(record.id);
         let bytes = self.disk.read(&path).await.map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => Error::damage(&path, 0, "the manifest names the file and it is missing"),
             _ => Error::io(format!("read {}", path.display()))(error),
         })?;
-        let source = Arc::new(Run::new(decode(&path, record.id, &bytes)?));
-        Ok(FileRef { record: Arc::new(record.clone()), source })
+        Ok(Arc::new(Run::new(decode(&path, record.id, &bytes)?)))
     }
 
     pub(crate) fn writer(&self, family: &FamilyName) -> MemoryWriter {

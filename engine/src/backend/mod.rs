@@ -15,9 +15,9 @@ use terrane_types::{FamilyName, GroupId, Invalid, TableId};
 
 use crate::cells::Cell;
 use crate::engine::Options;
-use crate::file::{FileRef, Levels};
+use crate::file::{FileRef, FileSource, Levels};
 use crate::files::Spared;
-use crate::manifest::Contents;
+use crate::manifest::{Contents, FileRecord};
 use crate::region::{Files, RowPrefix};
 use crate::source::Bounds;
 use crate::Error;
@@ -111,25 +111,39 @@ impl Backend {
                 let mut of_family = Vec::with_capacity(records.len());
                 for record in records {
                     let source = match self {
-                        Self::Lsm(tables) => tables.load(record, region.table, family).await?,
-                        Self::Memory(memory) => match sources.get(&record.id) {
-                            Some(source) => FileRef { record: Arc::new(record.clone()), source: Arc::clone(source) },
+                        // A tree is the same file to all regions of the table.
+                        #[cfg(feature = "sled")]
+                        Self::Sled(sled) => sled.source(region.point.group, region.table, family)?,
+                        Self::Lsm(_) | Self::Memory(_) => match sources.get(&record.id) {
+                            Some(source) => Arc::clone(source),
                             None => {
-                                let file = memory.load(record).await?;
-                                sources.insert(record.id, Arc::clone(&file.source));
-                                file
+                                let source = self.load_file(record, region.table, family).await?;
+                                sources.insert(record.id, Arc::clone(&source));
+                                source
                             }
                         },
-                        #[cfg(feature = "sled")]
-                        Self::Sled(sled) => sled.load(record, region.point.group, region.table, family)?,
                     };
-                    of_family.push(source);
+                    of_family.push(FileRef { record: Arc::new(record.clone()), source });
                 }
                 files.insert(family.clone(), Levels::new(of_family));
             }
             loaded.push(files);
         }
         Ok(loaded)
+    }
+
+    async fn load_file(
+        &self,
+        record: &FileRecord,
+        table: TableId,
+        family: &FamilyName,
+    ) -> Result<Arc<dyn FileSource>, Error> {
+        match self {
+            Self::Lsm(tables) => Ok(tables.load(record, table, family).await?),
+            Self::Memory(memory) => memory.load(record).await,
+            #[cfg(feature = "sled")]
+            Self::Sled(_) => unreachable!("sled has no files of its own"),
+        }
     }
 
     /// Whether a flush that would leave a family with so many files writes them all anew as one.

@@ -110,17 +110,15 @@ impl SledBackend {
         task::run_io(async move { sync_all(&dir).await }).await
     }
 
-    /// The cells of a family that a manifest record names.
-    pub(crate) fn load(
+    /// The cells of a family.
+    pub(crate) fn source(
         &self,
-        record: &FileRecord,
         group: GroupId,
         table: TableId,
         family: &FamilyName,
-    ) -> Result<FileRef, Error> {
+    ) -> Result<Arc<dyn FileSource>, Error> {
         let tree = self.tree(group, table, family)?;
-        let source = Arc::new(SledSource { dir: self.dir.clone(), tree });
-        Ok(FileRef { record: Arc::new(record.clone()), source })
+        Ok(Arc::new(SledSource { dir: self.dir.clone(), tree }))
     }
 
     /// Removes the cells inside of `bounds`, those above a sequence number or all.

@@ -1,47 +1,341 @@
-//! Our own store files (being moved in).
-use std::collections::BTreeSet;
-use std::sync::Arc;
+//! Our own store files: what flushes and compactions write, and how regions read them.
+//!
+//! A file is opened when it is first read, so opening an engine costs a look at names and lengths, whatever its size. One
+//! that a flush or compaction has just made is opened at once: its filters and indexes are still warm.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use terrane_env::task;
+use terrane_types::schema::FamilyStorage;
 use terrane_types::{FamilyName, TableId};
 
 use super::WriterTarget;
 use crate::Error;
-use crate::cells::Cell;
+use crate::block_cache::FamilyReads;
+use crate::cells::{Cell, Cells};
 use crate::engine::Options;
-use crate::file::FileRef;
-use crate::files::Files;
+use crate::file::{FileRef, FileSource};
+use crate::files::{Claim, Files};
 use crate::manifest::FileRecord;
+use crate::reading::{Cursor, Reading, RowKey, Source};
+use crate::region::RowPrefix;
 use crate::source::Bounds;
+use crate::table::{EXTENSION_WITH_DOT, Table, TableOptions, TableProperties, TableShared, TableWriter};
 
+/// The directory of store files.
+pub(crate) const DIRECTORY: &str = "tables";
+
+/// Bytes that gather before they are written.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// Counts of reads by table and family.
+type Reads = BTreeMap<(TableId, FamilyName), Arc<FamilyReads>>;
+
+/// The store files of one server.
 pub(crate) struct TablesBackend {
     pub(crate) files: Arc<Files>,
+    pub(crate) shared: Arc<TableShared>,
+    reads: Mutex<Reads>,
 }
-pub(crate) struct TablesWriter {}
+
 impl TablesBackend {
-    pub(crate) async fn open(_options: &Options, _named: &BTreeSet<u64>) -> Result<Self, Error> {
-        todo!()
+    pub(crate) async fn open(options: &Options, named: &BTreeSet<u64>) -> Result<Self, Error> {
+        let files = Files::open(&options.disk, &options.dir, DIRECTORY, EXTENSION_WITH_DOT, named).await?;
+        let (dir, disk) = (files.dir().to_owned(), options.disk.clone());
+        let shared = Arc::new(TableShared::new(disk, dir, options.cache_bytes, options.open_files));
+        Ok(Self { files: Arc::new(files), shared, reads: Mutex::default() })
     }
-    pub(crate) async fn load(&self, _record: &FileRecord, _table: TableId, _family: &FamilyName) -> Result<FileRef, Error> {
-        todo!()
+
+    /// What reads of a family have met, since the engine was opened.
+    pub(crate) fn reads(&self) -> Reads {
+        self.reads.lock().clone()
     }
-    pub(crate) fn writer(&self, _target: WriterTarget<'_>) -> TablesWriter {
-        todo!()
+
+    fn reads_of(&self, table: TableId, family: &FamilyName) -> Arc<FamilyReads> {
+        Arc::clone(self.reads.lock().entry((table, family.clone())).or_default())
+    }
+
+    /// Takes a file that the manifest names; its length must be what was recorded.
+    pub(crate) async fn load(
+        &self,
+        record: &FileRecord,
+        table: TableId,
+        family: &FamilyName,
+    ) -> Result<Arc<TableFile>, Error> {
+        let path = self.files.path_of(record.id);
+        let size = self.shared.disk.file_len(&path).await.map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Error::damage(&path, 0, "the manifest names the file and it is missing"),
+            _ => Error::io(format!("look at {}", path.display()))(error),
+        })?;
+        if size != record.size {
+            let what = format!("it has {size} bytes, and the manifest says {}", record.size);
+            return Err(Error::damage(&path, size.min(record.size), what));
+        }
+        Ok(Arc::new(TableFile {
+            shared: Arc::clone(&self.shared),
+            reads: self.reads_of(table, family),
+            id: record.id,
+            size: record.size,
+            timestamp_max: record.timestamps.1,
+            table: OnceLock::new(),
+            opening: Mutex::new(()),
+            _claim: self.files.claim(record.id),
+        }))
+    }
+
+    pub(crate) fn writer(&self, target: WriterTarget<'_>) -> TablesWriter {
+        TablesWriter {
+            files: Arc::clone(&self.files),
+            shared: Arc::clone(&self.shared),
+            reads: self.reads_of(target.table, target.family),
+            storage: target.storage,
+            prefix: target.prefix,
+            level: target.level,
+            file_bytes: target.file_bytes,
+            collected: target.collected,
+            current: None,
+            begun: Vec::new(),
+            made: Vec::new(),
+        }
     }
 }
+
+/// A store file, opened at its first use.
+pub(crate) struct TableFile {
+    shared: Arc<TableShared>,
+    reads: Arc<FamilyReads>,
+    id: u64,
+    size: u64,
+    timestamp_max: i64,
+    table: OnceLock<Arc<Table>>,
+    /// Held while the file is opened, so that it is opened once.
+    opening: Mutex<()>,
+    /// Keeps the file's name for as long as somebody may read it. Dropped after the table above.
+    _claim: Arc<Claim>,
+}
+
+impl TableFile {
+    /// The open table.
+    pub(crate) fn table(&self, blocking: bool) -> Result<&Arc<Table>, Error> {
+        if let Some(table) = self.table.get() {
+            return Ok(table);
+        }
+        if !blocking {
+            return Err(Error::NeedsDisk);
+        }
+        let _opening = self.opening.lock();
+        if let Some(table) = self.table.get() {
+            return Ok(table);
+        }
+        let table = Table::open(&self.shared, self.id, self.size, &self.reads)?;
+        Ok(self.table.get_or_init(|| Arc::new(table)))
+    }
+
+    /// Whether a reader of these times may leave the file out. Sound for a lowest time alone: newer cells hide older ones.
+    fn is_too_old(&self, reading: Reading) -> bool {
+        self.timestamp_max < reading.time_min
+    }
+}
+
+impl Source for TableFile {
+    fn row(&self, row: &RowKey<'_>, columns: &[Bytes], reading: Reading, out: &mut Cells) -> Result<(), Error> {
+        if self.is_too_old(reading) {
+            return Ok(());
+        }
+        self.table(reading.blocking)?.row(row, columns, reading, out)
+    }
+
+    fn cursor(self: Arc<Self>, bounds: &Bounds, reverse: bool, reading: Reading) -> Result<Box<dyn Cursor>, Error> {
+        if self.is_too_old(reading) {
+            return Ok(Box::new(Nothing));
+        }
+        let table = Arc::clone(self.table(reading.blocking)?);
+        let cursor = table.cursor(bounds, reverse, reading)?;
+        Ok(Box::new(TableFileCursor { cursor, _file: self }))
+    }
+}
+
+impl FileSource for TableFile {
+    fn bytes_within(&self, bounds: &Bounds) -> Option<u64> {
+        self.table.get().map(|table| table.bytes_within(bounds))
+    }
+
+    fn samples(&self, bounds: &Bounds) -> Result<Vec<(Vec<u8>, u64)>, Error> {
+        let _ = SAMPLES;
+        let samples: Vec<(Vec<u8>, u64)> = Vec::new();
+        Ok(samples.into_iter().filter(|(row, _)| bounds.contains(row)).collect())
+    }
+}
+
+/// Rows that a file names for the choice of a split point.
+const SAMPLES: usize = 256;
+
+/// A cursor that keeps the file it reads.
+struct TableFileCursor {
+    cursor: Box<dyn Cursor>,
+    _file: Arc<TableFile>,
+}
+
+impl Cursor for TableFileCursor {
+    fn row(&self) -> Option<&[u8]> {
+        self.cursor.row()
+    }
+
+    fn take(&mut self, columns: &[Bytes], out: &mut Cells) -> Result<(), Error> {
+        self.cursor.take(columns, out)
+    }
+
+    fn seek(&mut self, row: &[u8]) -> Result<(), Error> {
+        self.cursor.seek(row)
+    }
+}
+
+/// A cursor over no rows.
+struct Nothing;
+
+impl Cursor for Nothing {
+    fn row(&self) -> Option<&[u8]> {
+        None
+    }
+
+    fn take(&mut self, _columns: &[Bytes], _out: &mut Cells) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn seek(&mut self, _row: &[u8]) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Writes the cells of one family to one file after another.
+pub(crate) struct TablesWriter {
+    files: Arc<Files>,
+    shared: Arc<TableShared>,
+    reads: Arc<FamilyReads>,
+    storage: FamilyStorage,
+    prefix: Option<RowPrefix>,
+    level: u8,
+    file_bytes: u64,
+    collected: (u64, i64),
+    current: Option<TableWriter>,
+    /// The numbers taken, all of which are given back when something fails.
+    begun: Vec<u64>,
+    made: Vec<TableProperties>,
+}
+
 impl TablesWriter {
     pub(crate) fn has_work(&self) -> bool {
-        todo!()
+        self.current.as_ref().is_none_or(|current| {
+            current.pending_bytes() >= WRITE_BYTES || current.size_estimate() >= self.file_bytes
+        })
     }
+
     pub(crate) async fn work(&mut self) -> Result<(), Error> {
-        todo!()
+        let worked = self.try_work().await;
+        if worked.is_err() {
+            self.give_back();
+        }
+        worked
     }
-    pub(crate) fn add(&mut self, _cell: Cell<'_>) {
-        todo!()
+
+    async fn try_work(&mut self) -> Result<(), Error> {
+        if let Some(current) = self.current.take_if(|current| current.size_estimate() >= self.file_bytes) {
+            self.made.push(current.finish().await?);
+        }
+        match &mut self.current {
+            Some(current) => current.write_pending().await,
+            None => {
+                let id = self.files.begin();
+                self.begun.push(id);
+                let prefix = self.prefix.as_ref().map(|prefix| Arc::clone(&prefix.length));
+                let options = TableOptions { storage: self.storage, prefix };
+                self.current = Some(TableWriter::create(&self.shared.disk, self.files.dir(), id, options).await?);
+                Ok(())
+            }
+        }
     }
-    pub(crate) async fn abandon(self) {
-        todo!()
+
+    pub(crate) fn add(&mut self, cell: Cell<'_>) {
+        self.current.as_mut().expect("work() is called before the first row, and makes a file").add(cell);
     }
-    pub(crate) async fn finish(self, _bounds: &Bounds) -> Result<Vec<FileRef>, Error> {
-        todo!()
+
+    pub(crate) async fn finish(mut self, bounds: &Bounds) -> Result<Vec<FileRef>, Error> {
+        let finished = self.try_finish(bounds).await;
+        if finished.is_err() {
+            self.give_back();
+        }
+        finished
     }
+
+    async fn try_finish(&mut self, bounds: &Bounds) -> Result<Vec<FileRef>, Error> {
+        if let Some(current) = self.current.take() {
+            if current.cells() > 0 {
+                self.made.push(current.finish().await?);
+            } else {
+                let id = current.id();
+                current.abandon().await?;
+                self.files.settled(id);
+            }
+        }
+        let mut files = Vec::with_capacity(self.made.len());
+        for properties in std::mem::take(&mut self.made) {
+            files.push(self.file_of(&properties, bounds)?);
+        }
+        Ok(files)
+    }
+
+    fn file_of(&self, properties: &TableProperties, bounds: &Bounds) -> Result<FileRef, Error> {
+        let record = FileRecord {
+            id: properties.id,
+            level: self.level,
+            size: properties.size,
+            bytes: properties.data_bytes,
+            bounds: bounds.clone(),
+            first_row: Bytes::copy_from_slice(&properties.first_row),
+            last_row: Bytes::copy_from_slice(&properties.last_row),
+            timestamps: properties.timestamps,
+            sequences: properties.sequences,
+            cells: properties.cells,
+            deletes: properties.deletes,
+            collected: self.collected,
+            ingested_at: 0,
+        };
+        let file = TableFile {
+            shared: Arc::clone(&self.shared),
+            reads: Arc::clone(&self.reads),
+            id: record.id,
+            size: record.size,
+            timestamp_max: record.timestamps.1,
+            table: OnceLock::new(),
+            opening: Mutex::new(()),
+            _claim: self.files.claim(record.id),
+        };
+        // Whoever flushes may block, and the bytes were written a moment ago.
+        file.table(true)?;
+        Ok(FileRef { record: Arc::new(record), source: Arc::new(file) })
+    }
+
+    /// Gives up what was written.
+    pub(crate) async fn abandon(mut self) {
+        if let Some(current) = self.current.take()
+            && let Err(error) = current.abandon().await
+        {
+            // It goes with the next clean-up, at the latest when the engine is opened again.
+            tracing::warn!("a file that was given up could not be removed: {error}");
+        }
+        self.give_back();
+    }
+
+    /// Nobody will have the manifest name these files.
+    fn give_back(&mut self) {
+        self.begun.drain(..).for_each(|id| self.files.settled(id));
+    }
+}
+
+/// Opens all files of the manifest that are not open yet, for a reader who wants to know now whether they can be.
+pub(crate) async fn open_all(files: Vec<Arc<TableFile>>) -> Result<(), Error> {
+    task::run_blocking(move || files.iter().try_for_each(|file| file.table(true).map(drop))).await
 }

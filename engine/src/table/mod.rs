@@ -50,6 +50,7 @@ pub(crate) use writer::{TableOptions, TableWriter};
 
 /// Ending of the names of store files.
 pub(crate) const EXTENSION: &str = "tbl";
+pub(crate) const EXTENSION_WITH_DOT: &str = ".tbl";
 
 /// How many bytes of a row are its prefix; `None`: the row has none.
 pub(crate) type PrefixOf = Arc<dyn Fn(&[u8]) -> Option<usize> + Send + Sync>;

@@ -20,7 +20,7 @@ pub const GROUP: GroupId = GroupId(7);
 pub const TABLE: TableId = TableId(5);
 
 pub fn backends() -> Vec<BackendKind> {
-    BackendKind::NAMES.iter().filter(|name| **name != "lsm").map(|name| name.parse().unwrap()).collect()
+    BackendKind::NAMES.iter().map(|name| name.parse().unwrap()).collect()
 }
 
 pub fn name(family: &str) -> FamilyName {
