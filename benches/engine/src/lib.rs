@@ -12,6 +12,7 @@
 //! Left out: servers, log and network (`terrane bench` has them), several threads of load, and the time of `fsync`: none
 //! of the stores has a log of its own here, as ours does not.
 
+pub mod command;
 mod data;
 mod error;
 mod machine;
