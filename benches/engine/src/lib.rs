@@ -30,7 +30,7 @@ pub use machine::Machine;
 pub use meter::Latency;
 pub use options::{Compaction, Options};
 pub use report::{Measurement, Report};
-pub use subject::{Contender, Settings, Subject};
+pub use subject::{Contender, Open, Settings, Subject};
 pub use subjects::contenders;
 pub use workload::Workload;
 

@@ -21,8 +21,11 @@ pub struct Contender {
     /// Its settings, in a line for people.
     pub about: &'static str,
     /// Opens the store in a directory that exists: an empty one, or one that a store of this kind was closed in.
-    pub open: fn(&Path, &Settings) -> Result<Box<dyn Subject>, SubjectError>,
+    pub open: Open,
 }
+
+/// How a store is opened.
+pub type Open = fn(&Path, &Settings) -> Result<Box<dyn Subject>, SubjectError>;
 
 /// An open store. Rows have one column with one value.
 pub trait Subject {

@@ -119,18 +119,40 @@ pub(crate) fn making_cost(rows: &Rows) -> f64 {
 
 /// One store on its way through the workloads.
 pub(crate) struct Course<'a> {
+    scope: Scope<'a>,
+    dir: PathBuf,
+    store: Option<Box<dyn Subject>>,
+}
+
+/// What a workload is about, apart from the store itself.
+#[derive(Clone, Copy)]
+struct Scope<'a> {
     options: &'a Options,
     contender: &'a Contender,
     rows: &'a Rows,
-    dir: PathBuf,
-    store: Option<Box<dyn Subject>>,
     /// Rows that were inserted: the first so many of the insertion order.
     loaded: u64,
 }
 
+impl Scope<'_> {
+    fn bound(&self, operations: u64) -> Bound {
+        let until_ns = time::now_ns().saturating_add(self.options.seconds.saturating_mul(1_000_000_000));
+        Bound { operations, until_ns }
+    }
+
+    fn measurement(&self, workload: Workload, watch: &Stopwatch, operations: u64, rows: u64) -> Measurement {
+        Measurement::new(self.contender.name, workload, watch.spent(), operations, rows)
+    }
+
+    /// Where the `draw`-th choice falls: the number of a row that was inserted.
+    fn chosen(&self, stream: Stream, draw: u64) -> u64 {
+        self.rows.number(self.rows.choice(stream as u64, draw, self.loaded))
+    }
+}
+
 impl<'a> Course<'a> {
     pub(crate) fn new(options: &'a Options, contender: &'a Contender, rows: &'a Rows, dir: &Path) -> Self {
-        Self { options, contender, rows, dir: dir.join("rows"), store: None, loaded: 0 }
+        Self { scope: Scope { options, contender, rows, loaded: 0 }, dir: dir.join("rows"), store: None }
     }
 
     /// Runs a workload; nothing comes of one that the options leave out.
@@ -139,7 +161,7 @@ impl<'a> Course<'a> {
             Workload::Batches => self.batches(),
             Workload::Inserts => self.inserts(),
             Workload::Drain => self.drain(),
-            Workload::Compact if self.options.compaction == Compaction::Settled => return Ok(None),
+            Workload::Compact if self.scope.options.compaction == Compaction::Settled => return Ok(None),
             Workload::Compact => self.compact(),
             Workload::Gets => self.gets(workload, Stream::Gets, true),
             Workload::AbsentGets => self.gets(workload, Stream::Absent, false),
@@ -151,8 +173,10 @@ impl<'a> Course<'a> {
         };
         match measured {
             Ok(measured) => Ok(Some(measured)),
-            Err(Trouble::Subject(source)) => Err(Error::Subject { subject: self.contender.name, workload, source }),
-            Err(Trouble::Wrong(what)) => Err(Error::Wrong { subject: self.contender.name, workload, what }),
+            Err(Trouble::Subject(source)) => {
+                Err(Error::Subject { subject: self.scope.contender.name, workload, source })
+            }
+            Err(Trouble::Wrong(what)) => Err(Error::Wrong { subject: self.scope.contender.name, workload, what }),
             Err(Trouble::Io(doing, cause)) => Err(Error::Io { doing, cause }),
         }
     }
@@ -161,7 +185,7 @@ impl<'a> Course<'a> {
     pub(crate) fn finish(mut self) -> Result<(), Error> {
         let Some(store) = self.store.take() else { return Ok(()) };
         store.close().map_err(|source| Error::Subject {
-            subject: self.contender.name,
+            subject: self.scope.contender.name,
             workload: Workload::PutsInCompaction,
             source,
         })
@@ -170,39 +194,29 @@ impl<'a> Course<'a> {
     fn open(&self, dir: &Path) -> Result<Box<dyn Subject>, Trouble> {
         make_dir(dir)?;
         let settings = Settings {
-            cache_bytes: self.options.cache_mib << 20,
-            write_buffer_bytes: self.options.write_buffer_mib << 20,
+            cache_bytes: self.scope.options.cache_mib << 20,
+            write_buffer_bytes: self.scope.options.write_buffer_mib << 20,
         };
-        Ok((self.contender.open)(dir, &settings)?)
-    }
-
-    fn bound(&self, operations: u64) -> Bound {
-        Bound {
-            operations,
-            until_ns: time::now_ns().saturating_add(self.options.seconds.saturating_mul(1_000_000_000)),
-        }
-    }
-
-    fn measurement(&self, workload: Workload, watch: &Stopwatch, operations: u64, rows: u64) -> Measurement {
-        Measurement::new(self.contender.name, workload, watch.spent(), operations, rows)
+        Ok((self.scope.contender.open)(dir, &settings)?)
     }
 
     /// Only the calls are timed; processor time of the whole process runs on between them, for what is done in the
     /// background.
     fn batches(&mut self) -> Result<Measurement, Trouble> {
+        let scope = self.scope;
         let dir = self.dir.with_file_name("batches");
         let mut store = self.open(&dir)?;
-        let batches = self.options.batch_rows.min(self.rows.count()) / BATCH_ROWS;
+        let batches = scope.options.batch_rows.min(scope.rows.count()) / BATCH_ROWS;
         let mut numbers = Vec::new();
         let mut batch: Vec<(Vec<u8>, Vec<u8>)> = vec![(vec![0; KEY_BYTES], vec![0; VALUE_BYTES]); cast(BATCH_ROWS)];
         let mut value = [0; VALUE_BYTES];
         let (mut watch, mut latencies) = (Stopwatch::default(), Latencies::new());
-        let done = self.bound(batches).run_timed(|at| {
+        let done = scope.bound(batches).run_timed(|at| {
             numbers.clear();
-            numbers.extend((at * BATCH_ROWS..(at + 1) * BATCH_ROWS).map(|place| self.rows.number(place)));
+            numbers.extend((at * BATCH_ROWS..(at + 1) * BATCH_ROWS).map(|place| scope.rows.number(place)));
             numbers.sort_unstable();
             for (number, row) in numbers.iter().zip(&mut batch) {
-                self.rows.value(*number, 0, &mut value);
+                scope.rows.value(*number, 0, &mut value);
                 row.0.copy_from_slice(&data::key(*number));
                 row.1.copy_from_slice(&value);
             }
@@ -213,7 +227,7 @@ impl<'a> Course<'a> {
             watch.stop();
             Ok(ControlFlow::Continue(()))
         })?;
-        let mut measured = self.measurement(Workload::Batches, &watch, done, done * BATCH_ROWS);
+        let mut measured = scope.measurement(Workload::Batches, &watch, done, done * BATCH_ROWS);
         measured.latency = latencies.spread();
         measured.complete = done == batches;
         store.close()?;
@@ -222,22 +236,23 @@ impl<'a> Course<'a> {
     }
 
     fn inserts(&mut self) -> Result<Measurement, Trouble> {
+        let scope = self.scope;
         let mut store = self.open(&self.dir)?;
         let mut puts = Puts::new();
         let mut value = [0; VALUE_BYTES];
         let mut watch = Stopwatch::started();
-        let done = self.bound(self.rows.count()).run_timed(|place| {
-            let number = self.rows.number(place);
-            self.rows.value(number, 0, &mut value);
+        let done = scope.bound(scope.rows.count()).run_timed(|place| {
+            let number = scope.rows.number(place);
+            scope.rows.value(number, 0, &mut value);
             puts.put(&mut *store, &data::key(number), &value)?;
             Ok(ControlFlow::Continue(()))
         })?;
         watch.stop();
-        self.loaded = done;
+        self.scope.loaded = done;
         self.store = Some(store);
-        let mut measured = self.measurement(Workload::Inserts, &watch, done, done);
+        let mut measured = scope.measurement(Workload::Inserts, &watch, done, done);
         puts.note(&mut measured);
-        measured.complete = done == self.rows.count();
+        measured.complete = done == scope.rows.count();
         if done == 0 {
             return Err(Trouble::Wrong("no row was inserted in the time there was".to_owned()));
         }
@@ -248,29 +263,25 @@ impl<'a> Course<'a> {
         let mut watch = Stopwatch::started();
         store(&mut self.store).drain()?;
         watch.stop();
-        self.with_disk(self.measurement(Workload::Drain, &watch, 1, self.loaded))
+        self.with_disk(self.scope.measurement(Workload::Drain, &watch, 1, self.scope.loaded))
     }
 
     fn compact(&mut self) -> Result<Measurement, Trouble> {
         let mut watch = Stopwatch::started();
         store(&mut self.store).compact()?;
         watch.stop();
-        self.with_disk(self.measurement(Workload::Compact, &watch, 1, self.loaded))
+        self.with_disk(self.scope.measurement(Workload::Compact, &watch, 1, self.scope.loaded))
     }
 
     fn with_disk(&self, mut measured: Measurement) -> Result<Measurement, Trouble> {
         let bytes = disk_bytes(&self.dir).map_err(|cause| Trouble::Io("look at the store's files", cause))?;
         measured.disk_bytes = Some(bytes);
-        measured.data_bytes = Some(self.loaded * ROW_BYTES);
+        measured.data_bytes = Some(self.scope.loaded * ROW_BYTES);
         Ok(measured)
     }
 
-    /// Where the `draw`-th choice falls: the number of a row that was inserted.
-    fn chosen(&self, stream: Stream, draw: u64) -> u64 {
-        self.rows.number(self.rows.choice(stream as u64, draw, self.loaded))
-    }
-
     fn gets(&mut self, workload: Workload, stream: Stream, present: bool) -> Result<Measurement, Trouble> {
+        let scope = self.scope;
         let store = store(&mut self.store);
         let key_of = if present { data::key } else { data::absent_key };
         let mut latencies = Latencies::new();
@@ -278,8 +289,8 @@ impl<'a> Course<'a> {
         let mut done = 0;
         for measured in [false, true] {
             watch = Stopwatch::started();
-            done = self.bound(self.options.gets).run(|draw| {
-                let key: Key = key_of(self.chosen(stream, draw));
+            done = scope.bound(scope.options.gets).run(|draw| {
+                let key: Key = key_of(scope.chosen(stream, draw));
                 let before = time::now_ns();
                 let found = store.get(&key)?;
                 if measured {
@@ -293,23 +304,24 @@ impl<'a> Course<'a> {
             })?;
             watch.stop();
         }
-        let mut measured = self.measurement(workload, &watch, done, done);
+        let mut measured = scope.measurement(workload, &watch, done, done);
         measured.latency = latencies.spread();
-        measured.complete = done == self.options.gets;
+        measured.complete = done == scope.options.gets;
         Ok(measured)
     }
 
     fn scans(&mut self, workload: Workload, stream: Stream, reverse: bool) -> Result<Measurement, Trouble> {
+        let scope = self.scope;
         let store = store(&mut self.store);
-        let (count, all) = (self.rows.count(), self.loaded == self.rows.count());
+        let (count, all) = (scope.rows.count(), scope.loaded == scope.rows.count());
         let mut latencies = Latencies::new();
         let (mut watch, mut done, mut rows) = (Stopwatch::default(), 0, 0);
         for measured in [false, true] {
             watch = Stopwatch::started();
             rows = 0;
-            done = self.bound(self.options.scans).run(|draw| {
+            done = scope.bound(scope.options.scans).run(|draw| {
                 // From where 100 rows are left, so that each scan has its full length.
-                let start = self.rows.choice(stream as u64, draw, count - SCAN_ROWS + 1);
+                let start = scope.rows.choice(stream as u64, draw, count - SCAN_ROWS + 1);
                 let start = if reverse { start + SCAN_ROWS - 1 } else { start };
                 let before = time::now_ns();
                 let seen = store.scan(&data::key(start), cast(SCAN_ROWS), reverse)?;
@@ -324,13 +336,14 @@ impl<'a> Course<'a> {
             })?;
             watch.stop();
         }
-        let mut measured = self.measurement(workload, &watch, done, rows);
+        let mut measured = scope.measurement(workload, &watch, done, rows);
         measured.latency = latencies.spread();
-        measured.complete = done == self.options.scans;
+        measured.complete = done == scope.options.scans;
         Ok(measured)
     }
 
     fn full_scan(&mut self) -> Result<Measurement, Trouble> {
+        let scope = self.scope;
         let store = store(&mut self.store);
         let (mut watch, mut rows) = (Stopwatch::default(), 0);
         for _ in ["warm", "measured"] {
@@ -338,17 +351,17 @@ impl<'a> Course<'a> {
             rows = store.scan(&data::key(0), usize::MAX, false)? as u64;
             watch.stop();
         }
-        if rows != self.loaded {
-            return Err(Trouble::Wrong(format!("{rows} rows in all, and not {}", self.loaded)));
+        if rows != scope.loaded {
+            return Err(Trouble::Wrong(format!("{rows} rows in all, and not {}", scope.loaded)));
         }
-        Ok(self.measurement(Workload::FullScan, &watch, 1, rows))
+        Ok(scope.measurement(Workload::FullScan, &watch, 1, rows))
     }
 
     fn reopen(&mut self) -> Result<Measurement, Trouble> {
         if let Some(store) = self.store.take() {
             store.close()?;
         }
-        let key = data::key(self.rows.number(self.loaded - 1));
+        let key = data::key(self.scope.rows.number(self.scope.loaded - 1));
         let mut watch = Stopwatch::started();
         let opened = self.open(&self.dir)?;
         let found = opened.get(&key)?;
@@ -357,21 +370,22 @@ impl<'a> Course<'a> {
         if !found {
             return Err(Trouble::Wrong("a drained row is gone after closing and opening".to_owned()));
         }
-        Ok(self.measurement(Workload::Reopen, &watch, 1, self.loaded))
+        Ok(self.scope.measurement(Workload::Reopen, &watch, 1, self.scope.loaded))
     }
 
     /// Goes on until the compaction has ended or every row was overwritten once, on average.
     fn puts_in_compaction(&mut self) -> Result<Measurement, Trouble> {
+        let scope = self.scope;
         let store = store(&mut self.store);
         let started = store.start_compaction()?;
-        let most = if started { self.loaded } else { self.loaded.min(OVERWRITES) };
+        let most = if started { scope.loaded } else { scope.loaded.min(OVERWRITES) };
         let mut puts = Puts::new();
         let mut value = [0; VALUE_BYTES];
         let mut seen_compacting = false;
         let mut watch = Stopwatch::started();
-        let done = self.bound(most).run_timed(|draw| {
-            let number = self.chosen(Stream::Overwrites, draw);
-            self.rows.value(number, draw + 1, &mut value);
+        let done = scope.bound(most).run_timed(|draw| {
+            let number = scope.chosen(Stream::Overwrites, draw);
+            scope.rows.value(number, draw + 1, &mut value);
             puts.put(&mut *store, &data::key(number), &value)?;
             seen_compacting |= puts.compacting;
             Ok(if started && seen_compacting && !puts.compacting {
@@ -381,7 +395,7 @@ impl<'a> Course<'a> {
             })
         })?;
         watch.stop();
-        let mut measured = self.measurement(Workload::PutsInCompaction, &watch, done, done);
+        let mut measured = scope.measurement(Workload::PutsInCompaction, &watch, done, done);
         puts.note(&mut measured);
         Ok(measured)
     }
