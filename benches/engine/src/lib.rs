@@ -83,3 +83,7 @@ fn run_one(
     }
     course.finish()
 }
+
+#[cfg(test)]
+#[path = "course_tests.rs"]
+mod tests;
