@@ -1,3 +1,5 @@
+//! The table as people read it: which way ratios go, and what stands where a store has no figure.
+
 use super::*;
 use crate::Compaction;
 
