@@ -90,7 +90,7 @@ impl Subject for RocksDb {
         for (key, value) in rows {
             batch.put(key, value);
         }
-        self.db.write_opt(&batch, &self.write).map_err(SubjectError::new)
+        self.db.write_opt(batch, &self.write).map_err(SubjectError::new)
     }
 
     fn get(&self, key: &[u8]) -> Result<bool, SubjectError> {
