@@ -7,10 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use terrane_engine::{BackendKind, DurablePoint, Engine, Options, Region, RegionSpec, ScanSpec, Step};
+use terrane_engine::{BackendKind, DurablePoint, Engine, Options, Patience, Region, RegionSpec, ScanSpec, Step};
 use terrane_env::{task, time};
 use terrane_types::{
-    CellRef, FamilyName, FamilyRules, FamilySchema, GroupId, KeyRange, PackedCells, Projection, RegionId, TableId,
+    CellRef, FamilyName, FamilySchema, GroupId, KeyRange, PackedCells, Projection, RegionId, TableId, cell,
 };
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
@@ -43,9 +43,13 @@ struct Terrane {
     runtime: Runtime,
     engine: Arc<Engine>,
     region: Arc<Region>,
-    /// Counts log entries; a row's sequence number is its entry's index.
+    /// Counts log entries: a put is one, and so is a batch.
     index: u64,
+    /// Counts rows.
+    sequence: u64,
     write_buffer_bytes: u64,
+    /// Of the last batch packed: the next will be as large.
+    batch_bytes: usize,
     projection: Projection,
     now_ms: i64,
     flushes: mpsc::Sender<()>,
@@ -58,14 +62,14 @@ impl Terrane {
     fn open(dir: &Path, settings: &Settings) -> Result<Self, SubjectError> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build();
         let runtime = runtime.map_err(SubjectError::new)?;
-        let options =
-            Options { dir: dir.to_owned(), backend: BackendKind::default(), cache_bytes: settings.cache_bytes };
+        let options = Options::new(dir.to_owned(), BackendKind::default(), settings.cache_bytes);
         let engine = runtime.block_on(Engine::open(options)).map_err(SubjectError::new)?;
         let region = match engine.regions().into_iter().next() {
             Some(region) => region,
             None => engine.create(spec()?, 1),
         };
         let index = region.point().index.max(1);
+        let sequence = region.sequence();
         let (flushes, waiting) = mpsc::channel(FLUSHES_WAITING_MAX);
         let flusher = runtime.spawn(flush_on_demand(Arc::clone(&engine), Arc::clone(&region), waiting));
         Ok(Self {
@@ -73,7 +77,9 @@ impl Terrane {
             engine,
             region,
             index,
+            sequence,
             write_buffer_bytes: settings.write_buffer_bytes,
+            batch_bytes: 0,
             projection: Projection::all(),
             now_ms: i64::try_from(time::wall_ms()).map_err(SubjectError::new)?,
             flushes,
@@ -82,24 +88,21 @@ impl Terrane {
         })
     }
 
-    fn apply(&mut self, key: &[u8], value: &[u8]) -> Result<(), SubjectError> {
-        self.index += 1;
+    /// The one cell of the next row.
+    fn cell<'a>(&self, value: &'a [u8]) -> Result<CellRef<'a>, SubjectError> {
         let stamp = i64::try_from(self.stamp()).map_err(SubjectError::new)?;
-        let cell = CellRef::put(FAMILY.as_bytes(), QUALIFIER, stamp, value);
-        let cells = PackedCells::from_cells([cell]).map_err(SubjectError::new)?;
-        self.region.apply(self.index, self.index, key, &cells);
-        Ok(())
+        Ok(CellRef::put(FAMILY.as_bytes(), QUALIFIER, stamp, value))
     }
 
     fn stamp(&self) -> u64 {
-        FIRST_STAMP + self.index / ROWS_PER_STAMP
+        FIRST_STAMP + self.sequence / ROWS_PER_STAMP
     }
 
     fn freeze(&self) {
         self.region.freeze(DurablePoint {
             group: GROUP,
             index: self.index,
-            sequence: self.region.sequence(),
+            sequence: self.sequence,
             stamp: self.stamp(),
             descriptor: Bytes::new(),
             window: Bytes::new(),
@@ -143,20 +146,38 @@ fn spec() -> Result<RegionSpec, SubjectError> {
         table: TableId(1),
         group: GROUP,
         range: KeyRange::all(),
-        families: vec![FamilySchema { name, rules: FamilyRules::default() }],
+        families: vec![FamilySchema::new(name)],
     })
 }
 
 impl Subject for Terrane {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), SubjectError> {
-        self.apply(key, value)?;
+        let cells = PackedCells::from_cells([self.cell(value)?]).map_err(SubjectError::new)?;
+        (self.index, self.sequence) = (self.index + 1, self.sequence + 1);
+        self.region.apply(self.index, self.sequence, key, &cells);
         if self.index.is_multiple_of(LOOK_EVERY) { self.flush_when_full() } else { Ok(()) }
     }
 
+    /// One log entry: packed cells in one buffer, validated in place, as they come off the wire.
     fn put_batch(&mut self, rows: &[(Vec<u8>, Vec<u8>)]) -> Result<(), SubjectError> {
-        for (key, value) in rows {
-            self.apply(key, value)?;
+        let mut buffer = Vec::with_capacity(self.batch_bytes);
+        let mut ends = Vec::with_capacity(rows.len());
+        for (_, value) in rows {
+            cell::pack(&mut buffer, self.cell(value)?);
+            ends.push(buffer.len());
         }
+        self.batch_bytes = buffer.len();
+        let buffer = Bytes::from(buffer);
+        let mut start = 0;
+        let mut mutations = Vec::with_capacity(rows.len());
+        for ((key, _), end) in rows.iter().zip(ends) {
+            let cells = PackedCells::validate(buffer.slice(start..end)).map_err(SubjectError::new)?;
+            mutations.push((key.as_slice(), cells));
+            start = end;
+        }
+        self.index += 1;
+        self.region.apply_all(self.index, self.sequence + 1, mutations.iter().map(|(key, cells)| (*key, cells)));
+        self.sequence += rows.len() as u64;
         self.flush_when_full()
     }
 
@@ -164,7 +185,7 @@ impl Subject for Terrane {
         let mut out = self.out.borrow_mut();
         out.clear();
         let snapshot = self.region.snapshot();
-        let read = self.region.get(&snapshot, key, &self.projection, self.now_ms, &mut out);
+        let read = self.region.get(&snapshot, key, &self.projection, self.now_ms, Patience::MayBlock, &mut out);
         Ok(read.map_err(SubjectError::new)?.cells_shown > 0)
     }
 
@@ -187,7 +208,7 @@ impl Subject for Terrane {
         let mut scanner = self.region.scan(self.region.snapshot(), spec);
         let mut rows = 0;
         while rows < limit {
-            match scanner.next(&mut out, BLOCK_BYTES).map_err(SubjectError::new)? {
+            match scanner.next(&mut out, BLOCK_BYTES, Patience::MayBlock).map_err(SubjectError::new)? {
                 Step::Row => rows += 1,
                 // The block is full inside of a row: it goes on in the next.
                 Step::Part { .. } | Step::Hidden => {}
