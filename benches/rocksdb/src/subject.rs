@@ -168,11 +168,10 @@ mod tests {
 
     #[test]
     fn it_gives_back_what_was_put_before_and_after_reopening() {
-        let dir = std::env::temp_dir().join(format!("terrane-bench-rocksdb-{}", std::process::id()));
+        let dir = tempfile::tempdir().unwrap();
         let settings = Settings { cache_bytes: 8 << 20, write_buffer_bytes: 1 << 20 };
         let key = |number: u32| format!("row{number:05}").into_bytes();
-        std::fs::create_dir_all(&dir).unwrap();
-        let mut store = (CONTENDER.open)(&dir, &settings).unwrap();
+        let mut store = (CONTENDER.open)(dir.path(), &settings).unwrap();
         for number in (0..2_000).step_by(2) {
             store.put(&key(number), b"a value").unwrap();
         }
@@ -181,7 +180,7 @@ mod tests {
         store.drain().unwrap();
         store.compact().unwrap();
         store.close().unwrap();
-        let mut store = (CONTENDER.open)(&dir, &settings).unwrap();
+        let mut store = (CONTENDER.open)(dir.path(), &settings).unwrap();
         assert!(store.get(&key(1_998)).unwrap() && store.get(&key(4_999)).unwrap() && !store.get(&key(1)).unwrap());
         assert_eq!(store.scan(&key(0), 100, false).unwrap(), 100);
         assert_eq!(store.scan(&key(4_990), 100, false).unwrap(), 10);
@@ -191,6 +190,5 @@ mod tests {
         store.drain().unwrap();
         assert!(!store.compacting());
         store.close().unwrap();
-        std::fs::remove_dir_all(&dir).unwrap();
     }
 }
