@@ -32,6 +32,19 @@ pub fn now_ns() -> u64 {
     crate::sim::now_ns()
 }
 
+/// Nanoseconds that all threads of this process have spent on a processor, in user and kernel mode: for benchmarks. The
+/// simulation has no such clock.
+#[cfg(not(feature = "sim"))]
+pub fn process_cpu_ns() -> u64 {
+    nanoseconds(rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime))
+}
+
+/// Nanoseconds that the calling thread has spent on a processor.
+#[cfg(not(feature = "sim"))]
+pub fn thread_cpu_ns() -> u64 {
+    nanoseconds(rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime))
+}
+
 #[cfg(not(feature = "sim"))]
 fn nanoseconds(time: rustix::time::Timespec) -> u64 {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
@@ -143,6 +156,15 @@ mod tests {
     fn unknown_clocks_always_report() {
         let mut watch = ClockWatch { apart_ns: 0 };
         assert!(watch.compare(&Apart { least_ns: 0, most_ns: 0, known: false }));
+    }
+
+    #[cfg(not(feature = "sim"))]
+    #[test]
+    fn work_takes_processor_time() {
+        let (process, thread) = (process_cpu_ns(), thread_cpu_ns());
+        assert!((0..1_000_000u64).fold(0u64, |sum, n| std::hint::black_box(sum ^ n)) < u64::MAX);
+        assert!(process_cpu_ns() > process);
+        assert!(thread_cpu_ns() > thread);
     }
 
     #[cfg(not(feature = "sim"))]

@@ -38,6 +38,7 @@ const ARROWS: &[(&str, May)] = &[
     ("terrane-master", May::Only(&["terrane-raft", "terrane-proto", "terrane-types", "terrane-env"])),
     ("terrane-client", May::Only(&["terrane-proto", "terrane-types", "terrane-env"])),
     ("terrane-console", May::Only(&["terrane-types", "terrane-env"])),
+    ("terrane-bench-engine", May::Only(&["terrane-engine", "terrane-types", "terrane-env"])),
     (BINARY, May::Any),
     ("terrane-tests", May::Any),
     ("terrane-examples", May::Any),
@@ -48,7 +49,8 @@ const ARROWS: &[(&str, May)] = &[
 /// crate, or with a star the beginning of its name.
 const KEPT_TO: &[(&str, &[&str])] = &[
     ("openraft*", &["terrane-raft"]),
-    ("sled", &["terrane-engine"]),
+    // The benchmark measures it as it is, without our code around it.
+    ("sled", &["terrane-engine", "terrane-bench-engine"]),
     // In raft for its simulated tests alone: a dependency that only they use cannot be both optional and dev.
     ("turmoil", &["terrane-env", "terrane-raft", "terrane-tests"]),
     ("mad-turmoil", &["terrane-tests"]),

@@ -1,0 +1,256 @@
+//! Our engine, driven as a region server drives it: one region over all rows, rows applied in log order, a freeze when the
+//! memtable is full, and flushes on a runtime in the background. Up to [`FLUSHES_WAITING_MAX`] frozen memtables wait
+//! before a put does, as with RocksDB's four write buffers.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use terrane_engine::{BackendKind, DurablePoint, Engine, Options, Patience, Region, RegionSpec, ScanSpec, Step};
+use terrane_env::{task, time};
+use terrane_types::{
+    CellRef, FamilyName, FamilySchema, GroupId, KeyRange, PackedCells, Projection, RegionId, TableId, cell,
+};
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::{Contender, Settings, Subject, SubjectError};
+
+pub(super) const CONTENDER: Contender = Contender {
+    name: "terrane",
+    about: "the default engine: one region, one family with one version, WAL is the caller's, 2 runtime threads",
+    open: |dir, settings| Ok(Box::new(Terrane::open(dir, settings)?)),
+};
+
+const GROUP: GroupId = GroupId(1);
+const FAMILY: &str = "f";
+const QUALIFIER: &[u8] = b"q";
+/// Threads that flush and compact, as many as RocksDB's background jobs.
+const THREADS: usize = 2;
+/// Rows between looks at the memtable's size: a server looks once per batch of log entries.
+const LOOK_EVERY: u64 = 64;
+/// With the active memtable and the one that is being flushed: four.
+const FLUSHES_WAITING_MAX: usize = 2;
+/// Cells get stamps that go up by a millisecond every so many rows, as under load.
+const ROWS_PER_STAMP: u64 = 256;
+const FIRST_STAMP: u64 = 1_700_000_000_000;
+/// Bytes of packed rows after which a scan hands on what it has, as a server fills its blocks.
+const BLOCK_BYTES: usize = 256 << 10;
+
+struct Terrane {
+    runtime: Runtime,
+    engine: Arc<Engine>,
+    region: Arc<Region>,
+    /// Counts log entries: a put is one, and so is a batch.
+    index: u64,
+    /// Counts rows.
+    sequence: u64,
+    write_buffer_bytes: u64,
+    /// Of the last batch packed: the next will be as large.
+    batch_bytes: usize,
+    projection: Projection,
+    now_ms: i64,
+    flushes: mpsc::Sender<()>,
+    flusher: JoinHandle<Result<(), terrane_engine::Error>>,
+    /// Where reads put what they find; kept, as a server keeps its buffers.
+    out: RefCell<Vec<u8>>,
+}
+
+impl Terrane {
+    fn open(dir: &Path, settings: &Settings) -> Result<Self, SubjectError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build();
+        let runtime = runtime.map_err(SubjectError::new)?;
+        let options = Options::new(dir.to_owned(), BackendKind::default(), settings.cache_bytes);
+        let engine = runtime.block_on(Engine::open(options)).map_err(SubjectError::new)?;
+        let region = match engine.regions().into_iter().next() {
+            Some(region) => region,
+            None => engine.create(spec()?, 1),
+        };
+        let index = region.point().index.max(1);
+        let sequence = region.sequence();
+        let (flushes, waiting) = mpsc::channel(FLUSHES_WAITING_MAX);
+        let flusher = runtime.spawn(flush_on_demand(Arc::clone(&engine), Arc::clone(&region), waiting));
+        Ok(Self {
+            runtime,
+            engine,
+            region,
+            index,
+            sequence,
+            write_buffer_bytes: settings.write_buffer_bytes,
+            batch_bytes: 0,
+            projection: Projection::all(),
+            now_ms: i64::try_from(time::wall_ms()).map_err(SubjectError::new)?,
+            flushes,
+            flusher,
+            out: RefCell::default(),
+        })
+    }
+
+    /// The one cell of the next row.
+    fn cell<'a>(&self, value: &'a [u8]) -> Result<CellRef<'a>, SubjectError> {
+        let stamp = i64::try_from(self.stamp()).map_err(SubjectError::new)?;
+        Ok(CellRef::put(FAMILY.as_bytes(), QUALIFIER, stamp, value))
+    }
+
+    fn stamp(&self) -> u64 {
+        FIRST_STAMP + self.sequence / ROWS_PER_STAMP
+    }
+
+    fn freeze(&self) {
+        self.region.freeze(DurablePoint {
+            group: GROUP,
+            index: self.index,
+            sequence: self.sequence,
+            stamp: self.stamp(),
+            descriptor: Bytes::new(),
+            window: Bytes::new(),
+        });
+    }
+
+    /// Freezes a full memtable and has it flushed; waits when too many are being flushed already.
+    fn flush_when_full(&mut self) -> Result<(), SubjectError> {
+        if self.region.active_bytes() < self.write_buffer_bytes {
+            return Ok(());
+        }
+        self.freeze();
+        self.flushes.blocking_send(()).or_else(|_| self.flusher_ended())
+    }
+
+    /// The flusher ends of its own accord only with an error.
+    fn flusher_ended(&mut self) -> Result<(), SubjectError> {
+        match self.runtime.block_on(&mut self.flusher) {
+            Ok(Ok(())) => Err(SubjectError::new("the flusher ended without a word")),
+            Ok(Err(error)) => Err(SubjectError::new(error)),
+            Err(error) => Err(SubjectError::new(error)),
+        }
+    }
+}
+
+async fn flush_on_demand(
+    engine: Arc<Engine>,
+    region: Arc<Region>,
+    mut waiting: mpsc::Receiver<()>,
+) -> Result<(), terrane_engine::Error> {
+    while waiting.recv().await.is_some() {
+        engine.flush(&region).await?;
+    }
+    Ok(())
+}
+
+fn spec() -> Result<RegionSpec, SubjectError> {
+    let name = FamilyName::new(FAMILY).map_err(SubjectError::new)?;
+    Ok(RegionSpec {
+        region: RegionId(1),
+        table: TableId(1),
+        group: GROUP,
+        range: KeyRange::all(),
+        families: vec![FamilySchema::new(name)],
+    })
+}
+
+impl Subject for Terrane {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), SubjectError> {
+        let cells = PackedCells::from_cells([self.cell(value)?]).map_err(SubjectError::new)?;
+        (self.index, self.sequence) = (self.index + 1, self.sequence + 1);
+        self.region.apply(self.index, self.sequence, key, &cells);
+        if self.index.is_multiple_of(LOOK_EVERY) { self.flush_when_full() } else { Ok(()) }
+    }
+
+    /// One log entry: packed cells in one buffer, validated in place, as they come off the wire.
+    fn put_batch(&mut self, rows: &[(Vec<u8>, Vec<u8>)]) -> Result<(), SubjectError> {
+        let mut buffer = Vec::with_capacity(self.batch_bytes);
+        let mut ends = Vec::with_capacity(rows.len());
+        for (_, value) in rows {
+            cell::pack(&mut buffer, self.cell(value)?);
+            ends.push(buffer.len());
+        }
+        self.batch_bytes = buffer.len();
+        let buffer = Bytes::from(buffer);
+        let mut start = 0;
+        let mut mutations = Vec::with_capacity(rows.len());
+        for ((key, _), end) in rows.iter().zip(ends) {
+            let cells = PackedCells::validate(buffer.slice(start..end)).map_err(SubjectError::new)?;
+            mutations.push((key.as_slice(), cells));
+            start = end;
+        }
+        self.index += 1;
+        self.region.apply_all(self.index, self.sequence + 1, mutations.iter().map(|(key, cells)| (*key, cells)));
+        self.sequence += rows.len() as u64;
+        self.flush_when_full()
+    }
+
+    fn get(&self, key: &[u8]) -> Result<bool, SubjectError> {
+        let mut out = self.out.borrow_mut();
+        out.clear();
+        let snapshot = self.region.snapshot();
+        let read = self.region.get(&snapshot, key, &self.projection, self.now_ms, Patience::MayBlock, &mut out);
+        Ok(read.map_err(SubjectError::new)?.cells_shown > 0)
+    }
+
+    fn scan(&self, start: &[u8], limit: usize, reverse: bool) -> Result<usize, SubjectError> {
+        let range = if reverse {
+            // The stop is the first key behind the start, which itself belongs to the range.
+            KeyRange::new(Bytes::new(), [start, &[0]].concat())
+        } else {
+            KeyRange::new(Bytes::copy_from_slice(start), Bytes::new())
+        };
+        let spec = ScanSpec {
+            range: range.map_err(SubjectError::new)?,
+            reverse,
+            projection: self.projection.clone(),
+            now_ms: self.now_ms,
+            from_cell: None,
+        };
+        let mut out = self.out.borrow_mut();
+        out.clear();
+        let mut scanner = self.region.scan(self.region.snapshot(), spec);
+        let mut rows = 0;
+        while rows < limit {
+            match scanner.next(&mut out, BLOCK_BYTES, Patience::MayBlock).map_err(SubjectError::new)? {
+                Step::Row => rows += 1,
+                // The block is full inside of a row: it goes on in the next.
+                Step::Part { .. } | Step::Hidden => {}
+                Step::End => break,
+            }
+            if out.len() >= BLOCK_BYTES {
+                std::hint::black_box(&out);
+                out.clear();
+            }
+        }
+        std::hint::black_box(&out);
+        Ok(rows)
+    }
+
+    fn drain(&mut self) -> Result<(), SubjectError> {
+        self.freeze();
+        self.runtime.block_on(self.engine.flush(&self.region)).map_err(SubjectError::new)
+    }
+
+    /// The engine has no compaction apart from its flushes.
+    fn compact(&mut self) -> Result<(), SubjectError> {
+        self.drain()
+    }
+
+    fn start_compaction(&mut self) -> Result<bool, SubjectError> {
+        Ok(false)
+    }
+
+    fn compacting(&self) -> bool {
+        false
+    }
+
+    fn close(self: Box<Self>) -> Result<(), SubjectError> {
+        let Self { runtime, engine, region, flushes, flusher, .. } = *self;
+        drop(flushes);
+        runtime.block_on(async move {
+            flusher.await.map_err(SubjectError::new)?.map_err(SubjectError::new)?;
+            engine.shutdown().await;
+            drop(region);
+            // The store below closes its files, which may block.
+            task::run_blocking(move || drop(engine)).await;
+            Ok(())
+        })
+    }
+}
