@@ -10,8 +10,6 @@
 
 use std::time::Duration;
 
-use super::PERMILLE;
-
 const NANOS: u128 = Duration::from_secs(1).as_nanos();
 /// From here on there is no limit.
 const PRESSURE_UNLIMITED: u32 = 900;
