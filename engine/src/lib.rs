@@ -49,7 +49,7 @@ mod split_point;
 mod table;
 
 pub use backend::BackendKind;
-pub use compaction::{Compaction, CompactionProgress, CompactionTotals};
+pub use compaction::{Compaction, CompactionProgress, CompactionTotals, Verdict, verdict};
 pub use engine::{Engine, Options, SplitDaughter};
 pub use error::{Error, SnapshotTooOld};
 pub use point::{DurablePoint, GroupPoint};

@@ -123,7 +123,8 @@ fn between(value: u64, soft: u64, hard: u64) -> u32 {
 
 /// What a writer is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub enum Verdict {
+    /// Write now.
     Go,
     /// Write after this time.
     Wait(Duration),
@@ -131,7 +132,9 @@ pub(crate) enum Verdict {
     Busy(Duration),
 }
 
-pub(crate) fn verdict(pressure: u32) -> Verdict {
+/// What a writer is told at this pressure: waits grow smoothly with it, up to the hard limit.
+#[must_use]
+pub fn verdict(pressure: u32) -> Verdict {
     if u64::from(pressure) >= PERMILLE {
         return Verdict::Busy(BUSY_RETRY);
     }

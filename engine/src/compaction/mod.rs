@@ -30,7 +30,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-pub(crate) use debt::{Debt, Verdict, debt, pressure, verdict};
+pub(crate) use debt::{Debt, debt, pressure};
+pub use debt::{Verdict, verdict};
 pub(crate) use pacing::Pacing;
 pub(crate) use picker::{pick, pick_major};
 pub(crate) use runner::Compactions;
