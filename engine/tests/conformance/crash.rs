@@ -139,7 +139,7 @@ async fn a_named_file_that_is_missing_is_corruption() {
         world.freeze(region);
         world.flush(region).await;
         let copied = copy_of(&world).await;
-        for kept in ["cells", "sled"] {
+        for kept in ["cells", "sled", "tables"] {
             let dir = copied.path().join(kept);
             if fs::exists(&dir).await.unwrap() {
                 fs::remove_dir_all(&dir).await.unwrap();

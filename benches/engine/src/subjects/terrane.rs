@@ -5,6 +5,7 @@
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use terrane_engine::{BackendKind, DurablePoint, Engine, Options, Patience, Region, RegionSpec, ScanSpec, Step};
@@ -13,7 +14,7 @@ use terrane_types::{
     CellRef, FamilyName, FamilySchema, GroupId, KeyRange, PackedCells, Projection, RegionId, TableId, cell,
 };
 use tokio::runtime::Runtime;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
 use crate::{Contender, Settings, Subject, SubjectError};
@@ -29,6 +30,8 @@ const FAMILY: &str = "f";
 const QUALIFIER: &[u8] = b"q";
 /// Threads that flush and compact, as many as RocksDB's background jobs.
 const THREADS: usize = 2;
+/// Between looks at a compaction that is waited for.
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// Rows between looks at the memtable's size: a server looks once per batch of log entries.
 const LOOK_EVERY: u64 = 64;
 /// With the active memtable and the one that is being flushed: four.
@@ -54,6 +57,9 @@ struct Terrane {
     now_ms: i64,
     flushes: mpsc::Sender<()>,
     flusher: JoinHandle<Result<(), terrane_engine::Error>>,
+    compactor: JoinHandle<Result<(), terrane_engine::Error>>,
+    /// Wakes the compactor: after each flush, and when all is to be compacted.
+    wake: Arc<Notify>,
     /// Where reads put what they find; kept, as a server keeps its buffers.
     out: RefCell<Vec<u8>>,
 }
@@ -71,7 +77,11 @@ impl Terrane {
         let index = region.point().index.max(1);
         let sequence = region.sequence();
         let (flushes, waiting) = mpsc::channel(FLUSHES_WAITING_MAX);
-        let flusher = runtime.spawn(flush_on_demand(Arc::clone(&engine), Arc::clone(&region), waiting));
+        region.set_sizes(u64::MAX, settings.write_buffer_bytes);
+        let wake = Arc::new(Notify::new());
+        let flusher =
+            runtime.spawn(flush_on_demand(Arc::clone(&engine), Arc::clone(&region), Arc::clone(&wake), waiting));
+        let compactor = runtime.spawn(compact_on_demand(Arc::clone(&engine), Arc::clone(&wake)));
         Ok(Self {
             runtime,
             engine,
@@ -84,6 +94,8 @@ impl Terrane {
             now_ms: i64::try_from(time::wall_ms()).map_err(SubjectError::new)?,
             flushes,
             flusher,
+            compactor,
+            wake,
             out: RefCell::default(),
         })
     }
@@ -118,6 +130,18 @@ impl Terrane {
         self.flushes.blocking_send(()).or_else(|_| self.flusher_ended())
     }
 
+    /// The compactor ends of its own accord only with an error.
+    fn check_compactor(&mut self) -> Result<(), SubjectError> {
+        if !self.compactor.is_finished() {
+            return Ok(());
+        }
+        match self.runtime.block_on(&mut self.compactor) {
+            Ok(Ok(())) => Err(SubjectError::new("the compactor ended without a word")),
+            Ok(Err(error)) => Err(SubjectError::new(error)),
+            Err(error) => Err(SubjectError::new(error)),
+        }
+    }
+
     /// The flusher ends of its own accord only with an error.
     fn flusher_ended(&mut self) -> Result<(), SubjectError> {
         match self.runtime.block_on(&mut self.flusher) {
@@ -131,12 +155,24 @@ impl Terrane {
 async fn flush_on_demand(
     engine: Arc<Engine>,
     region: Arc<Region>,
+    wake: Arc<Notify>,
     mut waiting: mpsc::Receiver<()>,
 ) -> Result<(), terrane_engine::Error> {
     while waiting.recv().await.is_some() {
         engine.flush(&region).await?;
+        wake.notify_one();
     }
     Ok(())
+}
+
+/// Carries compactions out one after the other, and waits for more. Ends by being aborted.
+async fn compact_on_demand(engine: Arc<Engine>, wake: Arc<Notify>) -> Result<(), terrane_engine::Error> {
+    loop {
+        while let Some(compaction) = engine.next_compaction() {
+            engine.compact(compaction).await?;
+        }
+        wake.notified().await;
+    }
 }
 
 fn spec() -> Result<RegionSpec, SubjectError> {
@@ -228,24 +264,36 @@ impl Subject for Terrane {
         self.runtime.block_on(self.engine.flush(&self.region)).map_err(SubjectError::new)
     }
 
-    /// The engine has no compaction apart from its flushes.
     fn compact(&mut self) -> Result<(), SubjectError> {
-        self.drain()
+        self.drain()?;
+        self.start_compaction()?;
+        while self.compacting() {
+            self.runtime.block_on(tokio::task::yield_now());
+            self.check_compactor()?;
+            self.runtime.block_on(async { tokio::time::sleep(LOOK_INTERVAL).await });
+        }
+        Ok(())
     }
 
     fn start_compaction(&mut self) -> Result<bool, SubjectError> {
-        Ok(false)
+        self.engine.request_compaction(&self.region);
+        self.wake.notify_one();
+        Ok(true)
     }
 
     fn compacting(&self) -> bool {
-        false
+        self.region.compaction_progress().wanted
     }
 
     fn close(self: Box<Self>) -> Result<(), SubjectError> {
-        let Self { runtime, engine, region, flushes, flusher, .. } = *self;
+        let Self { runtime, engine, region, flushes, flusher, compactor, .. } = *self;
         drop(flushes);
+        engine.stop_compactions();
+        compactor.abort();
         runtime.block_on(async move {
             flusher.await.map_err(SubjectError::new)?.map_err(SubjectError::new)?;
+            // What was aborted is gone before its engine is.
+            drop(compactor.await);
             engine.shutdown().await;
             drop(region);
             // The store below closes its files, which may block.
