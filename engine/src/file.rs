@@ -39,7 +39,10 @@ impl FileRef {
     pub(crate) fn within(&self, bounds: &Bounds) -> Self {
         let bounds = self.record.bounds.intersect(bounds);
         let bytes = self.source.bytes_within(&bounds).unwrap_or(self.record.bytes / 2);
-        Self { record: Arc::new(FileRecord { bounds, bytes, ..(*self.record).clone() }), source: Arc::clone(&self.source) }
+        Self {
+            record: Arc::new(FileRecord { bounds, bytes, ..(*self.record).clone() }),
+            source: Arc::clone(&self.source),
+        }
     }
 
     /// What readers merge: the file inside of its bounds.
@@ -229,7 +232,13 @@ impl Cursor for LevelCursor {
     fn seek(&mut self, row: &[u8]) -> Result<(), Error> {
         let is_ahead = match self.row() {
             None => false,
-            Some(at) => if self.reverse { at > row } else { at < row },
+            Some(at) => {
+                if self.reverse {
+                    at > row
+                } else {
+                    at < row
+                }
+            }
         };
         if !is_ahead {
             return Ok(());

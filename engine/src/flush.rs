@@ -31,7 +31,8 @@ use crate::region::{Files, Frozen, Region, State};
 use crate::source::Bounds;
 
 /// How flushes and compactions read.
-pub(crate) const BULK: Reading = Reading { blocking: true, sequential: true, fills_cache: false, time_min: 0 };
+pub(crate) const BULK: Reading =
+    Reading { blocking: true, sequential: true, fills_cache: false, time_min: i64::MIN, prefix: None };
 
 impl Engine {
     /// Writes what is frozen of a region, records its last frozen point, and lets the memtables go. With nothing frozen
@@ -94,11 +95,11 @@ impl Engine {
             }
         };
         self.append(Record::Split {
-                parent: split.parent.id(),
-                daughters: Box::new([
-                    record_of(&split.left, &left.0, &left.1.files),
-                    record_of(&split.right, &right.0, &right.1.files),
-                ]),
+            parent: split.parent.id(),
+            daughters: Box::new([
+                record_of(&split.left, &left.0, &left.1.files),
+                record_of(&split.right, &right.0, &right.1.files),
+            ]),
         })
         .await?;
         self.settled(&left.1.made);

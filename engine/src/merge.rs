@@ -119,7 +119,7 @@ mod tests {
     fn merged(runs: &[Arc<Run>], reverse: bool, from: Option<&[u8]>) -> Vec<(Vec<u8>, Vec<u64>)> {
         use crate::reading::{Reading, Source};
         let bounds = Bounds { start: Vec::new(), stop: Vec::new() };
-        let reading = Reading { blocking: true, sequential: true, fills_cache: true, time_min: 0 };
+        let reading = Reading { blocking: true, sequential: true, fills_cache: true, time_min: 0, prefix: None };
         let cursors = runs.iter().map(|run| run.clone().cursor(&bounds, reverse, reading).unwrap()).collect();
         let mut merge = Merge::new(cursors, reverse);
         if let Some(row) = from {

@@ -73,6 +73,7 @@ impl Region {
             sequential: false,
             fills_cache: true,
             time_min: projection.time_min,
+            prefix: None,
         };
         let mut cells = Cells::default();
         for store in self.views(projection) {
@@ -128,7 +129,12 @@ pub(crate) struct FamilyReader {
 
 impl FamilyReader {
     pub(crate) fn new(name: &FamilyName, family: &FamilyRecord, view: View) -> Self {
-        Self { name: name.clone(), since: family.since, resolver: Resolver::new(&family.rules, view), metas: Vec::new() }
+        Self {
+            name: name.clone(),
+            since: family.since,
+            resolver: Resolver::new(&family.rules, view),
+            metas: Vec::new(),
+        }
     }
 
     pub(crate) fn name(&self) -> &FamilyName {

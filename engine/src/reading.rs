@@ -13,6 +13,7 @@ use bytes::Bytes;
 
 use crate::Error;
 use crate::cells::Cells;
+use crate::region::RowPrefix;
 use crate::source::Bounds;
 
 /// How a read goes about it.
@@ -26,6 +27,37 @@ pub(crate) struct Reading {
     pub(crate) fills_cache: bool,
     /// Files that hold only lower timestamps may be left out.
     pub(crate) time_min: i64,
+    /// What all rows that are read begin with: files that hold no such row may be left out.
+    pub(crate) prefix: Option<PrefixKey>,
+}
+
+/// A row prefix to look for in filters.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PrefixKey {
+    /// The way of cutting keys, see [`RowPrefix::id`].
+    pub(crate) id: u64,
+    pub(crate) hash: u64,
+}
+
+impl PrefixKey {
+    /// The prefix that all rows inside of `bounds` share, if they share one.
+    pub(crate) fn of(prefix: &RowPrefix, bounds: &Bounds) -> Option<Self> {
+        let length = (prefix.length)(&bounds.start)?;
+        let head = bounds.start.get(..length)?;
+        // A last part that goes on to the end of the row makes each row a prefix of its own: longer rows are no kin then.
+        let goes_on = |byte: u8| (prefix.length)(&[head, &[byte]].concat()) == Some(length);
+        let inside = !bounds.stop.is_empty() && (bounds.stop.starts_with(head) || is_successor(head, &bounds.stop));
+        (inside && goes_on(0) && goes_on(0xFF)).then(|| Self { id: prefix.id, hash: hash_of(head) })
+    }
+}
+
+/// Whether `stop` is the first row after all that begin with `head`.
+fn is_successor(head: &[u8], stop: &[u8]) -> bool {
+    let kept = head.len() - head.iter().rev().take_while(|byte| **byte == 0xFF).count();
+    match head[..kept].split_last() {
+        Some((last, front)) => stop.split_last() == Some((&(last + 1), front)),
+        None => false,
+    }
 }
 
 /// A row to look up, with what filters want to know of it: computed once for all sources.
@@ -68,4 +100,35 @@ pub(crate) trait Cursor: Send {
 
     /// Goes on to the first row, in the cursor's direction, that is not before `row`.
     fn seek(&mut self, row: &[u8]) -> Result<(), Error>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(length: impl Fn(&[u8]) -> Option<usize> + Send + Sync + 'static, start: &[u8], stop: &[u8]) -> Option<u64> {
+        let prefix = RowPrefix { id: 1, length: Arc::new(length) };
+        PrefixKey::of(&prefix, &Bounds { start: start.to_vec(), stop: stop.to_vec() }).map(|key| key.hash)
+    }
+
+    fn two(row: &[u8]) -> Option<usize> {
+        (row.len() >= 2).then_some(2)
+    }
+
+    #[test]
+    fn rows_share_a_prefix_only_where_the_bounds_say_so() {
+        let ab = Some(hash_of(b"ab"));
+        assert_eq!(key(two, b"ab", b"ac"), ab);
+        assert_eq!(key(two, b"ab1", b"ab2"), ab);
+        assert_eq!(key(two, b"a\xff", b"b"), Some(hash_of(b"a\xff")));
+        assert_eq!(key(two, b"ab", b"ad"), None);
+        assert_eq!(key(two, b"ab", b""), None);
+        assert_eq!(key(two, b"a", b"b"), None);
+        assert_eq!(key(two, b"\xff\xff", b""), None);
+    }
+
+    #[test]
+    fn a_prefix_that_takes_the_whole_row_is_shared_by_no_two() {
+        assert_eq!(key(|row| Some(row.len()), b"ab", b"ac"), None);
+    }
 }

@@ -200,13 +200,8 @@ impl Region {
     ) -> Self {
         let bounds = Bounds { start: range.start.to_vec(), stop: range.stop.to_vec() };
         let snapshots = Snapshots::new(point.sequence);
-        let mut state = State {
-            stores: BTreeMap::new(),
-            frozen: Vec::new(),
-            point,
-            recorded: families.clone(),
-            retired: false,
-        };
+        let mut state =
+            State { stores: BTreeMap::new(), frozen: Vec::new(), point, recorded: families.clone(), retired: false };
         for (name, family) in families {
             let files = files.remove(&name).unwrap_or_default();
             state.add_store(&name, family, files, &snapshots);

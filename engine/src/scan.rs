@@ -17,8 +17,8 @@ use crate::Error;
 use crate::cells::{Cell, Cells};
 use crate::merge::Merge;
 use crate::read::{FamilyReader, Patience, ReadStats, view_of};
-use crate::reading::Reading;
-use crate::region::{Region, View as StoreView};
+use crate::reading::{PrefixKey, Reading};
+use crate::region::{Region, RowPrefix, View as StoreView};
 use crate::snapshot::Snapshot;
 use crate::source::Bounds;
 
@@ -89,6 +89,7 @@ pub struct RowScanner {
     bounds: Bounds,
     projection: Projection,
     reverse: bool,
+    prefix: Option<RowPrefix>,
     from_cell: Option<CellPosition>,
     row: Vec<u8>,
     /// The row that is being gathered: it becomes `row` when all of it is there.
@@ -120,6 +121,7 @@ impl Region {
             bounds,
             projection: spec.projection,
             reverse: spec.reverse,
+            prefix: self.prefix(),
             from_cell: spec.from_cell,
             row: Vec::new(),
             next_row: Vec::new(),
@@ -180,6 +182,7 @@ impl RowScanner {
             sequential: true,
             fills_cache: true,
             time_min: self.projection.time_min,
+            prefix: self.prefix.as_ref().and_then(|prefix| PrefixKey::of(prefix, &self.bounds)),
         };
         for family in &mut self.families {
             let mut cursors = Vec::with_capacity(family.store.sources.len());

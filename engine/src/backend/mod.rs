@@ -13,6 +13,7 @@ use std::sync::Arc;
 use terrane_types::schema::FamilyStorage;
 use terrane_types::{FamilyName, GroupId, Invalid, TableId};
 
+use crate::Error;
 use crate::cells::Cell;
 use crate::engine::Options;
 use crate::file::{FileRef, FileSource, Levels};
@@ -20,7 +21,6 @@ use crate::files::Spared;
 use crate::manifest::{Contents, FileRecord};
 use crate::region::{Files, RowPrefix};
 use crate::source::Bounds;
-use crate::Error;
 
 /// Which engine keeps the cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -273,7 +273,8 @@ impl FileSource for SledSource {
             if samples.len() == SAMPLES_MAX {
                 // Two samples become one, so that their number stays bounded whatever the tree holds.
                 step *= 2;
-                samples = samples.chunks(2).map(|pair| (pair[0].0.clone(), pair.iter().map(|one| one.1).sum())).collect();
+                samples =
+                    samples.chunks(2).map(|pair| (pair[0].0.clone(), pair.iter().map(|one| one.1).sum())).collect();
             }
         }
         Ok(samples)
@@ -422,7 +423,7 @@ impl SledWriter {
             cells: self.cells.len() as u64,
             deletes: 0,
             collected: (0, 0),
-        ingested_at: 0,
+            ingested_at: 0,
         };
         Ok(Some(FileRef { record: Arc::new(record), source: self.source }))
     }

@@ -153,6 +153,9 @@ impl Source for TableFile {
             return Ok(Box::new(Nothing));
         }
         let table = Arc::clone(self.table(reading.blocking)?);
+        if reading.prefix.is_some_and(|prefix| !table.may_contain_prefix(prefix.id, prefix.hash)) {
+            return Ok(Box::new(Nothing));
+        }
         let cursor = table.cursor(bounds, reverse, reading)?;
         Ok(Box::new(TableFileCursor { cursor, _file: self }))
     }
@@ -164,8 +167,7 @@ impl FileSource for TableFile {
     }
 
     fn samples(&self, bounds: &Bounds) -> Result<Vec<(Vec<u8>, u64)>, Error> {
-        let _ = SAMPLES;
-        let samples: Vec<(Vec<u8>, u64)> = Vec::new();
+        let samples = self.table(true)?.samples(SAMPLES)?;
         Ok(samples.into_iter().filter(|(row, _)| bounds.contains(row)).collect())
     }
 }
@@ -228,9 +230,9 @@ pub(crate) struct TablesWriter {
 
 impl TablesWriter {
     pub(crate) fn has_work(&self) -> bool {
-        self.current.as_ref().is_none_or(|current| {
-            current.pending_bytes() >= WRITE_BYTES || current.size_estimate() >= self.file_bytes
-        })
+        self.current
+            .as_ref()
+            .is_none_or(|current| current.pending_bytes() >= WRITE_BYTES || current.size_estimate() >= self.file_bytes)
     }
 
     pub(crate) async fn work(&mut self) -> Result<(), Error> {
@@ -250,8 +252,7 @@ impl TablesWriter {
             None => {
                 let id = self.files.begin();
                 self.begun.push(id);
-                let prefix = self.prefix.as_ref().map(|prefix| Arc::clone(&prefix.length));
-                let options = TableOptions { storage: self.storage, prefix };
+                let options = TableOptions { storage: self.storage, prefix: self.prefix.clone() };
                 self.current = Some(TableWriter::create(&self.shared.disk, self.files.dir(), id, options).await?);
                 Ok(())
             }

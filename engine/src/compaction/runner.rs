@@ -160,11 +160,7 @@ impl Engine {
             let mut has_work = false;
             for (family, tree, policy) in trees(&region) {
                 debts.push(debt(&tree, &policy));
-                let (plan, score) = if wanted {
-                    (pick_major(&tree, &policy), u64::MAX)
-                } else {
-                    pick(&tree, &policy)
-                };
+                let (plan, score) = if wanted { (pick_major(&tree, &policy), u64::MAX) } else { pick(&tree, &policy) };
                 has_work |= plan != Plan::Idle;
                 let Some(job) = plan.job() else { continue };
                 if best.as_ref().is_some_and(|(other, _)| *other >= score) {

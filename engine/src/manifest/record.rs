@@ -4,8 +4,8 @@
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
-use terrane_types::visibility::{RulesChange, RulesHistory};
 use terrane_types::schema::{Bloom, Compression, FamilyStorage};
+use terrane_types::visibility::{RulesChange, RulesHistory};
 use terrane_types::{FamilyName, FamilyRules, GroupId, KeyRange, RegionId, TableId};
 
 use crate::codec::{Reader, Writer};

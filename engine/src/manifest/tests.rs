@@ -1,8 +1,8 @@
 //! The manifest torn at any byte, and damaged.
 
 use bytes::Bytes;
-use terrane_types::visibility::RulesHistory;
 use terrane_types::schema::FamilyStorage;
+use terrane_types::visibility::RulesHistory;
 use terrane_types::{FamilyRules, KeyRange, TableId};
 
 use super::*;

@@ -9,9 +9,7 @@
 
 use std::cell::RefCell;
 
-use terrane_types::limits::{
-    BLOCK_SIZE_MAX, QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, TAGS_BYTES_MAX, VALUE_BYTES_MAX,
-};
+use terrane_types::limits::{BLOCK_SIZE_MAX, QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, TAGS_BYTES_MAX, VALUE_BYTES_MAX};
 use terrane_types::schema::Compression;
 
 use super::varint;

@@ -234,7 +234,9 @@ impl DataBlock {
         let at = self.cells_end + 4 * index;
         let offset = self.bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes);
         let offset = offset.map(|offset| offset as usize);
-        offset.filter(|offset| (HEADER_BYTES..self.cells_end).contains(offset)).ok_or("a restart lies outside its block")
+        offset
+            .filter(|offset| (HEADER_BYTES..self.cells_end).contains(offset))
+            .ok_or("a restart lies outside its block")
     }
 
     /// Row and qualifier of the restart with this index.

@@ -74,7 +74,10 @@ fn a_row_of_one_column_costs_at_most_eight_bytes_beside_suffix_and_value() {
         let row = format!("user{:036}", at * 104_729);
         suffixes += row.len() - common_prefix(&previous, row.as_bytes());
         let sequence = at * 7919 % 2_000_000;
-        cells.push(Cell { sequence, ..cell(row.as_bytes(), b"c", 1_700_000_000_000 + (at * 37 % 9_000) as i64, &[1; 100]) });
+        cells.push(Cell {
+            sequence,
+            ..cell(row.as_bytes(), b"c", 1_700_000_000_000 + (at * 37 % 9_000) as i64, &[1; 100])
+        });
         previous = row.into_bytes();
     }
     let mut out = Vec::new();

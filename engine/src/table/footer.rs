@@ -38,12 +38,8 @@ impl Footer {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
         let absent = BlockAt { offset: 0, len: 0 };
-        for at in [
-            self.top_index,
-            self.filter.unwrap_or(absent),
-            self.prefix_filter.unwrap_or(absent),
-            self.properties,
-        ] {
+        for at in [self.top_index, self.filter.unwrap_or(absent), self.prefix_filter.unwrap_or(absent), self.properties]
+        {
             out.u64(at.offset);
             out.u32(at.len);
         }

@@ -28,6 +28,7 @@ mod properties;
 mod read_ahead;
 mod reader;
 mod reverse;
+mod survey;
 mod varint;
 mod walk;
 mod writer;
@@ -40,16 +41,16 @@ use terrane_env::fs::Disk;
 use crate::block_cache::BlockCache;
 use crate::descriptors::Descriptors;
 
-pub(crate) use check::{CheckReport, DumpLimits};
+pub(crate) use check::CheckReport;
 pub(crate) use data_block::DataBlock;
 pub(crate) use footer::FORMAT;
 pub(crate) use index::IndexBlock;
 pub(crate) use properties::TableProperties;
 pub(crate) use reader::Table;
+pub(crate) use survey::DumpLimits;
 pub(crate) use writer::{TableOptions, TableWriter};
 
 /// Ending of the names of store files.
-pub(crate) const EXTENSION: &str = "tbl";
 pub(crate) const EXTENSION_WITH_DOT: &str = ".tbl";
 
 /// How many bytes of a row are its prefix; `None`: the row has none.
@@ -73,12 +74,12 @@ impl TableShared {
 
 /// The name of a store file: the only place that knows it.
 pub(crate) fn path_of(dir: &Path, id: u64) -> PathBuf {
-    dir.join(format!("{id:016}.{EXTENSION}"))
+    dir.join(format!("{id:016}{EXTENSION_WITH_DOT}"))
 }
 
 /// The id of the store file with this name; `None` for names of other files.
 pub(crate) fn id_of(name: &str) -> Option<u64> {
-    let digits = name.strip_suffix(EXTENSION)?.strip_suffix('.')?;
+    let digits = name.strip_suffix(EXTENSION_WITH_DOT)?;
     let all_digits = digits.len() >= 16 && digits.bytes().all(|byte| byte.is_ascii_digit());
     if all_digits { digits.parse().ok() } else { None }
 }

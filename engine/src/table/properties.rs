@@ -26,6 +26,10 @@ const IN_MEMORY: u64 = 14;
 const DATA_BLOCKS: u64 = 15;
 const INDEX_BLOCKS: u64 = 16;
 const LONGEST_ROW_CELLS: u64 = 17;
+/// The last one that every file has.
+const NEEDED_LAST: u64 = LONGEST_ROW_CELLS;
+/// Only in files with a filter of prefixes.
+const PREFIX_ID: u64 = 18;
 
 /// What a file says about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +58,8 @@ pub(crate) struct TableProperties {
     pub(crate) index_blocks: u64,
     /// How the file was written, whatever the family says now.
     pub(crate) storage: FamilyStorage,
+    /// In which way rows were cut for the filter of prefixes, if there is one.
+    pub(crate) prefix_id: Option<u64>,
 }
 
 impl TableProperties {
@@ -74,6 +80,7 @@ impl TableProperties {
             data_blocks: 0,
             index_blocks: 0,
             storage,
+            prefix_id: None,
         }
     }
 
@@ -111,6 +118,9 @@ impl TableProperties {
         ] {
             field(tag, &value.to_le_bytes());
         }
+        if let Some(id) = self.prefix_id {
+            field(PREFIX_ID, &id.to_le_bytes());
+        }
         for (tag, value) in [
             (COMPRESSION, self.storage.compression as u8),
             (BLOOM, self.storage.bloom as u8),
@@ -124,7 +134,7 @@ impl TableProperties {
     /// Reads what [`TableProperties::encode`] wrote.
     pub(super) fn decode(mut self, bytes: &[u8]) -> Result<Self, Malformed> {
         const BAD: Malformed = "the properties make no sense though their checksum holds";
-        const NEEDED: u64 = (1 << (LONGEST_ROW_CELLS + 1)) - 2;
+        const NEEDED: u64 = (1 << (NEEDED_LAST + 1)) - 2;
         let mut at = 0;
         let mut seen = 0u64;
         while at < bytes.len() {
@@ -147,6 +157,7 @@ impl TableProperties {
                 DATA_BLOCKS => self.data_blocks = number()?,
                 INDEX_BLOCKS => self.index_blocks = number()?,
                 LONGEST_ROW_CELLS => self.longest_row_cells = number()?,
+                PREFIX_ID => self.prefix_id = Some(number()?),
                 BLOCK_SIZE => self.storage.block_size = u32::try_from(number()?).map_err(|_| BAD)?,
                 COMPRESSION => self.storage.compression = Compression::from_u8(byte()?).ok_or(BAD)?,
                 BLOOM => self.storage.bloom = Bloom::from_u8(byte()?).ok_or(BAD)?,

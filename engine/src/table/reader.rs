@@ -55,12 +55,7 @@ impl Drop for Table {
 
 impl Table {
     /// Opens the file `id` of `size` bytes; what reads of it meet is counted in `reads`. Blocks.
-    pub(crate) fn open(
-        shared: &Arc<TableShared>,
-        id: u64,
-        size: u64,
-        reads: &Arc<FamilyReads>,
-    ) -> Result<Self, Error> {
+    pub(crate) fn open(shared: &Arc<TableShared>, id: u64, size: u64, reads: &Arc<FamilyReads>) -> Result<Self, Error> {
         let path = path_of(&shared.dir, id);
         let file = shared.descriptors.get(id, &path).map_err(|error| read_error(&path, 0, error))?;
         let damage = |offset: u64, what: &str| Error::damage(&path, offset, what);
@@ -84,7 +79,8 @@ impl Table {
 
         // Filters and indexes lie one after the other; of large files they begin before the tail that was read.
         let first = [footer.filter, footer.prefix_filter].into_iter().flatten().map(|at| at.offset).min();
-        let filters_end = [footer.filter, footer.prefix_filter].into_iter().flatten().map(|at| at.offset + u64::from(at.len));
+        let filters_end =
+            [footer.filter, footer.prefix_filter].into_iter().flatten().map(|at| at.offset + u64::from(at.len));
         let filters = match (first, filters_end.max()) {
             (Some(first), Some(end)) if first < tail_at => Some((first, read(first, end.saturating_sub(first))?)),
             _ => None,
@@ -147,13 +143,22 @@ impl Table {
         &self.properties
     }
 
+    pub(super) fn shared(&self) -> &Arc<TableShared> {
+        &self.shared
+    }
+
+    pub(super) fn reads(&self) -> &Arc<FamilyReads> {
+        &self.reads
+    }
+
     pub(super) fn top(&self) -> &IndexBlock {
         &self.top
     }
 
     /// Bytes of memory that the open table keeps: filters and index.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let filters = [&self.filter, &self.prefix_filter].into_iter().flatten().map(Filter::memory_bytes).sum::<usize>();
+        let filters =
+            [&self.filter, &self.prefix_filter].into_iter().flatten().map(Filter::memory_bytes).sum::<usize>();
         let partition = self.only_partition.as_ref().map_or(0, |partition| partition.memory_bytes());
         size_of::<Self>() + filters + self.top.memory_bytes() + partition
     }
@@ -170,9 +175,11 @@ impl Table {
         inside && self.filter.as_ref().is_none_or(|filter| filter.may_contain(row.hash))
     }
 
-    /// Whether the file may hold rows with the prefix that has this hash. `false` is certain.
-    pub(crate) fn may_contain_prefix(&self, hash: u64) -> bool {
-        self.prefix_filter.as_ref().is_none_or(|filter| filter.may_contain(hash))
+    /// Whether the file may hold rows with the prefix that has this hash, among prefixes that were cut in the way with
+    /// this id ([`RowPrefix::id`](crate::region::RowPrefix)). `false` is certain.
+    pub(crate) fn may_contain_prefix(&self, prefix_id: u64, hash: u64) -> bool {
+        let asked = self.prefix_filter.as_ref().filter(|_| self.properties.prefix_id == Some(prefix_id));
+        asked.is_none_or(|filter| filter.may_contain(hash))
     }
 
     /// Whether this filter and the row's hash say that the column may be there.
@@ -264,18 +271,10 @@ impl Table {
         let unseal = |sealed: &[u8]| block::unseal(sealed, self.id, at.offset).and_then(take);
         let block = match ahead {
             Some(ahead) if reading.sequential => {
-                if ahead.get(at).is_none() {
-                    if !reading.blocking {
-                        return Err(Error::NeedsDisk);
-                    }
-                    let range = ahead.range(at, self.footer.data_end);
-                    ahead.bytes.clear();
-                    ahead.offset = range.start;
-                    // At most what is read ahead, or one block, whose length was found to lie within the file.
-                    ahead.bytes.resize((range.end - range.start) as usize, 0);
-                    self.read(range.start, &mut ahead.bytes)?;
+                if !reading.blocking && ahead.get(at).is_none() {
+                    return Err(Error::NeedsDisk);
                 }
-                ahead.asked(at);
+                self.fill(ahead, at)?;
                 let sealed = ahead.get(at).ok_or_else(|| self.damage(at.offset, "a block lies behind the others"))?;
                 unseal(sealed)
             }
@@ -290,7 +289,24 @@ impl Table {
         Ok(block)
     }
 
-    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
+    /// Sees to it that a block is among what was read ahead.
+    pub(super) fn fill(&self, ahead: &mut ReadAhead, at: BlockAt) -> Result<(), Error> {
+        if ahead.get(at).is_none() {
+            let range = ahead.range(at, self.footer.data_end);
+            ahead.bytes.clear();
+            ahead.offset = range.start;
+            // At most what is read ahead, or one block, whose length was found to lie within the file.
+            ahead.bytes.resize((range.end - range.start) as usize, 0);
+            if let Err(error) = self.read(range.start, &mut ahead.bytes) {
+                ahead.bytes.clear();
+                return Err(error);
+            }
+        }
+        ahead.asked(at);
+        Ok(())
+    }
+
+    pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
         FamilyReads::count(&self.reads.read_bytes, buffer.len() as u64);
         let file = self.shared.descriptors.get(self.id, &self.path);
         let read = file.and_then(|file| file.read_exact_at_now(buffer, offset));

@@ -100,7 +100,8 @@ impl ReverseCursor {
         if low > 0 {
             self.decode(low - 1)?;
             let keep = self.slots.partition_point(|slot| {
-                place.is_after(&self.rows[slot.row_at as usize..][..slot.row_len as usize], block.qualifier(&slot.parts))
+                place
+                    .is_after(&self.rows[slot.row_at as usize..][..slot.row_len as usize], block.qualifier(&slot.parts))
             });
             self.slots.truncate(keep);
         }

@@ -211,7 +211,11 @@ impl Walk {
             let cell = self.decoder.cell(block);
             let next = if wanted.wants(cell.qualifier) {
                 skipped = 0;
-                if out.len() == before { out.push(cell) } else { out.push_in_row(cell) }
+                if out.len() == before {
+                    out.push(cell)
+                } else {
+                    out.push_in_row(cell)
+                }
                 self.next(table, reading)?
             } else if skipped < SKIPPED_MAX {
                 skipped += 1;

@@ -15,13 +15,14 @@ use terrane_types::schema::{Bloom, Compression, FamilyStorage};
 
 use super::block::{BlockAt, Sealer};
 use super::filter::{FilterBuilder, column_hash};
-use super::footer::{FORMAT, FOOTER_BYTES, Footer};
+use super::footer::{FOOTER_BYTES, FORMAT, Footer};
 use super::index::{IndexBuilder, UpperBound};
 use super::properties::TableProperties;
-use super::{PrefixOf, data_block, path_of};
+use super::{data_block, path_of};
 use crate::Error;
 use crate::cells::{Cell, Cells};
 use crate::reading::hash_of;
+use crate::region::RowPrefix;
 
 /// Bytes of entries at which an index partition ends.
 const PARTITION_BYTES: usize = 4 << 10;
@@ -34,7 +35,7 @@ const CELL_OVERHEAD_BYTES: usize = 8;
 pub(crate) struct TableOptions {
     pub(crate) storage: FamilyStorage,
     /// The prefix of rows for the prefix filter; without it there is none.
-    pub(crate) prefix: Option<PrefixOf>,
+    pub(crate) prefix: Option<RowPrefix>,
 }
 
 /// A partition of the index, kept until the data blocks are all written.
@@ -141,7 +142,7 @@ impl TableWriter {
         if self.options.storage.bloom != Bloom::None {
             self.row_hash = self.rows.add_row(row);
         }
-        if let Some(prefix) = self.options.prefix.as_ref().and_then(|prefix| row.get(..prefix(row)?)) {
+        if let Some(prefix) = self.options.prefix.as_ref().and_then(|prefix| row.get(..(prefix.length)(row)?)) {
             self.prefixes.add(hash_of(prefix));
         }
     }
@@ -235,6 +236,7 @@ impl TableWriter {
         let filter = filter.map(|payload| self.seal(&payload, Compression::None));
         let prefix_filter = (!self.prefixes.is_empty()).then(|| self.prefixes.finish());
         let prefix_filter = prefix_filter.map(|payload| self.seal(&payload, Compression::None));
+        self.properties.prefix_id = prefix_filter.and(self.options.prefix.as_ref()).map(|prefix| prefix.id);
         let mut top = IndexBuilder::default();
         for partition in std::mem::take(&mut self.partitions) {
             let at = self.seal(&partition.payload, self.options.storage.compression);

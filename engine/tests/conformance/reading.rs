@@ -1,6 +1,6 @@
 //! Hot cells, hidden ranges, and rows at the edges of what a row can be.
 
-use terrane_engine::{Patience, BackendKind, ScanSpec, Step};
+use terrane_engine::{BackendKind, Patience, ScanSpec, Step};
 use terrane_types::limits::ROW_BYTES_MAX;
 use terrane_types::{CellKind, FamilyRules, KeyRange, PackedCells, Projection};
 

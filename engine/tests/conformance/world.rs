@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use terrane_engine::{
-    BackendKind, CellPosition, DurablePoint, Engine, GroupPoint, Options, Patience, Region, RegionSpec, RowScanner, ScanSpec,
-    Snapshot, SplitDaughter, Step,
+    BackendKind, CellPosition, DurablePoint, Engine, GroupPoint, Options, Patience, Region, RegionSpec, RowScanner,
+    ScanSpec, Snapshot, SplitDaughter, Step,
 };
 use terrane_types::{
     CellRef, FamilyName, FamilyRules, FamilySchema, GroupId, KeyRange, PackedCells, PackedRows, Projection, RegionId,
