@@ -75,11 +75,6 @@ impl Entry {
         }
     }
 
-    #[inline]
-    fn row(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.row_len)]
-    }
-
     /// Bytes of memory that a node with this entry takes: tower, counts, entry and the bytes it owns, each as large as
     /// allocators make them. Half of the nodes have one level, a quarter two and so on: two on average.
     fn memory_bytes(data: usize) -> u64 {

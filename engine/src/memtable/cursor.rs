@@ -210,8 +210,7 @@ impl Lanes {
         }
         for (index, run) in view.runs.iter().enumerate().rev() {
             let start = run.not_before(&bounds.start, 0..run.rows());
-            let end =
-                if bounds.stop.is_empty() { run.rows() } else { run.not_before(&bounds.stop, start..run.rows()) };
+            let end = if bounds.stop.is_empty() { run.rows() } else { run.not_before(&bounds.stop, start..run.rows()) };
             if start < end {
                 self.lanes.push(Lane { head: 0, part: Part::Run(index, start..end) });
                 self.set_head(self.lanes.len() - 1);

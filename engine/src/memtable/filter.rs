@@ -10,9 +10,8 @@ const BITS_PER_ROW: usize = 10;
 const BLOCK_BITS: usize = 256;
 
 /// Odd numbers without pattern (the digits of pi): a word's bit is chosen by the hash times its number.
-const FACTORS: [u32; 8] = [
-    0x243f_6a89, 0x85a3_08d3, 0x1319_8a2f, 0x0370_7345, 0xa409_3823, 0x299f_31d1, 0x082e_fa99, 0xec4e_6c89,
-];
+const FACTORS: [u32; 8] =
+    [0x243f_6a89, 0x85a3_08d3, 0x1319_8a2f, 0x0370_7345, 0xa409_3823, 0x299f_31d1, 0x082e_fa99, 0xec4e_6c89];
 
 #[derive(Clone, Debug)]
 pub(super) struct Filter {
@@ -49,7 +48,10 @@ impl Filter {
     }
 
     #[inline]
-    #[allow(clippy::cast_possible_truncation, reason = "half of a hash times a length, shifted by the half, is below it")]
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "half of a hash times a length, shifted by the half, is below it"
+    )]
     fn block(&self, hash: u64) -> usize {
         (((hash >> 32) * self.blocks.len() as u64) >> 32) as usize
     }

@@ -129,8 +129,8 @@ impl Due {
         }
         let sizes = sizes(runs);
         Self {
-            short: merge::pick(&sizes, 4, MERGE_CELLS_SHORT),
-            long: merge::pick(&sizes, 4, MERGE_CELLS_LONG),
+            short: merge::pick(&sizes, MERGE_CELLS_SHORT),
+            long: merge::pick(&sizes, MERGE_CELLS_LONG),
             at_once: if runs.len() > RUNS_MAX { merge::pick_any(&sizes) } else { None },
         }
     }
@@ -244,11 +244,13 @@ impl Memtable {
     }
 
     /// Whether a longer merge would make reads cheaper: for whoever has a thread to spare, see [`Memtable::merge_once`].
+    #[allow(dead_code, reason = "for a pool that merges in the background; readers and the writer do without")]
     pub(crate) fn wants_merge(&self) -> bool {
         self.view.load().due.long.is_some()
     }
 
     /// Does the merge that is due, if nobody is at one. Answers whether it did.
+    #[allow(dead_code, reason = "for a pool that merges in the background; readers and the writer do without")]
     pub(crate) fn merge_once(&self) -> bool {
         self.merge_due(|due| due.long.clone())
     }
@@ -306,7 +308,7 @@ impl Memtable {
     fn merge_replaced(&self) {
         let Some(_merging) = self.merging.try_lock() else { return };
         let view = self.view.load_full();
-        if let Some(window) = merge::pick(&sizes(&view.runs), 4, MERGE_CELLS_REPLACED) {
+        if let Some(window) = merge::pick_replaced(&sizes(&view.runs), MERGE_CELLS_REPLACED) {
             self.merge(&view.runs[window]);
         }
     }
@@ -345,6 +347,10 @@ impl Memtable {
 
     /// What a reader does for those who come after it.
     fn note_read(&self, due: &Due, reading: Reading) {
+        if !reading.fills_cache {
+            // A flush reads everything once: it merges as it goes.
+            return;
+        }
         if !self.was_read.load(Ordering::Relaxed) {
             self.was_read.store(true, Ordering::Relaxed);
         }
@@ -388,3 +394,11 @@ impl fmt::Debug for Memtable {
         out.debug_struct("Memtable").field("active", &view.active).field("runs", &runs).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+#[path = "model_tests.rs"]
+mod model_tests;
+
+#[cfg(test)]
+#[path = "racing_tests.rs"]
+mod racing_tests;

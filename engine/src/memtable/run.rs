@@ -3,7 +3,7 @@
 //! A search compares heads ([`Prefix`]), which lie side by side, and touches cells only where heads are equal. The bloom
 //! filter is built when the first point read asks: a follower, whom nobody reads, never builds it.
 //!
-//! Invariant: there is at least one cell, and `heads` has one number for each row.
+//! Invariant: there is at least one cell; `heads` has one number for each row, and they never go down.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -22,6 +22,9 @@ const CELLS_COPIED_WHOLE: usize = 16;
 /// Runs of fewer rows are searched without asking a filter first.
 const ROWS_WITHOUT_FILTER: usize = 64;
 
+/// Heads for each that is repeated in `tops`: two cache lines.
+const STRIDE: usize = 16;
+
 #[derive(Debug)]
 pub(super) struct Run {
     cells: Cells,
@@ -29,6 +32,9 @@ pub(super) struct Run {
     prefix: Prefix,
     /// The head of each row.
     heads: Vec<u64>,
+    /// Every [`STRIDE`]th head: few enough to stay in the cache, so that a search in a long run touches two cold lines of
+    /// `heads` and not one for each step.
+    tops: Vec<u64>,
     /// Where each row's cells begin; empty when every row has one cell.
     starts: Vec<u32>,
     filter: OnceLock<Filter>,
@@ -66,7 +72,8 @@ impl Run {
         }
         heads.shrink_to_fit();
         starts.shrink_to_fit();
-        Some(Self { cells, prefix, heads, starts, filter: OnceLock::new() })
+        let tops = heads.iter().copied().step_by(STRIDE).collect();
+        Some(Self { cells, prefix, heads, tops, starts, filter: OnceLock::new() })
     }
 
     pub(super) fn rows(&self) -> usize {
@@ -84,7 +91,7 @@ impl Run {
     /// Bytes of memory held. The filter counts from the beginning: it is about a hundredth, and so the number is fixed.
     pub(super) fn memory_bytes(&self) -> usize {
         self.cells.memory_bytes()
-            + self.heads.capacity() * size_of::<u64>()
+            + (self.heads.capacity() + self.tops.capacity()) * size_of::<u64>()
             + self.starts.capacity() * size_of::<u32>()
             + Filter::memory_bytes(self.rows())
             + size_of::<Self>()
@@ -117,10 +124,23 @@ impl Run {
     pub(super) fn not_before(&self, row: &[u8], within: Range<usize>) -> usize {
         let head = self.prefix.head(row);
         let (mut low, mut high) = (within.start, within.end);
+        if low >= high {
+            return low;
+        }
+        // The first top that is not below has the answer at or before it, the one before has it behind.
+        let (first, last) = (low.div_ceil(STRIDE), high.div_ceil(STRIDE));
+        let top = first + self.tops[first..last].partition_point(|other| *other < head);
+        if top > first {
+            low = (top - 1) * STRIDE + 1;
+        }
+        let near = high.min(top * STRIDE + 1);
         // Heads alone narrow it down to those that are equal, mostly none or one.
-        low += self.heads[low..high].partition_point(|other| *other < head);
+        low += self.heads[low..near].partition_point(|other| *other < head);
         if low == high || self.heads[low] > head {
             return low;
+        }
+        if self.heads.get(low + STRIDE).is_none_or(|other| *other != head) {
+            high = high.min(low + STRIDE);
         }
         high = low + self.heads[low..high].partition_point(|other| *other == head);
         while low < high {
@@ -154,9 +174,7 @@ impl Run {
     }
 
     pub(super) fn filter(&self) -> &Filter {
-        self.filter.get_or_init(|| {
-            Filter::new(self.rows(), (0..self.rows()).map(|index| hash_of(self.row(index))))
-        })
+        self.filter.get_or_init(|| Filter::new(self.rows(), (0..self.rows()).map(|index| hash_of(self.row(index)))))
     }
 
     /// Whether a put of this column is here.
