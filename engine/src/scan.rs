@@ -159,6 +159,30 @@ impl RowScanner {
         Ok(self.pack(block, bytes_max))
     }
 
+    /// Goes on, in the direction of the scan, to the first row that is not before `row`; what is left of the row at hand is
+    /// skipped. Rows behind are never gone back to.
+    ///
+    /// # Errors
+    /// As [`RowScanner::next`].
+    pub fn seek(&mut self, row: &[u8], patience: Patience) -> Result<(), Error> {
+        self.at = None;
+        if self.reverse {
+            let stop = [row, &[0]].concat();
+            if self.bounds.stop.is_empty() || stop < self.bounds.stop {
+                self.bounds.stop = stop;
+            }
+        } else if row > self.bounds.start.as_slice() {
+            self.bounds.start = row.to_vec();
+        }
+        let sought = self.open(patience).and_then(|()| {
+            self.families.iter_mut().filter_map(|family| family.merge.as_mut()).try_for_each(|merge| merge.seek(row))
+        });
+        if sought.is_err() {
+            self.close();
+        }
+        sought
+    }
+
     /// The key of the row that the last call to [`RowScanner::next`] was about.
     #[must_use]
     pub fn row(&self) -> &[u8] {
@@ -177,6 +201,9 @@ impl RowScanner {
     }
 
     fn open(&mut self, patience: Patience) -> Result<(), Error> {
+        if self.families.iter().all(|family| family.merge.is_some()) {
+            return Ok(());
+        }
         let reading = Reading {
             blocking: patience == Patience::MayBlock,
             sequential: true,
@@ -184,7 +211,7 @@ impl RowScanner {
             time_min: self.projection.time_min,
             prefix: self.prefix.as_ref().and_then(|prefix| PrefixKey::of(prefix, &self.bounds)),
         };
-        for family in &mut self.families {
+        for family in self.families.iter_mut().filter(|family| family.merge.is_none()) {
             let mut cursors = Vec::with_capacity(family.store.sources.len());
             for source in &family.store.sources {
                 let cursor = Arc::clone(source).cursor(&self.bounds, self.reverse, reading)?;
@@ -205,9 +232,12 @@ impl RowScanner {
         if self.row.is_empty() {
             return;
         }
+        // A seek may have gone further than the row at hand.
         if self.reverse {
-            self.bounds.stop.clone_from(&self.row);
-        } else {
+            if self.bounds.stop.is_empty() || self.row < self.bounds.stop {
+                self.bounds.stop.clone_from(&self.row);
+            }
+        } else if self.row >= self.bounds.start {
             self.bounds.start.clone_from(&self.row);
             self.bounds.start.push(0);
         }
@@ -218,9 +248,7 @@ impl RowScanner {
         if self.bounds.is_empty() {
             return Ok(false);
         }
-        if self.families.iter().any(|family| family.merge.is_none()) {
-            self.open(patience)?;
-        }
+        self.open(patience)?;
         let Self { families, next_row, .. } = self;
         let rows = families.iter().filter_map(|family| family.merge.as_ref()?.row());
         let Some(row) = (if self.reverse { rows.max() } else { rows.min() }) else {
