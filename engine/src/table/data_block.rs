@@ -389,8 +389,8 @@ impl Decoder {
             if shared > self.row.len() {
                 return Err("a cell shares more of a row than the one before has");
             }
-            // A restart gives its row in full whether it is a new one or not.
-            if shared + suffix.len() != self.row.len() || &self.row[shared..] != suffix {
+            // A restart gives its row in full whether it is a new one or not; nothing else repeats a row.
+            if shared != 0 || self.row != suffix {
                 self.row.truncate(shared);
                 self.row.extend_from_slice(suffix);
                 next = Next::NewRow;

@@ -2,8 +2,9 @@
 //!
 //! Cells can only be decoded forward, from a restart on. So a block is decoded restart by restart from its end, and what
 //! was found is kept as slots that refer to the block. Once a row reaches back behind the cells decoded so far, the rest of
-//! the block is decoded at once: no cell is decoded more than twice. A row that begins in a block before (the index says so
-//! without reading it) is gathered by a [`Walk`] instead.
+//! the block is decoded at once: no cell is decoded more than twice. Of a row that begins in a block before (the index says
+//! so without reading it) blocks are gathered back to its beginning; or, for single columns, a [`Walk`] seeks them from
+//! there on.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use super::read_ahead::ReadAhead;
 use super::reader::Table;
 use super::walk::{Walk, Wanted};
 use crate::Error;
-use crate::cells::Cells;
+use crate::cells::{Cell, Cells};
 use crate::reading::{Cursor, Reading};
 use crate::source::Bounds;
 
@@ -206,24 +207,46 @@ impl ReverseCursor {
     }
 
     fn gather(&mut self, columns: &[Bytes], out: &mut Cells) -> Result<(), Error> {
-        let mut first = self.row_start();
-        if first == 0 && self.low > 0 {
-            self.decode(0)?;
-            first = self.row_start();
-        }
         let mut wanted = Wanted::new(columns);
-        if first == 0 && self.begins_before() {
-            let Some(row) = self.slots.last().map(|slot| self.slot_row(slot).to_vec()) else { return Ok(()) };
-            // Both fetch the blocks of the row; they are in the cache, or were read ahead, the second time.
-            Walk::default().row(&self.table, &row, &mut wanted, self.reading, out)?;
-            return self.go_before(Place::row(&row));
-        }
+        let mut row = Vec::new();
+        // What of the row lies in later blocks, the last block first.
+        let mut later: Vec<(Arc<DataBlock>, Vec<Slot>)> = Vec::new();
+        let first = loop {
+            let mut first = self.row_start();
+            if first == 0 && self.low > 0 {
+                self.decode(0)?;
+                first = self.row_start();
+            }
+            if first > 0 || !self.begins_before() {
+                break first;
+            }
+            row.clear();
+            row.extend(self.slots.last().into_iter().flat_map(|slot| self.slot_row(slot)));
+            if !columns.is_empty() {
+                // Columns are sought from the row's beginning on, instead of reading all of it.
+                Walk::default().row(&self.table, &row, &mut wanted, self.reading, out)?;
+                return self.go_before(Place::row(&row));
+            }
+            let slots = std::mem::take(&mut self.slots);
+            later.extend(self.block.clone().map(|block| (block, slots)));
+            if !self.previous_block()? {
+                return Err(self.malformed("a row begins before the first block"));
+            }
+            self.decode(self.low - 1)?;
+        };
         let Some(block) = &self.block else { return Ok(()) };
         let before = out.len();
-        for slot in &self.slots[first..] {
-            let cell = block.cell(self.slot_row(slot), &slot.parts);
+        let mut push = |cell: Cell<'_>| {
             if wanted.wants(cell.qualifier) {
                 if out.len() == before { out.push(cell) } else { out.push_in_row(cell) }
+            }
+        };
+        for slot in &self.slots[first..] {
+            push(block.cell(self.slot_row(slot), &slot.parts));
+        }
+        for (block, slots) in later.iter().rev() {
+            for slot in slots {
+                push(block.cell(&row, &slot.parts));
             }
         }
         self.slots.truncate(first);

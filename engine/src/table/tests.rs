@@ -391,7 +391,10 @@ async fn sequential_reads_are_few_and_large() {
         assert_eq!(drain(cursor.as_mut()).len(), rows_of(&cells).len());
         let reads = world.memory.operations() - before;
         let size = table.properties().size;
-        assert!(reads < size / (100 << 10) + 20 + table.properties().index_blocks, "{reads} reads of {size} bytes");
+        assert!(
+            reads < size / (100 << 10) + 20 + table.properties().index_blocks,
+            "{reads} reads of {size} bytes, reverse {reverse}"
+        );
     }
 }
 
@@ -444,22 +447,24 @@ fn read_all(world: &World, id: u64, size: u64, cells: &Cells) -> Result<(), Erro
 #[tokio::test]
 async fn every_flipped_bit_is_found_and_none_is_served() {
     let world = World::new(1 << 20).await;
-    let cells = random_cells(&mut StdRng::seed_from_u64(11), 12);
+    let mut cells = random_cells(&mut StdRng::seed_from_u64(11), 12);
+    cells.truncate(50);
     let size = world.write(1, &cells, storage(Compression::Lz4, Bloom::RowCol, 1024)).await.size;
     read_all(&world, 1, size, &cells).unwrap();
     let path = path_of(&world.shared.dir, 1);
     for bit in 0..size * 8 {
-        world.memory.damage(&path, bit / 8, (bit % 8) as u8);
+        world.memory.damage(&path, bit / 8, (bit % 8) as u8).unwrap();
         let found = read_all(&world, 1, size, &cells);
         assert!(matches!(found, Err(Error::Corruption { .. } | Error::NewerFormat { .. })), "bit {bit}: {found:?}");
-        world.memory.damage(&path, bit / 8, (bit % 8) as u8);
+        world.memory.damage(&path, bit / 8, (bit % 8) as u8).unwrap();
     }
 }
 
 #[tokio::test]
 async fn a_file_cut_short_is_refused_at_every_length() {
     let world = World::new(1 << 20).await;
-    let cells = random_cells(&mut StdRng::seed_from_u64(12), 8);
+    let mut cells = random_cells(&mut StdRng::seed_from_u64(12), 8);
+    cells.truncate(50);
     let size = world.write(1, &cells, storage(Compression::Zstd, Bloom::Row, 1024)).await.size;
     let whole = world.bytes(1).await;
     for len in 0..whole.len() {
@@ -513,5 +518,90 @@ fn names_of_files_tell_their_ids() {
     assert_eq!(id_of(&format!("{:016}.tbl", u64::MAX)), Some(u64::MAX));
     for name in ["42.tbl", "0000000000000042.tmp", "000000000000004x.tbl", ".tbl", ""] {
         assert_eq!(id_of(name), None, "{name}");
+    }
+}
+
+/// The cells of the fixture `store-file-1.tbl`.
+fn fixture_cells() -> Cells {
+    let mut cells = Cells::default();
+    for at in 0..400u32 {
+        let (row, qualifier, value) = (format!("row{:04}", at / 3), [b'a' + (at % 3) as u8], at.to_string().repeat(5));
+        cells.push(Cell {
+            row: row.as_bytes(),
+            qualifier: &qualifier,
+            tags: if at % 50 == 7 { b"\x01\x01\x00t" } else { b"" },
+            value: if at % 10 == 9 { b"" } else { value.as_bytes() },
+            timestamp: i64::from(1_700_000_000 + at * 7 % 100),
+            sequence: u64::from(100 + at / 3),
+            position: at % 3,
+            kind: if at % 10 == 9 { CellKind::DeleteColumn } else { CellKind::Put },
+        });
+    }
+    cells
+}
+
+/// The cells of the example in `docs/formats/store-file.md`, which is the fixture `store-file-1-example.tbl`.
+fn example_cells() -> Cells {
+    let mut cells = Cells::default();
+    let cell = |row, qualifier, timestamp, sequence, value| Cell {
+        row,
+        qualifier,
+        tags: b"",
+        value,
+        timestamp,
+        sequence,
+        position: 0,
+        kind: CellKind::Put,
+    };
+    cells.push(cell(b"aa", b"q", 1000, 7, b"one"));
+    cells.push(Cell { position: 1, ..cell(b"aa", b"r", 1000, 7, b"two") });
+    cells.push(Cell { kind: CellKind::DeleteColumn, ..cell(b"ab", b"r", 1005, 9, b"") });
+    cells
+}
+
+const FIXTURE: FamilyStorage =
+    FamilyStorage { compression: Compression::Lz4, bloom: Bloom::RowCol, block_size: 1024, in_memory: false };
+const EXAMPLE: FamilyStorage =
+    FamilyStorage { compression: Compression::None, bloom: Bloom::Row, block_size: 16384, in_memory: false };
+
+#[tokio::test]
+async fn files_of_format_1_are_read() {
+    let world = World::new(1 << 20).await;
+    let fixtures: [(u64, &[u8], Cells, FamilyStorage); 2] = [
+        (1, include_bytes!("../../tests/fixtures/store-file-1.tbl"), fixture_cells(), FIXTURE),
+        (2, include_bytes!("../../tests/fixtures/store-file-1-example.tbl"), example_cells(), EXAMPLE),
+    ];
+    for (id, bytes, cells, storage) in fixtures {
+        world.put(id, bytes).await;
+        read_all(&world, id, bytes.len() as u64, &cells).unwrap();
+        assert_eq!(world.open(id, bytes.len() as u64).unwrap().properties().storage, storage);
+    }
+    let options = TableOptions { storage: EXAMPLE, prefix: None };
+    let dir = world.shared.dir.join("again");
+    world.shared.disk.create_dir_all(&dir).await.unwrap();
+    let mut writer = TableWriter::create(&world.shared.disk, &dir, 2, options).await.unwrap();
+    example_cells().iter().for_each(|cell| writer.add(cell));
+    writer.finish().await.unwrap();
+    let written = world.shared.disk.read(&path_of(&dir, 2)).await.unwrap();
+    assert_eq!(
+        written,
+        include_bytes!("../../tests/fixtures/store-file-1-example.tbl"),
+        "the example in the documentation is what is written"
+    );
+}
+
+#[tokio::test]
+#[ignore = "writes the fixtures anew: for a format of a higher number, under new names"]
+#[allow(clippy::disallowed_methods, reason = "fixtures are files of the source tree")]
+async fn write_fixtures() {
+    let world = World::new(1 << 20).await;
+    let options = TableOptions { storage: EXAMPLE, prefix: None };
+    let mut writer = TableWriter::create(&world.shared.disk, &world.shared.dir, 2, options).await.unwrap();
+    example_cells().iter().for_each(|cell| writer.add(cell));
+    writer.finish().await.unwrap();
+    world.write(1, &fixture_cells(), FIXTURE).await;
+    for (id, name) in [(1, "store-file-1.tbl"), (2, "store-file-1-example.tbl")] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
+        std::fs::write(path, world.bytes(id).await).unwrap();
     }
 }
