@@ -48,7 +48,37 @@ pub(crate) struct FamilyReads {
     pub(crate) filter_false: AtomicU64,
 }
 
+/// What reads of a family have met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FamilyReadCounts {
+    /// Blocks that were in the cache.
+    pub hits: u64,
+    /// Blocks that were read from a file.
+    pub misses: u64,
+    /// Bytes that were read from files.
+    pub read_bytes: u64,
+    /// Files that a filter spared a get.
+    pub filtered: u64,
+    /// Files that a filter did not spare a get.
+    pub passed: u64,
+    /// How many of those did not hold the row.
+    pub passed_in_vain: u64,
+}
+
 impl FamilyReads {
+    /// The counts as they are now.
+    pub(crate) fn counts(&self) -> FamilyReadCounts {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        FamilyReadCounts {
+            hits: count(&self.hits),
+            misses: count(&self.misses),
+            read_bytes: count(&self.read_bytes),
+            filtered: count(&self.filter_negative),
+            passed: count(&self.filter_positive),
+            passed_in_vain: count(&self.filter_false),
+        }
+    }
+
     #[inline]
     pub(crate) fn count(counter: &AtomicU64, by: u64) {
         // Nothing is ordered by these counters.

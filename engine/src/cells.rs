@@ -147,6 +147,11 @@ impl Cells {
         self.bytes.capacity() + self.slots.capacity() * SLOT_BYTES
     }
 
+    /// Gives the cells from `first` on this sequence number.
+    pub(crate) fn set_sequence_from(&mut self, first: usize, sequence: u64) {
+        self.slots[first..].iter_mut().for_each(|slot| slot.sequence = sequence);
+    }
+
     /// Gives spare room back.
     pub(crate) fn shrink(&mut self) {
         self.bytes.shrink_to_fit();

@@ -16,10 +16,12 @@ use parking_lot::Mutex;
 use terrane_env::fs::Disk;
 use terrane_env::task;
 use terrane_types::visibility::RulesHistory;
-use terrane_types::{FamilySchema, GroupId, KeyRange, RegionId};
+use terrane_types::{FamilyName, FamilySchema, GroupId, KeyRange, RegionId, TableId};
 
 use crate::Error;
 use crate::backend::{Backend, BackendKind};
+use crate::block_cache::FamilyReadCounts;
+use crate::checkpoint::Checkpoints;
 use crate::compaction::{CompactionTotals, Pacing};
 use crate::flush::{inheritance, parts_of};
 use crate::manifest::{FamilyRecord, Manifest, Record};
@@ -84,6 +86,9 @@ pub struct Engine {
     pub(crate) pacing: Mutex<Pacing>,
     pub(crate) totals: Mutex<CompactionTotals>,
     stopping: AtomicBool,
+    pub(crate) checkpoints: Checkpoints,
+    pub(crate) dir: PathBuf,
+    pub(crate) disk: Disk,
 }
 
 impl Engine {
@@ -100,6 +105,7 @@ impl Engine {
         });
         let (options, manifest) = opened.await?;
         let backend = Backend::open(&options, manifest.contents()).await?;
+        let checkpoints = Checkpoints::open(&options.disk, &options.dir).await?;
         let mut regions = BTreeMap::new();
         let files = backend.load(manifest.contents()).await?;
         for ((id, record), files) in manifest.contents().regions.iter().zip(files) {
@@ -128,6 +134,9 @@ impl Engine {
             )),
             totals: Mutex::default(),
             stopping: AtomicBool::new(false),
+            checkpoints,
+            dir: options.dir,
+            disk: options.disk,
         }))
     }
 
@@ -255,6 +264,29 @@ impl Engine {
             self.backend.drop_range(group, region.table(), families, region.bounds().clone()).await?;
         }
         self.remove_unnamed().await
+    }
+
+    /// Puts one region in the place of others.
+    pub(crate) fn replace_regions(&self, gone: &[RegionId], region: &Arc<Region>) {
+        let mut regions = self.regions.lock();
+        gone.iter().for_each(|id| drop(regions.remove(id)));
+        regions.insert(region.id(), Arc::clone(region));
+    }
+
+    /// What reads of each family have met since the engine was opened; nothing where the engine counts nothing.
+    #[must_use]
+    pub fn family_reads(&self) -> Vec<(TableId, FamilyName, FamilyReadCounts)> {
+        let Backend::Lsm(tables) = &*self.backend else { return Vec::new() };
+        tables.reads().into_iter().map(|((table, family), reads)| (table, family, reads.counts())).collect()
+    }
+
+    /// Bytes of blocks in the cache.
+    #[must_use]
+    pub fn cache_bytes(&self) -> u64 {
+        match &*self.backend {
+            Backend::Lsm(tables) => tables.shared.cache.bytes(),
+            _ => 0,
+        }
     }
 
     /// Has compactions under way end soon, without a change. Nothing else is touched.

@@ -51,6 +51,16 @@ pub enum Error {
         /// The region.
         region: RegionId,
     },
+    /// The two regions cannot become one.
+    #[error("regions {left} and {right} cannot be merged: {why}")]
+    NotMerged {
+        /// The one with the lower rows.
+        left: RegionId,
+        /// The other.
+        right: RegionId,
+        /// What is in the way.
+        why: &'static str,
+    },
     /// The boundary is outside of the region.
     #[error("region {region} cannot be split there: the boundary is not inside of its range")]
     BadBoundary {
@@ -60,6 +70,14 @@ pub enum Error {
     /// The read needs the disk and was told not to wait for it. Read again where waiting is allowed.
     #[error("the read needs the disk")]
     NeedsDisk,
+    /// A file made elsewhere cannot be taken in. Make it anew, or give it to the region that it is for.
+    #[error("{file} cannot be taken in: {why}", file = file.display())]
+    NotIngested {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The disk refused.
     #[error("{doing}: {cause}")]
     Io {

@@ -13,6 +13,7 @@ use bytes::Bytes;
 
 use crate::Error;
 use crate::cells::Cells;
+use crate::ingest::Stamped;
 use crate::manifest::FileRecord;
 use crate::reading::{Cursor, Reading, RowKey, Source};
 use crate::source::Bounds;
@@ -47,11 +48,14 @@ impl FileRef {
 
     /// What readers merge: the file inside of its bounds.
     pub(crate) fn bounded(&self) -> Arc<dyn Source> {
-        if self.record.straddles() {
-            Arc::new(Bounded { record: Arc::clone(&self.record), source: Arc::clone(&self.source) })
-        } else {
-            Arc::clone(&self.source) as Arc<dyn Source>
+        let mut source = Arc::clone(&self.source) as Arc<dyn Source>;
+        if self.record.ingested_at > 0 {
+            source = Arc::new(Stamped { source, sequence: self.record.ingested_at });
         }
+        if self.record.straddles() {
+            source = Arc::new(Bounded { record: Arc::clone(&self.record), source });
+        }
+        source
     }
 }
 
@@ -64,7 +68,7 @@ impl std::fmt::Debug for FileRef {
 /// A file of which a part belongs to another region.
 struct Bounded {
     record: Arc<FileRecord>,
-    source: Arc<dyn FileSource>,
+    source: Arc<dyn Source>,
 }
 
 impl Source for Bounded {
@@ -74,7 +78,7 @@ impl Source for Bounded {
 
     fn cursor(self: Arc<Self>, bounds: &Bounds, reverse: bool, reading: Reading) -> Result<Box<dyn Cursor>, Error> {
         let bounds = self.record.bounds.intersect(bounds);
-        (Arc::clone(&self.source) as Arc<dyn Source>).cursor(&bounds, reverse, reading)
+        Arc::clone(&self.source).cursor(&bounds, reverse, reading)
     }
 }
 
@@ -108,6 +112,11 @@ impl Levels {
             self.below.resize_with(below + 1, Vec::new);
         }
         &mut self.below[below]
+    }
+
+    /// Adds the files of a neighbour.
+    pub(crate) fn extend(&mut self, neighbour: Self) {
+        *self = Self::new(self.iter().chain(neighbour.iter()).cloned().collect::<Vec<_>>());
     }
 
     /// All files, level 0 first and oldest first.
@@ -154,7 +163,10 @@ impl LevelSource {
 impl Source for LevelSource {
     fn row(&self, row: &RowKey<'_>, columns: &[Bytes], reading: Reading, out: &mut Cells) -> Result<(), Error> {
         match self.files.get(self.at_or_after(row.row)) {
-            Some(file) if file.record.holds(row.row) => file.source.row(row, columns, reading, out),
+            Some(file) if file.record.holds(row.row) && file.record.ingested_at == 0 => {
+                file.source.row(row, columns, reading, out)
+            }
+            Some(file) if file.record.holds(row.row) => file.bounded().row(row, columns, reading, out),
             _ => Ok(()),
         }
     }

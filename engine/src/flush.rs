@@ -155,7 +155,8 @@ impl Engine {
         let spared = self.backend.spared();
         let named = self.manifest.lock().await.contents().files();
         let backend = Arc::clone(&self.backend);
-        task::run_io(async move { backend.retain(named, spared).await }).await
+        task::run_io(async move { backend.retain(named, spared).await }).await?;
+        self.checkpoints.clean_up(&self.disk).await
     }
 
     /// Collects frozen memtables and hands what is left to the backend; answers the region's files as they are then.

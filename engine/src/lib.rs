@@ -23,6 +23,7 @@ mod backend;
 #[allow(dead_code, reason = "the store files move in step by step")]
 mod block_cache;
 mod cells;
+mod checkpoint;
 mod codec;
 mod collecting;
 mod compaction;
@@ -33,6 +34,7 @@ mod error;
 mod file;
 mod files;
 mod flush;
+mod ingest;
 mod manifest;
 mod memtable;
 mod merge;
@@ -47,11 +49,15 @@ mod source;
 mod split_point;
 #[allow(dead_code, unused_imports, reason = "the store files move in step by step")]
 mod table;
+mod unite;
 
 pub use backend::BackendKind;
+pub use block_cache::FamilyReadCounts;
+pub use checkpoint::{Checkpoint, CheckpointFile};
 pub use compaction::{Compaction, CompactionProgress, CompactionTotals, Verdict, verdict};
 pub use engine::{Engine, Options, SplitDaughter};
 pub use error::{Error, SnapshotTooOld};
+pub use ingest::{IngestFile, TableBuilder};
 pub use point::{DurablePoint, GroupPoint};
 pub use read::{Patience, ReadStats};
 pub use region::{Region, RegionSpec, RowPrefix};

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::RwLock;
 use terrane_types::limits::{FLUSH_SIZE_DEFAULT, REGION_SIZE_DEFAULT};
 use terrane_types::visibility::{RulesChange, RulesHistory};
-use terrane_types::{FamilyName, FamilyRules, FamilySchema, GroupId, KeyRange, PackedCells, RegionId, TableId};
+use terrane_types::{FamilyName, FamilySchema, GroupId, KeyRange, PackedCells, RegionId, TableId};
 
 use crate::SnapshotTooOld;
 use crate::cells::{Cell, Cells};

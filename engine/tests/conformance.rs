@@ -11,6 +11,8 @@
 mod crash;
 #[path = "conformance/dice.rs"]
 mod dice;
+#[path = "conformance/files.rs"]
+mod files;
 #[path = "conformance/model.rs"]
 mod model;
 #[path = "conformance/points.rs"]

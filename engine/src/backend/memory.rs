@@ -112,6 +112,7 @@ fn record_of(id: u64, size: u64, cells: &Cells, bounds: &Bounds) -> FileRecord {
         cells: cells.len() as u64,
         deletes: 0,
         collected: (0, 0),
+        origin: id,
         ingested_at: 0,
     };
     for cell in cells.iter() {

@@ -195,6 +195,11 @@ impl Backend {
         }
     }
 
+    /// Where a file is; `None` where cells do not lie in files of their own.
+    pub(crate) fn path_of(&self, id: u64) -> Option<std::path::PathBuf> {
+        self.files().map(|files| files.path_of(id))
+    }
+
     /// The file is named by the manifest now, or never will be: from here on it goes when nobody names it.
     pub(crate) fn settled(&self, id: u64) {
         if let Some(files) = self.files() {

@@ -423,6 +423,7 @@ impl SledWriter {
             cells: self.cells.len() as u64,
             deletes: 0,
             collected: (0, 0),
+            origin: 0,
             ingested_at: 0,
         };
         Ok(Some(FileRef { record: Arc::new(record), source: self.source }))

@@ -8,7 +8,6 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use terrane_env::task;
 use terrane_types::schema::FamilyStorage;
 use terrane_types::{FamilyName, TableId};
 
@@ -54,7 +53,7 @@ impl TablesBackend {
         self.reads.lock().clone()
     }
 
-    fn reads_of(&self, table: TableId, family: &FamilyName) -> Arc<FamilyReads> {
+    pub(crate) fn reads_of(&self, table: TableId, family: &FamilyName) -> Arc<FamilyReads> {
         Arc::clone(self.reads.lock().entry((table, family.clone())).or_default())
     }
 
@@ -74,16 +73,7 @@ impl TablesBackend {
             let what = format!("it has {size} bytes, and the manifest says {}", record.size);
             return Err(Error::damage(&path, size.min(record.size), what));
         }
-        Ok(Arc::new(TableFile {
-            shared: Arc::clone(&self.shared),
-            reads: self.reads_of(table, family),
-            id: record.id,
-            size: record.size,
-            timestamp_max: record.timestamps.1,
-            table: OnceLock::new(),
-            opening: Mutex::new(()),
-            _claim: self.files.claim(record.id),
-        }))
+        Ok(self.file(record.id, record.origin, record.size, record.timestamps.1, table, family))
     }
 
     pub(crate) fn writer(&self, target: WriterTarget<'_>) -> TablesWriter {
@@ -105,16 +95,17 @@ impl TablesBackend {
 
 /// A store file, opened at its first use.
 pub(crate) struct TableFile {
-    shared: Arc<TableShared>,
-    reads: Arc<FamilyReads>,
-    id: u64,
-    size: u64,
-    timestamp_max: i64,
-    table: OnceLock<Arc<Table>>,
+    pub(crate) shared: Arc<TableShared>,
+    pub(crate) reads: Arc<FamilyReads>,
+    pub(crate) id: u64,
+    pub(crate) origin: u64,
+    pub(crate) size: u64,
+    pub(crate) timestamp_max: i64,
+    pub(crate) table: OnceLock<Arc<Table>>,
     /// Held while the file is opened, so that it is opened once.
-    opening: Mutex<()>,
+    pub(crate) opening: Mutex<()>,
     /// Keeps the file's name for as long as somebody may read it. Dropped after the table above.
-    _claim: Arc<Claim>,
+    pub(crate) _claim: Arc<Claim>,
 }
 
 impl TableFile {
@@ -130,7 +121,7 @@ impl TableFile {
         if let Some(table) = self.table.get() {
             return Ok(table);
         }
-        let table = Table::open(&self.shared, self.id, self.size, &self.reads)?;
+        let table = Table::open(&self.shared, self.id, self.origin, self.size, &self.reads)?;
         Ok(self.table.get_or_init(|| Arc::new(table)))
     }
 
@@ -302,12 +293,14 @@ impl TablesWriter {
             cells: properties.cells,
             deletes: properties.deletes,
             collected: self.collected,
+            origin: properties.id,
             ingested_at: 0,
         };
         let file = TableFile {
             shared: Arc::clone(&self.shared),
             reads: Arc::clone(&self.reads),
             id: record.id,
+            origin: record.origin,
             size: record.size,
             timestamp_max: record.timestamps.1,
             table: OnceLock::new(),
@@ -334,9 +327,4 @@ impl TablesWriter {
     fn give_back(&mut self) {
         self.begun.drain(..).for_each(|id| self.files.settled(id));
     }
-}
-
-/// Opens all files of the manifest that are not open yet, for a reader who wants to know now whether they can be.
-pub(crate) async fn open_all(files: Vec<Arc<TableFile>>) -> Result<(), Error> {
-    task::run_blocking(move || files.iter().try_for_each(|file| file.table(true).map(drop))).await
 }

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use terrane_env::{task, time};
 use terrane_types::FamilyName;
 
-use super::{Debt, FileSummary, Job, Plan, Policy, Reason, Rewrite, Tree, debt, pick, pick_major};
+use super::{Debt, FileSummary, Job, Plan, Policy, Rewrite, Tree, debt, pick, pick_major};
 use crate::Error;
 use crate::backend::{Backend, FamilyWriter, WriterTarget};
 use crate::collecting::{Collecting, Older};
@@ -473,23 +473,5 @@ fn summary_of(record: &FileRecord) -> FileSummary {
         straddles: record.straddles(),
         collected_sequence: record.collected.0,
         collected_ms: record.collected.1,
-    }
-}
-
-/// Why files are rewritten, for those who watch.
-impl Reason {
-    /// In words.
-    pub(crate) fn words(self) -> &'static str {
-        match self {
-            Self::Level0 => "level 0 is full",
-            Self::SmallFiles => "many small files",
-            Self::LevelSize => "a level is over its size",
-            Self::Deletes => "many deletes",
-            Self::Straddles => "part of a file belongs to another region",
-            Self::Expired => "much of a file has expired",
-            Self::Window => "files of one time window",
-            Self::WindowClosed => "a time window is over",
-            Self::Major => "asked for",
-        }
     }
 }

@@ -46,6 +46,12 @@ impl Contents {
                     self.regions.insert(daughter.region, daughter);
                 }
             }
+            Record::Merge { parents, region } => {
+                for parent in parents {
+                    self.regions.remove(&parent);
+                }
+                self.regions.insert(region.region, *region);
+            }
             Record::Drop { regions, group, point } => {
                 for region in regions {
                     self.regions.remove(&region);

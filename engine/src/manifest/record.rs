@@ -19,6 +19,7 @@ const REGION: u8 = 2;
 const SPLIT: u8 = 3;
 const DROP: u8 = 4;
 const GROUP: u8 = 5;
+const MERGE: u8 = 6;
 
 /// A region's part of a file, with what reads and compactions want to know before they open it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +43,8 @@ pub(crate) struct FileRecord {
     /// Up to which sequence number, and as of which log time, it was collected with everything older at hand; zeros for a
     /// file that was not.
     pub(crate) collected: (u64, i64),
+    /// The number that the file was written under, which its checksums cover: another for a file made elsewhere.
+    pub(crate) origin: u64,
     /// The sequence number that all its cells are taken to have, for a file made elsewhere; 0: they have their own.
     pub(crate) ingested_at: u64,
 }
@@ -108,6 +111,11 @@ pub(crate) enum Record {
         /// Left and right.
         daughters: Box<[RegionRecord; 2]>,
     },
+    /// Two neighbours go and what they make together comes, at once.
+    Merge {
+        parents: [RegionId; 2],
+        region: Box<RegionRecord>,
+    },
     /// Regions go, with the state of their group as of then.
     Drop {
         regions: Vec<RegionId>,
@@ -138,6 +146,11 @@ impl Record {
                 out.u64(parent.0);
                 daughters.iter().for_each(|daughter| write_region(&mut out, daughter));
             }
+            Self::Merge { parents, region } => {
+                out.u8(MERGE);
+                parents.iter().for_each(|parent| out.u64(parent.0));
+                write_region(&mut out, region);
+            }
             Self::Drop { regions, group, point } => {
                 out.u8(DROP);
                 out.u32(count(regions.len()));
@@ -164,6 +177,10 @@ impl Record {
             SPLIT => Self::Split {
                 parent: RegionId(input.u64()?),
                 daughters: Box::new([read_region(&mut input)?, read_region(&mut input)?]),
+            },
+            MERGE => Self::Merge {
+                parents: [RegionId(input.u64()?), RegionId(input.u64()?)],
+                region: Box::new(read_region(&mut input)?),
             },
             DROP => {
                 let regions = (0..input.u32()?).map(|_| input.u64().map(RegionId)).collect::<Option<_>>()?;
@@ -236,7 +253,7 @@ pub(crate) fn write_file(out: &mut Writer, file: &FileRecord) {
     }
     out.i64(file.timestamps.0);
     out.i64(file.timestamps.1);
-    for number in [file.sequences.0, file.sequences.1, file.cells, file.deletes, file.collected.0, file.ingested_at] {
+    for number in [file.sequences.0, file.sequences.1, file.cells, file.deletes, file.collected.0, file.origin, file.ingested_at] {
         out.u64(number);
     }
     out.i64(file.collected.1);
@@ -256,6 +273,7 @@ pub(crate) fn read_file(input: &mut Reader<'_>) -> Option<FileRecord> {
         cells: input.u64()?,
         deletes: input.u64()?,
         collected: (input.u64()?, 0),
+        origin: input.u64()?,
         ingested_at: input.u64()?,
     };
     record.collected.1 = input.i64()?;

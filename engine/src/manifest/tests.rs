@@ -23,7 +23,8 @@ fn file(id: u64) -> FileRecord {
         cells: 6,
         deletes: 1,
         collected: (0, 0),
-        ingested_at: 0,
+        origin: 8,
+            ingested_at: 0,
     }
 }
 
@@ -54,6 +55,7 @@ fn records() -> Vec<Record> {
         Record::Region(region(1, 4)),
         Record::Group { group: GroupId(2), point: point.clone() },
         Record::Split { parent: RegionId(1), daughters: Box::new([region(2, 5), region(3, 5)]) },
+        Record::Merge { parents: [RegionId(2), RegionId(3)], region: Box::new(region(4, 6)) },
         Record::Drop { regions: vec![RegionId(2)], group: GroupId(2), point },
     ]
 }

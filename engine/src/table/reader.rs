@@ -37,7 +37,10 @@ pub(crate) struct Table {
     shared: Arc<TableShared>,
     reads: Arc<FamilyReads>,
     path: PathBuf,
+    /// The number that the file has here: in its name, and in the cache.
     id: u64,
+    /// The number that it was written under, which its checksums cover: another for a file made elsewhere.
+    origin: u64,
     pub(super) footer: Footer,
     properties: TableProperties,
     top: IndexBlock,
@@ -55,7 +58,13 @@ impl Drop for Table {
 
 impl Table {
     /// Opens the file `id` of `size` bytes; what reads of it meet is counted in `reads`. Blocks.
-    pub(crate) fn open(shared: &Arc<TableShared>, id: u64, size: u64, reads: &Arc<FamilyReads>) -> Result<Self, Error> {
+    pub(crate) fn open(
+        shared: &Arc<TableShared>,
+        id: u64,
+        origin: u64,
+        size: u64,
+        reads: &Arc<FamilyReads>,
+    ) -> Result<Self, Error> {
         let path = path_of(&shared.dir, id);
         let file = shared.descriptors.get(id, &path).map_err(|error| read_error(&path, 0, error))?;
         let damage = |offset: u64, what: &str| Error::damage(&path, offset, what);
@@ -73,7 +82,7 @@ impl Table {
             BadFooter::Damaged(what) => damage(tail_at + footer_at as u64, what),
             BadFooter::Newer(found) => Error::NewerFormat { file: path.clone(), found, known: FORMAT },
         })?;
-        if footer.id != id {
+        if footer.id != origin {
             return Err(damage(0, &format!("it is file {} under another's name", footer.id)));
         }
 
@@ -102,13 +111,13 @@ impl Table {
             read(at.offset, u64::from(at.len)).map(std::borrow::Cow::Owned)
         };
         let verified = |at: BlockAt, sealed: &[u8]| -> Result<usize, Error> {
-            let (payload, _) = block::verify(sealed, id, at.offset).map_err(|what| damage(at.offset, what))?;
+            let (payload, _) = block::verify(sealed, origin, at.offset).map_err(|what| damage(at.offset, what))?;
             Ok(payload.len())
         };
 
         let sealed = part(footer.properties)?;
         let len = verified(footer.properties, &sealed)?;
-        let mut properties = TableProperties::new(FORMAT, id, Default::default());
+        let mut properties = TableProperties::new(FORMAT, origin, Default::default());
         properties.size = size;
         let properties = properties.decode(&sealed[..len]).map_err(|what| damage(footer.properties.offset, what))?;
 
@@ -123,7 +132,7 @@ impl Table {
 
         let sealed = part(footer.top_index)?;
         let index = |at: BlockAt, sealed: &[u8], end: u64| {
-            let payload = block::unseal(sealed, id, at.offset).map_err(|what| damage(at.offset, what))?;
+            let payload = block::unseal(sealed, origin, at.offset).map_err(|what| damage(at.offset, what))?;
             IndexBlock::new(&payload, end).map_err(|what| damage(at.offset, what))
         };
         let top = index(footer.top_index, &sealed, footer.top_index.offset)?;
@@ -132,11 +141,15 @@ impl Table {
             _ => None,
         };
         let (shared, reads) = (Arc::clone(shared), Arc::clone(reads));
-        Ok(Self { shared, reads, path, id, footer, properties, top, only_partition, filter, prefix_filter })
+        Ok(Self { shared, reads, path, id, origin, footer, properties, top, only_partition, filter, prefix_filter })
     }
 
     pub(crate) fn id(&self) -> u64 {
         self.id
+    }
+
+    pub(super) fn origin(&self) -> u64 {
+        self.origin
     }
 
     pub(crate) fn properties(&self) -> &TableProperties {
@@ -268,7 +281,7 @@ impl Table {
             }
             return Ok(block);
         }
-        let unseal = |sealed: &[u8]| block::unseal(sealed, self.id, at.offset).and_then(take);
+        let unseal = |sealed: &[u8]| block::unseal(sealed, self.origin, at.offset).and_then(take);
         let block = match ahead {
             Some(ahead) if reading.sequential => {
                 if !reading.blocking && ahead.get(at).is_none() {

@@ -209,6 +209,10 @@ impl TableWriter {
         self.properties.cells
     }
 
+    pub(crate) fn path(&self) -> &std::path::Path {
+        &self.path
+    }
+
     pub(crate) fn id(&self) -> u64 {
         self.id
     }

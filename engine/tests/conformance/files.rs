@@ -1,0 +1,173 @@
+//! Files that come from elsewhere, go elsewhere, and belong to two regions or come together again.
+
+use std::path::PathBuf;
+
+use terrane_engine::{BackendKind, Engine, Error, IngestFile, Options, SplitDaughter, TableBuilder};
+use terrane_env::fs::{self, Disk};
+use terrane_types::schema::FamilyStorage;
+use terrane_types::{CellRef, FamilyRules, KeyRange, Projection, RegionId};
+
+use crate::crash::{one_region, put};
+use crate::world::{Scan, World, name, range};
+
+async fn built(dir: &std::path::Path, number: u64, rows: &[&[u8]]) -> PathBuf {
+    let mut builder = TableBuilder::create(&Disk::os(), dir, number, FamilyStorage::default()).await.unwrap();
+    for row in rows {
+        builder.add(row, CellRef::put(b"f", b"q", 1_000, b"ingested")).await.unwrap();
+    }
+    builder.finish().await.unwrap()
+}
+
+fn rows(region: &terrane_engine::Region) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let scan = Scan { range: KeyRange::all(), reverse: false, projection: Projection::all(), now: 2_000 };
+    let rows = scan.run(region, &region.snapshot(), usize::MAX);
+    rows.into_iter().map(|(row, cells)| (row, cells[0].3.clone())).collect()
+}
+
+fn pair(row: &str, value: &str) -> (Vec<u8>, Vec<u8>) {
+    (row.into(), value.into())
+}
+
+#[tokio::test]
+async fn an_ingested_file_counts_as_one_mutation_after_all_before_it() {
+    let (mut world, id) = one_region(BackendKind::Lsm).await;
+    put(&mut world, id, b"a", "older");
+    put(&mut world, id, b"b", "kept");
+    let elsewhere = tempfile::tempdir().unwrap();
+    let path = built(elsewhere.path(), 77, &[b"a", b"c"]).await;
+    let region = world.live[&id].clone();
+    let before = region.snapshot();
+    let mut point = world.point(&region, world.index());
+    point.sequence += 1;
+    world.engine().ingest(&region, vec![IngestFile { family: name("f"), path }], point).await.unwrap();
+    let expected = [pair("a", "ingested"), pair("b", "kept"), pair("c", "ingested")];
+    assert_eq!(rows(&region), expected);
+    let scan = Scan { range: KeyRange::all(), reverse: true, projection: Projection::all(), now: 2_000 };
+    assert_eq!(scan.run(&region, &before, usize::MAX).len(), 2, "an older snapshot does not see it");
+    drop(before);
+    // A compaction gives the cells the number that they are taken to have.
+    world.engine().request_compaction(&region);
+    while let Some(compaction) = world.engine().next_compaction() {
+        world.engine().compact(compaction).await.unwrap();
+    }
+    assert_eq!(rows(&region), expected);
+    drop(region);
+    let dir = world.dir.path().to_owned();
+    world.held.clear();
+    world.live.clear();
+    drop(world.engine.take());
+    let engine = Engine::open(Options::new(dir, BackendKind::Lsm, 1 << 20)).await.unwrap();
+    assert_eq!(rows(&engine.regions()[0]), expected);
+}
+
+#[tokio::test]
+async fn files_that_do_not_fit_are_refused_by_name() {
+    let (world, id) = one_region(BackendKind::Lsm).await;
+    let elsewhere = tempfile::tempdir().unwrap();
+    let region = world.live[&id].clone();
+    let point = world.point(&region, world.index());
+    let ingest = |family: &str, path: PathBuf| {
+        let (engine, region, point) = (world.engine().clone(), region.clone(), point.clone());
+        let file = IngestFile { family: name(family), path };
+        async move { engine.ingest(&region, vec![file], point).await.unwrap_err() }
+    };
+    let path = built(elsewhere.path(), 1, &[b"a"]).await;
+    assert!(matches!(ingest("g", path.clone()).await, Error::NotIngested { .. }));
+    assert!(matches!(ingest("f", elsewhere.path().join("LOCK")).await, Error::NotIngested { .. }));
+    let file = fs::File::open_rw(&path).await.unwrap();
+    file.write_all_at(&[0xFF], 3).await.unwrap();
+    assert!(matches!(ingest("f", path).await, Error::Corruption { .. }));
+    let renamed = elsewhere.path().join("0000000000000009.tbl");
+    let whole = built(elsewhere.path(), 2, &[b"a"]).await;
+    fs::rename(&whole, &renamed).await.unwrap();
+    assert!(matches!(ingest("f", renamed).await, Error::Corruption { .. }), "a file under another's name");
+    assert!(rows(&region).is_empty());
+}
+
+#[tokio::test]
+async fn a_checkpoint_holds_its_files_until_it_is_let_go() {
+    let (mut world, id) = one_region(BackendKind::Lsm).await;
+    put(&mut world, id, b"a", "1");
+    world.freeze(id);
+    world.flush(id).await;
+    let region = world.live[&id].clone();
+    let checkpoint = world.engine().checkpoint(&region).await.unwrap();
+    assert_eq!(checkpoint.files().len(), 1);
+    put(&mut world, id, b"b", "2");
+    world.freeze(id);
+    world.flush(id).await;
+    world.engine().request_compaction(&region);
+    while let Some(compaction) = world.engine().next_compaction() {
+        world.engine().compact(compaction).await.unwrap();
+    }
+    let file = &checkpoint.files()[0];
+    assert_eq!(fs::read(&file.path).await.unwrap().len() as u64, file.size);
+    let (dir, path) = (checkpoint.dir().to_owned(), file.path.clone());
+    drop(checkpoint);
+    put(&mut world, id, b"c", "3");
+    world.freeze(id);
+    world.flush(id).await;
+    world.engine().request_compaction(&region);
+    while let Some(compaction) = world.engine().next_compaction() {
+        world.engine().compact(compaction).await.unwrap();
+    }
+    assert!(!fs::exists(&path).await.unwrap() && !fs::exists(&dir).await.unwrap());
+}
+
+async fn merged(world: &mut World, left: u64, right: u64, into: u64) -> Result<(), Error> {
+    let (left, right) = (world.live[&left].clone(), world.live[&right].clone());
+    let sequence = left.sequence().max(right.sequence());
+    let mut point = world.point(&left, world.index());
+    point.sequence = sequence;
+    let daughter = SplitDaughter { region: RegionId(into), point };
+    let region = world.engine().merge(&left, &right, daughter).await?;
+    world.live.remove(&left.id().0);
+    world.live.remove(&right.id().0);
+    world.live.insert(into, region);
+    Ok(())
+}
+
+#[tokio::test]
+async fn two_halves_become_one_again() {
+    let (mut world, id) = one_region(BackendKind::Lsm).await;
+    for row in [b"a", b"b", b"x", b"y"] {
+        put(&mut world, id, row, "1");
+    }
+    world.freeze(id);
+    world.flush(id).await;
+    let (left, right) = world.split(id, b"m").await;
+    put(&mut world, left, b"a", "2");
+    put(&mut world, right, b"x", "2");
+    merged(&mut world, left, right, 90).await.unwrap();
+    let expected = [pair("a", "2"), pair("b", "1"), pair("x", "2"), pair("y", "1")];
+    let region = world.live[&90].clone();
+    assert_eq!(region.range(), &range(b"", b""));
+    assert_eq!(rows(&region), expected);
+    world.engine().request_compaction(&region);
+    while let Some(compaction) = world.engine().next_compaction() {
+        world.engine().compact(compaction).await.unwrap();
+    }
+    assert_eq!(rows(&region), expected);
+    drop(region);
+    let dir = world.dir.path().to_owned();
+    world.held.clear();
+    world.live.clear();
+    drop(world.engine.take());
+    let engine = Engine::open(Options::new(dir, BackendKind::Lsm, 1 << 20)).await.unwrap();
+    let regions = engine.regions();
+    assert_eq!(regions.iter().map(|region| region.id().0).collect::<Vec<_>>(), [90]);
+    assert_eq!(rows(&regions[0]), expected);
+}
+
+#[tokio::test]
+async fn regions_with_other_rules_or_no_common_border_are_not_merged() {
+    let (mut world, id) = one_region(BackendKind::Lsm).await;
+    put(&mut world, id, b"a", "1");
+    let (left, right) = world.split(id, b"m").await;
+    world.settle(left).await;
+    assert!(matches!(merged(&mut world, right, left, 90).await, Err(Error::NotMerged { .. })));
+    world.alter("f", Some(FamilyRules { versions: 5, ..FamilyRules::default() }));
+    put(&mut world, left, b"b", "1");
+    assert!(matches!(merged(&mut world, left, right, 90).await, Err(Error::NotMerged { .. })));
+    assert_eq!(rows(&world.live[&left]).len(), 2);
+}
