@@ -30,7 +30,7 @@ mod active;
 mod cursor;
 mod filter;
 mod merge;
-mod prefix;
+pub(crate) mod prefix;
 mod run;
 
 use std::fmt;

@@ -80,6 +80,13 @@ impl Sealer {
         BlockAt { offset, len }
     }
 
+    /// Room once made stays: making it means filling it with zeros.
+    fn make_room(&mut self, len: usize) {
+        if self.scratch.len() < len {
+            self.scratch.resize(len, 0);
+        }
+    }
+
     /// Appends the compressed payload with its length before it; `None` when it cannot be compressed, whatever was
     /// appended then being of no use.
     fn compress(&mut self, payload: &[u8], compression: Compression, out: &mut Vec<u8>) -> Option<Compression> {
@@ -89,13 +96,13 @@ impl Sealer {
         match compression {
             Compression::None => return None,
             Compression::Lz4 => {
-                self.scratch.resize(lz4_flex::block::get_maximum_output_size(payload.len()), 0);
+                self.make_room(lz4_flex::block::get_maximum_output_size(payload.len()));
                 let len = lz4_flex::block::compress_into(payload, &mut self.scratch).ok()?;
                 varint::put(out, payload.len() as u64);
                 out.extend_from_slice(&self.scratch[..len]);
             }
             Compression::Zstd => {
-                self.scratch.resize(zstd::zstd_safe::compress_bound(payload.len()), 0);
+                self.make_room(zstd::zstd_safe::compress_bound(payload.len()));
                 let len = self.zstd.as_mut()?.compress_to_buffer(payload, self.scratch.as_mut_slice()).ok()?;
                 varint::put(out, payload.len() as u64);
                 out.extend_from_slice(&self.scratch[..len]);

@@ -15,9 +15,11 @@
 
 use std::cmp::Ordering;
 
+use smallvec::SmallVec;
 use terrane_types::CellKind;
 
 use super::block::PADDING_BYTES;
+use super::heads::Heads;
 use super::varint;
 use crate::cells::{Cell, Cells};
 
@@ -184,6 +186,8 @@ pub(crate) struct DataBlock {
     base_sequence: u64,
     timestamp_width: usize,
     sequence_width: usize,
+    /// Of the restarts' rows.
+    heads: Heads,
 }
 
 impl DataBlock {
@@ -204,7 +208,7 @@ impl DataBlock {
             return Err("a block of cells has numbers wider than eight bytes");
         }
         let eight = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).map_err(|_| SHORT);
-        Ok(Self {
+        let mut block = Self {
             cells_end,
             cells,
             base_timestamp: eight(timestamp)? as i64,
@@ -212,12 +216,22 @@ impl DataBlock {
             timestamp_width,
             sequence_width,
             bytes: bytes.into_boxed_slice(),
-        })
+            heads: Heads::default(),
+        };
+        let mut rows: SmallVec<[&[u8]; 16]> = SmallVec::new();
+        for index in 0..block.restarts() {
+            rows.push(block.restart_key(index)?.0);
+        }
+        let (first, last) = (rows.first().ok_or(SHORT)?, rows.last().ok_or(SHORT)?);
+        let heads = Heads::new(first, last, rows.iter().copied());
+        drop(rows);
+        block.heads = heads;
+        Ok(block)
     }
 
     /// Bytes of memory that the block takes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.bytes.len()
+        size_of::<Self>() + self.bytes.len() + self.heads.memory_bytes()
     }
 
     /// How many cells there are.
@@ -258,7 +272,8 @@ impl DataBlock {
 
     /// How many restarts begin with a cell before `place`.
     pub(super) fn restarts_before(&self, place: Place<'_>) -> Result<usize, Malformed> {
-        let (mut low, mut high) = (0, self.restarts());
+        let near = self.heads.near(place.row);
+        let (mut low, mut high) = (near.start, near.end);
         while low < high {
             let middle = low + (high - low) / 2;
             let (row, qualifier) = self.restart_key(middle)?;

@@ -99,7 +99,7 @@ impl Filter {
     #[inline]
     fn line_of(&self, hash: u64) -> usize {
         // The high half chooses the line, the low half the bits in it.
-        ((hash >> 32) * self.lines.len() as u64 >> 32) as usize
+        (((hash >> 32) * self.lines.len() as u64) >> 32) as usize
     }
 }
 

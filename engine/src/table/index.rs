@@ -18,6 +18,7 @@ use std::cmp::Ordering;
 
 use super::block::{BlockAt, PADDING_BYTES};
 use super::data_block::{Malformed, Place, common_prefix};
+use super::heads::Heads;
 use super::varint;
 
 /// Marks the end of all columns of a row in [`Entry::qualifier_len`].
@@ -126,6 +127,8 @@ pub(crate) struct Entry {
 pub(crate) struct IndexBlock {
     keys: Box<[u8]>,
     entries: Box<[Entry]>,
+    /// Of the entries' rows.
+    heads: Heads,
 }
 
 impl IndexBlock {
@@ -177,12 +180,15 @@ impl IndexBlock {
             });
             offset = offset.checked_add(u64::from(len)).filter(|offset| *offset <= end)?;
         }
-        (at == bytes.len() && count > 0)
-            .then(|| Self { keys: keys.into_boxed_slice(), entries: entries.into_boxed_slice() })
+        let row_of = |entry: &Entry| &keys[entry.row_at as usize..][..entry.row_len as usize];
+        let (first, last) = (entries.first()?, entries.last()?);
+        let heads = Heads::new(row_of(first), row_of(last), entries.iter().map(row_of));
+        let whole = at == bytes.len();
+        whole.then(|| Self { keys: keys.into_boxed_slice(), entries: entries.into_boxed_slice(), heads })
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.keys.len() + size_of_val(&*self.entries)
+        size_of::<Self>() + self.keys.len() + size_of_val(&*self.entries) + self.heads.memory_bytes()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -223,7 +229,8 @@ impl IndexBlock {
 
     /// The first entry whose block may hold cells that are not before `place`; the count of entries if there is none.
     pub(super) fn find(&self, place: Place<'_>) -> usize {
-        self.entries.partition_point(|entry| self.ends_before(entry, place))
+        let near = self.heads.near(place.row);
+        near.start + self.entries[near].partition_point(|entry| self.ends_before(entry, place))
     }
 }
 

@@ -23,6 +23,7 @@ mod cursor;
 mod data_block;
 mod filter;
 mod footer;
+mod heads;
 mod index;
 mod properties;
 mod read_ahead;

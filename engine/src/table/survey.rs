@@ -35,7 +35,7 @@ impl Table {
         let mut samples = vec![(self.properties().first_row.clone(), 0)];
         let mut walk = Walk::default();
         let mut gathered = 0;
-        let mut bound = Vec::new();
+        let (mut bound, mut goes_on) = (Vec::new(), false);
         // With many partitions, those are fine enough.
         let partitions: Vec<Option<Arc<IndexBlock>>> = if self.top().len() >= 4 * count {
             vec![None]
@@ -46,9 +46,10 @@ impl Table {
         for partition in partitions {
             let index = partition.as_deref().unwrap_or(self.top());
             for entry in index.entries() {
-                if gathered >= step {
+                // Not within a row that goes on: its bytes are its own.
+                if gathered >= step && !goes_on {
                     gathered = 0;
-                    // What follows the bound of the block before this one begins here, or where a row that goes on ends.
+                    // What follows the bound of the block before this one begins here.
                     if walk.seek(self, Place::after(&bound), WHOLE_FILE)? {
                         samples.push((walk.at_row().to_vec(), 0));
                     }
@@ -57,6 +58,7 @@ impl Table {
                 if let Some((_, bytes)) = samples.last_mut() {
                     *bytes += entry.data_bytes;
                 }
+                goes_on = index.qualifier(entry).is_some();
                 bound.clear();
                 bound.extend_from_slice(index.row(entry));
             }

@@ -97,9 +97,9 @@ impl Walk {
     pub(super) fn seek(&mut self, table: &Table, place: Place<'_>, reading: Reading) -> Result<bool, Error> {
         let near = match &self.partition {
             Some(partition) if self.block.is_some() => {
-                let rest = &partition.entries()[self.block_at..];
-                let skipped = rest.partition_point(|entry| partition.ends_before(entry, place));
-                (skipped < rest.len()).then_some((skipped, self.block_at + skipped))
+                let stays = !partition.ends_before(partition.entry(self.block_at), place);
+                let at = if stays { self.block_at } else { partition.find(place) };
+                (at < partition.len()).then_some((at - self.block_at, at))
             }
             _ => None,
         };
