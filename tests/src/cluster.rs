@@ -42,7 +42,7 @@ impl Default for Settings {
             servers: 3,
             replication: 3,
             groups_per_server: 2,
-            engine: BackendKind::Memory,
+            engine: BackendKind::default(),
             memtable_budget: 64 << 20,
             log_limit: 1 << 30,
             log_purge_budget: 64 << 20,

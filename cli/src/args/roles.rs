@@ -23,7 +23,7 @@ pub struct Demo {
     /// The seed of the weather: the same number, the same records.
     #[arg(long, value_name = "N", default_value_t = DEMO_SEED)]
     pub seed: u64,
-    /// The storage engine, `lsm`, `sled` or `memory` (default: memory).
+    /// The storage engine, `lsm`, `sled` or `memory` (default: lsm).
     #[arg(long, value_name = "NAME")]
     pub engine: Option<String>,
 }

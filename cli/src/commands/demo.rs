@@ -24,7 +24,7 @@ use crate::weather::Weather;
 
 const SERVERS: u32 = 3;
 /// What keeps the cells unless told otherwise: what is thrown away in a minute need not be flushed into trees first.
-const ENGINE: BackendKind = BackendKind::Memory;
+const ENGINE: BackendKind = BackendKind::Lsm;
 const OBSERVATIONS: &str = "observations";
 const ACTIONS: &str = "actions";
 /// The region size follows the number of records, within bounds, so that any demo shows a handful of splits.

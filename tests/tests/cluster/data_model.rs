@@ -9,6 +9,11 @@ use terrane_tests::cluster::Cluster;
 use crate::{all_rows, keys, range, with_engine};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_data_model_holds_on_lsm() -> Result<()> {
+    the_data_model_holds(BackendKind::Lsm).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_data_model_holds_on_memory() -> Result<()> {
     the_data_model_holds(BackendKind::Memory).await
 }

@@ -160,6 +160,11 @@ async fn a_split_by_hand_is_not_noticed_by_clients() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn regions_split_by_themselves_under_load_on_lsm() -> Result<()> {
+    regions_split_by_themselves_under_load(BackendKind::Lsm).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn regions_split_by_themselves_under_load_on_memory() -> Result<()> {
     regions_split_by_themselves_under_load(BackendKind::Memory).await
 }
