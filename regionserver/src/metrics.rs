@@ -45,9 +45,9 @@ impl FamilyReads {
             let set = |family: &Family<OfFamily, Gauge>, count: u64| {
                 family.get_or_create(&of).set(i64::try_from(count).unwrap_or(i64::MAX));
             };
-            set(&self.cache_hits, counts.cache_hits);
-            set(&self.cache_misses, counts.cache_misses);
-            set(&self.bytes_read, counts.bytes_read);
+            set(&self.cache_hits, counts.hits);
+            set(&self.cache_misses, counts.misses);
+            set(&self.bytes_read, counts.read_bytes);
             set(&self.filtered, counts.filtered);
             set(&self.passed_in_vain, counts.passed_in_vain);
         }
@@ -85,6 +85,7 @@ pub struct Metrics {
     pub compaction_bytes_read: Gauge,
     pub compaction_bytes_written: Gauge,
     pub compaction_bytes_pending: Gauge,
+    pub cache_bytes: Gauge,
     pub family_reads: FamilyReads,
 }
 
@@ -135,6 +136,7 @@ impl Metrics {
                 "Bytes written by compactions since the start",
                 &self.compaction_bytes_written,
             ),
+            ("cache_bytes", "Bytes of blocks in the cache", &self.cache_bytes),
             ("compaction_bytes_pending", "Bytes that wait to be compacted", &self.compaction_bytes_pending),
         ];
         for (name, help, gauge) in gauges {
@@ -151,7 +153,7 @@ mod tests {
     fn reads_are_shown_by_table_and_family_for_as_long_as_there_are_such() {
         let (metrics, registry) = Metrics::registered();
         let of = |family: &str| OfFamily { table: "t".to_owned(), family: family.to_owned() };
-        let counts = FamilyReadCounts { cache_hits: 7, ..FamilyReadCounts::default() };
+        let counts = FamilyReadCounts { hits: 7, ..FamilyReadCounts::default() };
         metrics.family_reads.show(vec![(of("f"), counts), (of("g"), counts)]);
         metrics.family_reads.show(vec![(of("g"), counts)]);
         let mut text = String::new();

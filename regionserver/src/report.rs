@@ -310,6 +310,7 @@ impl Reporter {
         self.metrics.compaction_bytes_read.set(gauge(compacted.bytes_read));
         self.metrics.compaction_bytes_written.set(gauge(compacted.bytes_written));
         self.metrics.compaction_bytes_pending.set(gauge(compacted.bytes_pending));
+        self.metrics.cache_bytes.set(gauge(self.engine.cache_bytes()));
         self.metrics.regions.set(i64::try_from(self.registry.regions.count()).unwrap_or(i64::MAX));
     }
 
