@@ -114,9 +114,25 @@ impl Levels {
         &mut self.below[below]
     }
 
-    /// Adds the files of a neighbour.
-    pub(crate) fn extend(&mut self, neighbour: Self) {
-        *self = Self::new(self.iter().chain(neighbour.iter()).cloned().collect::<Vec<_>>());
+    /// Adds the files of the neighbour with the higher rows. A file that both have a part of, from when they were one region,
+    /// becomes one part again; says no where the two have it in different levels.
+    #[must_use]
+    pub(crate) fn extend(&mut self, neighbour: &Self) -> bool {
+        let mut all: Vec<FileRef> = self.iter().cloned().collect();
+        for file in neighbour.iter() {
+            let Some(ours) = all.iter_mut().find(|ours| ours.record.id == file.record.id) else {
+                all.push(file.clone());
+                continue;
+            };
+            if ours.record.level != file.record.level || ours.record.bounds.stop != file.record.bounds.start {
+                return false;
+            }
+            let bounds = Bounds { start: ours.record.bounds.start.clone(), stop: file.record.bounds.stop.clone() };
+            let bytes = ours.record.bytes + file.record.bytes;
+            ours.record = Arc::new(FileRecord { bounds, bytes, ..(*ours.record).clone() });
+        }
+        *self = Self::new(all);
+        true
     }
 
     /// All files, level 0 first and oldest first.

@@ -50,7 +50,9 @@ impl Engine {
             }
             let mut files: Files = left_state.files();
             for (name, levels) in right_state.files() {
-                files.entry(name).or_default().extend(levels);
+                if !files.entry(name).or_default().extend(&levels) {
+                    return Err(refused("they hold parts of one file at different levels; compact both"));
+                }
             }
             (families, files)
         };
