@@ -133,6 +133,14 @@ pub struct World {
     pub held: Vec<(u64, Arc<Region>, Snapshot)>,
 }
 
+impl Known {
+    /// What a crash must not take away, in words.
+    pub fn promises(&self) -> String {
+        let Self { log, acknowledged, gone, group, group_in_doubt, .. } = self;
+        format!("{} {acknowledged:?} {gone:?} {group:?} {group_in_doubt:?}", log.len())
+    }
+}
+
 impl std::ops::Deref for World {
     type Target = Known;
 
@@ -420,6 +428,21 @@ impl World {
         self.engine().record_group(GROUP, point.clone()).await?;
         (self.group, self.group_in_doubt) = (Some(point), None);
         Ok(())
+    }
+
+    /// Tries again what failed and may have happened all the same, if there is such a thing.
+    pub async fn end_doubt(&mut self) -> Result<(), Error> {
+        if self.engine.is_none() {
+            return self.try_reopen().await;
+        }
+        match &self.group_in_doubt {
+            Some((_, Some(region))) => {
+                let region = *region;
+                self.try_drop_region(region).await
+            }
+            Some((_, None)) => self.try_record_group().await,
+            None => Ok(()),
+        }
     }
 
     /// Closes the engine without a word and opens its directory again; then applies the log from every region's point.
