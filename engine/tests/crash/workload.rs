@@ -193,8 +193,7 @@ impl Stretch {
 
     /// The numbers of the operations, with their verbs.
     fn operations(&self) -> impl Iterator<Item = (u64, &str)> {
-        let verb = |line: &'_ String| -> &str { line.split(' ').nth(1).unwrap_or_default() };
-        (self.first..).zip(self.lines.iter().map(verb))
+        (self.first..).zip(self.lines.iter().map(|line| line.split(' ').nth(1).unwrap_or_default()))
     }
 
     /// Where a crash may leave something else than a crash one operation later.
