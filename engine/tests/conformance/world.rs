@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use terrane_engine::{
-    BackendKind, CellPosition, DurablePoint, Engine, Error, GroupPoint, Options, Patience, Region, RegionSpec, RowScanner, ScanSpec,
-    Snapshot, SplitDaughter, Step,
+    BackendKind, CellPosition, DurablePoint, Engine, Error, GroupPoint, Options, Patience, Region, RegionSpec,
+    RowScanner, ScanSpec, Snapshot, SplitDaughter, Step,
 };
 use terrane_env::fs::{Disk, MemoryDisk};
 use terrane_types::schema::{Bloom, Compression, FamilyStorage};
@@ -245,7 +245,9 @@ impl World {
             }
             Entry::Split { parent, at, left, right } => {
                 let parent = self.live.remove(&parent).unwrap();
-                let side = |region: u64| SplitDaughter { region: RegionId(region), point: self.point(&parent, index) };
+                // Log time is the entry's, also when it is applied again later.
+                let point = DurablePoint { stamp, ..self.point(&parent, index) };
+                let side = |region: u64| SplitDaughter { region: RegionId(region), point: point.clone() };
                 let halves = self.engine().split(&parent, &at, side(left), side(right)).unwrap();
                 self.live.insert(left, halves.0);
                 self.live.insert(right, halves.1);
@@ -482,6 +484,10 @@ impl World {
             assert!(!done.contains(id), "region {id} was split or dropped, and it is there again");
             assert!(point.index <= self.index(), "region {id} is ahead of the log");
             assert_eq!(point.window, format!("window at {}", point.index), "region {id}");
+            // Recorded without anybody having been told.
+            if self.known.recorded.get(id).is_some_and(|recorded| recorded.index < point.index) {
+                self.known.recorded.insert(*id, point.clone());
+            }
         }
         for (id, acknowledged) in &self.acknowledged {
             let found = opened.get(id).map(|point| point.index);

@@ -151,7 +151,11 @@ async fn the_trace_tells_what_happened_with_paths_and_numbers() {
 
 #[tokio::test]
 async fn a_disk_that_lies_about_syncs_loses_what_it_said_was_synced() {
-    for (lie, kept) in [(None, files(&[("f", b"synced")])), (Some(Lie::Files), files(&[("f", b"")])), (Some(Lie::Directories), files(&[]))] {
+    for (lie, kept) in [
+        (None, files(&[("f", b"synced")])),
+        (Some(Lie::Files), files(&[("f", b"")])),
+        (Some(Lie::Directories), files(&[])),
+    ] {
         let (memory, disk) = disk().await;
         memory.set_lie(lie);
         durable(&disk, "f", b"synced").await;
