@@ -25,5 +25,6 @@ mod random;
 mod reading;
 #[path = "conformance/steps.rs"]
 mod steps;
+#[allow(dead_code, reason = "the crash tests use the rest")]
 #[path = "conformance/world.rs"]
 mod world;

@@ -4,12 +4,12 @@ use terrane_engine::BackendKind;
 use terrane_env::fs::MemoryDisk;
 
 use crate::dice::Dice;
-use crate::steps::{check, fill_gaps, step};
-use crate::world::{Home, Settings, World, backends};
+use crate::steps::{any_settings, check, fill_gaps, step, two_at_once};
+use crate::world::{Home, World, backends};
 
-async fn run(backend: BackendKind, seed: u64, steps: usize) {
+async fn run(backend: BackendKind, seed: u64, steps: usize, racing: bool) {
     let mut dice = Dice::new(seed);
-    let settings = Settings { varied_storage: dice.one_in(2), sizes: dice.one_in(2).then_some((1 << 14, 1 << 10)) };
+    let settings = any_settings(&mut dice);
     // Sled brings its own files.
     let in_memory = backend.name() != "sled" && dice.one_in(2);
     let home = if in_memory {
@@ -21,7 +21,11 @@ async fn run(backend: BackendKind, seed: u64, steps: usize) {
     world.reopen().await;
     fill_gaps(&mut world);
     for _ in 0..steps {
-        step(&mut dice, &mut world).await.unwrap();
+        if racing && dice.one_in(3) {
+            two_at_once(&mut dice, &mut world).await.unwrap();
+        } else {
+            step(&mut dice, &mut world).await.unwrap();
+        }
         check(&mut dice, &world).unwrap();
     }
     world.check_all();
@@ -40,28 +44,33 @@ impl Drop for Seed {
     }
 }
 
-async fn run_seeds(backend: BackendKind, seeds: std::ops::Range<u64>, steps: usize) {
+async fn run_seeds(backend: BackendKind, seeds: std::ops::Range<u64>, steps: usize, racing: bool) {
     let only = std::env::var("TERRANE_SEED").ok().map(|seed| seed.parse().expect("TERRANE_SEED is a number"));
     for seed in only.map_or(seeds, |seed| seed..seed + 1) {
         let _seed = Seed(backend, seed);
-        run(backend, seed, steps).await;
+        run(backend, seed, steps, racing).await;
     }
 }
 
 #[tokio::test]
 async fn memory_reads_as_the_model_does_whatever_happens() {
-    run_seeds(BackendKind::Memory, 0..60, 120).await;
+    run_seeds(BackendKind::Memory, 0..60, 120, false).await;
 }
 
 #[tokio::test]
 async fn lsm_reads_as_the_model_does_whatever_happens() {
-    run_seeds(BackendKind::Lsm, 0..120, 150).await;
+    run_seeds(BackendKind::Lsm, 0..120, 150, false).await;
+}
+
+#[tokio::test]
+async fn lsm_reads_as_the_model_does_whatever_happens_beside_compactions() {
+    run_seeds(BackendKind::Lsm, 0..80, 150, true).await;
 }
 
 #[tokio::test]
 async fn the_other_backends_read_as_the_model_does_whatever_happens() {
     let tested = [BackendKind::Memory, BackendKind::Lsm];
     for backend in backends().into_iter().filter(|backend| !tested.contains(backend)) {
-        run_seeds(backend, 0..8, 100).await;
+        run_seeds(backend, 0..8, 100, false).await;
     }
 }

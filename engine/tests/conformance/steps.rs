@@ -7,7 +7,7 @@ use terrane_types::{CellKind, FamilyRules, KeyRange, PackedCells, Projection};
 
 use crate::dice::Dice;
 use crate::model::ModelCell;
-use crate::world::{Scan, World, name, range, seen_of};
+use crate::world::{Scan, Settings, World, name, range, seen_of};
 
 const ROWS: &[&[u8]] =
     &[b"\0", b"\0\0", b"a", b"a\0", b"a\x01", b"ab", b"b", b"m", b"m\xff", b"n", b"x", b"\xff", b"\xff\xff"];
@@ -50,7 +50,9 @@ fn any_cell(dice: &mut Dice, row: &[u8], stamp: u64) -> ModelCell {
     let qualifier = if kind.is_family_marker() { &b""[..] } else { dice.pick(QUALIFIERS) };
     // Few timestamps, so that cells meet; now and then one from the future.
     let age = i64::try_from(dice.below(12)).unwrap() - 2;
-    let value = if kind == CellKind::Put { vec![b'v'; dice.below(40)] } else { Vec::new() };
+    // Now and then a value that fills a block.
+    let length = if dice.one_in(12) { 400 + dice.below(1200) } else { dice.below(40) };
+    let value = if kind == CellKind::Put { vec![b'v'; length] } else { Vec::new() };
     let value = if kind == CellKind::Put { [value, dice.next().to_be_bytes().to_vec()].concat() } else { value };
     ModelCell {
         row: row.to_vec(),
@@ -95,9 +97,52 @@ fn any_row_of(dice: &mut Dice, world: &World, region: u64) -> Option<Vec<u8>> {
     (!row.is_empty()).then_some(row)
 }
 
+/// How engines are set up, in all combinations.
+pub fn any_settings(dice: &mut Dice) -> Settings {
+    Settings {
+        varied_storage: dice.one_in(2),
+        sizes: dice.one_in(2).then_some((1 << 14, 1 << 10)),
+        cramped: dice.one_in(3),
+    }
+}
+
 pub async fn step(dice: &mut Dice, world: &mut World) -> Result<(), Error> {
+    let kind = dice.below(STEPS);
+    step_of(kind, dice, world).await
+}
+
+/// A compaction and something else at the same time. Threads decide what comes when, so a seed says less here.
+pub async fn two_at_once(dice: &mut Dice, world: &mut World) -> Result<(), Error> {
+    let engine = world.engine().clone();
     let region = any_region(dice, world);
-    match dice.below(46) {
+    if dice.one_in(3) {
+        engine.request_compaction(&world.live[&region]);
+    }
+    let Some(compaction) = engine.next_compaction() else { return step(dice, world).await };
+    let kind = loop {
+        let kind = dice.below(STEPS);
+        // Not beside another engine on the same directory.
+        if !REOPENS.contains(&kind) {
+            break kind;
+        }
+    };
+    let beside = async {
+        for _ in 0..dice.below(40) {
+            tokio::task::yield_now().await;
+        }
+        step_of(kind, dice, world).await?;
+        check(dice, world)
+    };
+    let (compacted, stepped) = tokio::join!(engine.compact(compaction), beside);
+    compacted.and(stepped)
+}
+
+const STEPS: usize = 46;
+const REOPENS: std::ops::Range<usize> = 31..33;
+
+async fn step_of(kind: usize, dice: &mut Dice, world: &mut World) -> Result<(), Error> {
+    let region = any_region(dice, world);
+    match kind {
         0..18 => {
             let Some(row) = any_row_of(dice, world, region) else { return Ok(()) };
             let cells = (0..=dice.below(4)).map(|_| any_cell(dice, &row, world.stamp)).collect();

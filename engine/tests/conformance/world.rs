@@ -40,11 +40,7 @@ pub fn range(start: &[u8], stop: &[u8]) -> KeyRange {
 }
 
 pub async fn open(dir: &Path, backend: BackendKind) -> Result<Arc<Engine>, Error> {
-    open_on(Disk::os(), dir, backend).await
-}
-
-async fn open_on(disk: Disk, dir: &Path, backend: BackendKind) -> Result<Arc<Engine>, Error> {
-    Engine::open(Options { disk, ..Options::new(dir.to_owned(), backend, 8 << 20) }).await
+    Engine::open(Options::new(dir.to_owned(), backend, 8 << 20)).await
 }
 
 /// Where an engine's directory is.
@@ -91,6 +87,8 @@ pub struct Settings {
     pub varied_storage: bool,
     /// The sizes at which regions split and are flushed, for levels in small stores.
     pub sizes: Option<(u64, u64)>,
+    /// The block cache keeps next to nothing, and two files may be open.
+    pub cramped: bool,
 }
 
 /// What the log says.
@@ -455,7 +453,9 @@ impl World {
     /// As [`World::reopen`]. After an error nothing is open.
     pub async fn try_reopen(&mut self) -> Result<(), Error> {
         self.close();
-        self.engine = Some(open_on(self.dir.disk(), self.dir.path(), self.backend).await?);
+        let (cache_bytes, open_files) = if self.settings.cramped { (4 << 10, 2) } else { (8 << 20, 64) };
+        let options = Options::new(self.dir.path().to_owned(), self.backend, cache_bytes);
+        self.engine = Some(Engine::open(Options { disk: self.dir.disk(), open_files, ..options }).await?);
         self.check_what_was_found();
         self.replay();
         Ok(())

@@ -3,7 +3,9 @@
 use terrane_engine::{BackendKind, Error};
 use terrane_env::fs::{Fault, Tear};
 
-use crate::workload::{BACKENDS, Op, Scene, Start, Stretch, run_all, thorough, verify, verify_open, workloads};
+use crate::workload::{
+    BACKENDS, Op, Scene, Start, Stretch, files_of, run_all, thorough, verify, verify_open, workloads,
+};
 use crate::world::World;
 
 /// What comes after the fault.
@@ -106,5 +108,47 @@ async fn workloads_of_up_to_two_operations_bear_any_refusal_of_the_disk_in_memor
     fail_all(BackendKind::Memory, 2).await;
     if thorough() {
         fail_all(BackendKind::Memory, 3).await;
+    }
+}
+
+/// The disk is full for as long as it takes, in the middle of something or before.
+async fn fill_up(start: &Start, workload: &[Op], room: u64) {
+    let (last, begin) = workload.split_last().expect("a workload has an operation");
+    let mut world = begun(start, begin).await;
+    let memory = world.dir.memory().clone();
+    let _scene = Scene { text: format!("{workload:?} with {room} bytes left"), disk: &memory };
+    memory.set_free_space(Some(room));
+    let mut files = None;
+    for _ in 0..4 {
+        let met = last.run(&mut world).await;
+        if world.engine.is_none() {
+            assert!(matches!(met, Err(Error::Io { .. })), "{met:?}");
+            break;
+        }
+        world.check_all();
+        match met {
+            Ok(()) => break,
+            Err(Error::Io { .. }) => {
+                let left = files_of(&world).await;
+                assert_eq!(*files.get_or_insert_with(|| left.clone()), left, "what fails leaves no files behind");
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    memory.set_free_space(None);
+    last.run(&mut world).await.unwrap();
+    world.check_all();
+    verify_open(&mut world).await;
+}
+
+#[tokio::test]
+async fn a_full_disk_is_borne_until_there_is_space_again() {
+    for backend in BACKENDS {
+        let start = Start::filled(backend).await;
+        for workload in [workloads(1, &Op::ALL), workloads(2, &Op::ALL)].concat() {
+            for room in [0, 1, 50, 200, 350, 600, 1000, 2000, 3000] {
+                fill_up(&start, &workload, room).await;
+            }
+        }
     }
 }

@@ -4,9 +4,9 @@ use terrane_engine::{BackendKind, Error};
 use terrane_env::fs::{Fault, MemoryDisk, Tear};
 
 use crate::dice::Dice;
-use crate::steps::{check, fill_gaps, step};
+use crate::steps::{any_settings, check, fill_gaps, step, two_at_once};
 use crate::workload::Scene;
-use crate::world::{Home, Settings, World};
+use crate::world::{Home, World};
 
 /// How many times one seed crashes or fails.
 const ROUNDS: usize = 8;
@@ -20,25 +20,29 @@ fn any_tear(dice: &mut Dice) -> Tear {
 }
 
 async fn any_world(dice: &mut Dice, backend: BackendKind) -> World {
-    let settings = Settings { varied_storage: dice.one_in(2), sizes: dice.one_in(2).then_some((1 << 14, 1 << 10)) };
+    let settings = any_settings(dice);
     World::empty(Home::in_memory(&MemoryDisk::new()).await, backend, settings)
 }
 
 /// Opens and goes on until the steps are done or the disk gives up.
-async fn go_on(dice: &mut Dice, world: &mut World, steps: usize) -> Result<(), Error> {
+async fn go_on(dice: &mut Dice, world: &mut World, steps: usize, racing: bool) -> Result<(), Error> {
     if world.engine.is_none() {
         world.try_reopen().await?;
         fill_gaps(world);
         world.try_check_all()?;
     }
     for _ in 0..steps {
-        step(dice, world).await?;
+        if racing && dice.one_in(3) {
+            two_at_once(dice, world).await?;
+        } else {
+            step(dice, world).await?;
+        }
         check(dice, world)?;
     }
     Ok(())
 }
 
-async fn crash_again_and_again(backend: BackendKind, seed: u64) {
+async fn crash_again_and_again(backend: BackendKind, seed: u64, racing: bool) {
     let mut dice = Dice::new(seed);
     let mut world = any_world(&mut dice, backend).await;
     for _ in 0..ROUNDS {
@@ -47,19 +51,19 @@ async fn crash_again_and_again(backend: BackendKind, seed: u64) {
         // Now and then while it recovers.
         let room = if dice.one_in(4) { 25 } else { 400 };
         memory.crash_at(memory.operations() + dice.next() % room);
-        let met = go_on(&mut dice, &mut world, 150).await;
+        let met = go_on(&mut dice, &mut world, 150, racing).await;
         assert!(met.is_ok() || memory.crashed(), "nothing was wrong with the disk: {met:?}");
         assert!(matches!(met, Ok(()) | Err(Error::Io { .. })), "{met:?}");
         world.close();
         let Home::Memory(disk, _) = &mut world.dir else { unreachable!("it is in memory") };
         *disk = memory.crash(any_tear(&mut dice));
     }
-    go_on(&mut dice, &mut world, 20).await.unwrap();
+    go_on(&mut dice, &mut world, 20, racing).await.unwrap();
     world.reopen().await;
     world.check_all();
 }
 
-async fn fail_again_and_again(backend: BackendKind, seed: u64) {
+async fn fail_again_and_again(backend: BackendKind, seed: u64, racing: bool) {
     let mut dice = Dice::new(seed);
     let mut world = any_world(&mut dice, backend).await;
     let memory = world.dir.memory().clone();
@@ -70,7 +74,7 @@ async fn fail_again_and_again(backend: BackendKind, seed: u64) {
             at += dice.next() % 100;
             memory.fail_at(at, dice.pick(&[Fault::Error, Fault::ShortWrite, Fault::NoSpace]));
         }
-        let mut met = go_on(&mut dice, &mut world, 100).await;
+        let mut met = go_on(&mut dice, &mut world, 100, racing).await;
         // A drop that nobody knows the end of is the one thing that cannot be left at that. Each try meets one fault.
         while met.is_err() {
             assert!(matches!(met, Err(Error::Io { .. })), "{met:?}");
@@ -97,27 +101,41 @@ fn seeds(all: std::ops::Range<u64>) -> std::ops::Range<u64> {
 #[tokio::test]
 async fn lsm_survives_crash_after_crash() {
     for seed in seeds(0..150) {
-        crash_again_and_again(BackendKind::Lsm, seed).await;
+        crash_again_and_again(BackendKind::Lsm, seed, false).await;
     }
 }
 
 #[tokio::test]
 async fn memory_survives_crash_after_crash() {
     for seed in seeds(0..60) {
-        crash_again_and_again(BackendKind::Memory, seed).await;
+        crash_again_and_again(BackendKind::Memory, seed, false).await;
     }
 }
 
 #[tokio::test]
 async fn lsm_bears_fault_after_fault() {
     for seed in seeds(0..100) {
-        fail_again_and_again(BackendKind::Lsm, seed).await;
+        fail_again_and_again(BackendKind::Lsm, seed, false).await;
     }
 }
 
 #[tokio::test]
 async fn memory_bears_fault_after_fault() {
     for seed in seeds(0..40) {
-        fail_again_and_again(BackendKind::Memory, seed).await;
+        fail_again_and_again(BackendKind::Memory, seed, false).await;
+    }
+}
+
+#[tokio::test]
+async fn lsm_survives_crash_after_crash_beside_compactions() {
+    for seed in seeds(0..100) {
+        crash_again_and_again(BackendKind::Lsm, seed, true).await;
+    }
+}
+
+#[tokio::test]
+async fn lsm_bears_fault_after_fault_beside_compactions() {
+    for seed in seeds(0..100) {
+        fail_again_and_again(BackendKind::Lsm, seed, true).await;
     }
 }

@@ -163,7 +163,7 @@ impl Start {
     }
 }
 
-const SETTINGS: Settings = Settings { varied_storage: true, sizes: Some((1 << 14, 1 << 10)) };
+const SETTINGS: Settings = Settings { varied_storage: true, sizes: Some((1 << 14, 1 << 10)), cramped: false };
 
 /// All workloads of this length, by last operation: a workload's disk operations are those of its beginning, which is a
 /// workload of its own, and those of its last operation.
@@ -250,8 +250,16 @@ pub async fn verify_open(world: &mut World) {
     world.check_all();
     compact_all(world).await.unwrap();
     world.check_all();
+    let files = files_of(world).await;
     Op::Reopen.run(world).await.unwrap();
     world.check_all();
+    assert_eq!(files, files_of(world).await, "nothing waits for a start to be removed");
+}
+
+/// The names of the files of cells.
+pub async fn files_of(world: &World) -> Vec<String> {
+    let directory = if world.backend == BackendKind::Lsm { "tables" } else { "cells" };
+    Disk::from(world.dir.memory()).list(&world.dir.path().join(directory)).await.unwrap()
 }
 
 /// Says what was going on when a test unwinds.
