@@ -250,6 +250,8 @@ pub async fn verify_open(world: &mut World) {
     world.check_all();
     compact_all(world).await.unwrap();
     world.check_all();
+    // What only waited for somebody to let go of it goes with the next clean-up.
+    world.try_drop_nothing().await.unwrap();
     let files = files_of(world).await;
     Op::Reopen.run(world).await.unwrap();
     world.check_all();
