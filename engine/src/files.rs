@@ -38,6 +38,8 @@ pub(crate) struct Files {
     next: AtomicU64,
     /// Files that no manifest record names yet, and may name soon.
     unrecorded: Mutex<BTreeSet<u64>>,
+    /// Those of the unrecorded ones whose record failed and may be on disk all the same.
+    in_doubt: Mutex<BTreeSet<u64>>,
     claims: Mutex<BTreeMap<u64, Weak<Claim>>>,
 }
 
@@ -62,6 +64,7 @@ impl Files {
             suffix,
             next: AtomicU64::new(next),
             unrecorded: Mutex::default(),
+            in_doubt: Mutex::default(),
             claims: Mutex::default(),
         };
         // Nobody works yet, so nothing is spared, whatever its number.
@@ -91,6 +94,17 @@ impl Files {
     /// The file is named by the manifest now, or never will be.
     pub(crate) fn settled(&self, id: u64) {
         self.unrecorded.lock().remove(&id);
+    }
+
+    /// The record that was to name these files failed: they are settled once it is known not to be on disk.
+    pub(crate) fn in_doubt(&self, ids: impl Iterator<Item = u64>) {
+        self.in_doubt.lock().extend(ids);
+    }
+
+    /// Settles all that was in doubt.
+    pub(crate) fn doubt_is_over(&self) {
+        let over = std::mem::take(&mut *self.in_doubt.lock());
+        over.into_iter().for_each(|id| self.settled(id));
     }
 
     /// What whoever reads a file holds.

@@ -42,6 +42,11 @@ impl Engine {
     /// [`Error::Io`]: nothing was recorded, the cells are still in memory, and trying again is safe.
     pub async fn flush(&self, region: &Arc<Region>) -> Result<(), Error> {
         self.settle(region).await?;
+        let flushed = self.flush_settled(region).await;
+        self.cleaned_up_after(flushed).await
+    }
+
+    async fn flush_settled(&self, region: &Arc<Region>) -> Result<(), Error> {
         let _recording = region.recording.lock().await;
         let (frozen, files) = {
             let state = region.state.read();
@@ -59,12 +64,24 @@ impl Engine {
         }
         let last = frozen.last().expect("frozen is not empty: checked under the lock");
         // After an error a restart may find the record or not, so until then the files stay.
-        self.append(Record::Region(record_of(region, last, &flushed.files))).await?;
+        let appended = self.append(Record::Region(record_of(region, last, &flushed.files))).await;
+        appended.inspect_err(|_| self.backend.in_doubt(&flushed.made))?;
         self.settled(&flushed.made);
         if install(region, &frozen, flushed.files) {
             self.hand_down(region);
         }
         if flushed.rewrote { self.remove_unnamed().await } else { Ok(()) }
+    }
+
+    /// What fails leaves files that nobody will name. On a full disk it is tried again and again, so they go at once.
+    pub(crate) async fn cleaned_up_after(&self, done: Result<(), Error>) -> Result<(), Error> {
+        if done.is_err()
+            && let Err(error) = self.remove_unnamed().await
+        {
+            // They go with the next clean-up, at the latest when the engine is opened again.
+            tracing::warn!("files of a flush or compaction that failed could not be removed: {error}");
+        }
+        done
     }
 
     /// The manifest names these files now, or nobody will ever have it name them: then they go with the next clean-up.
@@ -79,6 +96,11 @@ impl Engine {
     pub async fn settle(&self, region: &Arc<Region>) -> Result<(), Error> {
         let pending = self.pending.lock().get(&region.id()).cloned();
         let Some(split) = pending else { return Ok(()) };
+        let recorded = self.record_split(&split).await;
+        self.cleaned_up_after(recorded).await
+    }
+
+    async fn record_split(&self, split: &PendingSplit) -> Result<(), Error> {
         let mut recorded = split.recorded.lock().await;
         if *recorded {
             return Ok(());
@@ -94,14 +116,18 @@ impl Engine {
                 return Err(error);
             }
         };
-        self.append(Record::Split {
+        let record = Record::Split {
             parent: split.parent.id(),
             daughters: Box::new([
                 record_of(&split.left, &left.0, &left.1.files),
                 record_of(&split.right, &right.0, &right.1.files),
             ]),
-        })
-        .await?;
+        };
+        if let Err(error) = self.append(record).await {
+            self.backend.in_doubt(&left.1.made);
+            self.backend.in_doubt(&right.1.made);
+            return Err(error);
+        }
         self.settled(&left.1.made);
         self.settled(&right.1.made);
         for (region, (frozen, flushed)) in [(&split.left, left), (&split.right, right)] {
@@ -151,6 +177,13 @@ impl Engine {
 
     /// Removes files that neither the manifest nor a flush or compaction under way knows.
     pub(crate) async fn remove_unnamed(&self) -> Result<(), Error> {
+        {
+            let manifest = self.manifest.lock().await;
+            // What is known to be in doubt here was so before this look: a whole manifest was written since then.
+            if !manifest.is_in_doubt() {
+                self.backend.doubt_is_over();
+            }
+        }
         // In this order: what is no longer spared was settled before the look at the manifest.
         let spared = self.backend.spared();
         let named = self.manifest.lock().await.contents().files();

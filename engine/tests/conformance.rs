@@ -2,7 +2,7 @@
 //!
 //! - `model`: what a region holds, told as the list of everything ever applied, with a slow and obvious way to read it.
 //! - `world`: an engine and its model side by side, driven by a log as the raft room would drive it.
-//! - `random`: random steps; a failure prints its seed, and `TERRANE_SEED=n` runs that one alone.
+//! - `steps`, `random`: random steps; a failure prints its seed, and `TERRANE_SEED=n` runs that one alone.
 //! - `crash`, `points`, `racing`, `reading`: one claim per test.
 
 #![allow(clippy::unwrap_used, reason = "what helpers of tests unwrap is what the test claims")]
@@ -23,5 +23,8 @@ mod racing;
 mod random;
 #[path = "conformance/reading.rs"]
 mod reading;
+#[path = "conformance/steps.rs"]
+mod steps;
+#[allow(dead_code, reason = "the crash tests use the rest")]
 #[path = "conformance/world.rs"]
 mod world;

@@ -207,6 +207,20 @@ impl Backend {
         }
     }
 
+    /// The record that was to name these files failed, and may be on disk all the same: they stay until that is decided.
+    pub(crate) fn in_doubt(&self, made: &[FileRef]) {
+        if let Some(files) = self.files() {
+            files.in_doubt(made.iter().map(|file| file.record.id));
+        }
+    }
+
+    /// No record of those that failed until now is on disk.
+    pub(crate) fn doubt_is_over(&self) {
+        if let Some(files) = self.files() {
+            files.doubt_is_over();
+        }
+    }
+
     /// The files that stay although the manifest may not name them yet. To be asked before the manifest is: a file is
     /// spared until it is named, so no file is missed by both looks.
     pub(crate) fn spared(&self) -> Spared {

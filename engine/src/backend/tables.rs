@@ -214,7 +214,7 @@ pub(crate) struct TablesWriter {
     file_bytes: u64,
     collected: (u64, i64),
     current: Option<TableWriter>,
-    /// The numbers taken, all of which are given back when something fails.
+    /// The numbers taken, all of which are given back when the writer is dropped before it has finished.
     begun: Vec<u64>,
     made: Vec<TableProperties>,
 }
@@ -227,14 +227,6 @@ impl TablesWriter {
     }
 
     pub(crate) async fn work(&mut self) -> Result<(), Error> {
-        let worked = self.try_work().await;
-        if worked.is_err() {
-            self.give_back();
-        }
-        worked
-    }
-
-    async fn try_work(&mut self) -> Result<(), Error> {
         if let Some(current) = self.current.take_if(|current| current.size_estimate() >= self.file_bytes) {
             self.made.push(current.finish().await?);
         }
@@ -255,14 +247,6 @@ impl TablesWriter {
     }
 
     pub(crate) async fn finish(mut self, bounds: &Bounds) -> Result<Vec<FileRef>, Error> {
-        let finished = self.try_finish(bounds).await;
-        if finished.is_err() {
-            self.give_back();
-        }
-        finished
-    }
-
-    async fn try_finish(&mut self, bounds: &Bounds) -> Result<Vec<FileRef>, Error> {
         if let Some(current) = self.current.take() {
             if current.cells() > 0 {
                 self.made.push(current.finish().await?);
@@ -276,6 +260,8 @@ impl TablesWriter {
         for properties in std::mem::take(&mut self.made) {
             files.push(self.file_of(&properties, bounds)?);
         }
+        // From here on they are the caller's to settle.
+        self.begun.clear();
         Ok(files)
     }
 
@@ -320,11 +306,12 @@ impl TablesWriter {
             // It goes with the next clean-up, at the latest when the engine is opened again.
             tracing::warn!("a file that was given up could not be removed: {error}");
         }
-        self.give_back();
     }
+}
 
-    /// Nobody will have the manifest name these files.
-    fn give_back(&mut self) {
+impl Drop for TablesWriter {
+    fn drop(&mut self) {
+        // It was given up, or reading or writing failed: nobody will have the manifest name these files.
         self.begun.drain(..).for_each(|id| self.files.settled(id));
     }
 }

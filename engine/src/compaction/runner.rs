@@ -186,7 +186,12 @@ impl Engine {
     /// # Errors
     /// [`Error::Io`] or [`Error::Corruption`]: nothing was recorded, the region reads as before, and trying again is safe.
     pub async fn compact(&self, compaction: Compaction) -> Result<(), Error> {
-        let Compaction { region, family, plan, .. } = &compaction;
+        let compacted = self.carry_out(&compaction).await;
+        self.cleaned_up_after(compacted).await
+    }
+
+    async fn carry_out(&self, compaction: &Compaction) -> Result<(), Error> {
+        let Compaction { region, family, plan, .. } = compaction;
         let change = match plan {
             Plan::Idle | Plan::Wait => return Ok(()),
             Plan::Move { file, to_level, .. } => {
@@ -307,7 +312,8 @@ impl Engine {
             return self.remove_unnamed().await;
         };
         // After an error a restart may find the record or not, so until then the new files stay, as the old ones do.
-        self.append(Record::Region(record)).await?;
+        let appended = self.append(Record::Region(record)).await;
+        appended.inspect_err(|_| self.backend.in_doubt(&change.made))?;
         self.settled(&change.made);
         {
             let mut state = region.state.write();

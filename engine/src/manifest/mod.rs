@@ -119,6 +119,11 @@ impl Manifest {
         &self.contents
     }
 
+    /// Whether a record failed that may be on disk all the same, until the next append writes the manifest anew.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.end == u64::MAX
+    }
+
     /// Appends a record and syncs it. After an error the file's end is not known to be whole, so the next append writes the
     /// manifest anew, without the record that failed: until then a restart may find it or not.
     pub(crate) async fn append(&mut self, record: Record) -> Result<(), Error> {

@@ -7,7 +7,7 @@ use terrane_env::fs;
 use terrane_types::{CellKind, FamilyRules, KeyRange};
 
 use crate::model::ModelCell;
-use crate::world::{World, backends, open};
+use crate::world::{Home, World, backends, open};
 
 pub fn cell(row: &[u8], timestamp: i64, kind: CellKind, value: &str) -> ModelCell {
     ModelCell {
@@ -50,8 +50,9 @@ async fn restart_from(world: &mut World, dir: tempfile::TempDir) {
     world.live.clear();
     world.gone.clear();
     world.recorded.clear();
+    world.acknowledged.clear();
     world.engine = None;
-    world.dir = dir;
+    world.dir = Home::Temporary(dir);
     world.reopen().await;
 }
 
@@ -200,6 +201,7 @@ async fn cells_of_an_unrecorded_flush_do_not_come_back() {
         close(&mut world).await;
         fs::write_durable(&world.dir.path().join("MANIFEST"), &before).await.unwrap();
         world.gone.clear();
+        world.acknowledged.clear();
         world.reopen().await;
         world.write(region, vec![cell(b"a", 50, CellKind::DeleteColumn, "")]);
         world.freeze(region);
@@ -230,7 +232,7 @@ async fn dropped_regions_and_group_points_stay_as_recorded() {
         world.reopen().await;
         assert!(world.engine().regions().is_empty());
         let point = world.engine().group_point(crate::world::GROUP).unwrap();
-        assert_eq!((point.index, &*point.state), (2, &b"dropped"[..]));
+        assert_eq!((point.index, &*point.state), (2, &b"dropped 1"[..]));
         let again = world.create(KeyRange::all(), &[("f", FamilyRules::default())]);
         world.freeze(again);
         world.flush(again).await;

@@ -1,229 +1,32 @@
 //! Random steps on an engine and its model.
 
-use terrane_engine::{BackendKind, Patience};
-use terrane_types::{CellKind, FamilyRules, KeyRange, PackedCells, Projection};
+use terrane_engine::BackendKind;
+use terrane_env::fs::MemoryDisk;
 
 use crate::dice::Dice;
-use crate::model::ModelCell;
-use crate::world::{Scan, World, backends, name, range, seen_of};
+use crate::steps::{any_settings, check, fill_gaps, step, two_at_once};
+use crate::world::{Home, World, backends};
 
-const ROWS: &[&[u8]] =
-    &[b"\0", b"\0\0", b"a", b"a\0", b"a\x01", b"ab", b"b", b"m", b"m\xff", b"n", b"x", b"\xff", b"\xff\xff"];
-const QUALIFIERS: &[&[u8]] = &[b"", b"\0", b"q", b"q\0", b"r"];
-const FAMILIES: &[&str] = &["one", "three", "brief", "kept"];
-
-fn rules_of(family: &str) -> FamilyRules {
-    let plain = FamilyRules::default();
-    match family {
-        "three" => FamilyRules { versions: 3, ..plain },
-        "brief" => FamilyRules { versions: 4, min_versions: 1, ttl_ms: Some(25), ..plain },
-        "kept" => FamilyRules { versions: 2, keep_deleted_cells: true, ..plain },
-        _ => FamilyRules { versions: 1, ..plain },
-    }
-}
-
-fn any_rules(dice: &mut Dice) -> FamilyRules {
-    let versions = 1 + u32::try_from(dice.below(4)).unwrap();
-    FamilyRules {
-        versions,
-        min_versions: u32::try_from(dice.below(3)).unwrap().min(versions),
-        ttl_ms: dice.one_in(2).then(|| 5 + dice.next() % 60),
-        keep_deleted_cells: dice.one_in(5),
-    }
-}
-
-fn any_cell(dice: &mut Dice, row: &[u8], stamp: u64) -> ModelCell {
-    let kinds = [
-        CellKind::Put,
-        CellKind::Put,
-        CellKind::Put,
-        CellKind::Put,
-        CellKind::Put,
-        CellKind::Delete,
-        CellKind::DeleteColumn,
-        CellKind::DeleteFamily,
-        CellKind::DeleteFamilyVersion,
-    ];
-    let kind = dice.pick(&kinds);
-    let qualifier = if kind.is_family_marker() { &b""[..] } else { dice.pick(QUALIFIERS) };
-    // Few timestamps, so that cells meet; now and then one from the future.
-    let age = i64::try_from(dice.below(12)).unwrap() - 2;
-    let value = if kind == CellKind::Put { vec![b'v'; dice.below(40)] } else { Vec::new() };
-    let value = if kind == CellKind::Put { [value, dice.next().to_be_bytes().to_vec()].concat() } else { value };
-    ModelCell {
-        row: row.to_vec(),
-        family: (dice.pick(FAMILIES)).to_owned(),
-        qualifier: qualifier.to_vec(),
-        timestamp: i64::try_from(stamp).unwrap() - age,
-        kind,
-        value,
-        sequence: 0,
-        position: 0,
-    }
-}
-
-fn any_projection(dice: &mut Dice, stamp: u64) -> Projection {
-    let mut projection = Projection::all().with_versions(1 + u32::try_from(dice.below(4)).unwrap());
-    if dice.one_in(3) {
-        projection = projection.with_family(name(dice.pick(FAMILIES)));
-    }
-    if dice.one_in(3) {
-        projection = projection.with_column(name(dice.pick(FAMILIES)), dice.pick(QUALIFIERS).to_vec());
-    }
-    if dice.one_in(3) {
-        let middle = i64::try_from(stamp).unwrap() - i64::try_from(dice.below(20)).unwrap();
-        projection = if dice.one_in(2) {
-            projection.with_times(0, middle)
-        } else {
-            projection.with_times(middle, middle + i64::try_from(dice.below(10)).unwrap())
-        };
-    }
-    projection
-}
-
-fn any_region(dice: &mut Dice, world: &World) -> u64 {
-    dice.pick(&world.live.keys().copied().collect::<Vec<_>>())
-}
-
-/// A row inside of the region, if it has any: no row is empty, so a region up to the first one has none.
-fn any_row_of(dice: &mut Dice, world: &World, region: u64) -> Option<Vec<u8>> {
-    let range = world.live[&region].range();
-    let inside: Vec<_> = ROWS.iter().filter(|row| range.contains(row)).collect();
-    let row = if inside.is_empty() { range.start.to_vec() } else { dice.pick(&inside).to_vec() };
-    (!row.is_empty()).then_some(row)
-}
-
-async fn step(dice: &mut Dice, world: &mut World) {
-    let region = any_region(dice, world);
-    match dice.below(40) {
-        0..18 => {
-            let Some(row) = any_row_of(dice, world, region) else { return };
-            let cells = (0..=dice.below(4)).map(|_| any_cell(dice, &row, world.stamp)).collect();
-            world.write(region, cells);
-        }
-        18..20 => {
-            let family = dice.pick(FAMILIES);
-            world.alter(family, Some(any_rules(dice)));
-        }
-        20 => {
-            let family = dice.pick(FAMILIES);
-            world.alter(family, None);
-            if dice.one_in(2) {
-                world.alter(family, Some(rules_of(family)));
-            }
-        }
-        21..25 => {
-            world.freeze(region);
-            world.flush(region).await;
-        }
-        25..27 => world.freeze(region),
-        27 => world.flush(region).await,
-        28..30 => split(dice, world, region).await,
-        30 => world.settle(region).await,
-        31..33 => world.reopen().await,
-        33..36 => world.hold(region),
-        36..38 => {
-            if !world.held.is_empty() {
-                let at = dice.below(world.held.len());
-                world.held.swap_remove(at);
-            }
-        }
-        38 => world.stamp += dice.next() % 10,
-        _ => {
-            if dice.one_in(4) {
-                let range = world.live[&region].range().clone();
-                world.drop_region(region).await;
-                let families: Vec<_> = FAMILIES.iter().map(|family| (*family, rules_of(family))).collect();
-                world.create(range, &families);
-            }
-        }
-    }
-}
-
-async fn split(dice: &mut Dice, world: &mut World, region: u64) {
-    if world.live.len() >= 5 {
-        return;
-    }
-    let parent = world.live[&region].clone();
-    let at =
-        if dice.one_in(2) { parent.split_point(&|row| Some(row.to_vec())) } else { any_row_of(dice, world, region) };
-    if let Some(at) = at.filter(|at| parent.range().split(at).is_ok()) {
-        world.split(region, &at).await;
-    }
-}
-
-fn check(dice: &mut Dice, world: &World) {
-    check_points(world);
-    let region = any_region(dice, world);
-    let handle = &world.live[&region];
-    check_reads(dice, world, region, handle, &handle.snapshot());
-    for (region, handle, snapshot) in &world.held {
-        check_reads(dice, world, *region, handle, snapshot);
-    }
-}
-
-fn check_reads(
-    dice: &mut Dice,
-    world: &World,
-    id: u64,
-    region: &terrane_engine::Region,
-    snapshot: &terrane_engine::Snapshot,
-) {
-    let model = &world.models[&id];
-    let projection = any_projection(dice, world.stamp);
-    let now = i64::try_from(world.stamp + dice.next() % 30).unwrap();
-    let row = dice.pick(ROWS);
-    if region.range().contains(row) {
-        let mut out = Vec::new();
-        region.get(snapshot, row, &projection, now, Patience::MayBlock, &mut out).unwrap();
-        let seen = seen_of(&PackedCells::validate(out.into()).unwrap());
-        let expected = model.read(row, &projection, snapshot.sequence(), now);
-        assert_eq!(seen, expected, "get {row:?} of region {id} at {} with {projection:?}", snapshot.sequence());
-    }
-    let range = match dice.below(4) {
-        0 => {
-            let (one, other) = (dice.pick(ROWS), dice.pick(ROWS));
-            range(one.min(other), one.max(other))
-        }
-        1 => range(dice.pick(ROWS), b""),
-        _ => KeyRange::all(),
-    };
-    let empty = !range.stop.is_empty() && range.start == range.stop;
-    let scan = Scan { range, reverse: dice.one_in(2), projection, now };
-    let bytes_max = if dice.one_in(2) { 1 + dice.below(80) } else { usize::MAX };
-    let expected = if empty { Vec::new() } else { scan.expected(model, region, snapshot.sequence()) };
-    assert_eq!(
-        scan.run(region, snapshot, bytes_max),
-        expected,
-        "scan of region {id} at {}: {:?} reverse {} {:?} in parts of {bytes_max}",
-        snapshot.sequence(),
-        scan.range,
-        scan.reverse,
-        scan.projection
-    );
-}
-
-/// A region holds back the log from its first entry that is not durable, and an idle one holds back nothing.
-fn check_points(world: &World) {
-    for (id, region) in &world.live {
-        if let Some(recorded) = world.recorded.get(id)
-            && region.unflushed_from().is_none()
-        {
-            assert_eq!(region.point(), *recorded, "region {id}");
-        }
-        let last = world.models[id].cells.iter().map(|cell| cell.sequence).max().unwrap_or(0);
-        assert!(region.sequence() >= last, "region {id} goes on counting where it was");
-    }
-}
-
-async fn run(backend: BackendKind, seed: u64, steps: usize) {
+async fn run(backend: BackendKind, seed: u64, steps: usize, racing: bool) {
     let mut dice = Dice::new(seed);
-    let mut world = World::new(backend).await;
-    let families: Vec<_> = FAMILIES.iter().map(|family| (*family, rules_of(family))).collect();
-    world.create(KeyRange::all(), &families);
+    let settings = any_settings(&mut dice);
+    // Sled brings its own files.
+    let in_memory = backend.name() != "sled" && dice.one_in(2);
+    let home = if in_memory {
+        Home::in_memory(&MemoryDisk::new()).await
+    } else {
+        Home::Temporary(tempfile::tempdir().unwrap())
+    };
+    let mut world = World::empty(home, backend, settings);
+    world.reopen().await;
+    fill_gaps(&mut world);
     for _ in 0..steps {
-        step(&mut dice, &mut world).await;
-        check(&mut dice, &world);
+        if racing && dice.one_in(3) {
+            two_at_once(&mut dice, &mut world).await.unwrap();
+        } else {
+            step(&mut dice, &mut world).await.unwrap();
+        }
+        check(&mut dice, &world).unwrap();
     }
     world.check_all();
     world.reopen().await;
@@ -241,22 +44,33 @@ impl Drop for Seed {
     }
 }
 
-async fn run_seeds(backend: BackendKind, seeds: std::ops::Range<u64>, steps: usize) {
+async fn run_seeds(backend: BackendKind, seeds: std::ops::Range<u64>, steps: usize, racing: bool) {
     let only = std::env::var("TERRANE_SEED").ok().map(|seed| seed.parse().expect("TERRANE_SEED is a number"));
     for seed in only.map_or(seeds, |seed| seed..seed + 1) {
         let _seed = Seed(backend, seed);
-        run(backend, seed, steps).await;
+        run(backend, seed, steps, racing).await;
     }
 }
 
 #[tokio::test]
 async fn memory_reads_as_the_model_does_whatever_happens() {
-    run_seeds(BackendKind::Memory, 0..60, 120).await;
+    run_seeds(BackendKind::Memory, 0..60, 120, false).await;
+}
+
+#[tokio::test]
+async fn lsm_reads_as_the_model_does_whatever_happens() {
+    run_seeds(BackendKind::Lsm, 0..120, 150, false).await;
+}
+
+#[tokio::test]
+async fn lsm_reads_as_the_model_does_whatever_happens_beside_compactions() {
+    run_seeds(BackendKind::Lsm, 0..80, 150, true).await;
 }
 
 #[tokio::test]
 async fn the_other_backends_read_as_the_model_does_whatever_happens() {
-    for backend in backends().into_iter().filter(|backend| *backend != BackendKind::Memory) {
-        run_seeds(backend, 0..8, 100).await;
+    let tested = [BackendKind::Memory, BackendKind::Lsm];
+    for backend in backends().into_iter().filter(|backend| !tested.contains(backend)) {
+        run_seeds(backend, 0..8, 100, false).await;
     }
 }

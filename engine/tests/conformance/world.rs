@@ -1,14 +1,19 @@
 //! An engine and its model, driven by one log: applied once, and again from each region's point after the directory was
 //! opened anew.
+//!
+//! Steps that touch the disk come twice: `try_flush` and its like answer the engine's error and may be tried again,
+//! `flush` takes any error for a failure of the test.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use terrane_engine::{
-    BackendKind, CellPosition, DurablePoint, Engine, GroupPoint, Options, Patience, Region, RegionSpec, RowScanner,
-    ScanSpec, Snapshot, SplitDaughter, Step,
+    BackendKind, CellPosition, DurablePoint, Engine, Error, GroupPoint, Options, Patience, Region, RegionSpec,
+    RowScanner, ScanSpec, Snapshot, SplitDaughter, Step,
 };
+use terrane_env::fs::{Disk, MemoryDisk};
+use terrane_types::schema::{Bloom, Compression, FamilyStorage};
 use terrane_types::{
     CellRef, FamilyName, FamilyRules, FamilySchema, GroupId, KeyRange, PackedCells, PackedRows, Projection, RegionId,
     TableId,
@@ -18,6 +23,9 @@ use crate::model::{Change, ModelCell, RegionModel, Seen};
 
 pub const GROUP: GroupId = GroupId(7);
 pub const TABLE: TableId = TableId(5);
+
+/// No store of these tests takes so many compactions until nothing is left to do.
+const COMPACTIONS_MAX: usize = 200;
 
 pub fn backends() -> Vec<BackendKind> {
     BackendKind::NAMES.iter().map(|name| name.parse().unwrap()).collect()
@@ -31,14 +39,56 @@ pub fn range(start: &[u8], stop: &[u8]) -> KeyRange {
     KeyRange::new(start.to_vec(), stop.to_vec()).unwrap()
 }
 
-pub async fn open(dir: &Path, backend: BackendKind) -> Result<Arc<Engine>, terrane_engine::Error> {
+pub async fn open(dir: &Path, backend: BackendKind) -> Result<Arc<Engine>, Error> {
     Engine::open(Options::new(dir.to_owned(), backend, 8 << 20)).await
 }
 
-pub fn spec(region: u64, range: KeyRange, families: &[(&str, FamilyRules)]) -> RegionSpec {
-    let families =
-        families.iter().map(|(family, rules)| FamilySchema { rules: *rules, ..FamilySchema::new(name(family)) });
-    RegionSpec { region: RegionId(region), table: TABLE, group: GROUP, range, families: families.collect() }
+/// Where an engine's directory is.
+pub enum Home {
+    Temporary(tempfile::TempDir),
+    Memory(MemoryDisk, PathBuf),
+}
+
+impl Home {
+    /// A directory on a disk in memory. The engine makes and syncs what is in it, and not its own name.
+    pub async fn in_memory(memory: &MemoryDisk) -> Self {
+        let (disk, dir) = (Disk::from(memory), PathBuf::from("/data"));
+        disk.create_dir_all(&dir).await.unwrap();
+        disk.sync_dir(Path::new("/")).await.unwrap();
+        Self::Memory(memory.clone(), dir)
+    }
+
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Temporary(dir) => dir.path(),
+            Self::Memory(_, dir) => dir,
+        }
+    }
+
+    fn disk(&self) -> Disk {
+        match self {
+            Self::Temporary(_) => Disk::os(),
+            Self::Memory(memory, _) => Disk::from(memory),
+        }
+    }
+
+    pub fn memory(&self) -> &MemoryDisk {
+        match self {
+            Self::Temporary(dir) => panic!("{} is not on a disk in memory", dir.path().display()),
+            Self::Memory(memory, _) => memory,
+        }
+    }
+}
+
+/// What is set when a world is made, beside its backend.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Settings {
+    /// Families change the way they are stored from one log entry to the next, which no reader may notice.
+    pub varied_storage: bool,
+    /// The sizes at which regions split and are flushed, for levels in small stores.
+    pub sizes: Option<(u64, u64)>,
+    /// The block cache keeps next to nothing, and two files may be open.
+    pub cramped: bool,
 }
 
 /// What the log says.
@@ -50,38 +100,85 @@ pub enum Entry {
     Split { parent: u64, at: Vec<u8>, left: u64, right: u64 },
 }
 
-pub struct World {
-    pub dir: tempfile::TempDir,
-    pub backend: BackendKind,
-    pub engine: Option<Arc<Engine>>,
+/// All that is known of an engine without asking it: what a crash does not take away.
+#[derive(Clone)]
+pub struct Known {
     /// With the stamp of each; the entry at position 0 has index 1.
     pub log: Vec<(Entry, u64)>,
     pub stamp: u64,
-    pub live: BTreeMap<u64, Arc<Region>>,
     pub models: BTreeMap<u64, RegionModel>,
-    /// Points that flushes have recorded.
+    /// Points that flushes have recorded and that cover all of their regions.
     pub recorded: BTreeMap<u64, DurablePoint>,
+    /// The last log index that each region's recorded point was seen at: it never goes back.
+    pub acknowledged: BTreeMap<u64, u64>,
+    /// Daughters of splits that are not known to be recorded: their points do not count yet.
+    unsettled: BTreeSet<u64>,
     /// Splits that are recorded, and regions dropped: what the log says about these is done with.
     pub gone: BTreeSet<u64>,
+    /// The state of the group as last acknowledged.
+    group: Option<GroupPoint>,
+    /// A state of the group that may be recorded or not, for nobody said, and the region whose drop it goes with.
+    group_in_doubt: Option<(GroupPoint, Option<u64>)>,
+}
+
+pub struct World {
+    pub dir: Home,
+    pub backend: BackendKind,
+    pub settings: Settings,
+    pub engine: Option<Arc<Engine>>,
+    pub known: Known,
+    pub live: BTreeMap<u64, Arc<Region>>,
     pub held: Vec<(u64, Arc<Region>, Snapshot)>,
+}
+
+impl Known {
+    /// What a crash must not take away, in words.
+    pub fn promises(&self) -> String {
+        let Self { log, acknowledged, gone, group, group_in_doubt, .. } = self;
+        format!("{} {acknowledged:?} {gone:?} {group:?} {group_in_doubt:?}", log.len())
+    }
+}
+
+impl std::ops::Deref for World {
+    type Target = Known;
+
+    fn deref(&self) -> &Known {
+        &self.known
+    }
+}
+
+impl std::ops::DerefMut for World {
+    fn deref_mut(&mut self) -> &mut Known {
+        &mut self.known
+    }
 }
 
 impl World {
     pub async fn new(backend: BackendKind) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let engine = Some(open(dir.path(), backend).await.unwrap());
-        Self {
-            dir,
-            backend,
-            engine,
+        let mut world = Self::empty(Home::Temporary(tempfile::tempdir().unwrap()), backend, Settings::default());
+        world.try_reopen().await.unwrap();
+        world
+    }
+
+    /// A world in which nothing has happened, with its engine still to be opened.
+    pub fn empty(dir: Home, backend: BackendKind, settings: Settings) -> Self {
+        let known = Known {
             log: Vec::new(),
             stamp: 100,
-            live: BTreeMap::new(),
             models: BTreeMap::new(),
             recorded: BTreeMap::new(),
+            acknowledged: BTreeMap::new(),
+            unsettled: BTreeSet::new(),
             gone: BTreeSet::new(),
-            held: Vec::new(),
-        }
+            group: None,
+            group_in_doubt: None,
+        };
+        Self::of(known, dir, backend, settings)
+    }
+
+    /// What is known, and a directory in which it should be found, not opened yet.
+    pub fn of(known: Known, dir: Home, backend: BackendKind, settings: Settings) -> Self {
+        Self { dir, backend, settings, engine: None, known, live: BTreeMap::new(), held: Vec::new() }
     }
 
     pub fn engine(&self) -> &Arc<Engine> {
@@ -96,13 +193,34 @@ impl World {
         self.models.keys().next_back().map_or(1, |last| last + 1)
     }
 
+    /// A family as the entry at `index` makes it.
+    fn schema(&self, index: u64, family: &str, rules: FamilyRules) -> FamilySchema {
+        let mut storage = FamilyStorage::default();
+        if self.settings.varied_storage {
+            let pick = |salt: u64| usize::try_from((index + salt + family.len() as u64) % 3).unwrap();
+            storage.compression = [Compression::None, Compression::Lz4, Compression::Zstd][pick(0)];
+            storage.bloom = [Bloom::None, Bloom::Row, Bloom::RowCol][pick(index / 3)];
+            storage.block_size = 1 << 10;
+            storage.in_memory = pick(1) == 0;
+        }
+        FamilySchema { rules, storage, ..FamilySchema::new(name(family)) }
+    }
+
+    fn set_sizes(&self, region: &Region) {
+        if let Some((region_bytes, flush_bytes)) = self.settings.sizes {
+            region.set_sizes(region_bytes, flush_bytes);
+        }
+    }
+
     /// The engine's half of an entry.
     fn apply(&mut self, index: u64) {
         let (entry, stamp) = self.log[usize::try_from(index).unwrap() - 1].clone();
         match entry {
             Entry::Create { region, range, families } => {
-                let families: Vec<_> = families.iter().map(|(name, rules)| (name.as_str(), *rules)).collect();
-                let created = self.engine().create(spec(region, range, &families), index);
+                let families = families.iter().map(|(family, rules)| self.schema(index, family, *rules)).collect();
+                let spec = RegionSpec { region: RegionId(region), table: TABLE, group: GROUP, range, families };
+                let created = self.engine().create(spec, index);
+                self.set_sizes(&created);
                 self.live.insert(region, created);
             }
             Entry::Write { region, cells } => {
@@ -115,7 +233,7 @@ impl World {
                 for region in self.live.values().filter(|region| region.point().index < index) {
                     match rules {
                         Some(rules) => {
-                            let family = FamilySchema { rules, ..FamilySchema::new(name(&family)) };
+                            let family = self.schema(index, &family, rules);
                             region.set_family(region.sequence() + 1, stamp, &family);
                         }
                         None => region.remove_family(&name(&family)),
@@ -125,10 +243,13 @@ impl World {
             }
             Entry::Split { parent, at, left, right } => {
                 let parent = self.live.remove(&parent).unwrap();
-                let side = |region: u64| SplitDaughter { region: RegionId(region), point: self.point(&parent, index) };
+                // Log time is the entry's, also when it is applied again later.
+                let point = DurablePoint { stamp, ..self.point(&parent, index) };
+                let side = |region: u64| SplitDaughter { region: RegionId(region), point: point.clone() };
                 let halves = self.engine().split(&parent, &at, side(left), side(right)).unwrap();
                 self.live.insert(left, halves.0);
                 self.live.insert(right, halves.1);
+                self.unsettled.extend([left, right]);
             }
         }
     }
@@ -146,7 +267,8 @@ impl World {
 
     fn append(&mut self, entry: Entry) {
         self.stamp += 1;
-        self.log.push((entry, self.stamp));
+        let stamp = self.stamp;
+        self.log.push((entry, stamp));
         self.apply(self.index());
     }
 
@@ -175,11 +297,11 @@ impl World {
 
     pub fn alter(&mut self, family: &str, rules: Option<FamilyRules>) {
         for (id, region) in &self.live {
-            let model = self.models.get_mut(id).unwrap();
+            let model = self.known.models.get_mut(id).unwrap();
             let sequence = region.sequence() + 1;
             match rules {
                 Some(rules) => {
-                    let stamp = i64::try_from(self.stamp + 1).unwrap();
+                    let stamp = i64::try_from(self.known.stamp + 1).unwrap();
                     model.set_rules(family, Change { sequence, stamp, rules });
                 }
                 None => model.remove_family(family),
@@ -189,7 +311,11 @@ impl World {
     }
 
     pub async fn split(&mut self, parent: u64, at: &[u8]) -> (u64, u64) {
-        self.settle(parent).await;
+        self.try_split(parent, at).await.unwrap()
+    }
+
+    pub async fn try_split(&mut self, parent: u64, at: &[u8]) -> Result<(u64, u64), Error> {
+        self.try_settle(parent).await?;
         let (left, right) = (self.next_region(), self.next_region() + 1);
         let halves = self.live[&parent].range().split(at).unwrap();
         for (id, range) in [(left, halves.0), (right, halves.1)] {
@@ -197,12 +323,17 @@ impl World {
             self.models.insert(id, part);
         }
         self.append(Entry::Split { parent, at: at.to_vec(), left, right });
-        (left, right)
+        Ok((left, right))
     }
 
     pub async fn settle(&mut self, region: u64) {
-        self.engine().settle(&self.live[&region]).await.unwrap();
-        self.note_recorded();
+        self.try_settle(region).await.unwrap();
+    }
+
+    pub async fn try_settle(&mut self, region: u64) -> Result<(), Error> {
+        self.engine().settle(&self.live[&region]).await?;
+        self.note_settled(region);
+        Ok(())
     }
 
     pub fn freeze(&self, region: u64) {
@@ -211,57 +342,190 @@ impl World {
     }
 
     pub async fn flush(&mut self, region: u64) {
-        self.engine().flush(&self.live[&region]).await.unwrap();
-        self.note_recorded();
+        self.try_flush(region).await.unwrap();
     }
 
-    /// Takes over what the engine says is recorded: a settled daughter names its parent as gone.
-    fn note_recorded(&mut self) {
-        for (entry, _) in &self.log {
-            let Entry::Split { parent, left, right, .. } = entry else { continue };
-            let settled = |id: &u64| self.live.get(id).is_some_and(|region| region.unflushed_from().is_none());
-            if settled(left) || settled(right) || self.gone.contains(left) || self.gone.contains(right) {
-                self.gone.insert(*parent);
+    pub async fn try_flush(&mut self, region: u64) -> Result<(), Error> {
+        self.engine().flush(&self.live[&region]).await?;
+        self.note_settled(region);
+        Ok(())
+    }
+
+    /// Carries out the compaction that the engine thinks most urgent; answers whether there was one.
+    pub async fn try_compact_one(&self) -> Result<bool, Error> {
+        match self.engine().next_compaction() {
+            Some(compaction) => self.engine().compact(compaction).await.map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Compacts all of a region's files, and whatever else there is to compact.
+    pub async fn try_compact_all(&self, region: u64) -> Result<(), Error> {
+        self.engine().request_compaction(&self.live[&region]);
+        for _ in 0..COMPACTIONS_MAX {
+            if !self.try_compact_one().await? {
+                return Ok(());
+            }
+        }
+        panic!("after {COMPACTIONS_MAX} compactions there are still more to do");
+    }
+
+    /// A region that was flushed or settled comes from no split that is not recorded.
+    fn note_settled(&mut self, region: u64) {
+        if self.unsettled.remove(&region) {
+            let splits: Vec<_> = self.log.iter().map(|(entry, _)| entry.clone()).collect();
+            for entry in splits {
+                if let Entry::Split { parent, left, right, .. } = entry
+                    && (left == region || right == region)
+                {
+                    self.unsettled.remove(&left);
+                    self.unsettled.remove(&right);
+                    self.gone.insert(parent);
+                }
             }
         }
         for (id, region) in &self.live {
+            if self.known.unsettled.contains(id) {
+                continue;
+            }
+            let point = region.point();
+            // It was never flushed.
+            if point.index == 0 {
+                continue;
+            }
+            let before = self.known.acknowledged.insert(*id, point.index);
+            assert!(before.is_none_or(|before| before <= point.index), "the point of region {id} went back");
             if region.unflushed_from().is_none() {
-                self.recorded.insert(*id, region.point());
+                self.known.recorded.insert(*id, point);
             }
         }
     }
 
     pub async fn drop_region(&mut self, region: u64) {
+        self.try_drop_region(region).await.unwrap();
+    }
+
+    pub async fn try_drop_region(&mut self, region: u64) -> Result<(), Error> {
         // Of a dropped region nothing is promised to readers, nor to those of a parent that it came from.
         let dropped = self.live[&region].range().clone();
         self.held.retain(|(_, held, _)| held.range().intersect(&dropped).is_none());
-        let point = GroupPoint { index: self.index(), state: bytes::Bytes::from_static(b"dropped") };
-        self.engine().drop_regions(&[RegionId(region)], GROUP, point).await.unwrap();
+        let state = format!("dropped {region}").into_bytes().into();
+        let point = GroupPoint { index: self.index(), state };
+        self.group_in_doubt = Some((point.clone(), Some(region)));
+        self.engine().drop_regions(&[RegionId(region)], GROUP, point.clone()).await?;
+        (self.group, self.group_in_doubt) = (Some(point), None);
         self.live.remove(&region);
+        self.note_settled(region);
         self.gone.insert(region);
-        self.note_recorded();
+        Ok(())
+    }
+
+    /// A drop of no region: it records the state of the group, and removes files that nobody needs.
+    pub async fn try_drop_nothing(&mut self) -> Result<(), Error> {
+        let point = GroupPoint { index: self.index(), state: bytes::Bytes::from_static(b"dropped nothing") };
+        self.group_in_doubt = Some((point.clone(), None));
+        self.engine().drop_regions(&[], GROUP, point.clone()).await?;
+        (self.group, self.group_in_doubt) = (Some(point), None);
+        Ok(())
+    }
+
+    pub async fn try_record_group(&mut self) -> Result<(), Error> {
+        self.stamp += 1;
+        let state = format!("at {}", self.stamp).into_bytes().into();
+        let point = GroupPoint { index: self.index(), state };
+        self.group_in_doubt = Some((point.clone(), None));
+        self.engine().record_group(GROUP, point.clone()).await?;
+        (self.group, self.group_in_doubt) = (Some(point), None);
+        Ok(())
+    }
+
+    /// Tries again what failed and may have happened all the same, if there is such a thing.
+    pub async fn end_doubt(&mut self) -> Result<(), Error> {
+        if self.engine.is_none() {
+            return self.try_reopen().await;
+        }
+        match &self.group_in_doubt {
+            Some((_, Some(region))) => {
+                let region = *region;
+                self.try_drop_region(region).await
+            }
+            Some((_, None)) => self.try_record_group().await,
+            None => Ok(()),
+        }
     }
 
     /// Closes the engine without a word and opens its directory again; then applies the log from every region's point.
     pub async fn reopen(&mut self) {
+        self.try_reopen().await.unwrap();
+    }
+
+    /// As [`World::reopen`]. After an error nothing is open.
+    pub async fn try_reopen(&mut self) -> Result<(), Error> {
+        self.close();
+        let (cache_bytes, open_files) = if self.settings.cramped { (4 << 10, 2) } else { (8 << 20, 64) };
+        let options = Options::new(self.dir.path().to_owned(), self.backend, cache_bytes);
+        self.engine = Some(Engine::open(Options { disk: self.dir.disk(), open_files, ..options }).await?);
+        self.check_what_was_found();
+        self.replay();
+        Ok(())
+    }
+
+    pub fn close(&mut self) {
         self.held.clear();
         self.live.clear();
-        drop(self.engine.take());
-        self.engine = Some(open(self.dir.path(), self.backend).await.unwrap());
-        self.replay();
+        self.engine = None;
+    }
+
+    /// What was acknowledged is there, and what was dropped is not.
+    fn check_what_was_found(&mut self) {
+        let group = self.engine().group_point(GROUP);
+        match self.group_in_doubt.take() {
+            Some((point, dropped)) if group.as_ref() == Some(&point) => {
+                self.group = Some(point);
+                self.gone.extend(dropped);
+            }
+            _ => assert_eq!(group, self.group, "the state of the group"),
+        }
+        let opened: BTreeMap<u64, DurablePoint> =
+            self.engine().regions().iter().map(|region| (region.id().0, region.point())).collect();
+        let done = self.done(&opened.keys().copied().collect());
+        for (id, point) in &opened {
+            assert!(!done.contains(id), "region {id} was split or dropped, and it is there again");
+            assert!(point.index <= self.index(), "region {id} is ahead of the log");
+            assert_eq!(point.window, format!("window at {}", point.index), "region {id}");
+            // Recorded without anybody having been told.
+            if self.known.recorded.get(id).is_some_and(|recorded| recorded.index < point.index) {
+                self.known.recorded.insert(*id, point.clone());
+            }
+        }
+        for (id, acknowledged) in &self.acknowledged {
+            let found = opened.get(id).map(|point| point.index);
+            let kept = done.contains(id) || found.is_some_and(|found| found >= *acknowledged);
+            assert!(kept, "region {id} was recorded at {acknowledged} and is found at {found:?}");
+        }
+    }
+
+    /// Regions that a recorded split or drop has done away with, when these are there.
+    fn done(&self, opened: &BTreeSet<u64>) -> BTreeSet<u64> {
+        let mut done = self.gone.clone();
+        for (entry, _) in self.log.iter().rev() {
+            if let Entry::Split { parent, left, right, .. } = entry
+                && [left, right].iter().any(|id| opened.contains(id) || done.contains(id))
+            {
+                done.insert(*parent);
+            }
+        }
+        done
     }
 
     /// Applies what the regions' points do not cover.
     pub fn replay(&mut self) {
         self.live = self.engine().regions().into_iter().map(|region| (region.id().0, region)).collect();
         let opened: BTreeMap<u64, u64> = self.live.iter().map(|(id, region)| (*id, region.point().index)).collect();
-        let mut done = self.gone.clone();
-        for (entry, _) in self.log.iter().rev() {
-            if let Entry::Split { parent, left, right, .. } = entry
-                && [left, right].iter().any(|id| opened.contains_key(id) || done.contains(id))
-            {
-                done.insert(*parent);
-            }
+        let done = self.done(&opened.keys().copied().collect());
+        self.unsettled.clear();
+        for region in self.live.values() {
+            self.set_sizes(region);
         }
         for index in 1..=self.index() {
             let applies = match &self.log[usize::try_from(index).unwrap() - 1].0 {
@@ -285,13 +549,19 @@ impl World {
 
     /// All of a region at a snapshot, row by row, compared with the model.
     pub fn check_all(&self) {
+        self.try_check_all().unwrap();
+    }
+
+    /// As [`World::check_all`]; an error says that the disk would not be read.
+    pub fn try_check_all(&self) -> Result<(), Error> {
         let projection = Projection::all().with_versions(9);
         for (id, region) in &self.live {
             let now = i64::try_from(self.stamp).unwrap();
             let scan = Scan { range: KeyRange::all(), reverse: false, projection: projection.clone(), now };
-            let seen = scan.run(region, &region.snapshot(), usize::MAX);
+            let seen = scan.try_run(region, &region.snapshot(), usize::MAX)?;
             assert_eq!(seen, scan.expected(&self.models[id], region, region.sequence()), "region {id}");
         }
+        Ok(())
     }
 }
 
@@ -315,6 +585,9 @@ pub fn seen_of(cells: &PackedCells) -> Vec<Seen> {
     cells.iter().map(seen).collect()
 }
 
+/// What a scan gives, row by row.
+pub type SeenRows = Vec<(Vec<u8>, Vec<Seen>)>;
+
 /// A scan of both sides.
 pub struct Scan {
     pub range: KeyRange,
@@ -337,7 +610,11 @@ impl Scan {
     }
 
     /// Runs the scan; each part of a row that is cut is followed by a new scan from its last cell.
-    pub fn run(&self, region: &Region, snapshot: &Snapshot, bytes_max: usize) -> Vec<(Vec<u8>, Vec<Seen>)> {
+    pub fn run(&self, region: &Region, snapshot: &Snapshot, bytes_max: usize) -> SeenRows {
+        self.try_run(region, snapshot, bytes_max).unwrap()
+    }
+
+    pub fn try_run(&self, region: &Region, snapshot: &Snapshot, bytes_max: usize) -> Result<SeenRows, Error> {
         let spec = ScanSpec {
             range: self.range.clone(),
             reverse: self.reverse,
@@ -346,11 +623,11 @@ impl Scan {
             from_cell: None,
         };
         let mut scanner = region.scan(region.snapshot_at(snapshot.sequence()).unwrap(), spec);
-        let mut rows: Vec<(Vec<u8>, Vec<Seen>)> = Vec::new();
+        let mut rows = SeenRows::new();
         let mut continues = false;
         loop {
             let mut block = Vec::new();
-            let step = scanner.next(&mut block, bytes_max, Patience::MayBlock).unwrap();
+            let step = scanner.next(&mut block, bytes_max, Patience::MayBlock)?;
             let mut row_of_block = None;
             for packed in PackedRows::new(block.into()) {
                 let packed = packed.unwrap();
@@ -378,12 +655,12 @@ impl Scan {
                     };
                     scanner = self.begin(region, snapshot.sequence(), rest, Some(position));
                 }
-                Step::End => return rows,
+                Step::End => return Ok(rows),
             }
         }
     }
 
-    pub fn expected(&self, model: &RegionModel, region: &Region, sequence: u64) -> Vec<(Vec<u8>, Vec<Seen>)> {
+    pub fn expected(&self, model: &RegionModel, region: &Region, sequence: u64) -> SeenRows {
         let Some(range) = self.range.intersect(region.range()) else { return Vec::new() };
         let mut rows: Vec<_> = model
             .rows(&range)

@@ -30,7 +30,7 @@ mod os;
 pub use disk::{Disk, UNFINISHED};
 pub use file::File;
 #[cfg(any(test, feature = "memory-disk"))]
-pub use memory::{Crashed, Fault, MemoryDisk, Tear};
+pub use memory::{Crashed, Fault, Lie, MemoryDisk, Tear};
 pub use os::{
     DirLock, create_dir_all, exists, file_len, free_space, hard_link, list, read, remove_dir_all, remove_file, rename,
     sync_dir, total_space,

@@ -79,6 +79,15 @@ pub enum Fault {
     NoSpace,
 }
 
+/// What a disk says is synced, and is not: the stand-in for an engine that forgets to ask, for tests of tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lie {
+    /// The content of files.
+    Files,
+    /// The names in directories.
+    Directories,
+}
+
 impl From<Fault> for io::Error {
     fn from(fault: Fault) -> io::Error {
         match fault {
@@ -125,11 +134,12 @@ pub struct MemoryDisk {
 struct State {
     tree: Tree,
     operations: Operations,
+    lie: Option<Lie>,
 }
 
 impl Default for State {
     fn default() -> State {
-        State { tree: Tree::new(), operations: Operations::default() }
+        State { tree: Tree::new(), operations: Operations::default(), lie: None }
     }
 }
 
@@ -144,7 +154,7 @@ impl MemoryDisk {
     pub fn crash(&self, tear: Tear) -> MemoryDisk {
         let mut chance = Chance::new(if let Tear::Random(seed) = tear { seed } else { 0 });
         let tree = self.state().tree.after_crash(tear, &mut chance);
-        MemoryDisk { state: Arc::new(Mutex::new(State { tree, operations: Operations::default() })) }
+        MemoryDisk { state: Arc::new(Mutex::new(State { tree, operations: Operations::default(), lie: None })) }
     }
 
     /// Plans a crash: `number` operations of the disk's life happen, the next is under way when the power goes, and it and
@@ -184,6 +194,11 @@ impl MemoryDisk {
     /// one for a moment. `None` lifts the limit.
     pub fn set_open_files_max(&self, files: Option<usize>) {
         self.state().tree.set_handles_max(files);
+    }
+
+    /// Has syncs from now on do nothing and say that they did. A disk after a crash is honest again.
+    pub fn set_lie(&self, lie: Option<Lie>) {
+        self.state().lie = lie;
     }
 
     /// How many files are open.
@@ -322,7 +337,9 @@ impl MemoryDisk {
     }
 
     pub(super) fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        let lie = self.state().lie;
         self.operate(on("sync_dir", path), |tree, turn| match turn {
+            Turn::Happens if lie == Some(Lie::Directories) => Ok(()),
             Turn::Happens => tree.sync_dir(path),
             Turn::InFlight => Err(Crashed.into()),
             Turn::Fails(fault) => Err(fault.into()),
@@ -389,7 +406,9 @@ impl MemoryFile {
     }
 
     pub(super) fn sync(&self) -> io::Result<()> {
+        let lie = self.disk.state().lie;
         self.disk.operate(self.operation("sync", Detail::None), |tree, turn| match turn {
+            Turn::Happens if lie == Some(Lie::Files) => Ok(()),
             Turn::Happens => tree.sync(self.node),
             Turn::InFlight => Err(Crashed.into()),
             Turn::Fails(fault) => {

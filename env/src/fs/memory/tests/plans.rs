@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::io::Errno;
 
 use super::{MemoryDisk, SEEDS, at, bytes, disk, durable, files, names, state};
-use crate::fs::{Crashed, Disk, Fault, Tear};
+use crate::fs::{Crashed, Disk, Fault, Lie, Tear};
 
 #[tokio::test]
 async fn after_the_planned_crash_nothing_happens_any_more() {
@@ -147,4 +147,18 @@ async fn the_trace_tells_what_happened_with_paths_and_numbers() {
     ];
     assert_eq!(memory.trace(), expected);
     assert_eq!(memory.operations(), 6);
+}
+
+#[tokio::test]
+async fn a_disk_that_lies_about_syncs_loses_what_it_said_was_synced() {
+    for (lie, kept) in [
+        (None, files(&[("f", b"synced")])),
+        (Some(Lie::Files), files(&[("f", b"")])),
+        (Some(Lie::Directories), files(&[])),
+    ] {
+        let (memory, disk) = disk().await;
+        memory.set_lie(lie);
+        durable(&disk, "f", b"synced").await;
+        assert_eq!(state(&memory.crash(Tear::Lost)).await, kept, "{lie:?}");
+    }
 }

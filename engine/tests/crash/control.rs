@@ -1,0 +1,32 @@
+//! Disks that lie about syncs: what an engine that forgets to sync would look like. The tests must find them out.
+
+use terrane_engine::BackendKind;
+use terrane_env::fs::{Lie, Tear};
+
+use crate::workload::{BACKENDS, Op, Start, run_all, verify};
+
+/// Whether something acknowledged is lost when the power goes after a flush.
+async fn is_found_out(backend: BackendKind, lie: Option<Lie>) -> bool {
+    let start = Start::filled(backend).await;
+    // A task of its own, so that its panic can be looked at.
+    let run = tokio::spawn(async move {
+        let mut world = start.world();
+        run_all(&mut world, &[Op::Reopen]).await;
+        world.dir.memory().set_lie(lie);
+        run_all(&mut world, &[Op::Write, Op::Flush]).await;
+        world.close();
+        let lost = world.dir.memory().crash(Tear::Lost);
+        verify(&mut start.world_on(&world.known, lost)).await;
+    });
+    run.await.is_err_and(|error| error.is_panic())
+}
+
+#[tokio::test]
+async fn a_disk_that_lies_about_syncs_is_found_out() {
+    for backend in BACKENDS {
+        assert!(!is_found_out(backend, None).await, "{backend}: an honest disk");
+        for lie in [Lie::Files, Lie::Directories] {
+            assert!(is_found_out(backend, Some(lie)).await, "{backend}: a disk that lies about {lie:?}");
+        }
+    }
+}
