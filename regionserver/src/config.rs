@@ -44,8 +44,8 @@ impl Default for ServerConfig {
             advertise: None,
             console: None,
             masters: vec!["127.0.0.1:7600".to_owned()],
-            engine: default_engine(),
-            cache_bytes: 64 << 20,
+            engine: BackendKind::default(),
+            cache_bytes: 256 << 20,
             memtable_budget: 256 << 20,
             log_limit: 8 << 30,
             log_purge_budget: 256 << 20,
@@ -54,12 +54,4 @@ impl Default for ServerConfig {
             register_timeout: Duration::from_secs(30),
         }
     }
-}
-
-/// What keeps the cells when nobody says: sled, or memory in builds without it.
-const fn default_engine() -> BackendKind {
-    #[cfg(feature = "sled")]
-    return BackendKind::Sled;
-    #[cfg(not(feature = "sled"))]
-    return BackendKind::Memory;
 }

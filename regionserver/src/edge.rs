@@ -18,7 +18,7 @@ use crate::cluster::Addresses;
 use crate::faults::{barrier_error, not_leader, propose_error, stopping};
 use crate::metrics::Metrics;
 use crate::operation::WriteHeader;
-use crate::region::read::{self, GetRequest};
+use crate::region::read::{self, GetRequest, Got};
 use crate::region::scan::{self, Block, Cursor, ScanRequest};
 use crate::region::write::{self, RowMutation};
 use crate::registry::{Hosted, Registry};
@@ -188,18 +188,18 @@ impl Edge {
     }
 
     /// Rows by key; a read point was taken since the request came in.
-    pub fn get(&self, header: &Header, request: &GetRequest, now_ms: i64) -> Result<Vec<u8>, Error> {
+    pub fn get(&self, header: &Header, request: &GetRequest, now_ms: i64) -> Result<Got, Error> {
         let hosted = self.find_region(header)?;
-        let rows = read::get(&hosted, request, now_ms)?;
+        let got = read::get(&hosted, request, now_ms)?;
         self.metrics.rows_got.inc_by(request.rows.len() as u64);
-        Ok(rows)
+        Ok(got)
     }
 
     /// The next block of a scan; a read point was taken since the scan began.
     pub async fn scan(
         &self,
         header: &Header,
-        request: &ScanRequest,
+        request: &Arc<ScanRequest>,
         cursor: Cursor,
         now_ms: i64,
     ) -> Result<Block, Error> {

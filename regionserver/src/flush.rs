@@ -18,7 +18,9 @@ const PRESSURE_PERCENT: u64 = 60;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
     pub region: RegionId,
+    /// All of its bytes in memory, and those of them that no flush has taken up yet.
     pub memtable_bytes: u64,
+    pub active_bytes: u64,
     pub flush_size: u64,
     /// Something waits for this flush.
     pub awaited: bool,
@@ -43,7 +45,7 @@ pub fn choose(candidates: &[Candidate], busy: &BTreeSet<RegionId>, budget: u64) 
 
 impl Candidate {
     fn is_full(&self) -> bool {
-        self.memtable_bytes > 0 && self.memtable_bytes >= self.flush_size
+        self.active_bytes > 0 && self.active_bytes >= self.flush_size
     }
 }
 
@@ -52,7 +54,13 @@ mod tests {
     use super::*;
 
     fn candidate(region: u64, memtable_bytes: u64) -> Candidate {
-        Candidate { region: RegionId(region), memtable_bytes, flush_size: 100, awaited: false }
+        Candidate {
+            region: RegionId(region),
+            memtable_bytes,
+            active_bytes: memtable_bytes,
+            flush_size: 100,
+            awaited: false,
+        }
     }
 
     fn chosen(candidates: &[Candidate], budget: u64) -> Vec<u64> {

@@ -22,7 +22,7 @@ use crate::admission::Admission;
 use crate::cluster::Addresses;
 use crate::faults::stopping;
 use crate::flush::{self, Candidate};
-use crate::group::machine::GroupMachine;
+use crate::group::machine::{FlushNeed, GroupMachine};
 use crate::ids::IdStock;
 use crate::metrics::Metrics;
 use crate::operation;
@@ -196,8 +196,8 @@ impl Housekeeper {
                 let region = need.region;
                 if !desk.flush_rests.holds(&region, now) {
                     let awaited = awaited.contains(&region);
-                    let (memtable_bytes, flush_size) = (need.memtable_bytes, need.flush_size);
-                    candidates.push(Candidate { region, memtable_bytes, flush_size, awaited });
+                    let FlushNeed { memtable_bytes, active_bytes, flush_size, .. } = need;
+                    candidates.push(Candidate { region, memtable_bytes, active_bytes, flush_size, awaited });
                     machines.insert(region, machine.clone());
                 }
             }

@@ -138,6 +138,13 @@ impl Write {
     }
 }
 
+impl Write {
+    /// Rows that are left to read.
+    pub fn len(&self) -> usize {
+        self.left
+    }
+}
+
 impl Iterator for Write {
     type Item = Result<RowWrite, Malformed>;
 

@@ -11,9 +11,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::RwLock;
 use terrane_types::{Error, GroupId, RegionDescriptor, RegionEpoch, RegionId, TableId};
 
+use crate::faults::engine_error;
 use crate::group::machine::GroupMachine;
 use crate::group::state::RegionState;
 use crate::region::cut::CutRows;
+use crate::region::damage::Damage;
 
 /// A living region.
 pub struct Hosted {
@@ -32,6 +34,10 @@ pub struct Hosted {
     unsplittable_bytes: AtomicU64,
     /// Moments of rows that readers have a part of.
     pub cut_rows: CutRows,
+    /// What of its files was found damaged.
+    damage: Damage,
+    /// Whether the active memtables are known to be over the flush size, so that crossing it is told once.
+    full: AtomicBool,
 }
 
 impl Hosted {
@@ -45,6 +51,8 @@ impl Hosted {
             settled: AtomicBool::new(true),
             unsplittable_bytes: AtomicU64::new(0),
             cut_rows: CutRows::default(),
+            damage: Damage::default(),
+            full: AtomicBool::new(false),
         })
     }
 
@@ -55,6 +63,29 @@ impl Hosted {
 
     pub fn is_settled(&self) -> bool {
         self.settled.load(Ordering::Relaxed)
+    }
+
+    /// What a read's error means to the caller. Damage is remembered.
+    pub fn read_error(&self, error: terrane_engine::Error) -> Error {
+        self.note_damage(&error);
+        engine_error(error)
+    }
+
+    /// Remembers what an error says about damage, if it does.
+    pub fn note_damage(&self, error: &terrane_engine::Error) {
+        if self.damage.note(error) {
+            tracing::error!(region = %self.region, %error, "the region is damaged");
+        }
+    }
+
+    /// The damages of the region, a sentence each.
+    pub fn damages(&self) -> Vec<String> {
+        self.damage.sentences(&format!("region {} of table {}", self.region, self.state().schema.name))
+    }
+
+    /// Notes whether the active memtables are over the flush size; true when they have just come over it.
+    pub fn note_full(&self, full: bool) -> bool {
+        self.full.swap(full, Ordering::Relaxed) != full && full
     }
 
     pub fn state(&self) -> Arc<RegionState> {

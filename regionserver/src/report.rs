@@ -222,6 +222,7 @@ impl Reporter {
         let mut groups = Vec::new();
         let mut regions = Vec::new();
         let mut led = 0;
+        let mut damages = Vec::new();
         for group in self.host.groups() {
             let status = group.status();
             let hosted = self.registry.machine(status.group).map(|machine| machine.hosted()).unwrap_or_default();
@@ -239,7 +240,10 @@ impl Reporter {
                     format!("replica {replica} of group {} lacks entries that the log no longer holds", status.group),
                 );
             }
-            hosted.iter().for_each(|hosted| hosted.cut_rows.let_go(terrane_env::time::now_ns()));
+            for hosted in &hosted {
+                hosted.cut_rows.let_go(terrane_env::time::now_ns());
+                damages.extend(hosted.damages());
+            }
             if status.is_leader {
                 led += 1;
                 regions.extend(hosted.iter().map(|hosted| region_report(hosted, status.term)));
@@ -248,6 +252,8 @@ impl Reporter {
         self.metrics.groups_led.set(led);
         self.note_sizes();
         let log = self.host.log_status();
+        let mut troubles = self.troubles.sentences();
+        troubles.extend(damages);
         v1::ReportRequest {
             hello: Some(hello::ours(
                 Some(self.identity.cluster),
@@ -263,7 +269,7 @@ impl Reporter {
             log_bytes: log.bytes,
             log_limit: log.limit,
             log_held_by: log.held_by.unwrap_or_default(),
-            troubles: self.troubles.sentences(),
+            troubles,
             memtable_bytes: self.admission.memtable_bytes(),
             stopping,
             clock_ms: terrane_env::time::wall_ms(),

@@ -145,8 +145,7 @@ impl RegionServer {
         let mut masters = Masters::new(&config.masters)?;
         let (identity, registered) = register(&config, &mut masters, known, &advertised).await?;
 
-        let options =
-            Options { dir: config.data_dir.join("engine"), backend: config.engine, cache_bytes: config.cache_bytes };
+        let options = Options::new(config.data_dir.join("engine"), config.engine, config.cache_bytes);
         let engine = Engine::open(options).await.map_err(StartError::Engine)?;
         let (metrics, shown) = Metrics::registered();
         let parts = Parts {

@@ -11,13 +11,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use terrane_raft::Group;
 use terrane_types::{Error, GroupId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 
 use crate::edge::{Edge, Header, Mutated};
-use crate::region::read::GetRequest;
+use crate::region::read::{DiskGet, GetRequest, Got};
 use crate::region::scan::{Block, Cursor, ScanRequest};
 use crate::region::write::RowMutation;
 
@@ -25,6 +27,10 @@ use crate::region::write::RowMutation;
 pub const UNITS_MAX: u32 = 8192;
 /// Bytes of a scan's block that weigh one unit; writes and gets weigh one.
 const BYTES_PER_UNIT: usize = 16 << 10;
+/// Scans, and gets that wait for the disk, that go on side by side for one batch and group.
+const READS_AT_ONCE: usize = 16;
+/// Gets answered from memory between two yields to other tasks.
+const GETS_PER_YIELD: u32 = 64;
 
 /// A decoded request.
 pub struct Request {
@@ -37,7 +43,7 @@ pub struct Request {
 pub enum Body {
     Mutate(Vec<RowMutation>),
     Get(GetRequest),
-    Scan(Box<(ScanRequest, Cursor)>),
+    Scan(Box<(Arc<ScanRequest>, Cursor)>),
 }
 
 /// What a request came to.
@@ -159,7 +165,8 @@ fn weight(request: Option<&Request>) -> u32 {
     }
 }
 
-/// One read point for all reads of a group, then each of them.
+/// One read point for all reads of a group, then each of them. What memory answers is answered first; what is left, the
+/// scans and what needs the disk, goes on side by side.
 async fn run_reads(
     edge: &Arc<Edge>,
     group: &Group,
@@ -170,29 +177,87 @@ async fn run_reads(
     // The most patient read decides how long is waited; the others are answered as late at the worst.
     let deadline = reads.iter().map(|read| read.request.header.deadline).max().unwrap_or_default();
     let point = edge.read_point(group, deadline.saturating_sub(arrived.elapsed())).await;
-    for Read { id, request, room } in reads {
-        let answer = match &point {
-            Ok(now_ms) => run_read(edge, request, *now_ms).await,
-            Err(error) => Err(error.clone()),
-        };
-        if answer.is_err() {
-            edge.metrics.refused.inc();
+    let now_ms = match point {
+        Ok(now_ms) => now_ms,
+        Err(error) => {
+            for Read { id, room, .. } in reads {
+                finish(edge, answers, id, Err(error.clone()), room);
+            }
+            return;
         }
-        send(answers, id, answer, room);
+    };
+    let mut rest = Vec::new();
+    for (Read { id, request, room }, at) in reads.into_iter().zip(1u32..) {
+        match begin_read(edge, request, now_ms) {
+            Begun::Done(answer) => finish(edge, answers, id, answer, room),
+            Begun::Rest(read) => rest.push((id, read, room)),
+        }
+        if at.is_multiple_of(GETS_PER_YIELD) {
+            tokio::task::yield_now().await;
+        }
+    }
+    let mut under_way = FuturesUnordered::new();
+    let mut rest = rest.into_iter();
+    loop {
+        if under_way.len() < READS_AT_ONCE
+            && let Some((id, read, room)) = rest.next()
+        {
+            under_way.push(async move { (id, end_read(edge, read, now_ms).await, room) });
+            continue;
+        }
+        let Some((id, answer, room)) = under_way.next().await else { return };
+        finish(edge, answers, id, answer, room);
     }
 }
 
-async fn run_read(edge: &Edge, request: Request, now_ms: i64) -> Result<Answer, Error> {
+/// How far a read comes without waiting for anything.
+enum Begun {
+    Done(Result<Answer, Error>),
+    Rest(Unfinished),
+}
+
+enum Unfinished {
+    Get { rest: Box<DiskGet>, messages: bool },
+    Scan { header: Header, scan: Arc<ScanRequest>, cursor: Cursor, messages: bool },
+}
+
+fn begin_read(edge: &Edge, request: Request, now_ms: i64) -> Begun {
     let Request { header, body, messages } = request;
     match body {
-        Body::Get(get) => edge.get(&header, &get, now_ms).map(|rows| Answer::Rows { rows, messages }),
+        Body::Get(get) => match edge.get(&header, &get, now_ms) {
+            Ok(Got::Rows(rows)) => Begun::Done(Ok(Answer::Rows { rows, messages })),
+            Ok(Got::NeedsDisk(rest)) => Begun::Rest(Unfinished::Get { rest: Box::new(rest), messages }),
+            Err(error) => Begun::Done(Err(error)),
+        },
         Body::Scan(scan) => {
             let (scan, cursor) = *scan;
+            Begun::Rest(Unfinished::Scan { header, scan, cursor, messages })
+        }
+        Body::Mutate(_) => Begun::Done(Err(Error::Internal { message: "a write among the reads".to_owned() })),
+    }
+}
+
+async fn end_read(edge: &Edge, read: Unfinished, now_ms: i64) -> Result<Answer, Error> {
+    match read {
+        Unfinished::Get { rest, messages } => Ok(Answer::Rows { rows: rest.finish().await?, messages }),
+        Unfinished::Scan { header, scan, cursor, messages } => {
             let block = edge.scan(&header, &scan, cursor, now_ms).await?;
             Ok(Answer::Block { block: Box::new(block), reverse: scan.reverse, messages })
         }
-        Body::Mutate(_) => Err(Error::Internal { message: "a write among the reads".to_owned() }),
     }
+}
+
+fn finish(
+    edge: &Edge,
+    answers: &mpsc::Sender<Outgoing>,
+    id: u64,
+    answer: Result<Answer, Error>,
+    room: OwnedSemaphorePermit,
+) {
+    if answer.is_err() {
+        edge.metrics.refused.inc();
+    }
+    send(answers, id, answer, room);
 }
 
 /// Every answer in the queue holds at least one unit, so there is always room; a client that went away hears nothing.

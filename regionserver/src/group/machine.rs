@@ -26,6 +26,7 @@ use super::state::{GroupState, RegionState};
 use crate::housekeeping::Signals;
 use crate::metrics::Metrics;
 use crate::operation::{self, ChangeTables, Operation, Split, Write};
+use crate::region::prefix::row_prefix;
 use crate::registry::{Hosted, Regions};
 use crate::reply::Reply;
 
@@ -55,10 +56,20 @@ struct Inner {
     discarded: Vec<RegionId>,
 }
 
+/// Rows of consecutive writes of one entry to one region, on their way to its memtables.
+#[derive(Default)]
+struct Gathered {
+    /// The region, and its table's flush size.
+    region: Option<(Arc<Hosted>, u64)>,
+    rows: Vec<(Bytes, PackedCells)>,
+}
+
 /// What housekeeping needs to know to flush a region.
 pub struct FlushNeed {
     pub region: RegionId,
+    /// All of its bytes in memory, and those of them that no flush has taken up yet.
     pub memtable_bytes: u64,
+    pub active_bytes: u64,
     pub flush_size: u64,
 }
 
@@ -94,6 +105,7 @@ impl GroupMachine {
             hosted.insert(region.id(), Hosted::new(region_state, region, point.index));
         }
         for hosted in hosted.values() {
+            hosted.engine.set_prefix(row_prefix(&hosted.state().schema));
             regions.insert(hosted.clone());
         }
         let applied = applied.unwrap_or(0);
@@ -145,6 +157,7 @@ impl GroupMachine {
         let inner = self.inner.lock();
         let need = |hosted: &Arc<Hosted>| FlushNeed {
             memtable_bytes: hosted.engine.memtable_bytes(),
+            active_bytes: hosted.engine.active_bytes(),
             flush_size: inner.state.region(hosted.region).map_or(u64::MAX, |state| state.schema.flush_size),
             region: hosted.region,
         };
@@ -169,6 +182,7 @@ impl GroupMachine {
         let hosted = inner.hosted.get(&region)?.clone();
         let state = inner.state.region(region)?;
         hosted.engine.freeze(inner.point(self.group, &hosted, state));
+        hosted.note_full(false);
         Some(hosted)
     }
 
@@ -230,14 +244,19 @@ impl GroupMachine {
         let _boundary = self.boundary.lock().await;
         let applied = Reply::Applied { stamp: entry.stamp }.encode();
         let mut replies = Vec::with_capacity(entry.operations.len());
+        let mut gathered = Gathered::default();
         for operation in &entry.operations {
             let operation = self.read(operation, entry.index);
+            if !matches!(operation, Operation::Write(_)) {
+                // What changes regions finds them as they are after the writes before it.
+                self.apply_rows(entry.index, &mut gathered);
+            }
             if let Operation::Split(split) = &operation {
                 self.settle(split, entry.index).await;
             }
             let mut inner = self.inner.lock();
             let reply = match operation {
-                Operation::Write(write) => self.write(&inner, entry.index, write),
+                Operation::Write(write) => self.write(&inner, entry.index, write, &mut gathered),
                 Operation::ChangeTables(change) => {
                     self.change_tables(&mut inner, entry, &change);
                     Ok(None)
@@ -250,6 +269,7 @@ impl GroupMachine {
                 Ok(Some(reply)) | Err(reply) => reply.encode(),
             });
         }
+        self.apply_rows(entry.index, &mut gathered);
         let mut inner = self.inner.lock();
         inner.applied = entry.index;
         inner.stamp = inner.stamp.max(entry.stamp);
@@ -267,9 +287,9 @@ impl GroupMachine {
         ))
     }
 
-    /// Writes the rows of one operation. The range needs no second look: it is fixed by region id and epoch, and the edge
+    /// Gathers the rows of one operation. The range needs no second look: it is fixed by region id and epoch, and the edge
     /// checked each row against it.
-    fn write(&self, inner: &Inner, index: u64, write: Write) -> Result<Option<Reply>, Reply> {
+    fn write(&self, inner: &Inner, index: u64, write: Write, gathered: &mut Gathered) -> Result<Option<Reply>, Reply> {
         let region = inner.state.check_write(&write.header)?;
         let Some(hosted) = inner.hosted.get(&write.header.region) else {
             return Err(inner.state.stale(write.header.region));
@@ -277,21 +297,37 @@ impl GroupMachine {
         if index <= hosted.opened_at {
             return Ok(None);
         }
-        let mut sequence = hosted.engine.sequence();
+        if gathered.region.as_ref().is_some_and(|(other, _)| other.region != hosted.region) {
+            self.apply_rows(index, gathered);
+        }
+        if gathered.region.is_none() {
+            gathered.region = Some((hosted.clone(), region.schema.flush_size));
+        }
+        gathered.rows.reserve(write.len());
         for row in write {
             let row = row.unwrap_or_else(|error| self.unreadable(index, &error));
             let cells = PackedCells::validate(row.cells).unwrap_or_else(|error| self.unreadable(index, &error));
-            sequence += 1;
-            hosted.engine.apply(index, sequence, &row.row, &cells);
+            gathered.rows.push((row.row, cells));
         }
-        self.signals.applied(hosted.engine.memtable_bytes() >= region.schema.flush_size);
         Ok(None)
+    }
+
+    /// Applies what was gathered, all of it of one region: rows of one entry become visible together, and the engine takes
+    /// many at once faster than one by one.
+    fn apply_rows(&self, index: u64, gathered: &mut Gathered) {
+        let Some((hosted, flush_size)) = gathered.region.take() else { return };
+        let first = hosted.engine.sequence() + 1;
+        hosted.engine.apply_all(index, first, gathered.rows.iter().map(|(row, cells)| (&row[..], cells)));
+        gathered.rows.clear();
+        let full = hosted.engine.active_bytes() >= flush_size;
+        self.signals.applied(hosted.note_full(full));
     }
 
     fn change_tables(&self, inner: &mut Inner, entry: &AppliedEntry, change: &ChangeTables) {
         let changes = inner.state.change_tables(change);
         for created in changes.created {
             let region = self.engine.create(region_spec(&created), entry.index);
+            region.set_prefix(row_prefix(&created.schema));
             let hosted = Hosted::new(created, region, 0);
             hosted.set_settled(false);
             inner.hosted.insert(hosted.region, hosted.clone());
@@ -380,7 +416,7 @@ impl Inner {
         }
     }
 
-    /// Puts a region under its new schema: families, and rules that hold from the next write on.
+    /// Puts a region under its new schema: families, rules that hold from the next write on, how files are written.
     fn alter(&mut self, region: RegionId, entry: &AppliedEntry, before: &TableSchema) {
         let (Some(hosted), Some(state)) = (self.hosted.get(&region), self.state.region(region)) else {
             return;
@@ -388,13 +424,14 @@ impl Inner {
         let next = hosted.engine.sequence() + 1;
         for family in &state.schema.families {
             let known = before.families.iter().find(|known| known.name == family.name);
-            if known.is_none_or(|known| known.rules != family.rules) {
-                hosted.engine.set_rules(next, entry.stamp, &family.name, family.rules);
+            if known.is_none_or(|known| known.rules != family.rules || known.storage != family.storage) {
+                hosted.engine.set_family(next, entry.stamp, family);
             }
         }
         for gone in before.families.iter().filter(|known| state.schema.family(known.name.as_bytes()).is_none()) {
             hosted.engine.remove_family(&gone.name);
         }
+        hosted.engine.set_prefix(row_prefix(&state.schema));
         hosted.engine.touch(entry.index);
         hosted.set_state(state.clone());
     }

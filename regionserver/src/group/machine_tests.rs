@@ -1,6 +1,6 @@
 //! What is left after a crash, with everything that the manifest holds and the log once more.
 
-use terrane_engine::{BackendKind, Options};
+use terrane_engine::{BackendKind, Options, Patience};
 use terrane_types::cell::{CellRef, LATEST, pack};
 use terrane_types::{FamilyName, FamilySchema, KeyRange, Projection, RegionEpoch, TableId, TableName};
 
@@ -19,7 +19,7 @@ struct Replica {
 
 async fn open(directory: &tempfile::TempDir) -> (Arc<Engine>, Arc<GroupMachine>) {
     let dir = directory.path().join("engine");
-    let engine = Engine::open(Options { dir, backend: BackendKind::Memory, cache_bytes: 0 }).await.unwrap();
+    let engine = Engine::open(Options::new(dir, BackendKind::Memory, 0)).await.unwrap();
     let machine = GroupMachine::open(GROUP, engine.clone(), Arc::default(), Arc::default(), Arc::default()).unwrap();
     (engine, machine)
 }
@@ -96,7 +96,10 @@ impl Replica {
             let mut rows = Vec::new();
             for row in ["a", "b", "m", "z"] {
                 let (snapshot, mut out) = (hosted.engine.snapshot(), Vec::new());
-                hosted.engine.get(&snapshot, row.as_bytes(), &Projection::all(), 2000, &mut out).unwrap();
+                hosted
+                    .engine
+                    .get(&snapshot, row.as_bytes(), &Projection::all(), 2000, Patience::MayBlock, &mut out)
+                    .unwrap();
                 rows.extend((!out.is_empty()).then_some(row));
             }
             format!("r{}[{}]", hosted.region, rows.join(" "))
@@ -145,11 +148,8 @@ async fn a_region_split_while_the_group_is_recorded_is_on_disk_with_its_daughter
     let parent = replica.machine.hosted()[0].region;
     replica.split(1, 1, "c", 2, 3).await;
     replica.machine.put_on_disk(parent).await.unwrap();
-    let recorded = Engine::open(Options {
-        dir: replica.directory.path().join("engine"),
-        backend: BackendKind::Memory,
-        cache_bytes: 0,
-    });
+    let dir = replica.directory.path().join("engine");
+    let recorded = Engine::open(Options::new(dir, BackendKind::Memory, 0));
     let regions = recorded.await.unwrap().regions();
     assert_eq!(regions.iter().map(|region| region.id().0).collect::<Vec<_>>(), [2, 3]);
     assert_eq!(replica.engine.regions().len(), 2);

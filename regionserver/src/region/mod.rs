@@ -1,6 +1,8 @@
 //! What is done to one region: writes checked and laid out, rows read, ranges scanned, a boundary for a split found.
 
 pub mod cut;
+pub mod damage;
+pub mod prefix;
 pub mod read;
 pub mod scan;
 pub mod split;

@@ -4,19 +4,23 @@
 //! the limit or the range is reached, or after half a second, with or without rows: the caller always hears something.
 //! Nothing is kept between blocks but the [`Cursor`], which travels as a resume token.
 //!
+//! Each block begins on the runtime's thread, with what is in memory. Once it needs the disk, the rest of it is filled off
+//! the runtime, slice by slice: cursors that may wait for the disk stay as they are until the block is done.
+//!
 //! A row larger than a block is sent in parts. All parts of a row come from one sequence number. When that has been
 //! collected before the row was finished, the row starts anew at a later one and the block says so. Rows after it are read
 //! at a new snapshot, as fresh as the block.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use terrane_engine::{CellPosition, RowScanner, ScanSpec, Snapshot, Step};
+use terrane_engine::{CellPosition, Patience, RowScanner, ScanSpec, Snapshot, Step};
+use terrane_env::task::run_blocking;
 use terrane_types::rows::ROW_HEADER_BYTES;
 use terrane_types::{Error, Invalid, KeyRange, Projection, RegionDescriptor};
 
 use super::read::check_projection;
-use crate::faults::engine_error;
 use crate::registry::Hosted;
 use crate::token::{CellAt, Position, Token};
 
@@ -73,11 +77,35 @@ impl Block {
 }
 
 /// Fills the next block of a scan.
-pub async fn next_block(hosted: &Hosted, request: &ScanRequest, cursor: Cursor, now_ms: i64) -> Result<Block, Error> {
+pub async fn next_block(
+    hosted: &Arc<Hosted>,
+    request: &Arc<ScanRequest>,
+    cursor: Cursor,
+    now_ms: i64,
+) -> Result<Block, Error> {
     let started = terrane_env::time::now_ns();
     let mut filler = Filler::open(hosted, request, cursor, now_ms)?;
-    while !filler.run(request)? && elapsed(started) < BLOCK_TIME_MAX {
-        tokio::task::yield_now().await;
+    let mut patience = Patience::MemoryOnly;
+    loop {
+        let slice = match patience {
+            Patience::MemoryOnly => filler.run(patience)?,
+            Patience::MayBlock => {
+                let (back, slice) = run_blocking(move || {
+                    let slice = filler.run(patience);
+                    (filler, slice)
+                })
+                .await;
+                filler = back;
+                slice?
+            }
+        };
+        match slice {
+            Slice::Complete => break,
+            // Nothing is lost by it: the disk is waited for in the next slice.
+            Slice::NeedsDisk => patience = Patience::MayBlock,
+            Slice::TimeIsUp if elapsed(started) >= BLOCK_TIME_MAX => break,
+            Slice::TimeIsUp => tokio::task::yield_now().await,
+        }
     }
     filler.place_cursor();
     Ok(filler.block)
@@ -87,9 +115,20 @@ fn elapsed(since_ns: u64) -> Duration {
     Duration::from_nanos(terrane_env::time::now_ns().saturating_sub(since_ns))
 }
 
+/// How a slice ended.
+enum Slice {
+    /// The block is complete.
+    Complete,
+    /// There is more to read.
+    TimeIsUp,
+    /// There is more to read, and it is not in memory.
+    NeedsDisk,
+}
+
 /// A block on its way.
-struct Filler<'a> {
-    hosted: &'a Hosted,
+struct Filler {
+    hosted: Arc<Hosted>,
+    request: Arc<ScanRequest>,
     now_ms: i64,
     block: Block,
     source: Source,
@@ -114,8 +153,8 @@ enum Source {
     Nothing,
 }
 
-impl<'a> Filler<'a> {
-    fn open(hosted: &'a Hosted, request: &ScanRequest, cursor: Cursor, now_ms: i64) -> Result<Self, Error> {
+impl Filler {
+    fn open(hosted: &Arc<Hosted>, request: &Arc<ScanRequest>, cursor: Cursor, now_ms: i64) -> Result<Self, Error> {
         let state = hosted.state();
         check_projection(&request.projection, &state)?;
         let block = Block {
@@ -128,16 +167,17 @@ impl<'a> Filler<'a> {
             cells_skipped: 0,
             region: state.descriptor.clone(),
         };
-        let mut filler = Self { hosted, now_ms, block, source: Source::Nothing, last_row: Vec::new() };
-        filler.source = filler.first_source(request)?;
+        let (hosted, request) = (hosted.clone(), request.clone());
+        let mut filler = Self { hosted, request, now_ms, block, source: Source::Nothing, last_row: Vec::new() };
+        filler.source = filler.first_source()?;
         Ok(filler)
     }
 
-    fn first_source(&mut self, request: &ScanRequest) -> Result<Source, Error> {
+    fn first_source(&mut self) -> Result<Source, Error> {
         let Position::Within { row, sequence, cell } = self.block.cursor.position.clone() else {
-            return Ok(self.rows(request));
+            return Ok(self.rows());
         };
-        if !self.block.region.range.contains(&row) || !request.range.contains(&row) {
+        if !self.block.region.range.contains(&row) || !self.request.range.contains(&row) {
             return Err(
                 Invalid::new("the resume token points into a row outside the range; start the scan anew").into()
             );
@@ -150,75 +190,73 @@ impl<'a> Filler<'a> {
                     timestamp: cell.timestamp,
                     sequence: cell.sequence,
                 };
-                let scanner = self.scanner(request, snapshot, KeyRange::row(&row), Some(from_cell));
+                let scanner = self.scanner(snapshot, KeyRange::row(&row), Some(from_cell));
                 Ok(Source::Rest { scanner, row, sequence })
             }
             Err(_too_old) => {
                 self.block.row_restarted = true;
                 self.block.cursor.position = Position::At(row);
-                Ok(self.rows(request))
+                Ok(self.rows())
             }
         }
     }
 
     /// Whole rows from the cursor on, at a new snapshot.
-    fn rows(&self, request: &ScanRequest) -> Source {
+    fn rows(&self) -> Source {
+        let request = &self.request;
         let wanted = match &self.block.cursor.position {
             Position::Start => Some(request.range.clone()),
             Position::At(row) | Position::Within { row, .. } => from_row(&request.range, row, request.reverse),
             Position::Behind(row) => behind(&request.range, row, request.reverse),
         };
-        self.rows_of(request, wanted)
+        self.rows_of(wanted)
     }
 
-    fn rows_of(&self, request: &ScanRequest, range: Option<KeyRange>) -> Source {
+    fn rows_of(&self, range: Option<KeyRange>) -> Source {
         let Some(range) = range.and_then(|range| range.intersect(&self.block.region.range)) else {
             return Source::Nothing;
         };
         let snapshot = self.hosted.engine.snapshot();
         let sequence = snapshot.sequence();
-        Source::Rows { scanner: self.scanner(request, snapshot, range, None), sequence }
+        Source::Rows { scanner: self.scanner(snapshot, range, None), sequence }
     }
 
-    fn scanner(
-        &self,
-        request: &ScanRequest,
-        snapshot: Snapshot,
-        range: KeyRange,
-        from_cell: Option<CellPosition>,
-    ) -> RowScanner {
-        let projection = request.projection.clone();
-        let (reverse, now_ms) = (request.reverse, self.now_ms);
+    fn scanner(&self, snapshot: Snapshot, range: KeyRange, from_cell: Option<CellPosition>) -> RowScanner {
+        let projection = self.request.projection.clone();
+        let (reverse, now_ms) = (self.request.reverse, self.now_ms);
         self.hosted.engine.scan(snapshot, ScanSpec { range, reverse, projection, now_ms, from_cell })
     }
 
-    /// Works for one slice; true when the block is complete.
-    fn run(&mut self, request: &ScanRequest) -> Result<bool, Error> {
+    /// Works for one slice.
+    fn run(&mut self, patience: Patience) -> Result<Slice, Error> {
         let started = terrane_env::time::now_ns();
         loop {
             for _ in 0..ROWS_PER_LOOK {
-                if self.step(request)? {
-                    return Ok(true);
+                match self.step(patience) {
+                    Ok(true) => return Ok(Slice::Complete),
+                    Ok(false) => {}
+                    Err(terrane_engine::Error::NeedsDisk) => return Ok(Slice::NeedsDisk),
+                    Err(error) => return Err(self.hosted.read_error(error)),
                 }
             }
             if elapsed(started) >= SLICE_TIME {
-                return Ok(false);
+                return Ok(Slice::TimeIsUp);
             }
         }
     }
 
     /// One row, part or end; true when the block is complete.
-    fn step(&mut self, request: &ScanRequest) -> Result<bool, Error> {
+    fn step(&mut self, patience: Patience) -> Result<bool, terrane_engine::Error> {
         if self.block.cursor.limit_left == Some(0) {
             self.block.done = true;
             return Ok(true);
         }
         let before = self.block.rows.len();
+        let block_bytes = self.request.block_bytes;
         let (step, sequence) = match &mut self.source {
             Source::Rest { scanner, sequence, .. } | Source::Rows { scanner, sequence } => {
                 // A row is cut only when it would fill a block by itself, not for being the last one of a block.
-                let bytes_max = before + request.block_bytes;
-                (scanner.next(&mut self.block.rows, bytes_max).map_err(engine_error)?, *sequence)
+                (scanner.next(&mut self.block.rows, before + block_bytes, patience)?, *sequence)
             }
             Source::Nothing => {
                 self.block.done = true;
@@ -229,24 +267,24 @@ impl<'a> Filler<'a> {
             Step::Row => {
                 self.last_row.clear();
                 self.last_row.extend_from_slice(key_of(&self.block.rows[before..]));
-                self.finish_row(before, request);
+                self.finish_row(before);
             }
-            Step::Part { position } => return Ok(self.part(sequence, position, before, request)),
+            Step::Part { position } => return Ok(self.part(sequence, position, before)),
             Step::Hidden => self.hidden(),
-            Step::End => self.end(request),
+            Step::End => self.end(),
         }
-        Ok(self.block.rows.len() >= request.block_bytes)
+        Ok(self.block.rows.len() >= block_bytes)
     }
 
     /// A row is complete: it is skipped, counted or sent.
-    fn finish_row(&mut self, before: usize, request: &ScanRequest) {
+    fn finish_row(&mut self, before: usize) {
         let cursor = &mut self.block.cursor;
         if cursor.offset_left > 0 {
             cursor.offset_left -= 1;
             self.block.rows.truncate(before);
             return;
         }
-        if request.count_only {
+        if self.request.count_only {
             self.block.rows.truncate(before);
         }
         self.block.row_count += 1;
@@ -254,8 +292,8 @@ impl<'a> Filler<'a> {
     }
 
     /// A part of a row was read. Of a row that is not sent, the parts are dropped and the scanner goes on.
-    fn part(&mut self, sequence: u64, at: CellPosition, before: usize, request: &ScanRequest) -> bool {
-        if self.block.cursor.offset_left > 0 || request.count_only {
+    fn part(&mut self, sequence: u64, at: CellPosition, before: usize) -> bool {
+        if self.block.cursor.offset_left > 0 || self.request.count_only {
             self.block.rows.truncate(before);
             return false;
         }
@@ -289,16 +327,16 @@ impl<'a> Filler<'a> {
     }
 
     /// The source is at its end: behind the rest of a row come whole rows, behind those nothing.
-    fn end(&mut self, request: &ScanRequest) {
+    fn end(&mut self) {
         self.source = match std::mem::replace(&mut self.source, Source::Nothing) {
             Source::Rest { row, .. } => {
                 if self.last_row.is_empty() {
                     // Nothing was left of the row: it ended with the last part sent.
                     self.last_row.extend_from_slice(&row);
-                    self.finish_row(self.block.rows.len(), request);
+                    self.finish_row(self.block.rows.len());
                 }
                 self.place_cursor();
-                self.rows(request)
+                self.rows()
             }
             Source::Rows { .. } | Source::Nothing => Source::Nothing,
         };

@@ -11,6 +11,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::{decode, encode, session};
 use crate::edge::{Edge, Header};
+use crate::region::read::Got;
 use crate::region::scan::{Block, Cursor, ScanRequest};
 
 /// The edge of the data path.
@@ -53,7 +54,7 @@ impl v1::data_server::Data for DataService {
 /// A decoded scan call.
 struct Scan {
     header: Header,
-    request: ScanRequest,
+    request: Arc<ScanRequest>,
     cursor: Cursor,
     messages: bool,
 }
@@ -87,7 +88,11 @@ impl DataService {
         let request = decode::get(body)?;
         let (_, group) = self.edge.find(&header)?;
         let now_ms = self.edge.read_point(&group, header.deadline).await?;
-        encode::get(self.edge.get(&header, &request, now_ms)?, messages)
+        let rows = match self.edge.get(&header, &request, now_ms)? {
+            Got::Rows(rows) => rows,
+            Got::NeedsDisk(rest) => rest.finish().await?,
+        };
+        encode::get(rows, messages)
     }
 
     fn decode_scan(&self, call: v1::ScanCall) -> Result<Scan, Error> {

@@ -1,6 +1,7 @@
 //! Requests of the data path from the wire into the room's own terms. What comes out has been checked as far as that is
 //! possible without knowing the region.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -99,7 +100,7 @@ pub fn get(body: v1::Get) -> Result<GetRequest, Error> {
 }
 
 /// A scan and where it begins or goes on.
-pub fn scan(body: v1::Scan) -> Result<(ScanRequest, Cursor), Error> {
+pub fn scan(body: v1::Scan) -> Result<(Arc<ScanRequest>, Cursor), Error> {
     let cursor = if body.resume.is_empty() {
         let limit_left = (body.limit != 0).then_some(body.limit);
         Cursor { limit_left, offset_left: body.offset, position: Position::Start }
@@ -114,7 +115,7 @@ pub fn scan(body: v1::Scan) -> Result<(ScanRequest, Cursor), Error> {
         block_bytes: block_bytes(body.block_bytes),
         count_only: body.count_only,
     };
-    Ok((request, cursor))
+    Ok((Arc::new(request), cursor))
 }
 
 fn block_bytes(wanted: u32) -> usize {
