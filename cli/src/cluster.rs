@@ -49,6 +49,8 @@ pub struct ClusterPlan {
     pub ports: Ports,
     pub engine: BackendKind,
     pub memtable_budget: Option<u64>,
+    pub cache_size: Option<u64>,
+    pub disk_reserve: Option<u64>,
     pub log_limit: Option<u64>,
 }
 
@@ -77,6 +79,8 @@ impl ClusterPlan {
             masters: vec![master.to_owned()],
             engine: self.engine,
             memtable_budget: self.memtable_budget.unwrap_or(defaults.memtable_budget),
+            cache_bytes: self.cache_size.unwrap_or(defaults.cache_bytes),
+            disk_reserve: self.disk_reserve,
             log_limit: self.log_limit.unwrap_or(defaults.log_limit),
             ..defaults
         }
@@ -217,6 +221,8 @@ mod tests {
             ports: Ports::From(7600),
             engine: BackendKind::default(),
             memtable_budget: None,
+            cache_size: None,
+            disk_reserve: None,
             log_limit: Some(1 << 20),
         }
     }

@@ -37,6 +37,27 @@ impl Progress {
         Progress::new(label, "{prefix} {bar:24} {percent:>3}%  {msg}  eta {eta}", Some(rows))
     }
 
+    /// Progress through work whose size in bytes is only learned on the way, told in words of the caller's.
+    pub fn over_work(label: &str) -> Progress {
+        Progress::new(label, "{prefix} {bar:24} {percent:>3}%  {msg}", Some(0))
+    }
+
+    /// So much of the work is done.
+    pub fn work(&mut self, position: u64, length: u64, message: &str) {
+        match &self.bar {
+            Some(bar) => {
+                bar.set_message(message.to_owned());
+                bar.set_length(length);
+                bar.set_position(position);
+            }
+            None if self.last_line.elapsed() >= LINE_EVERY => {
+                self.last_line = Instant::now();
+                eprintln!("{}: {message}", self.label);
+            }
+            None => {}
+        }
+    }
+
     fn new(label: &str, template: &str, length: Option<u64>) -> Progress {
         let bar = std::io::stderr().is_terminal().then(|| {
             let style = ProgressStyle::with_template(template).expect("the templates above are constants that parse");

@@ -1,6 +1,6 @@
 //! Tables, servers, regions and groups as an administrator sees them.
 //!
-//! Everything here is asked of a master. Reads are tried at all of them until the deadline; a change whose answer is lost
+//! Everything in this file is asked of a master. Reads are tried at all of them until the deadline; a change whose answer is lost
 //! is [`Error::Uncertain`]: look at what is there before repeating it.
 
 use std::collections::BTreeMap;
@@ -282,6 +282,14 @@ macro_rules! ask_master {
 impl Admin {
     pub(crate) fn new(core: Arc<Core>) -> Self {
         Self { timeout: core.timeout, core }
+    }
+
+    pub(crate) fn hello(&self) -> Option<v1::Hello> {
+        self.core.hello()
+    }
+
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     /// The same with another deadline for each call made through this handle.

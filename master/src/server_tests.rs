@@ -73,6 +73,23 @@ impl RegionServer for Pretender {
         Err(error::status(&refusal))
     }
 
+    type FlushTableStream = futures::stream::Empty<Result<v1::MaintainTableProgress, Status>>;
+    type CompactTableStream = futures::stream::Empty<Result<v1::MaintainTableProgress, Status>>;
+
+    async fn flush_table(
+        &self,
+        _request: Request<v1::MaintainTableRequest>,
+    ) -> Result<Response<Self::FlushTableStream>, Status> {
+        Ok(Response::new(futures::stream::empty()))
+    }
+
+    async fn compact_table(
+        &self,
+        _request: Request<v1::MaintainTableRequest>,
+    ) -> Result<Response<Self::CompactTableStream>, Status> {
+        Ok(Response::new(futures::stream::empty()))
+    }
+
     async fn split(&self, request: Request<v1::SplitRequest>) -> Result<Response<v1::SplitReply>, Status> {
         let request = request.into_inner();
         let daughter = |region: u64, start: &'static str, stop: &'static str| v1::RegionDescriptor {

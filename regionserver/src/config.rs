@@ -24,6 +24,8 @@ pub struct ServerConfig {
     pub cache_bytes: u64,
     /// Memory for cells not flushed yet, over all regions.
     pub memtable_budget: u64,
+    /// Bytes of the disk to be left free: writes are refused below it. `None`: the lesser of a tenth of the disk and 2 GiB.
+    pub disk_reserve: Option<u64>,
     /// Size at which the shared log refuses writes.
     pub log_limit: u64,
     /// Size above which regions that hold the log back are flushed.
@@ -47,6 +49,7 @@ impl Default for ServerConfig {
             engine: BackendKind::default(),
             cache_bytes: 256 << 20,
             memtable_budget: 256 << 20,
+            disk_reserve: None,
             log_limit: 8 << 30,
             log_purge_budget: 256 << 20,
             log_cache_bytes: 64 << 20,

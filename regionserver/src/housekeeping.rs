@@ -1,17 +1,24 @@
-//! The work behind the requests: flushes, splits, records of group state, and an empty entry a minute for tables whose
-//! cells expire.
+//! The work behind the requests: flushes, compactions, splits, records of group state, a look at the disk, and an empty
+//! entry a minute for tables whose cells expire.
 //!
 //! One task decides and owns everything under way, so nothing is detached and nothing runs twice. It wakes when applying
 //! says that something is due and looks around every so often; when nothing was applied it does next to nothing. A flush
-//! that fails is logged once, shown as a trouble, and tried again after a growing pause.
+//! or compaction that fails is logged once, shown as a trouble, and tried again after a growing pause.
+//!
+//! Compactions run one at a time beside the flushes. The next one is looked for when a flush or a compaction has ended or
+//! somebody asked for one, also while one is under way: that look is what renews the pressure that writers feel.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
+use terrane_engine::Engine;
+use terrane_env::fs;
+use terrane_env::task::run_io;
 use terrane_raft::{BoxFuture, GroupHost};
 use terrane_types::{Error, GroupId, RegionId};
 use tokio::sync::Notify;
@@ -20,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admission::Admission;
 use crate::cluster::Addresses;
+use crate::disk::Disk;
 use crate::faults::stopping;
 use crate::flush::{self, Candidate};
 use crate::group::machine::{FlushNeed, GroupMachine};
@@ -39,6 +47,10 @@ const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(10);
 /// Groups with cells that expire write an empty entry so often, so that log time goes on without writes.
 const TICK_INTERVAL: Duration = Duration::from_secs(60);
+/// How often the disk's free space is looked at.
+const DISK_INTERVAL: Duration = Duration::from_secs(1);
+/// Compactions of resting regions that are passed over in the search for one that may run.
+const PASSED_OVER_MAX: usize = 64;
 /// A region that had no boundary is looked at again when it has grown by this share, in percent.
 const UNSPLITTABLE_GROWTH_PERCENT: u64 = 25;
 
@@ -49,6 +61,8 @@ pub struct Signals {
     /// Something was applied since the last turn.
     applied: AtomicBool,
     awaited: Mutex<BTreeSet<RegionId>>,
+    /// There may be something new to compact.
+    compaction: AtomicBool,
 }
 
 impl Signals {
@@ -63,6 +77,12 @@ impl Signals {
     /// Something waits for this region's flush.
     pub fn flush(&self, region: RegionId) {
         self.awaited.lock().insert(region);
+        self.wake();
+    }
+
+    /// There may be something new to compact.
+    pub fn compact(&self) {
+        self.compaction.store(true, Ordering::Relaxed);
         self.wake();
     }
 
@@ -83,13 +103,19 @@ pub struct Housekeeper {
     pub metrics: Arc<Metrics>,
     pub troubles: Arc<Troubles>,
     pub memtable_budget: u64,
+    pub engine: Arc<Engine>,
+    pub data_dir: PathBuf,
+    pub disk_reserve: Option<u64>,
 }
 
 /// A piece of work that ended.
 enum Done {
     Flushed(RegionId, Result<(), terrane_engine::Error>),
     Recorded(GroupId, Result<(), terrane_engine::Error>),
+    Compacted(RegionId, Result<(), terrane_engine::Error>),
     Split(RegionId, Result<(), Error>),
+    /// Free bytes of the disk and all of them.
+    Looked(std::io::Result<(u64, u64)>),
     Ticked,
 }
 
@@ -100,11 +126,15 @@ struct Desk {
     flushing: BTreeSet<RegionId>,
     splitting: BTreeSet<RegionId>,
     recording: BTreeSet<GroupId>,
+    compacting: bool,
     /// A region that cannot be split is flushed all the same, so the two rest apart.
     flush_rests: Rests<RegionId>,
     split_rests: Rests<RegionId>,
     record_rests: Rests<GroupId>,
+    compaction_rests: Rests<RegionId>,
     ticked: Option<Instant>,
+    disk: Disk,
+    looked: Option<Instant>,
     /// Ends what waits for a log. Disk work is finished.
     stop: CancellationToken,
 }
@@ -145,7 +175,9 @@ impl<K: Ord> Rests<K> {
 impl Housekeeper {
     /// Runs until `stop`, then finishes what is under way.
     pub async fn run(self, stop: CancellationToken) {
-        let mut desk = Desk { stop: stop.clone(), ..Desk::default() };
+        let mut desk = Desk { stop: stop.clone(), disk: Disk::new(self.disk_reserve), ..Desk::default() };
+        // What was there before the start may have to be compacted.
+        self.signals.compact();
         let mut turn = tokio::time::interval(TURN);
         turn.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -158,6 +190,8 @@ impl Housekeeper {
             }
             self.turn(&mut desk);
         }
+        // A compaction that is cut off costs nothing but its work so far.
+        self.engine.stop_compactions();
         while desk.work.next().await.is_some() {}
     }
 
@@ -165,6 +199,7 @@ impl Housekeeper {
     fn turn(&self, desk: &mut Desk) {
         let idle = !self.signals.applied.swap(false, Ordering::Relaxed);
         desk.forget_rests();
+        self.look_at_disk(desk);
         if idle && desk.nothing_rests() && self.signals.awaited.lock().is_empty() {
             self.tick(desk);
             return;
@@ -173,6 +208,7 @@ impl Housekeeper {
             self.record(desk, machine);
         }
         self.flush(desk);
+        self.compact(desk);
         self.split(desk);
         self.tick(desk);
     }
@@ -213,6 +249,66 @@ impl Housekeeper {
         }
     }
 
+    /// Starts the most urgent compaction of a region that does not rest, unless one is under way.
+    fn compact(&self, desk: &mut Desk) {
+        if !self.signals.compaction.swap(false, Ordering::Relaxed) && desk.compaction_rests.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let mut passed_over = Vec::new();
+        let mut next = self.engine.next_compaction();
+        self.admission.set_compaction_pressure(self.engine.pressure());
+        while let Some(compaction) = next.take_if(|next| desk.compaction_rests.holds(&next.region().id(), now)) {
+            if passed_over.len() == PASSED_OVER_MAX {
+                break;
+            }
+            // Held, and so under way for the engine, it makes room for the next in line.
+            passed_over.push(compaction);
+            next = self.engine.next_compaction();
+        }
+        let Some(compaction) = next else { return };
+        if desk.compacting {
+            // It is found again when the one under way has ended.
+            return;
+        }
+        desk.compacting = true;
+        let (engine, region) = (self.engine.clone(), compaction.region().id());
+        desk.work.push(Box::pin(async move { Done::Compacted(region, engine.compact(compaction).await) }));
+    }
+
+    /// Has the disk looked at, every so often.
+    fn look_at_disk(&self, desk: &mut Desk) {
+        let now = Instant::now();
+        if desk.looked.is_some_and(|last| now < last + DISK_INTERVAL) {
+            return;
+        }
+        desk.looked = Some(now);
+        let directory = self.data_dir.clone();
+        desk.work.push(Box::pin(async move {
+            let looked =
+                run_io(async move { Ok((fs::free_space(&directory).await?, fs::total_space(&directory).await?)) });
+            Done::Looked(looked.await)
+        }));
+    }
+
+    fn note_disk(&self, desk: &mut Desk, looked: std::io::Result<(u64, u64)>) {
+        const ABOUT: &str = "disk";
+        let why = match looked {
+            Ok((free, total)) => desk.disk.look(&self.data_dir, free, total),
+            Err(error) => {
+                // Nothing is refused for it: a disk that is full says so itself.
+                tracing::debug!(%error, "the free space of the disk is not known");
+                return;
+            }
+        };
+        match &why {
+            Some(why) if self.troubles.set(ABOUT, why.clone()) => tracing::error!("{why}"),
+            None if self.troubles.clear(ABOUT) => tracing::info!("the disk has room again, writes go on"),
+            _ => {}
+        }
+        self.admission.set_disk_full(why);
+    }
+
     fn split(&self, desk: &mut Desk) {
         let now = Instant::now();
         for hosted in self.registry.regions.all() {
@@ -241,7 +337,8 @@ impl Housekeeper {
         }
     }
 
-    /// Lets log time go on in groups that have cells that expire.
+    /// Lets log time go on in groups that have cells that expire, and has it recorded with their regions: compactions
+    /// judge what has expired by the recorded time.
     fn tick(&self, desk: &mut Desk) {
         let now = Instant::now();
         if desk.ticked.is_some_and(|last| now < last + TICK_INTERVAL) {
@@ -250,6 +347,11 @@ impl Housekeeper {
         desk.ticked = Some(now);
         let interval = u64::try_from(TICK_INTERVAL.as_millis()).expect("a minute");
         for machine in self.registry.machines() {
+            let (advancing, signals) = (machine.clone(), self.signals.clone());
+            desk.work.push(Box::pin(async move {
+                advancing.advance_log_time(interval).await.into_iter().for_each(|region| signals.flush(region));
+                Done::Ticked
+            }));
             let quiet = machine.log_time() + interval <= terrane_env::time::wall_ms();
             let Some(group) = self.host.group(machine.group()) else { continue };
             if quiet && machine.has_expiring_cells() && group.status().is_leader {
@@ -273,8 +375,10 @@ impl Housekeeper {
                 desk.flushing.remove(&region);
                 self.metrics.flushes.inc();
                 let about = format!("flush of region {region}");
+                self.note_damage(region, &result);
                 if self.outcome(&about, &result) {
                     desk.flush_rests.end(&region);
+                    self.signals.compaction.store(true, Ordering::Relaxed);
                 } else {
                     desk.flush_rests.begin(region, Instant::now());
                     self.signals.awaited.lock().insert(region);
@@ -297,10 +401,30 @@ impl Housekeeper {
                     desk.split_rests.end(&region);
                 }
             }
+            Done::Compacted(region, result) => {
+                desk.compacting = false;
+                self.note_damage(region, &result);
+                if self.outcome(&compaction_of(region), &result) {
+                    desk.compaction_rests.end(&region);
+                } else {
+                    desk.compaction_rests.begin(region, Instant::now());
+                }
+                self.signals.compaction.store(true, Ordering::Relaxed);
+            }
+            Done::Looked(looked) => {
+                self.note_disk(desk, looked);
+                return;
+            }
             Done::Ticked => {}
         }
         // What ended made room for the next of its kind.
         self.signals.applied.store(true, Ordering::Relaxed);
+    }
+
+    fn note_damage(&self, region: RegionId, result: &Result<(), terrane_engine::Error>) {
+        if let (Err(error), Some(hosted)) = (result, self.registry.regions.get(region)) {
+            hosted.note_damage(error);
+        }
     }
 
     /// Notes how a piece of disk work ended; true when it went well.
@@ -328,11 +452,20 @@ impl Desk {
         self.flush_rests.forget(now);
         self.split_rests.forget(now);
         self.record_rests.forget(now);
+        self.compaction_rests.forget(now);
     }
 
     fn nothing_rests(&self) -> bool {
-        self.flush_rests.is_empty() && self.split_rests.is_empty() && self.record_rests.is_empty()
+        self.flush_rests.is_empty()
+            && self.split_rests.is_empty()
+            && self.record_rests.is_empty()
+            && self.compaction_rests.is_empty()
     }
+}
+
+/// What the trouble with a region's compactions is about.
+pub fn compaction_of(region: RegionId) -> String {
+    format!("compaction of region {region}")
 }
 
 /// Whether a region is over its table's size, and not known to have no boundary at about its present size.

@@ -3,7 +3,8 @@
 //! Life of a put: `service` decodes it, `edge` finds the region and checks the epoch, `region::write` checks the rows
 //! and lays out the log operation, the raft room stamps, orders and replicates it, `group::machine` checks again against
 //! the state at that entry and applies, and the reply goes out with the next batch of the `session`. A get takes a read
-//! point of its group and then a snapshot. `housekeeping` flushes and splits behind all of that.
+//! point of its group and then a snapshot. `housekeeping` flushes,
+//! compacts and splits behind all of that.
 //!
 //! Invariants:
 //! - What a request may do is decided by region id and epoch, before it is proposed and again when it is applied.
@@ -17,6 +18,7 @@
 mod admission;
 mod cluster;
 mod config;
+mod disk;
 mod edge;
 mod faults;
 mod flush;
@@ -24,6 +26,7 @@ mod group;
 mod housekeeping;
 mod identity;
 mod ids;
+mod maintenance;
 mod metrics;
 mod operation;
 mod record;

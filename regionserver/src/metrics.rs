@@ -21,6 +21,11 @@ pub struct Metrics {
     pub log_bytes: Gauge,
     pub log_syncs: Gauge,
     pub writes_in_flight: Gauge,
+    pub write_pressure: Gauge,
+    pub compactions: Gauge,
+    pub compaction_bytes_read: Gauge,
+    pub compaction_bytes_written: Gauge,
+    pub compaction_bytes_pending: Gauge,
 }
 
 impl Metrics {
@@ -55,6 +60,19 @@ impl Metrics {
             ("log_bytes", "Bytes of the shared log on disk", &self.log_bytes),
             ("log_syncs", "Syncs of the shared log since the start", &self.log_syncs),
             ("writes_in_flight", "Writes proposed and not answered yet", &self.writes_in_flight),
+            (
+                "write_pressure",
+                "How hard writes are held back: 0 not at all, 1000 they are refused",
+                &self.write_pressure,
+            ),
+            ("compactions", "Compactions since the start", &self.compactions),
+            ("compaction_bytes_read", "Bytes read by compactions since the start", &self.compaction_bytes_read),
+            (
+                "compaction_bytes_written",
+                "Bytes written by compactions since the start",
+                &self.compaction_bytes_written,
+            ),
+            ("compaction_bytes_pending", "Bytes that wait to be compacted", &self.compaction_bytes_pending),
         ];
         for (name, help, gauge) in gauges {
             registry.register(name, help, gauge.clone());

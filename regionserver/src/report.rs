@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use terrane_engine::Engine;
 use terrane_proto::v1::master_client::MasterClient;
 use terrane_proto::{MESSAGE_BYTES_MAX, error, hello, v1};
 use terrane_raft::GroupHost;
@@ -176,6 +177,7 @@ pub struct Reporter {
     pub admission: Arc<Admission>,
     pub metrics: Arc<Metrics>,
     pub troubles: Arc<Troubles>,
+    pub engine: Arc<Engine>,
 }
 
 impl Reporter {
@@ -283,6 +285,12 @@ impl Reporter {
         self.metrics.log_syncs.set(gauge(log.syncs));
         self.metrics.memtable_bytes.set(gauge(self.admission.memtable_bytes()));
         self.metrics.writes_in_flight.set(gauge(self.admission.operations()));
+        self.metrics.write_pressure.set(i64::from(self.admission.pressure()));
+        let compacted = self.engine.compaction_totals();
+        self.metrics.compactions.set(gauge(compacted.compactions));
+        self.metrics.compaction_bytes_read.set(gauge(compacted.bytes_read));
+        self.metrics.compaction_bytes_written.set(gauge(compacted.bytes_written));
+        self.metrics.compaction_bytes_pending.set(gauge(compacted.bytes_pending));
         self.metrics.regions.set(i64::try_from(self.registry.regions.count()).unwrap_or(i64::MAX));
     }
 

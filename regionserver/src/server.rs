@@ -32,6 +32,7 @@ use crate::group::machine::GroupMachine;
 use crate::housekeeping::{Housekeeper, Signals};
 use crate::identity::{Identity, IdentityError};
 use crate::ids::IdStock;
+use crate::maintenance::Maintenance;
 use crate::metrics::Metrics;
 use crate::registry::Registry;
 use crate::report::{Masters, RegisterError, Registered, Registration, Reporter};
@@ -163,13 +164,21 @@ impl RegionServer {
         host.set_addresses(registered.addresses);
         let edge = parts.edge(identity, &host);
         let stop_serving = CancellationToken::new();
-        let serving = serve(&edge, &parts.stock, &host, listener, stop_serving.clone()).await?;
+        let orders = AdminService {
+            edge: edge.clone(),
+            stock: parts.stock.clone(),
+            maintenance: parts.maintenance(&edge, &engine),
+        };
+        let serving = serve(&edge, orders, &host, listener, stop_serving.clone()).await?;
         let stop = CancellationToken::new();
         let background = vec![
-            terrane_env::task::spawn_named("housekeeping", parts.housekeeper(&host, &config).run(stop.clone())),
+            terrane_env::task::spawn_named(
+                "housekeeping",
+                parts.housekeeper(&host, &engine, &config).run(stop.clone()),
+            ),
             terrane_env::task::spawn_named(
                 "report",
-                parts.reporter(&host, masters, identity, registered.report_every).run(stop.clone()),
+                parts.reporter(&host, &engine, masters, identity, registered.report_every).run(stop.clone()),
             ),
         ];
         let ends = [&edge.closing, &stop, &stop_serving].map(|token| token.clone().drop_guard());
@@ -267,7 +276,17 @@ impl Parts {
         })
     }
 
-    fn housekeeper(&self, host: &Arc<GroupHost>, config: &ServerConfig) -> Housekeeper {
+    fn maintenance(&self, edge: &Edge, engine: &Arc<Engine>) -> Maintenance {
+        Maintenance {
+            registry: self.registry.clone(),
+            engine: engine.clone(),
+            signals: self.signals.clone(),
+            troubles: self.troubles.clone(),
+            closing: edge.closing.clone(),
+        }
+    }
+
+    fn housekeeper(&self, host: &Arc<GroupHost>, engine: &Arc<Engine>, config: &ServerConfig) -> Housekeeper {
         Housekeeper {
             registry: self.registry.clone(),
             host: host.clone(),
@@ -278,10 +297,20 @@ impl Parts {
             metrics: self.metrics.clone(),
             troubles: self.troubles.clone(),
             memtable_budget: config.memtable_budget,
+            engine: engine.clone(),
+            data_dir: config.data_dir.clone(),
+            disk_reserve: config.disk_reserve,
         }
     }
 
-    fn reporter(&self, host: &Arc<GroupHost>, masters: Masters, identity: HelloIdentity, every: Duration) -> Reporter {
+    fn reporter(
+        &self,
+        host: &Arc<GroupHost>,
+        engine: &Arc<Engine>,
+        masters: Masters,
+        identity: HelloIdentity,
+        every: Duration,
+    ) -> Reporter {
         Reporter {
             masters,
             identity,
@@ -293,6 +322,7 @@ impl Parts {
             admission: self.admission.clone(),
             metrics: self.metrics.clone(),
             troubles: self.troubles.clone(),
+            engine: engine.clone(),
         }
     }
 }
@@ -390,7 +420,7 @@ async fn open_host(
 /// Serves everything on one port.
 async fn serve(
     edge: &Arc<Edge>,
-    stock: &Arc<IdStock>,
+    orders: AdminService,
     host: &Arc<GroupHost>,
     listener: Listener,
     stop: CancellationToken,
@@ -398,7 +428,6 @@ async fn serve(
     let data = v1::data_server::DataServer::new(DataService { edge: edge.clone() })
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
-    let orders = AdminService { edge: edge.clone(), stock: stock.clone() };
     let orders = v1::region_server_server::RegionServerServer::new(orders)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);

@@ -1,6 +1,7 @@
 //! The long-lived stream of one client: batches of requests in, answers out in whatever order they are ready.
 //!
-//! Requests of one batch never wait for each other. Writes go to their logs one after another without an await. Reads of a
+//! Requests of one batch never wait for each other. Writes go to their logs one after another without an await, or, while
+//! the server slows writes down, through a queue that reads do not stand in. Reads of a
 //! batch are put together by log group: one task and one read point for all of them. Answers meet in one bounded queue,
 //! from which the edge takes as many as are ready for the next batch of replies, so replies batch themselves under load.
 //!
@@ -10,6 +11,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
@@ -27,6 +30,8 @@ use crate::region::write::RowMutation;
 pub const UNITS_MAX: u32 = 8192;
 /// Bytes of a scan's block that weigh one unit; writes and gets weigh one.
 const BYTES_PER_UNIT: usize = 16 << 10;
+/// What a caller waits whose write found no place in the queue.
+const QUEUE_RETRY: Duration = Duration::from_millis(10);
 /// Scans, and gets that wait for the disk, that go on side by side for one batch and group.
 const READS_AT_ONCE: usize = 16;
 /// Gets answered from memory between two yields to other tasks.
@@ -81,6 +86,66 @@ pub struct Session {
     edge: Arc<Edge>,
     answers: mpsc::Sender<Outgoing>,
     room: Arc<Semaphore>,
+    writes: Writes,
+}
+
+/// The writes of one stream, in the order they came. Under pressure they wait a little before they are proposed; those
+/// that come meanwhile queue up behind them, so that no write passes an earlier one of its stream.
+struct Writes {
+    edge: Arc<Edge>,
+    answers: mpsc::Sender<Outgoing>,
+    queue: mpsc::Sender<(Instant, Write)>,
+    /// Writes in the queue and not proposed yet. Only this stream adds to it.
+    queued: Arc<AtomicUsize>,
+}
+
+struct Write {
+    id: u64,
+    header: Header,
+    rows: Vec<RowMutation>,
+    room: OwnedSemaphorePermit,
+}
+
+impl Writes {
+    /// Each write holds a unit, so a queue of `units` is never full.
+    fn open(edge: Arc<Edge>, answers: mpsc::Sender<Outgoing>, units: usize) -> Self {
+        let (queue, mut waiting) = mpsc::channel::<(Instant, Write)>(units);
+        let queued = Arc::new(AtomicUsize::new(0));
+        let writes = Self { edge, answers, queue, queued };
+        let (edge, answers, queued) = (writes.edge.clone(), writes.answers.clone(), writes.queued.clone());
+        writes.edge.tasks.spawn(async move {
+            // Ends when the stream has ended and everything queued is proposed.
+            while let Some((due, write)) = waiting.recv().await {
+                tokio::time::sleep_until(due).await;
+                propose(&edge, &answers, write);
+                // Only now: who sees none queued may propose at once.
+                queued.fetch_sub(1, Ordering::Release);
+            }
+        });
+        writes
+    }
+
+    fn take(&self, write: Write) {
+        let delay = self.edge.admission.delay();
+        if delay.is_none() && self.queued.load(Ordering::Acquire) == 0 {
+            propose(&self.edge, &self.answers, write);
+            return;
+        }
+        self.queued.fetch_add(1, Ordering::Relaxed);
+        let due = Instant::now() + delay.unwrap_or_default();
+        if let Err(refused) = self.queue.try_send((due, write)) {
+            let (_, Write { id, room, .. }) = refused.into_inner();
+            self.queued.fetch_sub(1, Ordering::Relaxed);
+            tracing::error!("a session's queue of writes is full, which its units should prevent");
+            send(&self.answers, id, Err(Error::Busy { retry_after: QUEUE_RETRY }), room);
+        }
+    }
+}
+
+fn propose(edge: &Arc<Edge>, answers: &mpsc::Sender<Outgoing>, write: Write) {
+    let Write { id, header, rows, room } = write;
+    let answers = answers.clone();
+    edge.mutate(&header, rows, move |outcome| send(&answers, id, outcome.map(Answer::Mutated), room));
 }
 
 /// A read that waits for its group's read point.
@@ -98,7 +163,8 @@ impl Session {
     pub fn open(edge: Arc<Edge>) -> (Self, mpsc::Receiver<Outgoing>) {
         let units = usize::try_from(UNITS_MAX).expect("a small number");
         let (answers, receiver) = mpsc::channel(units);
-        (Self { edge, answers, room: Arc::new(Semaphore::new(units)) }, receiver)
+        let writes = Writes::open(edge.clone(), answers.clone(), units);
+        (Self { edge, answers, room: Arc::new(Semaphore::new(units)), writes }, receiver)
     }
 
     /// Starts every request of a batch. Waits only when the client has too much in flight.
@@ -113,9 +179,7 @@ impl Session {
                     self.answer(id, Err(Error::DeadlineExceeded), room);
                 }
                 Ok(Request { header, body: Body::Mutate(rows), .. }) => {
-                    let answers = self.answers.clone();
-                    self.edge
-                        .mutate(&header, rows, move |outcome| send(&answers, id, outcome.map(Answer::Mutated), room));
+                    self.writes.take(Write { id, header, rows, room })
                 }
                 Ok(request) => self.collect(Read { id, request, room }, &mut reads),
             }

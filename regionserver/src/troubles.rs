@@ -21,6 +21,11 @@ impl Troubles {
         self.current.lock().remove(about).is_some()
     }
 
+    /// The trouble's sentence, while there is one.
+    pub fn get(&self, about: &str) -> Option<String> {
+        self.current.lock().get(about).cloned()
+    }
+
     pub fn sentences(&self) -> Vec<String> {
         self.current.lock().values().cloned().collect()
     }

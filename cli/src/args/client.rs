@@ -80,6 +80,20 @@ pub enum Admin {
         #[command(flatten)]
         connection: Connection,
     },
+    /// Have all replicas of a table write out what they have in memory.
+    Flush {
+        /// The table's name, or `namespace:name`.
+        table: TableName,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Have all replicas of a table rewrite their files, without what nobody can see any more.
+    Compact {
+        /// The table's name, or `namespace:name`.
+        table: TableName,
+        #[command(flatten)]
+        connection: Connection,
+    },
     /// Split a region in two.
     Split {
         /// The region's number, as `admin regions` shows it.

@@ -23,7 +23,7 @@ pub struct Demo {
     /// The seed of the weather: the same number, the same records.
     #[arg(long, value_name = "N", default_value_t = DEMO_SEED)]
     pub seed: u64,
-    /// The storage engine, `sled` or `memory` (default: memory).
+    /// The storage engine, `lsm`, `sled` or `memory` (default: memory).
     #[arg(long, value_name = "NAME")]
     pub engine: Option<String>,
 }
@@ -31,12 +31,18 @@ pub struct Demo {
 /// Settings that `dev` and `server` share.
 #[derive(Debug, Default, Args)]
 pub struct Storage {
-    /// The storage engine, `sled` or `memory`; a directory keeps the one it was made with.
+    /// The storage engine, `lsm`, `sled` or `memory` (default: lsm); a directory keeps the one it was made with.
     #[arg(long, value_name = "NAME")]
     pub engine: Option<String>,
     /// Bytes of memtables of one server above which its largest are flushed.
     #[arg(long, value_name = "SIZE")]
     pub memtable_budget: Option<Size>,
+    /// Bytes of one server's memory for blocks read from files (default: 256MiB).
+    #[arg(long, value_name = "SIZE")]
+    pub cache_size: Option<Size>,
+    /// Bytes of the disk to be left free; writes are refused below it (default: a tenth of the disk, at most 2GiB).
+    #[arg(long, value_name = "SIZE")]
+    pub disk_reserve: Option<Size>,
     /// Bytes of one server's log at which writes are refused until what holds it back is done.
     #[arg(long, value_name = "SIZE")]
     pub log_limit: Option<Size>,

@@ -1,13 +1,15 @@
-//! `admin`: servers, regions, groups, and a split by hand. The JSON forms are part of the grammar.
+//! `admin`: servers, regions, groups, and what is done by hand: splits, flushes, compactions. The JSON forms are part of the grammar.
 
 use serde::Serialize;
-use terrane_client::{GroupInfo, RegionDescriptor, RegionId, RegionInfo, ServerInfo};
+use terrane_client::{GroupInfo, Maintained, RegionDescriptor, RegionId, RegionInfo, ServerInfo};
 use terrane_types::escape;
+use tokio::time::Instant;
 
 use super::connect;
 use crate::args::client::Admin;
 use crate::failure::{During, Failure};
-use crate::output::{Output, bytes_rounded};
+use crate::output::{Output, bytes_rounded, bytes_text, duration_text};
+use crate::progress::Progress;
 
 pub async fn run(command: Admin) -> Result<(), Failure> {
     match command {
@@ -31,6 +33,22 @@ pub async fn run(command: Admin) -> Result<(), Failure> {
             print_groups(&mut output, &groups)?;
             output.flush()
         }
+        Admin::Flush { table, connection } => {
+            let table = table.to_string();
+            let admin = connect(&connection).await?.admin();
+            let mut work = Work::begin(&format!("flushing {table}"));
+            let done = admin.flush_table(&table, |maintained| work.tell(maintained)).await;
+            let done = done.during(format!("flush table {table}"))?;
+            work.end("flushed", &table, &done, Output::new(connection.json))
+        }
+        Admin::Compact { table, connection } => {
+            let table = table.to_string();
+            let admin = connect(&connection).await?.admin();
+            let mut work = Work::begin(&format!("compacting {table}"));
+            let done = admin.compact_table(&table, |maintained| work.tell(maintained)).await;
+            let done = done.during(format!("compact table {table}"))?;
+            work.end("compacted", &table, &done, Output::new(connection.json))
+        }
         Admin::Split { region, at, connection } => {
             let admin = connect(&connection).await?.admin();
             let at = at.as_ref().map(|key| &key.0[..]);
@@ -38,6 +56,62 @@ pub async fn run(command: Admin) -> Result<(), Failure> {
             let mut output = Output::new(connection.json);
             print_daughters(&mut output, &daughters)?;
             output.flush()
+        }
+    }
+}
+
+/// A flush or compaction of a table: progress on standard error, then what was done.
+struct Work {
+    progress: Progress,
+    started: Instant,
+}
+
+#[derive(Serialize)]
+struct WorkLine<'a> {
+    table: &'a str,
+    servers: u32,
+    replicas: u32,
+    bytes: u64,
+    seconds: f64,
+    failures: &'a [String],
+}
+
+impl Work {
+    fn begin(label: &str) -> Self {
+        Self { progress: Progress::over_work(label), started: Instant::now() }
+    }
+
+    fn tell(&mut self, now: &Maintained) {
+        let message = format!(
+            "{} of {} replicas, {} of {}",
+            now.replicas_done,
+            now.replicas,
+            bytes_rounded(now.bytes_done),
+            bytes_rounded(now.bytes)
+        );
+        self.progress.work(now.bytes_done, now.bytes, &message);
+    }
+
+    fn end(self, what: &str, table: &str, done: &Maintained, mut output: Output) -> Result<(), Failure> {
+        self.progress.finish();
+        let elapsed = self.started.elapsed();
+        if output.is_json() {
+            output.object(&WorkLine {
+                table,
+                servers: done.servers,
+                replicas: done.replicas,
+                bytes: done.bytes_done,
+                seconds: elapsed.as_secs_f64(),
+                failures: &done.failures,
+            })?;
+        } else {
+            let (bytes, time) = (bytes_text(done.bytes_done), duration_text(elapsed));
+            output.line(&format!("{what} {} replicas on {} servers, {bytes} in {time}", done.replicas, done.servers))?;
+        }
+        output.flush()?;
+        match &done.failures[..] {
+            [] => Ok(()),
+            failures => Err(Failure::new(failures.join("; ")).during(format!("not all of table {table} was {what}"))),
         }
     }
 }

@@ -70,6 +70,8 @@ pub async fn run(args: Demo) -> Result<(), Failure> {
         ports: Ports::Free,
         engine,
         memtable_budget: None,
+        cache_size: None,
+        disk_reserve: None,
         log_limit: None,
     };
     let told = tokio::select! {

@@ -63,6 +63,8 @@ async fn plan(args: Dev) -> Result<ClusterPlan, Failure> {
     let engine = settings.pick("engine", args.storage.engine, text, BackendKind::default().to_string())?;
     let memtable_budget =
         settings.pick_optional("memtable-budget", args.storage.memtable_budget, str::parse::<Size>)?;
+    let cache_size = settings.pick_optional("cache-size", args.storage.cache_size, str::parse::<Size>)?;
+    let disk_reserve = settings.pick_optional("disk-reserve", args.storage.disk_reserve, str::parse::<Size>)?;
     let log_limit = settings.pick_optional("log-limit", args.storage.log_limit, str::parse::<Size>)?;
     settings.finish()?;
     if !(1..=SERVERS_MAX).contains(&servers) {
@@ -77,6 +79,8 @@ async fn plan(args: Dev) -> Result<ClusterPlan, Failure> {
         ports: Ports::From(base),
         engine: engine_of(&engine)?,
         memtable_budget: memtable_budget.map(|size| size.0),
+        cache_size: cache_size.map(|size| size.0),
+        disk_reserve: disk_reserve.map(|size| size.0),
         log_limit: log_limit.map(|size| size.0),
     })
 }

@@ -109,6 +109,8 @@ async fn server_config(args: Server) -> Result<ServerConfig, Failure> {
     let size = str::parse::<Size>;
     let budget =
         settings.pick("memtable-budget", args.storage.memtable_budget, size, Size(defaults.memtable_budget))?;
+    let cache = settings.pick("cache-size", args.storage.cache_size, size, Size(defaults.cache_bytes))?;
+    let disk_reserve = settings.pick_optional("disk-reserve", args.storage.disk_reserve, size)?;
     let log_limit = settings.pick("log-limit", args.storage.log_limit, size, Size(defaults.log_limit))?;
     settings.finish()?;
     Ok(ServerConfig {
@@ -120,6 +122,8 @@ async fn server_config(args: Server) -> Result<ServerConfig, Failure> {
         engine: engine_of(&engine)?,
         memtable_budget: budget.0,
         log_limit: log_limit.0,
+        cache_bytes: cache.0,
+        disk_reserve: disk_reserve.map(|reserve| reserve.0),
         ..defaults
     })
 }

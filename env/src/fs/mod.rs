@@ -33,7 +33,7 @@ pub use file::File;
 pub use memory::{Crashed, Fault, MemoryDisk, Tear};
 pub use os::{
     DirLock, create_dir_all, exists, file_len, free_space, hard_link, list, read, remove_dir_all, remove_file, rename,
-    sync_dir,
+    sync_dir, total_space,
 };
 
 /// Why a data directory could not be locked.
@@ -157,6 +157,7 @@ mod tests {
     #[tokio::test]
     async fn free_space_is_known() {
         let directory = tempfile::tempdir().unwrap();
-        assert!(free_space(directory.path()).await.unwrap() > 0);
+        let free = free_space(directory.path()).await.unwrap();
+        assert!(free > 0 && total_space(directory.path()).await.unwrap() >= free);
     }
 }

@@ -151,6 +151,12 @@ pub async fn free_space(path: &Path) -> io::Result<u64> {
     Ok(status.f_bavail.saturating_mul(status.f_frsize))
 }
 
+/// Bytes that the file system of `path` holds in all.
+pub async fn total_space(path: &Path) -> io::Result<u64> {
+    let status = rustix::fs::statvfs(path)?;
+    Ok(status.f_blocks.saturating_mul(status.f_frsize))
+}
+
 /// The right to use a data directory, held until dropped; the system takes it back when the process ends in any way.
 #[derive(Debug)]
 pub struct DirLock {

@@ -30,6 +30,9 @@ use crate::region::prefix::row_prefix;
 use crate::registry::{Hosted, Regions};
 use crate::reply::Reply;
 
+/// Expired cells are looked for every such part of their time to live.
+const TTL_SHARE: u64 = 16;
+
 /// One replica's state machine.
 pub struct GroupMachine {
     group: GroupId,
@@ -174,6 +177,24 @@ impl GroupMachine {
         self.engine.flush(&hosted.engine).await?;
         hosted.set_settled(true);
         Ok(())
+    }
+
+    /// Marks the regions whose cells may have expired since their recorded point, so that their next flush records the log
+    /// time of now; answers which. They are few per turn of their time to live: it is enough that expired cells go within
+    /// a small part of it.
+    pub async fn advance_log_time(&self, interval_ms: u64) -> Vec<RegionId> {
+        let _boundary = self.boundary.lock().await;
+        let inner = self.inner.lock();
+        let due = |hosted: &&Arc<Hosted>| {
+            let state = hosted.state();
+            let ttl = state.schema.families.iter().filter_map(|family| family.rules.ttl_ms).min();
+            let Some(ttl) = ttl else { return false };
+            let behind = inner.stamp.saturating_sub(hosted.engine.point().stamp);
+            behind > interval_ms.max(ttl / TTL_SHARE) && hosted.engine.size_bytes() > 0
+        };
+        let due: Vec<_> = inner.hosted.values().filter(due).collect();
+        due.iter().for_each(|hosted| hosted.engine.touch(inner.applied.max(hosted.opened_at)));
+        due.iter().map(|hosted| hosted.region).collect()
     }
 
     /// Between two entries only: the caller holds the boundary.

@@ -1,8 +1,10 @@
-//! The service `RegionServer`: the master's orders.
+//! The service `RegionServer`: orders of the master, and of administrators.
 
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::Arc;
 
+use futures::{Stream, StreamExt};
 use terrane_proto::{error, hello, v1};
 use terrane_raft::{Group, GroupSpec};
 use terrane_types::{
@@ -13,6 +15,7 @@ use tonic::{Request, Response, Status};
 use crate::edge::Edge;
 use crate::faults::{not_leader, propose_error, stopping};
 use crate::ids::IdStock;
+use crate::maintenance::{Maintenance, Progress};
 use crate::operation::ChangeTables;
 use crate::region::split;
 use crate::reply::Reply;
@@ -21,7 +24,10 @@ use crate::reply::Reply;
 pub struct AdminService {
     pub edge: Arc<Edge>,
     pub stock: Arc<IdStock>,
+    pub maintenance: Maintenance,
 }
+
+type ProgressStream = Pin<Box<dyn Stream<Item = Result<v1::MaintainTableProgress, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl v1::region_server_server::RegionServer for AdminService {
@@ -40,6 +46,27 @@ impl v1::region_server_server::RegionServer for AdminService {
         let applied = self.change(request.into_inner()).await;
         let reply = applied.map(|applied| Response::new(v1::ChangeTablesReply { applied }));
         reply.map_err(|error| error::status(&error))
+    }
+
+    type FlushTableStream = ProgressStream;
+    type CompactTableStream = ProgressStream;
+
+    async fn flush_table(
+        &self,
+        request: Request<v1::MaintainTableRequest>,
+    ) -> Result<Response<Self::FlushTableStream>, Status> {
+        let request = request.into_inner();
+        self.check(request.hello.as_ref()).map_err(|error| error::status(&error))?;
+        Ok(Response::new(Box::pin(told(self.maintenance.clone().flush(TableId(request.table))))))
+    }
+
+    async fn compact_table(
+        &self,
+        request: Request<v1::MaintainTableRequest>,
+    ) -> Result<Response<Self::CompactTableStream>, Status> {
+        let request = request.into_inner();
+        self.check(request.hello.as_ref()).map_err(|error| error::status(&error))?;
+        Ok(Response::new(Box::pin(told(self.maintenance.clone().compact(TableId(request.table))))))
     }
 
     async fn split(&self, request: Request<v1::SplitRequest>) -> Result<Response<v1::SplitReply>, Status> {
@@ -135,6 +162,20 @@ impl AdminService {
         }
         Err(not_leader(&group, status.term, status.leader.map(|(_, server)| server), &self.edge.addresses))
     }
+}
+
+fn told(
+    progress: impl Stream<Item = Result<Progress, Error>>,
+) -> impl Stream<Item = Result<v1::MaintainTableProgress, Status>> {
+    let message = |progress: Progress| v1::MaintainTableProgress {
+        regions: progress.regions,
+        regions_done: progress.regions_done,
+        bytes: progress.bytes,
+        bytes_done: progress.bytes_done,
+        failures: progress.failures,
+        done: progress.done,
+    };
+    progress.map(move |told| told.map(message).map_err(|error| error::status(&error)))
 }
 
 fn create_error(error: terrane_raft::Error) -> Error {

@@ -68,6 +68,9 @@ impl DataService {
         self.check(call.hello.as_ref())?;
         let header = decode::header(call.header)?;
         let rows = decode::mutate(call.body.unwrap_or_default());
+        if let Some(delay) = self.edge.admission.delay() {
+            tokio::time::sleep(delay.min(header.deadline)).await;
+        }
         let (sender, outcome) = oneshot::channel();
         self.edge.mutate(&header, rows, move |done| {
             // The caller may have gone away; the write goes on.

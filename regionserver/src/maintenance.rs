@@ -1,0 +1,190 @@
+//! Flushes and compactions of a whole table that an administrator asks for: this server's replicas of its regions, whether
+//! they lead or not.
+//!
+//! A flush is done here; compactions are asked of the engine and carried out by the housekeeping, one after another among
+//! whatever else is urgent, so that asking twice or from many places costs nothing. Both say how far they are several
+//! times a second, also when nothing has changed: the caller sees that this server is alive.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_stream::stream;
+use futures::{Stream, StreamExt};
+use terrane_engine::Engine;
+use terrane_types::{Error, RegionId, TableId};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::faults::stopping;
+use crate::flush::FLUSHES_MAX;
+use crate::group::machine::GroupMachine;
+use crate::housekeeping::{Signals, compaction_of};
+use crate::registry::{Hosted, Registry};
+use crate::troubles::Troubles;
+
+/// How often progress is told.
+const TELL_EVERY: Duration = Duration::from_millis(200);
+/// A compaction that fails is tried again; whoever waits for it hears of the failure after this time.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(15);
+
+/// What maintenance works with.
+#[derive(Clone)]
+pub struct Maintenance {
+    pub registry: Arc<Registry>,
+    pub engine: Arc<Engine>,
+    pub signals: Arc<Signals>,
+    pub troubles: Arc<Troubles>,
+    pub closing: CancellationToken,
+}
+
+/// How far it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Replicas here, and those that are done with.
+    pub regions: u32,
+    pub regions_done: u32,
+    /// Bytes of their memtables, or of their files, and those that are done with.
+    pub bytes: u64,
+    pub bytes_done: u64,
+    /// What went wrong with regions that are done with, a sentence each.
+    pub failures: Vec<String>,
+    /// Nothing follows.
+    pub done: bool,
+}
+
+/// A region whose compaction somebody waits for.
+struct Waiting {
+    hosted: Arc<Hosted>,
+    /// Since when its compaction fails.
+    failing: Option<Instant>,
+    failure: Option<String>,
+}
+
+impl Maintenance {
+    fn replicas(&self, table: TableId) -> Vec<(Arc<GroupMachine>, Arc<Hosted>)> {
+        let machines = self.registry.machines().into_iter();
+        let of_machine = |machine: Arc<GroupMachine>| {
+            machine.hosted().into_iter().map(move |hosted| (machine.clone(), hosted)).collect::<Vec<_>>()
+        };
+        machines.flat_map(of_machine).filter(|(_, hosted)| hosted.engine.table() == table).collect()
+    }
+
+    /// Writes out what is in memory of the table's replicas here.
+    pub fn flush(self, table: TableId) -> impl Stream<Item = Result<Progress, Error>> + Send + 'static {
+        stream! {
+            let replicas = self.replicas(table);
+            let mut progress = Progress { regions: count(replicas.len()), ..Progress::default() };
+            let sized: Vec<_> =
+                replicas.into_iter().map(|(machine, hosted)| (hosted.engine.memtable_bytes(), machine, hosted)).collect();
+            progress.bytes = sized.iter().map(|(bytes, ..)| *bytes).sum();
+            yield Ok(progress.clone());
+            let flushes = sized.into_iter().map(|(bytes, machine, hosted)| async move {
+                (bytes, machine.flush(hosted.region).await, hosted)
+            });
+            let mut flushes = futures::stream::iter(flushes).buffer_unordered(FLUSHES_MAX);
+            let mut turn = tokio::time::interval(TELL_EVERY);
+            loop {
+                tokio::select! {
+                    biased;
+                    () = self.closing.cancelled() => {
+                        yield Err(stopping());
+                        return;
+                    }
+                    flushed = flushes.next() => {
+                        let Some((bytes, flushed, hosted)) = flushed else { break };
+                        progress.regions_done += 1;
+                        progress.bytes_done += bytes;
+                        if let Err(error) = flushed {
+                            hosted.note_damage(&error);
+                            progress.failures.push(format!("the flush of region {} failed: {error}", hosted.region));
+                        }
+                    }
+                    _ = turn.tick() => {}
+                }
+                yield Ok(progress.clone());
+            }
+            self.signals.compact();
+            progress.done = true;
+            yield Ok(progress);
+        }
+    }
+
+    /// Rewrites the files of the table's replicas here, with what was in memory. Regions that are split meanwhile are
+    /// followed into their daughters.
+    pub fn compact(self, table: TableId) -> impl Stream<Item = Result<Progress, Error>> + Send + 'static {
+        stream! {
+            let mut waiting = BTreeMap::<RegionId, Waiting>::new();
+            let mut turn = tokio::time::interval(TELL_EVERY);
+            loop {
+                tokio::select! {
+                    biased;
+                    () = self.closing.cancelled() => {
+                        yield Err(stopping());
+                        return;
+                    }
+                    _ = turn.tick() => {}
+                }
+                let mut living = self.replicas(table);
+                living.retain(|(_, hosted)| !waiting.contains_key(&hosted.region));
+                for (machine, hosted) in living {
+                    let failure = self.request(&machine, &hosted).await;
+                    waiting.insert(hosted.region, Waiting { hosted, failing: None, failure });
+                    // Each took a flush: the caller hears that it goes on.
+                    yield Ok(Progress { done: false, ..self.compacted(&mut waiting) });
+                }
+                let progress = self.compacted(&mut waiting);
+                let done = progress.done;
+                yield Ok(progress);
+                if done {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Asks for a region to be compacted; answers why that is in vain, if it is.
+    async fn request(&self, machine: &GroupMachine, hosted: &Hosted) -> Option<String> {
+        if let Err(error) = machine.flush(hosted.region).await {
+            hosted.note_damage(&error);
+            return Some(format!("the flush of region {} failed: {error}", hosted.region));
+        }
+        self.engine.request_compaction(&hosted.engine);
+        self.signals.compact();
+        None
+    }
+
+    fn compacted(&self, waiting: &mut BTreeMap<RegionId, Waiting>) -> Progress {
+        let mut progress = Progress { regions: count(waiting.len()), ..Progress::default() };
+        for (region, waits) in waiting.iter_mut() {
+            let compaction = waits.hosted.engine.compaction_progress();
+            progress.bytes += compaction.bytes_total;
+            // One that was split or dropped holds nothing any more: its daughters are waited for themselves.
+            let gone = self.registry.regions.get(*region).is_none();
+            if compaction.wanted && !gone && waits.failure.is_none() {
+                progress.bytes_done += compaction.bytes_done.min(compaction.bytes_total);
+                waits.failure = self.given_up(*region, &mut waits.failing);
+            } else {
+                progress.regions_done += 1;
+                progress.bytes_done += compaction.bytes_total;
+            }
+            progress.failures.extend(waits.failure.clone());
+        }
+        progress.done = progress.regions_done == progress.regions;
+        progress
+    }
+
+    /// Why a region's compaction is waited for no longer, once it has failed for a while.
+    fn given_up(&self, region: RegionId, failing: &mut Option<Instant>) -> Option<String> {
+        let Some(trouble) = self.troubles.get(&compaction_of(region)) else {
+            *failing = None;
+            return None;
+        };
+        let since = *failing.get_or_insert_with(Instant::now);
+        (since.elapsed() >= GIVE_UP_AFTER).then_some(trouble)
+    }
+}
+
+fn count(regions: usize) -> u32 {
+    u32::try_from(regions).unwrap_or(u32::MAX)
+}
