@@ -211,7 +211,7 @@ fn what_is_not_there_is_status_three() {
     let dev = start(&directory);
     let client = &dev.client;
     client.succeed(&["table", "create", "t", "--family", "f"]);
-    let lines: [&[&str]; 17] = [
+    let lines: [&[&str]; 19] = [
         &["get", "t", "r"],
         &["get", "t", "r", "f:q"],
         &["first", "t"],
@@ -229,6 +229,8 @@ fn what_is_not_there_is_status_three() {
         &["table", "alter", "none", "--set", "read_only=true"],
         &["admin", "regions", "none"],
         &["admin", "split", "999999999"],
+        &["admin", "flush", "none"],
+        &["admin", "compact", "none"],
     ];
     for line in lines {
         assert!(!client.fail(line, 3).is_empty(), "{line:?} says nothing");
@@ -243,6 +245,7 @@ fn what_is_not_there_is_status_three() {
 const REGION: &str =
     r#"{"table":"","region":0,"start":"","stop":"","epoch":0,"group":0,"leader":"","bytes":0,"state":""}"#;
 const SERVER: &str = r#"{"server":0,"address":"","state":"","leaders":0,"replicas":0,"regions":0}"#;
+const WORK: &str = r#"{"table":"","servers":0,"replicas":0,"bytes":0,"seconds":0,"failures":[]}"#;
 const SUMMARY: &str = r#"{"workload":"","operations":0,"rows":0,"seconds":0,"rate":0,"rows_rate":0,"p50_us":0,"p99_us":0,"p999_us":0,"errors":0}"#;
 
 #[test]
@@ -279,6 +282,24 @@ fn parts_of_the_cluster_are_described_as_promised() {
         if starts == ["", "c", r"k\x00,"] && epochs == [2, 2, 1] { Ok(()) } else { Err(format!("{regions:?}")) }
     });
     client.fail(&["admin", "split", &daughters[0]["region"].to_string(), "--at", "x"], 1);
+}
+
+#[test]
+fn a_table_is_flushed_and_compacted_on_all_its_servers() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let dev = start(&directory);
+    let client = &dev.client;
+    client.succeed(&["table", "create", "t", "--family", "f", "--split-at", "m"]);
+    for row in ["a", "n", "z"] {
+        client.succeed(&["put", "t", row, "f:q", "v"]);
+    }
+    for (command, what) in [("flush", "flushed"), ("compact", "compacted")] {
+        let told = client.succeed(&["admin", command, "t"]);
+        assert!(told.starts_with(&format!("{what} 6 replicas on 3 servers, ")), "{told}");
+        let json = client.succeed(&["admin", command, "t", "--json"]);
+        assert_eq!(shape(json.trim_end()), WORK, "{json}");
+    }
+    assert_eq!(client.json(&["count", "t"])["count"], 3);
 }
 
 /// `scan meta`: a row per region, key `table,start,region` with the start escaped, eight columns of text.

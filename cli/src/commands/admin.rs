@@ -106,7 +106,8 @@ impl Work {
             })?;
         } else {
             let (bytes, time) = (bytes_text(done.bytes_done), duration_text(elapsed));
-            output.line(&format!("{what} {} replicas on {} servers, {bytes} in {time}", done.replicas, done.servers))?;
+            output
+                .line(&format!("{what} {} replicas on {} servers, {bytes} in {time}", done.replicas, done.servers))?;
         }
         output.flush()?;
         match &done.failures[..] {

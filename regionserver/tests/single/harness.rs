@@ -129,6 +129,8 @@ pub struct Bench {
     pub master: String,
     reports: watch::Receiver<v1::ReportRequest>,
     pub server: Option<RegionServer>,
+    /// What servers are started with, besides where things are.
+    pub settings: ServerConfig,
 }
 
 impl Bench {
@@ -145,7 +147,8 @@ impl Bench {
         let service = IdMaster { next_region: AtomicU64::new(1000), reports: sender };
         let router = net::server().add_service(MasterServer::new(service));
         tokio::spawn(router.serve_with_incoming(listener.incoming()));
-        Bench { directory: tempfile::tempdir().unwrap(), master, reports, server: None }
+        let settings = ServerConfig { engine: BackendKind::Memory, segment_bytes: 1 << 20, ..ServerConfig::default() };
+        Bench { directory: tempfile::tempdir().unwrap(), master, reports, server: None, settings }
     }
 
     pub fn config(&self) -> ServerConfig {
@@ -153,9 +156,7 @@ impl Bench {
             data_dir: self.directory.path().to_owned(),
             listen: "127.0.0.1:0".to_owned(),
             masters: vec![self.master.clone()],
-            engine: BackendKind::Memory,
-            segment_bytes: 1 << 20,
-            ..ServerConfig::default()
+            ..self.settings.clone()
         }
     }
 

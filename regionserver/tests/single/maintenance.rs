@@ -1,0 +1,108 @@
+//! What an administrator asks of a server, and what it does about its disk by itself.
+
+use terrane_proto::v1;
+use terrane_regionserver::BackendKind;
+use terrane_types::Error;
+use tonic::Streaming;
+
+use crate::harness::{Bench, TABLE, leads, our_hello, put};
+use crate::{expected, row, rows};
+
+fn request() -> v1::MaintainTableRequest {
+    v1::MaintainTableRequest { hello: our_hello(), table: TABLE.0 }
+}
+
+/// The last message of a stream; all of them say that things only go forward.
+async fn followed(mut told: Streaming<v1::MaintainTableProgress>) -> v1::MaintainTableProgress {
+    let mut last = v1::MaintainTableProgress::default();
+    while let Some(next) = told.message().await.unwrap() {
+        assert!(!last.done && next.regions_done >= last.regions_done && next.regions_done <= next.regions, "{next:?}");
+        last = next;
+    }
+    last
+}
+
+async fn bench(cache_bytes: u64) -> Bench {
+    let mut bench = Bench::without_server().await;
+    bench.settings.engine = BackendKind::Lsm;
+    bench.settings.cache_bytes = cache_bytes;
+    bench.start_server().await.unwrap();
+    bench
+}
+
+/// Stops the server and starts it again, for the `boot`th time; answers its first report as leader.
+async fn restart(bench: &mut Bench, boot: u64) -> v1::ReportRequest {
+    bench.stop_server().await;
+    bench.start_server().await.unwrap();
+    bench.report(|report| report.boot == boot && leads(report)).await
+}
+
+#[tokio::test]
+async fn a_table_is_flushed_and_compacted_by_hand() {
+    let mut bench = bench(1 << 20).await;
+    let region = bench.create_table(|_| {}).await;
+    let mut client = bench.client().await;
+    for from in [0, 100, 200] {
+        client.put(&region, rows(from..from + 100)).await.unwrap();
+        let flushed = followed(bench.orders().flush_table(request()).await.unwrap().into_inner()).await;
+        assert!(flushed.done && flushed.bytes > 0 && flushed.bytes_done == flushed.bytes, "{flushed:?}");
+        assert_eq!((flushed.regions, flushed.regions_done, flushed.failures.len()), (1, 1, 0));
+    }
+    client.put(&region, vec![put(&row(0), b"new")]).await.unwrap();
+    let compacted = followed(bench.orders().compact_table(request()).await.unwrap().into_inner()).await;
+    assert!(compacted.done && compacted.bytes > 0 && compacted.bytes_done >= compacted.bytes, "{compacted:?}");
+    assert_eq!((compacted.regions, compacted.regions_done, compacted.failures.len()), (1, 1, 0));
+    let mut all = expected(0..300);
+    all[0] = "row00000=new".to_owned();
+    assert_eq!(client.scan_all(&region, v1::Scan::default()).await.unwrap(), all);
+    let nothing = v1::MaintainTableRequest { table: 77, ..request() };
+    let told = followed(bench.orders().flush_table(nothing).await.unwrap().into_inner()).await;
+    assert!(told.done && told.regions == 0, "{told:?}");
+    bench.stop_server().await;
+}
+
+#[tokio::test]
+async fn rows_that_only_the_disk_has_are_got_and_scanned_in_order() {
+    // Next to no cache: nearly every read finds that it needs the disk.
+    let mut bench = bench(1).await;
+    let region = bench.create_table(|_| {}).await;
+    let mut client = bench.client().await;
+    for from in (0..3000).step_by(500) {
+        client.put(&region, rows(from..from + 500)).await.unwrap();
+        followed(bench.orders().flush_table(request()).await.unwrap().into_inner()).await;
+    }
+    client.put(&region, rows(3000..3100)).await.unwrap();
+    restart(&mut bench, 2).await;
+    let mut client = bench.client().await;
+    client.put(&region, vec![put(&row(5), b"memory")]).await.unwrap();
+    let asked: Vec<Vec<u8>> = [2999, 5, 9999, 0, 700, 5].map(row).to_vec();
+    let asked: Vec<&[u8]> = asked.iter().map(Vec::as_slice).collect();
+    let got = client.get(&region, &asked).await.unwrap();
+    assert_eq!(got, ["row02999=2999", "row00005=memory", "row00000=0", "row00700=700", "row00005=memory"]);
+    let mut all = expected(0..3100);
+    all[5] = "row00005=memory".to_owned();
+    let scan = v1::Scan { block_bytes: 4096, ..Default::default() };
+    assert_eq!(client.scan_all(&region, scan.clone()).await.unwrap(), all);
+    all.reverse();
+    assert_eq!(client.scan_all(&region, v1::Scan { reverse: true, ..scan }).await.unwrap(), all);
+    bench.stop_server().await;
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_writes_and_says_so_while_reads_go_on() {
+    let mut bench = bench(1 << 20).await;
+    let region = bench.create_table(|_| {}).await;
+    bench.client().await.put(&region, rows(0..10)).await.unwrap();
+    bench.settings.disk_reserve = Some(u64::MAX / 2);
+    restart(&mut bench, 2).await;
+    let full = bench.report(|report| !report.troubles.is_empty()).await;
+    assert!(full.troubles[0].contains("is full"), "{:?}", full.troubles);
+    let mut client = bench.client().await;
+    let refused = client.put(&region, rows(10..11)).await.unwrap_err();
+    assert!(matches!(&refused, Error::Unavailable { message, .. } if message.contains("is full")), "{refused}");
+    assert_eq!(client.scan_all(&region, v1::Scan::default()).await.unwrap(), expected(0..10));
+    bench.settings.disk_reserve = None;
+    restart(&mut bench, 3).await;
+    bench.client().await.put(&region, rows(10..11)).await.unwrap();
+    bench.stop_server().await;
+}
