@@ -1,10 +1,69 @@
 //! The numbers a region server shows: few, each with a help text, in one registry per server.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use terrane_engine::FamilyReadCounts;
+
+/// Whose reads a number is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, EncodeLabelSet)]
+pub struct OfFamily {
+    /// The table's name.
+    pub table: String,
+    /// The family's.
+    pub family: String,
+}
+
+/// What reads of each family have met, as the engine counted it.
+#[derive(Default)]
+pub struct FamilyReads {
+    cache_hits: Family<OfFamily, Gauge>,
+    cache_misses: Family<OfFamily, Gauge>,
+    bytes_read: Family<OfFamily, Gauge>,
+    filtered: Family<OfFamily, Gauge>,
+    passed_in_vain: Family<OfFamily, Gauge>,
+    shown: Mutex<BTreeSet<OfFamily>>,
+}
+
+impl FamilyReads {
+    /// Shows these counts; families that are not among them are shown no longer.
+    pub fn show(&self, counts: Vec<(OfFamily, FamilyReadCounts)>) {
+        let mut shown = self.shown.lock();
+        let now: BTreeSet<OfFamily> = counts.iter().map(|(of, _)| of.clone()).collect();
+        for gone in shown.difference(&now) {
+            self.each().iter().for_each(|(_, _, family)| {
+                family.remove(gone);
+            });
+        }
+        for (of, counts) in counts {
+            let set = |family: &Family<OfFamily, Gauge>, count: u64| {
+                family.get_or_create(&of).set(i64::try_from(count).unwrap_or(i64::MAX));
+            };
+            set(&self.cache_hits, counts.cache_hits);
+            set(&self.cache_misses, counts.cache_misses);
+            set(&self.bytes_read, counts.bytes_read);
+            set(&self.filtered, counts.filtered);
+            set(&self.passed_in_vain, counts.passed_in_vain);
+        }
+        *shown = now;
+    }
+
+    fn each(&self) -> [(&'static str, &'static str, &Family<OfFamily, Gauge>); 5] {
+        [
+            ("cache_hits", "Blocks that reads found in the cache", &self.cache_hits),
+            ("cache_misses", "Blocks that reads took from the disk", &self.cache_misses),
+            ("bytes_read", "Bytes of the blocks that reads took from the disk", &self.bytes_read),
+            ("files_filtered", "Files that bloom filters kept reads from", &self.filtered),
+            ("files_passed_in_vain", "Files that bloom filters let reads look into in vain", &self.passed_in_vain),
+        ]
+    }
+}
 
 /// Counters and gauges; cheap to touch from any path.
 #[derive(Default)]
@@ -26,6 +85,7 @@ pub struct Metrics {
     pub compaction_bytes_read: Gauge,
     pub compaction_bytes_written: Gauge,
     pub compaction_bytes_pending: Gauge,
+    pub family_reads: FamilyReads,
 }
 
 impl Metrics {
@@ -35,6 +95,9 @@ impl Metrics {
         let mut registry = Registry::with_prefix("terrane_server");
         metrics.register_counters(&mut registry);
         metrics.register_gauges(&mut registry);
+        for (name, help, family) in metrics.family_reads.each() {
+            registry.register(name, help, family.clone());
+        }
         (Arc::new(metrics), Arc::new(registry))
     }
 
@@ -77,5 +140,23 @@ impl Metrics {
         for (name, help, gauge) in gauges {
             registry.register(name, help, gauge.clone());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_are_shown_by_table_and_family_for_as_long_as_there_are_such() {
+        let (metrics, registry) = Metrics::registered();
+        let of = |family: &str| OfFamily { table: "t".to_owned(), family: family.to_owned() };
+        let counts = FamilyReadCounts { cache_hits: 7, ..FamilyReadCounts::default() };
+        metrics.family_reads.show(vec![(of("f"), counts), (of("g"), counts)]);
+        metrics.family_reads.show(vec![(of("g"), counts)]);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        assert!(text.contains(r#"terrane_server_cache_hits{table="t",family="g"} 7"#), "{text}");
+        assert!(!text.contains(r#"family="f""#), "{text}");
     }
 }

@@ -3,14 +3,15 @@
 //! Reports carry what the master's index of regions is kept current by; answers bring addresses, region ids for splits and
 //! the ids of dropped tables. A master that is away costs nothing but news: the server goes on serving.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use terrane_engine::Engine;
+use terrane_engine::{Engine, FamilyReadCounts};
 use terrane_proto::v1::master_client::MasterClient;
 use terrane_proto::{MESSAGE_BYTES_MAX, error, hello, v1};
 use terrane_raft::GroupHost;
-use terrane_types::{ClusterId, Error, ServerId, TableId};
+use terrane_types::{ClusterId, Error, FamilyName, ServerId, TableId};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
@@ -18,7 +19,7 @@ use tonic::transport::Channel;
 use crate::admission::Admission;
 use crate::cluster::Addresses;
 use crate::ids::{IdStock, STOCK_IDS};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, OfFamily};
 use crate::operation::ChangeTables;
 use crate::registry::{Hosted, Registry};
 use crate::troubles::Troubles;
@@ -253,6 +254,7 @@ impl Reporter {
         }
         self.metrics.groups_led.set(led);
         self.note_sizes();
+        self.note_reads();
         let log = self.host.log_status();
         let mut troubles = self.troubles.sentences();
         troubles.extend(damages);
@@ -276,6 +278,23 @@ impl Reporter {
             stopping,
             clock_ms: terrane_env::time::wall_ms(),
         }
+    }
+
+    /// The engine's counts under the names of tables; those of tables that are not here any more are left out.
+    fn note_reads(&self) {
+        let tables: BTreeMap<TableId, String> = self
+            .registry
+            .regions
+            .all()
+            .iter()
+            .map(|hosted| hosted.state())
+            .map(|state| (state.descriptor.table, state.schema.name.to_string()))
+            .collect();
+        let named = |(table, family, counts): (TableId, FamilyName, FamilyReadCounts)| {
+            let table = tables.get(&table)?.clone();
+            Some((OfFamily { table, family: family.to_string() }, counts))
+        };
+        self.metrics.family_reads.show(self.engine.family_reads().into_iter().filter_map(named).collect());
     }
 
     fn note_sizes(&self) {
