@@ -58,6 +58,17 @@ fn records() -> Vec<Record> {
     ]
 }
 
+/// All records as a manifest has them, and where each ends.
+pub(super) fn encoded() -> (Vec<u8>, Vec<usize>) {
+    let mut bytes = Vec::new();
+    let mut ends = Vec::new();
+    for record in records() {
+        frame(&mut bytes, &record.encode());
+        ends.push(bytes.len());
+    }
+    (bytes, ends)
+}
+
 #[test]
 fn records_read_back() {
     for record in records() {
