@@ -23,11 +23,13 @@ mod backend;
 #[allow(dead_code, reason = "the store files move in step by step")]
 mod block_cache;
 mod cells;
+mod check;
 mod codec;
 mod collecting;
 mod compaction;
 #[allow(dead_code, reason = "the store files move in step by step")]
 mod descriptors;
+mod dump;
 mod engine;
 mod error;
 mod family_reads;
@@ -50,7 +52,9 @@ mod split_point;
 mod table;
 
 pub use backend::BackendKind;
+pub use check::{Recorded, check};
 pub use compaction::{Compaction, CompactionProgress, CompactionTotals, Verdict, verdict};
+pub use dump::{DumpedBlock, DumpedCell, FileDump, FileProperties, dump_file};
 pub use engine::{Engine, Options, SplitDaughter};
 pub use error::{Error, SnapshotTooOld};
 pub use family_reads::FamilyReadCounts;

@@ -290,19 +290,10 @@ impl TablesWriter {
 
     fn file_of(&self, properties: &TableProperties, bounds: &Bounds) -> Result<FileRef, Error> {
         let record = FileRecord {
-            id: properties.id,
             level: self.level,
-            size: properties.size,
-            bytes: properties.data_bytes,
             bounds: bounds.clone(),
-            first_row: Bytes::copy_from_slice(&properties.first_row),
-            last_row: Bytes::copy_from_slice(&properties.last_row),
-            timestamps: properties.timestamps,
-            sequences: properties.sequences,
-            cells: properties.cells,
-            deletes: properties.deletes,
             collected: self.collected,
-            ingested_at: 0,
+            ..record_of(properties)
         };
         let file = TableFile {
             shared: Arc::clone(&self.shared),
@@ -333,6 +324,25 @@ impl TablesWriter {
     /// Nobody will have the manifest name these files.
     fn give_back(&mut self) {
         self.begun.drain(..).for_each(|id| self.files.settled(id));
+    }
+}
+
+/// What the manifest says of a file, as far as the file itself tells.
+pub(crate) fn record_of(properties: &TableProperties) -> FileRecord {
+    FileRecord {
+        id: properties.id,
+        level: 0,
+        size: properties.size,
+        bytes: properties.data_bytes,
+        bounds: Bounds::default(),
+        first_row: Bytes::copy_from_slice(&properties.first_row),
+        last_row: Bytes::copy_from_slice(&properties.last_row),
+        timestamps: properties.timestamps,
+        sequences: properties.sequences,
+        cells: properties.cells,
+        deletes: properties.deletes,
+        collected: (0, 0),
+        ingested_at: 0,
     }
 }
 

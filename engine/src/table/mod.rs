@@ -24,6 +24,7 @@ mod data_block;
 mod filter;
 mod footer;
 mod index;
+mod listing;
 mod properties;
 mod read_ahead;
 mod reader;
