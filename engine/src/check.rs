@@ -158,7 +158,11 @@ impl EngineCheck<'_> {
             match records {
                 Some((id, Some(records))) => self.file(kind, &path, id, &records).await,
                 Some((id, None)) if !self.is_whole => self.file(kind, &path, id, &[]).await,
-                _ => self.inspection.warning(&path, 0, "a file that the manifest does not name; the next start removes it"),
+                _ => self.inspection.warning(
+                    &path,
+                    0,
+                    "a file that the manifest does not name; the next start removes it",
+                ),
             }
         }
     }

@@ -45,8 +45,9 @@ pub async fn run(args: Check) -> Result<(), Failure> {
     report(&inspection, args.json)?;
     match inspection.damages() {
         0 => Ok(()),
-        damages => Err(Failure::new(format!("{damages} damages found in {}", args.directory.display()))
-            .advise("do not start the process on it; restore the directory, or replace the server and let it copy anew")),
+        damages => Err(Failure::new(format!("{damages} damages found in {}", args.directory.display())).advise(
+            "do not start the process on it; restore the directory, or replace the server and let it copy anew",
+        )),
     }
 }
 
@@ -137,7 +138,9 @@ struct SummaryLine {
 
 fn report(inspection: &Inspection, json: bool) -> Result<(), Failure> {
     let mut output = Output::new(json);
-    let line = |finding: &Finding| format!("{}: {} at {}: {}", finding.severity, finding.file.display(), finding.offset, finding.what);
+    let line = |finding: &Finding| {
+        format!("{}: {} at {}: {}", finding.severity, finding.file.display(), finding.offset, finding.what)
+    };
     for finding in inspection.findings() {
         if json {
             let (severity, file) = (finding.severity.to_string(), finding.file.display().to_string());
@@ -152,9 +155,9 @@ fn report(inspection: &Inspection, json: bool) -> Result<(), Failure> {
             output.object(&KindLine { kind, files: totals.files, bytes: totals.bytes })?;
         }
     } else {
-        let rows = totals.iter().map(|(kind, totals)| {
-            vec![(*kind).to_owned(), grouped(totals.files), bytes_rounded(totals.bytes)]
-        });
+        let rows = totals
+            .iter()
+            .map(|(kind, totals)| vec![(*kind).to_owned(), grouped(totals.files), bytes_rounded(totals.bytes)]);
         output.table(&["kind", "files", "bytes"], rows.collect())?;
     }
     let damages = inspection.damages();

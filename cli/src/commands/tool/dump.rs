@@ -34,7 +34,10 @@ pub async fn run(args: Dump) -> Result<(), Failure> {
     output.table(&[], property_rows(properties))?;
     if !dumped.blocks.is_empty() {
         output.line("")?;
-        output.table(&["part", "offset", "bytes", "cells", "data", "up to row", "qualifier"], block_rows(&dumped.blocks))?;
+        output.table(
+            &["part", "offset", "bytes", "cells", "data", "up to row", "qualifier"],
+            block_rows(&dumped.blocks),
+        )?;
         left(&mut output, dumped.blocks.len(), properties.data_blocks, "blocks")?;
     }
     if !dumped.cells.is_empty() {
