@@ -66,18 +66,17 @@ fn shown(bytes: &[u8]) -> String {
 }
 
 fn property_rows(said: &FileProperties) -> Vec<Vec<String>> {
+    let row = |name: &str, text: String| vec![name.to_owned(), text];
     let mut rows = vec![
-        ["file", &format!("{} {}, format {}, {} bytes", said.kind, said.id, said.format, grouped(said.bytes))],
-        ["first row", &shown(&said.first_row)],
-        ["last row", &shown(&said.last_row)],
-        ["rows", &format!("{}, at most {} cells in one", grouped(said.rows), grouped(said.longest_row_cells))],
-        ["cells", &format!("{}, of which {} delete", grouped(said.cells), grouped(said.deletes))],
-        ["timestamps", &format!("{} to {}", said.timestamps.0, said.timestamps.1)],
-        ["sequences", &format!("{} to {}", said.sequences.0, said.sequences.1)],
-        ["data", &format!("{} bytes before compression", grouped(said.data_bytes))],
-    ]
-    .map(|row| row.map(str::to_owned).to_vec())
-    .to_vec();
+        row("file", format!("{} {}, format {}, {} bytes", said.kind, said.id, said.format, grouped(said.bytes))),
+        row("first row", shown(&said.first_row)),
+        row("last row", shown(&said.last_row)),
+        row("rows", format!("{}, at most {} cells in one", grouped(said.rows), grouped(said.longest_row_cells))),
+        row("cells", format!("{}, of which {} delete", grouped(said.cells), grouped(said.deletes))),
+        row("timestamps", format!("{} to {}", said.timestamps.0, said.timestamps.1)),
+        row("sequences", format!("{} to {}", said.sequences.0, said.sequences.1)),
+        row("data", format!("{} bytes before compression", grouped(said.data_bytes))),
+    ];
     if let Some(storage) = said.storage {
         let prefix = if said.has_prefix_filter { ", with a filter of row prefixes" } else { "" };
         let written = format!(
@@ -87,9 +86,9 @@ fn property_rows(said: &FileProperties) -> Vec<Vec<String>> {
             storage.block_size,
             if storage.in_memory { ", in_memory" } else { "" },
         );
-        rows.push(vec!["written".to_owned(), written]);
+        rows.push(row("written", written));
         let blocks = format!("{} of cells, {} of the index", grouped(said.data_blocks), grouped(said.index_blocks));
-        rows.push(vec!["blocks".to_owned(), blocks]);
+        rows.push(row("blocks", blocks));
     }
     rows
 }
