@@ -70,7 +70,8 @@ pub async fn check(directory: &Path, inspection: &mut Inspection) {
     }
 }
 
-/// What the log no longer has must be in the engine.
+/// What the engine recorded was in the log, synced, before: the log cannot end below it. (How far the log was purged says
+/// nothing: a region that has nothing in memory does not hold it back, whatever its point.)
 fn compare(
     directory: &Path,
     recorded: &Recorded,
@@ -80,17 +81,13 @@ fn compare(
     let regions = recorded.regions.iter().map(|(region, (group, index))| (format!("region {region}"), group, index));
     let groups = recorded.groups.iter().map(|(group, index)| ("its own state".to_owned(), group, index));
     for (what, group, index) in regions.chain(groups) {
-        match logged.get(group) {
-            None => {
-                let what = format!("group {group} is not in the log, and the engine has {what} of it");
-                inspection.damage(&directory.join(LOG), 0, what);
+        let trouble = match logged.get(group) {
+            None => format!("group {group} is not in the log, and the engine has {what} of it"),
+            Some(LoggedGroup { last, .. }) if last.unwrap_or(0) < *index => {
+                format!("the log of group {group} ends before entry {index}, as of which the engine has {what}")
             }
-            Some(LoggedGroup { purged: Some(purged), .. }) if purged > index => {
-                let what =
-                    format!("group {group} has entries up to {purged} purged, and the engine has {what} as of {index}");
-                inspection.damage(&directory.join(LOG), 0, what);
-            }
-            Some(_) => {}
-        }
+            Some(_) => continue,
+        };
+        inspection.damage(&directory.join(LOG), 0, trouble);
     }
 }
