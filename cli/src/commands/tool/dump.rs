@@ -55,14 +55,19 @@ fn left(output: &mut Output, shown: usize, all: u64, what: &str) -> Result<(), F
     }
 }
 
-/// Bytes escaped, the end left out where they are long.
+/// Bytes escaped, the end left out where they are long; no escape is cut.
 fn shown(bytes: &[u8]) -> String {
-    // An escaped byte takes one character at least.
-    let text = escape(&bytes[..bytes.len().min(SHOWN_MAX)]);
-    if text.len() <= SHOWN_MAX && bytes.len() <= SHOWN_MAX {
-        return text;
+    let mut text = String::new();
+    for (index, byte) in bytes.iter().enumerate() {
+        let part = escape(&[*byte]);
+        // The last one may take the place of the dots.
+        let room = SHOWN_MAX - usize::from(index + 1 < bytes.len());
+        if text.len() + part.len() > room {
+            return text + "…";
+        }
+        text.push_str(&part);
     }
-    format!("{}…", &text[..text.len().min(SHOWN_MAX)])
+    text
 }
 
 fn property_rows(said: &FileProperties) -> Vec<Vec<String>> {
@@ -241,7 +246,7 @@ mod tests {
     fn long_bytes_are_cut_and_short_ones_are_not() {
         assert_eq!(shown(b"a\x00"), r"a\x00");
         assert_eq!(shown(&[b'a'; SHOWN_MAX]), "a".repeat(SHOWN_MAX));
-        assert_eq!(shown(&[b'a'; SHOWN_MAX + 1]), "a".repeat(SHOWN_MAX) + "…");
-        assert_eq!(shown(&[0; SHOWN_MAX]).chars().count(), SHOWN_MAX + 1);
+        assert_eq!(shown(&[b'a'; SHOWN_MAX + 1]), "a".repeat(SHOWN_MAX - 1) + "…");
+        assert_eq!(shown(&[0; SHOWN_MAX]), r"\x00".repeat(9) + "…");
     }
 }
