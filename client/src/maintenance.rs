@@ -47,11 +47,7 @@ impl Admin {
     ///
     /// # Errors
     /// [`Error::NotFound`] when there is no such table. What went wrong on single servers is in the result.
-    pub async fn flush_table(
-        &self,
-        name: &str,
-        progress: impl FnMut(&Maintained) + Send,
-    ) -> Result<Maintained, Error> {
+    pub async fn flush_table(&self, name: &str, progress: impl FnMut(&Maintained) + Send) -> Result<Maintained, Error> {
         self.maintain(name, Work::Flush, progress).await
     }
 
@@ -74,17 +70,15 @@ impl Admin {
         work: Work,
         mut progress: impl FnMut(&Maintained) + Send,
     ) -> Result<Maintained, Error> {
-        let request = v1::MaintainTableRequest {
-            hello: self.hello(),
-            table: self.describe_table(name).await?.schema.table.0,
-        };
-        let members: Vec<String> = self.regions(Some(name)).await?.into_iter().flat_map(|region| region.servers).collect();
+        let request =
+            v1::MaintainTableRequest { hello: self.hello(), table: self.describe_table(name).await?.schema.table.0 };
+        let members: Vec<String> =
+            self.regions(Some(name)).await?.into_iter().flat_map(|region| region.servers).collect();
         let (live, away): (Vec<_>, Vec<_>) =
             self.servers().await?.into_iter().partition(|server| server.state == "live");
-        let failures = away
-            .iter()
-            .filter(|server| members.contains(&server.address))
-            .map(|server| format!("server {} at {} is {}: its replicas wait", server.server, server.address, server.state));
+        let failures = away.iter().filter(|server| members.contains(&server.address)).map(|server| {
+            format!("server {} at {} is {}: its replicas wait", server.server, server.address, server.state)
+        });
         let mut failures: Vec<String> = failures.collect();
         let (told, mut news) = mpsc::channel(NEWS_MAX);
         let mut calls: FuturesUnordered<_> = (0..)

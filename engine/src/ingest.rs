@@ -90,12 +90,7 @@ impl Engine {
     /// # Errors
     /// [`Error::NotIngested`] for a file that cannot be taken in, [`Error::Corruption`] for one that is damaged,
     /// [`Error::Io`], [`Error::Retired`]. Nothing was taken in, and trying again is safe.
-    pub async fn ingest(
-        &self,
-        region: &Arc<Region>,
-        files: Vec<IngestFile>,
-        point: DurablePoint,
-    ) -> Result<(), Error> {
+    pub async fn ingest(&self, region: &Arc<Region>, files: Vec<IngestFile>, point: DurablePoint) -> Result<(), Error> {
         let Backend::Lsm(tables) = &*self.backend else {
             return Err(Error::NotIngested { file: PathBuf::new(), why: "this engine has no store files".to_owned() });
         };
@@ -143,12 +138,7 @@ impl Engine {
 }
 
 /// Verifies a file and gives it a second name in the engine's directory.
-async fn take_in(
-    tables: &TablesBackend,
-    region: &Region,
-    file: &IngestFile,
-    sequence: u64,
-) -> Result<FileRef, Error> {
+async fn take_in(tables: &TablesBackend, region: &Region, file: &IngestFile, sequence: u64) -> Result<FileRef, Error> {
     let refused = |why: &str| Error::NotIngested { file: file.path.clone(), why: why.to_owned() };
     let origin = file.path.file_name().and_then(|name| id_of(name.to_str()?));
     let Some(origin) = origin else { return Err(refused("its name is not that of a store file")) };

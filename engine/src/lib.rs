@@ -23,12 +23,14 @@ mod backend;
 #[allow(dead_code, reason = "the store files move in step by step")]
 mod block_cache;
 mod cells;
+mod check;
 mod checkpoint;
 mod codec;
 mod collecting;
 mod compaction;
 #[allow(dead_code, reason = "the store files move in step by step")]
 mod descriptors;
+mod dump;
 mod engine;
 mod error;
 mod file;
@@ -53,8 +55,10 @@ mod unite;
 
 pub use backend::BackendKind;
 pub use block_cache::FamilyReadCounts;
+pub use check::{Recorded, check};
 pub use checkpoint::{Checkpoint, CheckpointFile};
 pub use compaction::{Compaction, CompactionProgress, CompactionTotals, Verdict, verdict};
+pub use dump::{DumpedBlock, DumpedCell, FileDump, FileProperties, dump_file};
 pub use engine::{Engine, Options, SplitDaughter};
 pub use error::{Error, SnapshotTooOld};
 pub use ingest::{IngestFile, TableBuilder};

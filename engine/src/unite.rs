@@ -39,7 +39,8 @@ impl Engine {
         let _recording = (left.recording.lock().await, right.recording.lock().await);
         let (families, files) = {
             let (left_state, right_state) = (left.state.read(), right.state.read());
-            if let Some(retired) = [(left, left_state.retired), (right, right_state.retired)].iter().find(|side| side.1) {
+            if let Some(retired) = [(left, left_state.retired), (right, right_state.retired)].iter().find(|side| side.1)
+            {
                 return Err(Error::Retired { region: retired.0.id() });
             }
             let families = left_state.families();

@@ -12,6 +12,7 @@
 
 mod backoff;
 mod catalog;
+mod check;
 mod config;
 mod deadline;
 mod identity;
@@ -34,6 +35,7 @@ mod tables;
 mod views;
 
 pub use catalog::checkpoint::CheckpointError;
+pub use check::{check, is_data_directory};
 pub use config::MasterConfig;
 pub use identity::IdentityError;
 pub use server::{Master, StartError};

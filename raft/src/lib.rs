@@ -39,6 +39,7 @@ pub use config::{GroupSpec, HostConfig, LogConfig};
 pub use error::{Error, OpenError, ProposeError};
 pub use group::{Group, Reply};
 pub use host::GroupHost;
+pub use log::{LoggedGroup, check_log};
 pub use peer::PeerService;
 pub use state_machine::{AppliedEntry, BoxFuture, Durable, Factory, StateMachine};
 pub use status::{GroupStatus, LogStatus, ReadPoint};

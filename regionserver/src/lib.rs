@@ -16,6 +16,7 @@
 //! moves between groups, merges.
 
 mod admission;
+mod check;
 mod cluster;
 mod config;
 mod disk;
@@ -40,6 +41,7 @@ mod session;
 mod token;
 mod troubles;
 
+pub use check::{check, is_data_directory};
 pub use config::ServerConfig;
 pub use identity::IdentityError;
 pub use report::RegisterError;

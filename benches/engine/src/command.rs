@@ -10,15 +10,16 @@ use crate::{Contender, Options, Progress, run};
 /// Measures storage engines by the same workloads.
 #[derive(Debug, Parser)]
 #[command(version)]
-struct Command {
+pub struct Command {
+    /// What is measured.
     #[command(flatten)]
-    options: Options,
+    pub options: Options,
     /// Stores that take part, with commas between; all that are built in when absent.
     #[arg(long, value_delimiter = ',')]
-    only: Vec<String>,
+    pub only: Vec<String>,
     /// JSON lines: one about the run, then one for each workload of each store.
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 }
 
 /// The whole program, over these stores.
@@ -40,7 +41,14 @@ pub fn main(contenders: Vec<Contender>) -> ExitCode {
     }
 }
 
-fn measure(command: &Command, mut contenders: Vec<Contender>) -> Result<(), Box<dyn std::error::Error>> {
+/// Measures and prints, on the calling thread.
+///
+/// # Errors
+/// A name in `only` that is not built in, what [`run`] answers, and a standard output that cannot be written.
+pub fn measure(
+    command: &Command,
+    mut contenders: Vec<Contender>,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     for name in &command.only {
         if !contenders.iter().any(|contender| contender.name == name) {
             let built_in: Vec<&str> = contenders.iter().map(|contender| contender.name).collect();

@@ -324,9 +324,34 @@ pub enum Bench {
     /// Get random rows.
     Get(BenchFlags),
     /// Scan --batch rows from a random start.
-    Scan(BenchFlags),
+    Scan(BenchScan),
+    /// Read the whole table in order, each worker with one stream; ends with the table unless --seconds is given.
+    Fullscan(BenchScan),
     /// Write --rows rows in big batches.
     Load(BenchFlags),
+    /// Compare the storage engines, in this process and without a cluster.
+    Engine(BenchEngine),
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct BenchScan {
+    /// From the last row to the first.
+    #[arg(long)]
+    pub reverse: bool,
+    #[command(flatten)]
+    pub flags: BenchFlags,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct BenchEngine {
+    #[command(flatten)]
+    pub options: terrane_bench_engine::Options,
+    /// Engines that take part, with commas between; all that are built in when absent.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Print one JSON object per line on standard output, and nothing else there.
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -341,13 +366,13 @@ pub struct BenchFlags {
     /// Bytes of each value.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=10_485_760))]
     pub value_bytes: u32,
-    /// Calls in flight at once (default: 64; load: 8).
+    /// Calls in flight at once (default: 64; load: 8; fullscan: 1).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub in_flight: Option<u32>,
     /// Rows in one call (default: 1; scan: 100; load: 1000).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub batch: Option<u32>,
-    /// How long to measure (default: 10; load: until all rows are written).
+    /// How long to measure (default: 10; load: until all rows are written; fullscan: until all rows are read).
     #[arg(long, value_name = "S", value_parser = duration)]
     pub seconds: Option<Duration>,
     /// Regions that a new table begins with.

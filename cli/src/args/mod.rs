@@ -9,12 +9,14 @@
 
 pub mod client;
 pub mod roles;
+pub mod tool;
 pub mod values;
 
 use clap::{Parser, Subcommand};
 
 use client::{Admin, Bench, Count, Delete, Export, FirstOrLast, Get, Import, Put, Scan, Status, TableCommand};
 use roles::{Demo, Dev, Master, Server};
+use tool::Tool;
 
 /// A distributed, region-sharded, sorted wide-column store.
 #[derive(Debug, Parser)]
@@ -63,6 +65,9 @@ pub enum Command {
     /// Generate load and measure it: a line per second and a summary.
     #[command(subcommand)]
     Bench(Bench),
+    /// Look at the files of a stopped process.
+    #[command(subcommand)]
+    Tool(Tool),
 }
 
 #[cfg(test)]

@@ -77,6 +77,11 @@ impl Recorder {
         shard.latencies_us.saturating_record(latency_us.max(1));
     }
 
+    /// A call of this worker that goes on has brought so many rows.
+    pub fn progressed(&self, worker: usize, rows: u64) {
+        self.shards[worker % SHARDS].lock().rows += rows;
+    }
+
     /// A call of this worker failed.
     pub fn failed(&self, worker: usize) {
         self.shards[worker % SHARDS].lock().errors += 1;

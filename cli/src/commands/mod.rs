@@ -10,6 +10,7 @@ pub mod import;
 pub mod role;
 pub mod status;
 pub mod table;
+pub mod tool;
 
 use terrane_client::Client;
 
@@ -37,6 +38,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Import(args) => import::run(args).await,
         Command::Export(args) => export::run(args).await,
         Command::Bench(args) => bench::run(args).await,
+        Command::Tool(args) => tool::run(args).await,
     }
 }
 

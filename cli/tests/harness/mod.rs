@@ -388,6 +388,10 @@ pub struct Dev {
 
 impl Dev {
     pub fn start(data: &Path, engine: &str) -> Dev {
+        Dev::start_with(data, engine, &[])
+    }
+
+    pub fn start_with(data: &Path, engine: &str, flags: &[&str]) -> Dev {
         for _ in 0..START_ATTEMPTS {
             let [base] = free_ports();
             // Its ports lie within 120 of the first.
@@ -395,6 +399,7 @@ impl Dev {
             let arguments = ["dev", "--engine", engine, "--listen-base", &base.to_string(), "--data"];
             let mut arguments = arguments.map(str::to_owned).to_vec();
             arguments.push(data.display().to_string());
+            arguments.extend(flags.iter().map(|&flag| flag.to_owned()));
             match Process::start(&arguments) {
                 Ok(process) => return Dev { process, client: Client { masters: local(base) } },
                 Err(ended) => assert!(ended.stderr.contains("in use"), "{ended:?}"),

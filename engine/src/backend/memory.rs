@@ -21,12 +21,15 @@ use crate::manifest::FileRecord;
 use crate::run::Run;
 use crate::source::Bounds;
 
-const FORMAT: u8 = 2;
+pub(crate) const FORMAT: u8 = 2;
 const HEADER: u8 = 1;
 const CELLS: u8 = 2;
 const END: u8 = 3;
 /// About how many bytes of cells share a checksum.
 const FRAME_BYTES: usize = 256 << 10;
+/// The directory of its files, and how their names end.
+pub(crate) const DIRECTORY: &str = "cells";
+pub(crate) const SUFFIX: &str = ".cells";
 /// Files of a family at which a flush writes them all anew as one.
 pub(crate) const FILES_MAX: usize = 6;
 
@@ -38,18 +41,14 @@ pub(crate) struct MemoryBackend {
 
 impl MemoryBackend {
     pub(crate) async fn open(disk: &Disk, dir: &Path, named: &BTreeSet<u64>) -> Result<Self, Error> {
-        let files = Arc::new(Files::open(disk, dir, "cells", ".cells", named).await?);
+        let files = Arc::new(Files::open(disk, dir, DIRECTORY, SUFFIX, named).await?);
         Ok(Self { disk: disk.clone(), files })
     }
 
     /// Loads a file that the manifest names.
     pub(crate) async fn load(&self, record: &FileRecord) -> Result<Arc<dyn FileSource>, Error> {
-        let path = self.files.path_of(record.id);
-        let bytes = self.disk.read(&path).await.map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => Error::damage(&path, 0, "the manifest names the file and it is missing"),
-            _ => Error::io(format!("read {}", path.display()))(error),
-        })?;
-        Ok(Arc::new(Run::new(decode(&path, record.id, &bytes)?)))
+        let (cells, _) = read_file(&self.disk, &self.files.path_of(record.id), record.id).await?;
+        Ok(Arc::new(Run::new(cells)))
     }
 
     pub(crate) fn writer(&self, family: &FamilyName) -> MemoryWriter {
@@ -86,6 +85,31 @@ impl MemoryWriter {
         let record = Arc::new(record_of(id, size, &self.cells, bounds));
         Ok(Some(FileRef { record, source: Arc::new(Run::new(self.cells)) }))
     }
+}
+
+/// The id of the file with this name; `None` for names of other files.
+pub(crate) fn id_of(name: &str) -> Option<u64> {
+    let id = name.strip_suffix(SUFFIX)?.parse().ok()?;
+    (name == format!("{id:016}{SUFFIX}")).then_some(id)
+}
+
+/// The cells of a file, and its length.
+pub(crate) async fn read_file(disk: &Disk, path: &Path, id: u64) -> Result<(Cells, u64), Error> {
+    let bytes = disk.read(path).await.map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Error::damage(path, 0, "the manifest names the file and it is missing"),
+        _ => Error::io(format!("read {}", path.display()))(error),
+    })?;
+    Ok((decode(path, id, &bytes)?, bytes.len() as u64))
+}
+
+/// Verifies a file as a whole and answers what the manifest should say of it.
+pub(crate) async fn check_file(disk: &Disk, path: &Path, id: u64) -> Result<FileRecord, Error> {
+    let (cells, bytes) = read_file(disk, path, id).await?;
+    let is_sorted = cells.iter().zip(cells.iter().skip(1)).all(|(a, b)| a.cmp_place(&b).is_lt());
+    if cells.is_empty() || !is_sorted {
+        return Err(Error::damage(path, 0, "it has no cells, or they are not in order"));
+    }
+    Ok(record_of(id, bytes, &cells, &Bounds::default()))
 }
 
 async fn write_file(disk: &Disk, files: &Files, id: u64, family: &FamilyName, cells: &Cells) -> Result<u64, Error> {

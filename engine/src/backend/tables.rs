@@ -121,7 +121,7 @@ impl TableFile {
         if let Some(table) = self.table.get() {
             return Ok(table);
         }
-        let table = Table::open(&self.shared, self.id, self.origin, self.size, &self.reads)?;
+        let table = Table::open(&self.shared, self.id, Some(self.origin), self.size, &self.reads)?;
         Ok(self.table.get_or_init(|| Arc::new(table)))
     }
 
@@ -267,20 +267,10 @@ impl TablesWriter {
 
     fn file_of(&self, properties: &TableProperties, bounds: &Bounds) -> Result<FileRef, Error> {
         let record = FileRecord {
-            id: properties.id,
             level: self.level,
-            size: properties.size,
-            bytes: properties.data_bytes,
             bounds: bounds.clone(),
-            first_row: Bytes::copy_from_slice(&properties.first_row),
-            last_row: Bytes::copy_from_slice(&properties.last_row),
-            timestamps: properties.timestamps,
-            sequences: properties.sequences,
-            cells: properties.cells,
-            deletes: properties.deletes,
             collected: self.collected,
-            origin: properties.id,
-            ingested_at: 0,
+            ..record_of(properties)
         };
         let file = TableFile {
             shared: Arc::clone(&self.shared),
@@ -313,5 +303,25 @@ impl Drop for TablesWriter {
     fn drop(&mut self) {
         // It was given up, or reading or writing failed: nobody will have the manifest name these files.
         self.begun.drain(..).for_each(|id| self.files.settled(id));
+    }
+}
+
+/// What the manifest says of a file, as far as the file itself tells.
+pub(crate) fn record_of(properties: &TableProperties) -> FileRecord {
+    FileRecord {
+        id: properties.id,
+        level: 0,
+        size: properties.size,
+        bytes: properties.data_bytes,
+        bounds: Bounds::default(),
+        first_row: Bytes::copy_from_slice(&properties.first_row),
+        last_row: Bytes::copy_from_slice(&properties.last_row),
+        timestamps: properties.timestamps,
+        sequences: properties.sequences,
+        cells: properties.cells,
+        deletes: properties.deletes,
+        collected: (0, 0),
+        origin: properties.id,
+        ingested_at: 0,
     }
 }

@@ -4,6 +4,7 @@
 //! never was: at start the file is read up to the last whole record and cut there. When it has grown to several times
 //! what it says, it is written anew beside itself and renamed into place. `docs/formats/manifest.md` has the bytes.
 
+mod examine;
 mod record;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use terrane_env::fs::{Disk, File};
 use terrane_types::{GroupId, RegionId};
 
+pub(crate) use examine::examine;
 pub(crate) use record::{FamilyRecord, FileRecord, Record, RegionRecord};
 
 use crate::Error;

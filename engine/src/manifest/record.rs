@@ -253,7 +253,9 @@ pub(crate) fn write_file(out: &mut Writer, file: &FileRecord) {
     }
     out.i64(file.timestamps.0);
     out.i64(file.timestamps.1);
-    for number in [file.sequences.0, file.sequences.1, file.cells, file.deletes, file.collected.0, file.origin, file.ingested_at] {
+    for number in
+        [file.sequences.0, file.sequences.1, file.cells, file.deletes, file.collected.0, file.origin, file.ingested_at]
+    {
         out.u64(number);
     }
     out.i64(file.collected.1);

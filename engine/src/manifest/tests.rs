@@ -24,7 +24,7 @@ fn file(id: u64) -> FileRecord {
         deletes: 1,
         collected: (0, 0),
         origin: 8,
-            ingested_at: 0,
+        ingested_at: 0,
     }
 }
 
@@ -58,6 +58,17 @@ fn records() -> Vec<Record> {
         Record::Merge { parents: [RegionId(2), RegionId(3)], region: Box::new(region(4, 6)) },
         Record::Drop { regions: vec![RegionId(2)], group: GroupId(2), point },
     ]
+}
+
+/// All records as a manifest has them, and where each ends.
+pub(super) fn encoded() -> (Vec<u8>, Vec<usize>) {
+    let mut bytes = Vec::new();
+    let mut ends = Vec::new();
+    for record in records() {
+        frame(&mut bytes, &record.encode());
+        ends.push(bytes.len());
+    }
+    (bytes, ends)
 }
 
 #[test]

@@ -14,7 +14,8 @@ use terrane_types::{CellKind, FamilyRules};
 
 use super::*;
 
-pub(super) const READING: Reading = Reading { blocking: false, sequential: false, fills_cache: true, time_min: 0, prefix: None };
+pub(super) const READING: Reading =
+    Reading { blocking: false, sequential: false, fills_cache: true, time_min: 0, prefix: None };
 
 /// Rows with common beginnings of all lengths, in order.
 const ROWS: [&[u8]; 14] = [

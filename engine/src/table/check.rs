@@ -44,7 +44,7 @@ impl Table {
     /// The filter of prefixes can only be verified with the function that it was made with.
     pub(crate) fn check(&self, prefix: Option<&PrefixOf>) -> Result<CheckReport, Error> {
         // What was read on opening may have changed on disk since: it is read again.
-        let again = Self::open(self.shared(), self.id(), self.origin(), self.properties().size, self.reads())?;
+        let again = Self::open(self.shared(), self.id(), Some(self.origin()), self.properties().size, self.reads())?;
         if again.properties() != self.properties() || again.footer != self.footer {
             return Err(self.damage(0, "the file is not the one that was opened"));
         }
@@ -182,8 +182,9 @@ impl Table {
 
     /// The payload of a block as it is on disk now.
     pub(super) fn fresh(&self, at: BlockAt, ahead: Option<&mut ReadAhead>) -> Result<Vec<u8>, Error> {
-        let unseal =
-            |sealed: &[u8]| block::unseal(sealed, self.origin(), at.offset).map_err(|what| self.damage(at.offset, what));
+        let unseal = |sealed: &[u8]| {
+            block::unseal(sealed, self.origin(), at.offset).map_err(|what| self.damage(at.offset, what))
+        };
         match ahead {
             Some(ahead) => {
                 self.fill(ahead, at)?;

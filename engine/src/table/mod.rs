@@ -25,6 +25,7 @@ mod filter;
 mod footer;
 mod heads;
 mod index;
+mod listing;
 mod properties;
 mod read_ahead;
 mod reader;

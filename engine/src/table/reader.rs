@@ -57,11 +57,11 @@ impl Drop for Table {
 }
 
 impl Table {
-    /// Opens the file `id` of `size` bytes; what reads of it meet is counted in `reads`. Blocks.
+    /// Opens the file `id` of `size` bytes, written under the number `origin` (`None`: whichever it says); what reads of it meet is counted in `reads`. Blocks.
     pub(crate) fn open(
         shared: &Arc<TableShared>,
         id: u64,
-        origin: u64,
+        origin: Option<u64>,
         size: u64,
         reads: &Arc<FamilyReads>,
     ) -> Result<Self, Error> {
@@ -82,9 +82,10 @@ impl Table {
             BadFooter::Damaged(what) => damage(tail_at + footer_at as u64, what),
             BadFooter::Newer(found) => Error::NewerFormat { file: path.clone(), found, known: FORMAT },
         })?;
-        if footer.id != origin {
+        if origin.is_some_and(|origin| footer.id != origin) {
             return Err(damage(0, &format!("it is file {} under another's name", footer.id)));
         }
+        let origin = footer.id;
 
         // Filters and indexes lie one after the other; of large files they begin before the tail that was read.
         let first = [footer.filter, footer.prefix_filter].into_iter().flatten().map(|at| at.offset).min();

@@ -59,7 +59,7 @@ impl World {
     }
 
     fn open(&self, id: u64, size: u64) -> Result<Arc<Table>, Error> {
-        Table::open(&self.shared, id, id, size, &self.reads).map(Arc::new)
+        Table::open(&self.shared, id, Some(id), size, &self.reads).map(Arc::new)
     }
 
     async fn table(&self, id: u64, cells: &Cells, storage: FamilyStorage) -> Arc<Table> {

@@ -13,6 +13,7 @@
 
 mod batch;
 mod cache;
+mod check;
 mod extents;
 mod files;
 mod memory;
@@ -34,6 +35,7 @@ use terrane_env::task::{self, IoLoop};
 use terrane_types::GroupId;
 use tokio::sync::{Notify, oneshot};
 
+pub use self::check::{LoggedGroup, check_log};
 use self::files::Files;
 pub(crate) use self::memory::GroupLog;
 use self::memory::payload_bytes;

@@ -99,15 +99,21 @@ struct Scanned {
     bad: Option<&'static str>,
 }
 
-struct Recovery {
+pub(super) struct Recovery {
     files: Arc<Files>,
-    found: Recovered,
+    pub(super) found: Recovered,
 }
 
 type Read = (GroupId, Record, Place);
 
+/// Where in a batch something does not hold, and what.
+pub(super) struct Bad {
+    pub(super) offset: u64,
+    pub(super) what: &'static str,
+}
+
 impl Recovery {
-    fn new(files: Arc<Files>, cache_bytes: u64) -> Recovery {
+    pub(super) fn new(files: Arc<Files>, cache_bytes: u64) -> Recovery {
         let found = Recovered {
             groups: BTreeMap::new(),
             extents: Extents::default(),
@@ -136,7 +142,7 @@ impl Recovery {
             }
             let records = match read_records(segment, bytes, offset, &header) {
                 Ok(records) => records,
-                Err(what) => return Ok(Scanned { end, bad: Some(what) }),
+                Err(bad) => return Ok(Scanned { end, bad: Some(bad.what) }),
             };
             for (group, record, place) in records {
                 self.replay(group, record, place)?;
@@ -169,7 +175,7 @@ impl Recovery {
         }
     }
 
-    fn replay(&mut self, group: GroupId, record: Record, place: Place) -> Result<(), OpenError> {
+    pub(super) fn replay(&mut self, group: GroupId, record: Record, place: Place) -> Result<(), OpenError> {
         let log = match (&record, self.found.groups.get(&group)) {
             (_, Some(log)) => log.clone(),
             (Record::Created(spec), None) => {
@@ -251,14 +257,15 @@ async fn sync(path: &Path) -> io::Result<()> {
 }
 
 /// Reads all records of a batch before any of them is taken over.
-fn read_records(segment: u64, bytes: &Bytes, offset: usize, header: &BatchHeader) -> Result<Vec<Read>, &'static str> {
+pub(super) fn read_records(segment: u64, bytes: &Bytes, offset: usize, header: &BatchHeader) -> Result<Vec<Read>, Bad> {
+    let bad = |offset: usize, what| Bad { offset: offset as u64, what };
     let start = offset + HEADER_BYTES;
-    let end =
-        start.checked_add(header.length as usize).filter(|end| *end <= bytes.len()).ok_or("a batch ends early")?;
+    let end = start.checked_add(header.length as usize).filter(|end| *end <= bytes.len());
+    let end = end.ok_or(bad(offset, "a batch ends early"))?;
     let mut records = Vec::new();
     let mut at = start;
     while at < end {
-        let (group, record, length) = record::read(&bytes.slice(at..end)).map_err(|error| error.what)?;
+        let (group, record, length) = record::read(&bytes.slice(at..end)).map_err(|error| bad(at, error.what))?;
         let place = Place {
             segment,
             offset: at as u64,
@@ -268,17 +275,17 @@ fn read_records(segment: u64, bytes: &Bytes, offset: usize, header: &BatchHeader
         at += length;
     }
     if records.len() != header.records as usize {
-        return Err("a batch holds another number of records than it announces");
+        return Err(bad(offset, "a batch holds another number of records than it announces"));
     }
     let padded = (offset + aligned(HEADER_BYTES + header.length as usize)).min(bytes.len());
     if bytes[end..padded].iter().any(|byte| *byte != 0) {
-        return Err("bytes between two batches");
+        return Err(bad(end, "bytes between two batches"));
     }
     Ok(records)
 }
 
 /// The highest synced mark in any header behind `bad`.
-fn synced_behind(bytes: &Bytes, bad: Position, log: Option<u64>) -> Option<Position> {
+pub(super) fn synced_behind(bytes: &Bytes, bad: Position, log: Option<u64>) -> Option<Position> {
     let first = usize::try_from(bad.offset).ok()? + ALIGNMENT;
     let marks = (first..bytes.len()).step_by(ALIGNMENT).filter_map(|offset| match BatchHeader::find(bytes, offset) {
         Found::Header(header, _) if log.is_none_or(|log| header.log == log) => Some(header.synced),

@@ -55,7 +55,7 @@ async fn payloads(log: &GroupLog) -> Vec<(u64, u8)> {
     entries.iter().map(|entry| (entry.log_id.index, fill(entry))).collect()
 }
 
-fn segments(directory: &Path) -> Vec<PathBuf> {
+pub(super) fn segments(directory: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<_> = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     paths
@@ -70,7 +70,7 @@ fn copy(directory: &Path) -> tempfile::TempDir {
 }
 
 /// Starts of all batches in a segment, and where the last one ends.
-fn batches(path: &Path) -> Vec<usize> {
+pub(super) fn batches(path: &Path) -> Vec<usize> {
     let bytes = bytes::Bytes::from(std::fs::read(path).unwrap());
     let mut starts = Vec::new();
     let mut end = 0;
@@ -85,7 +85,7 @@ fn batches(path: &Path) -> Vec<usize> {
 }
 
 /// A directory as a kill leaves it, with one segment, and in it one batch for each of three appends at the end.
-async fn killed() -> tempfile::TempDir {
+pub(super) async fn killed() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let log = open(directory.path()).await.unwrap();
     let created = log.create(spec(A)).await.unwrap();
@@ -235,7 +235,7 @@ async fn a_synced_batch_that_reads_as_zeros_is_damage() {
 }
 
 /// Several segments of two groups.
-async fn long() -> tempfile::TempDir {
+pub(super) async fn long() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let log = open(directory.path()).await.unwrap();
     for group in [A, B] {

@@ -2,7 +2,10 @@
 //!
 //! A fixed number of workers each keep one call in flight; what is measured is the time from asking to the answer, as a
 //! client sees it. Calls are counted when they are acknowledged within the measured time. The table is made when absent,
-//! and `get` and `scan` fill it first when it is empty, so that what they ask for exists.
+//! and `get` and `scan` fill it first when it is empty, so that what they ask for exists. `bench engine` has no cluster: it
+//! compares the storage engines alone.
+
+mod engine;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,6 +31,8 @@ const FILL_IN_FLIGHT: u32 = 8;
 const ERRORS_SHOWN_MAX: u64 = 5;
 /// How long a worker rests after a failed call, so that a cluster in trouble is not also flooded.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
+/// Rows of a full scan after which they are recorded: few enough for a line each second, too many to cost anything.
+const ROWS_PER_RECORD: usize = 4_096;
 /// How long a measurement lasts unless told otherwise.
 const SECONDS_DEFAULT: Duration = Duration::from_secs(10);
 
@@ -36,6 +41,7 @@ enum Workload {
     Put,
     Get,
     Scan,
+    FullScan,
     Load,
 }
 
@@ -45,29 +51,41 @@ impl Workload {
             Workload::Put => "put",
             Workload::Get => "get",
             Workload::Scan => "scan",
+            Workload::FullScan => "fullscan",
             Workload::Load => "load",
         }
     }
 
     fn batch_default(self) -> u32 {
         match self {
-            Workload::Put | Workload::Get => 1,
+            Workload::Put | Workload::Get | Workload::FullScan => 1,
             Workload::Scan => 100,
             Workload::Load => FILL_BATCH,
         }
     }
 
     fn in_flight_default(self) -> u32 {
-        if self == Workload::Load { FILL_IN_FLIGHT } else { 64 }
+        match self {
+            Workload::Load => FILL_IN_FLIGHT,
+            Workload::FullScan => 1,
+            Workload::Put | Workload::Get | Workload::Scan => 64,
+        }
+    }
+
+    /// Whether it ends by itself, and with it the measurement, unless it is to last for some time.
+    fn ends(self) -> bool {
+        matches!(self, Workload::Load | Workload::FullScan)
     }
 }
 
 pub async fn run(args: Bench) -> Result<(), Failure> {
-    let (workload, flags) = match args {
-        Bench::Put(flags) => (Workload::Put, flags),
-        Bench::Get(flags) => (Workload::Get, flags),
-        Bench::Scan(flags) => (Workload::Scan, flags),
-        Bench::Load(flags) => (Workload::Load, flags),
+    let (workload, reverse, flags) = match args {
+        Bench::Put(flags) => (Workload::Put, false, flags),
+        Bench::Get(flags) => (Workload::Get, false, flags),
+        Bench::Scan(scan) => (Workload::Scan, scan.reverse, scan.flags),
+        Bench::Fullscan(scan) => (Workload::FullScan, scan.reverse, scan.flags),
+        Bench::Load(flags) => (Workload::Load, false, flags),
+        Bench::Engine(args) => return engine::run(args).await,
     };
     let client = connect(&flags.connection).await?;
     let table = open_or_create(&client, &flags).await?;
@@ -75,10 +93,10 @@ pub async fn run(args: Bench) -> Result<(), Failure> {
         return Err(Failure::new(format!("table {} has no family {FAMILY}, which bench writes to", flags.table))
             .advise("choose another with --table; an absent one is made"));
     }
-    if matches!(workload, Workload::Get | Workload::Scan) {
+    if matches!(workload, Workload::Get | Workload::Scan | Workload::FullScan) {
         fill_if_empty(&table, &flags).await?;
     }
-    let run = Run::new(workload, &table, &flags);
+    let run = Run { reverse, ..Run::new(workload, &table, &flags) };
     let measured = measure(run, &flags).await?;
     eprintln!("{}", counters_text(&client));
     report(workload, &flags, &measured)
@@ -144,6 +162,10 @@ struct Run {
     batch: u64,
     in_flight: usize,
     value_bytes: usize,
+    /// Scans go from the last row to the first.
+    reverse: bool,
+    /// A full scan is made over and over, until the time is over.
+    repeats: bool,
     recorder: Arc<Recorder>,
     stop: Arc<AtomicBool>,
     /// The first row of the next batch of `load`.
@@ -161,6 +183,8 @@ impl Run {
             batch: u64::from(flags.batch.unwrap_or_else(|| workload.batch_default())),
             in_flight: usize::try_from(in_flight).expect("32 bits fit a length"),
             value_bytes: usize::try_from(flags.value_bytes).expect("32 bits fit a length"),
+            reverse: false,
+            repeats: flags.seconds.is_some(),
             recorder: Arc::new(Recorder::new()),
             stop: Arc::new(AtomicBool::new(false)),
             next_row: Arc::new(AtomicU64::new(0)),
@@ -181,7 +205,7 @@ impl Run {
         while !self.stop.load(Ordering::Relaxed) {
             let Some(call) = self.choose(&mut choices) else { return };
             let asked = Instant::now();
-            match self.call(call).await {
+            match self.call(call, worker).await {
                 // What is answered after the end was not done within the measured time.
                 Ok(_) if self.stop.load(Ordering::Relaxed) => {}
                 Ok(rows) => self.recorder.acknowledged(worker, rows, asked.elapsed()),
@@ -189,6 +213,9 @@ impl Run {
                     self.failed(worker, &error);
                     tokio::time::sleep(PAUSE_AFTER_ERROR).await;
                 }
+            }
+            if self.workload == Workload::FullScan && !self.repeats {
+                return;
             }
         }
     }
@@ -217,15 +244,25 @@ impl Run {
             Workload::Get if self.batch == 1 => Call::Get(Get::new(key(choices.row()))),
             Workload::Get => Call::GetMany((0..self.batch).map(|_| Get::new(key(choices.row()))).collect()),
             Workload::Scan => {
-                let start = key(choices.scan_start(self.batch)).to_vec();
-                let range = KeyRange { start: start.into(), stop: Default::default() };
-                Call::Scan(Scan::range(range).limit(self.batch))
+                let first = choices.scan_start(self.batch);
+                let (start, stop) = if self.reverse {
+                    (Vec::new(), key(first.saturating_add(self.batch)).to_vec())
+                } else {
+                    (key(first).to_vec(), Vec::new())
+                };
+                let range = KeyRange { start: start.into(), stop: stop.into() };
+                Call::Scan(self.directed(Scan::range(range)).limit(self.batch))
             }
+            Workload::FullScan => Call::FullScan(self.directed(Scan::range(KeyRange::all()))),
         })
     }
 
-    /// Makes the call and answers how many rows it wrote or read.
-    async fn call(&self, call: Call) -> Result<u64, terrane_client::Error> {
+    fn directed(&self, scan: Scan) -> Scan {
+        if self.reverse { scan.reverse() } else { scan }
+    }
+
+    /// Makes the call and answers how many rows it wrote or read, those aside that it has already recorded.
+    async fn call(&self, call: Call, worker: usize) -> Result<u64, terrane_client::Error> {
         let rows = match call {
             Call::Put(put) => self.table.put(put).await.map(|()| 1)?,
             Call::PutMany(puts) => {
@@ -247,6 +284,22 @@ impl Run {
                 }
                 count
             }
+            Call::FullScan(scan) => {
+                let mut stream = self.table.scan(scan).await?;
+                let mut count = 0;
+                while let Some(row) = stream.next().await {
+                    row?;
+                    count += 1;
+                    if count == ROWS_PER_RECORD {
+                        if self.stop.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        // A line a second is wanted, and the call may take minutes.
+                        self.recorder.progressed(worker, std::mem::take(&mut count) as u64);
+                    }
+                }
+                count
+            }
         };
         Ok(u64::try_from(rows).expect("lengths in memory fit 64 bits"))
     }
@@ -265,6 +318,7 @@ enum Call {
     Get(Get),
     GetMany(Vec<Get>),
     Scan(Scan),
+    FullScan(Scan),
 }
 
 /// What a run came to.
@@ -280,7 +334,7 @@ async fn measure(run: Run, flags: &BenchFlags) -> Result<Measured, Failure> {
     let started = Instant::now();
     let end = match (flags.seconds, run.workload) {
         (Some(seconds), _) => Some(started + seconds),
-        (None, Workload::Load) => None,
+        (None, workload) if workload.ends() => None,
         (None, _) => Some(started + SECONDS_DEFAULT),
     };
     let mut workers = run.start();

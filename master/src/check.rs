@@ -1,0 +1,92 @@
+//! Verifying the data directory of a stopped master: identity, checkpoint of the catalog, log, and that they fit together.
+
+use std::path::Path;
+
+use terrane_env::fs;
+use terrane_raft::LoggedGroup;
+use terrane_types::{GroupId, Inspection};
+
+use crate::catalog::checkpoint::{self, Checkpoint, CheckpointError};
+use crate::identity::{self, Identity};
+
+const CATALOG: &str = "catalog";
+const LOG: &str = "log";
+/// The file that carries the directory's lock; what is in it counts for nothing.
+const LOCK: &str = "LOCK";
+
+/// Whether this is the data directory of a master, be it damaged.
+///
+/// # Errors
+/// What the system says.
+pub async fn is_data_directory(directory: &Path) -> std::io::Result<bool> {
+    Ok(fs::exists(&directory.join(identity::NAME)).await? || fs::exists(&directory.join(CATALOG)).await?)
+}
+
+/// Verifies every byte in the data directory that counts. Whoever calls holds its lock.
+pub async fn check(directory: &Path, inspection: &mut Inspection) {
+    let path = directory.join(identity::NAME);
+    let identity = Identity::look(directory).await;
+    match &identity {
+        Ok(_) => inspection.looks_at("identity", &path, fs::file_len(&path).await.unwrap_or_default()),
+        Err(error) => inspection.damage(&path, 0, error.to_string()),
+    }
+    let names = match fs::list(directory).await {
+        Ok(names) => names,
+        Err(error) => return inspection.damage(directory, 0, format!("the directory cannot be read: {error}")),
+    };
+    let mut catalog = None;
+    let mut logged = None;
+    for name in &names {
+        let path = directory.join(name);
+        match name.as_str() {
+            LOCK | identity::NAME => {}
+            CATALOG => catalog = check_catalog(&path, inspection).await,
+            LOG => logged = terrane_raft::check_log(&path, inspection).await,
+            _ => inspection.warning(&path, 0, "a file that is not of a master"),
+        }
+    }
+    for missing in [CATALOG, LOG].into_iter().filter(|part| !names.iter().any(|name| name == part)) {
+        inspection.damage(&directory.join(missing), 0, "it is missing");
+    }
+    let Some(catalog) = catalog else { return };
+    if let (Ok(identity), Some(founding)) = (&identity, catalog.catalog.founding())
+        && founding.cluster != identity.cluster
+    {
+        let what = format!("it names cluster {}, the catalog {}", identity.cluster, founding.cluster);
+        inspection.damage(&path, 0, what);
+    }
+    // What the log no longer has must be in the checkpoint.
+    let purged = logged.and_then(|groups| groups.get(&GroupId::MASTER).and_then(|LoggedGroup { purged, .. }| *purged));
+    if let Some(purged) = purged.filter(|purged| *purged > catalog.applied) {
+        let what = format!("entries up to {purged} are purged, and the checkpoint is as of {}", catalog.applied);
+        inspection.damage(&directory.join(LOG), 0, what);
+    }
+}
+
+/// The checkpoint, or an empty catalog where there is none yet; `None` when it is damaged.
+async fn check_catalog(directory: &Path, inspection: &mut Inspection) -> Option<Checkpoint> {
+    let path = checkpoint::path_in(directory);
+    match fs::list(directory).await {
+        Ok(names) => {
+            for other in names.iter().map(|name| directory.join(name)).filter(|other| *other != path) {
+                inspection.warning(&other, 0, "a file that is not of the catalog");
+            }
+        }
+        Err(error) => inspection.damage(directory, 0, format!("the directory cannot be read: {error}")),
+    }
+    // Nothing to look at before the first checkpoint.
+    if let Ok(bytes) = fs::file_len(&path).await {
+        inspection.looks_at("catalog", &path, bytes);
+    }
+    match Checkpoint::load(directory).await {
+        Ok(checkpoint) => Some(checkpoint),
+        Err(CheckpointError::Damage { what, .. }) => {
+            inspection.damage(&path, 0, what);
+            None
+        }
+        Err(CheckpointError::Io { source, .. }) => {
+            inspection.damage(&path, 0, format!("the checkpoint cannot be read: {source}"));
+            None
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Verifying the log of a stopped process, without changing anything.
+//!
+//! Recovery stops at the first bad place; this goes on behind it, so that all damage is named. And recovery must take
+//! whatever was not known to be synced for a torn tail; this looks closer, as a flipped bit in the last batch would pass
+//! for one. What tells them apart is how writes tear: in sectors of [`SECTOR_BYTES`], each of which has either its old
+//! content, which is zeros, or its new one.
+//!
+//! - After the seal of a clean stop nothing was ever written: any byte there is damage.
+//! - A batch whose header is not whole is torn when part of the header is in a sector without any bytes; else its sectors
+//!   were all written, and it is damage.
+//! - A batch whose header is whole, but not its records, is torn when one of its sectors has no bytes; else it is damage.
+//!   (A batch with a sector's worth of zeros in a value may thus be taken for torn; it is reported all the same.)
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use terrane_env::fs;
+use terrane_types::{GroupId, Inspection};
+
+use super::batch::{ALIGNMENT, BatchHeader, Found, HEADER_BYTES, Position, aligned};
+use super::files::{self, Files};
+use super::recover::{self, Bad, Recovery};
+use crate::OpenError;
+
+/// What disks write whole or not at all, at the least.
+const SECTOR_BYTES: usize = 512;
+
+/// The kind of its files, as totals name it.
+const KIND: &str = "log segment";
+
+/// What the log of a group holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoggedGroup {
+    /// Entries up to this index were purged.
+    pub purged: Option<u64>,
+    /// The last entry there is, purged ones included.
+    pub last: Option<u64>,
+}
+
+/// Verifies every byte of the log in `directory`. Answers what its groups hold, unless something is damaged.
+pub async fn check_log(directory: &Path, inspection: &mut Inspection) -> Option<BTreeMap<GroupId, LoggedGroup>> {
+    let names = match fs::list(directory).await {
+        Ok(names) => names,
+        Err(error) => {
+            inspection.damage(directory, 0, format!("the log cannot be read: {error}"));
+            return None;
+        }
+    };
+    let mut numbers = Vec::new();
+    for name in &names {
+        match files::number(name) {
+            Some(number) => numbers.push(number),
+            None => inspection.warning(&directory.join(name), 0, "a file that is not of the log"),
+        }
+    }
+    numbers.sort_unstable();
+    let files = Arc::new(Files::new(directory.to_owned()));
+    let mut check = LogCheck {
+        files: files.clone(),
+        recovery: Recovery::new(files.clone(), 0),
+        chain: None,
+        sealed: false,
+        is_whole: true,
+        inspection,
+    };
+    if numbers.is_empty() {
+        check.damage(directory, 0, "there is no log");
+    }
+    let mut before = None;
+    for &segment in &numbers {
+        if before.is_some_and(|before| before + 1 != segment) {
+            check.damage(&files.path(segment - 1), 0, "the segment is missing");
+            check.chain = None;
+        }
+        before = Some(segment);
+        let path = files.path(segment);
+        match fs::read(&path).await {
+            Ok(bytes) => check.segment(segment, &bytes.into(), Some(&segment) == numbers.last()),
+            Err(error) => check.unreadable(&path, &error),
+        }
+    }
+    check.finish(numbers.first().copied())
+}
+
+/// The batch before.
+#[derive(Clone, Copy)]
+struct Before {
+    log: u64,
+    batch: u64,
+    crc: u32,
+}
+
+struct LogCheck<'a> {
+    files: Arc<Files>,
+    /// Rebuilds the groups while nothing is damaged; behind damage, what does not fit together says nothing new.
+    recovery: Recovery,
+    /// `None` where the batch before is not known: at the beginning, and behind damage.
+    chain: Option<Before>,
+    /// The last batch was written by a clean stop.
+    sealed: bool,
+    is_whole: bool,
+    inspection: &'a mut Inspection,
+}
+
+impl LogCheck<'_> {
+    fn damage(&mut self, path: &Path, offset: u64, what: &str) {
+        self.is_whole = false;
+        self.inspection.damage(path, offset, what);
+    }
+
+    fn unreadable(&mut self, path: &Path, error: &io::Error) {
+        self.damage(path, 0, &format!("the segment cannot be read: {error}"));
+        self.chain = None;
+    }
+
+    fn segment(&mut self, segment: u64, bytes: &Bytes, is_last: bool) {
+        let path = self.files.path(segment);
+        self.inspection.looks_at(KIND, &path, bytes.len() as u64);
+        self.sealed = false;
+        let mut offset = 0;
+        while !is_zero(&bytes[offset..]) {
+            let header = match BatchHeader::find(bytes, offset) {
+                Found::Header(header, crc) => Some((header, crc)),
+                Found::OtherVersion(version) => {
+                    let what = format!("a batch of layout {version}, which this build does not know");
+                    self.damage(&path, offset as u64, &what);
+                    return;
+                }
+                Found::Nothing => None,
+            };
+            match self.batch(segment, bytes, offset, header) {
+                Ok(()) => {}
+                Err(bad) if is_last && !self.sealed && self.is_tear(segment, bytes, offset, header) => {
+                    let what = format!("a torn tail, which was never acknowledged: {}", bad.what);
+                    self.inspection.warning(&path, offset as u64, what);
+                    return;
+                }
+                Err(bad) => self.damage(&path, bad.offset, bad.what),
+            }
+            offset = match header {
+                Some((header, crc)) => {
+                    self.chain = Some(Before { log: header.log, batch: header.batch, crc });
+                    // At the head of a segment a batch may be empty because there are no groups yet.
+                    self.sealed = header.records == 0 && offset > 0;
+                    (offset + aligned(HEADER_BYTES + header.length as usize)).min(bytes.len())
+                }
+                None => match self.next_header(bytes, offset) {
+                    Some(next) => {
+                        self.chain = None;
+                        next
+                    }
+                    None => return,
+                },
+            };
+        }
+    }
+
+    /// Verifies the batch at `offset` and takes over its records.
+    fn batch(
+        &mut self,
+        segment: u64,
+        bytes: &Bytes,
+        offset: usize,
+        header: Option<(BatchHeader, u32)>,
+    ) -> Result<(), Bad> {
+        let bad = |what| Bad { offset: offset as u64, what };
+        if self.sealed {
+            return Err(bad("bytes after the end of a log that was closed"));
+        }
+        let (header, _) = header.ok_or(bad("no batch header, and bytes that are not zero"))?;
+        if header.segment != segment {
+            return Err(bad("a batch of another segment"));
+        }
+        if let Some(before) = self.chain {
+            if header.log != before.log {
+                return Err(bad("a batch of another log"));
+            }
+            if header.batch != before.batch + 1 || header.previous != before.crc {
+                return Err(bad("a batch that does not follow the one before it"));
+            }
+        }
+        let records = recover::read_records(segment, bytes, offset, &header)?;
+        for (group, record, place) in records {
+            if self.is_whole
+                && let Err(error) = self.recovery.replay(group, record, place)
+            {
+                let what = damage_text(&error);
+                self.damage(&self.files.path(segment), place.offset, &what);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether what is at `offset`, which is not a whole batch, can be what a write left that did not come to its end.
+    fn is_tear(&self, segment: u64, bytes: &Bytes, offset: usize, header: Option<(BatchHeader, u32)>) -> bool {
+        let at = Position { segment, offset: offset as u64 };
+        let log = self.chain.map(|before| before.log);
+        if recover::synced_behind(bytes, at, log).is_some_and(|synced| synced > at) {
+            return false;
+        }
+        let length = header.map_or(HEADER_BYTES, |(header, _)| HEADER_BYTES + header.length as usize);
+        let end = offset.saturating_add(length);
+        // A file that ends inside the batch was not allocated ahead, and grew as far as the write came.
+        end > bytes.len() || sectors(bytes, offset, end).any(is_zero)
+    }
+
+    /// The first header of this log behind `offset`.
+    fn next_header(&self, bytes: &Bytes, offset: usize) -> Option<usize> {
+        (offset + ALIGNMENT..bytes.len()).step_by(ALIGNMENT).find(|&at| match BatchHeader::find(bytes, at) {
+            Found::Header(header, _) => self.chain.is_none_or(|before| before.log == header.log),
+            Found::OtherVersion(_) | Found::Nothing => false,
+        })
+    }
+
+    fn finish(mut self, first: Option<u64>) -> Option<BTreeMap<GroupId, LoggedGroup>> {
+        let groups = self.recovery.found.groups.clone();
+        if self.is_whole {
+            for log in groups.values() {
+                if let Err(what) = log.replayed() {
+                    let path = self.files.path(first.unwrap_or(0));
+                    self.damage(&path, 0, &format!("group {}: {what}", log.group()));
+                }
+            }
+        }
+        let logged = |log: &super::GroupLog| {
+            let (purged, last) = log.ends();
+            LoggedGroup { purged: purged.map(|id| id.index), last: last.map(|id| id.index) }
+        };
+        self.is_whole.then(|| groups.iter().map(|(group, log)| (*group, logged(log))).collect())
+    }
+}
+
+fn damage_text(error: &OpenError) -> String {
+    match error {
+        OpenError::Damage { what, .. } => what.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// The parts of `bytes[from..to]` that lie in one sector each.
+fn sectors(bytes: &[u8], from: usize, to: usize) -> impl Iterator<Item = &[u8]> {
+    let first = from / SECTOR_BYTES * SECTOR_BYTES;
+    (first..to).step_by(SECTOR_BYTES).map(move |at| &bytes[at.max(from)..(at + SECTOR_BYTES).min(to)])
+}
+
+/// Whether there are only zeros; a segment's unused rest is megabytes of them.
+fn is_zero(bytes: &[u8]) -> bool {
+    const ZEROS: [u8; 4096] = [0; 4096];
+    bytes.chunks(ZEROS.len()).all(|chunk| *chunk == ZEROS[..chunk.len()])
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests damage the directory from outside")]
+#[path = "check_tests.rs"]
+mod tests;

@@ -1,0 +1,93 @@
+//! Verifying the data directory of a stopped region server: identity, engine, log, and that they fit together.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use terrane_engine::Recorded;
+use terrane_env::fs;
+use terrane_raft::LoggedGroup;
+use terrane_types::{GroupId, Inspection};
+
+use crate::identity::{self, Identity};
+
+const ENGINE: &str = "engine";
+const LOG: &str = "log";
+/// The file that carries the directory's lock; what is in it counts for nothing.
+const LOCK: &str = "LOCK";
+
+/// Whether this is the data directory of a region server, be it damaged.
+///
+/// # Errors
+/// What the system says.
+pub async fn is_data_directory(directory: &Path) -> std::io::Result<bool> {
+    Ok(fs::exists(&directory.join(identity::NAME)).await? || fs::exists(&directory.join(ENGINE)).await?)
+}
+
+/// Verifies every byte in the data directory that counts. Whoever calls holds its lock.
+pub async fn check(directory: &Path, inspection: &mut Inspection) {
+    let path = directory.join(identity::NAME);
+    let identity = Identity::look(directory).await;
+    match &identity {
+        Ok(_) => inspection.looks_at("identity", &path, fs::file_len(&path).await.unwrap_or_default()),
+        Err(error) => inspection.damage(&path, 0, error.to_string()),
+    }
+    let mut recorded = None;
+    let mut logged = None;
+    let names = match fs::list(directory).await {
+        Ok(names) => names,
+        Err(error) => return inspection.damage(directory, 0, format!("the directory cannot be read: {error}")),
+    };
+    for name in &names {
+        let path = directory.join(name);
+        match name.as_str() {
+            LOCK | identity::NAME => {}
+            ENGINE => recorded = terrane_engine::check(&path, inspection).await,
+            LOG => logged = terrane_raft::check_log(&path, inspection).await,
+            _ => inspection.warning(&path, 0, "a file that is not of a region server"),
+        }
+    }
+    let is_there = |name: &str| names.iter().any(|there| there == name);
+    if is_there(LOG) && !is_there(ENGINE) {
+        inspection.damage(&directory.join(ENGINE), 0, "the engine's directory is missing");
+    }
+    if let Some(recorded) = &recorded {
+        let damages_before = inspection.damages();
+        if let Ok(identity) = &identity
+            && !recorded.engine.is_empty()
+            && recorded.engine != identity.engine
+        {
+            let what = format!("it names the engine {}, the manifest {}", identity.engine, recorded.engine);
+            inspection.damage(&path, 0, what);
+        }
+        if !recorded.regions.is_empty() && !is_there(LOG) {
+            inspection.damage(&directory.join(LOG), 0, "the log is missing");
+        }
+        if let Some(logged) = &logged
+            && inspection.damages() == damages_before
+        {
+            compare(directory, recorded, logged, inspection);
+        }
+    }
+}
+
+/// What the engine recorded was in the log, synced, before: the log cannot end below it. (How far the log was purged says
+/// nothing: a region that has nothing in memory does not hold it back, whatever its point.)
+fn compare(
+    directory: &Path,
+    recorded: &Recorded,
+    logged: &BTreeMap<GroupId, LoggedGroup>,
+    inspection: &mut Inspection,
+) {
+    let regions = recorded.regions.iter().map(|(region, (group, index))| (format!("region {region}"), group, index));
+    let groups = recorded.groups.iter().map(|(group, index)| ("its own state".to_owned(), group, index));
+    for (what, group, index) in regions.chain(groups) {
+        let trouble = match logged.get(group) {
+            None => format!("group {group} is not in the log, and the engine has {what} of it"),
+            Some(LoggedGroup { last, .. }) if last.unwrap_or(0) < *index => {
+                format!("the log of group {group} ends before entry {index}, as of which the engine has {what}")
+            }
+            Some(_) => continue,
+        };
+        inspection.damage(&directory.join(LOG), 0, trouble);
+    }
+}
