@@ -37,6 +37,7 @@ mod manifest;
 mod memtable;
 mod merge;
 mod point;
+mod prefix;
 mod read;
 mod reading;
 mod region;

@@ -16,7 +16,7 @@ use crossbeam_skiplist::SkipSet;
 use crossbeam_skiplist::set::Entry as Handle;
 use terrane_types::CellKind;
 
-use super::prefix::Prefix;
+use crate::prefix::Prefix;
 use crate::cells::{Cell, Cells};
 use crate::source::Bounds;
 

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use terrane_types::CellKind;
 
-use super::prefix::Prefix;
+use crate::prefix::Prefix;
 use super::run::Run;
 use crate::cells::{Cell, Cells};
 

@@ -30,7 +30,6 @@ mod active;
 mod cursor;
 mod filter;
 mod merge;
-mod prefix;
 mod run;
 
 use std::fmt;
@@ -47,7 +46,7 @@ use self::active::Active;
 use self::cursor::MemtableCursor;
 use self::merge::Dropping;
 pub(crate) use self::merge::{Limits, Retention};
-use self::prefix::Prefix;
+use crate::prefix::Prefix;
 use self::run::Run;
 use crate::Error;
 use crate::cells::{Cell, Cells};

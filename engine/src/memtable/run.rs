@@ -12,7 +12,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::filter::Filter;
-use super::prefix::Prefix;
+use crate::prefix::Prefix;
 use crate::cells::{Cell, Cells};
 use crate::reading::{RowKey, hash_of};
 

@@ -8,38 +8,44 @@
 
 /// The common beginning of some rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Prefix(Box<[u8]>);
+pub(crate) struct Prefix(Box<[u8]>);
 
 impl Prefix {
     /// What two rows have in common; so has every row between them.
-    pub(super) fn of(first: &[u8], last: &[u8]) -> Self {
+    pub(crate) fn of(first: &[u8], last: &[u8]) -> Self {
         let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
         Self(first[..common].into())
     }
 
     /// What this prefix and another have in common.
-    pub(super) fn common_with(&self, other: &Self) -> Self {
+    pub(crate) fn common_with(&self, other: &Self) -> Self {
         Self::of(&self.0, &other.0)
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
     /// The head of any row.
     #[inline]
-    pub(super) fn head(&self, row: &[u8]) -> u64 {
-        match row.strip_prefix(&*self.0) {
-            Some(rest) => head_of(rest),
-            None if row < &*self.0 => 0,
-            None => u64::MAX,
-        }
+    pub(crate) fn head(&self, row: &[u8]) -> u64 {
+        head_after(&self.0, row)
     }
 
     /// The head of a row that is known to begin with the prefix.
     #[inline]
-    pub(super) fn head_inside(&self, row: &[u8]) -> u64 {
+    pub(crate) fn head_inside(&self, row: &[u8]) -> u64 {
         head_of(&row[self.0.len()..])
+    }
+}
+
+/// The head of any row, as to this prefix.
+#[inline]
+pub(crate) fn head_after(prefix: &[u8], row: &[u8]) -> u64 {
+    match row.strip_prefix(prefix) {
+        Some(rest) => head_of(rest),
+        None if row < prefix => 0,
+        None => u64::MAX,
     }
 }
 
