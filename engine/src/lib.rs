@@ -41,6 +41,7 @@ mod manifest;
 mod memtable;
 mod merge;
 mod point;
+mod prefix;
 mod read;
 mod reading;
 mod region;

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use smallvec::SmallVec;
+use terrane_types::Projection;
 use terrane_types::visibility::{CellMeta, Resolver, View};
-use terrane_types::{FamilyName, Projection};
 
 use crate::Error;
 use crate::cells::{Cell, Cells};
@@ -11,6 +13,17 @@ use crate::manifest::FamilyRecord;
 use crate::reading::{Reading, RowKey};
 use crate::region::{Region, View as StoreView};
 use crate::snapshot::Snapshot;
+
+thread_local! {
+    /// Room for the cells of a row that a get gathers, which the thread keeps for the next.
+    static ROOM: std::cell::Cell<Cells> = std::cell::Cell::default();
+}
+
+/// Most room that a thread keeps.
+const ROOM_BYTES_MAX: usize = 64 << 10;
+
+/// A view of each family that is read: mostly few.
+pub(crate) type Views = SmallVec<[Arc<StoreView>; 4]>;
 
 /// What a read cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,7 +88,7 @@ impl Region {
             time_min: projection.time_min,
             prefix: None,
         };
-        let mut cells = Cells::default();
+        let mut cells = ROOM.take();
         for store in self.views(projection) {
             let columns = projection.qualifiers(store.name.as_bytes()).unwrap_or_default();
             cells.clear();
@@ -91,17 +104,22 @@ impl Region {
             if sources_with_row > 1 {
                 cells.sort_from(0);
             }
-            let mut reader = FamilyReader::new(&store.name, &store.family, view);
-            reader.show(&mut cells, projection, &mut stats, |_, cell, family| {
-                terrane_types::cell::pack(out, cell.packed(family));
+            let mut reader = FamilyReader::new(&store.family, view);
+            let name = store.name.as_bytes();
+            reader.show(&mut cells, projection.qualifiers(name), &mut stats, |_, cell| {
+                terrane_types::cell::pack(out, cell.packed(name));
             });
+        }
+        cells.clear();
+        if cells.memory_bytes() <= ROOM_BYTES_MAX {
+            ROOM.set(cells);
         }
         Ok(stats)
     }
 
     /// What there is of each family asked for, as it is at one moment. The lock is not kept: files are read without it,
     /// and a freeze never waits for a reader.
-    pub(crate) fn views(&self, projection: &Projection) -> Vec<Arc<StoreView>> {
+    pub(crate) fn views(&self, projection: &Projection) -> Views {
         let state = self.state.read();
         let selected = state.stores.iter().filter(|(name, _)| projection.selects_family(name.as_bytes()));
         selected.map(|(_, store)| Arc::clone(&store.view)).collect()
@@ -120,34 +138,25 @@ pub(crate) fn view_of(projection: &Projection, sequence: u64, now_ms: i64) -> Vi
 
 /// Shows what a reader sees of one family, row after row.
 pub(crate) struct FamilyReader {
-    name: FamilyName,
     /// Cells from before it are of an earlier family of this name.
     since: u64,
     resolver: Resolver,
-    metas: Vec<CellMeta>,
+    metas: SmallVec<[CellMeta; 4]>,
 }
 
 impl FamilyReader {
-    pub(crate) fn new(name: &FamilyName, family: &FamilyRecord, view: View) -> Self {
-        Self {
-            name: name.clone(),
-            since: family.since,
-            resolver: Resolver::new(&family.rules, view),
-            metas: Vec::new(),
-        }
+    pub(crate) fn new(family: &FamilyRecord, view: View) -> Self {
+        Self { since: family.since, resolver: Resolver::new(&family.rules, view), metas: SmallVec::new() }
     }
 
-    pub(crate) fn name(&self) -> &FamilyName {
-        &self.name
-    }
-
-    /// Hands the visible cells of one row, given in store order, to `show`, each with its index.
+    /// Hands the visible cells of one row, given in store order, to `show`, each with its index. `asked` are the columns
+    /// that the projection names, as it gives them.
     pub(crate) fn show(
         &mut self,
         cells: &mut Cells,
-        projection: &Projection,
+        asked: Option<&[Bytes]>,
         stats: &mut ReadStats,
-        mut show: impl FnMut(usize, Cell<'_>, &[u8]),
+        mut show: impl FnMut(usize, Cell<'_>),
     ) {
         if self.since > 0 {
             let since = self.since;
@@ -155,7 +164,6 @@ impl FamilyReader {
         }
         stats.cells_seen += cells.len() as u64;
         self.resolver.start_row();
-        let asked = projection.qualifiers(self.name.as_bytes());
         let mut first = 0;
         while first < cells.len() {
             let cell = cells.get(first);
@@ -179,7 +187,7 @@ impl FamilyReader {
                     stats.cells_shown += visible.len() as u64;
                     for &index in visible {
                         let at = first + index as usize;
-                        show(at, cells.get(at), self.name.as_bytes());
+                        show(at, cells.get(at));
                     }
                 }
             }

@@ -109,7 +109,7 @@ impl Region {
         let bounds = bounds.intersect(self.bounds());
         let view = view_of(&spec.projection, snapshot.sequence(), spec.now_ms);
         let families = self.views(&spec.projection).into_iter().map(|store| FamilyScan {
-            reader: FamilyReader::new(&store.name, &store.family, view),
+            reader: FamilyReader::new(&store.family, view),
             store,
             merge: None,
             gathered: Cells::default(),
@@ -270,8 +270,8 @@ impl RowScanner {
                 continue;
             }
             let visible = &mut family.visible;
-            let show = |at: usize, _: Cell<'_>, _: &[u8]| visible.push(at);
-            family.reader.show(&mut family.gathered, &self.projection, &mut self.stats, show);
+            let asked = self.projection.qualifiers(family.store.name.as_bytes());
+            family.reader.show(&mut family.gathered, asked, &mut self.stats, |at, _| visible.push(at));
         }
         // Only now: what fails before begins again with this row.
         std::mem::swap(&mut self.row, &mut self.next_row);
@@ -284,7 +284,7 @@ impl RowScanner {
     /// Leaves out what earlier parts of the row had.
     fn skip_to(&mut self, position: &CellPosition) {
         for family in &mut self.families {
-            match family.reader.name().as_bytes().cmp(&position.family) {
+            match family.store.name.as_bytes().cmp(&position.family) {
                 std::cmp::Ordering::Less => family.visible.clear(),
                 std::cmp::Ordering::Equal => {
                     let FamilyScan { gathered, visible, .. } = family;
@@ -308,9 +308,9 @@ impl RowScanner {
                     return Step::Part { position };
                 }
                 let visible = scan.gathered.get(at);
-                terrane_types::cell::pack(block, visible.packed(scan.reader.name().as_bytes()));
+                terrane_types::cell::pack(block, visible.packed(scan.store.name.as_bytes()));
                 if block.len() >= bytes_max {
-                    last = Some(position_of(scan.reader.name(), &visible));
+                    last = Some(position_of(&scan.store.name, &visible));
                 }
                 cell += 1;
             }

@@ -4,7 +4,6 @@
 //! collected. A write goes into the memtable, is published, and only then removes what it replaced: whoever takes a
 //! snapshot after that sees the write, and whoever took one before is asked about ([`Retention`]).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -15,10 +14,42 @@ use crate::memtable::{Limits, Retention};
 #[derive(Debug)]
 struct Held {
     published: u64,
-    /// How many snapshots live at each sequence number.
-    live: BTreeMap<u64, usize>,
+    /// How many snapshots live at each sequence number, by number. Most are taken at the end, and there are few: a get adds
+    /// and removes one without an allocation.
+    live: Vec<(u64, usize)>,
     /// Snapshots below this may miss versions that were collected.
     collected: u64,
+}
+
+impl Held {
+    fn newest(&self) -> Option<u64> {
+        self.live.last().map(|(sequence, _)| *sequence)
+    }
+
+    /// The oldest live snapshot, or what is published.
+    fn oldest(&self) -> u64 {
+        self.live.first().map_or(self.published, |(sequence, _)| *sequence)
+    }
+
+    fn add(&mut self, sequence: u64) {
+        match self.live.last_mut() {
+            Some((newest, count)) if *newest == sequence => *count += 1,
+            Some((newest, _)) if *newest > sequence => match self.live.binary_search_by_key(&sequence, |(at, _)| *at) {
+                Ok(at) => self.live[at].1 += 1,
+                Err(at) => self.live.insert(at, (sequence, 1)),
+            },
+            _ => self.live.push((sequence, 1)),
+        }
+    }
+
+    fn remove(&mut self, sequence: u64) {
+        if let Ok(at) = self.live.binary_search_by_key(&sequence, |(at, _)| *at) {
+            self.live[at].1 -= 1;
+            if self.live[at].1 == 0 {
+                self.live.remove(at);
+            }
+        }
+    }
 }
 
 /// The snapshots of one region.
@@ -28,7 +59,7 @@ pub(crate) struct Snapshots(Arc<Mutex<Held>>);
 impl Snapshots {
     /// Nothing of before `sequence` can be read: a restart kept no snapshots.
     pub(crate) fn new(sequence: u64) -> Self {
-        Self(Arc::new(Mutex::new(Held { published: sequence, live: BTreeMap::new(), collected: sequence })))
+        Self(Arc::new(Mutex::new(Held { published: sequence, live: Vec::new(), collected: sequence })))
     }
 
     /// Makes everything up to `sequence` visible, and answers the newest snapshot that lives. `replaces` says that older
@@ -41,7 +72,7 @@ impl Snapshots {
         if replaces {
             held.collected = held.collected.max(sequence);
         }
-        held.live.keys().next_back().copied()
+        held.newest()
     }
 
     pub(crate) fn published(&self) -> u64 {
@@ -52,7 +83,7 @@ impl Snapshots {
     /// here on, so that none appears while the collection runs.
     pub(crate) fn begin_collection(&self) -> u64 {
         let mut held = self.0.lock();
-        let oldest = held.live.keys().next().copied().unwrap_or(held.published);
+        let oldest = held.oldest();
         held.collected = held.collected.max(oldest);
         oldest
     }
@@ -60,13 +91,13 @@ impl Snapshots {
     /// The oldest live snapshot, or what is published.
     pub(crate) fn oldest(&self) -> u64 {
         let held = self.0.lock();
-        held.live.keys().next().copied().unwrap_or(held.published)
+        held.oldest()
     }
 
     pub(crate) fn take(&self) -> Snapshot {
         let mut held = self.0.lock();
         let sequence = held.published;
-        *held.live.entry(sequence).or_default() += 1;
+        held.add(sequence);
         drop(held);
         Snapshot { sequence, snapshots: self.clone() }
     }
@@ -74,11 +105,11 @@ impl Snapshots {
     pub(crate) fn take_at(&self, sequence: u64) -> Result<Snapshot, SnapshotTooOld> {
         let mut held = self.0.lock();
         // What a living snapshot sees is not collected, so another at its number sees all of it too.
-        if sequence < held.collected && !held.live.contains_key(&sequence) {
+        if sequence < held.collected && held.live.binary_search_by_key(&sequence, |(at, _)| *at).is_err() {
             return Err(SnapshotTooOld { oldest: held.collected });
         }
         let sequence = sequence.min(held.published);
-        *held.live.entry(sequence).or_default() += 1;
+        held.add(sequence);
         drop(held);
         Ok(Snapshot { sequence, snapshots: self.clone() })
     }
@@ -89,7 +120,7 @@ impl Retention for Snapshots {
         let mut held = self.0.lock();
         // From here on no snapshot below what is published is given out, unless one lives at its number.
         held.collected = held.collected.max(held.published);
-        Limits { newest_snapshot: held.live.keys().next_back().copied(), published: held.published }
+        Limits { newest_snapshot: held.newest(), published: held.published }
     }
 }
 
@@ -111,11 +142,6 @@ impl Snapshot {
 impl Drop for Snapshot {
     fn drop(&mut self) {
         let mut held = self.snapshots.0.lock();
-        if let Some(count) = held.live.get_mut(&self.sequence) {
-            *count -= 1;
-            if *count == 0 {
-                held.live.remove(&self.sequence);
-            }
-        }
+        held.remove(self.sequence);
     }
 }

@@ -16,8 +16,8 @@ use crossbeam_skiplist::SkipSet;
 use crossbeam_skiplist::set::Entry as Handle;
 use terrane_types::CellKind;
 
-use super::prefix::Prefix;
 use crate::cells::{Cell, Cells};
+use crate::prefix::Prefix;
 use crate::source::Bounds;
 
 /// Cells of a full buffer: with their heads and towers they stay in the second-level cache.

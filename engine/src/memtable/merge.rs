@@ -18,9 +18,9 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use terrane_types::CellKind;
 
-use super::prefix::Prefix;
 use super::run::Run;
 use crate::cells::{Cell, Cells};
+use crate::prefix::Prefix;
 
 /// Runs merged at once, at most; at least a third of it, so that merging is worth the copy.
 const FAN_IN: [usize; 3] = [8, 6, 4];

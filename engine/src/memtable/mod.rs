@@ -30,7 +30,6 @@ mod active;
 mod cursor;
 mod filter;
 mod merge;
-pub(crate) mod prefix;
 mod run;
 
 use std::fmt;
@@ -47,10 +46,10 @@ use self::active::Active;
 use self::cursor::MemtableCursor;
 use self::merge::Dropping;
 pub(crate) use self::merge::{Limits, Retention};
-use self::prefix::Prefix;
 use self::run::Run;
 use crate::Error;
 use crate::cells::{Cell, Cells};
+use crate::prefix::Prefix;
 use crate::reading::{Cursor, Reading, RowKey, Source};
 use crate::source::Bounds;
 

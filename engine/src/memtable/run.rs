@@ -12,8 +12,8 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::filter::Filter;
-use super::prefix::Prefix;
 use crate::cells::{Cell, Cells};
+use crate::prefix::Prefix;
 use crate::reading::{RowKey, hash_of};
 
 /// Rows with more cells than this are searched for the columns that are wanted instead of being copied whole.

@@ -14,14 +14,14 @@
 //! Decoding allocates nothing per cell: a [`Decoder`] keeps one buffer for the row and refers to the block for the rest.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
-use smallvec::SmallVec;
 use terrane_types::CellKind;
 
 use super::block::PADDING_BYTES;
-use super::heads::Heads;
 use super::varint;
 use crate::cells::{Cell, Cells};
+use crate::prefix::head_after;
 
 /// Cells from one restart to the next.
 pub(super) const RESTART_INTERVAL: usize = 16;
@@ -179,15 +179,28 @@ pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
 pub(crate) struct DataBlock {
     /// The payload with zeros behind it.
     bytes: Box<[u8]>,
+    /// In order. A search compares heads, in a line or two of the processor's cache, and reads cells only where heads are
+    /// equal.
+    restarts: Box<[Restart]>,
     /// Where the cells end and the restarts begin.
     cells_end: usize,
-    cells: usize,
+    cells: u32,
+    /// Where in the block the first row is, and how much of it all restarts begin with.
+    common_at: u32,
+    common_len: u16,
+    timestamp_width: u8,
+    sequence_width: u8,
     base_timestamp: i64,
     base_sequence: u64,
-    timestamp_width: usize,
-    sequence_width: usize,
-    /// Of the restarts' rows.
-    heads: Heads,
+}
+
+/// A cell that refers to nothing before it.
+#[derive(Clone, Copy, Debug)]
+struct Restart {
+    /// Of its row, behind what the rows of all restarts have in common (see [`crate::prefix`]).
+    head: u64,
+    /// Where the cell begins.
+    at: u32,
 }
 
 impl DataBlock {
@@ -197,87 +210,85 @@ impl DataBlock {
         let len = bytes.len() - PADDING_BYTES;
         let header: &[u8; HEADER_BYTES] = bytes[..len].first_chunk().ok_or(SHORT)?;
         let count: &[u8; 4] = bytes[HEADER_BYTES..len].last_chunk().ok_or(SHORT)?;
-        let cells = u32::from_le_bytes(*count) as usize;
-        let restarts_bytes = cells.div_ceil(RESTART_INTERVAL) * 4 + 4;
+        let cells = u32::from_le_bytes(*count);
+        let restarts_bytes = (cells as usize).div_ceil(RESTART_INTERVAL) * 4 + 4;
         let cells_end = len.checked_sub(restarts_bytes).filter(|end| *end >= HEADER_BYTES).ok_or(SHORT)?;
         let (timestamp, rest) = header.split_at(8);
         let (sequence, widths) = rest.split_at(8);
-        let widths = usize::from(widths[0]);
-        let (timestamp_width, sequence_width) = (widths & 15, widths >> 4);
+        let (timestamp_width, sequence_width) = (widths[0] & 15, widths[0] >> 4);
         if timestamp_width > 8 || sequence_width > 8 {
             return Err("a block of cells has numbers wider than eight bytes");
         }
         let eight = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).map_err(|_| SHORT);
-        let mut block = Self {
+        let offsets = bytes[cells_end..len - 4].as_chunks::<4>().0;
+        let mut restarts = Vec::with_capacity(offsets.len());
+        for offset in offsets {
+            let at = u32::from_le_bytes(*offset);
+            if !(HEADER_BYTES..cells_end).contains(&(at as usize)) {
+                return Err("a restart lies outside its block");
+            }
+            restarts.push(Restart { head: 0, at });
+        }
+        let (mut common_at, mut common_len) = (0, 0);
+        if let (Some(first), Some(last)) = (restarts.first(), restarts.last()) {
+            let (first_row, last_row) = (restart_row(&bytes, first.at)?, restart_row(&bytes, last.at)?);
+            let common = common_prefix(&bytes[first_row.clone()], &bytes[last_row]);
+            common_at = first_row.start as u32;
+            common_len = u16::try_from(common).map_err(|_| "a row is longer than any can be")?;
+            for restart in &mut restarts {
+                let row = restart_row(&bytes, restart.at)?;
+                restart.head = head_after(&bytes[first_row.start..][..common], &bytes[row]);
+            }
+        }
+        Ok(Self {
+            restarts: restarts.into_boxed_slice(),
             cells_end,
             cells,
+            common_at,
+            common_len,
             base_timestamp: eight(timestamp)? as i64,
             base_sequence: eight(sequence)?,
             timestamp_width,
             sequence_width,
             bytes: bytes.into_boxed_slice(),
-            heads: Heads::default(),
-        };
-        let mut rows: SmallVec<[&[u8]; 16]> = SmallVec::new();
-        for index in 0..block.restarts() {
-            rows.push(block.restart_key(index)?.0);
-        }
-        let (first, last) = (rows.first().ok_or(SHORT)?, rows.last().ok_or(SHORT)?);
-        let heads = Heads::new(first, last, rows.iter().copied());
-        drop(rows);
-        block.heads = heads;
-        Ok(block)
+        })
     }
 
     /// Bytes of memory that the block takes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.bytes.len() + self.heads.memory_bytes()
+        size_of::<Self>() + self.bytes.len() + size_of_val(&*self.restarts)
     }
 
     /// How many cells there are.
     pub(super) fn cells(&self) -> usize {
-        self.cells
+        self.cells as usize
     }
 
     pub(super) fn restarts(&self) -> usize {
-        self.cells.div_ceil(RESTART_INTERVAL)
+        self.restarts.len()
     }
 
-    /// Where the restart with this index begins.
-    fn restart(&self, index: usize) -> Result<usize, Malformed> {
-        let at = self.cells_end + 4 * index;
-        let offset = self.bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes);
-        let offset = offset.map(|offset| offset as usize);
-        offset
-            .filter(|offset| (HEADER_BYTES..self.cells_end).contains(offset))
-            .ok_or("a restart lies outside its block")
-    }
-
-    /// Row and qualifier of the restart with this index.
-    fn restart_key(&self, index: usize) -> Result<(&[u8], &[u8]), Malformed> {
-        const BAD: Malformed = "a restart refers to what is before it";
-        let mut at = self.restart(index)?;
-        let flags = self.bytes[at];
-        if flags & (SAME_ROW | SAME_QUALIFIER) != 0 {
-            return Err(BAD);
-        }
-        at += 1 + usize::from(flags & EXTRA != 0);
-        if varint::get(&self.bytes, &mut at) != Some(0) {
-            return Err(BAD);
-        }
-        let row = varint::get_bytes(&self.bytes, &mut at).ok_or(CUT_CELL)?;
-        let qualifier = varint::get_bytes(&self.bytes, &mut at).ok_or(CUT_CELL)?;
-        Ok((row, qualifier))
+    /// Where the restart with this index begins; behind the last one, the end of the cells.
+    fn restart(&self, index: usize) -> usize {
+        self.restarts.get(index).map_or(self.cells_end, |restart| restart.at as usize)
     }
 
     /// How many restarts begin with a cell before `place`.
     pub(super) fn restarts_before(&self, place: Place<'_>) -> Result<usize, Malformed> {
-        let near = self.heads.near(place.row);
-        let (mut low, mut high) = (near.start, near.end);
+        let common = &self.bytes[self.common_at as usize..][..usize::from(self.common_len)];
+        let head = head_after(common, place.row);
+        let mut low = self.restarts.partition_point(|restart| restart.head < head);
+        // Mostly the next head is greater already, and says that its row is.
+        if self.restarts.get(low).is_none_or(|restart| restart.head > head) {
+            return Ok(low);
+        }
+        let mut high = low + self.restarts[low..].partition_point(|restart| restart.head == head);
         while low < high {
-            let middle = low + (high - low) / 2;
-            let (row, qualifier) = self.restart_key(middle)?;
-            if place.is_after(row, qualifier) {
+            let middle = low.midpoint(high);
+            let row = restart_row(&self.bytes, self.restarts[middle].at)?;
+            let mut qualifier_at = row.end;
+            let qualifier = varint::get_bytes(&self.bytes, &mut qualifier_at).ok_or(CUT_CELL)?;
+            if place.is_after(&self.bytes[row], qualifier) {
                 low = middle + 1;
             } else {
                 high = middle;
@@ -307,6 +318,21 @@ impl DataBlock {
     pub(super) fn qualifier(&self, parts: &Parts) -> &[u8] {
         &self.bytes[parts.qualifier_at as usize..][..usize::from(parts.qualifier_len)]
     }
+}
+
+/// Where the row of the restart that begins at `at` is; its qualifier follows.
+fn restart_row(bytes: &[u8], at: u32) -> Result<Range<usize>, Malformed> {
+    const BAD: Malformed = "a restart refers to what is before it";
+    let flags = bytes[at as usize];
+    if flags & (SAME_ROW | SAME_QUALIFIER) != 0 {
+        return Err(BAD);
+    }
+    let mut at = at as usize + 1 + usize::from(flags & EXTRA != 0);
+    if varint::get(bytes, &mut at) != Some(0) {
+        return Err(BAD);
+    }
+    let row = varint::get_bytes(bytes, &mut at).ok_or(CUT_CELL)?;
+    Ok(at - row.len()..at)
 }
 
 /// A cell but for its row, as a [`Decoder`] found it in a block.
@@ -369,17 +395,13 @@ impl Decoder {
     }
 
     /// Goes before the restart with this index.
-    pub(super) fn start_at(&mut self, block: &DataBlock, restart: usize) -> Result<(), Malformed> {
-        self.at = block.restart(restart)?;
-        Ok(())
+    pub(super) fn start_at(&mut self, block: &DataBlock, restart: usize) {
+        self.at = block.restart(restart);
     }
 
     /// Whether the next cell is the one that the restart with this index begins with.
     pub(super) fn is_at(&self, block: &DataBlock, restart: usize) -> bool {
-        match block.restart(restart) {
-            Ok(at) => self.at >= at,
-            Err(_) => true,
-        }
+        self.at >= block.restart(restart)
     }
 
     /// Decodes the next cell.
@@ -454,7 +476,7 @@ impl Decoder {
     /// it was at before), or the end.
     pub(super) fn seek(&mut self, block: &DataBlock, place: Place<'_>) -> Result<Next, Malformed> {
         let restart = block.restarts_before(place)?.saturating_sub(1);
-        self.start_at(block, restart)?;
+        self.start_at(block, restart);
         self.row.clear();
         let mut order = Ordering::Less;
         loop {
@@ -483,10 +505,10 @@ impl Decoder {
 
 /// Reads a number of `width` bytes. The zeros behind the payload make room for reading eight.
 #[inline]
-fn fixed(bytes: &[u8], at: &mut usize, width: usize) -> Result<u64, Malformed> {
+fn fixed(bytes: &[u8], at: &mut usize, width: u8) -> Result<u64, Malformed> {
     let eight = bytes.get(*at..).and_then(|rest| rest.first_chunk::<8>()).ok_or(CUT_CELL)?;
-    *at += width;
-    let unused = 64 - 8 * width as u32;
+    *at += usize::from(width);
+    let unused = 64 - 8 * u32::from(width);
     // Shifting by 64 is no number: a width of zero reads as zero.
     Ok(u64::from_le_bytes(*eight).checked_shl(unused).map_or(0, |value| value >> unused))
 }

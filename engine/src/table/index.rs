@@ -18,8 +18,8 @@ use std::cmp::Ordering;
 
 use super::block::{BlockAt, PADDING_BYTES};
 use super::data_block::{Malformed, Place, common_prefix};
-use super::heads::Heads;
 use super::varint;
+use crate::prefix::head_after;
 
 /// Marks the end of all columns of a row in [`Entry::qualifier_len`].
 const WHOLE_ROW: u32 = u32::MAX;
@@ -127,8 +127,11 @@ pub(crate) struct Entry {
 pub(crate) struct IndexBlock {
     keys: Box<[u8]>,
     entries: Box<[Entry]>,
-    /// Of the entries' rows.
-    heads: Heads,
+    /// Bytes that the rows of all entries begin with.
+    common: usize,
+    /// The head of each entry's row behind those (see [`crate::prefix`]): a search stays within a few lines of the
+    /// processor's cache, and reads rows only where heads are equal.
+    heads: Box<[u64]>,
 }
 
 impl IndexBlock {
@@ -180,15 +183,20 @@ impl IndexBlock {
             });
             offset = offset.checked_add(u64::from(len)).filter(|offset| *offset <= end)?;
         }
-        let row_of = |entry: &Entry| &keys[entry.row_at as usize..][..entry.row_len as usize];
+        let row = |entry: &Entry| &keys[entry.row_at as usize..][..entry.row_len as usize];
         let (first, last) = (entries.first()?, entries.last()?);
-        let heads = Heads::new(row_of(first), row_of(last), entries.iter().map(row_of));
-        let whole = at == bytes.len();
-        whole.then(|| Self { keys: keys.into_boxed_slice(), entries: entries.into_boxed_slice(), heads })
+        let common = common_prefix(row(first), row(last));
+        let heads = entries.iter().map(|entry| head_after(&row(first)[..common], row(entry))).collect();
+        (at == bytes.len()).then(|| Self {
+            keys: keys.into_boxed_slice(),
+            entries: entries.into_boxed_slice(),
+            common,
+            heads,
+        })
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.keys.len() + size_of_val(&*self.entries) + self.heads.memory_bytes()
+        size_of::<Self>() + self.keys.len() + size_of_val(&*self.entries) + size_of_val(&*self.heads)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -229,8 +237,19 @@ impl IndexBlock {
 
     /// The first entry whose block may hold cells that are not before `place`; the count of entries if there is none.
     pub(super) fn find(&self, place: Place<'_>) -> usize {
-        let near = self.heads.near(place.row);
-        near.start + self.entries[near].partition_point(|entry| self.ends_before(entry, place))
+        self.find_from(0, place)
+    }
+
+    /// The same, where the entries before `from` are known to end before `place`.
+    pub(super) fn find_from(&self, from: usize, place: Place<'_>) -> usize {
+        let head = head_after(&self.keys[..self.common], place.row);
+        let at = from + self.heads[from..].partition_point(|other| *other < head);
+        // Mostly the next head is greater already, and says that its row is.
+        if self.heads.get(at).is_none_or(|other| *other > head) {
+            return at;
+        }
+        let equal = self.heads[at..].partition_point(|other| *other == head);
+        at + self.entries[at..at + equal].partition_point(|entry| self.ends_before(entry, place))
     }
 }
 

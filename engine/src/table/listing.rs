@@ -11,11 +11,11 @@ impl Table {
     /// The file with its first `blocks` blocks of data and `cells` cells. Blocks.
     pub(crate) fn listing(&self, blocks: usize, cells: usize) -> Result<FileDump, Error> {
         let mut dump = FileDump { properties: self.listed_properties(), blocks: Vec::new(), cells: Vec::new() };
-        for (partition, above) in self.top().entries().iter().enumerate() {
+        for partition in 0..self.top().len() {
             if dump.blocks.len() >= blocks {
                 break;
             }
-            let index = self.partition(above, WHOLE_FILE)?;
+            let index = self.partition(partition, WHOLE_FILE)?;
             let listed = index.entries().iter().take(blocks - dump.blocks.len()).map(|entry| DumpedBlock {
                 partition,
                 offset: entry.at.offset,

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! [`TableWriter`] makes one from cells in store order; [`Table`] reads it. What a read needs in most cases stays in memory
-//! while a table is open: filters, the top index, properties. Data blocks and index partitions come through the
-//! [`BlockCache`]. `docs/formats/store-file.md` has the layout with an example.
+//! while a table is open: filters, the top index, properties, and index partitions within a budget ([`PinnedBudget`]).
+//! Data blocks and what else is needed of the index come through the [`BlockCache`]. `docs/formats/store-file.md` has the layout with an example.
 //!
 //! Reads are plain blocking code: a point get that finds all in memory never awaits, and what needs the disk runs where
 //! blocking is allowed ([`Reading::blocking`](crate::reading::Reading)).
@@ -23,7 +23,6 @@ mod cursor;
 mod data_block;
 mod filter;
 mod footer;
-mod heads;
 mod index;
 mod listing;
 mod properties;
@@ -37,6 +36,7 @@ mod writer;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use terrane_env::fs::Disk;
 
@@ -65,12 +65,41 @@ pub(crate) struct TableShared {
     pub(crate) dir: PathBuf,
     pub(crate) cache: BlockCache,
     pub(crate) descriptors: Descriptors,
+    pub(crate) pinned: PinnedBudget,
 }
+
+/// Memory for index partitions that open tables keep, beside the block cache.
+#[derive(Debug)]
+pub(crate) struct PinnedBudget {
+    left: AtomicU64,
+}
+
+impl PinnedBudget {
+    /// A budget of so many bytes.
+    pub(crate) fn new(bytes: u64) -> Self {
+        Self { left: AtomicU64::new(bytes) }
+    }
+
+    /// Takes bytes; `false`: there are not so many left.
+    pub(crate) fn take(&self, bytes: u64) -> bool {
+        // A count of bytes alone: nothing is ordered by it.
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
+    }
+
+    /// Gives bytes back that were taken.
+    pub(crate) fn give_back(&self, bytes: u64) {
+        self.left.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// The part of the block cache's size that index partitions may take beside it.
+const PINNED_PART: u64 = 8;
 
 impl TableShared {
     pub(crate) fn new(disk: Disk, dir: PathBuf, cache_bytes: u64, open_files_max: usize) -> Self {
         let descriptors = Descriptors::new(disk.clone(), open_files_max);
-        Self { disk, dir, cache: BlockCache::new(cache_bytes), descriptors }
+        let pinned = PinnedBudget::new(cache_bytes / PINNED_PART);
+        Self { disk, dir, cache: BlockCache::new(cache_bytes), descriptors, pinned }
     }
 }
 

@@ -1,9 +1,9 @@
 //! An open store file: what of it stays in memory, how its blocks are fetched, and gets of rows.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use terrane_types::schema::Bloom;
@@ -13,7 +13,7 @@ use super::cursor::ForwardCursor;
 use super::data_block::{DataBlock, Place};
 use super::filter::{Filter, column_hash};
 use super::footer::{BadFooter, FOOTER_BYTES, FORMAT, Footer};
-use super::index::{Entry, IndexBlock};
+use super::index::IndexBlock;
 use super::properties::TableProperties;
 use super::read_ahead::ReadAhead;
 use super::reverse::ReverseCursor;
@@ -27,6 +27,11 @@ use crate::source::Bounds;
 
 /// Read from the end of a file on opening: footer, properties and top index of most files, all of small ones.
 const TAIL_BYTES: u64 = 32 << 10;
+
+thread_local! {
+    /// Room for the row that a get decodes, which the thread keeps for the next. At most the length of a row.
+    static WALK_ROOM: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// Largest room for a read that a thread keeps for the next.
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
@@ -46,6 +51,9 @@ pub(crate) struct Table {
     top: IndexBlock,
     /// The partition of a file that has only one: it is then as good as a top index.
     only_partition: Option<Arc<IndexBlock>>,
+    /// Partitions that reads have needed, as many as the server's budget for them has room for: a get would else look into
+    /// the block cache twice.
+    pinned: Box<[OnceLock<Arc<IndexBlock>>]>,
     filter: Option<Filter>,
     prefix_filter: Option<Filter>,
 }
@@ -53,6 +61,7 @@ pub(crate) struct Table {
 impl Drop for Table {
     fn drop(&mut self) {
         self.shared.descriptors.close(self.id);
+        self.shared.pinned.give_back(self.pinned_bytes() as u64);
     }
 }
 
@@ -141,8 +150,22 @@ impl Table {
             [only] => Some(Arc::new(index(only.at, &part(only.at)?, footer.data_end)?)),
             _ => None,
         };
+        let pinned = (0..if only_partition.is_some() { 0 } else { top.len() }).map(|_| OnceLock::new()).collect();
         let (shared, reads) = (Arc::clone(shared), Arc::clone(reads));
-        Ok(Self { shared, reads, path, id, origin, footer, properties, top, only_partition, filter, prefix_filter })
+        Ok(Self {
+            shared,
+            reads,
+            path,
+            id,
+            origin,
+            footer,
+            properties,
+            top,
+            only_partition,
+            pinned,
+            filter,
+            prefix_filter,
+        })
     }
 
     pub(crate) fn id(&self) -> u64 {
@@ -174,7 +197,11 @@ impl Table {
         let filters =
             [&self.filter, &self.prefix_filter].into_iter().flatten().map(Filter::memory_bytes).sum::<usize>();
         let partition = self.only_partition.as_ref().map_or(0, |partition| partition.memory_bytes());
-        size_of::<Self>() + filters + self.top.memory_bytes() + partition
+        size_of::<Self>() + filters + self.top.memory_bytes() + partition + self.pinned_bytes()
+    }
+
+    fn pinned_bytes(&self) -> usize {
+        self.pinned.iter().filter_map(OnceLock::get).map(|partition| partition.memory_bytes()).sum()
     }
 
     /// Whether the file may hold cells at or after this time. One that does not holds nothing that a reader of later
@@ -236,17 +263,33 @@ impl Table {
         Error::damage(&self.path, offset, what)
     }
 
-    /// An index partition.
-    pub(super) fn partition(&self, entry: &Entry, reading: Reading) -> Result<Arc<IndexBlock>, Error> {
-        if let Some(partition) = &self.only_partition {
+    /// The index partition with this place in the top index.
+    pub(super) fn partition(&self, at: usize, reading: Reading) -> Result<Arc<IndexBlock>, Error> {
+        let pinned = self.pinned.get(at);
+        if let Some(partition) = self.only_partition.as_ref().or_else(|| pinned?.get()) {
             return Ok(Arc::clone(partition));
         }
+        let entry = self.top.entry(at);
         let block = self.fetch(entry.at, reading, None, |payload| {
             IndexBlock::new(&payload, self.footer.data_end).map(|index| CachedBlock::Index(Arc::new(index)))
         })?;
         match block {
-            CachedBlock::Index(index) => Ok(index),
+            CachedBlock::Index(index) => {
+                if let Some(pinned) = pinned.filter(|_| reading.fills_cache) {
+                    self.pin(pinned, &index);
+                }
+                Ok(index)
+            }
             CachedBlock::Data(_) => Err(self.damage(entry.at.offset, "a block of cells is where the index should be")),
+        }
+    }
+
+    /// Keeps a partition for as long as the table is open, if there is room for it.
+    fn pin(&self, place: &OnceLock<Arc<IndexBlock>>, index: &Arc<IndexBlock>) {
+        let bytes = index.memory_bytes() as u64;
+        // Of two readers that come at once, one pays for nothing.
+        if self.shared.pinned.take(bytes) && place.set(Arc::clone(index)).is_err() {
+            self.shared.pinned.give_back(bytes);
         }
     }
 
@@ -350,7 +393,9 @@ impl Source for Table {
             return Ok(());
         };
         let before = out.len();
-        let gathered = Walk::default().row(self, row.row, &mut wanted, reading, out);
+        let mut walk = Walk::with_room(WALK_ROOM.take());
+        let gathered = walk.row(self, row.row, &mut wanted, reading, out);
+        WALK_ROOM.set(walk.into_room());
         if gathered.is_err() {
             out.truncate(before);
         } else if self.filter.is_some() {

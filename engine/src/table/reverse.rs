@@ -87,7 +87,7 @@ impl ReverseCursor {
             let top = self.table.top();
             // Behind the last block there is the last block.
             let partition_at = top.find(place).min(top.len() - 1);
-            let partition = self.table.partition(top.entry(partition_at), self.reading)?;
+            let partition = self.table.partition(partition_at, self.reading)?;
             let block_at = partition.find(place).min(partition.len() - 1);
             self.partition = Some(partition);
             self.load(partition_at, block_at)?;
@@ -141,7 +141,7 @@ impl ReverseCursor {
             return Ok(true);
         }
         let Some(before) = self.partition_at.checked_sub(1) else { return Ok(false) };
-        let partition = self.table.partition(self.table.top().entry(before), self.reading)?;
+        let partition = self.table.partition(before, self.reading)?;
         let last = partition.len() - 1;
         self.partition = Some(partition);
         self.load(before, last)?;
@@ -157,7 +157,7 @@ impl ReverseCursor {
         }
         let (low, restarts) = (self.low, block.restarts());
         self.decoder.row.clear();
-        self.decoder.start_at(&block, from).map_err(|what| self.malformed(what))?;
+        self.decoder.start_at(&block, from);
         let mut row = (0, 0);
         while low == restarts || !self.decoder.is_at(&block, low) {
             match self.decoder.next(&block).map_err(|what| self.malformed(what))? {

@@ -40,8 +40,7 @@ impl Table {
         let partitions: Vec<Option<Arc<IndexBlock>>> = if self.top().len() >= 4 * count {
             vec![None]
         } else {
-            let entries = self.top().entries().iter();
-            entries.map(|entry| self.partition(entry, WHOLE_FILE).map(Some)).collect::<Result<_, _>>()?
+            (0..self.top().len()).map(|at| self.partition(at, WHOLE_FILE).map(Some)).collect::<Result<_, _>>()?
         };
         for partition in partitions {
             let index = partition.as_deref().unwrap_or(self.top());
@@ -85,8 +84,8 @@ impl Table {
     pub(crate) fn each_cell(&self, with: &mut dyn FnMut(Cell<'_>) -> ControlFlow<()>) -> Result<(), Error> {
         let mut ahead = Default::default();
         let mut decoder = Decoder::default();
-        for entry in self.top().entries() {
-            for entry in self.partition(entry, WHOLE_FILE)?.entries() {
+        for at in 0..self.top().len() {
+            for entry in self.partition(at, WHOLE_FILE)?.entries() {
                 let damage = |what: &str| self.damage(entry.at.offset, what);
                 let block = DataBlock::new(self.fresh(entry.at, Some(&mut ahead))?).map_err(damage)?;
                 decoder.start();
@@ -109,7 +108,7 @@ impl Table {
                 break;
             }
             line(out, format_args!("partition {at} at {}: {} cells", above.at.offset, above.cells));
-            let partition = self.partition(above, WHOLE_FILE)?;
+            let partition = self.partition(at, WHOLE_FILE)?;
             for entry in partition.entries().iter().take(limits.blocks - blocks) {
                 blocks += 1;
                 let row = Shown(partition.row(entry), limits.bytes);

@@ -88,6 +88,18 @@ pub(super) struct Walk {
 }
 
 impl Walk {
+    /// A walk that keeps the rows it decodes in this room.
+    pub(super) fn with_room(room: Vec<u8>) -> Self {
+        let mut walk = Self::default();
+        walk.decoder.row = room;
+        walk
+    }
+
+    /// The room, for another walk.
+    pub(super) fn into_room(self) -> Vec<u8> {
+        self.decoder.row
+    }
+
     /// The row of the cell at hand.
     pub(super) fn at_row(&self) -> &[u8] {
         &self.decoder.row
@@ -97,8 +109,7 @@ impl Walk {
     pub(super) fn seek(&mut self, table: &Table, place: Place<'_>, reading: Reading) -> Result<bool, Error> {
         let near = match &self.partition {
             Some(partition) if self.block.is_some() => {
-                let stays = !partition.ends_before(partition.entry(self.block_at), place);
-                let at = if stays { self.block_at } else { partition.find(place) };
+                let at = partition.find_from(self.block_at, place);
                 (at < partition.len()).then_some((at - self.block_at, at))
             }
             _ => None,
@@ -112,7 +123,7 @@ impl Walk {
                     self.block = None;
                     return Ok(false);
                 }
-                let partition = table.partition(table.top().entry(partition_at), reading)?;
+                let partition = table.partition(partition_at, reading)?;
                 let at = partition.find(place);
                 if at == partition.len() {
                     let offset = table.top().entry(partition_at).at.offset;
@@ -158,7 +169,7 @@ impl Walk {
                 self.block = None;
                 return Ok(false);
             }
-            self.partition = Some(table.partition(table.top().entry(partition_at), reading)?);
+            self.partition = Some(table.partition(partition_at, reading)?);
         }
         self.load(table, partition_at, block_at, reading)?;
         Ok(true)

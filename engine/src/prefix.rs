@@ -29,17 +29,23 @@ impl Prefix {
     /// The head of any row.
     #[inline]
     pub(crate) fn head(&self, row: &[u8]) -> u64 {
-        match row.strip_prefix(&*self.0) {
-            Some(rest) => head_of(rest),
-            None if row < &*self.0 => 0,
-            None => u64::MAX,
-        }
+        head_after(&self.0, row)
     }
 
     /// The head of a row that is known to begin with the prefix.
     #[inline]
     pub(crate) fn head_inside(&self, row: &[u8]) -> u64 {
         head_of(&row[self.0.len()..])
+    }
+}
+
+/// The head of any row, as to this prefix.
+#[inline]
+pub(crate) fn head_after(prefix: &[u8], row: &[u8]) -> u64 {
+    match row.strip_prefix(prefix) {
+        Some(rest) => head_of(rest),
+        None if row < prefix => 0,
+        None => u64::MAX,
     }
 }
 
