@@ -282,7 +282,7 @@ enum Begun {
 
 enum Unfinished {
     Get { rest: Box<DiskGet>, messages: bool },
-    Scan { header: Header, scan: Arc<ScanRequest>, cursor: Cursor, messages: bool },
+    Scan { header: Box<Header>, scan: Box<(Arc<ScanRequest>, Cursor)>, messages: bool },
 }
 
 fn begin_read(edge: &Edge, request: Request, now_ms: i64) -> Begun {
@@ -293,10 +293,7 @@ fn begin_read(edge: &Edge, request: Request, now_ms: i64) -> Begun {
             Ok(Got::NeedsDisk(rest)) => Begun::Rest(Unfinished::Get { rest: Box::new(rest), messages }),
             Err(error) => Begun::Done(Err(error)),
         },
-        Body::Scan(scan) => {
-            let (scan, cursor) = *scan;
-            Begun::Rest(Unfinished::Scan { header, scan, cursor, messages })
-        }
+        Body::Scan(scan) => Begun::Rest(Unfinished::Scan { header: Box::new(header), scan, messages }),
         Body::Mutate(_) => Begun::Done(Err(Error::Internal { message: "a write among the reads".to_owned() })),
     }
 }
@@ -304,7 +301,8 @@ fn begin_read(edge: &Edge, request: Request, now_ms: i64) -> Begun {
 async fn end_read(edge: &Edge, read: Unfinished, now_ms: i64) -> Result<Answer, Error> {
     match read {
         Unfinished::Get { rest, messages } => Ok(Answer::Rows { rows: rest.finish().await?, messages }),
-        Unfinished::Scan { header, scan, cursor, messages } => {
+        Unfinished::Scan { header, scan, messages } => {
+            let (scan, cursor) = *scan;
             let block = edge.scan(&header, &scan, cursor, now_ms).await?;
             Ok(Answer::Block { block: Box::new(block), reverse: scan.reverse, messages })
         }

@@ -72,7 +72,7 @@ impl Disk {
     pub fn open_read_now(&self, path: &Path) -> io::Result<File> {
         match &self.0 {
             Inner::Os => os::File::open_read_now(path).map(File::from),
-            #[cfg(feature = "memory-disk")]
+            #[cfg(any(test, feature = "memory-disk"))]
             Inner::Memory(disk) => disk.open_read(path).map(File::from),
         }
     }
