@@ -161,7 +161,9 @@ impl Policy {
 
     /// The defaults for a region of this size. A small region has smaller files, so that it, too, is compacted in parts.
     pub(crate) fn new(region_bytes: u64, flush_bytes: u64) -> Self {
-        let file_bytes = (region_bytes / 16).clamp(Self::FILE_BYTES_MIN, Self::FILE_BYTES_DEFAULT);
+        // No smaller than a flush makes them, or than is worth a file.
+        let least = Self::FILE_BYTES_MIN.min(flush_bytes.max(1));
+        let file_bytes = (region_bytes / 16).clamp(least, Self::FILE_BYTES_DEFAULT);
         let level0_bytes = flush_bytes.saturating_mul(Self::LEVEL0_FILES as u64);
         Self {
             region_bytes,
