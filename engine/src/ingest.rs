@@ -85,7 +85,7 @@ pub struct IngestFile {
 
 impl Engine {
     /// Takes files into a region, as of `point`: its sequence number, one above the region's last, becomes that of all their
-    /// cells. Called between two writes by whoever applies the log.
+    /// cells. Called between two writes by whoever applies the log, with everything before frozen under a point of its own.
     ///
     /// # Errors
     /// [`Error::NotIngested`] for a file that cannot be taken in, [`Error::Corruption`] for one that is damaged,
@@ -94,10 +94,13 @@ impl Engine {
         let Backend::Lsm(tables) = &*self.backend else {
             return Err(Error::NotIngested { file: PathBuf::new(), why: "this engine has no store files".to_owned() });
         };
-        // What was written before goes below.
-        let before = DurablePoint { sequence: region.sequence(), ..point.clone() };
-        region.freeze(before);
+        // What was written before goes below. Not under `point`: after a crash that comes before the files are recorded, the
+        // region would say that it has them, and the log would not bring them again.
         self.flush(region).await?;
+        if region.unflushed_from().is_some() {
+            let why = "what was written before is not frozen".to_owned();
+            return Err(Error::NotIngested { file: PathBuf::new(), why });
+        }
         let mut made = Vec::with_capacity(files.len());
         let linked = async {
             for file in &files {
@@ -122,7 +125,11 @@ impl Engine {
             }
             (region_record(region, point.clone(), state.families(), &all), all)
         };
-        self.append(Record::Region(record)).await?;
+        if let Err(error) = self.append(Record::Region(record)).await {
+            let made: Vec<_> = made.into_iter().map(|(_, file)| file).collect();
+            self.backend.in_doubt(&made);
+            return Err(error);
+        }
         made.iter().for_each(|(_, file)| self.backend.settled(file.record.id));
         let mut state = region.state.write();
         state.set_files(all);

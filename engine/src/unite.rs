@@ -12,12 +12,12 @@ use crate::Error;
 use crate::engine::{Engine, SplitDaughter};
 use crate::flush::region_record;
 use crate::manifest::Record;
-use crate::point::DurablePoint;
 use crate::region::{Files, Region};
 
 impl Engine {
     /// Makes one region of two neighbours, as of `into.point`, whose sequence number is at least that of both. Called between
-    /// two writes by whoever applies the log; what is in memory is flushed first, and one manifest record does the rest.
+    /// two writes by whoever applies the log, with everything before frozen under points of its own; it is flushed first, and
+    /// one manifest record does the rest.
     ///
     /// # Errors
     /// [`Error::NotMerged`] where they are no neighbours or have had different rules, [`Error::Retired`], or
@@ -33,8 +33,11 @@ impl Engine {
             return Err(refused("they are not neighbours of one table"));
         }
         for region in [left, right] {
-            region.freeze(DurablePoint { sequence: region.sequence(), ..into.point.clone() });
             self.flush(region).await?;
+            // Frozen here, under the point of the merge, it would say after a crash that the merge is done.
+            if region.unflushed_from().is_some() {
+                return Err(refused("what was written before is not frozen"));
+            }
         }
         let _recording = (left.recording.lock().await, right.recording.lock().await);
         let (families, files) = {

@@ -37,9 +37,13 @@ async fn an_ingested_file_counts_as_one_mutation_after_all_before_it() {
     let path = built(elsewhere.path(), 77, &[b"a", b"c"]).await;
     let region = world.live[&id].clone();
     let before = region.snapshot();
-    let mut point = world.point(&region, world.index());
+    let mut point = world.point(&region, world.index() + 1);
     point.sequence += 1;
-    world.engine().ingest(&region, vec![IngestFile { family: name("f"), path }], point).await.unwrap();
+    let files = vec![IngestFile { family: name("f"), path }];
+    let early = world.engine().ingest(&region, files.clone(), point.clone()).await.unwrap_err();
+    assert!(early.to_string().contains("not frozen"), "{early}");
+    world.freeze(id);
+    world.engine().ingest(&region, files, point).await.unwrap();
     let expected = [pair("a", "ingested"), pair("b", "kept"), pair("c", "ingested")];
     assert_eq!(rows(&region), expected);
     let scan = Scan { range: KeyRange::all(), reverse: true, projection: Projection::all(), now: 2_000 };
@@ -63,6 +67,7 @@ async fn an_ingested_file_counts_as_one_mutation_after_all_before_it() {
 #[tokio::test]
 async fn files_that_do_not_fit_are_refused_by_name() {
     let (world, id) = one_region(BackendKind::Lsm).await;
+    world.freeze(id);
     let elsewhere = tempfile::tempdir().unwrap();
     let region = world.live[&id].clone();
     let point = world.point(&region, world.index());
@@ -117,7 +122,9 @@ async fn a_checkpoint_holds_its_files_until_it_is_let_go() {
 async fn merged(world: &mut World, left: u64, right: u64, into: u64) -> Result<(), Error> {
     let (left, right) = (world.live[&left].clone(), world.live[&right].clone());
     let sequence = left.sequence().max(right.sequence());
-    let mut point = world.point(&left, world.index());
+    world.freeze(left.id().0);
+    world.freeze(right.id().0);
+    let mut point = world.point(&left, world.index() + 1);
     point.sequence = sequence;
     let daughter = SplitDaughter { region: RegionId(into), point };
     let region = world.engine().merge(&left, &right, daughter).await?;
