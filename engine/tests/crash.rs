@@ -3,6 +3,7 @@
 //! - `workload`: a small alphabet of operations, and all short workloads over it.
 //! - `enumerated`: each short workload, with the power going at every operation that changes the disk.
 //! - `faults`: each short workload, with every operation of the disk refused once.
+//! - `files`: both, for files taken in and regions merged.
 //! - `sampled`: long random workloads that crash or meet faults over and over, also while they recover.
 //! - `control`: a disk that lies about syncs is found out, so these tests can fail.
 //!
@@ -19,6 +20,8 @@ mod dice;
 mod enumerated;
 #[path = "crash/faults.rs"]
 mod faults;
+#[path = "crash/files.rs"]
+mod files;
 #[allow(dead_code, reason = "the conformance tests use the rest")]
 #[path = "conformance/model.rs"]
 mod model;

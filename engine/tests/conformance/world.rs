@@ -461,12 +461,18 @@ impl World {
 
     /// As [`World::reopen`]. After an error nothing is open.
     pub async fn try_reopen(&mut self) -> Result<(), Error> {
+        self.try_open().await?;
+        self.check_what_was_found();
+        self.replay();
+        Ok(())
+    }
+
+    /// Opens the directory and applies nothing.
+    pub async fn try_open(&mut self) -> Result<(), Error> {
         self.close();
         let (cache_bytes, open_files) = if self.settings.cramped { (4 << 10, 2) } else { (8 << 20, 64) };
         let options = Options::new(self.dir.path().to_owned(), self.backend, cache_bytes);
         self.engine = Some(Engine::open(Options { disk: self.dir.disk(), open_files, ..options }).await?);
-        self.check_what_was_found();
-        self.replay();
         Ok(())
     }
 

@@ -187,6 +187,17 @@ impl Stretch {
     pub async fn of(world: &mut World, last: Op) -> Self {
         let first = world.dir.memory().operations();
         last.run(world).await.unwrap();
+        Self::since(first, world)
+    }
+
+    /// The same of a step that is no operation of ours.
+    pub async fn of_entry(world: &World, step: impl AsyncFnOnce()) -> Self {
+        let first = world.dir.memory().operations();
+        step().await;
+        Self::since(first, world)
+    }
+
+    fn since(first: u64, world: &World) -> Self {
         let trace = world.dir.memory().trace();
         Self { first, lines: trace[usize::try_from(first).unwrap()..].to_vec() }
     }
