@@ -154,7 +154,7 @@ impl EngineCheck<'_> {
         };
         for name in names {
             let path = dir.join(&name);
-            let records = kind.id_of(&name).and_then(|id| Some((id, self.named.remove(&id))));
+            let records = kind.id_of(&name).map(|id| (id, self.named.remove(&id)));
             match records {
                 Some((id, Some(records))) => self.file(kind, &path, id, &records).await,
                 Some((id, None)) if !self.is_whole => self.file(kind, &path, id, &[]).await,

@@ -49,7 +49,6 @@ pub(crate) use footer::FORMAT;
 pub(crate) use index::IndexBlock;
 pub(crate) use properties::TableProperties;
 pub(crate) use reader::Table;
-pub(crate) use survey::DumpLimits;
 pub(crate) use writer::{TableOptions, TableWriter};
 
 /// Ending of the names of store files.

@@ -1,3 +1,5 @@
+//! Flipped bits anywhere, tears as disks make them, and several damages at once, as the check tells them.
+
 use std::path::Path;
 
 use terrane_types::inspection::Severity;
