@@ -91,7 +91,7 @@ async fn start_server(host: &str, plan: &Plan) -> Result<RegionServer, StartErro
         data_dir: PathBuf::from(DATA),
         listen: format!("{host}:7700"),
         masters: vec![MASTER.to_owned()],
-        engine: BackendKind::Memory,
+        engine: BackendKind::Lsm,
         memtable_budget: MEMTABLE_BUDGET,
         log_limit: LOG_LIMIT,
         log_purge_budget: plan.purge_budget,
