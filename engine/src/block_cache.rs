@@ -181,6 +181,7 @@ impl BlockCache {
     }
 
     /// Bytes that may be held.
+    #[cfg(test)]
     pub(crate) fn capacity_bytes(&self) -> u64 {
         self.shared.capacity() + self.reserved.capacity()
     }

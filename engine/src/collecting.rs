@@ -11,16 +11,19 @@ use crate::cells::{Cell, Cells};
 use crate::manifest::FamilyRecord;
 use crate::merge::Merge;
 
+/// The first and the last row of a file.
+pub(crate) type RowEnds = (Vec<u8>, Vec<u8>);
+
 /// First and last rows of files that hold older cells than the merge and are not in it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Older {
     /// Groups of files, each sorted by row and without overlaps; the number is the first file that is not behind yet.
-    groups: Vec<(Vec<(Vec<u8>, Vec<u8>)>, usize)>,
+    groups: Vec<(Vec<RowEnds>, usize)>,
 }
 
 impl Older {
     /// Adds files that are sorted by row and do not overlap.
-    pub(crate) fn add_sorted(&mut self, files: Vec<(Vec<u8>, Vec<u8>)>) {
+    pub(crate) fn add_sorted(&mut self, files: Vec<RowEnds>) {
         if !files.is_empty() {
             self.groups.push((files, 0));
         }

@@ -67,11 +67,13 @@ impl Descriptors {
     }
 
     /// How many files are open.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.open.lock().files.len()
     }
 
     /// How many may be open.
+    #[cfg(test)]
     pub(crate) fn limit(&self) -> usize {
         self.open.lock().limit
     }

@@ -46,7 +46,7 @@ pub struct Options {
 
 impl Options {
     /// Files open at once when nobody says otherwise.
-    pub const OPEN_FILES_DEFAULT: usize = 512;
+    pub const OPEN_FILES_DEFAULT: usize = crate::descriptors::OPEN_FILES_MAX;
 
     /// Options for a directory on the system's disk.
     #[must_use]

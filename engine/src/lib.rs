@@ -20,7 +20,6 @@
 )]
 
 mod backend;
-#[allow(dead_code, reason = "the store files move in step by step")]
 mod block_cache;
 mod cells;
 mod check;
@@ -28,7 +27,6 @@ mod checkpoint;
 mod codec;
 mod collecting;
 mod compaction;
-#[allow(dead_code, reason = "the store files move in step by step")]
 mod descriptors;
 mod dump;
 mod engine;
@@ -50,7 +48,6 @@ mod scan;
 mod snapshot;
 mod source;
 mod split_point;
-#[allow(dead_code, unused_imports, reason = "the store files move in step by step")]
 mod table;
 mod unite;
 
@@ -65,6 +62,6 @@ pub use error::{Error, SnapshotTooOld};
 pub use ingest::{IngestFile, TableBuilder};
 pub use point::{DurablePoint, GroupPoint};
 pub use read::{Patience, ReadStats};
-pub use region::{Region, RegionSpec, RowPrefix};
+pub use region::{Region, RegionSpec, RowPrefix, RowPrefixLength};
 pub use scan::{CellPosition, RowScanner, ScanSpec, Step};
 pub use snapshot::Snapshot;

@@ -38,8 +38,11 @@ pub struct RowPrefix {
     /// Tells one way of cutting keys from another, so that a file's filter is only asked in the way it was made.
     pub id: u64,
     /// The length of the part of a row, in bytes; `None` for a row that has no such part.
-    pub length: Arc<dyn Fn(&[u8]) -> Option<usize> + Send + Sync>,
+    pub length: RowPrefixLength,
 }
+
+/// Finds how many bytes of a row are its prefix.
+pub type RowPrefixLength = Arc<dyn Fn(&[u8]) -> Option<usize> + Send + Sync>;
 
 impl std::fmt::Debug for RowPrefix {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -395,6 +398,24 @@ impl Region {
             frozen.tables.remove(family);
         }
         state.refresh();
+    }
+
+    /// Whether reads of what is in memory would be cheaper after [`Region::merge_memtable`].
+    #[must_use]
+    pub fn wants_merge(&self) -> bool {
+        self.state.read().stores.values().any(|store| store.active.wants_merge())
+    }
+
+    /// Does one merge in memory, if there is one to do. Takes some milliseconds of computing, and nobody waits for it: not
+    /// for a thread of the runtime.
+    pub fn merge_memtable(&self) {
+        let wanting: Vec<_> = {
+            let state = self.state.read();
+            state.stores.values().map(|store| Arc::clone(&store.active)).filter(|active| active.wants_merge()).collect()
+        };
+        wanting.iter().for_each(|active| {
+            active.merge_once();
+        });
     }
 
     /// Freezes the active memtables of all families as of `point`; called between two applies. Nothing happens when

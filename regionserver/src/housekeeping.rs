@@ -116,6 +116,8 @@ enum Done {
     Split(RegionId, Result<(), Error>),
     /// Free bytes of the disk and all of them.
     Looked(std::io::Result<(u64, u64)>),
+    /// Memtables of a region were merged.
+    Merged,
     Ticked,
 }
 
@@ -132,6 +134,8 @@ struct Desk {
     split_rests: Rests<RegionId>,
     record_rests: Rests<GroupId>,
     compaction_rests: Rests<RegionId>,
+    /// Whether memtables are being merged: one at a time, as nobody waits for it.
+    merging: bool,
     ticked: Option<Instant>,
     disk: Disk,
     looked: Option<Instant>,
@@ -210,6 +214,7 @@ impl Housekeeper {
         self.flush(desk);
         self.compact(desk);
         self.split(desk);
+        self.merge(desk);
         self.tick(desk);
     }
 
@@ -337,6 +342,21 @@ impl Housekeeper {
         }
     }
 
+    /// Merges the memtables of a region that is read, so that reads meet fewer runs.
+    fn merge(&self, desk: &mut Desk) {
+        if desk.merging {
+            return;
+        }
+        let Some(hosted) = self.registry.regions.all().into_iter().find(|hosted| hosted.engine.wants_merge()) else {
+            return;
+        };
+        desk.merging = true;
+        desk.work.push(Box::pin(async move {
+            terrane_env::task::run_blocking(move || hosted.engine.merge_memtable()).await;
+            Done::Merged
+        }));
+    }
+
     /// Lets log time go on in groups that have cells that expire, and has it recorded with their regions: compactions
     /// judge what has expired by the recorded time.
     fn tick(&self, desk: &mut Desk) {
@@ -415,6 +435,7 @@ impl Housekeeper {
                 self.note_disk(desk, looked);
                 return;
             }
+            Done::Merged => desk.merging = false,
             Done::Ticked => {}
         }
         // What ended made room for the next of its kind.

@@ -154,7 +154,7 @@ impl Backend {
     /// Takes the cells of one family of a region. Files are cut, between rows, at about `file_bytes`.
     pub(crate) fn writer(&self, target: WriterTarget<'_>) -> Result<FamilyWriter, Error> {
         match self {
-            Self::Lsm(tables) => Ok(FamilyWriter::Tables(tables.writer(target))),
+            Self::Lsm(tables) => Ok(FamilyWriter::Tables(Box::new(tables.writer(target)))),
             Self::Memory(memory) => Ok(FamilyWriter::Memory(memory.writer(target.family))),
             #[cfg(feature = "sled")]
             Self::Sled(sled) => Ok(FamilyWriter::Sled(sled.writer(target.group, target.table, target.family)?)),
@@ -289,7 +289,7 @@ pub(crate) struct WriterTarget<'a> {
 
 /// Takes the cells of one family, in store order. Nothing of it counts before the backend was synced.
 pub(crate) enum FamilyWriter {
-    Tables(tables::TablesWriter),
+    Tables(Box<tables::TablesWriter>),
     Memory(memory::MemoryWriter),
     #[cfg(feature = "sled")]
     Sled(sled::SledWriter),

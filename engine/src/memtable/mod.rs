@@ -243,13 +243,11 @@ impl Memtable {
     }
 
     /// Whether a longer merge would make reads cheaper: for whoever has a thread to spare, see [`Memtable::merge_once`].
-    #[allow(dead_code, reason = "for a pool that merges in the background; readers and the writer do without")]
     pub(crate) fn wants_merge(&self) -> bool {
         self.view.load().due.long.is_some()
     }
 
     /// Does the merge that is due, if nobody is at one. Answers whether it did.
-    #[allow(dead_code, reason = "for a pool that merges in the background; readers and the writer do without")]
     pub(crate) fn merge_once(&self) -> bool {
         self.merge_due(|due| due.long.clone())
     }

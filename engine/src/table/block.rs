@@ -14,9 +14,6 @@ use terrane_types::schema::Compression;
 
 use super::varint;
 
-/// What follows the payload of each block: compression u8, checksum u32.
-pub(super) const TRAILER_BYTES: usize = 5;
-
 /// Most bytes that one cell takes in a block, generously.
 const CELL_BYTES_MAX: usize = ROW_BYTES_MAX + QUALIFIER_BYTES_MAX + TAGS_BYTES_MAX + VALUE_BYTES_MAX + 1024;
 

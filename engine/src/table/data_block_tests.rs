@@ -1,3 +1,5 @@
+//! Blocks of cells: what goes in comes out, and what does not hold together is refused.
+
 use super::*;
 
 fn cell<'a>(row: &'a [u8], qualifier: &'a [u8], timestamp: i64, value: &'a [u8]) -> Cell<'a> {

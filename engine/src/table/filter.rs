@@ -92,10 +92,6 @@ impl Filter {
         for_each_bit(hash, self.probes, |word, bit| line.0[word] & bit != 0)
     }
 
-    pub(super) fn memory_bytes(&self) -> usize {
-        size_of_val(&*self.lines)
-    }
-
     #[inline]
     fn line_of(&self, hash: u64) -> usize {
         // The high half chooses the line, the low half the bits in it.

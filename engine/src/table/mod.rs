@@ -43,9 +43,7 @@ use terrane_env::fs::Disk;
 use crate::block_cache::BlockCache;
 use crate::descriptors::Descriptors;
 
-pub(crate) use check::CheckReport;
 pub(crate) use data_block::DataBlock;
-pub(crate) use footer::FORMAT;
 pub(crate) use index::IndexBlock;
 pub(crate) use properties::TableProperties;
 pub(crate) use reader::Table;

@@ -192,14 +192,6 @@ impl Table {
         &self.top
     }
 
-    /// Bytes of memory that the open table keeps: filters and index.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        let filters =
-            [&self.filter, &self.prefix_filter].into_iter().flatten().map(Filter::memory_bytes).sum::<usize>();
-        let partition = self.only_partition.as_ref().map_or(0, |partition| partition.memory_bytes());
-        size_of::<Self>() + filters + self.top.memory_bytes() + partition + self.pinned_bytes()
-    }
-
     fn pinned_bytes(&self) -> usize {
         self.pinned.iter().filter_map(OnceLock::get).map(|partition| partition.memory_bytes()).sum()
     }

@@ -488,7 +488,7 @@ async fn a_newer_a_vanished_and_a_renamed_file_are_each_refused_by_name() {
     let vanished = world.open(3, size).unwrap_err().to_string();
     assert!(vanished.contains("0000000000000003.tbl") && vanished.contains("not there"), "{vanished}");
     let format_at = bytes.len() - 12;
-    bytes[format_at..format_at + 4].copy_from_slice(&(FORMAT + 1).to_le_bytes());
+    bytes[format_at..format_at + 4].copy_from_slice(&(super::footer::FORMAT + 1).to_le_bytes());
     world.put(1, &bytes).await;
     let newer = world.open(1, size).unwrap_err();
     assert!(matches!(newer, Error::NewerFormat { found, known, .. } if found == known + 1), "{newer}");
@@ -588,20 +588,4 @@ async fn files_of_format_1_are_read() {
         include_bytes!("../../tests/fixtures/store-file-1-example.tbl"),
         "the example in the documentation is what is written"
     );
-}
-
-#[tokio::test]
-#[ignore = "writes the fixtures anew: for a format of a higher number, under new names"]
-#[allow(clippy::disallowed_methods, reason = "fixtures are files of the source tree")]
-async fn write_fixtures() {
-    let world = World::new(1 << 20).await;
-    let options = TableOptions { storage: EXAMPLE, prefix: None };
-    let mut writer = TableWriter::create(&world.shared.disk, &world.shared.dir, 2, options).await.unwrap();
-    example_cells().iter().for_each(|cell| writer.add(cell));
-    writer.finish().await.unwrap();
-    world.write(1, &fixture_cells(), FIXTURE).await;
-    for (id, name) in [(1, "store-file-1.tbl"), (2, "store-file-1-example.tbl")] {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
-        std::fs::write(path, world.bytes(id).await).unwrap();
-    }
 }

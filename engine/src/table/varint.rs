@@ -64,18 +64,6 @@ pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Folds signed numbers so that those near zero are short.
-#[inline]
-pub(super) fn zigzag(value: i64) -> u64 {
-    ((value << 1) ^ (value >> 63)) as u64
-}
-
-/// Turns [`zigzag`] back.
-#[inline]
-pub(super) fn unzigzag(value: u64) -> i64 {
-    (value >> 1) as i64 ^ -((value & 1) as i64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,7 +78,6 @@ mod tests {
                 assert_eq!(get(&out, &mut at), Some(value));
                 assert_eq!(at, out.len());
                 assert_eq!(get(&out[..out.len() - 1], &mut 1), None);
-                assert_eq!(unzigzag(zigzag(value as i64)), value as i64);
             }
         }
     }

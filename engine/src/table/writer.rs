@@ -217,11 +217,6 @@ impl TableWriter {
         self.id
     }
 
-    /// The row of the cell added last; empty before the first.
-    pub(crate) fn last_row(&self) -> &[u8] {
-        &self.properties.last_row
-    }
-
     /// Writes the rest and syncs the file. Its name is durable once the caller synced the directory.
     ///
     /// A file without cells says nothing that its absence does not say: it is an error of the caller, who should
