@@ -90,6 +90,19 @@ impl Collecting {
 
     /// Hands what is kept of the next row to `keep`, in store order; says no at the end.
     pub(crate) fn next(&mut self, mut keep: impl FnMut(Cell<'_>)) -> Result<bool, Error> {
+        if let Some(cell) = self.merge.lone().filter(|cell| cell.sequence >= self.since) {
+            self.cells_seen += 1;
+            self.bytes_seen += cell.data_bytes() as u64;
+            let collector = if self.older.may_hold(cell.row) { &mut self.part } else { &mut self.whole };
+            collector.start_row();
+            match collector.column(&[cell.meta()]).first() {
+                Some(Fate::Keep) => keep(cell),
+                Some(Fate::Stub) => keep(cell.stub()),
+                Some(Fate::Drop) | None => {}
+            }
+            self.merge.skip_lone()?;
+            return Ok(true);
+        }
         self.gathered.clear();
         self.merge.take(&[], &mut self.gathered)?;
         if self.gathered.is_empty() {

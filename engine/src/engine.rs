@@ -40,6 +40,9 @@ pub struct Options {
     pub cache_bytes: u64,
     /// Files open at once.
     pub open_files: usize,
+    /// Bytes that compactions may read and write in a second while the writers are under no pressure: what is left of the
+    /// disk is for reads.
+    pub compaction_bytes_per_second: u64,
     /// Where the directory is.
     pub disk: Disk,
 }
@@ -48,10 +51,21 @@ impl Options {
     /// Files open at once when nobody says otherwise.
     pub const OPEN_FILES_DEFAULT: usize = crate::descriptors::OPEN_FILES_MAX;
 
+    /// What compactions may read and write in a second when nobody says otherwise: a quarter or less of what the disks of
+    /// today give.
+    pub const COMPACTION_BYTES_PER_SECOND_DEFAULT: u64 = 128 << 20;
+
     /// Options for a directory on the system's disk.
     #[must_use]
     pub fn new(dir: PathBuf, backend: BackendKind, cache_bytes: u64) -> Self {
-        Self { dir, backend, cache_bytes, open_files: Self::OPEN_FILES_DEFAULT, disk: Disk::os() }
+        Self {
+            dir,
+            backend,
+            cache_bytes,
+            open_files: Self::OPEN_FILES_DEFAULT,
+            compaction_bytes_per_second: Self::COMPACTION_BYTES_PER_SECOND_DEFAULT,
+            disk: Disk::os(),
+        }
     }
 }
 
@@ -128,7 +142,7 @@ impl Engine {
             groups: Mutex::new(groups),
             pressure: AtomicU32::new(0),
             pacing: Mutex::new(Pacing::new(
-                Pacing::BYTES_PER_SECOND_DEFAULT,
+                options.compaction_bytes_per_second,
                 Pacing::BURST_BYTES_DEFAULT,
                 terrane_env::time::now_ns(),
             )),

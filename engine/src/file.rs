@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::Error;
-use crate::cells::Cells;
+use crate::cells::{Cell, Cells};
 use crate::ingest::Stamped;
 use crate::manifest::FileRecord;
 use crate::reading::{Cursor, Reading, RowKey, Source};
@@ -245,6 +245,20 @@ impl LevelCursor {
 impl Cursor for LevelCursor {
     fn row(&self) -> Option<&[u8]> {
         self.current.as_ref()?.row()
+    }
+
+    fn lone(&self) -> Option<Cell<'_>> {
+        self.current.as_ref()?.lone()
+    }
+
+    fn skip(&mut self) -> Result<(), Error> {
+        if let Some(current) = &mut self.current {
+            current.skip()?;
+            if current.row().is_none() {
+                self.advance()?;
+            }
+        }
+        Ok(())
     }
 
     fn take(&mut self, columns: &[Bytes], out: &mut Cells) -> Result<(), Error> {

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use bytes::Bytes;
 
 use crate::Error;
-use crate::cells::Cells;
+use crate::cells::{Cell, Cells};
 use crate::reading::Cursor;
 
 /// Goes over the rows of several sources of one family, one way. After an error it is spent.
@@ -42,7 +42,7 @@ impl Merge {
 
     /// Appends the cells of the next row in store order and goes on; of which columns, as with [`Cursor::take`].
     pub(crate) fn take(&mut self, columns: &[Bytes], out: &mut Cells) -> Result<(), Error> {
-        let Self { cursors, order, reverse } = self;
+        let Self { cursors, order, .. } = self;
         let Some(&first) = order.first() else { return Ok(()) };
         let row = cursors[first].row();
         let with_row = 1 + order[1..].iter().take_while(|&&index| cursors[index].row() == row).count();
@@ -53,8 +53,30 @@ impl Merge {
         if with_row > 1 {
             out.sort_from(begin);
         }
+        self.settle(with_row);
+        Ok(())
+    }
+
+    /// The cell of the next row, where all sources together have a single one and that can be told without reading on.
+    pub(crate) fn lone(&self) -> Option<Cell<'_>> {
+        let (&first, rest) = self.order.split_first()?;
+        let cell = self.cursors[first].lone()?;
+        rest.first().is_none_or(|&second| self.cursors[second].row() != Some(cell.row)).then_some(cell)
+    }
+
+    /// Goes on behind a row with a [lone](Merge::lone) cell.
+    pub(crate) fn skip_lone(&mut self) -> Result<(), Error> {
+        let Some(&first) = self.order.first() else { return Ok(()) };
+        self.cursors[first].skip()?;
+        self.settle(1);
+        Ok(())
+    }
+
+    /// Puts the first cursors of the order, which have moved on, where they belong.
+    fn settle(&mut self, moved: usize) {
+        let Self { cursors, order, reverse } = self;
         // From the last to the first, so that those before stay where they are until it is their turn.
-        for at in (0..with_row).rev() {
+        for at in (0..moved).rev() {
             let index = order[at];
             if cursors[index].row().is_none() {
                 order.remove(at);
@@ -69,7 +91,6 @@ impl Merge {
             };
             order[at..=at + places].rotate_left(1);
         }
-        Ok(())
     }
 
     /// Goes on to the first row, in the direction of the merge, that is not before `row`.

@@ -51,7 +51,7 @@ pub(crate) fn head_after(prefix: &[u8], row: &[u8]) -> u64 {
 
 /// The first eight bytes, missing ones as zero.
 #[inline]
-fn head_of(rest: &[u8]) -> u64 {
+pub(crate) fn head_of(rest: &[u8]) -> u64 {
     if let Some(bytes) = rest.first_chunk::<8>() {
         return u64::from_be_bytes(*bytes);
     }

@@ -136,6 +136,10 @@ pub(crate) fn view_of(projection: &Projection, sequence: u64, now_ms: i64) -> Vi
     }
 }
 
+fn is_selected(asked: Option<&[Bytes]>, qualifier: &[u8]) -> bool {
+    asked.is_some_and(|asked| asked.is_empty() || asked.iter().any(|one| *one == qualifier))
+}
+
 /// Shows what a reader sees of one family, row after row.
 pub(crate) struct FamilyReader {
     /// Cells from before it are of an earlier family of this name.
@@ -147,6 +151,20 @@ pub(crate) struct FamilyReader {
 impl FamilyReader {
     pub(crate) fn new(family: &FamilyRecord, view: View) -> Self {
         Self { since: family.since, resolver: Resolver::new(&family.rules, view), metas: SmallVec::new() }
+    }
+
+    /// Whether the only cell of a row is shown.
+    pub(crate) fn shows_lone(&mut self, cell: &Cell<'_>, asked: Option<&[Bytes]>, stats: &mut ReadStats) -> bool {
+        if cell.sequence < self.since {
+            return false;
+        }
+        stats.cells_seen += 1;
+        let selected = is_selected(asked, cell.qualifier);
+        self.resolver.start_row();
+        // A marker of the family, which may come without being asked for, is never visible.
+        let shown = selected && !self.resolver.column(&[cell.meta()]).is_empty();
+        stats.cells_shown += u64::from(shown);
+        shown
     }
 
     /// Hands the visible cells of one row, given in store order, to `show`, each with its index. `asked` are the columns
@@ -179,7 +197,7 @@ impl FamilyReader {
                 self.metas.push(cell.meta());
                 next += 1;
             }
-            let selected = asked.is_some_and(|asked| asked.is_empty() || asked.iter().any(|one| *one == qualifier));
+            let selected = is_selected(asked, qualifier);
             // Family markers come with the empty qualifier, so that column is resolved even when it is not asked for.
             if selected || qualifier.is_empty() {
                 let visible = self.resolver.column(&self.metas);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::Error;
-use crate::cells::Cells;
+use crate::cells::{Cell, Cells};
 use crate::region::RowPrefix;
 use crate::source::Bounds;
 
@@ -93,6 +93,17 @@ pub(crate) trait Source: Send + Sync {
 pub(crate) trait Cursor: Send {
     /// The row at hand; `None` at the end.
     fn row(&self) -> Option<&[u8]>;
+
+    /// The cell of the row at hand, where it has a single one and that can be told without reading on. Such a row can be
+    /// shown from where it lies.
+    fn lone(&self) -> Option<Cell<'_>> {
+        None
+    }
+
+    /// Goes on to the next row.
+    fn skip(&mut self) -> Result<(), Error> {
+        self.take(&[], &mut Cells::default())
+    }
 
     /// Appends the cells of the row at hand, in store order whatever the direction, and goes on to the next row; of which
     /// columns, as with [`Source::row`].

@@ -142,6 +142,16 @@ impl RowScanner {
     pub fn next(&mut self, block: &mut Vec<u8>, bytes_max: usize, patience: Patience) -> Result<Step, Error> {
         let seen_before = self.stats.cells_seen;
         while self.at.is_none() {
+            match self.show_lone(block) {
+                Ok(None) => {}
+                Ok(Some(true)) => return Ok(Step::Row),
+                Ok(Some(false)) if self.stats.cells_seen - seen_before >= HIDDEN_CELLS_MAX => return Ok(Step::Hidden),
+                Ok(Some(false)) => continue,
+                Err(error) => {
+                    self.close();
+                    return Err(error);
+                }
+            }
             match self.gather(patience) {
                 Ok(true) => {}
                 Ok(false) => return Ok(Step::End),
@@ -241,6 +251,35 @@ impl RowScanner {
             self.bounds.start.clone_from(&self.row);
             self.bounds.start.push(0);
         }
+    }
+
+    /// Packs the next row from where it lies, if it is of the only family, has a single cell, and that can be told without
+    /// reading on: most rows of a table with one column, which are spared being gathered. Answers whether it is shown, or
+    /// `None` where the row has to be gathered. After an error nothing was appended.
+    fn show_lone(&mut self, block: &mut Vec<u8>) -> Result<Option<bool>, Error> {
+        let [FamilyScan { reader, store, merge: Some(merge), .. }] = self.families.as_mut_slice() else {
+            return Ok(None);
+        };
+        if self.from_cell.is_some() || self.bounds.is_empty() {
+            return Ok(None);
+        }
+        let Some(cell) = merge.lone() else { return Ok(None) };
+        let name = store.name.as_bytes();
+        let before = block.len();
+        let shown = reader.shows_lone(&cell, self.projection.qualifiers(name), &mut self.stats);
+        if shown {
+            let start = begin_row(block, cell.row);
+            terrane_types::cell::pack(block, cell.packed(name));
+            end_row(block, start);
+        }
+        self.next_row.clear();
+        self.next_row.extend_from_slice(cell.row);
+        if let Err(error) = merge.skip_lone() {
+            block.truncate(before);
+            return Err(error);
+        }
+        std::mem::swap(&mut self.row, &mut self.next_row);
+        Ok(Some(shown))
     }
 
     /// Moves to the next row and resolves it; says no at the end.

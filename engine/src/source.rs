@@ -1,4 +1,7 @@
 //! Rows from one to another.
+//!
+//! What is unbounded is asked about before rows are compared: a comparison with an empty vector is not cheap, as the
+//! address of nothing is invalid and a vectorised comparison of no bytes stumbles over it.
 
 /// Rows `[start, stop)`; an empty `stop` is no bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -9,7 +12,7 @@ pub(crate) struct Bounds {
 
 impl Bounds {
     pub(crate) fn contains(&self, row: &[u8]) -> bool {
-        row >= self.start.as_slice() && (self.stop.is_empty() || row < self.stop.as_slice())
+        (self.start.is_empty() || row >= self.start.as_slice()) && (self.stop.is_empty() || row < self.stop.as_slice())
     }
 
     pub(crate) fn intersect(&self, other: &Self) -> Self {
@@ -23,12 +26,13 @@ impl Bounds {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        !self.stop.is_empty() && self.start >= self.stop
+        !self.stop.is_empty() && !self.start.is_empty() && self.start >= self.stop
     }
 
     /// Whether some row from `first` to `last`, both included, lies inside.
     pub(crate) fn meets(&self, first: &[u8], last: &[u8]) -> bool {
-        last >= self.start.as_slice() && (self.stop.is_empty() || first < self.stop.as_slice())
+        (self.start.is_empty() || last >= self.start.as_slice())
+            && (self.stop.is_empty() || first < self.stop.as_slice())
     }
 
     /// Whether all rows from `first` to `last`, both included, lie inside.

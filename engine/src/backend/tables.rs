@@ -177,6 +177,14 @@ impl Cursor for TableFileCursor {
         self.cursor.row()
     }
 
+    fn lone(&self) -> Option<Cell<'_>> {
+        self.cursor.lone()
+    }
+
+    fn skip(&mut self) -> Result<(), Error> {
+        self.cursor.skip()
+    }
+
     fn take(&mut self, columns: &[Bytes], out: &mut Cells) -> Result<(), Error> {
         self.cursor.take(columns, out)
     }

@@ -25,8 +25,7 @@ pub(crate) struct Pacing {
 }
 
 impl Pacing {
-    pub(crate) const BYTES_PER_SECOND_DEFAULT: u64 = 64 << 20;
-    /// A sixteenth of a second at the default rate: what a disk does between two reads without their noticing much.
+    /// A part of a second at any sensible rate: what a disk does between two reads without their noticing much.
     pub(crate) const BURST_BYTES_DEFAULT: u64 = 4 << 20;
 
     /// A full bucket. A rate of 0 is taken as 1: work that was begun must end some day.

@@ -57,7 +57,8 @@ impl FileRecord {
 
     /// Where the region's part begins.
     pub(crate) fn first_inside(&self) -> &[u8] {
-        self.first_row.as_ref().max(self.bounds.start.as_slice())
+        let start = self.bounds.start.as_slice();
+        if start.is_empty() { &self.first_row } else { self.first_row.as_ref().max(start) }
     }
 
     /// Whether the region's part ends before `row`.

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::data_block::Place;
+use super::data_block::{Next, Place};
 use super::reader::Table;
 use super::walk::{Walk, Wanted};
 use crate::Error;
-use crate::cells::Cells;
+use crate::cells::{Cell, Cells};
 use crate::reading::{Cursor, Reading};
 use crate::source::Bounds;
 
@@ -45,6 +45,22 @@ impl ForwardCursor {
 impl Cursor for ForwardCursor {
     fn row(&self) -> Option<&[u8]> {
         self.at_row.then(|| self.walk.at_row())
+    }
+
+    fn lone(&self) -> Option<Cell<'_>> {
+        if self.at_row { self.walk.lone() } else { None }
+    }
+
+    fn skip(&mut self) -> Result<(), Error> {
+        self.at_row = false;
+        loop {
+            match self.walk.next(&self.table, self.reading)? {
+                Next::SameRow => {}
+                Next::NewRow => break self.arrive(true),
+                Next::End => break,
+            }
+        }
+        Ok(())
     }
 
     fn take(&mut self, columns: &[Bytes], out: &mut Cells) -> Result<(), Error> {

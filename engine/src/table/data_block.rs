@@ -16,12 +16,13 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
+use smallvec::SmallVec;
 use terrane_types::CellKind;
 
 use super::block::PADDING_BYTES;
 use super::varint;
 use crate::cells::{Cell, Cells};
-use crate::prefix::head_after;
+use crate::prefix::{head_after, head_of};
 
 /// Cells from one restart to the next.
 pub(super) const RESTART_INTERVAL: usize = 16;
@@ -45,6 +46,8 @@ const EXTRA_TAGS: u8 = 0x08;
 
 /// What a block that passed its checksum and makes no sense all the same says: a bug wrote it, or reads it.
 pub(super) type Malformed = &'static str;
+
+const LONG_SHARE: Malformed = "a cell shares more of a row than the one before has";
 
 const CUT_CELL: Malformed = "a cell of a block ends behind the block";
 
@@ -70,7 +73,7 @@ impl<'a> Place<'a> {
         match row.cmp(self.row) {
             Ordering::Less => true,
             Ordering::Greater => false,
-            Ordering::Equal => self.qualifier.is_none_or(|wanted| qualifier < wanted),
+            Ordering::Equal => self.qualifier.is_none_or(|wanted| !wanted.is_empty() && qualifier < wanted),
         }
     }
 }
@@ -181,7 +184,7 @@ pub(crate) struct DataBlock {
     bytes: Box<[u8]>,
     /// In order. A search compares heads, in a line or two of the processor's cache, and reads cells only where heads are
     /// equal.
-    restarts: Box<[Restart]>,
+    restarts: SmallVec<[Restart; 8]>,
     /// Where the cells end and the restarts begin.
     cells_end: usize,
     cells: u32,
@@ -221,7 +224,7 @@ impl DataBlock {
         }
         let eight = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).map_err(|_| SHORT);
         let offsets = bytes[cells_end..len - 4].as_chunks::<4>().0;
-        let mut restarts = Vec::with_capacity(offsets.len());
+        let mut restarts: SmallVec<[Restart; 8]> = SmallVec::with_capacity(offsets.len());
         for offset in offsets {
             let at = u32::from_le_bytes(*offset);
             if !(HEADER_BYTES..cells_end).contains(&(at as usize)) {
@@ -241,7 +244,7 @@ impl DataBlock {
             }
         }
         Ok(Self {
-            restarts: restarts.into_boxed_slice(),
+            restarts,
             cells_end,
             cells,
             common_at,
@@ -256,7 +259,8 @@ impl DataBlock {
 
     /// Bytes of memory that the block takes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.bytes.len() + size_of_val(&*self.restarts)
+        let spilled = if self.restarts.spilled() { size_of_val(&*self.restarts) } else { 0 };
+        size_of::<Self>() + self.bytes.len() + spilled
     }
 
     /// How many cells there are.
@@ -275,8 +279,22 @@ impl DataBlock {
 
     /// How many restarts begin with a cell before `place`.
     pub(super) fn restarts_before(&self, place: Place<'_>) -> Result<usize, Malformed> {
-        let common = &self.bytes[self.common_at as usize..][..usize::from(self.common_len)];
-        let head = head_after(common, place.row);
+        let common_len = usize::from(self.common_len);
+        if let Some(rest) = place.row.get(common_len..) {
+            // Taken to begin as the restarts do, until the cells are read that a seek reads next anyway: to look at their
+            // common beginning first would be a wait for memory more.
+            let before = self.restarts_below(head_of(rest), place)?;
+            let row = restart_row(&self.bytes, self.restarts.get(before.saturating_sub(1)).map_or(0, |it| it.at))?;
+            if self.bytes[row].starts_with(&place.row[..common_len]) {
+                return Ok(before);
+            }
+        }
+        let common = &self.bytes[self.common_at as usize..][..common_len];
+        self.restarts_below(head_after(common, place.row), place)
+    }
+
+    /// How many restarts begin with a cell before `place`, whose row has this head.
+    fn restarts_below(&self, head: u64, place: Place<'_>) -> Result<usize, Malformed> {
         let mut low = self.restarts.partition_point(|restart| restart.head < head);
         // Mostly the next head is greater already, and says that its row is.
         if self.restarts.get(low).is_none_or(|restart| restart.head > head) {
@@ -361,6 +379,16 @@ pub(super) enum Next {
     End,
 }
 
+/// What a cell says of its row.
+enum RowStep<'a> {
+    /// It is that of the cell before.
+    Same,
+    /// It is the beginning of the row before, with these bytes behind it.
+    Given { shared: usize, suffix: &'a [u8] },
+    /// There is no cell.
+    End,
+}
+
 /// Decodes the cells of a block one after the other.
 #[derive(Debug)]
 pub(super) struct Decoder {
@@ -407,10 +435,46 @@ impl Decoder {
     /// Decodes the next cell.
     #[inline]
     pub(super) fn next(&mut self, block: &DataBlock) -> Result<Next, Malformed> {
+        match self.step(block)? {
+            RowStep::End => Ok(Next::End),
+            RowStep::Same => Ok(Next::SameRow),
+            RowStep::Given { shared, suffix } => {
+                if shared > self.row.len() {
+                    return Err(LONG_SHARE);
+                }
+                // A restart gives its row in full whether it is a new one or not; nothing else repeats a row.
+                if shared == 0 && self.row == suffix {
+                    return Ok(Next::SameRow);
+                }
+                self.row.truncate(shared);
+                self.row.extend_from_slice(suffix);
+                Ok(Next::NewRow)
+            }
+        }
+    }
+
+    /// Whether the next cell of the block is of another row. `false` at the end of the block, which cannot tell.
+    #[inline]
+    pub(super) fn row_ends(&self, block: &DataBlock) -> bool {
+        let bytes = &block.bytes[..];
+        let mut at = self.at;
+        if at >= block.cells_end || bytes[at] & SAME_ROW != 0 {
+            return false;
+        }
+        at += 1 + usize::from(bytes[at] & EXTRA != 0);
+        match varint::get(bytes, &mut at) {
+            Some(0) => varint::get_bytes(bytes, &mut at).is_some_and(|row| row != self.row),
+            shared => shared.is_some(),
+        }
+    }
+
+    /// Decodes the next cell but for its row, of which it says what the block says.
+    #[inline]
+    fn step<'a>(&mut self, block: &'a DataBlock) -> Result<RowStep<'a>, Malformed> {
         let bytes = &block.bytes[..];
         let mut at = self.at;
         if at >= block.cells_end {
-            return Ok(Next::End);
+            return Ok(RowStep::End);
         }
         let flags = bytes[at];
         at += 1;
@@ -419,19 +483,10 @@ impl Decoder {
             extra = bytes[at];
             at += 1;
         }
-        let mut next = Next::SameRow;
+        let mut step = RowStep::Same;
         if flags & SAME_ROW == 0 {
             let shared = varint::get(bytes, &mut at).ok_or(CUT_CELL)? as usize;
-            let suffix = varint::get_bytes(bytes, &mut at).ok_or(CUT_CELL)?;
-            if shared > self.row.len() {
-                return Err("a cell shares more of a row than the one before has");
-            }
-            // A restart gives its row in full whether it is a new one or not; nothing else repeats a row.
-            if shared != 0 || self.row != suffix {
-                self.row.truncate(shared);
-                self.row.extend_from_slice(suffix);
-                next = Next::NewRow;
-            }
+            step = RowStep::Given { shared, suffix: varint::get_bytes(bytes, &mut at).ok_or(CUT_CELL)? };
         }
         if flags & SAME_QUALIFIER == 0 {
             let len = varint::get_len(bytes, &mut at).ok_or(CUT_CELL)?;
@@ -469,7 +524,7 @@ impl Decoder {
             return Err(CUT_CELL);
         }
         self.at = at;
-        Ok(next)
+        Ok(step)
     }
 
     /// Goes to the first cell of the block that is not before `place`: [`Next::NewRow`] (which says nothing about the row
@@ -478,17 +533,39 @@ impl Decoder {
         let restart = block.restarts_before(place)?.saturating_sub(1);
         self.start_at(block, restart);
         self.row.clear();
-        let mut order = Ordering::Less;
+        // Rows ascend, so what one shares with the one before tells mostly how it compares, and none is put together before
+        // the one that is sought. `matched` is how much of that the row at hand begins with.
+        let (mut order, mut matched) = (Ordering::Less, 0);
         loop {
-            match self.next(block)? {
-                Next::End => return Ok(Next::End),
-                Next::NewRow => order = self.row.as_slice().cmp(place.row),
-                Next::SameRow => {}
+            match self.step(block)? {
+                RowStep::End => return Ok(Next::End),
+                // Of a row that is before the place, or of the place's own.
+                RowStep::Same => {}
+                // As different from the place's row as the one before, and so before it as well.
+                RowStep::Given { shared, .. } if shared > matched => {}
+                RowStep::Given { shared, suffix } => {
+                    if shared == matched || shared == 0 {
+                        let rest = &place.row[shared..];
+                        let more = common_prefix(suffix, rest);
+                        matched = shared + more;
+                        order = suffix.get(more).cmp(&rest.get(more));
+                    } else {
+                        // It leaves the row before where that is still the place's.
+                        order = Ordering::Greater;
+                    }
+                    if order != Ordering::Less {
+                        self.row.clear();
+                        self.row.extend_from_slice(&place.row[..shared]);
+                        self.row.extend_from_slice(suffix);
+                    }
+                }
             }
             let found = match order {
                 Ordering::Less => false,
                 Ordering::Greater => true,
-                Ordering::Equal => place.qualifier.is_some_and(|wanted| block.qualifier(&self.parts) >= wanted),
+                Ordering::Equal => {
+                    place.qualifier.is_some_and(|wanted| wanted.is_empty() || block.qualifier(&self.parts) >= wanted)
+                }
             };
             if found {
                 return Ok(Next::NewRow);

@@ -68,6 +68,51 @@ fn seeking_finds_the_first_cell_not_before_the_place() {
 }
 
 #[test]
+fn seeking_finds_rows_that_begin_each_other_and_rows_from_outside_of_what_all_begin_with() {
+    // Rows over two letters, of up to six of them, behind a beginning of any length: each begins many others.
+    let suffixes = |from: usize| (from..126).step_by(3).map(|number| format!("{:b}", number + 2)[1..].to_owned());
+    for common in ["", "u", "user00000000"] {
+        let mut rows: Vec<Vec<u8>> = suffixes(0).map(|suffix| format!("{common}{suffix}").into_bytes()).collect();
+        rows.sort();
+        let mut cells = Cells::default();
+        for (at, row) in rows.iter().enumerate() {
+            for qualifier in 0..=(at % 4) as u8 {
+                cells.push(cell(row, &[qualifier], 5, b"v"));
+            }
+        }
+        let block = block_of(&cells);
+        let mut places: Vec<Vec<u8>> = suffixes(1).map(|suffix| format!("{common}{suffix}").into_bytes()).collect();
+        places.extend(rows);
+        places.extend([b"".to_vec(), b"user".to_vec(), b"user0000000".to_vec(), b"userz".to_vec(), b"\xff".to_vec()]);
+        for row in &places {
+            for qualifier in [Some(&[][..]), Some(&[2][..]), None] {
+                let place = Place { row, qualifier };
+                let expected = cells.iter().find(|cell| !place.is_after(cell.row, cell.qualifier));
+                let mut decoder = Decoder::default();
+                let found = decoder.seek(&block, place).unwrap() != Next::End;
+                let found = found.then(|| format!("{:?}", decoder.cell(&block)));
+                assert_eq!(found, expected.map(|cell| format!("{cell:?}")), "{place:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_row_is_said_to_end_where_the_next_cell_of_the_block_is_of_another() {
+    let mut cells = Cells::default();
+    for at in 0..100u8 {
+        cells.push(cell(&[1, at / 3], &[at], 5, b"v"));
+    }
+    let block = block_of(&cells);
+    let mut decoder = Decoder::default();
+    for at in 0..cells.len() {
+        assert_ne!(decoder.next(&block).unwrap(), Next::End);
+        let ends = at + 1 < cells.len() && cells.row(at) != cells.row(at + 1);
+        assert_eq!(decoder.row_ends(&block), ends, "cell {at}");
+    }
+}
+
+#[test]
 fn a_row_of_one_column_costs_at_most_eight_bytes_beside_suffix_and_value() {
     let mut cells = Cells::default();
     let mut suffixes = 0;

@@ -230,7 +230,7 @@ impl IndexBlock {
             Ordering::Equal => match (self.qualifier(entry), place.qualifier) {
                 (_, None) => true,
                 (None, Some(_)) => false,
-                (Some(bound), Some(wanted)) => bound < wanted,
+                (Some(bound), Some(wanted)) => !wanted.is_empty() && bound < wanted,
             },
         }
     }

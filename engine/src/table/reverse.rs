@@ -76,6 +76,10 @@ impl ReverseCursor {
         Ok(cursor)
     }
 
+    fn is_inside(&self, row: &[u8]) -> bool {
+        self.start.is_empty() || row >= self.start.as_slice()
+    }
+
     fn slot_row(&self, slot: &Slot) -> &[u8] {
         &self.rows[slot.row_at as usize..][..slot.row_len as usize]
     }
@@ -185,7 +189,7 @@ impl ReverseCursor {
                 return Ok(());
             }
         }
-        self.at_row = self.slots.last().is_some_and(|slot| self.slot_row(slot) >= self.start.as_slice());
+        self.at_row = self.slots.last().is_some_and(|slot| self.is_inside(self.slot_row(slot)));
         Ok(())
     }
 
@@ -262,6 +266,21 @@ impl ReverseCursor {
 impl Cursor for ReverseCursor {
     fn row(&self) -> Option<&[u8]> {
         self.slots.last().filter(|_| self.at_row).map(|slot| self.slot_row(slot))
+    }
+
+    fn lone(&self) -> Option<Cell<'_>> {
+        let [.., above, last] = self.slots.as_slice() else { return None };
+        let block = self.block.as_ref().filter(|_| self.at_row)?;
+        let row = self.slot_row(last);
+        // Slots of one row may have it twice, where it goes on behind a restart.
+        (above.row_at != last.row_at && self.slot_row(above) != row).then(|| block.cell(row, &last.parts))
+    }
+
+    fn skip(&mut self) -> Result<(), Error> {
+        self.at_row = false;
+        let start = self.row_start();
+        self.slots.truncate(start);
+        self.settle()
     }
 
     fn take(&mut self, columns: &[Bytes], out: &mut Cells) -> Result<(), Error> {

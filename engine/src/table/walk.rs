@@ -13,7 +13,7 @@ use super::index::IndexBlock;
 use super::read_ahead::ReadAhead;
 use super::reader::Table;
 use crate::Error;
-use crate::cells::Cells;
+use crate::cells::{Cell, Cells};
 use crate::reading::Reading;
 
 /// Cells of other columns after which a wanted column is sought instead of waited for.
@@ -103,6 +103,12 @@ impl Walk {
     /// The row of the cell at hand.
     pub(super) fn at_row(&self) -> &[u8] {
         &self.decoder.row
+    }
+
+    /// The cell at hand, where the block tells that it is the last of its row.
+    pub(super) fn lone(&self) -> Option<Cell<'_>> {
+        let block = self.block.as_ref()?;
+        self.decoder.row_ends(block).then(|| self.decoder.cell(block))
     }
 
     /// Goes to the first cell that is not before `place`, which is not before the cell at hand: `false` at the end.

@@ -30,6 +30,8 @@ const FAMILY: &str = "f";
 const QUALIFIER: &[u8] = b"q";
 /// Threads that flush and compact, as many as RocksDB's background jobs.
 const THREADS: usize = 2;
+/// More than a disk gives.
+const COMPACTION_BYTES_PER_SECOND: u64 = 16 << 30;
 /// Between looks at a compaction that is waited for.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// Rows between looks at the memtable's size: a server looks once per batch of log entries.
@@ -68,7 +70,9 @@ impl Terrane {
     fn open(dir: &Path, settings: &Settings) -> Result<Self, SubjectError> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build();
         let runtime = runtime.map_err(SubjectError::new)?;
-        let options = Options::new(dir.to_owned(), BackendKind::default(), settings.cache_bytes);
+        let mut options = Options::new(dir.to_owned(), BackendKind::default(), settings.cache_bytes);
+        // The others compact as fast as they can.
+        options.compaction_bytes_per_second = COMPACTION_BYTES_PER_SECOND;
         let engine = runtime.block_on(Engine::open(options)).map_err(SubjectError::new)?;
         let region = match engine.regions().into_iter().next() {
             Some(region) => region,
