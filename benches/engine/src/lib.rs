@@ -4,7 +4,7 @@
 //! thread of load, with equal block caches and write buffers. `docs/performance.md` and the README quote what comes out.
 //!
 //! # What makes the figures comparable
-//! - Every key, value and choice is a function of the seed: see [`data`].
+//! - Every key, value and choice is a function of the seed: see `data.rs`.
 //! - Answers are checked: a get that does not find its row, or a scan that is short of rows, ends the run.
 //! - Every workload is bounded, in operations and in time; one that ran out of time says so in the report.
 //! - Figures contain the making of keys and values. The report says what that costs.
