@@ -228,7 +228,7 @@ fn invented_records_are_there_after_many_splits() {
     assert!(reading.skipped > 100 && reading.cells.len() > 5_000, "{}", reading.cells.len());
 
     let dev = Dev::start(&directory.path().join("data"), "memory");
-    let create = ["table", "create", "w", "--family", "data", "--key", NCDC_KEY, "--region-size", "32KiB"];
+    let create = ["table", "create", "w", "--family", "data", "--key", NCDC_KEY, "--region-size", "16KiB"];
     dev.client.succeed(&create);
     let counts = import_while_splitting(&dev.client, "w", "ncdc", &[plain, zipped], last);
     assert_counts(&counts, &reading);
@@ -249,7 +249,7 @@ fn real_records_are_there_after_many_splits() {
 
     let directory = tempfile::tempdir().expect("a directory");
     let dev = Dev::start(directory.path(), "sled");
-    let create = ["table", "create", "observations", "--family", "data", "--key", NCDC_KEY, "--region-size", "32KiB"];
+    let create = ["table", "create", "observations", "--family", "data", "--key", NCDC_KEY, "--region-size", "16KiB"];
     dev.client.succeed(&create);
     let counts = import_while_splitting(&dev.client, "observations", "ncdc", &years, &last);
     assert_counts(&counts, &reading);

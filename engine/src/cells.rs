@@ -80,6 +80,11 @@ impl<'a> Cell<'a> {
         Self { value: &[], ..self }
     }
 
+    /// See [`weight_of`].
+    pub(crate) fn weight(&self) -> u64 {
+        weight_of(1, self.data_bytes() as u64)
+    }
+
     /// Bytes of row, qualifier, tags and value.
     pub(crate) fn data_bytes(&self) -> usize {
         self.row.len() + self.qualifier.len() + self.tags.len() + self.value.len()
@@ -104,6 +109,12 @@ struct Slot {
 
 /// Bytes that one cell's slot takes.
 pub(crate) const SLOT_BYTES: usize = std::mem::size_of::<Slot>();
+
+/// What cells weigh: their bytes, and for each what it carries beside them. The same in memory and in files, so that a
+/// region does not shrink because it was flushed.
+pub(crate) const fn weight_of(cells: u64, data_bytes: u64) -> u64 {
+    data_bytes + cells * SLOT_BYTES as u64
+}
 
 /// Any number of cells, owned.
 #[derive(Clone, Debug, Default)]
@@ -140,6 +151,11 @@ impl Cells {
     /// Bytes of data held.
     pub(crate) fn data_bytes(&self) -> usize {
         self.bytes.len()
+    }
+
+    /// See [`weight_of`].
+    pub(crate) fn weight(&self) -> u64 {
+        weight_of(self.len() as u64, self.data_bytes() as u64)
     }
 
     /// Bytes of memory held, spare room included.

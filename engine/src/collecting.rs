@@ -92,7 +92,7 @@ impl Collecting {
     pub(crate) fn next(&mut self, mut keep: impl FnMut(Cell<'_>)) -> Result<bool, Error> {
         if let Some(cell) = self.merge.lone().filter(|cell| cell.sequence >= self.since) {
             self.cells_seen += 1;
-            self.bytes_seen += cell.data_bytes() as u64;
+            self.bytes_seen += cell.weight();
             let collector = if self.older.may_hold(cell.row) { &mut self.part } else { &mut self.whole };
             collector.start_row();
             match collector.column(&[cell.meta()]).first() {
@@ -109,7 +109,7 @@ impl Collecting {
             return Ok(self.merge.row().is_some());
         }
         self.cells_seen += self.gathered.len() as u64;
-        self.bytes_seen += self.gathered.data_bytes() as u64;
+        self.bytes_seen += self.gathered.weight();
         if self.since > 0 {
             let since = self.since;
             self.gathered.retain(|cell| cell.sequence >= since);

@@ -21,7 +21,7 @@ use terrane_types::{CellRef, FamilyName};
 use crate::Error;
 use crate::backend::Backend;
 use crate::backend::tables::{TableFile, TablesBackend};
-use crate::cells::{Cell, Cells};
+use crate::cells::{Cell, Cells, weight_of};
 use crate::engine::Engine;
 use crate::file::FileRef;
 use crate::flush::region_record;
@@ -180,7 +180,7 @@ async fn take_in(tables: &TablesBackend, region: &Region, file: &IngestFile, seq
             id,
             level: 0,
             size,
-            bytes: properties.data_bytes,
+            bytes: weight_of(properties.cells, properties.data_bytes),
             bounds: region.bounds().clone(),
             first_row: Bytes::copy_from_slice(&properties.first_row),
             last_row: Bytes::copy_from_slice(&properties.last_row),

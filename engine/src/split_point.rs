@@ -63,8 +63,8 @@ impl Region {
                 if bytes == 0 {
                     samples.push(Sample { row: cells.row(0).to_vec(), bytes: 0 });
                 }
-                bytes += cells.data_bytes() as u64;
-                samples.last_mut()?.bytes += cells.data_bytes() as u64;
+                bytes += cells.weight();
+                samples.last_mut()?.bytes += cells.weight();
                 if bytes >= bytes_per_sample {
                     bytes = 0;
                 }

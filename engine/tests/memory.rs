@@ -22,7 +22,7 @@ fn row(number: u64) -> String {
 fn cells() -> PackedCells {
     let mut packed = Vec::new();
     cell::pack(&mut packed, CellRef::put(b"f", b"q", 1_000, &[7; 100]));
-    PackedCells::validate(packed.into()).unwrap()
+    PackedCells::validate(packed.into()).expect("a cell within the limits")
 }
 
 fn one_by_one(region: &Region) {

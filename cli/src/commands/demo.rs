@@ -28,8 +28,8 @@ const ENGINE: BackendKind = BackendKind::Lsm;
 const OBSERVATIONS: &str = "observations";
 const ACTIONS: &str = "actions";
 /// The region size follows the number of records, within bounds, so that any demo shows a handful of splits.
-const REGION_BYTES_PER_RECORD: u64 = 11;
-const REGION_BYTES_MIN: u64 = 64 << 10;
+const REGION_BYTES_PER_RECORD: u64 = 6;
+const REGION_BYTES_MIN: u64 = 32 << 10;
 const REGION_BYTES_MAX: u64 = 4 << 20;
 /// Rows of a page.
 const PAGE_ROWS: u64 = 10;

@@ -127,7 +127,7 @@ fn record_of(id: u64, size: u64, cells: &Cells, bounds: &Bounds) -> FileRecord {
         id,
         level: 0,
         size,
-        bytes: cells.data_bytes() as u64,
+        bytes: cells.weight(),
         bounds: bounds.clone(),
         first_row: Bytes::copy_from_slice(cells.row(0)),
         last_row: Bytes::copy_from_slice(cells.row(cells.len() - 1)),
@@ -152,7 +152,7 @@ impl FileSource for Run {
         let within = self.range(bounds).len() as u64;
         let all = (self.cells().len() as u64).max(1);
         // Cells of one table are much alike.
-        Some(self.cells().data_bytes() as u64 * within / all)
+        Some(self.cells().weight() * within / all)
     }
 
     fn samples(&self, bounds: &Bounds) -> Result<Vec<(Vec<u8>, u64)>, Error> {
@@ -161,7 +161,7 @@ impl FileSource for Run {
         let step = range.len().div_ceil(SAMPLES).max(1);
         let mut samples: Vec<(Vec<u8>, u64)> = Vec::new();
         for first in range.clone().step_by(step) {
-            let bytes = (first..range.end.min(first + step)).map(|at| self.cells().get(at).data_bytes() as u64).sum();
+            let bytes = (first..range.end.min(first + step)).map(|at| self.cells().get(at).weight()).sum();
             samples.push((self.cells().row(first).to_vec(), bytes));
         }
         Ok(samples)

@@ -261,7 +261,7 @@ impl FileSource for SledSource {
             cells.clear();
             self.read(item, &mut cells)?;
             let cell = cells.get(0);
-            let bytes_of_cell = cell.data_bytes() as u64;
+            let bytes_of_cell = cell.weight();
             match samples.last_mut() {
                 Some((row, bytes)) if in_sample < step || row.as_slice() == cell.row => *bytes += bytes_of_cell,
                 _ => {
@@ -413,7 +413,7 @@ impl SledWriter {
             id: 0,
             level: 0,
             size: 0,
-            bytes: self.cells.data_bytes() as u64,
+            bytes: self.cells.weight(),
             bounds: bounds.clone(),
             first_row: Bytes::copy_from_slice(self.cells.row(0)),
             last_row: Bytes::copy_from_slice(self.cells.row(self.cells.len() - 1)),

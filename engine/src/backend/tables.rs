@@ -14,7 +14,7 @@ use terrane_types::{FamilyName, TableId};
 use super::WriterTarget;
 use crate::Error;
 use crate::block_cache::FamilyReads;
-use crate::cells::{Cell, Cells};
+use crate::cells::{Cell, Cells, weight_of};
 use crate::engine::Options;
 use crate::file::{FileRef, FileSource};
 use crate::files::{Claim, Files};
@@ -154,7 +154,11 @@ impl Source for TableFile {
 
 impl FileSource for TableFile {
     fn bytes_within(&self, bounds: &Bounds) -> Option<u64> {
-        self.table.get().map(|table| table.bytes_within(bounds))
+        let table = self.table.get()?;
+        // Cells of one file are much alike: what they weigh is spread as their bytes are.
+        let (cells, data) = (table.properties().cells, table.properties().data_bytes.max(1));
+        let within = u128::from(table.bytes_within(bounds)) * u128::from(weight_of(cells, data)) / u128::from(data);
+        u64::try_from(within).ok()
     }
 
     fn samples(&self, bounds: &Bounds) -> Result<Vec<(Vec<u8>, u64)>, Error> {
@@ -320,7 +324,7 @@ pub(crate) fn record_of(properties: &TableProperties) -> FileRecord {
         id: properties.id,
         level: 0,
         size: properties.size,
-        bytes: properties.data_bytes,
+        bytes: weight_of(properties.cells, properties.data_bytes),
         bounds: Bounds::default(),
         first_row: Bytes::copy_from_slice(&properties.first_row),
         last_row: Bytes::copy_from_slice(&properties.last_row),
