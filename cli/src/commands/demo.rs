@@ -23,7 +23,7 @@ use crate::progress::Progress;
 use crate::weather::Weather;
 
 const SERVERS: u32 = 3;
-/// What keeps the cells unless told otherwise: what is thrown away in a minute need not be flushed into trees first.
+/// What keeps the cells unless told otherwise: what a new cluster has.
 const ENGINE: BackendKind = BackendKind::Lsm;
 const OBSERVATIONS: &str = "observations";
 const ACTIONS: &str = "actions";
