@@ -80,7 +80,7 @@ fn an_import_survives_the_loss_of_a_server(engine: &str) {
 
 #[test]
 fn an_import_survives_the_loss_of_a_server_in_memory() {
-    an_import_survives_the_loss_of_a_server("memory");
+    an_import_survives_the_loss_of_a_server("lsm");
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn put_until(client: &Client, name: &str, stop: &AtomicBool) -> Cells {
 
 #[test]
 fn acknowledged_rows_outlive_the_loss_of_every_process() {
-    let mut cluster = Cluster::start("memory", &[]);
+    let mut cluster = Cluster::start("lsm", &[]);
     let client = cluster.client.clone();
     create(&client, "t", &["f"], &SMALL);
     let first = rows(0, 2_000, &["f"]);
@@ -156,9 +156,18 @@ fn acknowledged_rows_outlive_the_loss_of_every_process() {
 }
 
 #[test]
-fn flushed_and_split_families_outlive_the_loss_of_every_process() {
+fn flushed_and_split_families_outlive_the_loss_of_every_process_on_lsm() {
+    flushed_and_split_families_outlive_the_loss_of_every_process("lsm");
+}
+
+#[test]
+fn flushed_and_split_families_outlive_the_loss_of_every_process_on_sled() {
+    flushed_and_split_families_outlive_the_loss_of_every_process("sled");
+}
+
+fn flushed_and_split_families_outlive_the_loss_of_every_process(engine: &str) {
     let families = ["a", "b", "c"];
-    let mut cluster = Cluster::start("sled", &["--memtable-budget", "64KiB"]);
+    let mut cluster = Cluster::start(engine, &["--memtable-budget", "64KiB"]);
     let client = cluster.client.clone();
     create(&client, "t", &families, &SMALL);
     let mut expected = Cells::new();
@@ -191,7 +200,7 @@ fn flushed_and_split_families_outlive_the_loss_of_every_process() {
 
 #[test]
 fn a_full_log_names_who_holds_it_and_takes_writes_again_when_it_is_back() {
-    let mut cluster = Cluster::start("memory", &["--log-limit", "256KiB"]);
+    let mut cluster = Cluster::start("lsm", &["--log-limit", "256KiB"]);
     let client = cluster.client.clone();
     create(&client, "t", &["f"], &["--split-at", "4", "8", "c"]);
     client.succeed(&["put", "t", "before", "f:q", "there"]);
@@ -238,7 +247,7 @@ fn a_full_log_names_who_holds_it_and_takes_writes_again_when_it_is_back() {
 
 #[test]
 fn a_master_that_was_lost_comes_back_to_the_same_cluster() {
-    let mut cluster = Cluster::start("memory", &[]);
+    let mut cluster = Cluster::start("lsm", &[]);
     let client = cluster.client.clone();
     create(&client, "t", &["f"], &[]);
     client.succeed(&["put", "t", "r", "f:q", "v"]);

@@ -36,7 +36,7 @@ fn shape(line: &str) -> String {
 }
 
 fn start(directory: &tempfile::TempDir) -> Dev {
-    Dev::start(directory.path(), "memory")
+    Dev::start(directory.path(), "lsm")
 }
 
 /// Ten rows `row0` to `row9`, each `f:q` = its digit at timestamp 1000 and more.

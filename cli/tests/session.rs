@@ -30,7 +30,7 @@ fn no_master_is_a_clear_message_with_status_one() {
 #[test]
 fn rows_are_written_read_paged_and_deleted() {
     let directory = tempfile::tempdir().expect("a directory");
-    let dev = Dev::start(directory.path(), "memory");
+    let dev = Dev::start(directory.path(), "lsm");
 
     dev.client.succeed(&["table", "create", "t", "--family", "f:versions=3", "--split-at", "m"]);
     dev.client.fail(&["table", "create", "t", "--family", "f"], 1);
@@ -101,7 +101,7 @@ fn pages_follow_each_other(client: &Client) {
 #[test]
 fn what_was_exported_is_imported_to_the_same_cells() {
     let directory = tempfile::tempdir().expect("a directory");
-    let dev = Dev::start(directory.path(), "memory");
+    let dev = Dev::start(directory.path(), "lsm");
     let lines = concat!(
         r#"{"row":"a\\x00\\\\\\x09","cells":[{"column":"f:","timestamp":7,"value":""},{"column":"f:q\\xFF:","timestamp":5,"value":"v"}]}"#,
         "\nnot JSON\n",
@@ -139,19 +139,19 @@ fn what_was_exported_is_imported_to_the_same_cells() {
 #[test]
 fn acknowledged_rows_outlive_a_clean_stop() {
     let directory = tempfile::tempdir().expect("a directory");
-    let dev = Dev::start(directory.path(), "memory");
+    let dev = Dev::start(directory.path(), "lsm");
     dev.client.succeed(&["table", "create", "t", "--family", "f"]);
     dev.client.succeed(&["put", "t", "r", "f:q", "v", "--timestamp", "1"]);
     let row = dev.client.succeed(&["get", "t", "r", "--json"]);
     dev.process.stop();
-    let dev = Dev::start(directory.path(), "memory");
+    let dev = Dev::start(directory.path(), "lsm");
     assert_eq!(dev.client.succeed(&["get", "t", "r", "--json"]), row);
 }
 
 #[test]
 fn a_benchmark_ends_with_its_summary() {
     let directory = tempfile::tempdir().expect("a directory");
-    let dev = Dev::start(directory.path(), "memory");
+    let dev = Dev::start(directory.path(), "lsm");
     for workload in ["load", "put", "get", "scan"] {
         let flags = ["--rows", "500", "--regions", "3", "--in-flight", "4", "--seconds", "1", "--json"];
         let output = dev.client.succeed(&[&["bench", workload], &flags[..]].concat());
@@ -165,7 +165,7 @@ fn a_benchmark_ends_with_its_summary() {
 
 #[test]
 fn the_demo_ends_well() {
-    let output = terrane(&["demo", "--records", "20000", "--engine", "memory"]);
+    let output = terrane(&["demo", "--records", "20000"]);
     let story = text_of(&output, 0);
     assert_eq!(story.matches("the same rows").count(), 2, "{story}");
     assert!(story.lines().all(|line| line.chars().count() <= 100), "{story}");
