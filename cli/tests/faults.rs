@@ -79,7 +79,7 @@ fn an_import_survives_the_loss_of_a_server(engine: &str) {
 }
 
 #[test]
-fn an_import_survives_the_loss_of_a_server_in_memory() {
+fn an_import_survives_the_loss_of_a_server_on_lsm() {
     an_import_survives_the_loss_of_a_server("lsm");
 }
 
