@@ -200,7 +200,7 @@ fn flushed_and_split_families_outlive_the_loss_of_every_process(engine: &str) {
 
 #[test]
 fn a_full_log_names_who_holds_it_and_takes_writes_again_when_it_is_back() {
-    let mut cluster = Cluster::start("lsm", &["--log-limit", "256KiB"]);
+    let mut cluster = Cluster::start("memory", &["--log-limit", "256KiB"]);
     let client = cluster.client.clone();
     create(&client, "t", &["f"], &["--split-at", "4", "8", "c"]);
     client.succeed(&["put", "t", "before", "f:q", "there"]);
