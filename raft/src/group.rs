@@ -42,6 +42,8 @@ pub(crate) struct Replica {
     pub(crate) matched_by_all: AtomicU64,
     /// The log's newest segment when members were last told by an entry of its own what all of them have.
     pub(crate) hinted_in: AtomicU64,
+    /// When a single entry that members have is said though nothing calls for it.
+    pub(crate) say_again: parking_lot::Mutex<crate::purge::SayAgain>,
     /// The last term in which this leader was told to hand over. Raised before openraft hears of it.
     pub(crate) transferred: AtomicU64,
     pub(crate) stopped: watch::Receiver<bool>,

@@ -146,6 +146,7 @@ impl GroupHost {
             rounds: Rounds::default(),
             matched_by_all: AtomicU64::new(0),
             hinted_in: AtomicU64::new(0),
+            say_again: parking_lot::Mutex::default(),
             transferred: AtomicU64::new(0),
             stopped: self.stop.subscribe(),
             spec,
