@@ -23,6 +23,8 @@ mod racing;
 mod random;
 #[path = "conformance/reading.rs"]
 mod reading;
+#[path = "conformance/scanning.rs"]
+mod scanning;
 #[path = "conformance/steps.rs"]
 mod steps;
 #[allow(dead_code, reason = "the crash tests use the rest")]

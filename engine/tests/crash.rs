@@ -28,6 +28,9 @@ mod model;
 #[path = "crash/sampled.rs"]
 mod sampled;
 #[allow(dead_code, reason = "the conformance tests use the rest")]
+#[path = "conformance/scanning.rs"]
+mod scanning;
+#[allow(dead_code, reason = "the conformance tests use the rest")]
 #[path = "conformance/steps.rs"]
 mod steps;
 #[path = "crash/workload.rs"]

@@ -1,6 +1,7 @@
 //! Files that come from elsewhere, go elsewhere, and belong to two regions or come together again.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use terrane_engine::{BackendKind, Engine, Error, IngestFile, Options, SplitDaughter, TableBuilder};
 use terrane_env::fs::{self, Disk};
@@ -8,7 +9,8 @@ use terrane_types::schema::FamilyStorage;
 use terrane_types::{CellRef, FamilyRules, KeyRange, Projection, RegionId};
 
 use crate::crash::{one_region, put};
-use crate::world::{Scan, World, name, range};
+use crate::scanning::Scan;
+use crate::world::{World, name, range};
 
 async fn built(dir: &std::path::Path, number: u64, rows: &[&[u8]]) -> PathBuf {
     let mut builder = TableBuilder::create(&Disk::os(), dir, number, FamilyStorage::default()).await.unwrap();
@@ -16,6 +18,12 @@ async fn built(dir: &std::path::Path, number: u64, rows: &[&[u8]]) -> PathBuf {
         builder.add(row, CellRef::put(b"f", b"q", 1_000, b"ingested")).await.unwrap();
     }
     builder.finish().await.unwrap()
+}
+
+/// The directory opened again, without the log.
+async fn opened_anew(world: &mut World) -> Arc<Engine> {
+    world.close();
+    Engine::open(Options::new(world.dir.path().to_owned(), BackendKind::Lsm, 1 << 20)).await.unwrap()
 }
 
 fn rows(region: &terrane_engine::Region) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -50,17 +58,10 @@ async fn an_ingested_file_counts_as_one_mutation_after_all_before_it() {
     assert_eq!(scan.run(&region, &before, usize::MAX).len(), 2, "an older snapshot does not see it");
     drop(before);
     // A compaction gives the cells the number that they are taken to have.
-    world.engine().request_compaction(&region);
-    while let Some(compaction) = world.engine().next_compaction() {
-        world.engine().compact(compaction).await.unwrap();
-    }
+    world.try_compact_all(id).await.unwrap();
     assert_eq!(rows(&region), expected);
     drop(region);
-    let dir = world.dir.path().to_owned();
-    world.held.clear();
-    world.live.clear();
-    drop(world.engine.take());
-    let engine = Engine::open(Options::new(dir, BackendKind::Lsm, 1 << 20)).await.unwrap();
+    let engine = opened_anew(&mut world).await;
     assert_eq!(rows(&engine.regions()[0]), expected);
 }
 
@@ -101,10 +102,7 @@ async fn a_checkpoint_holds_its_files_until_it_is_let_go() {
     put(&mut world, id, b"b", "2");
     world.freeze(id);
     world.flush(id).await;
-    world.engine().request_compaction(&region);
-    while let Some(compaction) = world.engine().next_compaction() {
-        world.engine().compact(compaction).await.unwrap();
-    }
+    world.try_compact_all(id).await.unwrap();
     let file = &checkpoint.files()[0];
     assert_eq!(fs::read(&file.path).await.unwrap().len() as u64, file.size);
     let (dir, path) = (checkpoint.dir().to_owned(), file.path.clone());
@@ -112,10 +110,7 @@ async fn a_checkpoint_holds_its_files_until_it_is_let_go() {
     put(&mut world, id, b"c", "3");
     world.freeze(id);
     world.flush(id).await;
-    world.engine().request_compaction(&region);
-    while let Some(compaction) = world.engine().next_compaction() {
-        world.engine().compact(compaction).await.unwrap();
-    }
+    world.try_compact_all(id).await.unwrap();
     assert!(!fs::exists(&path).await.unwrap() && !fs::exists(&dir).await.unwrap());
 }
 
@@ -150,17 +145,10 @@ async fn two_halves_become_one_again() {
     let region = world.live[&90].clone();
     assert_eq!(region.range(), &range(b"", b""));
     assert_eq!(rows(&region), expected);
-    world.engine().request_compaction(&region);
-    while let Some(compaction) = world.engine().next_compaction() {
-        world.engine().compact(compaction).await.unwrap();
-    }
+    world.try_compact_all(90).await.unwrap();
     assert_eq!(rows(&region), expected);
     drop(region);
-    let dir = world.dir.path().to_owned();
-    world.held.clear();
-    world.live.clear();
-    drop(world.engine.take());
-    let engine = Engine::open(Options::new(dir, BackendKind::Lsm, 1 << 20)).await.unwrap();
+    let engine = opened_anew(&mut world).await;
     let regions = engine.regions();
     assert_eq!(regions.iter().map(|region| region.id().0).collect::<Vec<_>>(), [90]);
     assert_eq!(rows(&regions[0]), expected);

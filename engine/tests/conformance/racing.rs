@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use terrane_types::{CellKind, KeyRange, Projection};
 
 use crate::crash::{cell, one_region, put};
-use crate::world::{Scan, backends, packed};
+use crate::scanning::{Scan, packed};
+use crate::world::backends;
 
 const ROWS: u64 = 60;
 

@@ -5,7 +5,8 @@ use terrane_types::limits::ROW_BYTES_MAX;
 use terrane_types::{CellKind, FamilyRules, KeyRange, PackedCells, Projection};
 
 use crate::crash::{cell, one_region, put};
-use crate::world::{World, packed, seen_of};
+use crate::scanning::{packed, seen_of};
+use crate::world::World;
 
 const HOT_WRITES: u64 = 200_000;
 
@@ -87,7 +88,7 @@ async fn the_smallest_and_the_longest_rows_are_found_both_ways() {
             }
             for reverse in [false, true] {
                 let scan =
-                    crate::world::Scan { range: KeyRange::all(), reverse, projection: Projection::all(), now: 500 };
+                    crate::scanning::Scan { range: KeyRange::all(), reverse, projection: Projection::all(), now: 500 };
                 let handle = &world.live[&region];
                 let seen = scan.run(handle, &handle.snapshot(), 1);
                 assert_eq!(seen.len(), rows.len(), "{backend} reverse {reverse}");

@@ -7,7 +7,8 @@ use terrane_types::{CellKind, FamilyRules, KeyRange, PackedCells, Projection};
 
 use crate::dice::Dice;
 use crate::model::ModelCell;
-use crate::world::{Scan, Settings, World, name, range, seen_of};
+use crate::scanning::{Scan, seen_of};
+use crate::world::{Settings, World, name, range};
 
 const ROWS: &[&[u8]] =
     &[b"\0", b"\0\0", b"a", b"a\0", b"a\x01", b"ab", b"b", b"m", b"m\xff", b"n", b"x", b"\xff", b"\xff\xff"];

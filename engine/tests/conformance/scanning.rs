@@ -1,0 +1,120 @@
+//! What a reader sees: scans of an engine and of its model, and cells as both compare them.
+
+use terrane_engine::{CellPosition, Error, Patience, Region, RowScanner, ScanSpec, Snapshot, Step};
+use terrane_types::{CellRef, KeyRange, PackedCells, PackedRows, Projection};
+
+use crate::model::{ModelCell, RegionModel, Seen};
+use crate::world::range;
+
+pub fn packed(cells: &[ModelCell]) -> PackedCells {
+    let cells = cells.iter().map(|cell| CellRef {
+        family: cell.family.as_bytes(),
+        qualifier: &cell.qualifier,
+        timestamp: cell.timestamp,
+        kind: cell.kind,
+        tags: &[],
+        value: &cell.value,
+    });
+    PackedCells::from_cells(cells).unwrap()
+}
+
+pub fn seen_of(cells: &PackedCells) -> Vec<Seen> {
+    let seen = |cell: CellRef<'_>| {
+        let family = String::from_utf8(cell.family.to_vec()).unwrap();
+        (family, cell.qualifier.to_vec(), cell.timestamp, cell.value.to_vec())
+    };
+    cells.iter().map(seen).collect()
+}
+
+/// What a scan gives, row by row.
+pub type SeenRows = Vec<(Vec<u8>, Vec<Seen>)>;
+
+/// A scan of both sides.
+pub struct Scan {
+    pub range: KeyRange,
+    pub reverse: bool,
+    pub projection: Projection,
+    pub now: i64,
+}
+
+impl Scan {
+    pub fn begin(
+        &self,
+        region: &Region,
+        sequence: u64,
+        range: KeyRange,
+        from_cell: Option<CellPosition>,
+    ) -> RowScanner {
+        let spec =
+            ScanSpec { range, reverse: self.reverse, projection: self.projection.clone(), now_ms: self.now, from_cell };
+        region.scan(region.snapshot_at(sequence).unwrap(), spec)
+    }
+
+    /// Runs the scan; each part of a row that is cut is followed by a new scan from its last cell.
+    pub fn run(&self, region: &Region, snapshot: &Snapshot, bytes_max: usize) -> SeenRows {
+        self.try_run(region, snapshot, bytes_max).unwrap()
+    }
+
+    pub fn try_run(&self, region: &Region, snapshot: &Snapshot, bytes_max: usize) -> Result<SeenRows, Error> {
+        let spec = ScanSpec {
+            range: self.range.clone(),
+            reverse: self.reverse,
+            projection: self.projection.clone(),
+            now_ms: self.now,
+            from_cell: None,
+        };
+        let mut scanner = region.scan(region.snapshot_at(snapshot.sequence()).unwrap(), spec);
+        let mut rows = SeenRows::new();
+        let mut continues = false;
+        loop {
+            let mut block = Vec::new();
+            let step = scanner.next(&mut block, bytes_max, Patience::MayBlock)?;
+            let mut row_of_block = None;
+            for packed in PackedRows::new(block.into()) {
+                let packed = packed.unwrap();
+                let row = packed.row.as_bytes().to_vec();
+                let cells = seen_of(&packed.cells);
+                row_of_block = Some(row.clone());
+                match rows.last_mut() {
+                    Some((last, earlier)) if continues => {
+                        assert_eq!(*last, row, "a row goes on");
+                        earlier.extend(cells);
+                    }
+                    _ => rows.push((row, cells)),
+                }
+            }
+            continues = false;
+            match step {
+                Step::Row | Step::Hidden => {}
+                Step::Part { position } => {
+                    continues = true;
+                    let row = row_of_block.unwrap();
+                    let rest = if self.reverse {
+                        range(&self.range.start, &KeyRange::row(&row).stop)
+                    } else {
+                        range(&row, &self.range.stop)
+                    };
+                    scanner = self.begin(region, snapshot.sequence(), rest, Some(position));
+                }
+                Step::End => return Ok(rows),
+            }
+        }
+    }
+
+    pub fn expected(&self, model: &RegionModel, region: &Region, sequence: u64) -> SeenRows {
+        let Some(range) = self.range.intersect(region.range()) else { return Vec::new() };
+        let mut rows: Vec<_> = model
+            .rows(&range)
+            .into_iter()
+            .map(|row| {
+                let seen = model.read(&row, &self.projection, sequence, self.now);
+                (row, seen)
+            })
+            .filter(|(_, seen)| !seen.is_empty())
+            .collect();
+        if self.reverse {
+            rows.reverse();
+        }
+        rows
+    }
+}
