@@ -342,7 +342,7 @@ impl Admin {
     /// # Errors
     /// See [`Error`].
     pub async fn list_tables(&self) -> Result<Vec<TableInfo>, Error> {
-        let request = v1::ListTablesRequest { hello: self.core.hello() };
+        let request = v1::ListTablesRequest { hello: self.core.hello(), ..Default::default() };
         let reply: v1::ListTablesReply = ask_master!(self, Kind::Read, list_tables, request)?;
         reply.tables.into_iter().map(table_info).collect()
     }

@@ -98,6 +98,7 @@ impl Cursor {
             resume: within.resume.clone(),
             cells_as: 0,
             count_only: wanted.count_only,
+            ..v1::Scan::default()
         }
     }
 

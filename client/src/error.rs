@@ -159,7 +159,7 @@ impl From<terrane_types::Error> for Error {
             Wire::WrongCluster { expected, actual, server } => {
                 Self::WrongCluster { expected: actual, actual: expected, server }
             }
-            Wire::Uncertain | Wire::DeadlineExceeded => Self::Uncertain { cause: error.to_string() },
+            Wire::Uncertain { .. } | Wire::DeadlineExceeded => Self::Uncertain { cause: error.to_string() },
             Wire::Corruption { file, offset } => Self::Corruption { file, offset },
             Wire::Internal { message } => Self::Internal { message },
             Wire::Unavailable { message, retry_after } => Self::Unavailable { message, retry_after },

@@ -39,7 +39,9 @@ impl Failure {
     /// Whether a write may have been applied in spite of this.
     pub(crate) fn is_uncertain(&self) -> bool {
         match self {
-            Self::Lost(_) | Self::Refused(Wire::Uncertain | Wire::DeadlineExceeded | Wire::Internal { .. }) => true,
+            Self::Lost(_) | Self::Refused(Wire::Uncertain { .. } | Wire::DeadlineExceeded | Wire::Internal { .. }) => {
+                true
+            }
             Self::Refused(_) | Self::NotSent(_) | Self::NoPlace => false,
         }
     }
@@ -47,7 +49,7 @@ impl Failure {
     /// Told to the caller.
     pub(crate) fn into_error(self, write: bool) -> crate::Error {
         match self {
-            Self::Refused(Wire::Uncertain | Wire::DeadlineExceeded) if !write => {
+            Self::Refused(Wire::Uncertain { .. } | Wire::DeadlineExceeded) if !write => {
                 unavailable("the server did not answer in time")
             }
             Self::Refused(error) => error.into(),
@@ -133,7 +135,7 @@ pub(crate) fn decide(failure: &Failure, risk: Risk, tries: u32, jitter: u64) -> 
                 RetryAction::AskAnother { wait: told(*retry_after, tries, jitter) }
             }
             // The leader lost its place or its time while the operation was under way: another may lead by now.
-            Wire::Uncertain | Wire::DeadlineExceeded => RetryAction::AskAnother { wait: calm() },
+            Wire::Uncertain { .. } | Wire::DeadlineExceeded => RetryAction::AskAnother { wait: calm() },
             // A region nobody knows there; whether the table is gone is for a master to say.
             Wire::NotFound { .. } => RetryAction::Relocate { wait: calm() },
             Wire::SnapshotTooOld { .. } => RetryAction::Again { wait: calm() },
@@ -192,7 +194,7 @@ mod tests {
             ("busy", Failure::Refused(Wire::Busy { retry_after: ms(20) })),
             ("log full", Failure::Refused(Wire::LogFull { held_by: "s".into(), retry_after: ms(20) })),
             ("unavailable", Failure::Refused(Wire::Unavailable { message: "m".into(), retry_after: ms(20) })),
-            ("uncertain", Failure::Refused(Wire::Uncertain)),
+            ("uncertain", Failure::Refused(Wire::Uncertain { not_tried: false })),
             ("deadline", Failure::Refused(Wire::DeadlineExceeded)),
             ("not found", Failure::Refused(Wire::NotFound { what: "region".into() })),
             ("invalid", Failure::Refused(Wire::Invalid(Invalid::new("w")))),

@@ -248,7 +248,9 @@ impl Router {
                 tried.push((place.region.group, place.server));
                 self.locator.write().not_leader(place.server, location);
             }
-            Failure::Lost(_) | Failure::NotSent(_) | Failure::Refused(Wire::Uncertain | Wire::DeadlineExceeded) => {
+            Failure::Lost(_)
+            | Failure::NotSent(_)
+            | Failure::Refused(Wire::Uncertain { .. } | Wire::DeadlineExceeded) => {
                 tried.push((place.region.group, place.server));
                 self.locator.write().silent(place.region.group, place.server);
             }

@@ -186,7 +186,7 @@ impl Table {
         let (row, cells) = self.prepare(mutation).await?;
         let progress = Progress::new(self.write_risk(), self.timeout);
         let wire = self.wire_mutation(row.clone(), cells);
-        let body = || request::Body::Mutate(v1::Mutate { rows: vec![wire.clone()] });
+        let body = || request::Body::Mutate(v1::Mutate { rows: vec![wire.clone()], atomic: false });
         self.core.router.call_row(&self.target, &row, progress, body, mutated).await
     }
 
@@ -515,7 +515,10 @@ impl Part for WriteMany<'_> {
     }
 
     fn body(&self, indices: &[usize]) -> request::Body {
-        request::Body::Mutate(v1::Mutate { rows: indices.iter().map(|index| self.rows[*index].clone()).collect() })
+        request::Body::Mutate(v1::Mutate {
+            rows: indices.iter().map(|index| self.rows[*index].clone()).collect(),
+            atomic: false,
+        })
     }
 
     fn finish(&self, indices: &[usize], answer: reply::Body) -> Result<Vec<(usize, Failure)>, Failure> {

@@ -123,7 +123,7 @@ fn propose_error(error: ProposeError) -> Error {
     match error {
         ProposeError::Busy => Error::Busy { retry_after: RETRY_MAX },
         ProposeError::LogFull { held_by } => Error::LogFull { held_by, retry_after: RETRY_MAX },
-        ProposeError::Uncertain => Error::Uncertain,
+        ProposeError::Uncertain => Error::Uncertain { not_tried: false },
         ProposeError::TooLarge { limit } => Error::Invalid(Invalid::new(format!(
             "the change does not fit one log entry ({limit} bytes); make it in parts"
         ))),

@@ -52,6 +52,7 @@ impl Membership {
             region_id_first,
             region_id_count,
             report_every_ms: u32::try_from(self.report_every.as_millis()).unwrap_or(u32::MAX),
+            page_keys: Vec::new(),
         })
     }
 
@@ -127,6 +128,7 @@ impl Membership {
             region_id_first,
             region_id_count,
             dropped_tables,
+            page_keys: Vec::new(),
         })
     }
 

@@ -72,6 +72,21 @@ impl v1::master_server::Master for MasterService {
         answer(hello::check(&hello, self.identity, terrane_env::time::wall_ms()))
     }
 
+    async fn create_namespace(&self, _request: Request<v1::NamespaceRequest>) -> Result<Response<v1::Empty>, Status> {
+        answer(Err(Error::Unsupported { feature: "namespaces".to_owned() }))
+    }
+
+    async fn drop_namespace(&self, _request: Request<v1::NamespaceRequest>) -> Result<Response<v1::Empty>, Status> {
+        answer(Err(Error::Unsupported { feature: "namespaces".to_owned() }))
+    }
+
+    async fn list_namespaces(
+        &self,
+        _request: Request<v1::ClusterRequest>,
+    ) -> Result<Response<v1::ListNamespacesReply>, Status> {
+        answer(Err(Error::Unsupported { feature: "namespaces".to_owned() }))
+    }
+
     async fn create_table(&self, request: Request<v1::CreateTableRequest>) -> Result<Response<v1::TableReply>, Status> {
         let deadline = deadline::of(request.metadata());
         let request = request.into_inner();

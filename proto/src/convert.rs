@@ -6,7 +6,7 @@ use bytes::Bytes;
 use terrane_types::{
     Bloom, CellKind, CellRef, Compression, Error, FamilyName, FamilyRules, FamilySchema, FamilyStorage, GroupId,
     Invalid, KeyDeclaration, KeyRange, PackedCells, PackedRow, PackedRows, Projection, RegionDescriptor, RegionEpoch,
-    RegionId, Row, ServerId, TableId, TableName, TableSchema,
+    RegionId, Row, ServerId, SplitPolicy, TableId, TableName, TableSchema,
 };
 
 use crate::v1;
@@ -46,7 +46,7 @@ impl TryFrom<v1::RegionDescriptor> for RegionDescriptor {
 
 impl From<&FamilySchema> for v1::FamilySchema {
     fn from(family: &FamilySchema) -> Self {
-        let FamilySchema { name, rules, storage } = family;
+        let FamilySchema { name, rules, storage, metadata } = family;
         let compression = match storage.compression {
             Compression::None => v1::Compression::None,
             Compression::Lz4 => v1::Compression::Lz4,
@@ -67,6 +67,7 @@ impl From<&FamilySchema> for v1::FamilySchema {
             bloom: bloom.into(),
             block_size: storage.block_size,
             in_memory: storage.in_memory,
+            metadata: metadata.clone().into_iter().collect(),
         }
     }
 }
@@ -84,6 +85,7 @@ impl TryFrom<v1::FamilySchema> for FamilySchema {
                 keep_deleted_cells: family.keep_deleted_cells,
             },
             storage: storage(&family)?,
+            metadata: family.metadata.into_iter().collect(),
         })
     }
 }
@@ -123,6 +125,8 @@ impl From<&TableSchema> for v1::TableSchema {
             bloom_prefix: schema.bloom_prefix,
             read_only: schema.read_only,
             metadata: schema.metadata.clone().into_iter().collect(),
+            history_ms: schema.history_ms,
+            split_policy: schema.split_policy.as_str().to_owned(),
         }
     }
 }
@@ -144,6 +148,12 @@ impl TryFrom<v1::TableSchema> for TableSchema {
             bloom_prefix: schema.bloom_prefix,
             read_only: schema.read_only,
             metadata: schema.metadata.into_iter().collect(),
+            history_ms: schema.history_ms,
+            split_policy: if schema.split_policy.is_empty() {
+                SplitPolicy::default()
+            } else {
+                schema.split_policy.parse()?
+            },
         })
     }
 }
@@ -157,11 +167,13 @@ impl From<&Projection> for v1::Projection {
                 .map(|(family, qualifiers)| v1::FamilyColumns {
                     family: family.to_string(),
                     qualifiers: qualifiers.clone(),
+                    ranges: Vec::new(),
                 })
                 .collect(),
             versions: projection.versions,
             time_min: projection.time_min,
             time_max: if projection.time_max == i64::MAX { 0 } else { projection.time_max },
+            ..Self::default()
         }
     }
 }

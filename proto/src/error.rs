@@ -45,7 +45,7 @@ fn kind(error: &Error) -> Kind {
         Error::LogFull { held_by, retry_after } => {
             Kind::LogFull(v1::LogFull { held_by: held_by.clone(), retry_after_ms: millis(*retry_after) })
         }
-        Error::Uncertain => Kind::Uncertain(v1::Uncertain {}),
+        Error::Uncertain { not_tried } => Kind::Uncertain(v1::Uncertain { not_tried: *not_tried }),
         Error::AlreadyApplied => Kind::AlreadyApplied(v1::AlreadyApplied {}),
         Error::SnapshotTooOld { oldest } => Kind::SnapshotTooOld(v1::SnapshotTooOld { oldest: *oldest }),
         Error::Corruption { file, offset } => Kind::Corruption(v1::Corruption { file: file.clone(), offset: *offset }),
@@ -87,7 +87,7 @@ pub fn from_detail(detail: v1::ErrorDetail) -> Error {
         Some(Kind::Moving(e)) => Error::Moving { region: RegionId(e.region), retry_after: wait(e.retry_after_ms) },
         Some(Kind::Busy(e)) => Error::Busy { retry_after: wait(e.retry_after_ms) },
         Some(Kind::LogFull(e)) => Error::LogFull { held_by: e.held_by, retry_after: wait(e.retry_after_ms) },
-        Some(Kind::Uncertain(_)) => Error::Uncertain,
+        Some(Kind::Uncertain(uncertain)) => Error::Uncertain { not_tried: uncertain.not_tried },
         Some(Kind::AlreadyApplied(_)) => Error::AlreadyApplied,
         Some(Kind::SnapshotTooOld(e)) => Error::SnapshotTooOld { oldest: e.oldest },
         Some(Kind::Corruption(e)) => Error::Corruption { file: e.file, offset: e.offset },
@@ -115,7 +115,7 @@ pub fn status(error: &Error) -> Status {
         Error::StaleEpoch { .. } | Error::NotLeader { .. } | Error::ReadOnly { .. } => Code::FailedPrecondition,
         Error::Moving { .. } | Error::Unavailable { .. } => Code::Unavailable,
         Error::Busy { .. } | Error::LogFull { .. } => Code::ResourceExhausted,
-        Error::Uncertain => Code::Unknown,
+        Error::Uncertain { .. } => Code::Unknown,
         Error::AlreadyApplied | Error::AlreadyExists { .. } => Code::AlreadyExists,
         Error::SnapshotTooOld { .. } => Code::OutOfRange,
         Error::Corruption { .. } => Code::DataLoss,
@@ -180,7 +180,7 @@ mod tests {
             Error::Moving { region: RegionId(1), retry_after: wait },
             Error::Busy { retry_after: wait },
             Error::LogFull { held_by: "server 3".into(), retry_after: wait },
-            Error::Uncertain,
+            Error::Uncertain { not_tried: true },
             Error::AlreadyApplied,
             Error::SnapshotTooOld { oldest: 5 },
             Error::Corruption { file: "a".into(), offset: 7 },

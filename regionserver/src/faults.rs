@@ -27,7 +27,7 @@ pub fn propose_error(error: ProposeError, group: &Group, addresses: &Addresses) 
         ProposeError::TooLarge { limit } => Error::Invalid(Invalid::new(format!(
             "the write takes more than {limit} bytes in the log: send fewer rows at once"
         ))),
-        ProposeError::Uncertain => Error::Uncertain,
+        ProposeError::Uncertain => Error::Uncertain { not_tried: false },
         ProposeError::Stopped => stopping(),
         other => Error::Internal { message: other.to_string() },
     }

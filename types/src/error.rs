@@ -75,7 +75,11 @@ pub enum Error {
     },
     /// Sent, outcome unknown: the caller decides.
     #[error("the outcome is unknown: the write may or may not have been applied")]
-    Uncertain,
+    Uncertain {
+        /// The request applied nothing: the operation is older than what the region remembers. Whether an earlier try of it
+        /// was applied is not known.
+        not_tried: bool,
+    },
     /// Applied by an earlier try whose result is no longer kept.
     #[error("an earlier try of this operation was applied; its result is no longer kept")]
     AlreadyApplied,

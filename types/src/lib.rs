@@ -47,4 +47,6 @@ pub use projection::Projection;
 pub use range::KeyRange;
 pub use row::Row;
 pub use rows::{PackedRow, PackedRows, pack_row};
-pub use schema::{Bloom, Compression, FamilyRules, FamilySchema, FamilyStorage, RegionDescriptor, TableSchema};
+pub use schema::{
+    Bloom, Compression, FamilyRules, FamilySchema, FamilyStorage, RegionDescriptor, SplitPolicy, TableSchema,
+};

@@ -25,9 +25,11 @@ pub use storage::{Bloom, Compression, FamilyStorage};
 
 const DESCRIPTOR_FORMAT: u8 = 1;
 /// What [`TableSchema::encode`] writes.
-const SCHEMA_FORMAT: u8 = 2;
+const SCHEMA_FORMAT: u8 = 3;
 /// The first format that has [`FamilyStorage`] and `bloom_prefix`; in older ones they are at their defaults.
 const SCHEMA_FORMAT_OF_STORAGE: u8 = 2;
+/// The first format that has metadata of families, `history` and the split policy.
+const SCHEMA_FORMAT_OF_HISTORY: u8 = 3;
 
 /// A region as its own log knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,13 +132,56 @@ pub struct FamilySchema {
     pub rules: FamilyRules,
     /// How its cells are stored.
     pub storage: FamilyStorage,
+    /// Free metadata, set as `meta.NAME`.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// When a region splits by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SplitPolicy {
+    /// At the table's region size.
+    #[default]
+    Size = 0,
+    /// Never; it still splits on request.
+    None = 1,
+}
+
+impl SplitPolicy {
+    /// Its name, as attributes say it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Size => "size",
+            Self::None => "none",
+        }
+    }
+
+    const fn from_u8(number: u8) -> Option<Self> {
+        match number {
+            0 => Some(Self::Size),
+            1 => Some(Self::None),
+            _ => None,
+        }
+    }
+}
+
+impl std::str::FromStr for SplitPolicy {
+    type Err = Invalid;
+
+    fn from_str(name: &str) -> Result<Self, Invalid> {
+        match name {
+            "size" => Ok(Self::Size),
+            "none" => Ok(Self::None),
+            _ => Err(Invalid::new(format!("split_policy={name} is neither size nor none"))),
+        }
+    }
 }
 
 impl FamilySchema {
     /// A family with the default rules and storage.
     #[must_use]
     pub fn new(name: FamilyName) -> Self {
-        Self { name, rules: FamilyRules::default(), storage: FamilyStorage::default() }
+        Self { name, rules: FamilyRules::default(), storage: FamilyStorage::default(), metadata: BTreeMap::new() }
     }
 }
 
@@ -164,6 +209,10 @@ pub struct TableSchema {
     pub bloom_prefix: u32,
     /// Whether writes are refused.
     pub read_only: bool,
+    /// How long versions that nobody sees any more can still be read by snapshots, in milliseconds; 0: not at all.
+    pub history_ms: u64,
+    /// When its regions split by themselves.
+    pub split_policy: SplitPolicy,
     /// Free metadata, set as `meta.NAME`.
     pub metadata: BTreeMap<String, String>,
 }
@@ -183,6 +232,8 @@ impl TableSchema {
             atomic: 0,
             bloom_prefix: 0,
             read_only: false,
+            history_ms: 0,
+            split_policy: SplitPolicy::default(),
             metadata: BTreeMap::new(),
         }
     }
@@ -290,6 +341,7 @@ impl TableSchema {
             out.u8(family.storage.bloom as u8);
             out.u32(family.storage.block_size);
             out.u8(u8::from(family.storage.in_memory));
+            encode_metadata(&mut out, &family.metadata);
         }
         out.u64(self.region_size);
         out.u64(self.flush_size);
@@ -297,11 +349,9 @@ impl TableSchema {
         out.u32(self.atomic);
         out.u32(self.bloom_prefix);
         out.u8(u8::from(self.read_only));
-        out.count(self.metadata.len());
-        for (name, value) in &self.metadata {
-            out.text(name);
-            out.text(value);
-        }
+        encode_metadata(&mut out, &self.metadata);
+        out.u64(self.history_ms);
+        out.u8(self.split_policy as u8);
         out.finish()
     }
 
@@ -312,7 +362,8 @@ impl TableSchema {
     pub fn decode(bytes: &[u8]) -> Result<Self, Invalid> {
         let mut input = Reader::new("table schema", SCHEMA_FORMAT, bytes)?;
         let has_storage = input.format() >= SCHEMA_FORMAT_OF_STORAGE;
-        let schema = Self {
+        let has_history = input.format() >= SCHEMA_FORMAT_OF_HISTORY;
+        let mut schema = Self {
             table: TableId(input.u64()?),
             name: TableName::new(input.text()?)?,
             version: input.u64()?,
@@ -323,8 +374,16 @@ impl TableSchema {
             atomic: input.u32()?,
             bloom_prefix: if has_storage { input.u32()? } else { 0 },
             read_only: input.u8()? != 0,
-            metadata: Self::decode_metadata(&mut input)?,
+            metadata: decode_metadata(&mut input)?,
+            history_ms: 0,
+            split_policy: SplitPolicy::default(),
         };
+        if has_history {
+            schema.history_ms = input.u64()?;
+            let policy = input.u8()?;
+            schema.split_policy = SplitPolicy::from_u8(policy)
+                .ok_or_else(|| Invalid::new(format!("split policy {policy} is not one of 0 and 1")))?;
+        }
         input.finish()?;
         Ok(schema)
     }
@@ -343,7 +402,9 @@ impl TableSchema {
             rules.check()?;
             let has_storage = input.format() >= SCHEMA_FORMAT_OF_STORAGE;
             let storage = if has_storage { Self::decode_storage(input)? } else { FamilyStorage::default() };
-            families.push(FamilySchema { name, rules, storage });
+            let has_metadata = input.format() >= SCHEMA_FORMAT_OF_HISTORY;
+            let metadata = if has_metadata { decode_metadata(input)? } else { BTreeMap::new() };
+            families.push(FamilySchema { name, rules, storage, metadata });
         }
         Ok(families)
     }
@@ -360,15 +421,23 @@ impl TableSchema {
         storage.check()?;
         Ok(storage)
     }
+}
 
-    fn decode_metadata(input: &mut Reader<'_>) -> Result<BTreeMap<String, String>, Invalid> {
-        let count = input.count()?;
-        let mut metadata = BTreeMap::new();
-        for _ in 0..count {
-            metadata.insert(input.text()?.to_owned(), input.text()?.to_owned());
-        }
-        Ok(metadata)
+fn encode_metadata(out: &mut Writer, metadata: &BTreeMap<String, String>) {
+    out.count(metadata.len());
+    for (name, value) in metadata {
+        out.text(name);
+        out.text(value);
     }
+}
+
+fn decode_metadata(input: &mut Reader<'_>) -> Result<BTreeMap<String, String>, Invalid> {
+    let count = input.count()?;
+    let mut metadata = BTreeMap::new();
+    for _ in 0..count {
+        metadata.insert(input.text()?.to_owned(), input.text()?.to_owned());
+    }
+    Ok(metadata)
 }
 
 pub(crate) fn check_region_size(bytes: u64) -> Result<(), Invalid> {

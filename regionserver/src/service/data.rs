@@ -49,6 +49,14 @@ impl v1::data_server::Data for DataService {
     async fn scan_once(&self, request: Request<v1::ScanCall>) -> Result<Response<v1::ScanBlock>, Status> {
         self.scan_block(request.into_inner()).await.map(Response::new).map_err(|error| error::status(&error))
     }
+
+    async fn seal_page(&self, _request: Request<v1::SealPageCall>) -> Result<Response<v1::SealPageReply>, Status> {
+        Err(error::status(&Error::Unsupported { feature: "page tokens".to_owned() }))
+    }
+
+    async fn open_page(&self, _request: Request<v1::OpenPageCall>) -> Result<Response<v1::OpenPageReply>, Status> {
+        Err(error::status(&Error::Unsupported { feature: "page tokens".to_owned() }))
+    }
 }
 
 /// A decoded scan call.
@@ -79,7 +87,7 @@ impl DataService {
         match tokio::time::timeout(header.deadline, outcome).await {
             Ok(Ok(done)) => done.map(encode::mutate),
             // Not answered in time, or not at all because the server goes down: it may be in the log all the same.
-            Ok(Err(_)) | Err(_) => Err(Error::Uncertain),
+            Ok(Err(_)) | Err(_) => Err(Error::Uncertain { not_tried: false }),
         }
     }
 

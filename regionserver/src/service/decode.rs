@@ -29,7 +29,9 @@ pub fn request(request: v1::Request) -> (u64, Result<Request, Error>) {
                 let messages = wants_messages(body.cells_as);
                 (Body::Scan(Box::new(scan(body)?)), messages)
             }
-            None => return Err(invalid("the request has no body this server knows")),
+            Some(v1::request::Body::SealPage(_) | v1::request::Body::OpenPage(_)) | None => {
+                return Err(invalid("the request has no body this server knows"));
+            }
         };
         Ok(Request { header, body, messages })
     });
@@ -77,14 +79,14 @@ pub fn mutate(body: v1::Mutate) -> Vec<RowMutation> {
     let row = |row: v1::RowMutation| RowMutation {
         operation: row.operation,
         first_try_ms: row.first_try_ms,
-        cells: cells(row.cells, &row.messages, &row.condition),
+        cells: cells(row.cells, &row.messages, row.condition.as_ref()),
         row: row.row,
     };
     body.rows.into_iter().map(row).collect()
 }
 
-fn cells(packed: Bytes, messages: &[v1::Cell], condition: &[u8]) -> Result<Bytes, Error> {
-    if !condition.is_empty() {
+fn cells(packed: Bytes, messages: &[v1::Cell], condition: Option<&v1::Condition>) -> Result<Bytes, Error> {
+    if condition.is_some() {
         return Err(Error::Unsupported { feature: "a condition on a mutation".to_owned() });
     }
     match (packed.is_empty(), messages.is_empty()) {

@@ -27,12 +27,12 @@ fn body(answer: Answer) -> Result<v1::reply::Body, Error> {
 
 pub fn mutate(mutated: Mutated) -> v1::MutateReply {
     let row = |(row, refused): (u32, Error)| v1::RowError { row, error: Some(error::detail(&refused)) };
-    v1::MutateReply { errors: mutated.errors.into_iter().map(row).collect(), stamp: mutated.stamp }
+    v1::MutateReply { errors: mutated.errors.into_iter().map(row).collect(), stamp: mutated.stamp, results: Vec::new() }
 }
 
 pub fn get(rows: Vec<u8>, messages: bool) -> Result<v1::GetReply, Error> {
     let (rows, messages) = cells(rows, messages)?;
-    Ok(v1::GetReply { rows, messages })
+    Ok(v1::GetReply { rows, messages, as_of_ms: 0 })
 }
 
 pub fn scan(block: Block, reverse: bool, messages: bool) -> Result<v1::ScanBlock, Error> {
@@ -51,6 +51,8 @@ pub fn scan(block: Block, reverse: bool, messages: bool) -> Result<v1::ScanBlock
         cells_skipped: block.cells_skipped,
         region: Some(v1::RegionDescriptor::from(&block.region)),
         error: None,
+        aggregate: None,
+        as_of_ms: 0,
     })
 }
 

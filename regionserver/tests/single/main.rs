@@ -308,7 +308,7 @@ async fn what_this_build_does_not_know_is_refused_by_number_or_name() {
         let refused = error::from_status(&data.get(call).await.unwrap_err());
         assert!(matches!(&refused, Error::Unsupported { feature } if feature.contains(words)), "{refused}");
     }
-    let conditional = v1::RowMutation { condition: Bytes::from_static(b"x"), ..put(b"r", b"v") };
+    let conditional = v1::RowMutation { condition: Some(v1::Condition::default()), ..put(b"r", b"v") };
     let reply = bench.client().await.put(&region, vec![conditional]).await.unwrap();
     let refused = error::from_detail(reply.errors[0].error.clone().unwrap());
     assert!(matches!(refused, Error::Unsupported { .. }), "{refused}");

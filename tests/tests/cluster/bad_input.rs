@@ -127,7 +127,7 @@ impl Edge {
         cells: Vec<u8>,
     ) -> Result<(), terrane_types::Error> {
         let row = v1::RowMutation { row: row.into(), cells: cells.into(), ..v1::RowMutation::default() };
-        let body = Some(v1::Mutate { rows: vec![row] });
+        let body = Some(v1::Mutate { rows: vec![row], atomic: false });
         let call = v1::MutateCall { hello: Some(hello), header: Some(header), body };
         let reply =
             self.service.clone().mutate(call).await.map_err(|status| terrane_proto::error::from_status(&status))?;
