@@ -31,6 +31,14 @@ impl Data for FakeData {
     type SessionStream = BoxStream<'static, Result<v1::SessionReply, Status>>;
     type ScanStream = BoxStream<'static, Result<v1::ScanBlock, Status>>;
 
+    async fn seal_page(&self, _: Request<v1::SealPageCall>) -> Result<Response<v1::SealPageReply>, Status> {
+        Err(Status::unimplemented("this server seals nothing"))
+    }
+
+    async fn open_page(&self, _: Request<v1::OpenPageCall>) -> Result<Response<v1::OpenPageReply>, Status> {
+        Err(Status::unimplemented("this server seals nothing"))
+    }
+
     async fn session(
         &self,
         requests: Request<Streaming<v1::SessionRequest>>,
@@ -165,7 +173,9 @@ fn handle(world: &mut World, id: ServerId, header: v1::RequestHeader, body: Opti
         }
         Some(request::Body::Get(get)) => Ok(reply::Body::Get(read(world, &get))),
         Some(request::Body::Scan(scan)) => block(world, &region, &scan).map(reply::Body::Scan),
-        None => Err(Error::Internal { message: "an empty request".to_owned() }),
+        Some(request::Body::SealPage(_) | request::Body::OpenPage(_)) | None => {
+            Err(Error::Internal { message: "a request that this server does not know".to_owned() })
+        }
     };
     match (answer, fault) {
         (_, Some(Fault::BreakAfter)) => Done::Break,
@@ -197,7 +207,7 @@ fn find(world: &World, id: ServerId, header: &v1::RequestHeader) -> Result<Regio
 }
 
 fn apply(world: &mut World, region: &RegionDescriptor, mutate: v1::Mutate) -> v1::MutateReply {
-    let mut reply = v1::MutateReply { stamp: 1, errors: Vec::new() };
+    let mut reply = v1::MutateReply { stamp: 1, ..v1::MutateReply::default() };
     for (index, mutation) in mutate.rows.into_iter().enumerate() {
         if !region.range.contains(&mutation.row) {
             let refused = Error::Internal { message: "the row is not of this region".to_owned() };
@@ -253,7 +263,7 @@ fn read(world: &World, get: &v1::Get) -> v1::GetReply {
             pack_row(&mut rows, name, &packed(row));
         }
     }
-    v1::GetReply { rows: rows.into(), messages: Vec::new() }
+    v1::GetReply { rows: rows.into(), ..v1::GetReply::default() }
 }
 
 /// Token: limit left, offset left, the last row passed.

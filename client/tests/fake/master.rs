@@ -91,6 +91,18 @@ impl Master for FakeMaster {
         Err(not_here())
     }
 
+    async fn create_namespace(&self, _: Request<v1::NamespaceRequest>) -> Result<Response<v1::Empty>, Status> {
+        Err(not_here())
+    }
+
+    async fn drop_namespace(&self, _: Request<v1::NamespaceRequest>) -> Result<Response<v1::Empty>, Status> {
+        Err(not_here())
+    }
+
+    async fn list_namespaces(&self, _: Request<v1::ClusterRequest>) -> Result<Response<v1::ListNamespacesReply>, Status> {
+        Err(not_here())
+    }
+
     async fn drop_table(&self, _: Request<v1::DropTableRequest>) -> Result<Response<v1::Empty>, Status> {
         Err(not_here())
     }

@@ -60,6 +60,7 @@ impl Master for IdMaster {
             region_id_first,
             region_id_count,
             report_every_ms: 20,
+            page_keys: Vec::new(),
         }))
     }
 
@@ -75,6 +76,18 @@ impl Master for IdMaster {
     }
 
     async fn identify(&self, _: Request<v1::Hello>) -> Result<Response<v1::HelloReply>, Status> {
+        unsupported()
+    }
+
+    async fn create_namespace(&self, _: Request<v1::NamespaceRequest>) -> Result<Response<v1::Empty>, Status> {
+        unsupported()
+    }
+
+    async fn drop_namespace(&self, _: Request<v1::NamespaceRequest>) -> Result<Response<v1::Empty>, Status> {
+        unsupported()
+    }
+
+    async fn list_namespaces(&self, _: Request<v1::ClusterRequest>) -> Result<Response<v1::ListNamespacesReply>, Status> {
         unsupported()
     }
 
@@ -338,7 +351,7 @@ impl Client {
         region: &RegionDescriptor,
         rows: Vec<v1::RowMutation>,
     ) -> Result<v1::MutateReply, Error> {
-        match self.one(region, v1::request::Body::Mutate(v1::Mutate { rows })).await {
+        match self.one(region, v1::request::Body::Mutate(v1::Mutate { rows, atomic: false })).await {
             v1::reply::Body::Mutate(reply) => Ok(reply),
             other => Err(refusal(other)),
         }

@@ -50,7 +50,7 @@ async fn requests_of_a_batch_are_all_answered() {
     let mut bench = Bench::start().await;
     let region = bench.create_table(|_| {}).await;
     let mut client = bench.client().await;
-    let mutate = |number: usize| v1::request::Body::Mutate(v1::Mutate { rows: rows(number..number + 1) });
+    let mutate = |number: usize| v1::request::Body::Mutate(v1::Mutate { rows: rows(number..number + 1), atomic: false });
     let batch: Vec<_> = (0..2000).map(|number| (region.clone(), mutate(number))).collect();
     let answers = client.batch(batch).await;
     assert_eq!(answers.len(), 2000);
@@ -256,7 +256,7 @@ async fn plain_unary_calls_take_and_give_messages() {
     let mutation = v1::RowMutation { row: "r".into(), messages: vec![cell.clone()], ..Default::default() };
     let hello = harness::our_hello();
     let header = harness::header(&region);
-    let body = Some(v1::Mutate { rows: vec![mutation] });
+    let body = Some(v1::Mutate { rows: vec![mutation], atomic: false });
     let call = v1::MutateCall { hello: hello.clone(), header: header.clone(), body: body.clone() };
     assert!(data.mutate(call).await.unwrap().into_inner().errors.is_empty());
 
