@@ -39,12 +39,22 @@ impl Filter {
             let depth = if matches!(self, Self::And(_)) { 2 } else { 1 };
             visit(inner, depth, &mut counted)?;
         }
-        match self {
-            Self::And(parts) if parts.is_empty() => Err(empty("and")),
-            _ => Ok(()),
+        if matches!(self, Self::And(parts) if parts.is_empty()) {
+            return Err(empty("and"));
         }
+        // A byte takes up to four in text, and a number or a name some dozens: most filters need not be written to know.
+        if counted.bytes * 4 + (counted.nodes + counted.entries) * NODE_BYTES_MAX > TEXT_BYTES_MAX {
+            let bytes = self.to_string().len();
+            if bytes > TEXT_BYTES_MAX {
+                return Err(FilterError::TooLong { bytes, limit: TEXT_BYTES_MAX });
+            }
+        }
+        Ok(())
     }
 }
+
+/// More than what a node or an entry of a list takes as text, beside the bytes in it: names of families are the longest.
+const NODE_BYTES_MAX: usize = 384;
 
 impl Counted {
     fn node(&mut self, bytes: usize) -> Result<(), FilterError> {

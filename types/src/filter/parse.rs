@@ -236,7 +236,8 @@ impl<'a> Parser<'a> {
         let at = self.tokens[self.next - 1].at;
         let text = std::str::from_utf8(text)
             .map_err(|_| syntax(self.text, at, "a regular expression is UTF-8; write (?-u:\\\\xFF) for any byte"))?;
-        Ok(Filter::Matches { subject, pattern: Pattern::new(text)? })
+        let pattern = Pattern::new(text).map_err(|error| syntax(self.text, at, error.to_string()))?;
+        Ok(Filter::Matches { subject, pattern })
     }
 
     fn bits(&mut self) -> Result<Filter, FilterError> {
@@ -333,9 +334,8 @@ impl<'a> Parser<'a> {
             (TokenKind::Word("qualifier"), _) => Subject::Qualifier,
             (TokenKind::Word("value"), _) => Subject::Value,
             (TokenKind::Word(name), _) => {
-                let known = SUBJECTS.iter().chain(&FUNCTIONS).copied();
-                let hint = "a column is family:qualifier, and row, family, qualifier and value are the rest";
-                return Err(self.error(format!("{}; {hint}", unknown_name("subject", name, known))));
+                let hint = "tests are of row, family, qualifier, value, or a column like data:airtemp";
+                return Err(self.error(format!("{} ({hint})", unknown_name("subject", name, SUBJECTS))));
             }
             _ => return Err(self.expected("row, family, qualifier, value or a column like data:airtemp")),
         };
@@ -533,8 +533,17 @@ fn unknown_name<'n>(kind: &str, name: &str, known: impl IntoIterator<Item = &'n 
     }
 }
 
-/// How many letters have to be put in, taken out or replaced to make one word of the other (Levenshtein).
+/// How many letters have to be put in, taken out or replaced to make one word of the other (Levenshtein); the same letters in
+/// another order are one mistake.
 fn distance(left: &str, right: &str) -> usize {
+    let sorted = |word: &str| {
+        let mut letters = word.as_bytes().to_vec();
+        letters.sort_unstable();
+        letters
+    };
+    if left != right && left.len() == right.len() && sorted(left) == sorted(right) {
+        return 1;
+    }
     // Names have few letters; what is far longer is far away.
     if left.len() > 32 {
         return left.len();

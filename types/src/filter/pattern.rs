@@ -31,7 +31,9 @@ impl Pattern {
                 refused(format!("it takes more than {limit} bytes once compiled; use fewer or smaller repetitions"))
             }
             // The last line says what is wrong; those before draw the place, which a single line cannot.
-            other => refused(other.to_string().lines().last().unwrap_or("it is malformed").trim().to_owned()),
+            other => refused(
+                other.to_string().lines().last().unwrap_or("malformed").trim().trim_start_matches("error: ").to_owned(),
+            ),
         })
     }
 
