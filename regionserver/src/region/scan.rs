@@ -224,7 +224,7 @@ impl Filler {
     fn scanner(&self, snapshot: Snapshot, range: KeyRange, from_cell: Option<CellPosition>) -> RowScanner {
         let projection = self.request.projection.clone();
         let (reverse, now_ms) = (self.request.reverse, self.now_ms);
-        self.hosted.engine.scan(snapshot, ScanSpec { range, reverse, projection, now_ms, from_cell })
+        self.hosted.engine.scan(snapshot, ScanSpec { range, reverse, projection, now_ms, from_cell, fills_cache: true })
     }
 
     /// Works for one slice.
