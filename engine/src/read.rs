@@ -167,6 +167,16 @@ impl FamilyReader {
         shown
     }
 
+    /// Whether the first cell of a row, in store order, says by itself that the row is shown. `false` says nothing.
+    pub(crate) fn first_shows(&mut self, cell: &Cell<'_>, asked: Option<&[Bytes]>, stats: &mut ReadStats) -> bool {
+        let shows = cell.sequence >= self.since
+            && is_selected(asked, cell.qualifier)
+            && self.resolver.first_shows(&cell.meta());
+        stats.cells_seen += u64::from(shows);
+        stats.cells_shown += u64::from(shows);
+        shows
+    }
+
     /// Hands the visible cells of one row, given in store order, to `show`, each with its index. `asked` are the columns
     /// that the projection names, as it gives them.
     pub(crate) fn show(

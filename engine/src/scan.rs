@@ -7,11 +7,13 @@
 //! A scanner that is told not to wait for the disk, and needs it, forgets its cursors and answers so. The next call opens
 //! them again behind the last row that was gathered whole, so nothing is skipped or repeated.
 
+mod passing;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
 use terrane_types::rows::{begin_row, end_row};
-use terrane_types::{FamilyName, KeyRange, Projection};
+use terrane_types::{CellRef, FamilyName, KeyRange, Projection};
 
 use crate::Error;
 use crate::cells::{Cell, Cells};
@@ -39,6 +41,8 @@ pub struct ScanSpec {
     pub now_ms: i64,
     /// Goes on inside of the first row, after this cell.
     pub from_cell: Option<CellPosition>,
+    /// Whether blocks that are read from disk stay in the cache: not those of a scan over what nobody else reads.
+    pub fills_cache: bool,
 }
 
 /// A cell's place inside of its row.
@@ -91,6 +95,7 @@ pub struct RowScanner {
     reverse: bool,
     prefix: Option<RowPrefix>,
     from_cell: Option<CellPosition>,
+    fills_cache: bool,
     row: Vec<u8>,
     /// The row that is being gathered: it becomes `row` when all of it is there.
     next_row: Vec<u8>,
@@ -123,6 +128,7 @@ impl Region {
             reverse: spec.reverse,
             prefix: self.prefix(),
             from_cell: spec.from_cell,
+            fills_cache: spec.fills_cache,
             row: Vec::new(),
             next_row: Vec::new(),
             at: None,
@@ -141,13 +147,20 @@ impl RowScanner {
     /// from here. [`Error::Corruption`] or [`Error::Io`] from the files below; the scanner is spent then.
     pub fn next(&mut self, block: &mut Vec<u8>, bytes_max: usize, patience: Patience) -> Result<Step, Error> {
         let seen_before = self.stats.cells_seen;
+        let before = block.len();
         while self.at.is_none() {
-            match self.show_lone(block) {
+            let lone = self.show_lone(&mut |row, cell| {
+                let start = begin_row(block, row);
+                terrane_types::cell::pack(block, cell);
+                end_row(block, start);
+            });
+            match lone {
                 Ok(None) => {}
                 Ok(Some(true)) => return Ok(Step::Row),
                 Ok(Some(false)) if self.stats.cells_seen - seen_before >= HIDDEN_CELLS_MAX => return Ok(Step::Hidden),
                 Ok(Some(false)) => continue,
                 Err(error) => {
+                    block.truncate(before);
                     self.close();
                     return Err(error);
                 }
@@ -217,7 +230,7 @@ impl RowScanner {
         let reading = Reading {
             blocking: patience == Patience::MayBlock,
             sequential: true,
-            fills_cache: true,
+            fills_cache: self.fills_cache,
             time_min: self.projection.time_min,
             prefix: self.prefix.as_ref().and_then(|prefix| PrefixKey::of(prefix, &self.bounds)),
         };
@@ -253,10 +266,10 @@ impl RowScanner {
         }
     }
 
-    /// Packs the next row from where it lies, if it is of the only family, has a single cell, and that can be told without
+    /// Shows the next row from where it lies, if it is of the only family, has a single cell, and that can be told without
     /// reading on: most rows of a table with one column, which are spared being gathered. Answers whether it is shown, or
-    /// `None` where the row has to be gathered. After an error nothing was appended.
-    fn show_lone(&mut self, block: &mut Vec<u8>) -> Result<Option<bool>, Error> {
+    /// `None` where the row has to be gathered. After an error what was shown does not count: the row comes again.
+    fn show_lone(&mut self, show: &mut impl FnMut(&[u8], CellRef<'_>)) -> Result<Option<bool>, Error> {
         let [FamilyScan { reader, store, merge: Some(merge), .. }] = self.families.as_mut_slice() else {
             return Ok(None);
         };
@@ -265,19 +278,13 @@ impl RowScanner {
         }
         let Some(cell) = merge.lone() else { return Ok(None) };
         let name = store.name.as_bytes();
-        let before = block.len();
         let shown = reader.shows_lone(&cell, self.projection.qualifiers(name), &mut self.stats);
         if shown {
-            let start = begin_row(block, cell.row);
-            terrane_types::cell::pack(block, cell.packed(name));
-            end_row(block, start);
+            show(cell.row, cell.packed(name));
         }
         self.next_row.clear();
         self.next_row.extend_from_slice(cell.row);
-        if let Err(error) = merge.skip_lone() {
-            block.truncate(before);
-            return Err(error);
-        }
+        merge.skip_lone()?;
         std::mem::swap(&mut self.row, &mut self.next_row);
         Ok(Some(shown))
     }
