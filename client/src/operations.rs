@@ -575,7 +575,7 @@ mod tests {
         let get = Get::new("r").column("f", "a").family("f").column("g", "b").column("g", "b");
         let projection = get.selection.projection().expect("valid names");
         let shown: Vec<(String, usize)> =
-            projection.families.iter().map(|(family, columns)| (family.to_string(), columns.len())).collect();
+            projection.families.iter().map(|(family, columns)| (family.to_string(), columns.qualifiers.len())).collect();
         assert_eq!(shown, [("f".to_owned(), 0), ("g".to_owned(), 1)]);
     }
 }

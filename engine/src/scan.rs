@@ -7,13 +7,14 @@
 //! A scanner that is told not to wait for the disk, and needs it, forgets its cursors and answers so. The next call opens
 //! them again behind the last row that was gathered whole, so nothing is skipped or repeated.
 
+mod first;
 mod passing;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use terrane_types::rows::{begin_row, end_row};
-use terrane_types::{CellRef, FamilyName, KeyRange, Projection};
+use terrane_types::{CellRef, Columns, FamilyName, KeyRange, Projection};
 
 use crate::Error;
 use crate::cells::{Cell, Cells};
@@ -23,6 +24,7 @@ use crate::reading::{PrefixKey, Reading};
 use crate::region::{Region, RowPrefix, View as StoreView};
 use crate::snapshot::Snapshot;
 use crate::source::Bounds;
+use crate::window::CellWindow;
 
 /// Cells read without a visible row after which [`RowScanner::next`] returns all the same: a reader of a range full of
 /// deleted rows must be able to yield, report where it is, and give up.
@@ -149,12 +151,16 @@ impl RowScanner {
         let seen_before = self.stats.cells_seen;
         let before = block.len();
         while self.at.is_none() {
-            let lone = self.show_lone(&mut |row, cell| {
+            let mut show = |row: &[u8], cell: CellRef<'_>| {
                 let start = begin_row(block, row);
                 terrane_types::cell::pack(block, cell);
                 end_row(block, start);
-            });
-            match lone {
+            };
+            let shown = match self.show_lone(&mut show) {
+                Ok(None) => self.show_first(&mut show).map(|shown| shown.then_some(true)),
+                lone => lone,
+            };
+            match shown {
                 Ok(None) => {}
                 Ok(Some(true)) => return Ok(Step::Row),
                 Ok(Some(false)) if self.stats.cells_seen - seen_before >= HIDDEN_CELLS_MAX => return Ok(Step::Hidden),
@@ -278,9 +284,10 @@ impl RowScanner {
         }
         let Some(cell) = merge.lone() else { return Ok(None) };
         let name = store.name.as_bytes();
-        let shown = reader.shows_lone(&cell, self.projection.qualifiers(name), &mut self.stats);
+        let mut window = CellWindow::of(&self.projection);
+        let shown = reader.shows_lone(&cell, self.projection.columns(name), &mut self.stats) && window.admits();
         if shown {
-            show(cell.row, cell.packed(name));
+            show(cell.row, window.shown(cell.packed(name)));
         }
         self.next_row.clear();
         self.next_row.extend_from_slice(cell.row);
@@ -308,7 +315,8 @@ impl RowScanner {
             let Some(merge) = family.merge.as_mut().filter(|merge| merge.row() == Some(next_row.as_slice())) else {
                 continue;
             };
-            let columns = self.projection.qualifiers(family.store.name.as_bytes()).unwrap_or_default();
+            let asked = self.projection.columns(family.store.name.as_bytes());
+            let columns = asked.map(Columns::sought).unwrap_or_default();
             merge.take(columns, &mut family.gathered)?;
         }
         for family in &mut self.families {
@@ -316,8 +324,12 @@ impl RowScanner {
                 continue;
             }
             let visible = &mut family.visible;
-            let asked = self.projection.qualifiers(family.store.name.as_bytes());
+            let asked = self.projection.columns(family.store.name.as_bytes());
             family.reader.show(&mut family.gathered, asked, &mut self.stats, |at, _| visible.push(at));
+        }
+        if self.projection.limits_cells() {
+            let mut window = CellWindow::of(&self.projection);
+            self.families.iter_mut().for_each(|family| family.visible.retain(|_| window.admits()));
         }
         // Only now: what fails before begins again with this row.
         std::mem::swap(&mut self.row, &mut self.next_row);
@@ -344,6 +356,7 @@ impl RowScanner {
     fn pack(&mut self, block: &mut Vec<u8>, bytes_max: usize) -> Step {
         let (mut family, mut cell) = self.at.take().expect("a row is at hand: next() has just seen to it");
         let start = begin_row(block, &self.row);
+        let shape = CellWindow::of(&self.projection);
         let mut last = None;
         while let Some(scan) = self.families.get(family) {
             while let Some(&at) = scan.visible.get(cell) {
@@ -354,7 +367,7 @@ impl RowScanner {
                     return Step::Part { position };
                 }
                 let visible = scan.gathered.get(at);
-                terrane_types::cell::pack(block, visible.packed(scan.store.name.as_bytes()));
+                terrane_types::cell::pack(block, shape.shown(visible.packed(scan.store.name.as_bytes())));
                 if block.len() >= bytes_max {
                     last = Some(position_of(&scan.store.name, &visible));
                 }

@@ -77,6 +77,13 @@ impl Columns {
         self.qualifiers.is_empty() && self.ranges.is_empty()
     }
 
+    /// What to look for in a row: its single columns, or with none of them whatever the row has, since there are ranges or the
+    /// whole family is meant.
+    #[must_use]
+    pub fn sought(&self) -> &[Bytes] {
+        if self.ranges.is_empty() { &self.qualifiers } else { &[] }
+    }
+
     /// Whether the column is among them.
     #[must_use]
     pub fn selects(&self, qualifier: &[u8]) -> bool {

@@ -96,7 +96,8 @@ impl RowScanner {
     /// Goes behind the next row if the first cell of one of its families says that it is visible; else nothing happens.
     fn skip_shown(&mut self) -> Result<bool, Error> {
         let Self { families, next_row, projection, stats, .. } = self;
-        if self.from_cell.is_some() || self.bounds.is_empty() {
+        // With an offset of cells, one that is visible does not say that the row is shown.
+        if self.from_cell.is_some() || self.bounds.is_empty() || projection.cell_offset > 0 {
             return Ok(false);
         }
         let mut rows = families.iter().filter_map(|family| family.merge.as_ref()?.row());
@@ -114,7 +115,7 @@ impl RowScanner {
             let first = merge.as_ref().and_then(|merge| merge.first());
             first.is_some_and(|cell| {
                 cell.row == next_row.as_slice()
-                    && reader.first_shows(&cell, projection.qualifiers(store.name.as_bytes()), stats)
+                    && reader.first_shows(&cell, projection.columns(store.name.as_bytes()), stats)
             })
         });
         if !shows {
