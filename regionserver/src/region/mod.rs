@@ -3,6 +3,7 @@
 pub mod aggregate;
 pub mod cut;
 pub mod damage;
+pub mod filter;
 pub mod latest;
 pub mod prefix;
 pub mod read;

@@ -21,10 +21,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use terrane_engine::{CellPosition, Patience, RowScanner, ScanSpec, Snapshot, Step};
 use terrane_env::task::run_blocking;
+use terrane_types::cell::Cells;
 use terrane_types::rows::ROW_HEADER_BYTES;
-use terrane_types::{Error, Invalid, KeyRange, Projection, RegionDescriptor, escape};
+use terrane_types::{Error, Invalid, KeyRange, RegionDescriptor, escape};
 
 use super::aggregate::{Aggregate, Totals};
+use super::filter::{FILTERED_ROW_BYTES_MAX, Filtering, Hop, Lookup, key_of, too_large};
 use super::latest::{Cutter, Group, Latest};
 use super::read::check_projection;
 use crate::group::state::RegionState;
@@ -47,7 +49,7 @@ const ROWS_PASSED_PER_STEP: u64 = 64;
 pub struct ScanRequest {
     pub range: KeyRange,
     pub reverse: bool,
-    pub projection: Projection,
+    pub lookup: Lookup,
     pub block_bytes: usize,
     pub count_only: bool,
     /// Rows are counted and summed up instead of being sent.
@@ -78,6 +80,8 @@ pub struct Block {
     pub done: bool,
     pub row_continues: bool,
     pub row_restarted: bool,
+    /// The filter ended the scan: other regions are not asked.
+    pub ended: bool,
     pub cells_skipped: u64,
     pub region: RegionDescriptor,
 }
@@ -201,6 +205,8 @@ struct Filler {
     last_row: Vec<u8>,
     /// How rows are cut into prefixes, where the latest of each are asked for.
     cutter: Option<Cutter>,
+    /// The filter, where it has to see rows.
+    filtering: Option<Filtering>,
     /// Where the next rows are to be sought, once the prefix at hand has given enough.
     beyond: Option<Bytes>,
 }
@@ -224,7 +230,7 @@ enum Source {
 impl Filler {
     fn open(hosted: &Arc<Hosted>, request: &Arc<ScanRequest>, cursor: Cursor, now_ms: i64) -> Result<Self, Error> {
         let state = hosted.state();
-        check_projection(&request.projection, &state)?;
+        check_projection(request.lookup.projection(), &state)?;
         if let Some(aggregate) = &request.aggregate {
             check_aggregate(aggregate, request, &state)?;
         }
@@ -239,9 +245,11 @@ impl Filler {
             done: false,
             row_continues: false,
             row_restarted: false,
+            ended: false,
             cells_skipped: 0,
             region: state.descriptor.clone(),
         };
+        let filtering = request.lookup.filtering();
         let (hosted, request) = (hosted.clone(), request.clone());
         let mut filler = Self {
             hosted,
@@ -251,6 +259,7 @@ impl Filler {
             source: Source::Nothing,
             last_row: Vec::new(),
             cutter,
+            filtering,
             beyond: None,
         };
         filler.source = filler.first_source()?;
@@ -266,8 +275,10 @@ impl Filler {
                 Invalid::new("the resume token points into a row outside the range; start the scan anew").into()
             );
         }
+        // A filter that sees whole rows never gives a part of one: the token is of another scan.
+        let in_parts = !self.filtering.as_ref().is_some_and(Filtering::needs_whole_rows);
         match self.hosted.engine.snapshot_at(sequence) {
-            Ok(snapshot) => {
+            Ok(snapshot) if in_parts => {
                 let from_cell = CellPosition {
                     family: cell.family,
                     qualifier: cell.qualifier,
@@ -277,7 +288,7 @@ impl Filler {
                 let scanner = self.scanner(snapshot, KeyRange::row(&row), Some(from_cell));
                 Ok(Source::Rest { scanner, row, sequence })
             }
-            Err(_too_old) => {
+            _too_old_or_whole => {
                 self.block.row_restarted = true;
                 self.block.cursor.position = Position::At(row);
                 Ok(self.rows())
@@ -304,6 +315,7 @@ impl Filler {
         {
             range = range.and_then(|range| cutter.rest(range, &group.prefix, self.request.reverse));
         }
+        let range = range.and_then(|range| self.request.lookup.clip(range));
         let Some(range) = range else { return Source::Nothing };
         let snapshot = self.hosted.engine.snapshot();
         let sequence = snapshot.sequence();
@@ -311,7 +323,7 @@ impl Filler {
     }
 
     fn scanner(&self, snapshot: Snapshot, range: KeyRange, from_cell: Option<CellPosition>) -> RowScanner {
-        let projection = self.request.projection.clone();
+        let projection = self.request.lookup.reads().clone();
         let (reverse, now_ms, fills_cache) = (self.request.reverse, self.now_ms, self.request.fills_cache);
         self.hosted.engine.scan(snapshot, ScanSpec { range, reverse, projection, now_ms, from_cell, fills_cache })
     }
@@ -339,6 +351,7 @@ impl Filler {
     fn step(&mut self, patience: Patience) -> Result<bool, Halt> {
         if self.block.cursor.limit_left == Some(0) {
             self.block.done = true;
+            self.block.ended |= self.request.lookup.page().is_some();
             return Ok(true);
         }
         let beyond = self.beyond.take();
@@ -357,6 +370,9 @@ impl Filler {
                 if let Some(beyond) = beyond {
                     // It is where it was told to go even where this ends with an error.
                     scanner.seek_beyond(&beyond, patience)?;
+                }
+                if self.filtering.is_some() {
+                    return self.filter(patience);
                 }
                 if self.block.cursor.offset_left > 0 || (self.request.count_only && self.request.aggregate.is_none()) {
                     return self.pass(patience);
@@ -386,6 +402,62 @@ impl Filler {
             Step::End => self.end(),
         }
         self.block.rows.len() >= self.request.block_bytes
+    }
+
+    /// Reads the next row for the filter, and does with it what is asked if it passes.
+    fn filter(&mut self, patience: Patience) -> Result<bool, Halt> {
+        let (Source::Rows { scanner, sequence }, Some(filtering)) = (&mut self.source, &mut self.filtering) else {
+            return Ok(false);
+        };
+        let (sequence, reverse) = (*sequence, self.request.reverse);
+        let is_whole = filtering.needs_whole_rows() || self.request.aggregate.is_some();
+        let before = self.block.rows.len();
+        let row_bytes_max = if is_whole { FILTERED_ROW_BYTES_MAX } else { self.request.block_bytes };
+        let step = scanner.next(&mut self.block.rows, before + row_bytes_max, patience)?;
+        match step {
+            Step::Row => {}
+            Step::Part { .. } if is_whole => return Err(too_large(scanner.row()).into()),
+            // What is left of a row that does not pass comes as further parts, which do not either.
+            Step::Part { .. } if !filtering.judge(&mut self.block.rows, before, reverse) => return Ok(false),
+            Step::Part { .. } | Step::Hidden | Step::End => return Ok(self.sent(step, sequence, before)),
+        }
+        self.last_row.clear();
+        self.last_row.extend_from_slice(scanner.row());
+        let shown = filtering.judge(&mut self.block.rows, before, reverse);
+        let hop = filtering.hop(&self.last_row, reverse);
+        let is_over = filtering.is_over();
+        if let Hop::Seek(target) = &hop {
+            // It is where it was told to go even where this ends with an error, and what was read is not read again.
+            let sought = scanner.seek(target, patience);
+            if shown {
+                self.give_filtered(before)?;
+            }
+            sought?;
+        } else if shown {
+            self.give_filtered(before)?;
+        }
+        if matches!(hop, Hop::Leave) {
+            self.leave_source();
+            self.block.ended |= is_over;
+        }
+        Ok(self.block.rows.len() >= self.request.block_bytes)
+    }
+
+    /// A row has passed the filter: it is summed up, skipped, counted or sent.
+    fn give_filtered(&mut self, before: usize) -> Result<(), Halt> {
+        if let Some(aggregate) = &self.request.aggregate {
+            let row = &self.block.rows[before..];
+            let key = key_of(row);
+            let mut cells = Cells::new(&row[ROW_HEADER_BYTES + key.len()..]);
+            let value =
+                cells.find(|cell| aggregate.is_of(cell)).map(|cell| aggregate.read(key, cell.value)).transpose()?;
+            self.block.cursor.totals.get_or_insert_with(|| aggregate.nothing()).add(value)?;
+            self.block.rows.truncate(before);
+            self.give(1);
+            return Ok(());
+        }
+        self.finish_row(before);
+        Ok(())
     }
 
     /// Passes rows that are skipped or counted.
@@ -544,7 +616,7 @@ fn check_aggregate(aggregate: &Aggregate, request: &ScanRequest, state: &RegionS
     if state.schema.family(family.as_bytes()).is_none() {
         return Err(Invalid::new(format!("table {} has no family {family}", state.schema.name)).into());
     }
-    if !request.projection.selects(family.as_bytes(), qualifier) {
+    if !request.lookup.projection().selects(family.as_bytes(), qualifier) {
         let column = format!("{family}:{}", escape(qualifier));
         return Err(Invalid::new(format!("column {column} is to be summed up but is not among those read")).into());
     }
@@ -572,10 +644,4 @@ fn from_row(range: &KeyRange, row: &Bytes, reverse: bool) -> Option<KeyRange> {
         KeyRange { start: row.clone(), stop: Bytes::new() }
     };
     range.intersect(&rest)
-}
-
-/// The key of a packed row.
-fn key_of(packed: &[u8]) -> &[u8] {
-    let len = packed.first_chunk::<2>().map_or(0, |len| usize::from(u16::from_le_bytes(*len)));
-    packed.get(ROW_HEADER_BYTES..ROW_HEADER_BYTES + len).unwrap_or_default()
 }

@@ -11,6 +11,7 @@ use terrane_types::{Error, Invalid, KeyRange, Projection, RegionEpoch, RegionId,
 
 use crate::edge::{DEADLINE_DEFAULT, Header};
 use crate::region::aggregate::Aggregate;
+use crate::region::filter::Lookup;
 use crate::region::latest::{Cut, Group, Latest};
 use crate::region::read::GetRequest;
 use crate::region::scan::{BLOCK_BYTES_DEFAULT, BLOCK_BYTES_MAX, Cursor, ScanRequest};
@@ -101,15 +102,19 @@ fn cells(packed: Bytes, messages: &[v1::Cell], condition: Option<&v1::Condition>
 
 /// A read by key.
 pub fn get(body: v1::Get) -> Result<GetRequest, Error> {
-    Ok(GetRequest { rows: body.rows, projection: projection(body.projection)? })
+    let projection = projection(body.projection)?;
+    let lookup = if body.exists_only { Lookup::exists(projection) } else { Lookup::new(projection) };
+    Ok(GetRequest { rows: body.rows, lookup, exists_only: body.exists_only })
 }
 
 /// A scan and where it begins or goes on.
 pub fn scan(body: v1::Scan) -> Result<(Arc<ScanRequest>, Cursor), Error> {
     let aggregate = body.aggregate.map(|of| Aggregate::new(&of.family, of.qualifier, &of.read_as)).transpose()?;
     let (latest, group) = body.latest.map(latest).transpose()?.unzip();
+    let lookup = Lookup::new(projection(body.projection)?);
     let cursor = if body.resume.is_empty() {
-        let limit_left = (body.limit != 0).then_some(body.limit);
+        // A page of the filter is a limit, whichever is less.
+        let limit_left = [(body.limit != 0).then_some(body.limit), lookup.page()].into_iter().flatten().min();
         let totals = aggregate.as_ref().map(Aggregate::nothing);
         Cursor { limit_left, offset_left: body.offset, position: Position::Start, group, totals }
     } else {
@@ -127,7 +132,7 @@ pub fn scan(body: v1::Scan) -> Result<(Arc<ScanRequest>, Cursor), Error> {
     let request = ScanRequest {
         range: KeyRange::new(body.start, body.stop)?,
         reverse: body.reverse,
-        projection: projection(body.projection)?,
+        lookup,
         block_bytes: block_bytes(body.block_bytes),
         count_only: body.count_only,
         aggregate,
@@ -161,7 +166,7 @@ fn block_bytes(wanted: u32) -> usize {
 
 fn projection(projection: Option<v1::Projection>) -> Result<Projection, Error> {
     match projection {
-        Some(projection) => Ok(Projection::try_from(projection)?.checked()?),
+        Some(projection) => Projection::try_from(projection),
         None => Ok(Projection::all()),
     }
 }

@@ -57,6 +57,7 @@ pub fn scan(block: Block, reverse: bool, messages: bool) -> Result<v1::ScanBlock
         as_of_ms: 0,
         last_prefix: group.prefix,
         prefix_given: group.given,
+        ended: block.ended,
     })
 }
 

@@ -121,6 +121,19 @@ impl RowFilter {
         rows.contains(row) && fuzzy.iter().all(|keys| keys.iter().any(|key| key.matches(row)))
     }
 
+    /// Whether the row key alone decides: a part of a row can then be judged as the whole.
+    #[must_use]
+    pub fn is_about_key(&self) -> bool {
+        self.shared.as_read
+    }
+
+    /// Whether the filter lets pass all rows of one range, and what is read for it is shown as it is: once a range was clipped,
+    /// nothing is left to do.
+    #[must_use]
+    pub fn is_range(&self) -> bool {
+        self.shared.as_read && self.shared.plan.row_tests.is_empty() && !self.may_seek()
+    }
+
     /// Whether some rows may be jumped over inside of what [`RowFilter::clip`] gives.
     #[must_use]
     pub fn may_seek(&self) -> bool {
