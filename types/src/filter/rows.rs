@@ -132,7 +132,8 @@ fn rows_of(filter: &Filter) -> Rows {
             Rows { exact: false, .. } => all(),
         },
         // A row passes when some or all of its cells pass, and a row test says the same of each.
-        Filter::Skip(inner) | Filter::Any(inner) | Filter::While(inner) => Rows { exact: false, ..rows_of(inner) },
+        // (Not so with `while`: a row that it does not let pass has to be met, since it ends the scan.)
+        Filter::Skip(inner) | Filter::Any(inner) => Rows { exact: false, ..rows_of(inner) },
         Filter::Rows(ranges) => exact(RowSet::new(ranges.clone())),
         Filter::Fuzzy(keys) => {
             Rows { set: RowSet::new(keys.iter().map(super::FuzzyKey::range).collect()), exact: false }
