@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use terrane_proto::{PACKED_FORMAT, convert, v1};
+use terrane_types::limits::ROW_BYTES_MAX;
 use terrane_types::{Error, Invalid, KeyRange, Projection, RegionEpoch, RegionId, TableId};
 
 use crate::edge::{DEADLINE_DEFAULT, Header};
+use crate::region::aggregate::Aggregate;
+use crate::region::latest::{Cut, Group, Latest};
 use crate::region::read::GetRequest;
 use crate::region::scan::{BLOCK_BYTES_DEFAULT, BLOCK_BYTES_MAX, Cursor, ScanRequest};
 use crate::region::write::RowMutation;
@@ -103,12 +106,23 @@ pub fn get(body: v1::Get) -> Result<GetRequest, Error> {
 
 /// A scan and where it begins or goes on.
 pub fn scan(body: v1::Scan) -> Result<(Arc<ScanRequest>, Cursor), Error> {
+    let aggregate = body.aggregate.map(|of| Aggregate::new(&of.family, of.qualifier, &of.read_as)).transpose()?;
+    let (latest, group) = body.latest.map(latest).transpose()?.unzip();
     let cursor = if body.resume.is_empty() {
         let limit_left = (body.limit != 0).then_some(body.limit);
-        Cursor { limit_left, offset_left: body.offset, position: Position::Start }
+        let totals = aggregate.as_ref().map(Aggregate::nothing);
+        Cursor { limit_left, offset_left: body.offset, position: Position::Start, group, totals }
     } else {
-        let token = Token::decode(body.resume, body.reverse)?;
-        Cursor { limit_left: token.limit_left, offset_left: token.offset_left, position: token.position }
+        let Token { limit_left, offset_left, position, group, totals, .. } = Token::decode(body.resume, body.reverse)?;
+        let fits = match (&aggregate, &totals) {
+            (None, None) => true,
+            (Some(aggregate), Some(totals)) => aggregate.fits(totals),
+            _ => false,
+        };
+        if !fits || group.is_some() != latest.is_some() {
+            return Err(invalid("the resume token belongs to a scan that aggregates otherwise; start the scan anew"));
+        }
+        Cursor { limit_left, offset_left, position, group, totals }
     };
     let request = ScanRequest {
         range: KeyRange::new(body.start, body.stop)?,
@@ -116,8 +130,25 @@ pub fn scan(body: v1::Scan) -> Result<(Arc<ScanRequest>, Cursor), Error> {
         projection: projection(body.projection)?,
         block_bytes: block_bytes(body.block_bytes),
         count_only: body.count_only,
+        aggregate,
+        latest,
+        fills_cache: !body.fill_cache_never,
     };
     Ok((Arc::new(request), cursor))
+}
+
+/// What is asked for of each prefix, and how far the regions before came with the prefix they ended in.
+fn latest(wire: v1::Latest) -> Result<(Latest, Group), Error> {
+    let cut = match wire.prefix {
+        Some(v1::latest::Prefix::Parts(parts)) => Cut::Parts(parts),
+        Some(v1::latest::Prefix::Bytes(bytes)) => Cut::Bytes(bytes),
+        None => Cut::Bytes(0),
+    };
+    if wire.last_prefix.len() > ROW_BYTES_MAX {
+        return Err(invalid("the last prefix is longer than a row"));
+    }
+    let latest = Latest { cut, rows: wire.rows }.checked()?;
+    Ok((latest, Group { prefix: wire.last_prefix, given: wire.given }))
 }
 
 fn block_bytes(wanted: u32) -> usize {
