@@ -5,8 +5,8 @@
 //! position is only ever narrowed to the range asked for, so a forged one shows nothing that a plain scan would not.
 //!
 //! ```text
-//! token    = version u8 (1) | flags u8 (1 reverse, 2 limited) | region start u16-length | region stop u16-length
-//!          | limit left u64 | offset left u64 | position
+//! token    = version u8 (1) | flags u8 (1 reverse, 2 limited, 4 snapshot) | region start u16-length
+//!          | region stop u16-length | limit left u64 | offset left u64 | position | sequence u64 where 4 is set
 //! position = 0 (at the range's first row) | 1 row u16-length (behind this row)
 //!          | 2 row u16-length | sequence u64 | family u16-length | qualifier u16-length | timestamp i64 | cell sequence u64
 //!          | 3 row u16-length (from this row on)
@@ -20,6 +20,7 @@ use crate::record::{Malformed, Reader, put_short, put_u64};
 const VERSION: u8 = 1;
 const REVERSE: u8 = 1;
 const LIMITED: u8 = 2;
+const SNAPSHOT: u8 = 4;
 
 /// A scan's state between two blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub struct Token {
     pub limit_left: Option<u64>,
     pub offset_left: u64,
     pub position: Position,
+    /// Of a snapshot scan: the number that all of it is read at.
+    pub sequence: Option<u64>,
 }
 
 /// What comes next, in the scan's direction.
@@ -61,7 +64,8 @@ impl Token {
         let mut out = Vec::with_capacity(64);
         out.push(VERSION);
         let limited = if self.limit_left.is_some() { LIMITED } else { 0 };
-        out.push(limited | if self.reverse { REVERSE } else { 0 });
+        let snapshot = if self.sequence.is_some() { SNAPSHOT } else { 0 };
+        out.push(limited | snapshot | if self.reverse { REVERSE } else { 0 });
         put_short(&mut out, &self.region.start);
         put_short(&mut out, &self.region.stop);
         put_u64(&mut out, self.limit_left.unwrap_or(0));
@@ -86,6 +90,9 @@ impl Token {
                 put_u64(&mut out, cell.sequence);
             }
         }
+        if let Some(sequence) = self.sequence {
+            put_u64(&mut out, sequence);
+        }
         out.into()
     }
 
@@ -105,16 +112,17 @@ impl Token {
             return Err(Malformed("its version is not known to this server"));
         }
         let flags = reader.u8()?;
-        if flags & !(REVERSE | LIMITED) != 0 {
+        if flags & !(REVERSE | LIMITED | SNAPSHOT) != 0 {
             return Err(Malformed("it carries flags that are not known to this server"));
         }
         let region = KeyRange::new(reader.short()?, reader.short()?).map_err(|_| Malformed("its range is empty"))?;
         let limit = reader.u64()?;
         let offset_left = reader.u64()?;
         let position = read_position(&mut reader)?;
+        let sequence = if flags & SNAPSHOT != 0 { Some(reader.u64()?) } else { None };
         reader.finish()?;
         let limit_left = (flags & LIMITED != 0).then_some(limit);
-        Ok(Self { reverse: flags & REVERSE != 0, region, limit_left, offset_left, position })
+        Ok(Self { reverse: flags & REVERSE != 0, region, limit_left, offset_left, position, sequence })
     }
 }
 
@@ -142,7 +150,8 @@ mod tests {
     use super::*;
 
     fn sample(position: Position) -> Token {
-        Token { reverse: true, region: KeyRange::new("b", "k").unwrap(), limit_left: Some(7), offset_left: 3, position }
+        let region = KeyRange::new("b", "k").unwrap();
+        Token { reverse: true, region, limit_left: Some(7), offset_left: 3, position, sequence: None }
     }
 
     #[test]
@@ -155,6 +164,8 @@ mod tests {
             Position::Within { row: "c".into(), sequence: 12, cell },
         ] {
             let token = sample(position);
+            assert_eq!(Token::decode(token.encode(), true).unwrap(), token);
+            let token = Token { sequence: Some(12), ..token };
             assert_eq!(Token::decode(token.encode(), true).unwrap(), token);
         }
     }
