@@ -42,7 +42,7 @@ pub use ids::{ClusterId, GroupId, RegionEpoch, RegionId, ReplicaId, ServerId, Ta
 pub use inspection::Inspection;
 pub use key::KeyDeclaration;
 pub use keycodec::{Bucket, Desc, RowKey, Tail};
-pub use name::{FamilyName, TableName};
+pub use name::{FamilyName, NamespaceName, TableName};
 pub use projection::Projection;
 pub use range::KeyRange;
 pub use row::Row;
