@@ -10,6 +10,7 @@ pub mod checkpoint;
 pub mod codec;
 pub mod edit;
 pub mod groups;
+pub mod namespaces;
 pub mod regions;
 pub mod servers;
 pub mod tables;
@@ -25,8 +26,9 @@ use terrane_types::{
 };
 
 use self::codec::{DecodeError, Reader, Writer};
-pub use self::edit::{CatalogEdit, Founding, Outcome, Refusal};
+pub use self::edit::{CatalogEdit, Founding, NewTable, Outcome, Refusal};
 use self::groups::{GroupEntry, GroupPlan, GroupState, Groups};
+use self::namespaces::Namespaces;
 use self::regions::Regions;
 use self::servers::{Registration, Servers};
 use self::tables::{TableEntry, TableState, Tables};
@@ -44,6 +46,7 @@ pub struct Catalog {
     ids: Ids,
     servers: Servers,
     groups: Groups,
+    namespaces: Namespaces,
     tables: Tables,
     regions: Regions,
 }
@@ -74,6 +77,11 @@ impl Catalog {
         &self.groups
     }
 
+    /// The namespaces that tables can be in.
+    pub const fn namespaces(&self) -> &Namespaces {
+        &self.namespaces
+    }
+
     /// The tables.
     pub const fn tables(&self) -> &Tables {
         &self.tables
@@ -98,7 +106,9 @@ impl Catalog {
             CatalogEdit::TakeRegionIds { count } => Ok(Outcome::RegionIds(self.ids.regions(*count))),
             CatalogEdit::AddGroups { expected, groups } => self.add_groups(*expected, groups),
             CatalogEdit::OpenGroup { group } => self.open_group(*group),
-            CatalogEdit::CreateTable { schema, split_at, groups } => self.create_table(schema, split_at, groups, stamp),
+            CatalogEdit::CreateTable(new) => self.create_table(new, stamp),
+            CatalogEdit::CreateNamespace { name } => self.namespaces.create(name).map(|()| Outcome::Done),
+            CatalogEdit::DropNamespace { name } => self.namespaces.drop(name, &self.tables).map(|()| Outcome::Done),
             CatalogEdit::EnableTable { table } => self.advance(*table, TableState::Creating, TableState::Enabled),
             CatalogEdit::AlterTable { schema } => self.alter_table(schema),
             CatalogEdit::FinishAlter { table, version } => self.finish_alter(*table, *version),
@@ -170,16 +180,15 @@ impl Catalog {
         if self.groups.open(group) { Ok(Outcome::Done) } else { Err(Refusal::NotFound(format!("group {group}"))) }
     }
 
-    fn create_table(
-        &mut self,
-        schema: &TableSchema,
-        split_at: &[Bytes],
-        groups: &[GroupId],
-        stamp: u64,
-    ) -> Result<Outcome, Refusal> {
+    fn create_table(&mut self, new: &NewTable, stamp: u64) -> Result<Outcome, Refusal> {
+        let NewTable { schema, split_at, groups, implies_namespace } = new;
         let name = schema.name.to_string();
         if self.tables.named(&name).is_some() {
             return Err(Refusal::AlreadyExists(format!("table {name}")));
+        }
+        let namespace = schema.name.namespace_name();
+        if !implies_namespace && !self.namespaces.contains(&namespace) {
+            return Err(Refusal::Invalid(namespaces::missing(&namespace)));
         }
         if groups.len() != split_at.len() + 1 {
             return Err(Refusal::Invalid("a table has one region more than split points".into()));
@@ -197,6 +206,7 @@ impl Catalog {
             let descriptor = RegionDescriptor { region, table, range, epoch: EPOCH_FIRST, group, schema_version };
             self.regions.insert(descriptor, stamp);
         }
+        self.namespaces.imply(namespace);
         self.tables.put(TableEntry { schema, state: TableState::Creating });
         Ok(Outcome::Table(table))
     }
@@ -276,22 +286,28 @@ impl Catalog {
         self.groups.encode(out);
         self.tables.encode(out);
         self.regions.encode(out);
+        self.namespaces.encode(out);
     }
 
-    pub(crate) fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+    /// Reads a catalog; `has_namespaces` says whether the layout is one that writes them down.
+    pub(crate) fn decode(from: &mut Reader<'_>, has_namespaces: bool) -> Result<Self, DecodeError> {
         let founding = match from.u8()? {
             0 => None,
             1 => Some(Founding::decode(from)?),
             found => return Err(DecodeError::Tag { what: "founding mark", found }),
         };
-        Ok(Self {
+        let mut catalog = Self {
             founding,
             ids: Ids::decode(from)?,
             servers: Servers::decode(from)?,
             groups: Groups::decode(from)?,
+            namespaces: Namespaces::default(),
             tables: Tables::decode(from)?,
             regions: Regions::decode(from)?,
-        })
+        };
+        catalog.namespaces =
+            if has_namespaces { Namespaces::decode(from)? } else { Namespaces::implied_by(&catalog.tables) };
+        Ok(catalog)
     }
 
     /// How many regions each group has, groups without any included.
