@@ -52,7 +52,13 @@ impl FamilySchema {
             "block_size" => self.storage.block_size = check_block_size(parse_size(value)?)?,
             "in_memory" => self.storage.in_memory = parse_bool(name, value)?,
             _ => {
-                return set_metadata(&mut self.metadata, "family", name, value, (&FAMILY_ATTRIBUTES, &TABLE_ATTRIBUTES));
+                return set_metadata(
+                    &mut self.metadata,
+                    "family",
+                    name,
+                    value,
+                    (&FAMILY_ATTRIBUTES, &TABLE_ATTRIBUTES),
+                );
             }
         }
         Ok(())
