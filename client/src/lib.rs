@@ -65,6 +65,6 @@ pub use typed::{TypedRow, TypedRows, TypedTable};
 
 pub use terrane_types::{
     Bloom, Bucket, CellKind, CellRef, ClusterId, Compression, Desc, FamilyName, FamilySchema, FamilyStorage, Invalid,
-    KeyDeclaration, KeyRange, LATEST, RegionDescriptor, RegionId, Row, RowKey, ServerId, TableId, TableName,
-    TableSchema, Tail, escape, unescape,
+    KeyDeclaration, KeyRange, LATEST, NamespaceName, RegionDescriptor, RegionId, Row, RowKey, ServerId, TableId,
+    TableName, TableSchema, Tail, escape, unescape,
 };

@@ -133,7 +133,9 @@ impl Router {
     ) -> Result<reply::Body, Failure> {
         self.counting.requests.add();
         let header = self.header(target, &place.region, until);
-        place.session.call(header, body, until).await
+        let answered = place.session.call(header, body, until).await?;
+        target.saw_schema_version(answered.schema_version);
+        Ok(answered.body)
     }
 
     pub(crate) fn header(&self, target: &Target, region: &RegionDescriptor, until: Instant) -> v1::RequestHeader {
@@ -254,6 +256,7 @@ impl Router {
                 tried.push((place.region.group, place.server));
                 self.locator.write().silent(place.region.group, place.server);
             }
+            Failure::Refused(Wire::SchemaChanged { version, .. }) => target.saw_schema_version(*version),
             Failure::Refused(Wire::NotFound { .. }) => {
                 self.locator.write().forget_region(target.table, place.region.region);
             }

@@ -84,14 +84,22 @@ pub enum Answer {
 pub struct Outgoing {
     pub id: u64,
     pub answer: Result<Answer, Error>,
-    room: OwnedSemaphorePermit,
+    room: Room,
+}
+
+/// What every request has with it until its answer is out: its units, and what there is to tell the client besides.
+pub struct Room {
+    _units: OwnedSemaphorePermit,
+    /// The version of the table's schema that the client does not know yet; 0: no news.
+    schema_news: u64,
 }
 
 impl Outgoing {
-    /// Gives the units back and the answer out.
-    pub fn take(self) -> (u64, Result<Answer, Error>) {
+    /// Gives the units back and the answer out, with the schema version that is news to the client.
+    pub fn take(self) -> (u64, Result<Answer, Error>, u64) {
+        let schema_news = self.room.schema_news;
         drop(self.room);
-        (self.id, self.answer)
+        (self.id, self.answer, schema_news)
     }
 }
 
@@ -118,7 +126,7 @@ struct Write {
     header: Header,
     mutation: Mutation,
     messages: bool,
-    room: OwnedSemaphorePermit,
+    room: Room,
 }
 
 impl Writes {
@@ -170,7 +178,7 @@ fn propose(edge: &Arc<Edge>, answers: &mpsc::Sender<Outgoing>, write: Write) {
 struct Read {
     id: u64,
     request: Request,
-    room: OwnedSemaphorePermit,
+    room: Room,
 }
 
 /// The reads of a batch, by what they can share a read point with.
@@ -189,8 +197,14 @@ impl Session {
     pub async fn start(&self, batch: Vec<(u64, Result<Request, Error>)>) {
         let arrived = Instant::now();
         let mut reads = Reads::new();
+        // A batch of many requests speaks of few tables: news of one are told once.
+        let mut told = None;
         for (id, request) in batch {
-            let room = self.room_for(request.as_ref().ok(), &mut reads, arrived).await;
+            let units = self.room_for(request.as_ref().ok(), &mut reads, arrived).await;
+            let header = request.as_ref().ok().map(|request| request.header);
+            let header = header.filter(|header| told.replace(header.table) != Some(header.table));
+            let schema_news = header.map_or(0, |header| self.edge.schema_news(&header));
+            let room = Room { _units: units, schema_news };
             match request {
                 Err(error) => self.answer(id, Err(error), room),
                 Ok(request) if arrived.elapsed() > request.header.deadline => {
@@ -243,7 +257,7 @@ impl Session {
         }
     }
 
-    fn answer(&self, id: u64, answer: Result<Answer, Error>, room: OwnedSemaphorePermit) {
+    fn answer(&self, id: u64, answer: Result<Answer, Error>, room: Room) {
         send(&self.answers, id, answer, room);
     }
 }
@@ -352,13 +366,7 @@ async fn end_read(edge: &Edge, read: Unfinished, time: ReadTime) -> Result<Answe
     }
 }
 
-fn finish(
-    edge: &Edge,
-    answers: &mpsc::Sender<Outgoing>,
-    id: u64,
-    answer: Result<Answer, Error>,
-    room: OwnedSemaphorePermit,
-) {
+fn finish(edge: &Edge, answers: &mpsc::Sender<Outgoing>, id: u64, answer: Result<Answer, Error>, room: Room) {
     if answer.is_err() {
         edge.metrics.refused.inc();
     }
@@ -366,7 +374,7 @@ fn finish(
 }
 
 /// Every answer in the queue holds at least one unit, so there is always room; a client that went away hears nothing.
-fn send(answers: &mpsc::Sender<Outgoing>, id: u64, answer: Result<Answer, Error>, room: OwnedSemaphorePermit) {
+fn send(answers: &mpsc::Sender<Outgoing>, id: u64, answer: Result<Answer, Error>, room: Room) {
     if let Err(mpsc::error::TrySendError::Full(_)) = answers.try_send(Outgoing { id, answer, room }) {
         tracing::error!("a session's queue of answers is full, which its units should prevent");
     }

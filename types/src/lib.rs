@@ -51,7 +51,7 @@ pub use inspection::Inspection;
 pub use key::KeyDeclaration;
 pub use keycodec::{Bucket, Desc, RowKey, Tail};
 pub use mutation::{Merge, MergeKind, Returns, RowOutcome};
-pub use name::{FamilyName, TableName};
+pub use name::{FamilyName, NamespaceName, TableName};
 pub use projection::Projection;
 pub use range::KeyRange;
 pub use row::Row;

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use terrane_engine::{DurablePoint, Engine, GroupPoint, RegionSpec, SplitDaughter};
+use terrane_engine::{DurablePoint, Engine, GroupPoint, Region, RegionSpec, SplitDaughter};
 use terrane_env::task::abort_process;
 use terrane_raft::{AppliedEntry, BoxFuture, Durable, Packing, Prepared, StateMachine};
 use terrane_types::{GroupId, PackedCells, RegionDescriptor, RegionId, TableSchema};
@@ -123,7 +123,7 @@ impl GroupMachine {
             hosted.insert(region.id(), Hosted::new(region_state, region, point.index));
         }
         for hosted in hosted.values() {
-            set_up(&hosted.engine, &hosted.state().schema);
+            set_attributes(&hosted.engine, &hosted.state().schema);
             regions.insert(hosted.clone());
         }
         let applied = applied.unwrap_or(0);
@@ -395,7 +395,7 @@ impl GroupMachine {
         let changes = inner.state.change_tables(change);
         for created in changes.created {
             let region = self.engine.create(region_spec(&created), entry.index);
-            set_up(&region, &created.schema);
+            set_attributes(&region, &created.schema);
             let hosted = Hosted::new(created, region, 0);
             hosted.set_settled(false);
             inner.hosted.insert(hosted.region, hosted.clone());
@@ -489,22 +489,28 @@ impl Inner {
         }
     }
 
-    /// Puts a region under its new schema: families, rules that hold from the next write on, how files are written.
+    /// Puts a region under its new schema: families, rules, how files are written. A change of what readers see takes a
+    /// sequence number, as a write does.
     fn alter(&mut self, region: RegionId, entry: &AppliedEntry, before: &TableSchema) {
         let (Some(hosted), Some(state)) = (self.hosted.get(&region), self.state.region(region)) else {
             return;
         };
         let next = hosted.engine.sequence() + 1;
+        let mut changes_views = false;
         for family in &state.schema.families {
             let known = before.families.iter().find(|known| known.name == family.name);
             if known.is_none_or(|known| known.rules != family.rules || known.storage != family.storage) {
                 hosted.engine.set_family(next, entry.stamp, family);
+                changes_views |= known.is_none_or(|known| known.rules != family.rules);
             }
         }
         for gone in before.families.iter().filter(|known| state.schema.family(known.name.as_bytes()).is_none()) {
             hosted.engine.remove_family(&gone.name);
         }
-        set_up(&hosted.engine, &state.schema);
+        if changes_views {
+            hosted.engine.take_sequence(next);
+        }
+        set_attributes(&hosted.engine, &state.schema);
         hosted.engine.touch(entry.index);
         hosted.set_state(state.clone());
     }
@@ -518,10 +524,11 @@ impl Inner {
     }
 }
 
-/// What the engine does not remember by itself.
-fn set_up(region: &terrane_engine::Region, schema: &TableSchema) {
+/// Tells the engine what it does not record of a table's attributes. A region that is split hands it to its daughters.
+fn set_attributes(region: &Region, schema: &TableSchema) {
     region.set_prefix(row_prefix(schema));
     region.set_history(schema.history_ms);
+    region.set_sizes(schema.region_size, schema.flush_size);
 }
 
 fn region_spec(state: &RegionState) -> RegionSpec {

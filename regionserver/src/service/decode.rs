@@ -63,6 +63,7 @@ pub fn header(header: Option<v1::RequestHeader>) -> Result<Header, Error> {
         region: RegionId(header.region),
         epoch: RegionEpoch(header.epoch),
         schema_version: header.schema_version,
+        exact_schema: header.exact_schema,
         deadline: deadline(header.deadline_ms),
         client: client_id(&header.client_id)?,
         lowest_unsettled: header.lowest_unsettled,

@@ -10,13 +10,13 @@ use crate::region::aggregate::Totals;
 use crate::region::scan::Block;
 use crate::session::Answer;
 
-/// An answer of a stream.
-pub fn reply(id: u64, answer: Result<Answer, Error>) -> v1::Reply {
+/// An answer of a stream; `schema_version` is what the caller does not know of the table yet, or 0.
+pub fn reply(id: u64, answer: Result<Answer, Error>, schema_version: u64) -> v1::Reply {
     let body = match answer.and_then(body) {
         Ok(body) => body,
         Err(refused) => v1::reply::Body::Error(error::detail(&refused)),
     };
-    v1::Reply { id, body: Some(body) }
+    v1::Reply { id, body: Some(body), schema_version }
 }
 
 fn body(answer: Answer) -> Result<v1::reply::Body, Error> {
