@@ -11,7 +11,7 @@ use bytes::Bytes;
 use terrane_proto::v1;
 use terrane_types::{KeyRange, PackedCells, PackedRow, PackedRows, RegionDescriptor, RegionEpoch, RegionId, Row};
 
-use crate::operations::RowData;
+use crate::reading::RowData;
 use crate::route::Position;
 
 /// The state of one scan.

@@ -42,6 +42,8 @@ mod maintenance;
 mod masters;
 mod operations;
 mod page;
+mod reading;
+mod reads;
 mod retry;
 mod route;
 mod scan;
@@ -56,11 +58,13 @@ pub use client::{CONNECT_TIMEOUT_DEFAULT, Client, ClientBuilder, TIMEOUT_DEFAULT
 pub use counters::Counters;
 pub use error::{Error, RowError};
 pub use maintenance::Maintained;
-pub use operations::{Cell, Delete, Get, Put, RowData, RowMutation, Scan};
+pub use operations::{Cell, Delete, Put, RowMutation};
 pub use page::{Page, PageToken};
+pub use reading::{Get, RowData, Scan};
+pub use reads::PAGE_ROWS_DEFAULT;
 pub use retry::OnUncertain;
 pub use scan::RowStream;
-pub use table::{PAGE_ROWS_DEFAULT, Table};
+pub use table::Table;
 pub use typed::{TypedRow, TypedRows, TypedTable};
 
 pub use terrane_types::{

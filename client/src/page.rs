@@ -11,7 +11,7 @@ use std::str::FromStr;
 use bytes::Bytes;
 use terrane_types::{Invalid, KeyRange, Row, TableId};
 
-use crate::operations::RowData;
+use crate::reading::RowData;
 
 /// Layout of the bytes in a token: version, flags, table id (8 bytes, big-endian), row, CRC32C of all before it.
 const VERSION: u8 = 1;

@@ -19,7 +19,7 @@ use crate::cursor::{Cursor, Wanted};
 use crate::deadline::Progress;
 use crate::error::Error;
 use crate::masters::{Kind, never_connected};
-use crate::operations::{RowData, Scan};
+use crate::reading::{RowData, Scan};
 use crate::retry::{Failure, Risk};
 use crate::route::Place;
 use crate::table::Target;
