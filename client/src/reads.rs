@@ -84,7 +84,7 @@ impl Table {
 
     async fn get_rows(&self, rows: &[Bytes], projection: &Projection) -> Result<Vec<Option<RowData>>, Error> {
         let job = ReadMany { rows, projection: projection.into(), found: Mutex::new(BTreeMap::new()) };
-        let failed = scatter::run(&self.core.router, &self.target, &job, Risk::READ, self.timeout).await;
+        let failed = scatter::run(&self.core.router, &self.target, &job, Risk::READ, self.timeout).await?;
         if let Some((_, error)) = failed.into_iter().next() {
             return Err(error);
         }
@@ -212,7 +212,7 @@ impl Part for ReadMany<'_> {
         self.rows[index].len()
     }
 
-    fn body(&self, indices: &[usize]) -> request::Body {
+    fn body(&self, indices: &[usize], _now_ms: u64) -> request::Body {
         request::Body::Get(v1::Get {
             rows: indices.iter().map(|index| self.rows[*index].clone()).collect(),
             projection: Some(self.projection.clone()),

@@ -9,9 +9,12 @@ use std::time::Duration;
 use futures::future::join_all;
 use terrane_proto::v1::{reply, request};
 use terrane_types::RegionId;
+use tracing::Instrument;
 
 use crate::deadline::Progress;
 use crate::error::Error;
+use crate::numbers::Ticket;
+use crate::observe::CallKind;
 use crate::retry::{Failure, Risk};
 use crate::route::{Place, Position, Router};
 use crate::table::Target;
@@ -29,10 +32,24 @@ pub(crate) trait Part: Sync {
     fn row(&self, index: usize) -> &[u8];
     /// About how many bytes one takes in a request.
     fn bytes(&self, index: usize) -> usize;
-    /// The request for some of them.
-    fn body(&self, indices: &[usize]) -> request::Body;
+    /// The request for some of them, sent at this cluster time.
+    fn body(&self, indices: &[usize], now_ms: u64) -> request::Body;
     /// Takes the reply to that request; answers those that failed. `Err`: the reply itself is unusable.
     fn finish(&self, indices: &[usize], answer: reply::Body) -> Result<Vec<(usize, Failure)>, Failure>;
+    /// What the call is to those who watch.
+    fn kind(&self) -> CallKind {
+        CallKind::ReadMany
+    }
+    /// The operation numbers of a call that writes.
+    fn ticket(&self) -> Option<&Ticket> {
+        None
+    }
+    /// Whether an earlier try of a write may have been applied.
+    fn applied_maybe(&self, _index: usize) -> bool {
+        false
+    }
+    /// A try of one row failed.
+    fn failed(&self, _index: usize, _failure: &Failure) {}
 }
 
 /// What became of the rows sent to one place.
@@ -44,19 +61,36 @@ struct Outcome {
 }
 
 /// Does the job for all rows; answers those that failed, by index.
+///
+/// # Errors
+/// [`Error::Closed`].
 pub(crate) async fn run(
     router: &Router,
     target: &Target,
     job: &impl Part,
     risk: Risk,
     timeout: Duration,
-) -> Vec<(usize, Error)> {
+) -> Result<Vec<(usize, Error)>, Error> {
+    let call = router.observer.begin(job.kind(), target, job.len())?;
     let mut progress = Progress::new(risk, timeout);
+    let span = tracing::debug_span!("call", kind = job.kind().name(), table = %target.table, rows = job.len());
+    let given_up = rounds(router, target, job, &mut progress).instrument(span).await;
+    let done = Ok(given_up);
+    call.end(&done, progress.tries);
+    done
+}
+
+async fn rounds(
+    router: &Router,
+    target: &Target,
+    job: &impl Part,
+    progress: &mut Progress,
+) -> Vec<(usize, Error)> {
     let mut pending: Vec<usize> = (0..job.len()).collect();
     let mut given_up = Vec::new();
     while !pending.is_empty() {
-        let outcomes = round(router, target, job, &pending, &progress).await;
-        pending = retry(router, target, job, outcomes, &mut progress, &mut given_up).await;
+        let outcomes = round(router, target, job, &pending, progress).await;
+        pending = retry(router, target, job, outcomes, progress, &mut given_up).await;
     }
     given_up.sort_by_key(|(index, _)| *index);
     given_up
@@ -113,7 +147,11 @@ async fn send(
     while !rest.is_empty() && failed.is_empty() {
         let (chunk, behind) = rest.split_at(chunk_len(job, rest));
         rest = behind;
-        let answer = router.attempt(target, &place, job.body(chunk), progress.try_until()).await;
+        let (until, body) = (progress.try_until(), |now_ms| job.body(chunk, now_ms));
+        let answer = match job.ticket() {
+            Some(ticket) => router.attempt_write(target, &place, ticket, until, body).await,
+            None => router.attempt(target, &place, body(0), until).await,
+        };
         match answer.and_then(|answer| job.finish(chunk, answer)) {
             Ok(rows) => {
                 router.answered(&place);
@@ -149,7 +187,9 @@ async fn retry(
         again.extend(held_back);
         let mut learnt = false;
         for (index, failure) in failed {
-            if Router::gives_up(&failure, progress) {
+            let applied_maybe = job.applied_maybe(index);
+            job.failed(index, &failure);
+            if Router::gives_up(&failure, applied_maybe, progress) {
                 given_up.push((index, failure.into_error(progress.risk.write)));
                 continue;
             }
