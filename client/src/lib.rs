@@ -22,8 +22,7 @@
 //!
 //! A client asks a master where the regions of a table are, remembers it, and from then on talks straight to the servers
 //! that host them. It follows splits, moves and failovers by itself; callers see an [`Error`] only when the request is
-//! wrong, the time of the call is over, or the outcome of a write is not known and they asked to be told
-//! ([`OnUncertain`]).
+//! wrong or its time is over. Writes are applied exactly once, however often they have to be sent.
 //!
 //! Inside, what decides is apart from what waits and sends: the location cache (`locator`), the retry policy and
 //! the position of a scan are plain values, tested without a runtime.
@@ -31,8 +30,9 @@
 #![warn(missing_docs)]
 
 mod admin;
-mod batch;
+mod budget;
 mod client;
+mod condition;
 mod counters;
 mod cursor;
 mod deadline;
@@ -40,35 +40,49 @@ mod error;
 mod locator;
 mod maintenance;
 mod masters;
+mod mutation;
+mod numbers;
+mod observe;
 mod operations;
+mod outcome;
 mod page;
 mod reading;
 mod reads;
+mod request;
 mod retry;
 mod route;
 mod scan;
 mod scatter;
 mod session;
+mod submit;
 mod table;
 mod typed;
+mod url;
+mod writer;
+mod writes;
 
 pub use admin::{Admin, ClusterStatus, GroupInfo, RegionInfo, ServerInfo, TableChange, TableInfo, TableSpec};
-pub use batch::{BatchWriter, FlushError, WriterOptions};
+pub use budget::RetryBudget;
 pub use client::{CONNECT_TIMEOUT_DEFAULT, Client, ClientBuilder, TIMEOUT_DEFAULT};
+pub use condition::{Column, Comparable, Condition, Raw, column};
 pub use counters::Counters;
 pub use error::{Error, RowError};
 pub use maintenance::Maintained;
-pub use operations::{Cell, Delete, Put, RowMutation};
+pub use mutation::RowMutation;
+pub use observe::{CallFinished, CallKind, CallOutcome, CallStarted, Metrics};
+pub use operations::{Append, Cell, Delete, Increment, Put};
+pub use outcome::{AtomicOutcome, MutationOutcome};
 pub use page::{Page, PageToken};
 pub use reading::{Get, RowData, Scan};
 pub use reads::PAGE_ROWS_DEFAULT;
-pub use retry::OnUncertain;
+pub use request::{Write, WriteAtomic, WriteMany};
 pub use scan::RowStream;
 pub use table::Table;
 pub use typed::{TypedRow, TypedRows, TypedTable};
+pub use writer::{BatchWriter, FlushError, Receipt, WriterOptions};
 
 pub use terrane_types::{
     Bloom, Bucket, CellKind, CellRef, ClusterId, Compression, Desc, FamilyName, FamilySchema, FamilyStorage, Invalid,
-    KeyDeclaration, KeyRange, LATEST, RegionDescriptor, RegionId, Row, RowKey, ServerId, TableId, TableName,
+    KeyDeclaration, KeyRange, LATEST, RegionDescriptor, RegionId, Returns, Row, RowKey, ServerId, TableId, TableName,
     TableSchema, Tail, escape, unescape,
 };

@@ -1,33 +1,11 @@
 //! What mutations answer.
 
 use terrane_proto::v1;
-use terrane_types::{PackedCells, Row};
+use terrane_types::Row;
 
 use crate::reading::RowData;
 use crate::retry::Failure;
 use crate::table::broken_reply;
-
-/// Which cells a mutation answers with: those of the columns it names, the newest version of each, up to 1 MiB.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Returning {
-    /// None.
-    #[default]
-    Nothing,
-    /// As they were before.
-    Old,
-    /// As they are now.
-    New,
-}
-
-impl From<Returning> for v1::Returns {
-    fn from(returning: Returning) -> Self {
-        match returning {
-            Returning::Nothing => Self::Nothing,
-            Returning::Old => Self::Old,
-            Returning::New => Self::New,
-        }
-    }
-}
 
 /// What became of a mutation of one row that did not fail.
 #[non_exhaustive]
@@ -50,14 +28,14 @@ impl MutationOutcome {
     }
 
     pub(crate) fn decode(row: &bytes::Bytes, result: v1::RowResult, stamp_ms: u64) -> Result<Self, Failure> {
-        let broken = |invalid| broken_reply(format!("the server returned cells that cannot be read: {invalid}"));
-        let cells = PackedCells::validate(result.cells).map_err(broken)?;
-        let row = Row::new(row.clone()).map_err(broken)?;
-        let found = cells.iter().next().is_some();
+        let broken = |why: &dyn std::fmt::Display| broken_reply(format!("the server's outcome cannot be read: {why}"));
+        let (_, outcome) = terrane_proto::mutation::row_outcome(result).map_err(|error| broken(&error))?;
+        let row = Row::new(row.clone()).map_err(|invalid| broken(&invalid))?;
+        let found = outcome.cells.iter().next().is_some();
         Ok(Self {
-            held: !result.condition_failed,
-            row: found.then(|| RowData::new(row, cells)),
-            stamp_ms: if result.stamp == 0 { stamp_ms } else { result.stamp },
+            held: !outcome.condition_failed,
+            row: found.then(|| RowData::new(row, outcome.cells)),
+            stamp_ms: if outcome.stamp == 0 { stamp_ms } else { outcome.stamp },
         })
     }
 }

@@ -29,9 +29,9 @@ impl Failure {
     pub(crate) fn is_uncertain(&self) -> bool {
         match self {
             Self::Lost(_)
-            | Self::Refused(
-                Wire::Uncertain { not_tried: false } | Wire::DeadlineExceeded | Wire::Internal { .. },
-            ) => true,
+            | Self::Refused(Wire::Uncertain { not_tried: false } | Wire::DeadlineExceeded | Wire::Internal { .. }) => {
+                true
+            }
             Self::Refused(_) | Self::NotSent(_) | Self::NoPlace => false,
         }
     }

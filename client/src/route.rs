@@ -257,7 +257,8 @@ impl Router {
         if let Some(place) = place {
             self.learn(target, place, &failure, &mut progress.tried);
         }
-        self.settle(target, position, failure, progress).await
+        let applied_maybe = progress.applied_maybe();
+        self.settle(target, position, failure, applied_maybe, progress).await
     }
 
     /// The rest of recovering, after the cache has learnt: decides, waits, asks a master where need be.
@@ -266,9 +267,9 @@ impl Router {
         target: &Target,
         position: Position<'_>,
         failure: Failure,
+        applied_maybe: bool,
         progress: &mut Progress,
     ) -> Result<(), Error> {
-        let applied_maybe = progress.applied_maybe();
         progress.failed(failure.clone());
         let jitter = terrane_env::rand::u64();
         let action = decide(&failure, progress.risk, applied_maybe, progress.tries, jitter);

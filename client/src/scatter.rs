@@ -80,12 +80,7 @@ pub(crate) async fn run(
     done
 }
 
-async fn rounds(
-    router: &Router,
-    target: &Target,
-    job: &impl Part,
-    progress: &mut Progress,
-) -> Vec<(usize, Error)> {
+async fn rounds(router: &Router, target: &Target, job: &impl Part, progress: &mut Progress) -> Vec<(usize, Error)> {
     let mut pending: Vec<usize> = (0..job.len()).collect();
     let mut given_up = Vec::new();
     while !pending.is_empty() {
@@ -206,7 +201,8 @@ async fn retry(
     }
     if let Some((index, failure)) = gravest {
         let position = Position::Row(job.row(index));
-        if let Err(error) = router.settle(target, position, failure, progress).await {
+        // Rows for which there is nothing to be done are sorted out already.
+        if let Err(error) = router.settle(target, position, failure, false, progress).await {
             given_up.extend(again.drain(..).map(|index| (index, error.clone())));
         }
     }

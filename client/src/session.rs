@@ -83,7 +83,14 @@ impl Session {
         let channel = terrane_env::net::channel(address).map_err(|error| Failure::NotSent(error.to_string()))?;
         let shared = Arc::new(Shared::new());
         let reader = tokio::spawn(run(Arc::clone(&shared), channel.clone(), address.to_owned(), peer)).abort_handle();
-        Ok(Arc::new(Self { shared, peer, address: address.to_owned(), channel, reader, clock_in_doubt: AtomicBool::new(false) }))
+        Ok(Arc::new(Self {
+            shared,
+            peer,
+            address: address.to_owned(),
+            channel,
+            reader,
+            clock_in_doubt: AtomicBool::new(false),
+        }))
     }
 
     /// Where it leads to.

@@ -76,7 +76,8 @@ impl Unit {
             let failure = match &place {
                 Ok(place) => {
                     let first = !progress.applied_maybe();
-                    let body = |now_ms| self.body(first.then_some(now_ms));
+                    let (rows, atomic) = (&mut self.rows, self.atomic);
+                    let body = |now_ms| body(rows, atomic, first.then_some(now_ms));
                     let answer = router.attempt_write(target, place, &self.ticket, progress.try_until(), body).await;
                     match answer.and_then(|answer| self.finish(answer)) {
                         Ok(outcomes) => {
@@ -102,14 +103,6 @@ impl Unit {
         }
     }
 
-    /// The request, tried first `now` unless an earlier try counts.
-    fn body(&mut self, now_ms: Option<u64>) -> request::Body {
-        if let Some(now_ms) = now_ms {
-            self.rows.iter_mut().for_each(|row| row.first_try_ms = now_ms);
-        }
-        request::Body::Mutate(v1::Mutate { rows: self.rows.clone(), atomic: self.atomic })
-    }
-
     /// An error of any row is an error of all: there is one row, or they are atomic.
     fn finish(&self, answer: reply::Body) -> Result<Vec<MutationOutcome>, Failure> {
         let mut answers = Answers::decode(answer, self.rows.len())?;
@@ -119,6 +112,14 @@ impl Unit {
         }
         self.rows.iter().enumerate().map(|(index, row)| answers.outcome(index, row)).collect()
     }
+}
+
+/// The request of a unit, tried first `now` unless an earlier try counts.
+fn body(rows: &mut [v1::RowMutation], atomic: bool, now_ms: Option<u64>) -> request::Body {
+    if let Some(now_ms) = now_ms {
+        rows.iter_mut().for_each(|row| row.first_try_ms = now_ms);
+    }
+    request::Body::Mutate(v1::Mutate { rows: rows.to_vec(), atomic })
 }
 
 /// A reply to a mutation, by row.
@@ -219,7 +220,8 @@ impl Many {
     fn new(router: &Router, mut rows: Vec<v1::RowMutation>) -> Self {
         let ticket = router.operations.take(rows.len() as u64);
         number_in_row_order(&mut rows, ticket.first());
-        let keys = rows.iter().map(|row| (row.row.clone(), row.row.len() + row.cells.len() + extra_bytes(row))).collect();
+        let keys =
+            rows.iter().map(|row| (row.row.clone(), row.row.len() + row.cells.len() + extra_bytes(row))).collect();
         let outcomes = vec![MutationOutcome::applied(0); rows.len()];
         let state = State { applied_maybe: vec![false; rows.len()], rows, outcomes, anew: Vec::new() };
         Self { ticket, state: Mutex::new(state), keys }
