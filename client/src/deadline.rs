@@ -46,11 +46,6 @@ impl Progress {
         self.uncertain
     }
 
-    /// Since the call began.
-    pub(crate) fn elapsed(&self) -> Duration {
-        self.started.elapsed()
-    }
-
     pub(crate) fn failed(&mut self, failure: Failure) {
         self.tries += 1;
         self.saw(&failure);

@@ -61,11 +61,6 @@ impl Operations {
         });
         Ticket { identity: Arc::clone(&current), first, count }
     }
-
-    /// The present identity, for requests that write nothing.
-    pub(crate) fn client_id(&self) -> Bytes {
-        self.current.read().client_id.clone()
-    }
 }
 
 impl Identity {

@@ -344,8 +344,10 @@ impl Gatherer {
             }
             if self.gathered.is_empty() && self.sent.is_empty() {
                 if !self.flushes.is_empty() {
-                    // A caller that has gone wants no answer.
-                    self.flushes.drain(..).for_each(|flush| drop(flush.send(())));
+                    for flush in self.flushes.drain(..) {
+                        // A caller that has gone wants no answer.
+                        let _ = flush.send(());
+                    }
                     continue;
                 }
                 if self.ended && self.incoming.is_empty() {
