@@ -72,7 +72,8 @@ fn apply_atomic(
         Some(condition) => holds(world, row, condition),
         None => Ok(true),
     };
-    let fails = rows.iter().any(|row| !matches!(held(world, row), Ok(true)));
+    let again = rows.iter().all(|row| world.window.done.contains_key(&(client.clone(), row.operation)));
+    let fails = !again && rows.iter().any(|row| !matches!(held(world, row), Ok(true)));
     for (index, row) in rows.iter().enumerate() {
         let index = index as u32;
         let outcome = if fails {
