@@ -26,6 +26,7 @@ pub mod range;
 pub mod row;
 pub mod rows;
 pub mod schema;
+pub mod value_type;
 pub mod visibility;
 
 mod attribute;
@@ -50,3 +51,4 @@ pub use rows::{PackedRow, PackedRows, pack_row};
 pub use schema::{
     Bloom, Compression, FamilyRules, FamilySchema, FamilyStorage, RegionDescriptor, SplitPolicy, TableSchema,
 };
+pub use value_type::{Value, ValueType};
