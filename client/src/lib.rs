@@ -31,23 +31,30 @@
 #![warn(missing_docs)]
 
 mod admin;
+mod base64url;
 mod batch;
 mod client;
 mod counters;
+mod counts;
 mod cursor;
 mod deadline;
 mod error;
+mod freshness;
+mod gather;
+mod gets;
 mod locator;
 mod maintenance;
 mod masters;
 mod operations;
 mod page;
 mod reading;
-mod reads;
+mod requests;
 mod retry;
 mod route;
 mod scan;
+mod scans;
 mod scatter;
+mod selection;
 mod session;
 mod table;
 mod typed;
@@ -56,19 +63,22 @@ pub use admin::{Admin, ClusterStatus, GroupInfo, RegionInfo, ServerInfo, TableCh
 pub use batch::{BatchWriter, FlushError, WriterOptions};
 pub use client::{CONNECT_TIMEOUT_DEFAULT, Client, ClientBuilder, TIMEOUT_DEFAULT};
 pub use counters::Counters;
+pub use counts::{Aggregate, AggregateRequest, CountRequest, Number};
 pub use error::{Error, RowError};
+pub use gets::{ExistsManyRequest, ExistsRequest, GetManyRequest, GetRequest};
 pub use maintenance::Maintained;
 pub use operations::{Cell, Delete, Put, RowMutation};
-pub use page::{Page, PageToken};
-pub use reading::{Get, RowData, Scan};
-pub use reads::PAGE_ROWS_DEFAULT;
+pub use page::{PAGE_ROWS_DEFAULT, Page, PageRequest, PageToken};
+pub use reading::{AsOf, Consistency, Get, LatestPer, RowData, Scan};
+pub use requests::WithAsOf;
 pub use retry::OnUncertain;
 pub use scan::RowStream;
+pub use scans::{EndRequest, LatestRequest, ScanRequest};
 pub use table::Table;
 pub use typed::{TypedRow, TypedRows, TypedTable};
 
 pub use terrane_types::{
     Bloom, Bucket, CellKind, CellRef, ClusterId, Compression, Desc, FamilyName, FamilySchema, FamilyStorage, Invalid,
     KeyDeclaration, KeyRange, LATEST, RegionDescriptor, RegionId, Row, RowKey, ServerId, TableId, TableName,
-    TableSchema, Tail, escape, unescape,
+    TableSchema, Tail, ValueType, escape, unescape,
 };

@@ -83,7 +83,7 @@ impl Target {
     }
 
     /// Whether it is worth asking again: not more than once in a while, unless a newer one was heard of.
-    pub(crate) fn may_refresh(&self) -> bool {
+    fn may_refresh(&self) -> bool {
         let mut asked = self.asked.lock();
         let due = !asked.again || asked.at.elapsed() >= REFRESH_PAUSE || self.is_outdated();
         if due {
@@ -253,6 +253,20 @@ impl Table {
         Ok((mutation.row, cells.into()))
     }
 
+    /// Checks that the table has the families that a read names.
+    pub(crate) async fn check_projection(&self, projection: &v1::Projection) -> Result<(), Error> {
+        let unknown = |schema: &TableSchema| {
+            let missing = projection.families.iter().find(|asked| schema.family(asked.family.as_bytes()).is_none());
+            missing.map(|asked| unknown_family(schema, asked.family.as_bytes()))
+        };
+        let Some(invalid) = unknown(&self.target.schema()) else { return Ok(()) };
+        if self.target.table == TableId::META || !self.target.may_refresh() {
+            return Err(invalid.into());
+        }
+        self.refresh_schema(self.timeout).await?;
+        unknown(&self.target.schema()).map_or(Ok(()), |invalid| Err(invalid.into()))
+    }
+
     /// Before a delete of a whole row. Without a master the families known are deleted: rows can be deleted, as they can be
     /// written, while no master runs.
     async fn look_for_new_families(&self) -> Result<(), Error> {
@@ -262,7 +276,7 @@ impl Table {
         }
     }
 
-    pub(crate) async fn refresh_schema(&self, timeout: Duration) -> Result<(), Error> {
+    async fn refresh_schema(&self, timeout: Duration) -> Result<(), Error> {
         let schema = self.core.describe(&self.name().to_string(), timeout).await?;
         if schema.table != self.target.table {
             self.core.router.forget_table(&self.target);
@@ -295,7 +309,7 @@ fn check_families(schema: &TableSchema, mutation: &RowMutation) -> Result<(), In
     Ok(())
 }
 
-pub(crate) fn unknown_family(schema: &TableSchema, family: &[u8]) -> Invalid {
+fn unknown_family(schema: &TableSchema, family: &[u8]) -> Invalid {
     let known: Vec<String> = schema.families.iter().map(|family| family.name.to_string()).collect();
     Invalid::new(format!("table {} has no family {}; it has {}", schema.name, escape(family), known.join(", ")))
 }
