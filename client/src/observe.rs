@@ -56,12 +56,14 @@ pub enum CallKind {
     Read,
     /// Reads many rows.
     ReadMany,
-    /// Reads rows of a range that fit one answer, or makes or opens a page token.
+    /// Takes one block of a scan: a scan is as many calls as it takes blocks.
     Scan,
+    /// Makes or opens a page token.
+    Page,
 }
 
 impl CallKind {
-    /// A name for labels: `write`, `write_many`, `write_atomic`, `read`, `read_many`, `scan`.
+    /// A name for labels: `write`, `write_many`, `write_atomic`, `read`, `read_many`, `scan`, `page`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -71,6 +73,7 @@ impl CallKind {
             Self::Read => "read",
             Self::ReadMany => "read_many",
             Self::Scan => "scan",
+            Self::Page => "page",
         }
     }
 }

@@ -15,16 +15,16 @@ use terrane_proto::v1::{reply, request};
 use terrane_proto::{PACKED_FORMAT, v1};
 use terrane_types::{ClusterId, Error as Wire, GroupId, RegionDescriptor, RegionId, ServerId};
 use tokio::time::Instant;
-use tracing::Instrument;
 
 use crate::budget::{Bucket, RetryBudget};
 use crate::counters::Counting;
 use crate::deadline::Progress;
 use crate::error::Error;
+use crate::hedge::Hedging;
 use crate::locator::{Locator, Tried};
 use crate::masters::{Kind, Masters, timed};
 use crate::numbers::{Operations, Ticket};
-use crate::observe::{CallKind, Metrics, Observer};
+use crate::observe::{Metrics, Observer};
 use crate::retry::{Failure, RetryAction, decide};
 use crate::session::{Peer, Session};
 use crate::table::Target;
@@ -67,6 +67,7 @@ pub(crate) struct Router {
     /// The numbers of this client's operations.
     pub(crate) operations: Operations,
     pub(crate) observer: Observer,
+    pub(crate) hedging: Option<Hedging>,
     retries: Bucket,
     began: Instant,
     boot: u64,
@@ -78,6 +79,7 @@ impl Router {
         masters: Masters,
         boot: u64,
         budget: RetryBudget,
+        hedging: Option<Hedging>,
         metrics: Option<Arc<dyn Metrics>>,
     ) -> Self {
         Self {
@@ -91,6 +93,7 @@ impl Router {
             lookups_done: AtomicU64::new(0),
             operations: Operations::new(),
             observer: Observer::new(metrics),
+            hedging,
             retries: Bucket::new(budget),
             began: Instant::now(),
             boot,
@@ -108,10 +111,30 @@ impl Router {
 
     /// Where to send next for `position`; [`Failure::NoPlace`] when the cache does not know.
     pub(crate) fn place(&self, target: &Target, position: Position<'_>, tried: &[Tried]) -> Result<Place, Failure> {
+        self.place_by(target, position, |locator, group| locator.candidate(group, tried))
+    }
+
+    /// Where to send what any member may answer; `spread` chooses among equals.
+    pub(crate) fn place_of_any(
+        &self,
+        target: &Target,
+        position: Position<'_>,
+        tried: &[Tried],
+        spread: u64,
+    ) -> Result<Place, Failure> {
+        self.place_by(target, position, |locator, group| locator.any_member(group, tried, spread))
+    }
+
+    fn place_by(
+        &self,
+        target: &Target,
+        position: Position<'_>,
+        choose: impl for<'a> Fn(&'a Locator, GroupId) -> Option<(ServerId, &'a str)>,
+    ) -> Result<Place, Failure> {
         let (region, server, address, leads) = {
             let locator = self.locator.read();
             let region = find(&locator, target, position).ok_or(Failure::NoPlace)?;
-            let (server, address) = locator.candidate(region.group, tried).ok_or(Failure::NoPlace)?;
+            let (server, address) = choose(&locator, region.group).ok_or(Failure::NoPlace)?;
             if let Some(session) = self.session_if_open(server, address) {
                 let leads = locator.leader(region.group) == Some(server);
                 return Ok(Place { server, session, region: region.clone(), leads });
@@ -139,20 +162,6 @@ impl Router {
         Ok(session)
     }
 
-    /// One request to one server, answered or failed within the time of one try.
-    pub(crate) async fn attempt(
-        &self,
-        target: &Target,
-        place: &Place,
-        body: request::Body,
-        until: Instant,
-    ) -> Result<reply::Body, Failure> {
-        self.sent();
-        let room = place.session.room(until).await?;
-        let header = self.header(target, &place.region, until);
-        place.session.call(room, header, body, until).await
-    }
-
     /// One request that writes under operation numbers. Its body is made when it is about to be queued, with the server's
     /// cluster time.
     pub(crate) async fn attempt_write(
@@ -176,7 +185,12 @@ impl Router {
         place.session.call(room, header, body(now_ms), until).await
     }
 
-    fn sent(&self) {
+    /// Pays for one request more than was asked for.
+    pub(crate) fn may_retry(&self) -> bool {
+        self.retries.spend(self.began.elapsed())
+    }
+
+    pub(crate) fn sent(&self) {
         self.counting.requests.add();
         self.retries.earn();
     }
@@ -191,50 +205,6 @@ impl Router {
             schema_version: target.schema_version(),
             deadline_ms: u32::try_from(left.as_millis()).unwrap_or(u32::MAX).max(1),
             ..v1::RequestHeader::default()
-        }
-    }
-
-    /// Sends to whoever hosts `row` until it is done or the time is over.
-    pub(crate) async fn call_row<T>(
-        &self,
-        target: &Target,
-        row: &[u8],
-        mut progress: Progress,
-        body: impl Fn() -> request::Body,
-        finish: impl Fn(reply::Body) -> Result<T, Failure>,
-    ) -> Result<T, Error> {
-        let kind = if matches!(body(), request::Body::Get(_)) { CallKind::Read } else { CallKind::Scan };
-        let call = self.observer.begin(kind, target, 1)?;
-        let span = tracing::debug_span!("call", kind = kind.name(), table = %target.table);
-        let result = self.try_row(target, row, &mut progress, body, finish).instrument(span).await;
-        call.end(&result, progress.tries);
-        result
-    }
-
-    async fn try_row<T>(
-        &self,
-        target: &Target,
-        row: &[u8],
-        progress: &mut Progress,
-        body: impl Fn() -> request::Body,
-        finish: impl Fn(reply::Body) -> Result<T, Failure>,
-    ) -> Result<T, Error> {
-        loop {
-            let place = self.place(target, Position::Row(row), &progress.tried);
-            let failure = match &place {
-                Ok(place) => {
-                    let answer = self.attempt(target, place, body(), progress.try_until()).await;
-                    match answer.and_then(&finish) {
-                        Ok(done) => {
-                            self.answered(place);
-                            return Ok(done);
-                        }
-                        Err(failure) => failure,
-                    }
-                }
-                Err(failure) => failure.clone(),
-            };
-            self.recover(target, Position::Row(row), place.as_ref().ok(), failure, progress).await?;
         }
     }
 
@@ -276,7 +246,7 @@ impl Router {
         if action == RetryAction::GiveUp {
             return Err(failure.into_error(progress.risk.write));
         }
-        if failure.costs_a_retry() && !self.retries.spend(self.began.elapsed()) {
+        if failure.costs_a_retry() && !self.may_retry() {
             return Err(progress.overspent());
         }
         if !matches!(failure, Failure::NoPlace) {

@@ -23,11 +23,8 @@ use crate::observe::CallKind;
 use crate::outcome::MutationOutcome;
 use crate::retry::{Failure, Risk};
 use crate::route::{Position, Router};
-use crate::scatter::{self, Part};
+use crate::scatter;
 use crate::table::{Target, broken_reply};
-
-/// Rows written by one request; their bytes are bounded besides.
-const WRITE_ROWS_MAX: usize = 4096;
 
 /// Rows that go to one region in one request and share their fate: one row, or an atomic batch.
 pub(crate) struct Unit {
@@ -182,7 +179,7 @@ pub(crate) async fn send_many(
         return Ok(Vec::new());
     }
     let many = Many::new(router, rows);
-    let failed = scatter::run(router, target, &many, Risk::WRITE, timeout).await?;
+    let failed = scatter::run(router, target, &many, timeout).await?;
     let state = many.state.into_inner();
     let mut outcomes: Vec<_> = state.outcomes.into_iter().map(Ok).collect();
     for (index, error) in failed {
@@ -200,7 +197,8 @@ fn told_of_row(error: Error, applied_maybe: bool) -> Error {
     }
 }
 
-struct Many {
+/// The rows of a call that writes many, and how far each has come.
+pub(crate) struct Many {
     /// Of all rows, and of those that began anew. Given back when the call ends.
     ticket: Ticket,
     state: Mutex<State>,
@@ -255,32 +253,27 @@ fn extra_bytes(row: &v1::RowMutation) -> usize {
     row.merges.iter().map(merge).sum::<usize>() + row.condition.as_ref().map_or(0, prost::Message::encoded_len)
 }
 
-impl Part for Many {
-    fn kind(&self) -> CallKind {
-        CallKind::WriteMany
+impl Many {
+    /// The numbers of its rows; those of rows that began anew are under the same identity.
+    pub(crate) fn ticket(&self) -> &Ticket {
+        &self.ticket
     }
 
-    fn ticket(&self) -> Option<&Ticket> {
-        Some(&self.ticket)
-    }
-
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.keys.len()
     }
 
-    fn request_rows_max(&self) -> usize {
-        WRITE_ROWS_MAX
-    }
-
-    fn row(&self, index: usize) -> &[u8] {
+    pub(crate) fn row(&self, index: usize) -> &[u8] {
         &self.keys[index].0
     }
 
-    fn bytes(&self, index: usize) -> usize {
+    /// About how many bytes a row takes in a request.
+    pub(crate) fn bytes(&self, index: usize) -> usize {
         self.keys[index].1
     }
 
-    fn body(&self, indices: &[usize], now_ms: u64) -> request::Body {
+    /// The request for some rows, sent at this cluster time.
+    pub(crate) fn body(&self, indices: &[usize], now_ms: u64) -> request::Body {
         let mut state = self.state.lock();
         let State { rows, applied_maybe, .. } = &mut *state;
         let sent = indices.iter().map(|index| {
@@ -292,7 +285,8 @@ impl Part for Many {
         request::Body::Mutate(v1::Mutate { rows: sent.collect(), atomic: false })
     }
 
-    fn finish(&self, indices: &[usize], answer: reply::Body) -> Result<Vec<(usize, Failure)>, Failure> {
+    /// Takes the reply to that request; answers the rows that failed. `Err`: the reply itself is unusable.
+    pub(crate) fn finish(&self, indices: &[usize], answer: reply::Body) -> Result<Vec<(usize, Failure)>, Failure> {
         let mut answers = Answers::decode(answer, indices.len())?;
         let mut state = self.state.lock();
         let State { rows, outcomes, .. } = &mut *state;
@@ -307,11 +301,13 @@ impl Part for Many {
         Ok(failed)
     }
 
-    fn applied_maybe(&self, index: usize) -> bool {
+    /// Whether an earlier try of a row may have been applied.
+    pub(crate) fn applied_maybe(&self, index: usize) -> bool {
         self.state.lock().applied_maybe[index]
     }
 
-    fn failed(&self, index: usize, failure: &Failure) {
+    /// A try of one row failed.
+    pub(crate) fn failed(&self, index: usize, failure: &Failure) {
         let mut state = self.state.lock();
         if failure.is_forgotten() && !state.applied_maybe[index] {
             let anew = self.ticket.another(1);

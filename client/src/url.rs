@@ -9,7 +9,8 @@ use crate::client::ClientBuilder;
 use crate::error::Error;
 
 const SCHEME: &str = "terrane://";
-const SETTINGS: &str = "timeout, connect_timeout, cluster, retry_percent, retries_per_second, retries_saved";
+const SETTINGS: &str =
+    "timeout, connect_timeout, cluster, hedge_reads, retry_percent, retries_per_second, retries_saved";
 
 impl ClientBuilder {
     /// Reads a connection string: `terrane://HOST:PORT,HOST:PORT/?SETTING=VALUE&SETTING=VALUE`, with the masters' addresses
@@ -20,6 +21,7 @@ impl ClientBuilder {
     /// | `timeout` | of each call, as `5s`, `300ms`, `2m`: [`ClientBuilder::timeout`] |
     /// | `connect_timeout` | of connecting: [`ClientBuilder::connect_timeout`] |
     /// | `cluster` | the cluster's id, 32 hexadecimal digits: [`ClientBuilder::cluster`] |
+    /// | `hedge_reads` | `true` or `false`: [`ClientBuilder::hedge_reads`] |
     /// | `retry_percent`, `retries_per_second`, `retries_saved` | the fields of [`RetryBudget`] |
     ///
     /// ```
@@ -50,6 +52,10 @@ impl ClientBuilder {
                 "timeout" => builder.timeout(duration(name, value)?),
                 "connect_timeout" => builder.connect_timeout(duration(name, value)?),
                 "cluster" => builder.cluster(cluster(value)?),
+                "hedge_reads" => {
+                    let hedge = value.parse();
+                    builder.hedge_reads(hedge.map_err(|_| invalid(format!("{name} is true or false, not {value:?}")))?)
+                }
                 _ => {
                     let field = match name {
                         "retry_percent" => &mut budget.percent,

@@ -12,9 +12,9 @@ use crate::error::{Error, RowError};
 use crate::mutation::{Extra, RowMutation};
 use crate::operations::{Delete, Put};
 use crate::outcome::{AtomicOutcome, MutationOutcome};
-use crate::request::{Write, WriteAtomic, WriteMany, answers};
 use crate::submit::{self, Unit};
 use crate::table::{Table, unknown_family};
+use crate::write_requests::{AtomicRequest, WriteManyRequest, WriteRequest, answers};
 use crate::writer::{BatchWriter, WriterOptions};
 
 /// How long a delete of a whole row waits for the present schema before it takes the one it knows.
@@ -31,12 +31,12 @@ const ROWS_NAMED_MAX: usize = 5;
 /// answer. After [`Error::Timeout`] with [`Error::is_uncertain`], and after [`Error::Uncertain`], a write may have been
 /// applied; making the call again is a new operation.
 impl Table {
-    /// Writes cells of one row, all or none. More can be set before it is awaited: see [`Write`].
+    /// Writes cells of one row, all or none. More can be set before it is awaited: see [`WriteRequest`].
     ///
     /// # Errors
     /// [`Error::Invalid`] before anything is sent, for rows, families and values outside the limits; see [`Error`].
-    pub fn put(&self, put: Put) -> Write<()> {
-        Write::new(self, put.into(), answers::nothing)
+    pub fn put(&self, put: Put) -> WriteRequest<()> {
+        WriteRequest::new(self, put.into(), answers::nothing)
     }
 
     /// Deletes cells of one row, all or none; the whole row if the delete names nothing. The whole row is every family the
@@ -44,8 +44,8 @@ impl Table {
     ///
     /// # Errors
     /// As for [`Table::put`].
-    pub fn delete(&self, delete: Delete) -> Write<()> {
-        Write::new(self, delete.into(), answers::nothing)
+    pub fn delete(&self, delete: Delete) -> WriteRequest<()> {
+        WriteRequest::new(self, delete.into(), answers::nothing)
     }
 
     /// Applies a mixture of puts, deletes, increments and appends to one row, all or none.
@@ -53,8 +53,8 @@ impl Table {
     /// # Errors
     /// As for [`Table::put`]. [`Error::Invalid`] also when an increment meets a column that is no counter or would
     /// overflow; nothing is applied then.
-    pub fn mutate(&self, mutation: impl Into<RowMutation>) -> Write<MutationOutcome> {
-        Write::new(self, mutation.into(), Ok)
+    pub fn mutate(&self, mutation: impl Into<RowMutation>) -> WriteRequest<MutationOutcome> {
+        WriteRequest::new(self, mutation.into(), Ok)
     }
 
     /// Adds `by` to a counter and answers its new value. A counter is a column of 8 bytes, a big-endian `i64`; one that
@@ -62,9 +62,15 @@ impl Table {
     ///
     /// # Errors
     /// As for [`Table::mutate`].
-    pub fn increment(&self, row: impl AsRef<[u8]>, family: &str, qualifier: impl AsRef<[u8]>, by: i64) -> Write<i64> {
+    pub fn increment(
+        &self,
+        row: impl AsRef<[u8]>,
+        family: &str,
+        qualifier: impl AsRef<[u8]>,
+        by: i64,
+    ) -> WriteRequest<i64> {
         let mutation = RowMutation::new(row).increment(family, qualifier, by).returning(Returns::New);
-        Write::new(self, mutation, answers::counter)
+        WriteRequest::new(self, mutation, answers::counter)
     }
 
     /// Puts `value` behind what a column holds and answers the whole new value (up to 1 MiB; to append to larger ones, use
@@ -79,9 +85,9 @@ impl Table {
         family: &str,
         qualifier: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
-    ) -> Write<Bytes> {
+    ) -> WriteRequest<Bytes> {
         let mutation = RowMutation::new(row).append(family, qualifier, value).returning(Returns::New);
-        Write::new(self, mutation, answers::value)
+        WriteRequest::new(self, mutation, answers::value)
     }
 
     /// Puts if a condition holds of the row, and answers whether it did. The condition is evaluated on the server, in
@@ -99,7 +105,7 @@ impl Table {
     ///
     /// # Errors
     /// As for [`Table::put`]. [`Error::Invalid`] also when a column cannot be read as the condition compares it.
-    pub fn check_and_put(&self, condition: impl Into<Condition>, put: Put) -> Write<bool> {
+    pub fn check_and_put(&self, condition: impl Into<Condition>, put: Put) -> WriteRequest<bool> {
         self.check_and_mutate(condition, put)
     }
 
@@ -107,7 +113,7 @@ impl Table {
     ///
     /// # Errors
     /// As for [`Table::check_and_put`].
-    pub fn check_and_delete(&self, condition: impl Into<Condition>, delete: Delete) -> Write<bool> {
+    pub fn check_and_delete(&self, condition: impl Into<Condition>, delete: Delete) -> WriteRequest<bool> {
         self.check_and_mutate(condition, delete)
     }
 
@@ -115,8 +121,12 @@ impl Table {
     ///
     /// # Errors
     /// As for [`Table::check_and_put`] and [`Table::mutate`].
-    pub fn check_and_mutate(&self, condition: impl Into<Condition>, mutation: impl Into<RowMutation>) -> Write<bool> {
-        Write::new(self, mutation.into().when(condition), answers::held)
+    pub fn check_and_mutate(
+        &self,
+        condition: impl Into<Condition>,
+        mutation: impl Into<RowMutation>,
+    ) -> WriteRequest<bool> {
+        WriteRequest::new(self, mutation.into().when(condition), answers::held)
     }
 
     /// Applies many mutations, grouped by the servers that host their rows. Each is atomic by itself and has an answer of its
@@ -125,8 +135,8 @@ impl Table {
     ///
     /// # Errors
     /// [`Error::Invalid`] when any of them is outside the limits: then nothing was sent.
-    pub fn mutate_many(&self, mutations: Vec<RowMutation>) -> WriteMany {
-        WriteMany::new(self, mutations)
+    pub fn mutate_many(&self, mutations: Vec<RowMutation>) -> WriteManyRequest {
+        WriteManyRequest::new(self, mutations)
     }
 
     /// Applies mutations of several rows as one: all or none, at one moment, conditions among them. One condition that
@@ -150,8 +160,8 @@ impl Table {
     /// # Errors
     /// [`Error::Invalid`] before anything is sent, when the rows do not share the prefix (naming them), the table declares
     /// none, or a mutation is outside the limits. An error of one row is the error of the batch.
-    pub fn atomic(&self, mutations: Vec<RowMutation>) -> WriteAtomic {
-        WriteAtomic::new(self, mutations)
+    pub fn atomic(&self, mutations: Vec<RowMutation>) -> AtomicRequest {
+        AtomicRequest::new(self, mutations)
     }
 
     /// A writer that gathers mutations into batches and sends them by itself. Must be called within a runtime.

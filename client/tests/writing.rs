@@ -111,7 +111,8 @@ async fn a_batch_keeps_its_numbers_over_a_split_and_a_lost_answer() {
 async fn results_come_in_order_and_one_bad_row_leaves_the_others() {
     let cluster = Fake::start(&["m"]).await;
     let table = table(&cluster).await;
-    let rows = ["z", "poison", "a", "q"].map(|row| RowMutation::new(row).increment("f", "n", 7).returning(Returns::New));
+    let rows =
+        ["z", "poison", "a", "q"].map(|row| RowMutation::new(row).increment("f", "n", 7).returning(Returns::New));
     let outcomes = table.mutate_many(rows.to_vec()).await.unwrap();
     let shown: Vec<Option<i64>> = outcomes
         .iter()
@@ -223,7 +224,8 @@ async fn rows_that_do_not_share_the_atomic_prefix_are_refused_before_anything_is
     let refused = plain.atomic(vec![put("a").into(), put("b").into()]).await.expect_err("declares none");
     assert!(refused.to_string().contains("declares no atomic key prefix"), "{refused}");
     let accounts = accounts(&cluster).await;
-    let rows = ["ann\0\x01a\0\x01", "ben\0\x01a\0\x01", "ann\0\x01b\0\x01", "cid\0\x01a\0\x01"].map(|row| put(row).into());
+    let rows =
+        ["ann\0\x01a\0\x01", "ben\0\x01a\0\x01", "ann\0\x01b\0\x01", "cid\0\x01a\0\x01"].map(|row| put(row).into());
     let refused = accounts.atomic(rows.to_vec()).await.expect_err("three owners");
     let sentence = refused.to_string();
     assert!(refused.is_invalid() && sentence.contains("ben") && sentence.contains("cid"), "{sentence}");

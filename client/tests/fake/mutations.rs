@@ -112,7 +112,8 @@ fn holds(world: &World, row: &v1::RowMutation, condition: &v1::Condition) -> Res
     let condition = Condition::try_from(condition.clone())?;
     let held = world.rows.get(&row.row);
     let newest = |family: &FamilyName, qualifier: &[u8]| {
-        let (timestamp, value) = held?.get(&(Bytes::copy_from_slice(family.as_bytes()), Bytes::copy_from_slice(qualifier)))?;
+        let (timestamp, value) =
+            held?.get(&(Bytes::copy_from_slice(family.as_bytes()), Bytes::copy_from_slice(qualifier)))?;
         Some((*timestamp, &value[..]))
     };
     Ok(condition.holds(&newest)?)

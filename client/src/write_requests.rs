@@ -38,7 +38,7 @@ use crate::table::Table;
 /// # Ok(()) }
 /// ```
 #[must_use = "a write is not sent until it is awaited"]
-pub struct Write<T> {
+pub struct WriteRequest<T> {
     state: State,
     /// Makes of the row's outcome what the caller wants to know.
     answer: fn(MutationOutcome) -> Result<T, Error>,
@@ -55,7 +55,7 @@ struct Built {
     timeout: Duration,
 }
 
-impl<T> Write<T> {
+impl<T> WriteRequest<T> {
     pub(crate) fn new(table: &Table, mutation: RowMutation, answer: fn(MutationOutcome) -> Result<T, Error>) -> Self {
         let built = Built { table: table.clone(), mutation, timeout: table.timeout };
         Self { state: State::Built(Box::new(built)), answer }
@@ -67,23 +67,23 @@ impl<T> Write<T> {
     }
 
     /// Applies it only if this holds; the outcome tells. See [`RowMutation::when`].
-    pub fn when(self, condition: impl Into<Condition>) -> Write<MutationOutcome> {
+    pub fn when(self, condition: impl Into<Condition>) -> WriteRequest<MutationOutcome> {
         let with = |mutation: RowMutation| mutation.when(condition);
         self.change(with).outcome()
     }
 
     /// Answers with cells as they were, or as they are then. See [`RowMutation::returning`].
-    pub fn returning(self, returns: Returns) -> Write<MutationOutcome> {
+    pub fn returning(self, returns: Returns) -> WriteRequest<MutationOutcome> {
         self.change(|mutation| mutation.returning(returns)).outcome()
     }
 
     /// If its condition does not hold, answers with the columns that it names. See [`RowMutation::return_found`].
-    pub fn return_found(self) -> Write<MutationOutcome> {
+    pub fn return_found(self) -> WriteRequest<MutationOutcome> {
         self.change(RowMutation::return_found).outcome()
     }
 
-    fn outcome(self) -> Write<MutationOutcome> {
-        Write { state: self.state, answer: Ok }
+    fn outcome(self) -> WriteRequest<MutationOutcome> {
+        WriteRequest { state: self.state, answer: Ok }
     }
 
     fn change(self, change: impl FnOnce(RowMutation) -> RowMutation) -> Self {
@@ -103,7 +103,7 @@ impl<T> Write<T> {
     }
 }
 
-impl<T> Future for Write<T> {
+impl<T> Future for WriteRequest<T> {
     type Output = Result<T, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -118,11 +118,11 @@ impl<T> Future for Write<T> {
     }
 }
 
-impl<T> fmt::Debug for Write<T> {
+impl<T> fmt::Debug for WriteRequest<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.state {
-            State::Built(built) => f.debug_struct("Write").field("mutation", &built.mutation).finish(),
-            State::Sent(_) => f.write_str("Write(sent)"),
+            State::Built(built) => f.debug_struct("WriteRequest").field("mutation", &built.mutation).finish(),
+            State::Sent(_) => f.write_str("WriteRequest(sent)"),
         }
     }
 }
@@ -202,10 +202,10 @@ macro_rules! batch_request {
 
 batch_request! {
     /// Writes of many rows, each by itself, to be awaited: [`Table::mutate_many`]. Answers an outcome per row, in order.
-    WriteMany, Vec<Result<MutationOutcome, RowError>>, write_many
+    WriteManyRequest, Vec<Result<MutationOutcome, RowError>>, write_many
 }
 
 batch_request! {
     /// Writes of several rows as one, to be awaited: [`Table::atomic`].
-    WriteAtomic, AtomicOutcome, write_atomic
+    AtomicRequest, AtomicOutcome, write_atomic
 }
