@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::client::Core;
 use crate::error::Error;
 use crate::retry::Failure;
+use crate::route::Position;
 
 /// A schema is asked for again at most this often: when it does not know a family, or when all families matter.
 const REFRESH_PAUSE: Duration = Duration::from_secs(1);
@@ -135,6 +136,13 @@ impl Table {
         }
         self.refresh_schema(self.timeout).await?;
         unknown(&self.target.schema()).map_or(Ok(()), |invalid| Err(invalid.into()))
+    }
+
+    /// Whether the location cache knows a server for a row. What `benches/client` measures; of no use to anybody else.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_located(&self, row: &[u8]) -> bool {
+        self.core.router.place(&self.target, Position::Row(row), &[]).is_ok()
     }
 
     pub(crate) async fn refresh_schema(&self, timeout: Duration) -> Result<(), Error> {
