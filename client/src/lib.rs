@@ -31,6 +31,7 @@
 
 mod admin;
 mod base64url;
+pub mod blocking;
 mod budget;
 mod client;
 mod condition;
