@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use terrane_proto::hello::Identity;
 use terrane_raft::{Group, GroupHost};
-use terrane_types::{Error, GroupId, RegionEpoch, RegionId, TableId};
+use terrane_types::{Error, GroupId, RegionEpoch, RegionId, RowOutcome, TableId};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -22,7 +22,7 @@ use crate::region::read::{self, GetRequest, Got};
 use crate::region::scan::{self, Block, Cursor, ScanRequest};
 use crate::region::write::{self, RowMutation};
 use crate::registry::{Hosted, Registry};
-use crate::reply::Reply;
+use crate::reply::{Applied, Reply};
 
 /// How long a request may take when it does not say.
 pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
@@ -42,10 +42,20 @@ pub struct Header {
     pub lowest_unsettled: u64,
 }
 
-/// The outcome of a write: the rows that failed, by their place, and the stamp of the others.
+/// A write as it came in.
+#[derive(Default)]
+pub struct Mutation {
+    pub rows: Vec<RowMutation>,
+    /// All rows or none.
+    pub atomic: bool,
+}
+
+/// The outcome of a write: the rows that failed and those that have something to tell, by their place, and the stamp of
+/// the others.
 #[derive(Debug, Default)]
 pub struct Mutated {
     pub errors: Vec<(u32, Error)>,
+    pub results: Vec<(u32, RowOutcome)>,
     pub stamp: u64,
 }
 
@@ -65,31 +75,31 @@ pub struct Edge {
 
 impl Edge {
     /// Checks a write and hands it to the log; `done` hears the outcome, at once when it is refused here.
-    pub fn mutate<D>(self: &Arc<Self>, header: &Header, rows: Vec<RowMutation>, done: D)
+    pub fn mutate<D>(self: &Arc<Self>, header: &Header, mutation: Mutation, done: D)
     where
         D: FnOnce(Result<Mutated, Error>) + Send + 'static,
     {
-        let count = rows.len();
-        match self.propose(header, rows) {
+        let count = mutation.rows.len();
+        match self.propose(header, mutation) {
             Err(error) => {
                 self.metrics.refused.inc();
                 done(Err(error));
             }
-            Ok(Proposal { operation: None, errors, .. }) => done(Ok(Mutated { errors, stamp: 0 })),
-            Ok(Proposal { operation: Some((operation, admitted)), errors, group }) => {
+            Ok(Proposal { operation: None, errors, .. }) => done(Ok(Mutated { errors, ..Mutated::default() })),
+            Ok(Proposal { operation: Some((operation, admitted)), errors, places, group }) => {
                 let edge = self.clone();
                 let id = group.id();
                 let finish = move |outcome: Result<bytes::Bytes, terrane_raft::ProposeError>| {
                     drop(admitted);
                     let applied = count - errors.len();
-                    done(edge.outcome(id, outcome, applied).map(|stamp| Mutated { errors, stamp }));
+                    done(edge.outcome(id, outcome, applied).map(|applied| put_together(errors, &places, applied)));
                 };
                 group.submit(operation, Box::new(finish));
             }
         }
     }
 
-    fn propose(&self, header: &Header, rows: Vec<RowMutation>) -> Result<Proposal, Error> {
+    fn propose(&self, header: &Header, mutation: Mutation) -> Result<Proposal, Error> {
         let (hosted, group) = self.find(header)?;
         let write_header = WriteHeader {
             region: header.region,
@@ -97,8 +107,9 @@ impl Edge {
             schema_version: header.schema_version,
             client: header.client,
             lowest_unsettled: header.lowest_unsettled,
+            atomic: mutation.atomic,
         };
-        let prepared = write::prepare(&write_header, rows, &hosted.state())?;
+        let prepared = write::prepare(&write_header, mutation.rows, &hosted.state())?;
         let operation = match prepared.operation {
             Some(operation) => {
                 let admitted = self.admission.admit(operation.len()).map_err(|busy| self.elsewhere(&group, busy))?;
@@ -106,7 +117,7 @@ impl Edge {
             }
             None => None,
         };
-        Ok(Proposal { operation, errors: prepared.errors, group })
+        Ok(Proposal { operation, errors: prepared.errors, places: prepared.places, group })
     }
 
     /// A server that is busy is asked again, so one that does not lead sends to whoever does instead.
@@ -125,7 +136,7 @@ impl Edge {
         group: GroupId,
         outcome: Result<bytes::Bytes, terrane_raft::ProposeError>,
         rows: usize,
-    ) -> Result<u64, Error> {
+    ) -> Result<Applied, Error> {
         let result = match outcome {
             Ok(reply) => match Reply::decode(reply) {
                 Ok(reply) => reply.applied(),
@@ -214,5 +225,21 @@ impl Edge {
 struct Proposal {
     operation: Option<(Vec<u8>, crate::admission::Admitted)>,
     errors: Vec<(u32, Error)>,
+    /// Where in the request the proposed rows are, unless all are.
+    places: Vec<u32>,
     group: Group,
+}
+
+/// The outcome of the proposed rows and the errors of the others, in the order of the request.
+fn put_together(mut errors: Vec<(u32, Error)>, places: &[u32], applied: Applied) -> Mutated {
+    let mut results = Vec::new();
+    for (row, outcome) in applied.rows {
+        let at = usize::try_from(row).ok().and_then(|row| places.get(row)).copied().unwrap_or(row);
+        match outcome {
+            Ok(outcome) => results.push((at, outcome)),
+            Err(error) => errors.push((at, error)),
+        }
+    }
+    errors.sort_by_key(|(at, _)| *at);
+    Mutated { errors, results, stamp: applied.stamp }
 }

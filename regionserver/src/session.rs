@@ -21,10 +21,9 @@ use terrane_types::{Error, GroupId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 
-use crate::edge::{Edge, Header, Mutated};
+use crate::edge::{Edge, Header, Mutated, Mutation};
 use crate::region::read::{DiskGet, GetRequest, Got};
 use crate::region::scan::{Block, Cursor, ScanRequest};
-use crate::region::write::RowMutation;
 
 /// Units in flight on one stream, and so the bound of its queue of answers.
 pub const UNITS_MAX: u32 = 8192;
@@ -46,14 +45,17 @@ pub struct Request {
 }
 
 pub enum Body {
-    Mutate(Vec<RowMutation>),
+    Mutate(Mutation),
     Get(GetRequest),
     Scan(Box<(Arc<ScanRequest>, Cursor)>),
 }
 
 /// What a request came to.
 pub enum Answer {
-    Mutated(Mutated),
+    Mutated {
+        mutated: Mutated,
+        messages: bool,
+    },
     /// Packed rows.
     Rows {
         rows: Vec<u8>,
@@ -102,7 +104,8 @@ struct Writes {
 struct Write {
     id: u64,
     header: Header,
-    rows: Vec<RowMutation>,
+    mutation: Mutation,
+    messages: bool,
     room: OwnedSemaphorePermit,
 }
 
@@ -143,9 +146,12 @@ impl Writes {
 }
 
 fn propose(edge: &Arc<Edge>, answers: &mpsc::Sender<Outgoing>, write: Write) {
-    let Write { id, header, rows, room } = write;
+    let Write { id, header, mutation, messages, room } = write;
     let answers = answers.clone();
-    edge.mutate(&header, rows, move |outcome| send(&answers, id, outcome.map(Answer::Mutated), room));
+    edge.mutate(&header, mutation, move |outcome| {
+        let answer = outcome.map(|mutated| Answer::Mutated { mutated, messages });
+        send(&answers, id, answer, room);
+    });
 }
 
 /// A read that waits for its group's read point.
@@ -178,8 +184,8 @@ impl Session {
                 Ok(request) if arrived.elapsed() > request.header.deadline => {
                     self.answer(id, Err(Error::DeadlineExceeded), room);
                 }
-                Ok(Request { header, body: Body::Mutate(rows), .. }) => {
-                    self.writes.take(Write { id, header, rows, room })
+                Ok(Request { header, body: Body::Mutate(mutation), messages }) => {
+                    self.writes.take(Write { id, header, mutation, messages, room })
                 }
                 Ok(request) => self.collect(Read { id, request, room }, &mut reads),
             }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use terrane_proto::{PACKED_FORMAT, convert, v1};
-use terrane_types::{Error, Invalid, KeyRange, Projection, RegionEpoch, RegionId, TableId};
+use terrane_proto::{PACKED_FORMAT, convert, mutation, v1};
+use terrane_types::{Condition, Error, Invalid, KeyRange, Merge, Projection, RegionEpoch, RegionId, TableId};
 
-use crate::edge::{DEADLINE_DEFAULT, Header};
+use crate::edge::{DEADLINE_DEFAULT, Header, Mutation};
+use crate::operation::Request as Asked;
 use crate::region::read::GetRequest;
 use crate::region::scan::{BLOCK_BYTES_DEFAULT, BLOCK_BYTES_MAX, Cursor, ScanRequest};
 use crate::region::write::RowMutation;
@@ -20,7 +21,10 @@ pub fn request(request: v1::Request) -> (u64, Result<Request, Error>) {
     let v1::Request { id, header: wire, body } = request;
     let decoded = header(wire).and_then(|header| {
         let (body, messages) = match body {
-            Some(v1::request::Body::Mutate(body)) => (Body::Mutate(mutate(body)), false),
+            Some(v1::request::Body::Mutate(body)) => {
+                let messages = has_messages(&body);
+                (Body::Mutate(mutate(body)), messages)
+            }
             Some(v1::request::Body::Get(body)) => {
                 let messages = wants_messages(body.cells_as);
                 (Body::Get(get(body)?), messages)
@@ -74,21 +78,43 @@ fn client_id(bytes: &[u8]) -> Result<[u8; 16], Error> {
     bytes.try_into().map_err(|_| invalid(&format!("a client id has 16 bytes, this one {}", bytes.len())))
 }
 
-/// The rows of a write; what is wrong with one row is that row's own error.
-pub fn mutate(body: v1::Mutate) -> Vec<RowMutation> {
+/// A write; what is wrong with one row is that row's own error.
+pub fn mutate(body: v1::Mutate) -> Mutation {
     let row = |row: v1::RowMutation| RowMutation {
         operation: row.operation,
         first_try_ms: row.first_try_ms,
-        cells: cells(row.cells, &row.messages, row.condition.as_ref()),
+        cells: cells(row.cells, &row.messages),
+        request: asked(row.condition, row.merges, row.returns, row.return_found),
         row: row.row,
     };
-    body.rows.into_iter().map(row).collect()
+    Mutation { rows: body.rows.into_iter().map(row).collect(), atomic: body.atomic }
 }
 
-fn cells(packed: Bytes, messages: &[v1::Cell], condition: Option<&v1::Condition>) -> Result<Bytes, Error> {
-    if condition.is_some() {
-        return Err(Error::Unsupported { feature: "a condition on a mutation".to_owned() });
-    }
+/// Whether any row's cells came as messages: then so do those of its answer.
+fn has_messages(body: &v1::Mutate) -> bool {
+    body.rows.iter().any(|row| !row.messages.is_empty())
+}
+
+/// Whether any row's cells came packed.
+pub fn has_packed(body: &v1::Mutate) -> bool {
+    body.rows.iter().any(|row| !row.cells.is_empty())
+}
+
+fn asked(
+    condition: Option<v1::Condition>,
+    merges: Vec<v1::Merge>,
+    returns: i32,
+    return_found: bool,
+) -> Result<Asked, Error> {
+    Ok(Asked {
+        condition: condition.map(Condition::try_from).transpose()?,
+        merges: merges.into_iter().map(Merge::try_from).collect::<Result<_, _>>()?,
+        returns: mutation::returns(returns)?,
+        return_found,
+    })
+}
+
+fn cells(packed: Bytes, messages: &[v1::Cell]) -> Result<Bytes, Error> {
     match (packed.is_empty(), messages.is_empty()) {
         (_, true) => Ok(packed),
         (true, false) => Ok(convert::pack_messages(messages)?.into_bytes()),

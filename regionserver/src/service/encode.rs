@@ -1,7 +1,7 @@
 //! Answers of the data path onto the wire.
 
 use bytes::Bytes;
-use terrane_proto::{convert, error, v1};
+use terrane_proto::{convert, error, mutation, v1};
 use terrane_types::Error;
 
 use crate::edge::Mutated;
@@ -19,15 +19,21 @@ pub fn reply(id: u64, answer: Result<Answer, Error>) -> v1::Reply {
 
 fn body(answer: Answer) -> Result<v1::reply::Body, Error> {
     Ok(match answer {
-        Answer::Mutated(mutated) => v1::reply::Body::Mutate(mutate(mutated)),
+        Answer::Mutated { mutated, messages } => v1::reply::Body::Mutate(mutate(mutated, messages)),
         Answer::Rows { rows, messages } => v1::reply::Body::Get(get(rows, messages)?),
         Answer::Block { block, reverse, messages } => v1::reply::Body::Scan(scan(*block, reverse, messages)?),
     })
 }
 
-pub fn mutate(mutated: Mutated) -> v1::MutateReply {
-    let row = |(row, refused): (u32, Error)| v1::RowError { row, error: Some(error::detail(&refused)) };
-    v1::MutateReply { errors: mutated.errors.into_iter().map(row).collect(), stamp: mutated.stamp, results: Vec::new() }
+pub fn mutate(mutated: Mutated, messages: bool) -> v1::MutateReply {
+    let Mutated { errors, results, stamp } = mutated;
+    let error = |(row, refused): (u32, Error)| v1::RowError { row, error: Some(error::detail(&refused)) };
+    let result = |(row, outcome)| mutation::row_result(row, outcome, messages);
+    v1::MutateReply {
+        errors: errors.into_iter().map(error).collect(),
+        stamp,
+        results: results.into_iter().map(result).collect(),
+    }
 }
 
 pub fn get(rows: Vec<u8>, messages: bool) -> Result<v1::GetReply, Error> {
@@ -65,12 +71,21 @@ pub fn reply_bytes(reply: &v1::Reply) -> usize {
     match &reply.body {
         Some(v1::reply::Body::Get(get)) => get.rows.len() + messages_bytes(&get.messages),
         Some(v1::reply::Body::Scan(scan)) => scan.rows.len() + messages_bytes(&scan.messages),
+        Some(v1::reply::Body::Mutate(mutate)) => {
+            let of_result = |result: &v1::RowResult| {
+                32 + result.cells.len() + result.messages.iter().map(message_bytes).sum::<usize>()
+            };
+            64 + mutate.results.iter().map(of_result).sum::<usize>()
+        }
         _ => 64,
     }
 }
 
 fn messages_bytes(messages: &[v1::Row]) -> usize {
-    let of_cell = |cell: &v1::Cell| cell.family.len() + cell.qualifier.len() + cell.value.len() + 24;
-    let of_row = |row: &v1::Row| row.row.len() + 8 + row.cells.iter().map(of_cell).sum::<usize>();
+    let of_row = |row: &v1::Row| row.row.len() + 8 + row.cells.iter().map(message_bytes).sum::<usize>();
     messages.iter().map(of_row).sum()
+}
+
+fn message_bytes(cell: &v1::Cell) -> usize {
+    cell.family.len() + cell.qualifier.len() + cell.value.len() + 24
 }
