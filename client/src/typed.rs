@@ -5,7 +5,8 @@ use std::marker::PhantomData;
 use terrane_types::{KeyRange, RowKey};
 
 use crate::error::Error;
-use crate::operations::{Delete, Get, Put, RowData, Scan};
+use crate::operations::{Delete, Put};
+use crate::reading::{Get, RowData, Scan};
 use crate::scan::RowStream;
 use crate::table::Table;
 
