@@ -42,9 +42,11 @@ mod error;
 mod freshness;
 mod gather;
 mod gets;
+mod keyed;
 mod locator;
 mod maintenance;
 mod masters;
+mod merge;
 mod operations;
 mod page;
 mod reading;
@@ -58,6 +60,7 @@ mod selection;
 mod session;
 mod table;
 mod typed;
+mod typed_reads;
 
 pub use admin::{Admin, ClusterStatus, GroupInfo, RegionInfo, ServerInfo, TableChange, TableInfo, TableSpec};
 pub use batch::{BatchWriter, FlushError, WriterOptions};
@@ -66,6 +69,7 @@ pub use counters::Counters;
 pub use counts::{Aggregate, AggregateRequest, CountRequest, Number};
 pub use error::{Error, RowError};
 pub use gets::{ExistsManyRequest, ExistsRequest, GetManyRequest, GetRequest};
+pub use keyed::{KeyedTable, TypedRow};
 pub use maintenance::Maintained;
 pub use operations::{Cell, Delete, Put, RowMutation};
 pub use page::{PAGE_ROWS_DEFAULT, Page, PageRequest, PageToken};
@@ -75,10 +79,11 @@ pub use retry::OnUncertain;
 pub use scan::RowStream;
 pub use scans::{EndRequest, LatestRequest, ScanRequest};
 pub use table::Table;
-pub use typed::{TypedRow, TypedRows, TypedTable};
+pub use typed::TypedTable;
+pub use typed_reads::{FromRow, TypedEnd, TypedGet, TypedPage, TypedPageRequest, TypedRows, TypedScan};
 
 pub use terrane_types::{
-    Bloom, Bucket, CellKind, CellRef, ClusterId, Compression, Desc, FamilyName, FamilySchema, FamilyStorage, Invalid,
-    KeyDeclaration, KeyRange, LATEST, RegionDescriptor, RegionId, Row, RowKey, ServerId, TableId, TableName,
-    TableSchema, Tail, ValueType, escape, unescape,
+    Bloom, Bucket, CellKind, CellRef, ClusterId, ColumnValue, Compression, Desc, FamilyName, FamilySchema,
+    FamilyStorage, IntoSpan, Invalid, KeyDeclaration, KeyRange, KeySpan, LATEST, RegionDescriptor, RegionId, Row,
+    RowKey, ServerId, TableId, TableName, TableRow, TableSchema, Tail, ValueType, escape, unescape,
 };

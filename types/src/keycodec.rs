@@ -52,7 +52,7 @@ mod wrappers;
 
 pub use kind::{PartKind, PartType};
 pub use reader::PartReader;
-pub use span::{IntoSpan, KeySpan, behind_bucket, between, buckets};
+pub use span::{IntoSpan, KeySpan, behind_bucket, between, buckets, leading_bytes};
 pub use terrane_types_derive::RowKey;
 pub use wrappers::{Bucket, Desc, Tail, TailValue};
 

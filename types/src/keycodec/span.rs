@@ -8,7 +8,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds, RangeFull};
 
-use super::{KeyPart, PartType, RowKey};
+use super::{KeyPart, PartReader, PartType, RowKey};
 use crate::error::Invalid;
 use crate::range::KeyRange;
 
@@ -209,6 +209,31 @@ fn nothing<K>(near: &KeyRange) -> KeySpan<K> {
 /// [`Invalid`] for a row too short to have a bucket.
 pub fn behind_bucket<K: RowKey>(row: &[u8]) -> Result<&[u8], Invalid> {
     row.get(usize::from(buckets::<K>().is_some())..).ok_or_else(|| Invalid::new("the row is too short for a bucket"))
+}
+
+/// How many bytes the first `parts` parts of a key take, the bucket not counted among the parts and not among the bytes, of
+/// a row without its bucket. All of them where the key has fewer parts.
+///
+/// # Errors
+/// [`Invalid`] when the bytes are no such key.
+pub fn leading_bytes<K: RowKey>(parts: usize, behind_bucket: &[u8]) -> Result<usize, Invalid> {
+    let mut input = PartReader::new(behind_bucket);
+    for kind in K::KINDS.iter().filter(|kind| !kind.is_bucket()).take(parts) {
+        let skip = |input: &mut PartReader<'_>| match kind.part {
+            PartType::U32 | PartType::I32 => input.fixed(4).map(drop),
+            PartType::U64 | PartType::I64 | PartType::F64 => input.fixed(8).map(drop),
+            PartType::Bool | PartType::Bucket(_) => input.fixed(1).map(drop),
+            PartType::Uuid => input.fixed(16).map(drop),
+            PartType::Fixed(width) => input.fixed(usize::from(width)).map(drop),
+            PartType::Text | PartType::Bytes => input.escaped().map(drop),
+            PartType::Tail => {
+                let _ = input.tail();
+                Ok(())
+            }
+        };
+        if kind.desc { input.reversed(skip)? } else { skip(&mut input)? }
+    }
+    Ok(behind_bucket.len() - input.remaining())
 }
 
 #[cfg(test)]
