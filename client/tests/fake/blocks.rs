@@ -54,6 +54,7 @@ pub fn block(world: &mut World, region: &RegionDescriptor, scan: &v1::Scan) -> R
     world.projection = scan.projection.clone().unwrap_or_default();
     world.scan = scan.clone();
     let mut at = Token::read(scan);
+    let salted = world.schema.key.as_ref().is_some_and(|key| key.parts()[0].kind.is_bucket());
     let limited = scan.limit != 0;
     let range = KeyRange::new(scan.start.clone(), scan.stop.clone())?;
     let mut names: Vec<Bytes> =
@@ -73,8 +74,13 @@ pub fn block(world: &mut World, region: &RegionDescriptor, scan: &v1::Scan) -> R
             break;
         }
         at.passed = Some(name.clone());
-        if let Some(v1::Latest { prefix: Some(v1::latest::Prefix::Bytes(length)), rows: most, .. }) = &scan.latest {
-            let prefix = name.slice(..name.len().min(*length as usize));
+        if let Some(v1::Latest { prefix: Some(per), rows: most, .. }) = &scan.latest {
+            let length = match per {
+                v1::latest::Prefix::Bytes(length) => *length,
+                // The fake knows keys whose parts have 8 bytes each, behind a bucket if the region has one.
+                v1::latest::Prefix::Parts(parts) => 8 * (parts - u32::from(salted)) + u32::from(salted),
+            };
+            let prefix = name.slice(..name.len().min(length as usize));
             at.given = if prefix == at.prefix { at.given } else { 0 };
             at.prefix = prefix;
             if at.given >= *most {
