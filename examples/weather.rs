@@ -54,7 +54,7 @@ async fn table(client: &Client, spec: TableSpec) -> Result<Table, Error> {
 
 async fn write(stations: &Table, observations: &KeyedTable<Observation>) -> anyhow::Result<()> {
     let began = Instant::now();
-    let mut writer = observations.table().writer(WriterOptions::default());
+    let writer = observations.table().writer(WriterOptions::default());
     for (station, name, mean) in STATIONS {
         stations.put(Put::new(station).set("info", "name", name)).await?;
         for hour in 0..DAYS * 24 {

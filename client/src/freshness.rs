@@ -8,9 +8,11 @@ use bytes::Bytes;
 use terrane_proto::v1;
 use terrane_proto::v1::{reply, request};
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use crate::deadline::Progress;
 use crate::error::Error;
+use crate::observe::CallKind;
 use crate::reading::Consistency;
 use crate::retry::Failure;
 use crate::route::{Place, Position, Router};
@@ -51,9 +53,10 @@ impl Router {
         body: request::Body,
         until: Instant,
     ) -> Result<reply::Body, Failure> {
-        self.counting.requests.add();
+        self.sent();
+        let room = place.session.room(until).await?;
         let header = self.read_header(target, place, consistency, until);
-        place.session.call(header, body, until).await
+        place.session.call(room, header, body, until).await
     }
 
     /// A server answered a read: if only the leader does so, it is known to lead.
@@ -73,11 +76,34 @@ impl Router {
         body: impl Fn() -> request::Body,
         finish: impl Fn(reply::Body) -> Result<T, Failure>,
     ) -> Result<T, Error> {
+        let kind = if matches!(body(), request::Body::Get(_)) { CallKind::Read } else { CallKind::Page };
+        let call = self.observer.begin(kind, target, 1)?;
+        let span = tracing::debug_span!("call", kind = kind.name(), table = %target.table);
+        let reading = self.try_reading(target, row, consistency, &mut progress, body, finish);
+        let result = reading.instrument(span).await;
+        call.end(&result, progress.tries);
+        result
+    }
+
+    async fn try_reading<T>(
+        &self,
+        target: &Target,
+        row: &[u8],
+        consistency: Consistency,
+        progress: &mut Progress,
+        body: impl Fn() -> request::Body,
+        finish: impl Fn(reply::Body) -> Result<T, Failure>,
+    ) -> Result<T, Error> {
         loop {
-            let place = self.place_to_read(target, Position::Row(row), &progress, consistency);
-            let failure = match &place {
+            let mut place = self.place_to_read(target, Position::Row(row), progress, consistency);
+            let failure = match &mut place {
                 Ok(place) => {
-                    let answer = self.attempt_read(target, place, consistency, body(), progress.try_until()).await;
+                    let answer = match &self.hedging {
+                        Some(hedging) if consistency == Consistency::Follower => {
+                            self.attempt_hedged(hedging, target, row, place, &body, progress).await
+                        }
+                        _ => self.attempt_read(target, place, consistency, body(), progress.try_until()).await,
+                    };
                     match answer.and_then(&finish) {
                         Ok(done) => {
                             self.answered_read(place, consistency);
@@ -88,7 +114,7 @@ impl Router {
                 }
                 Err(failure) => failure.clone(),
             };
-            self.recover(target, Position::Row(row), place.as_ref().ok(), failure, &mut progress).await?;
+            self.recover(target, Position::Row(row), place.as_ref().ok(), failure, progress).await?;
         }
     }
 

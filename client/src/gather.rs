@@ -13,10 +13,12 @@ use futures::future::join_all;
 use terrane_proto::v1;
 use terrane_proto::v1::request;
 use terrane_types::{RegionId, Row};
+use tracing::Instrument;
 
 use crate::deadline::Progress;
 use crate::error::Error;
 use crate::gets::rows_of;
+use crate::observe::CallKind;
 use crate::reading::{AsOf, Consistency, RowData, older};
 use crate::retry::{Failure, Risk};
 use crate::route::{Place, Position, Router};
@@ -49,13 +51,25 @@ impl Gather<'_> {
         target: &Target,
         timeout: Duration,
     ) -> Result<AsOf<Vec<Option<RowData>>>, Error> {
+        let call = router.observer.begin(CallKind::ReadMany, target, self.rows.len())?;
         let mut progress = Progress::new(Risk::READ, timeout);
+        let span = tracing::debug_span!("call", kind = "read_many", table = %target.table, rows = self.rows.len());
+        let result = self.read_all(router, target, &mut progress).instrument(span).await;
+        call.end(&result, progress.tries);
+        result
+    }
+
+    async fn read_all(
+        &self,
+        router: &Router,
+        target: &Target,
+        progress: &mut Progress,
+    ) -> Result<AsOf<Vec<Option<RowData>>>, Error> {
         let mut found = AsOf { value: vec![None; self.rows.len()], as_of_ms: None };
         let mut pending: Vec<usize> = (0..self.rows.len()).collect();
         while !pending.is_empty() {
-            let (requests, nowhere) = self.requests(router, target, &pending, &progress);
-            let sent =
-                requests.into_iter().map(|(place, indices)| self.send(router, target, place, indices, &progress));
+            let (requests, nowhere) = self.requests(router, target, &pending, progress);
+            let sent = requests.into_iter().map(|(place, indices)| self.send(router, target, place, indices, progress));
             let outcomes = join_all(sent).await;
             pending.clear();
             let mut gravest = nowhere.first().map(|index| (*index, Failure::NoPlace));
@@ -66,7 +80,9 @@ impl Gather<'_> {
                         router.answered_read(&place, self.consistency);
                         self.take(answer, &indices, &mut found);
                     }
-                    Err(failure) if Router::gives_up(&failure, &progress) => return Err(failure.into_error(false)),
+                    Err(failure) if Router::gives_up(&failure, false, progress) => {
+                        return Err(failure.into_error(false));
+                    }
                     Err(failure) => {
                         router.learn(target, &place, &failure, &mut progress.tried);
                         if gravest.is_none() {
@@ -78,7 +94,7 @@ impl Gather<'_> {
             }
             if let Some((index, failure)) = gravest {
                 let position = Position::Row(&self.rows[index].0);
-                router.settle(target, position, failure, &mut progress).await?;
+                router.settle(target, position, failure, false, progress).await?;
             }
         }
         Ok(found)

@@ -1,14 +1,14 @@
-//! What callers ask to be written: puts, deletes and mixtures of them. What they ask to read is in [`crate::reading`].
+//! What callers ask to be written: puts, deletes, increments and appends. Mixtures of them are in [`crate::mutation`], and
+//! what they ask to read is in [`crate::reading`].
 //!
 //! Writes are packed into the one cell format while they are built, so a cell is encoded once on its way in. Lengths are
 //! checked while building; the first violation is kept and answered, as a sentence, when the operation is used. Whether
 //! the families exist is known only to the table, which checks it then too.
 
 use bytes::Bytes;
-use terrane_types::cell::pack;
-use terrane_types::limits::{ROW_MUTATION_BYTES_MAX, TIMESTAMP_MAX};
-use terrane_types::row::check_row;
-use terrane_types::{CellKind, CellRef, Invalid, LATEST};
+use terrane_types::{CellKind, CellRef, LATEST};
+
+use crate::mutation::RowMutation;
 
 /// Cells to write into one row, applied as one: all of them or none.
 ///
@@ -133,116 +133,80 @@ impl From<Delete> for RowMutation {
     }
 }
 
-/// Any mixture of puts and deletes of one row, applied as one: all of it or nothing.
+/// Adds to counters of one row, all or none: a counter is a column of 8 bytes, a big-endian `i64`, as HBase keeps them. One
+/// that is absent counts as 0.
 ///
-/// Where one mutation both deletes and puts a column, the two are part of the same write: a delete hides what was there
-/// *before* it.
+/// A column that holds something else, or would overflow, fails the whole mutation: [`crate::Error::Invalid`] names it,
+/// and nothing is applied.
+///
+/// ```
+/// use terrane_client::Increment;
+/// let visit = Increment::new("page-9").by("stats", "visits", 1).by("stats", "bytes", 5_120);
+/// ```
 #[derive(Clone, Debug)]
-pub struct RowMutation {
-    pub(crate) row: Bytes,
-    pub(crate) cells: Vec<u8>,
-    /// A delete that named nothing: stands for a family delete of each family the table has when it is sent.
-    pub(crate) whole_row: bool,
-    /// The first limit that was passed while building.
-    invalid: Option<Invalid>,
+pub struct Increment {
+    mutation: RowMutation,
 }
 
-impl RowMutation {
-    /// An empty mutation of `row` (1 to 32,767 bytes).
+impl Increment {
+    /// Adds to counters of `row`.
     #[must_use]
     pub fn new(row: impl AsRef<[u8]>) -> Self {
-        let row = row.as_ref();
-        let invalid = check_row(row).err();
-        Self { row: Bytes::copy_from_slice(row), cells: Vec::new(), whole_row: false, invalid }
+        Self { mutation: RowMutation::new(row) }
     }
 
-    /// Adds the cells of a put; its row must be the same.
+    /// Adds `by` to a counter; a negative number subtracts.
     #[must_use]
-    pub fn put(self, put: Put) -> Self {
-        self.append(put.mutation)
-    }
-
-    /// Adds the markers of a delete that names columns or families; its row must be the same.
-    #[must_use]
-    pub fn delete(self, delete: Delete) -> Self {
-        self.append(delete.into())
-    }
-
-    /// Adds one cell as it is, timestamp included ([`LATEST`]: the server's).
-    #[must_use]
-    pub fn cell(mut self, cell: &Cell) -> Self {
-        self.push_at(cell.kind, &String::from_utf8_lossy(&cell.family), &cell.qualifier, cell.timestamp, &cell.value);
+    pub fn by(mut self, family: &str, qualifier: impl AsRef<[u8]>, by: i64) -> Self {
+        self.mutation = self.mutation.increment(family, qualifier, by);
         self
     }
 
     /// The row written to.
     #[must_use]
     pub fn row(&self) -> &[u8] {
-        &self.row
+        &self.mutation.row
     }
+}
 
-    /// Bytes that this mutation takes in a batch.
+/// Puts bytes behind the values of columns of one row, all or none. A column that is absent counts as empty.
+///
+/// A value that would grow above 10 MiB fails the whole mutation.
+#[derive(Clone, Debug)]
+pub struct Append {
+    mutation: RowMutation,
+}
+
+impl Append {
+    /// Appends to columns of `row`.
     #[must_use]
-    pub fn size_bytes(&self) -> usize {
-        self.row.len() + self.cells.len()
+    pub fn new(row: impl AsRef<[u8]>) -> Self {
+        Self { mutation: RowMutation::new(row) }
     }
 
-    fn append(mut self, other: Self) -> Self {
-        if other.row != self.row {
-            self.refuse(format!(
-                "a mutation is of one row; {} and {} are two",
-                terrane_types::escape(&self.row),
-                terrane_types::escape(&other.row)
-            ));
-            return self;
-        }
-        self.invalid = self.invalid.or(other.invalid);
-        self.cells.extend_from_slice(&other.cells);
-        self.whole_row |= other.whole_row;
+    /// Puts `value` behind what a column holds.
+    #[must_use]
+    pub fn value(mut self, family: &str, qualifier: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Self {
+        self.mutation = self.mutation.append(family, qualifier, value);
         self
     }
 
-    fn push_at(&mut self, kind: CellKind, family: &str, qualifier: &[u8], timestamp: i64, value: &[u8]) {
-        if timestamp < 0 {
-            self.refuse(format!("a timestamp lies between 0 and {TIMESTAMP_MAX}; this one is {timestamp}"));
-            return;
-        }
-        self.push(kind, family, qualifier, timestamp, value);
+    /// The row written to.
+    #[must_use]
+    pub fn row(&self) -> &[u8] {
+        &self.mutation.row
     }
+}
 
-    fn push(&mut self, kind: CellKind, family: &str, qualifier: &[u8], timestamp: i64, value: &[u8]) {
-        let cell = CellRef { family: family.as_bytes(), qualifier, timestamp, kind, tags: &[], value };
-        match cell.check() {
-            Ok(()) => pack(&mut self.cells, cell),
-            Err(invalid) => {
-                self.invalid.get_or_insert(invalid);
-            }
-        }
+impl From<Increment> for RowMutation {
+    fn from(increment: Increment) -> Self {
+        increment.mutation
     }
+}
 
-    fn refuse(&mut self, what: String) {
-        self.invalid.get_or_insert(Invalid::new(what));
-    }
-
-    /// What was wrong while building, or is now that it is complete.
-    pub(crate) fn check(&self) -> Result<(), Invalid> {
-        if let Some(invalid) = &self.invalid {
-            return Err(invalid.clone());
-        }
-        if self.cells.is_empty() && !self.whole_row {
-            return Err(Invalid::new(format!(
-                "the mutation of row {} names no cell",
-                terrane_types::escape(&self.row)
-            )));
-        }
-        if self.size_bytes() > ROW_MUTATION_BYTES_MAX {
-            return Err(Invalid::new(format!(
-                "the mutation of row {} has {} bytes; at most {ROW_MUTATION_BYTES_MAX} are written to a row at once",
-                terrane_types::escape(&self.row),
-                self.size_bytes()
-            )));
-        }
-        Ok(())
+impl From<Append> for RowMutation {
+    fn from(append: Append) -> Self {
+        append.mutation
     }
 }
 

@@ -16,12 +16,14 @@ use terrane_proto::v1::{reply, request};
 use terrane_proto::{error, v1};
 use terrane_types::{Error as Wire, GroupId, KeyRange, RegionDescriptor, RegionEpoch, RegionId, TableId};
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use crate::client::Core;
 use crate::cursor::{Cursor, Wanted};
 use crate::deadline::Progress;
 use crate::error::Error;
 use crate::masters::{Kind, never_connected};
+use crate::observe::CallKind;
 use crate::reading::{AsOf, Consistency, RowData, Scan};
 use crate::requests::How;
 use crate::retry::{Failure, Risk};
@@ -232,22 +234,31 @@ impl Scanner {
 
     /// Takes one block, from wherever the scan stands, trying until the time is over.
     async fn advance(&mut self, rows: &mut Vec<RowData>) -> Result<(), Error> {
+        let (core, target) = (Arc::clone(&self.core), Arc::clone(&self.target));
+        let call = core.router.observer.begin(CallKind::Scan, &target, 0)?;
         let mut progress = Progress::new(Risk::READ, self.timeout);
+        let span = tracing::debug_span!("call", kind = "scan", table = %target.table);
+        let result = self.try_to_advance(rows, &mut progress).instrument(span).await;
+        call.end(&result, progress.tries);
+        result
+    }
+
+    async fn try_to_advance(&mut self, rows: &mut Vec<RowData>, progress: &mut Progress) -> Result<(), Error> {
         loop {
-            let (place, failure) = match self.step(&progress, rows).await {
+            let (place, failure) = match self.step(progress, rows).await {
                 Ok(()) => return Ok(()),
                 Err(missed) => *missed,
             };
             self.source = None;
             if self.target.table == TableId::META {
                 progress.failed(failure.clone());
-                return Err(self.meta_failed(failure, &mut progress));
+                return Err(self.meta_failed(failure, progress));
             }
             if matches!(failure, Failure::Refused(Wire::StaleEpoch { .. })) {
                 self.cursor.restart();
             }
             let position = self.cursor.position();
-            self.core.router.recover(&self.target, position, place.as_ref(), failure, &mut progress).await?;
+            self.core.router.recover(&self.target, position, place.as_ref(), failure, progress).await?;
         }
     }
 

@@ -6,7 +6,8 @@ use terrane_types::{IntoSpan, RowKey, TableRow};
 
 use crate::error::Error;
 use crate::keyed::check_declared;
-use crate::operations::{Delete, Put, RowMutation};
+use crate::mutation::RowMutation;
+use crate::operations::{Delete, Put};
 use crate::table::Table;
 use crate::typed_reads::{Side, TypedEnd, TypedGet, TypedPageRequest, TypedScan, count, typed_reads};
 

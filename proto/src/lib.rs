@@ -7,6 +7,7 @@
 pub mod convert;
 pub mod error;
 pub mod hello;
+pub mod mutation;
 
 /// The generated messages, clients and servers of package `terrane.v1`.
 #[allow(

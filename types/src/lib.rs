@@ -13,6 +13,7 @@
 #![warn(missing_docs)]
 
 pub mod cell;
+pub mod condition;
 pub mod error;
 pub mod escape;
 pub mod ids;
@@ -20,6 +21,7 @@ pub mod inspection;
 pub mod key;
 pub mod keycodec;
 pub mod limits;
+pub mod mutation;
 pub mod name;
 pub mod projection;
 pub mod range;
@@ -38,12 +40,14 @@ extern crate self as terrane_types;
 
 pub use attribute::{parse_duration_ms, parse_size};
 pub use cell::{CellKind, CellRef, LATEST, PackedCells};
+pub use condition::{ColumnTest, Condition, Test};
 pub use error::{Error, Invalid};
 pub use escape::{escape, unescape};
 pub use ids::{ClusterId, GroupId, RegionEpoch, RegionId, ReplicaId, ServerId, TableId};
 pub use inspection::Inspection;
 pub use key::KeyDeclaration;
 pub use keycodec::{Bucket, Desc, IntoSpan, KeySpan, RowKey, Tail};
+pub use mutation::{Merge, MergeKind, Returns, RowOutcome};
 pub use name::{FamilyName, TableName};
 pub use projection::Projection;
 pub use range::KeyRange;

@@ -1,12 +1,11 @@
 //! The fake region server.
 
-use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use terrane_proto::v1::data_server::Data;
 use terrane_proto::v1::{reply, request, session_reply, session_request};
 use terrane_proto::{error, hello, v1};
-use terrane_types::{CellKind, Error, Invalid, PackedCells, RegionDescriptor, ServerId, cell, pack_row};
+use terrane_types::{Error, Invalid, RegionDescriptor, ServerId, cell, pack_row};
 use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -72,7 +71,8 @@ impl Data for FakeData {
                 match message.body {
                     Some(session_request::Body::Hello(theirs)) => {
                         let identity = hello::Identity { cluster: world.lock().cluster, server: id, boot: 1 };
-                        match hello::check(&theirs, identity, 0) {
+                        let time = world.lock().cluster_time_ms;
+                        match hello::check(&theirs, identity, time) {
                             Ok(ours) => yield Ok(v1::SessionReply { body: Some(session_reply::Body::Hello(ours)) }),
                             Err(refused) => {
                                 let detail = error::detail(&refused);
@@ -178,7 +178,7 @@ fn handle(world: &mut World, id: ServerId, header: v1::RequestHeader, body: Opti
     let answer = match body {
         Some(request::Body::Mutate(mutate)) => {
             world.rows_in_request_max = world.rows_in_request_max.max(mutate.rows.len());
-            Ok(reply::Body::Mutate(apply(world, &region, mutate)))
+            Ok(reply::Body::Mutate(super::mutations::apply(world, &region, &header, mutate)))
         }
         Some(request::Body::Get(get)) => Ok(reply::Body::Get(v1::GetReply { as_of_ms, ..read(world, &get) })),
         Some(request::Body::Scan(scan)) => {
@@ -219,48 +219,6 @@ fn find(world: &World, id: ServerId, header: &v1::RequestHeader) -> Result<Regio
         return Err(Error::StaleEpoch { region: region.region, current });
     }
     Ok(region.clone())
-}
-
-fn apply(world: &mut World, region: &RegionDescriptor, mutate: v1::Mutate) -> v1::MutateReply {
-    let mut reply = v1::MutateReply { stamp: 1, ..v1::MutateReply::default() };
-    for (index, mutation) in mutate.rows.into_iter().enumerate() {
-        if !region.range.contains(&mutation.row) {
-            let refused = Error::Internal { message: "the row is not of this region".to_owned() };
-            reply.errors.push(v1::RowError { row: index as u32, error: Some(error::detail(&refused)) });
-            continue;
-        }
-        if mutation.row.starts_with(b"poison") {
-            let refused = Error::ReadOnly { what: "the poisoned row".to_owned() };
-            reply.errors.push(v1::RowError { row: index as u32, error: Some(error::detail(&refused)) });
-            continue;
-        }
-        world.applied += 1;
-        let stamp = 1_000 + world.applied as i64;
-        let cells = PackedCells::validate(mutation.cells).expect("the client packs well-formed cells");
-        let row = world.rows.entry(mutation.row.clone()).or_default();
-        write(row, &cells, stamp);
-        if row.is_empty() {
-            world.rows.remove(&mutation.row);
-        }
-        world.log.push(mutation.row);
-    }
-    reply
-}
-
-fn write(row: &mut Row, cells: &PackedCells, stamp: i64) {
-    for cell in cells {
-        let (family, qualifier) = (Bytes::copy_from_slice(cell.family), Bytes::copy_from_slice(cell.qualifier));
-        let timestamp = if cell.timestamp == terrane_types::LATEST { stamp } else { cell.timestamp };
-        match cell.kind {
-            CellKind::Put => {
-                row.insert((family, qualifier), (timestamp, Bytes::copy_from_slice(cell.value)));
-            }
-            CellKind::DeleteFamily | CellKind::DeleteFamilyVersion => row.retain(|(name, _), _| *name != family),
-            CellKind::Delete | CellKind::DeleteColumn => {
-                row.remove(&(family, qualifier));
-            }
-        }
-    }
 }
 
 pub fn packed(row: &Row) -> Vec<u8> {

@@ -8,6 +8,7 @@
 mod blocks;
 mod data;
 mod master;
+mod mutations;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -57,6 +58,10 @@ pub struct World {
     pub applied: u64,
     /// Row mutations in the order applied.
     pub log: Vec<Bytes>,
+    /// What is remembered of operations.
+    pub window: mutations::Window,
+    /// The time in hellos; 0: not told.
+    pub cluster_time_ms: u64,
     pub requests: u64,
     pub locates: u64,
     /// Rows in a block.
@@ -121,6 +126,8 @@ impl Fake {
             hints: true,
             applied: 0,
             log: Vec::new(),
+            window: mutations::Window::default(),
+            cluster_time_ms: 0,
             requests: 0,
             locates: 0,
             block_rows: 3,
