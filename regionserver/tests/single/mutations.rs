@@ -163,7 +163,7 @@ async fn of_many_that_test_and_set_one_wins() {
 async fn an_atomic_batch_is_applied_as_a_whole_or_not_at_all() {
     let mut bench = Bench::start().await;
     let atomic = |schema: &mut terrane_types::TableSchema| {
-        schema.set_attribute("key", "user:bytes2, item:tail bytes").unwrap();
+        schema.set_attribute("key", "user:bytes2, item:tail").unwrap();
         schema.set_attribute("atomic", "1").unwrap();
     };
     let region = bench.create_table(atomic).await;
