@@ -3,6 +3,7 @@
 //! `TryFrom` is for what comes from outside and may be wrong; `From` for what goes out and cannot be.
 
 use bytes::Bytes;
+use terrane_types::cell::Cells;
 use terrane_types::{
     Bloom, CellKind, CellRef, Compression, Error, FamilyName, FamilyRules, FamilySchema, FamilyStorage, GroupId,
     Invalid, KeyDeclaration, KeyRange, PackedCells, PackedRow, PackedRows, RegionDescriptor, RegionEpoch, RegionId,
@@ -233,19 +234,21 @@ pub fn row_messages(rows: Bytes) -> Result<Vec<v1::Row>, Error> {
     let mut messages = Vec::new();
     for row in PackedRows::new(rows) {
         let PackedRow { row, cells } = row?;
-        let cells = cells
-            .iter()
-            .map(|cell| v1::Cell {
-                family: String::from_utf8_lossy(cell.family).into_owned(),
-                qualifier: Bytes::copy_from_slice(cell.qualifier),
-                timestamp: cell.timestamp,
-                kind: u32::from(cell.kind as u8),
-                value: Bytes::copy_from_slice(cell.value),
-            })
-            .collect();
-        messages.push(v1::Row { row: row.into_bytes(), cells });
+        messages.push(v1::Row { row: row.into_bytes(), cells: cell_messages(cells.iter()) });
     }
     Ok(messages)
+}
+
+/// Packed cells as messages.
+pub(crate) fn cell_messages(cells: Cells<'_>) -> Vec<v1::Cell> {
+    let message = |cell: CellRef<'_>| v1::Cell {
+        family: String::from_utf8_lossy(cell.family).into_owned(),
+        qualifier: Bytes::copy_from_slice(cell.qualifier),
+        timestamp: cell.timestamp,
+        kind: u32::from(cell.kind as u8),
+        value: Bytes::copy_from_slice(cell.value),
+    };
+    cells.map(message).collect()
 }
 
 /// A row key from outside.
