@@ -414,6 +414,10 @@ impl GroupMachine {
         for (state, half) in [(left, left_half), (right, right_half)] {
             let hosted = Hosted::new(state, half, 0);
             hosted.set_settled(false);
+            // Readers of the parent find their moment here, if they come soon. What is held is nobody's state but theirs.
+            for snapshot in hosted.engine.take_handed_down() {
+                hosted.cut_rows.hold(snapshot, terrane_env::time::now_ns());
+            }
             inner.hosted.insert(hosted.region, hosted.clone());
             self.regions.insert(hosted.clone());
             self.signals.flush(hosted.region);
