@@ -6,6 +6,7 @@
 #![cfg(not(feature = "sim"))]
 
 mod bad_input;
+mod consistency;
 mod data_model;
 mod faults;
 mod routing;
