@@ -34,6 +34,7 @@ mod error;
 mod file;
 mod files;
 mod flush;
+mod history;
 mod ingest;
 mod manifest;
 mod memtable;

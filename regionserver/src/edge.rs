@@ -15,9 +15,11 @@ use tokio_util::task::TaskTracker;
 
 use crate::admission::Admission;
 use crate::cluster::Addresses;
-use crate::faults::{barrier_error, not_leader, propose_error, stopping};
+use crate::consistency::{Consistency, ReadTime};
+use crate::faults::{not_leader, propose_error, stopping};
 use crate::metrics::Metrics;
 use crate::operation::WriteHeader;
+use crate::page_seal::PageSeal;
 use crate::region::read::{self, GetRequest, Got};
 use crate::region::scan::{self, Begun, Block, Cursor, ScanRequest, Unfinished};
 use crate::region::write::{self, RowMutation};
@@ -40,6 +42,8 @@ pub struct Header {
     pub deadline: Duration,
     pub client: [u8; 16],
     pub lowest_unsettled: u64,
+    /// What a read is to show.
+    pub consistency: Consistency,
 }
 
 /// The outcome of a write: the rows that failed, by their place, and the stamp of the others.
@@ -57,6 +61,7 @@ pub struct Edge {
     pub addresses: Arc<Addresses>,
     pub admission: Arc<Admission>,
     pub metrics: Arc<Metrics>,
+    pub page_seal: Arc<PageSeal>,
     /// Set when the server stops: nothing new is taken in, streams end.
     pub closing: CancellationToken,
     /// Reads and streams under way, waited for when the server stops.
@@ -178,13 +183,14 @@ impl Edge {
         }
     }
 
-    /// A read point of the group: reads that start now see everything acknowledged before. Answers the time of reading.
-    pub async fn read_point(&self, group: &Group, deadline: Duration) -> Result<i64, Error> {
-        let point = tokio::time::timeout(deadline, group.read_barrier()).await;
-        let point = point.map_err(|_| Error::DeadlineExceeded)?;
-        let point = point.map_err(|error| barrier_error(error, group, &self.addresses))?;
-        let now = terrane_env::time::wall_ms().max(point.stamp);
-        Ok(i64::try_from(now).unwrap_or(i64::MAX))
+    /// A read point of the group: what reads that start now see is what `consistency` promises.
+    pub async fn read_point(
+        &self,
+        group: &Group,
+        consistency: Consistency,
+        deadline: Duration,
+    ) -> Result<ReadTime, Error> {
+        consistency.read_point(group, &self.addresses, deadline).await
     }
 
     /// Rows by key; a read point was taken since the request came in.

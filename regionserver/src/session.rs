@@ -2,7 +2,7 @@
 //!
 //! Requests of one batch never wait for each other. Writes go to their logs one after another without an await, or, while
 //! the server slows writes down, through a queue that reads do not stand in. Reads of a
-//! batch are put together by log group: one task and one read point for all of them. Answers meet in one bounded queue,
+//! batch are put together by log group and consistency: one task and one read point for all of them. Answers meet in one bounded queue,
 //! from which the edge takes as many as are ready for the next batch of replies, so replies batch themselves under load.
 //!
 //! What a client may have in flight is counted in units (a scan weighs as much as the block it may answer). A unit is given
@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use terrane_raft::Group;
@@ -21,7 +22,9 @@ use terrane_types::{Error, GroupId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 
+use crate::consistency::{Consistency, ReadTime};
 use crate::edge::{Edge, Header, Mutated};
+use crate::page_seal::{Binding, Position};
 use crate::region::read::{DiskGet, GetRequest, Got};
 use crate::region::scan::{self, Block, Cursor, ScanRequest};
 use crate::region::write::RowMutation;
@@ -51,6 +54,8 @@ pub enum Body {
     Mutate(Vec<RowMutation>),
     Get(GetRequest),
     Scan(Box<(Arc<ScanRequest>, Cursor)>),
+    SealPage(Box<(Binding, Vec<Position>)>),
+    OpenPage(Box<(Binding, Bytes)>),
 }
 
 /// What a request came to.
@@ -60,12 +65,17 @@ pub enum Answer {
     Rows {
         rows: Vec<u8>,
         messages: bool,
+        as_of_ms: u64,
     },
     Block {
         block: Box<Block>,
         reverse: bool,
         messages: bool,
+        as_of_ms: u64,
     },
+    /// A page token.
+    Sealed(Bytes),
+    Opened(Vec<Position>),
 }
 
 /// An answer on its way out; its units are given back when it is dropped.
@@ -157,8 +167,8 @@ struct Read {
     room: OwnedSemaphorePermit,
 }
 
-/// The reads of a batch, by log group.
-type Reads = BTreeMap<GroupId, (Group, Vec<Read>)>;
+/// The reads of a batch, by what they can share a read point with.
+type Reads = BTreeMap<(GroupId, Consistency), (Group, Vec<Read>)>;
 
 impl Session {
     /// Opens a session; its answers come out of the receiver.
@@ -183,6 +193,14 @@ impl Session {
                 Ok(Request { header, body: Body::Mutate(rows), .. }) => {
                     self.writes.take(Write { id, header, rows, room })
                 }
+                Ok(Request { body: Body::SealPage(page), .. }) => {
+                    let (binding, positions) = *page;
+                    self.answer(id, self.edge.page_seal.seal(&binding, &positions).map(Answer::Sealed), room);
+                }
+                Ok(Request { body: Body::OpenPage(page), .. }) => {
+                    let (binding, token) = *page;
+                    self.answer(id, self.edge.page_seal.open(&binding, token).map(Answer::Opened), room);
+                }
                 Ok(request) => self.collect(Read { id, request, room }, &mut reads),
             }
         }
@@ -201,7 +219,10 @@ impl Session {
 
     fn collect(&self, read: Read, reads: &mut Reads) {
         match self.edge.find(&read.request.header) {
-            Ok((hosted, group)) => reads.entry(hosted.group).or_insert_with(|| (group, Vec::new())).1.push(read),
+            Ok((hosted, group)) => {
+                let key = (hosted.group, read.request.header.consistency);
+                reads.entry(key).or_insert_with(|| (group, Vec::new())).1.push(read);
+            }
             Err(error) => {
                 self.edge.metrics.refused.inc();
                 self.answer(read.id, Err(error), read.room);
@@ -210,9 +231,9 @@ impl Session {
     }
 
     fn start_reads(&self, reads: &mut Reads, arrived: Instant) {
-        for (_, (group, reads)) in std::mem::take(reads) {
+        for ((_, consistency), (group, reads)) in std::mem::take(reads) {
             let (edge, answers) = (self.edge.clone(), self.answers.clone());
-            self.edge.tasks.spawn(async move { run_reads(&edge, &group, reads, &answers, arrived).await });
+            self.edge.tasks.spawn(async move { run_reads(&edge, &group, consistency, reads, &answers, arrived).await });
         }
     }
 
@@ -236,15 +257,16 @@ fn weight(request: Option<&Request>) -> u32 {
 async fn run_reads(
     edge: &Arc<Edge>,
     group: &Group,
+    consistency: Consistency,
     reads: Vec<Read>,
     answers: &mpsc::Sender<Outgoing>,
     arrived: Instant,
 ) {
     // The most patient read decides how long is waited; the others are answered as late at the worst.
     let deadline = reads.iter().map(|read| read.request.header.deadline).max().unwrap_or_default();
-    let point = edge.read_point(group, deadline.saturating_sub(arrived.elapsed())).await;
-    let now_ms = match point {
-        Ok(now_ms) => now_ms,
+    let point = edge.read_point(group, consistency, deadline.saturating_sub(arrived.elapsed())).await;
+    let time = match point {
+        Ok(time) => time,
         Err(error) => {
             for Read { id, room, .. } in reads {
                 finish(edge, answers, id, Err(error.clone()), room);
@@ -256,7 +278,7 @@ async fn run_reads(
     let mut since_yield = 0;
     for Read { id, request, room } in reads {
         since_yield += if matches!(request.body, Body::Scan(_)) { GETS_PER_SCAN } else { 1 };
-        match begin_read(edge, request, now_ms) {
+        match begin_read(edge, request, time) {
             Begun::Done(answer) => finish(edge, answers, id, answer, room),
             Begun::Rest(read) => rest.push((id, read, room)),
         }
@@ -271,7 +293,7 @@ async fn run_reads(
         if under_way.len() < READS_AT_ONCE
             && let Some((id, read, room)) = rest.next()
         {
-            under_way.push(async move { (id, end_read(edge, read).await, room) });
+            under_way.push(async move { (id, end_read(edge, read, time).await, room) });
             continue;
         }
         let Some((id, answer, room)) = under_way.next().await else { return };
@@ -290,33 +312,38 @@ enum Unfinished {
     Scan { rest: Box<scan::Unfinished>, reverse: bool, messages: bool },
 }
 
-fn begin_read(edge: &Edge, request: Request, now_ms: i64) -> Begun {
+fn begin_read(edge: &Edge, request: Request, time: ReadTime) -> Begun {
     let Request { header, body, messages } = request;
     match body {
-        Body::Get(get) => match edge.get(&header, &get, now_ms) {
-            Ok(Got::Rows(rows)) => Begun::Done(Ok(Answer::Rows { rows, messages })),
+        Body::Get(get) => match edge.get(&header, &get, time.now_ms) {
+            Ok(Got::Rows(rows)) => Begun::Done(Ok(Answer::Rows { rows, messages, as_of_ms: time.as_of_ms })),
             Ok(Got::NeedsDisk(rest)) => Begun::Rest(Unfinished::Get { rest: Box::new(rest), messages }),
             Err(error) => Begun::Done(Err(error)),
         },
         Body::Scan(scan) => {
             let (scan, cursor) = *scan;
             let reverse = scan.reverse;
-            match edge.begin_scan(&header, &scan, cursor, now_ms) {
-                Ok(scan::Begun::Done(block)) => Begun::Done(Ok(Answer::Block { block, reverse, messages })),
+            match edge.begin_scan(&header, &scan, cursor, time.now_ms) {
+                Ok(scan::Begun::Done(block)) => {
+                    Begun::Done(Ok(Answer::Block { block, reverse, messages, as_of_ms: time.as_of_ms }))
+                }
                 Ok(scan::Begun::Rest(rest)) => Begun::Rest(Unfinished::Scan { rest, reverse, messages }),
                 Err(error) => Begun::Done(Err(error)),
             }
         }
-        Body::Mutate(_) => Begun::Done(Err(Error::Internal { message: "a write among the reads".to_owned() })),
+        Body::Mutate(_) | Body::SealPage(_) | Body::OpenPage(_) => {
+            Begun::Done(Err(Error::Internal { message: "a request among the reads that is none".to_owned() }))
+        }
     }
 }
 
-async fn end_read(edge: &Edge, read: Unfinished) -> Result<Answer, Error> {
+async fn end_read(edge: &Edge, read: Unfinished, time: ReadTime) -> Result<Answer, Error> {
+    let as_of_ms = time.as_of_ms;
     match read {
-        Unfinished::Get { rest, messages } => Ok(Answer::Rows { rows: rest.finish().await?, messages }),
+        Unfinished::Get { rest, messages } => Ok(Answer::Rows { rows: rest.finish().await?, messages, as_of_ms }),
         Unfinished::Scan { rest, reverse, messages } => {
             let block = edge.end_scan(*rest).await?;
-            Ok(Answer::Block { block: Box::new(block), reverse, messages })
+            Ok(Answer::Block { block: Box::new(block), reverse, messages, as_of_ms })
         }
     }
 }

@@ -6,8 +6,8 @@
 //!
 //! ```text
 //! token    = version u8 (1, 2) | flags u8 | region start u16-length | region stop u16-length
-//!          | limit left u64 | offset left u64 | group? | totals? | position
-//! flags    = 1 reverse, 2 limited; from version 2 on 4 with a group, 8 with totals
+//!          | limit left u64 | offset left u64 | group? | totals? | position | sequence u64?
+//! flags    = 1 reverse, 2 limited; from version 2 on 4 with a group, 8 with totals, 16 with the sequence number of a snapshot
 //! group    = prefix u16-length | rows given u32
 //! totals   = rows u64 | values u64 | flags u8 (1 floats, 2 with extremes) | sum | (least | greatest)?
 //!            numbers are i128, or f64 with flag 1
@@ -32,6 +32,7 @@ const REVERSE: u8 = 1;
 const LIMITED: u8 = 2;
 const GROUP: u8 = 4;
 const TOTALS: u8 = 8;
+const SNAPSHOT: u8 = 16;
 
 /// A scan's state between two blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +48,8 @@ pub struct Token {
     /// Of a scan that aggregates.
     pub totals: Option<Totals>,
     pub position: Position,
+    /// Of a snapshot scan: the number that all of it is read at.
+    pub sequence: Option<u64>,
 }
 
 /// What comes next, in the scan's direction.
@@ -76,7 +79,9 @@ impl Token {
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(64);
         let flag = |flag: u8, set: bool| if set { flag } else { 0 };
-        let extended = flag(GROUP, self.group.is_some()) | flag(TOTALS, self.totals.is_some());
+        let extended = flag(GROUP, self.group.is_some())
+            | flag(TOTALS, self.totals.is_some())
+            | flag(SNAPSHOT, self.sequence.is_some());
         out.push(if extended == 0 { VERSION_PLAIN } else { VERSION });
         out.push(extended | flag(LIMITED, self.limit_left.is_some()) | flag(REVERSE, self.reverse));
         put_short(&mut out, &self.region.start);
@@ -110,6 +115,9 @@ impl Token {
                 put_u64(&mut out, cell.sequence);
             }
         }
+        if let Some(sequence) = self.sequence {
+            put_u64(&mut out, sequence);
+        }
         out.into()
     }
 
@@ -127,7 +135,7 @@ impl Token {
         let mut reader = Reader::new(token);
         let known = match reader.u8()? {
             VERSION_PLAIN => REVERSE | LIMITED,
-            VERSION => REVERSE | LIMITED | GROUP | TOTALS,
+            VERSION => REVERSE | LIMITED | GROUP | TOTALS | SNAPSHOT,
             _ => return Err(Malformed("its version is not known to this server")),
         };
         let flags = reader.u8()?;
@@ -143,9 +151,10 @@ impl Token {
         };
         let totals = if flags & TOTALS != 0 { Some(Totals::decode(&mut reader)?) } else { None };
         let position = read_position(&mut reader)?;
+        let sequence = if flags & SNAPSHOT != 0 { Some(reader.u64()?) } else { None };
         reader.finish()?;
         let limit_left = (flags & LIMITED != 0).then_some(limit);
-        Ok(Self { reverse: flags & REVERSE != 0, region, limit_left, offset_left, group, totals, position })
+        Ok(Self { reverse: flags & REVERSE != 0, region, limit_left, offset_left, group, totals, position, sequence })
     }
 }
 
@@ -182,6 +191,7 @@ mod tests {
             group: None,
             totals: None,
             position,
+            sequence: None,
         }
     }
 
@@ -212,6 +222,8 @@ mod tests {
             Position::Within { row: "c".into(), sequence: 12, cell },
         ] {
             let token = sample(position);
+            assert_eq!(Token::decode(token.encode(), true).unwrap(), token);
+            let token = Token { sequence: Some(12), ..token };
             assert_eq!(Token::decode(token.encode(), true).unwrap(), token);
         }
         for token in extended() {

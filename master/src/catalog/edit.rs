@@ -9,6 +9,7 @@ use terrane_types::{ClusterId, GroupId, RegionDescriptor, RegionId, ServerId, Ta
 
 use super::codec::{DecodeError, Reader, Writer};
 use super::groups::GroupPlan;
+use super::page_keys::Secret;
 use super::regions::{decode_descriptor, encode_descriptor};
 use super::servers::Registration;
 use super::tables::{decode_schema, encode_schema};
@@ -45,6 +46,8 @@ pub enum CatalogEdit {
     ForgetTable { table: TableId },
     /// Regions as their leaders report them.
     IndexRegions { regions: Vec<RegionDescriptor> },
+    /// A new key for page tokens. `id` is the one it must get: of two that were made at once one loses.
+    AddPageKey { id: u32, secret: Secret },
 }
 
 /// What is fixed when a cluster begins.
@@ -154,6 +157,11 @@ impl CatalogEdit {
                 out.u8(13);
                 out.list(regions.iter(), |out, region| encode_descriptor(region, out));
             }
+            Self::AddPageKey { id, secret } => {
+                out.u8(20);
+                out.u32(*id);
+                out.raw(&secret.0);
+            }
         }
     }
 
@@ -185,6 +193,7 @@ impl CatalogEdit {
             11 => Self::DropTable { table: TableId(from.u64()?) },
             12 => Self::ForgetTable { table: TableId(from.u64()?) },
             13 => Self::IndexRegions { regions: from.list(decode_descriptor)? },
+            20 => Self::AddPageKey { id: from.u32()?, secret: Secret(from.array()?) },
             found => return Err(DecodeError::Tag { what: "catalog edit", found }),
         })
     }

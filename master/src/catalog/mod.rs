@@ -10,6 +10,7 @@ pub mod checkpoint;
 pub mod codec;
 pub mod edit;
 pub mod groups;
+pub mod page_keys;
 pub mod regions;
 pub mod servers;
 pub mod tables;
@@ -27,6 +28,7 @@ use terrane_types::{
 use self::codec::{DecodeError, Reader, Writer};
 pub use self::edit::{CatalogEdit, Founding, Outcome, Refusal};
 use self::groups::{GroupEntry, GroupPlan, GroupState, Groups};
+use self::page_keys::{PageKeys, Secret};
 use self::regions::Regions;
 use self::servers::{Registration, Servers};
 use self::tables::{TableEntry, TableState, Tables};
@@ -36,6 +38,8 @@ use crate::ids::Ids;
 const EPOCH_FIRST: RegionEpoch = RegionEpoch(1);
 /// The version of a schema that was never altered.
 const SCHEMA_VERSION_FIRST: u64 = 1;
+/// The checkpoint's version that brought page keys; in an older one there are none.
+const VERSION_WITH_PAGE_KEYS: u16 = 2;
 
 /// Everything the master remembers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,6 +50,7 @@ pub struct Catalog {
     groups: Groups,
     tables: Tables,
     regions: Regions,
+    page_keys: PageKeys,
 }
 
 impl Catalog {
@@ -84,6 +89,11 @@ impl Catalog {
         &self.regions
     }
 
+    /// The keys that seal page tokens.
+    pub const fn page_keys(&self) -> &PageKeys {
+        &self.page_keys
+    }
+
     /// The id the next group will get.
     pub fn next_group(&self) -> GroupId {
         self.ids.next_group()
@@ -105,6 +115,7 @@ impl Catalog {
             CatalogEdit::DropTable { table } => self.drop_table(*table),
             CatalogEdit::ForgetTable { table } => self.forget_table(*table),
             CatalogEdit::IndexRegions { regions } => Ok(self.index_regions(regions, stamp)),
+            CatalogEdit::AddPageKey { id, secret } => self.add_page_key(*id, *secret, stamp),
         };
         applied.unwrap_or_else(Outcome::Refused)
     }
@@ -251,6 +262,14 @@ impl Catalog {
         Ok(Outcome::Done)
     }
 
+    fn add_page_key(&mut self, id: u32, secret: Secret, stamp: u64) -> Result<Outcome, Refusal> {
+        if id != self.page_keys.next_id() {
+            return Err(Refusal::Changed(format!("the next page key is {}, not {id}", self.page_keys.next_id())));
+        }
+        self.page_keys.add(secret, stamp);
+        Ok(Outcome::Done)
+    }
+
     fn index_regions(&mut self, regions: &[RegionDescriptor], stamp: u64) -> Outcome {
         self.regions.absorb(&self.of_known_groups(regions), stamp);
         Outcome::Done
@@ -276,9 +295,11 @@ impl Catalog {
         self.groups.encode(out);
         self.tables.encode(out);
         self.regions.encode(out);
+        self.page_keys.encode(out);
     }
 
-    pub(crate) fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+    /// Reads the catalog of a checkpoint of this version.
+    pub(crate) fn decode(from: &mut Reader<'_>, version: u16) -> Result<Self, DecodeError> {
         let founding = match from.u8()? {
             0 => None,
             1 => Some(Founding::decode(from)?),
@@ -291,6 +312,7 @@ impl Catalog {
             groups: Groups::decode(from)?,
             tables: Tables::decode(from)?,
             regions: Regions::decode(from)?,
+            page_keys: if version >= VERSION_WITH_PAGE_KEYS { PageKeys::decode(from)? } else { PageKeys::default() },
         })
     }
 

@@ -65,6 +65,8 @@ struct Gathered {
     /// The region, and its table's flush size.
     region: Option<(Arc<Hosted>, u64)>,
     rows: Vec<(Bytes, PackedCells)>,
+    /// Of the entry.
+    stamp: u64,
 }
 
 /// What housekeeping needs to know to flush a region.
@@ -108,7 +110,7 @@ impl GroupMachine {
             hosted.insert(region.id(), Hosted::new(region_state, region, point.index));
         }
         for hosted in hosted.values() {
-            hosted.engine.set_prefix(row_prefix(&hosted.state().schema));
+            set_up(&hosted.engine, &hosted.state().schema);
             regions.insert(hosted.clone());
         }
         let applied = applied.unwrap_or(0);
@@ -265,7 +267,7 @@ impl GroupMachine {
         let _boundary = self.boundary.lock().await;
         let applied = Reply::Applied { stamp: entry.stamp }.encode();
         let mut replies = Vec::with_capacity(entry.operations.len());
-        let mut gathered = Gathered::default();
+        let mut gathered = Gathered { stamp: entry.stamp, ..Gathered::default() };
         for operation in &entry.operations {
             let operation = self.read(operation, entry.index);
             if !matches!(operation, Operation::Write(_)) {
@@ -337,6 +339,7 @@ impl GroupMachine {
     /// many at once faster than one by one.
     fn apply_rows(&self, index: u64, gathered: &mut Gathered) {
         let Some((hosted, flush_size)) = gathered.region.take() else { return };
+        hosted.engine.advance(gathered.stamp);
         let first = hosted.engine.sequence() + 1;
         hosted.engine.apply_all(index, first, gathered.rows.iter().map(|(row, cells)| (&row[..], cells)));
         gathered.rows.clear();
@@ -348,7 +351,7 @@ impl GroupMachine {
         let changes = inner.state.change_tables(change);
         for created in changes.created {
             let region = self.engine.create(region_spec(&created), entry.index);
-            region.set_prefix(row_prefix(&created.schema));
+            set_up(&region, &created.schema);
             let hosted = Hosted::new(created, region, 0);
             hosted.set_settled(false);
             inner.hosted.insert(hosted.region, hosted.clone());
@@ -411,6 +414,10 @@ impl GroupMachine {
         for (state, half) in [(left, left_half), (right, right_half)] {
             let hosted = Hosted::new(state, half, 0);
             hosted.set_settled(false);
+            // Readers of the parent find their moment here, if they come soon. What is held is nobody's state but theirs.
+            for snapshot in hosted.engine.take_handed_down() {
+                hosted.cut_rows.hold(snapshot, terrane_env::time::now_ns());
+            }
             inner.hosted.insert(hosted.region, hosted.clone());
             self.regions.insert(hosted.clone());
             self.signals.flush(hosted.region);
@@ -452,7 +459,7 @@ impl Inner {
         for gone in before.families.iter().filter(|known| state.schema.family(known.name.as_bytes()).is_none()) {
             hosted.engine.remove_family(&gone.name);
         }
-        hosted.engine.set_prefix(row_prefix(&state.schema));
+        set_up(&hosted.engine, &state.schema);
         hosted.engine.touch(entry.index);
         hosted.set_state(state.clone());
     }
@@ -464,6 +471,12 @@ impl Inner {
         let (first, _) = self.dirty.unwrap_or((index, index));
         self.dirty = Some((first, index));
     }
+}
+
+/// What the engine does not remember by itself.
+fn set_up(region: &terrane_engine::Region, schema: &TableSchema) {
+    region.set_prefix(row_prefix(schema));
+    region.set_history(schema.history_ms);
 }
 
 fn region_spec(state: &RegionState) -> RegionSpec {

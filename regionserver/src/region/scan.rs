@@ -14,12 +14,16 @@
 //! A row larger than a block is sent in parts. All parts of a row come from one sequence number. When that has been
 //! collected before the row was finished, the row starts anew at a later one and the block says so. Rows after it are read
 //! at a new snapshot, as fresh as the block.
+//!
+//! A *snapshot scan* reads all its blocks at one sequence number, which travels in the token. A block comes with a hold on
+//! it, which a stream keeps for as long as it is open; otherwise the number is good for as long as the table's history
+//! keeps it, and then the scan ends with `SnapshotTooOld`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use terrane_engine::{CellPosition, Patience, RowScanner, ScanSpec, Snapshot, Step};
+use terrane_engine::{CellPosition, Patience, RowScanner, ScanSpec, Snapshot, SnapshotTooOld, Step};
 use terrane_env::task::run_blocking;
 use terrane_types::rows::ROW_HEADER_BYTES;
 use terrane_types::{Error, Invalid, KeyRange, Projection, RegionDescriptor, escape};
@@ -34,6 +38,9 @@ use crate::token::{CellAt, Position, Token};
 /// What a block holds when the caller does not say, and at most.
 pub const BLOCK_BYTES_DEFAULT: usize = 256 << 10;
 pub const BLOCK_BYTES_MAX: usize = 4 << 20;
+
+/// What a caller waits that asks for a number which this replica has not come to.
+const BEHIND_RETRY: Duration = Duration::from_millis(10);
 
 /// A block ends after this long even without rows.
 const BLOCK_TIME_MAX: Duration = Duration::from_millis(500);
@@ -56,6 +63,8 @@ pub struct ScanRequest {
     pub latest: Option<Latest>,
     /// Whether blocks that are read from disk stay in the cache.
     pub fills_cache: bool,
+    /// Every block at one sequence number.
+    pub snapshot: bool,
 }
 
 /// How far a scan is.
@@ -68,6 +77,8 @@ pub struct Cursor {
     pub group: Option<Group>,
     /// There are some if and only if an aggregate is asked for.
     pub totals: Option<Totals>,
+    /// Of a snapshot scan, once it has begun or was told so: the number that it reads at.
+    pub sequence: Option<u64>,
 }
 
 /// A piece of the answer.
@@ -80,6 +91,8 @@ pub struct Block {
     pub row_restarted: bool,
     pub cells_skipped: u64,
     pub region: RegionDescriptor,
+    /// Of a snapshot scan: while somebody has it, the next block finds everything.
+    pub snapshot: Option<Snapshot>,
 }
 
 impl Block {
@@ -93,6 +106,7 @@ impl Block {
             group: self.cursor.group.clone(),
             totals: self.cursor.totals,
             position: self.cursor.position.clone(),
+            sequence: self.cursor.sequence,
         }
     }
 }
@@ -241,6 +255,7 @@ impl Filler {
             row_restarted: false,
             cells_skipped: 0,
             region: state.descriptor.clone(),
+            snapshot: None,
         };
         let (hosted, request) = (hosted.clone(), request.clone());
         let mut filler = Self {
@@ -253,8 +268,29 @@ impl Filler {
             cutter,
             beyond: None,
         };
+        filler.take_snapshot()?;
         filler.source = filler.first_source()?;
         Ok(filler)
+    }
+
+    /// Of a snapshot scan: a snapshot at its number, which the first block gives it. Whoever gets the block may hold it.
+    fn take_snapshot(&mut self) -> Result<(), Error> {
+        if !self.request.snapshot {
+            self.block.cursor.sequence = None;
+            return Ok(());
+        }
+        let engine = &self.hosted.engine;
+        let snapshot = match self.block.cursor.sequence {
+            None => engine.snapshot(),
+            Some(sequence) if sequence > engine.sequence() => {
+                let message = format!("region {} has not come to sequence number {sequence} here", self.hosted.region);
+                return Err(Error::Unavailable { message, retry_after: BEHIND_RETRY });
+            }
+            Some(sequence) => engine.snapshot_at(sequence).map_err(too_old)?,
+        };
+        self.block.cursor.sequence = Some(snapshot.sequence());
+        self.block.snapshot = Some(snapshot);
+        Ok(())
     }
 
     fn first_source(&mut self) -> Result<Source, Error> {
@@ -305,9 +341,20 @@ impl Filler {
             range = range.and_then(|range| cutter.rest(range, &group.prefix, self.request.reverse));
         }
         let Some(range) = range else { return Source::Nothing };
-        let snapshot = self.hosted.engine.snapshot();
+        let snapshot = self.snapshot();
         let sequence = snapshot.sequence();
         Source::Rows { scanner: self.scanner(snapshot, range, None), sequence }
+    }
+
+    /// As fresh as the block, but for a snapshot scan.
+    fn snapshot(&self) -> Snapshot {
+        match self.block.cursor.sequence {
+            Some(sequence) => {
+                let snapshot = self.hosted.engine.snapshot_at(sequence);
+                snapshot.expect("the block holds a snapshot at this number, so nothing of it is collected")
+            }
+            None => self.hosted.engine.snapshot(),
+        }
     }
 
     fn scanner(&self, snapshot: Snapshot, range: KeyRange, from_cell: Option<CellPosition>) -> RowScanner {
@@ -549,6 +596,10 @@ fn check_aggregate(aggregate: &Aggregate, request: &ScanRequest, state: &RegionS
         return Err(Invalid::new(format!("column {column} is to be summed up but is not among those read")).into());
     }
     Ok(())
+}
+
+fn too_old(error: SnapshotTooOld) -> Error {
+    Error::SnapshotTooOld { oldest: error.oldest }
 }
 
 /// The part of the range behind `row`.

@@ -9,7 +9,9 @@ use terrane_proto::{PACKED_FORMAT, convert, v1};
 use terrane_types::limits::ROW_BYTES_MAX;
 use terrane_types::{Error, Invalid, KeyRange, Projection, RegionEpoch, RegionId, TableId};
 
+use crate::consistency::Consistency;
 use crate::edge::{DEADLINE_DEFAULT, Header};
+use crate::page_seal::{self, Binding};
 use crate::region::aggregate::Aggregate;
 use crate::region::latest::{Cut, Group, Latest};
 use crate::region::read::GetRequest;
@@ -32,9 +34,9 @@ pub fn request(request: v1::Request) -> (u64, Result<Request, Error>) {
                 let messages = wants_messages(body.cells_as);
                 (Body::Scan(Box::new(scan(body)?)), messages)
             }
-            Some(v1::request::Body::SealPage(_) | v1::request::Body::OpenPage(_)) | None => {
-                return Err(invalid("the request has no body this server knows"));
-            }
+            Some(v1::request::Body::SealPage(body)) => (Body::SealPage(Box::new(seal_page(body)?)), false),
+            Some(v1::request::Body::OpenPage(body)) => (Body::OpenPage(Box::new(open_page(body)?)), false),
+            None => return Err(invalid("the request has no body this server knows")),
         };
         Ok(Request { header, body, messages })
     });
@@ -51,9 +53,6 @@ pub fn header(header: Option<v1::RequestHeader>) -> Result<Header, Error> {
         let feature = format!("format {} of packed bytes (this server reads {PACKED_FORMAT})", header.format);
         return Err(Error::Unsupported { feature });
     }
-    if header.consistency != v1::Consistency::Linearizable as i32 {
-        return Err(Error::Unsupported { feature: "reading at a consistency below linearizable".to_owned() });
-    }
     Ok(Header {
         table: TableId(header.table),
         region: RegionId(header.region),
@@ -62,7 +61,39 @@ pub fn header(header: Option<v1::RequestHeader>) -> Result<Header, Error> {
         deadline: deadline(header.deadline_ms),
         client: client_id(&header.client_id)?,
         lowest_unsettled: header.lowest_unsettled,
+        consistency: consistency(header.consistency)?,
     })
+}
+
+fn consistency(wire: i32) -> Result<Consistency, Error> {
+    match v1::Consistency::try_from(wire) {
+        Ok(v1::Consistency::Linearizable) => Ok(Consistency::Linearizable),
+        Ok(v1::Consistency::Strict) => Ok(Consistency::Strict),
+        Ok(v1::Consistency::Stale) => Ok(Consistency::Stale),
+        Err(_) => Err(Error::Unsupported { feature: format!("consistency {wire}") }),
+    }
+}
+
+/// A wish for a page token.
+pub fn seal_page(body: v1::SealPage) -> Result<(Binding, Vec<page_seal::Position>), Error> {
+    let position = |position: v1::PagePosition| page_seal::Position {
+        bucket: position.bucket,
+        last: position.last,
+        finished: position.finished,
+    };
+    Ok((binding(body.binding)?, body.positions.into_iter().map(position).collect()))
+}
+
+/// A page token that comes back.
+pub fn open_page(body: v1::OpenPage) -> Result<(Binding, Bytes), Error> {
+    Ok((binding(body.binding)?, body.token))
+}
+
+fn binding(binding: Option<v1::PageBinding>) -> Result<Binding, Error> {
+    let binding =
+        binding.ok_or_else(|| invalid("a page token is bound to a table and a range; the call names none"))?;
+    let v1::PageBinding { table, start, stop, reverse, filter } = binding;
+    Ok(Binding { table: TableId(table), start, stop, reverse, filter })
 }
 
 fn deadline(ms: u32) -> Duration {
@@ -111,9 +142,17 @@ pub fn scan(body: v1::Scan) -> Result<(Arc<ScanRequest>, Cursor), Error> {
     let cursor = if body.resume.is_empty() {
         let limit_left = (body.limit != 0).then_some(body.limit);
         let totals = aggregate.as_ref().map(Aggregate::nothing);
-        Cursor { limit_left, offset_left: body.offset, position: Position::Start, group, totals }
+        Cursor {
+            limit_left,
+            offset_left: body.offset,
+            position: Position::Start,
+            group,
+            totals,
+            sequence: body.at_sequence,
+        }
     } else {
-        let Token { limit_left, offset_left, position, group, totals, .. } = Token::decode(body.resume, body.reverse)?;
+        let Token { limit_left, offset_left, position, group, totals, sequence, .. } =
+            Token::decode(body.resume, body.reverse)?;
         let fits = match (&aggregate, &totals) {
             (None, None) => true,
             (Some(aggregate), Some(totals)) => aggregate.fits(totals),
@@ -122,8 +161,11 @@ pub fn scan(body: v1::Scan) -> Result<(Arc<ScanRequest>, Cursor), Error> {
         if !fits || group.is_some() != latest.is_some() {
             return Err(invalid("the resume token belongs to a scan that aggregates otherwise; start the scan anew"));
         }
-        Cursor { limit_left, offset_left, position, group, totals }
+        Cursor { limit_left, offset_left, position, group, totals, sequence }
     };
+    if body.at_sequence.is_some() && !body.snapshot {
+        return Err(invalid("a scan at a sequence number is a snapshot scan: set `snapshot` too"));
+    }
     let request = ScanRequest {
         range: KeyRange::new(body.start, body.stop)?,
         reverse: body.reverse,
@@ -133,6 +175,7 @@ pub fn scan(body: v1::Scan) -> Result<(Arc<ScanRequest>, Cursor), Error> {
         aggregate,
         latest,
         fills_cache: !body.fill_cache_never,
+        snapshot: body.snapshot,
     };
     Ok((Arc::new(request), cursor))
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that unwraps in vain fails, which is what it is for")]
 
+mod consistency;
 mod harness;
 mod maintenance;
 mod scanning;
@@ -305,7 +306,7 @@ async fn what_this_build_does_not_know_is_refused_by_number_or_name() {
     for (call, words) in [
         (with(|header| header.required_features = vec![9]), "required feature 9"),
         (with(|header| header.format = 2), "format 2"),
-        (with(|header| header.consistency = v1::Consistency::Stale as i32), "linearizable"),
+        (with(|header| header.consistency = 9), "consistency 9"),
     ] {
         let refused = error::from_status(&data.get(call).await.unwrap_err());
         assert!(matches!(&refused, Error::Unsupported { feature } if feature.contains(words)), "{refused}");
