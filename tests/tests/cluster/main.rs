@@ -9,6 +9,7 @@ mod bad_input;
 mod data_model;
 mod faults;
 mod routing;
+mod schema;
 mod splits;
 
 use std::time::Duration;
