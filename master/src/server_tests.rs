@@ -584,3 +584,18 @@ async fn strangers_are_refused() {
     assert!(matches!(refusal(cluster.client.report(request)).await, Error::NotFound { .. }));
     cluster.end().await;
 }
+
+#[tokio::test]
+async fn servers_are_told_one_page_key_which_outlives_the_master() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::new(dir.path()).await;
+    cluster.add_servers().await;
+    let told = cluster.report(1, 1, Vec::new()).await.page_keys;
+    assert_eq!(told.len(), 1);
+    assert_eq!((told[0].id, told[0].secret.len()), (1, 32));
+    assert_eq!(cluster.report(2, 1, Vec::new()).await.page_keys, told, "every server has the same");
+    cluster.end().await;
+    let mut cluster = Cluster::new(dir.path()).await;
+    assert_eq!(cluster.report(3, 1, Vec::new()).await.page_keys, told);
+    cluster.end().await;
+}

@@ -9,20 +9,22 @@ use std::time::Duration;
 
 use terrane_proto::hello::Identity;
 use terrane_raft::{Group, GroupHost};
-use terrane_types::{Error, GroupId, RegionEpoch, RegionId, TableId};
+use terrane_types::{Error, GroupId, RegionEpoch, RegionId, RowOutcome, TableId};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admission::Admission;
 use crate::cluster::Addresses;
-use crate::faults::{barrier_error, not_leader, propose_error, stopping};
+use crate::consistency::{Consistency, ReadTime};
+use crate::faults::{not_leader, propose_error, stopping};
 use crate::metrics::Metrics;
 use crate::operation::WriteHeader;
+use crate::page_seal::PageSeal;
 use crate::region::read::{self, GetRequest, Got};
-use crate::region::scan::{self, Block, Cursor, ScanRequest};
+use crate::region::scan::{self, Begun, Block, Cursor, ScanRequest, Unfinished};
 use crate::region::write::{self, RowMutation};
 use crate::registry::{Hosted, Registry};
-use crate::reply::Reply;
+use crate::reply::{Applied, Reply};
 
 /// How long a request may take when it does not say.
 pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
@@ -43,12 +45,24 @@ pub struct Header {
     pub deadline: Duration,
     pub client: [u8; 16],
     pub lowest_unsettled: u64,
+    /// What a read is to show.
+    pub consistency: Consistency,
 }
 
-/// The outcome of a write: the rows that failed, by their place, and the stamp of the others.
+/// A write as it came in.
+#[derive(Default)]
+pub struct Mutation {
+    pub rows: Vec<RowMutation>,
+    /// All rows or none.
+    pub atomic: bool,
+}
+
+/// The outcome of a write: the rows that failed and those that have something to tell, by their place, and the stamp of
+/// the others.
 #[derive(Debug, Default)]
 pub struct Mutated {
     pub errors: Vec<(u32, Error)>,
+    pub results: Vec<(u32, RowOutcome)>,
     pub stamp: u64,
 }
 
@@ -60,6 +74,7 @@ pub struct Edge {
     pub addresses: Arc<Addresses>,
     pub admission: Arc<Admission>,
     pub metrics: Arc<Metrics>,
+    pub page_seal: Arc<PageSeal>,
     /// Set when the server stops: nothing new is taken in, streams end.
     pub closing: CancellationToken,
     /// Reads and streams under way, waited for when the server stops.
@@ -68,31 +83,31 @@ pub struct Edge {
 
 impl Edge {
     /// Checks a write and hands it to the log; `done` hears the outcome, at once when it is refused here.
-    pub fn mutate<D>(self: &Arc<Self>, header: &Header, rows: Vec<RowMutation>, done: D)
+    pub fn mutate<D>(self: &Arc<Self>, header: &Header, mutation: Mutation, done: D)
     where
         D: FnOnce(Result<Mutated, Error>) + Send + 'static,
     {
-        let count = rows.len();
-        match self.propose(header, rows) {
+        let count = mutation.rows.len();
+        match self.propose(header, mutation) {
             Err(error) => {
                 self.metrics.refused.inc();
                 done(Err(error));
             }
-            Ok(Proposal { operation: None, errors, .. }) => done(Ok(Mutated { errors, stamp: 0 })),
-            Ok(Proposal { operation: Some((operation, admitted)), errors, group }) => {
+            Ok(Proposal { operation: None, errors, .. }) => done(Ok(Mutated { errors, ..Mutated::default() })),
+            Ok(Proposal { operation: Some((operation, admitted)), errors, places, group }) => {
                 let edge = self.clone();
                 let id = group.id();
                 let finish = move |outcome: Result<bytes::Bytes, terrane_raft::ProposeError>| {
                     drop(admitted);
                     let applied = count - errors.len();
-                    done(edge.outcome(id, outcome, applied).map(|stamp| Mutated { errors, stamp }));
+                    done(edge.outcome(id, outcome, applied).map(|applied| put_together(errors, &places, applied)));
                 };
                 group.submit(operation, Box::new(finish));
             }
         }
     }
 
-    fn propose(&self, header: &Header, rows: Vec<RowMutation>) -> Result<Proposal, Error> {
+    fn propose(&self, header: &Header, mutation: Mutation) -> Result<Proposal, Error> {
         let (hosted, group) = self.find(header)?;
         let write_header = WriteHeader {
             region: header.region,
@@ -100,8 +115,9 @@ impl Edge {
             schema_version: header.schema_version,
             client: header.client,
             lowest_unsettled: header.lowest_unsettled,
+            atomic: mutation.atomic,
         };
-        let prepared = write::prepare(&write_header, rows, &hosted.state())?;
+        let prepared = write::prepare(&write_header, mutation.rows, &hosted.state())?;
         let operation = match prepared.operation {
             Some(operation) => {
                 let admitted = self.admission.admit(operation.len()).map_err(|busy| self.elsewhere(&group, busy))?;
@@ -109,7 +125,7 @@ impl Edge {
             }
             None => None,
         };
-        Ok(Proposal { operation, errors: prepared.errors, group })
+        Ok(Proposal { operation, errors: prepared.errors, places: prepared.places, group })
     }
 
     /// A server that is busy is asked again, so one that does not lead sends to whoever does instead.
@@ -128,7 +144,7 @@ impl Edge {
         group: GroupId,
         outcome: Result<bytes::Bytes, terrane_raft::ProposeError>,
         rows: usize,
-    ) -> Result<u64, Error> {
+    ) -> Result<Applied, Error> {
         let result = match outcome {
             Ok(reply) => match Reply::decode(reply) {
                 Ok(reply) => reply.applied(),
@@ -209,13 +225,14 @@ impl Edge {
         self.not_yet(ours.group, || format!("region {} is not yet at epoch {} here", header.region, header.epoch))
     }
 
-    /// A read point of the group: reads that start now see everything acknowledged before. Answers the time of reading.
-    pub async fn read_point(&self, group: &Group, deadline: Duration) -> Result<i64, Error> {
-        let point = tokio::time::timeout(deadline, group.read_barrier()).await;
-        let point = point.map_err(|_| Error::DeadlineExceeded)?;
-        let point = point.map_err(|error| barrier_error(error, group, &self.addresses))?;
-        let now = terrane_env::time::wall_ms().max(point.stamp);
-        Ok(i64::try_from(now).unwrap_or(i64::MAX))
+    /// A read point of the group: what reads that start now see is what `consistency` promises.
+    pub async fn read_point(
+        &self,
+        group: &Group,
+        consistency: Consistency,
+        deadline: Duration,
+    ) -> Result<ReadTime, Error> {
+        consistency.read_point(group, &self.addresses, deadline).await
     }
 
     /// Rows by key; a read point was taken since the request came in.
@@ -226,6 +243,29 @@ impl Edge {
         Ok(got)
     }
 
+    /// Begins the next block of a scan with what is in memory; a read point was taken since the scan began.
+    pub fn begin_scan(
+        &self,
+        header: &Header,
+        request: &Arc<ScanRequest>,
+        cursor: Cursor,
+        now_ms: i64,
+    ) -> Result<Begun, Error> {
+        let hosted = self.find_region(header)?;
+        let begun = scan::begin(&hosted, request, cursor, now_ms)?;
+        if let Begun::Done(block) = &begun {
+            self.metrics.rows_scanned.inc_by(block.row_count);
+        }
+        Ok(begun)
+    }
+
+    /// Ends what [`Edge::begin_scan`] began.
+    pub async fn end_scan(&self, rest: Unfinished) -> Result<Block, Error> {
+        let block = rest.finish().await?;
+        self.metrics.rows_scanned.inc_by(block.row_count);
+        Ok(block)
+    }
+
     /// The next block of a scan; a read point was taken since the scan began.
     pub async fn scan(
         &self,
@@ -234,10 +274,10 @@ impl Edge {
         cursor: Cursor,
         now_ms: i64,
     ) -> Result<Block, Error> {
-        let hosted = self.find_region(header)?;
-        let block = scan::next_block(&hosted, request, cursor, now_ms).await?;
-        self.metrics.rows_scanned.inc_by(block.row_count);
-        Ok(block)
+        match self.begin_scan(header, request, cursor, now_ms)? {
+            Begun::Done(block) => Ok(*block),
+            Begun::Rest(rest) => self.end_scan(*rest).await,
+        }
     }
 }
 
@@ -245,5 +285,21 @@ impl Edge {
 struct Proposal {
     operation: Option<(Vec<u8>, crate::admission::Admitted)>,
     errors: Vec<(u32, Error)>,
+    /// Where in the request the proposed rows are, unless all are.
+    places: Vec<u32>,
     group: Group,
+}
+
+/// The outcome of the proposed rows and the errors of the others, in the order of the request.
+fn put_together(mut errors: Vec<(u32, Error)>, places: &[u32], applied: Applied) -> Mutated {
+    let mut results = Vec::new();
+    for (row, outcome) in applied.rows {
+        let at = usize::try_from(row).ok().and_then(|row| places.get(row)).copied().unwrap_or(row);
+        match outcome {
+            Ok(outcome) => results.push((at, outcome)),
+            Err(error) => errors.push((at, error)),
+        }
+    }
+    errors.sort_by_key(|(at, _)| *at);
+    Mutated { errors, results, stamp: applied.stamp }
 }

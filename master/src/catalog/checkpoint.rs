@@ -12,10 +12,9 @@ use super::Catalog;
 use super::codec::{DecodeError, Reader, Writer};
 
 const MAGIC: &[u8; 8] = b"TERRACAT";
-/// What is written; every lower version is read.
+/// What is written, and the oldest that is read.
 const CHECKPOINT_VERSION: u16 = 2;
-/// The first version that has namespaces.
-const CHECKPOINT_VERSION_OF_NAMESPACES: u16 = 2;
+const CHECKPOINT_VERSION_OLDEST: u16 = 1;
 const CHECKSUM_BYTES: usize = 4;
 
 /// Where the checkpoint lies in the catalog's directory.
@@ -83,12 +82,11 @@ impl Checkpoint {
             return Err(rule("it is not a catalog"));
         }
         let version = from.u16()?;
-        if !(1..=CHECKPOINT_VERSION).contains(&version) {
+        if !(CHECKPOINT_VERSION_OLDEST..=CHECKPOINT_VERSION).contains(&version) {
             return Err(DecodeError::Version { what: "the catalog", found: version });
         }
         let (applied, stamp) = (from.u64()?, from.u64()?);
-        let catalog = Catalog::decode(&mut from, version >= CHECKPOINT_VERSION_OF_NAMESPACES)?;
-        let checkpoint = Self { applied, stamp, catalog };
+        let checkpoint = Self { applied, stamp, catalog: Catalog::decode(&mut from, version)? };
         from.end()?;
         Ok(checkpoint)
     }

@@ -10,6 +10,7 @@ use terrane_types::{ClusterId, GroupId, NamespaceName, RegionDescriptor, RegionI
 use super::codec::{DecodeError, Reader, Writer};
 use super::groups::GroupPlan;
 use super::namespaces::decode_name;
+use super::page_keys::Secret;
 use super::regions::{decode_descriptor, encode_descriptor};
 use super::servers::Registration;
 use super::tables::{decode_schema, encode_schema};
@@ -46,6 +47,8 @@ pub enum CatalogEdit {
     ForgetTable { table: TableId },
     /// Regions as their leaders report them.
     IndexRegions { regions: Vec<RegionDescriptor> },
+    /// A new key for page tokens. `id` is the one it must get: of two that were made at once one loses.
+    AddPageKey { id: u32, secret: Secret },
     /// A namespace that tables can be in from now on.
     CreateNamespace { name: NamespaceName },
     /// A namespace without tables is no more.
@@ -171,6 +174,11 @@ impl CatalogEdit {
                 out.u8(13);
                 out.list(regions.iter(), |out, region| encode_descriptor(region, out));
             }
+            Self::AddPageKey { id, secret } => {
+                out.u8(20);
+                out.u32(*id);
+                out.raw(&secret.0);
+            }
             Self::CreateNamespace { name } => {
                 out.u8(17);
                 out.text(name.as_str());
@@ -206,6 +214,7 @@ impl CatalogEdit {
             11 => Self::DropTable { table: TableId(from.u64()?) },
             12 => Self::ForgetTable { table: TableId(from.u64()?) },
             13 => Self::IndexRegions { regions: from.list(decode_descriptor)? },
+            20 => Self::AddPageKey { id: from.u32()?, secret: Secret(from.array()?) },
             16 => Self::CreateTable(NewTable::decode(from, false)?),
             17 => Self::CreateNamespace { name: decode_name(from)? },
             18 => Self::DropNamespace { name: decode_name(from)? },

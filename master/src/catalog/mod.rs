@@ -11,6 +11,7 @@ pub mod codec;
 pub mod edit;
 pub mod groups;
 pub mod namespaces;
+pub mod page_keys;
 pub mod regions;
 pub mod servers;
 pub mod tables;
@@ -29,6 +30,7 @@ use self::codec::{DecodeError, Reader, Writer};
 pub use self::edit::{CatalogEdit, Founding, NewTable, Outcome, Refusal};
 use self::groups::{GroupEntry, GroupPlan, GroupState, Groups};
 use self::namespaces::Namespaces;
+use self::page_keys::{PageKeys, Secret};
 use self::regions::Regions;
 use self::servers::{Registration, Servers};
 use self::tables::{TableEntry, TableState, Tables};
@@ -38,6 +40,8 @@ use crate::ids::Ids;
 const EPOCH_FIRST: RegionEpoch = RegionEpoch(1);
 /// The version of a schema that was never altered.
 const SCHEMA_VERSION_FIRST: u64 = 1;
+/// The checkpoint's version that brought page keys; in an older one there are none.
+const VERSION_WITH_KEYS_AND_NAMESPACES: u16 = 2;
 
 /// Everything the master remembers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,6 +53,7 @@ pub struct Catalog {
     namespaces: Namespaces,
     tables: Tables,
     regions: Regions,
+    page_keys: PageKeys,
 }
 
 impl Catalog {
@@ -92,6 +97,11 @@ impl Catalog {
         &self.regions
     }
 
+    /// The keys that seal page tokens.
+    pub const fn page_keys(&self) -> &PageKeys {
+        &self.page_keys
+    }
+
     /// The id the next group will get.
     pub fn next_group(&self) -> GroupId {
         self.ids.next_group()
@@ -115,6 +125,7 @@ impl Catalog {
             CatalogEdit::DropTable { table } => self.drop_table(*table),
             CatalogEdit::ForgetTable { table } => self.forget_table(*table),
             CatalogEdit::IndexRegions { regions } => Ok(self.index_regions(regions, stamp)),
+            CatalogEdit::AddPageKey { id, secret } => self.add_page_key(*id, *secret, stamp),
         };
         applied.unwrap_or_else(Outcome::Refused)
     }
@@ -261,6 +272,14 @@ impl Catalog {
         Ok(Outcome::Done)
     }
 
+    fn add_page_key(&mut self, id: u32, secret: Secret, stamp: u64) -> Result<Outcome, Refusal> {
+        if id != self.page_keys.next_id() {
+            return Err(Refusal::Changed(format!("the next page key is {}, not {id}", self.page_keys.next_id())));
+        }
+        self.page_keys.add(secret, stamp);
+        Ok(Outcome::Done)
+    }
+
     fn index_regions(&mut self, regions: &[RegionDescriptor], stamp: u64) -> Outcome {
         self.regions.absorb(&self.of_known_groups(regions), stamp);
         Outcome::Done
@@ -286,11 +305,12 @@ impl Catalog {
         self.groups.encode(out);
         self.tables.encode(out);
         self.regions.encode(out);
+        self.page_keys.encode(out);
         self.namespaces.encode(out);
     }
 
-    /// Reads a catalog; `has_namespaces` says whether the layout is one that writes them down.
-    pub(crate) fn decode(from: &mut Reader<'_>, has_namespaces: bool) -> Result<Self, DecodeError> {
+    /// Reads the catalog of a checkpoint of this version.
+    pub(crate) fn decode(from: &mut Reader<'_>, version: u16) -> Result<Self, DecodeError> {
         let founding = match from.u8()? {
             0 => None,
             1 => Some(Founding::decode(from)?),
@@ -304,9 +324,14 @@ impl Catalog {
             namespaces: Namespaces::default(),
             tables: Tables::decode(from)?,
             regions: Regions::decode(from)?,
+            page_keys: PageKeys::default(),
         };
-        catalog.namespaces =
-            if has_namespaces { Namespaces::decode(from)? } else { Namespaces::implied_by(&catalog.tables) };
+        if version >= VERSION_WITH_KEYS_AND_NAMESPACES {
+            catalog.page_keys = PageKeys::decode(from)?;
+            catalog.namespaces = Namespaces::decode(from)?;
+        } else {
+            catalog.namespaces = Namespaces::implied_by(&catalog.tables);
+        }
         Ok(catalog)
     }
 

@@ -9,6 +9,7 @@ use terrane_types::{
 
 use super::checkpoint::Checkpoint;
 use super::groups::GroupPlan;
+use super::page_keys::{ROTATE_AFTER_MS, Secret};
 use super::servers::Registration;
 use super::tables::TableState;
 use super::{Catalog, CatalogEdit, Founding, NewTable, Outcome, Refusal};
@@ -374,6 +375,37 @@ async fn a_damaged_checkpoint_names_its_file() {
     assert!(refused.contains("checkpoint is damaged") && refused.contains("checksum"), "{refused}");
 }
 
+fn add_page_key(id: u32) -> CatalogEdit {
+    CatalogEdit::AddPageKey { id, secret: Secret([u8::try_from(id).unwrap(); 32]) }
+}
+
+#[test]
+fn the_last_two_page_keys_are_valid() {
+    let mut catalog = small();
+    assert!(catalog.page_keys().is_due(0), "without any one is wanted at once");
+    applied(&mut catalog, add_page_key(1));
+    assert!(matches!(refused(&mut catalog, add_page_key(1)), Refusal::Changed(_)), "made by two at once");
+    assert!(!catalog.page_keys().is_due(1_000 + ROTATE_AFTER_MS - 1));
+    assert!(!catalog.page_keys().is_due(0), "a clock that went back wants none");
+    assert!(catalog.page_keys().is_due(1_000 + ROTATE_AFTER_MS));
+    applied(&mut catalog, add_page_key(2));
+    applied(&mut catalog, add_page_key(3));
+    let keys: Vec<_> = catalog.page_keys().iter().map(|key| (key.id, key.secret.0[0])).collect();
+    assert_eq!(keys, [(3, 3), (2, 2)]);
+    assert!(!format!("{catalog:?}").contains("3, 3, 3"), "secrets are not shown");
+}
+
+#[test]
+fn a_checkpoint_from_before_page_keys_is_read() {
+    let checkpoint = Checkpoint { applied: 77, stamp: 1_234, catalog: full() };
+    let mut bytes = checkpoint.encode();
+    // Without the empty list at the end, and the checksum.
+    bytes.truncate(bytes.len() - 8);
+    bytes[8] = 1;
+    bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
+    assert_eq!(Checkpoint::decode(&bytes).unwrap(), checkpoint);
+}
+
 fn any_id() -> impl Strategy<Value = u64> {
     prop_oneof![0..10_u64, any::<u64>()]
 }
@@ -421,6 +453,8 @@ fn any_edit() -> impl Strategy<Value = CatalogEdit> {
         any_id().prop_map(|table| CatalogEdit::DropTable { table: TableId(table) }),
         any_id().prop_map(|table| CatalogEdit::ForgetTable { table: TableId(table) }),
         prop::collection::vec(any_descriptor(), 0..4).prop_map(|regions| CatalogEdit::IndexRegions { regions }),
+        (any::<u32>(), any::<[u8; 32]>())
+            .prop_map(|(id, secret)| CatalogEdit::AddPageKey { id, secret: Secret(secret) }),
     ]
 }
 

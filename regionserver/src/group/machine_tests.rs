@@ -63,12 +63,13 @@ impl Replica {
             schema_version: 0,
             client: [0; 16],
             lowest_unsettled: 0,
+            atomic: false,
         };
-        let mut cells = Vec::new();
+        let (mut cells, mut operation) = (Vec::new(), Vec::new());
         pack(&mut cells, CellRef::put(b"f", b"q", LATEST, row.as_bytes()));
-        let mut builder = WriteBuilder::new(&header, cells.len());
+        let mut builder = WriteBuilder::new(&mut operation, &header);
         builder.push(1, 1, row.as_bytes(), &cells);
-        let mut operation = builder.finish();
+        builder.finish();
         operation::stamp(&mut operation, timestamp).unwrap();
         self.apply(operation).await
     }
