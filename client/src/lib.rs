@@ -44,9 +44,11 @@ mod freshness;
 mod gather;
 mod gets;
 mod hedge;
+mod keyed;
 mod locator;
 mod maintenance;
 mod masters;
+mod merge;
 mod mutation;
 mod numbers;
 mod observe;
@@ -65,6 +67,7 @@ mod session;
 mod submit;
 mod table;
 mod typed;
+mod typed_reads;
 mod url;
 mod write_requests;
 mod writer;
@@ -78,6 +81,7 @@ pub use counters::Counters;
 pub use counts::{Aggregate, AggregateRequest, CountRequest, Number};
 pub use error::{Error, RowError};
 pub use gets::{ExistsManyRequest, ExistsRequest, GetManyRequest, GetRequest};
+pub use keyed::{KeyedTable, TypedRow};
 pub use maintenance::Maintained;
 pub use mutation::RowMutation;
 pub use observe::{CallFinished, CallKind, CallOutcome, CallStarted, Metrics};
@@ -89,12 +93,13 @@ pub use requests::WithAsOf;
 pub use scan::RowStream;
 pub use scans::{EndRequest, LatestRequest, ScanRequest};
 pub use table::Table;
-pub use typed::{TypedRow, TypedRows, TypedTable};
+pub use typed::TypedTable;
+pub use typed_reads::{FromRow, TypedEnd, TypedGet, TypedPage, TypedPageRequest, TypedRows, TypedScan};
 pub use write_requests::{AtomicRequest, WriteManyRequest, WriteRequest};
 pub use writer::{BatchWriter, FlushError, Receipt, WriterOptions};
 
 pub use terrane_types::{
-    Bloom, Bucket, CellKind, CellRef, ClusterId, Compression, Desc, FamilyName, FamilySchema, FamilyStorage, Invalid,
-    KeyDeclaration, KeyRange, LATEST, RegionDescriptor, RegionId, Returns, Row, RowKey, ServerId, TableId, TableName,
-    TableSchema, Tail, ValueType, escape, unescape,
+    Bloom, Bucket, CellKind, CellRef, ClusterId, ColumnValue, Compression, Desc, FamilyName, FamilySchema,
+    FamilyStorage, IntoSpan, Invalid, KeyDeclaration, KeyRange, KeySpan, LATEST, RegionDescriptor, RegionId, Returns,
+    Row, RowKey, ServerId, TableId, TableName, TableRow, TableSchema, Tail, ValueType, escape, unescape,
 };

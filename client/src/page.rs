@@ -14,7 +14,7 @@ use std::str::FromStr;
 use bytes::Bytes;
 use terrane_proto::v1;
 use terrane_proto::v1::{reply, request};
-use terrane_types::{Invalid, KeyRange, Row, TableId};
+use terrane_types::{Invalid, KeyRange, TableId};
 
 use crate::base64url;
 use crate::deadline::Progress;
@@ -246,8 +246,8 @@ pub(crate) fn rows_wanted(limit: Option<u64>) -> Result<usize, Error> {
     }
 }
 
-pub(crate) fn position_behind(bucket: u32, last: &Row) -> v1::PagePosition {
-    v1::PagePosition { bucket, last: last.clone().into_bytes(), finished: false }
+pub(crate) fn position_behind(bucket: u32, last: &[u8]) -> v1::PagePosition {
+    v1::PagePosition { bucket, last: Bytes::copy_from_slice(last), finished: false }
 }
 
 #[cfg(test)]

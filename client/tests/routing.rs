@@ -7,8 +7,8 @@ use std::time::Duration;
 use fake::{Fake, Fault, name};
 use futures::future::join_all;
 use terrane_client::{
-    Client, Delete, Desc, Error, Get, KeyDeclaration, KeyRange, Put, RowKey, RowMutation, Scan, TypedTable,
-    WriterOptions,
+    Client, Delete, Desc, Error, Get, KeyDeclaration, KeyRange, KeyedTable, Put, RowKey, RowMutation,
+    Scan, WriterOptions,
 };
 use terrane_types::{Error as Wire, ServerId};
 
@@ -379,12 +379,12 @@ struct Reading {
 async fn a_typed_table_reads_back_what_was_put_newest_first() {
     let cluster = Fake::start(&[]).await;
     let table = cluster.client().await.table("t").await.unwrap();
-    let readings: TypedTable<Reading> = TypedTable::new(table).unwrap();
+    let readings: KeyedTable<Reading> = KeyedTable::new(table).unwrap();
     for (station, time) in [(1, 10), (1, 30), (1, 20), (2, 5)] {
         let key = Reading { station, time: Desc(time) };
         readings.put(&key, |row| row.set("f", "q", time.to_string())).await.unwrap();
     }
-    let mut rows = readings.scan(Reading::prefix_1(&1), |scan| scan).await.unwrap();
+    let mut rows = readings.scan(1).await.unwrap();
     let mut times = Vec::new();
     while let Some(row) = rows.next().await {
         times.push(row.unwrap().key.time.0);
@@ -402,7 +402,7 @@ async fn a_typed_table_checks_the_declared_key() {
     let cluster = Fake::start(&[]).await;
     cluster.world.lock().schema.key = Some(KeyDeclaration::parse("station:u64, time:desc i64").unwrap());
     let table = cluster.client().await.table("t").await.unwrap();
-    let refused = TypedTable::<Reading>::new(table).expect_err("u32 is not u64");
+    let refused = KeyedTable::<Reading>::new(table).expect_err("u32 is not u64");
     let sentence = refused.to_string();
     assert!(refused.is_invalid() && sentence.contains("station:u64") && sentence.contains("station:u32"), "{sentence}");
 }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use terrane_client::{Client, Desc, KeyRange, Put, RowData, RowKey, Scan, Table, TableSpec, TypedTable, WriterOptions};
+use terrane_client::{Client, Desc, KeyRange, Put, RowData, RowKey, Scan, Table, TableSpec, KeyedTable, WriterOptions};
 use terrane_engine::BackendKind;
 use terrane_env::task::shutdown_signal;
 use tokio::time::Instant;
@@ -318,7 +318,7 @@ async fn actions(story: &mut Story, client: &Client) -> Result<(), Failure> {
     let title = format!("User actions: {} rows under ({})", grouped(written), Action::declaration());
     story.chapter(&title, started.elapsed())?;
 
-    let actions: TypedTable<Action> = TypedTable::new(table)?;
+    let actions: KeyedTable<Action> = KeyedTable::new(table)?;
     let user = 17;
     let newest = || Scan::range(Action::prefix_1(&user)).limit(ACTION_PAGE_ROWS);
     let mut page = actions.table().page(newest()).await?;

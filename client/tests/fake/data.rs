@@ -1,15 +1,15 @@
 //! The fake region server.
 
-use bytes::{Buf, BufMut, Bytes};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use terrane_proto::v1::data_server::Data;
 use terrane_proto::v1::{reply, request, session_reply, session_request};
 use terrane_proto::{error, hello, v1};
-use terrane_types::{Error, KeyRange, RegionDescriptor, ServerId, cell, pack_row};
+use terrane_types::{Error, Invalid, RegionDescriptor, ServerId, cell, pack_row};
 use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
 
+use super::blocks::block;
 use super::{Fault, Row, Shared, World};
 
 pub struct FakeData {
@@ -18,6 +18,9 @@ pub struct FakeData {
     /// Changes or ends when the server is killed.
     pub stopped: watch::Receiver<bool>,
 }
+
+/// What reads of followers say that they show.
+pub const AS_OF_MS: u64 = 1_000;
 
 /// What becomes of one request.
 enum Done {
@@ -105,6 +108,7 @@ impl Data for FakeData {
             loop {
                 let block = {
                     let mut world = world.lock();
+                    world.reads.push((id, header.consistency()));
                     find(&world, id, &header).and_then(|region| block(&mut world, &region, &scan))
                 };
                 match block {
@@ -167,16 +171,26 @@ fn handle(world: &mut World, id: ServerId, header: v1::RequestHeader, body: Opti
         Ok(region) => region,
         Err(refused) => return refuse(&refused),
     };
+    if let Some(request::Body::Get(_) | request::Body::Scan(_)) = &body {
+        world.reads.push((id, header.consistency()));
+    }
+    let as_of_ms = if header.consistency() == v1::Consistency::Stale { AS_OF_MS } else { 0 };
     let answer = match body {
         Some(request::Body::Mutate(mutate)) => {
             world.rows_in_request_max = world.rows_in_request_max.max(mutate.rows.len());
             Ok(reply::Body::Mutate(super::mutations::apply(world, &region, &header, mutate)))
         }
-        Some(request::Body::Get(get)) => Ok(reply::Body::Get(read(world, &get))),
-        Some(request::Body::Scan(scan)) => block(world, &region, &scan).map(reply::Body::Scan),
-        Some(request::Body::SealPage(_) | request::Body::OpenPage(_)) | None => {
-            Err(Error::Internal { message: "a request that this server does not know".to_owned() })
+        Some(request::Body::Get(get)) => Ok(reply::Body::Get(v1::GetReply { as_of_ms, ..read(world, &get) })),
+        Some(request::Body::Scan(scan)) => {
+            block(world, &region, &scan).map(|block| reply::Body::Scan(v1::ScanBlock { as_of_ms, ..block }))
         }
+        Some(request::Body::SealPage(seal)) => {
+            world.sealed.push(seal);
+            let token = (world.sealed.len() as u64).to_be_bytes().to_vec().into();
+            Ok(reply::Body::SealPage(v1::SealPageReply { token }))
+        }
+        Some(request::Body::OpenPage(open)) => opened(world, &open).map(reply::Body::OpenPage),
+        None => Err(Error::Internal { message: "a request that this server does not know".to_owned() }),
     };
     match (answer, fault) {
         (_, Some(Fault::BreakAfter)) => Done::Break,
@@ -190,7 +204,7 @@ fn find(world: &World, id: ServerId, header: &v1::RequestHeader) -> Result<Regio
     let known = world.regions.iter().find(|region| region.region.0 == header.region);
     let region = known.ok_or_else(|| Error::NotFound { what: format!("region {}", header.region) })?;
     let (term, leader) = world.groups[&region.group];
-    if leader != id {
+    if leader != id && header.consistency() != v1::Consistency::Stale {
         let hint = world.hints.then_some(leader);
         return Err(Error::NotLeader {
             group: region.group,
@@ -215,66 +229,24 @@ pub fn packed(row: &Row) -> Vec<u8> {
     cells
 }
 
-fn read(world: &World, get: &v1::Get) -> v1::GetReply {
+fn read(world: &mut World, get: &v1::Get) -> v1::GetReply {
     let mut rows = Vec::new();
     for name in &get.rows {
         if let Some(row) = world.rows.get(name) {
-            pack_row(&mut rows, name, &packed(row));
+            pack_row(&mut rows, name, &if get.exists_only { Vec::new() } else { packed(row) });
         }
     }
+    world.projection = get.projection.clone().unwrap_or_default();
     v1::GetReply { rows: rows.into(), ..v1::GetReply::default() }
 }
 
-/// Token: limit left, offset left, the last row passed.
-fn block(world: &mut World, region: &RegionDescriptor, scan: &v1::Scan) -> Result<v1::ScanBlock, Error> {
-    if let Some((blocks, at)) = world.split_after_blocks.take() {
-        if blocks == 0 {
-            world.split(&at);
-            let current = world.regions.clone();
-            return Err(Error::StaleEpoch { region: region.region, current });
-        }
-        world.split_after_blocks = Some((blocks - 1, at));
+fn opened(world: &World, open: &v1::OpenPage) -> Result<v1::OpenPageReply, Error> {
+    let number = open.token[..].try_into().map(u64::from_be_bytes).unwrap_or_default();
+    let sealed = usize::try_from(number).ok().and_then(|number| world.sealed.get(number.checked_sub(1)?));
+    let refuse = |what: &str| Error::Invalid(Invalid::new(what));
+    let sealed = sealed.ok_or_else(|| refuse("the page token is damaged"))?;
+    if sealed.binding != open.binding {
+        return Err(refuse("the page token was made for another range, direction or filter"));
     }
-    let (mut limit, mut offset, mut passed) = (scan.limit, scan.offset, None);
-    if !scan.resume.is_empty() {
-        let mut token = scan.resume.clone();
-        (limit, offset) = (token.get_u64(), token.get_u64());
-        passed = (!token.is_empty()).then_some(token);
-    }
-    let limited = scan.limit != 0;
-    let range = KeyRange::new(scan.start.clone(), scan.stop.clone())?;
-    let mut names: Vec<Bytes> =
-        world.rows.keys().filter(|row| range.contains(row) && region.range.contains(row)).cloned().collect();
-    if scan.reverse {
-        names.reverse();
-    }
-    if let Some(passed) = &passed {
-        names.retain(|row| if scan.reverse { row < passed } else { row > passed });
-    }
-    let mut block = v1::ScanBlock { done: true, ..v1::ScanBlock::default() };
-    let mut rows = Vec::new();
-    for (seen, name) in names.into_iter().enumerate() {
-        if seen == world.block_rows || (limited && limit == 0) {
-            block.done = limited && limit == 0;
-            break;
-        }
-        passed = Some(name.clone());
-        if offset > 0 {
-            offset -= 1;
-            continue;
-        }
-        limit = limit.saturating_sub(u64::from(limited));
-        block.row_count += 1;
-        if !scan.count_only {
-            pack_row(&mut rows, &name, &packed(&world.rows[&name]));
-        }
-    }
-    let mut token = Vec::new();
-    token.put_u64(limit);
-    token.put_u64(offset);
-    token.extend_from_slice(&passed.unwrap_or_default());
-    block.resume = token.into();
-    block.rows = rows.into();
-    (block.limit_left, block.offset_left) = (limit, offset);
-    Ok(block)
+    Ok(v1::OpenPageReply { positions: sealed.positions.clone() })
 }
