@@ -7,8 +7,8 @@ use std::time::Duration;
 use fake::{Fake, Fault, name};
 use futures::future::join_all;
 use terrane_client::{
-    Client, Delete, Desc, Error, Get, KeyDeclaration, KeyRange, KeyedTable, Put, RowKey, RowMutation,
-    Scan, WriterOptions,
+    Client, Delete, Desc, Error, Get, KeyDeclaration, KeyRange, KeyedTable, Put, RowKey, RowMutation, Scan,
+    WriterOptions,
 };
 use terrane_types::{Error as Wire, ServerId};
 

@@ -28,7 +28,7 @@ const CLUSTER: [u8; 16] = [1; 16];
 const SERVER: u64 = 1;
 const TABLE: TableId = TableId(1);
 /// Regions of the table; each begins at its number, two bytes.
-pub const REGIONS: u16 = 1_000;
+pub const REGIONS: u16 = 64;
 
 /// A session request without what the null server does not look at.
 #[derive(Clone, PartialEq, prost::Message)]
