@@ -151,6 +151,7 @@ impl Cursor {
             latest,
             snapshot: wanted.snapshot,
             fill_cache_never: wanted.fill_cache_never,
+            at_sequence: None,
         }
     }
 

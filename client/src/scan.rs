@@ -299,6 +299,8 @@ impl Scanner {
 
     fn take(&mut self, place: Option<Place>, block: v1::ScanBlock, rows: &mut Vec<RowData>) -> Result<(), Missed> {
         let region = place.as_ref().map_or_else(meta_region, |place| place.region.clone());
+        let described = block.region.as_ref().map_or(0, |region| region.schema_version);
+        self.target.saw_schema_version(described);
         let accepted = self.cursor.accept(&region, block, &self.wanted, rows);
         if let Some(place) = &place {
             self.core.router.answered_read(place, self.consistency);

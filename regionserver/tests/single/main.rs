@@ -4,6 +4,7 @@
 
 mod harness;
 mod maintenance;
+mod scanning;
 
 use bytes::Bytes;
 use harness::{Bench, Client, TABLE, leads, packed, put, regions, schema, shown};
