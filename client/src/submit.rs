@@ -91,7 +91,8 @@ impl Unit {
                 self.ticket = self.ticket.another(self.rows.len() as u64);
                 self.number();
             }
-            router.recover(target, Position::Row(row), place.as_ref().ok(), failure, progress).await?;
+            // Rare, and large: kept apart, so that the future of a call that goes well stays small.
+            Box::pin(router.recover(target, Position::Row(row), place.as_ref().ok(), failure, progress)).await?;
         }
     }
 

@@ -225,14 +225,15 @@ impl Table {
         }
         mutation.check()?;
         if mutation.whole_row && self.target.is_due() && self.target.may_refresh() {
-            self.look_for_new_families().await?;
+            // What is rare is kept apart in memory, so that the future of a plain put stays small.
+            Box::pin(self.look_for_new_families()).await?;
         }
         let mut schema = self.target.schema();
         if let Err(unknown) = check_families(&schema, &mutation) {
             if !self.target.may_refresh() {
                 return Err(unknown.into());
             }
-            self.refresh_schema(self.timeout).await?;
+            Box::pin(self.refresh_schema(self.timeout)).await?;
             schema = self.target.schema();
             check_families(&schema, &mutation)?;
         }
