@@ -149,6 +149,7 @@ struct Shared {
     closed: AtomicBool,
 }
 
+#[expect(clippy::large_enum_variant, reason = "almost every message is a row")]
 enum Message {
     Row(Item),
     /// Answered when all rows before it are.

@@ -1,5 +1,7 @@
 //! Writes against a fake cluster: conditions, counters, batches, what is applied exactly once, and the client's manners.
 
+#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+
 mod fake;
 
 use std::future::Future;
