@@ -254,6 +254,10 @@ impl Scanner {
                 progress.failed(failure.clone());
                 return Err(self.meta_failed(failure, progress));
             }
+            // Asking again would show another moment.
+            if self.wanted.snapshot && matches!(failure, Failure::Refused(Wire::SnapshotTooOld { .. })) {
+                return Err(failure.into_error(false));
+            }
             if matches!(failure, Failure::Refused(Wire::StaleEpoch { .. })) {
                 self.cursor.restart();
             }
