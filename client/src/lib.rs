@@ -30,13 +30,18 @@
 #![warn(missing_docs)]
 
 mod admin;
+mod base64url;
 mod budget;
 mod client;
 mod condition;
 mod counters;
+mod counts;
 mod cursor;
 mod deadline;
 mod error;
+mod freshness;
+mod gather;
+mod gets;
 mod locator;
 mod maintenance;
 mod masters;
@@ -47,12 +52,14 @@ mod operations;
 mod outcome;
 mod page;
 mod reading;
-mod reads;
 mod request;
+mod requests;
 mod retry;
 mod route;
 mod scan;
+mod scans;
 mod scatter;
+mod selection;
 mod session;
 mod submit;
 mod table;
@@ -66,17 +73,20 @@ pub use budget::RetryBudget;
 pub use client::{CONNECT_TIMEOUT_DEFAULT, Client, ClientBuilder, TIMEOUT_DEFAULT};
 pub use condition::{Column, Comparable, Condition, Raw, column};
 pub use counters::Counters;
+pub use counts::{Aggregate, AggregateRequest, CountRequest, Number};
 pub use error::{Error, RowError};
+pub use gets::{ExistsManyRequest, ExistsRequest, GetManyRequest, GetRequest};
 pub use maintenance::Maintained;
 pub use mutation::RowMutation;
 pub use observe::{CallFinished, CallKind, CallOutcome, CallStarted, Metrics};
 pub use operations::{Append, Cell, Delete, Increment, Put};
 pub use outcome::{AtomicOutcome, MutationOutcome};
-pub use page::{Page, PageToken};
-pub use reading::{Get, RowData, Scan};
-pub use reads::PAGE_ROWS_DEFAULT;
 pub use request::{Write, WriteAtomic, WriteMany};
+pub use page::{PAGE_ROWS_DEFAULT, Page, PageRequest, PageToken};
+pub use reading::{AsOf, Consistency, Get, LatestPer, RowData, Scan};
+pub use requests::WithAsOf;
 pub use scan::RowStream;
+pub use scans::{EndRequest, LatestRequest, ScanRequest};
 pub use table::Table;
 pub use typed::{TypedRow, TypedRows, TypedTable};
 pub use writer::{BatchWriter, FlushError, Receipt, WriterOptions};
@@ -84,5 +94,5 @@ pub use writer::{BatchWriter, FlushError, Receipt, WriterOptions};
 pub use terrane_types::{
     Bloom, Bucket, CellKind, CellRef, ClusterId, Compression, Desc, FamilyName, FamilySchema, FamilyStorage, Invalid,
     KeyDeclaration, KeyRange, LATEST, RegionDescriptor, RegionId, Returns, Row, RowKey, ServerId, TableId, TableName,
-    TableSchema, Tail, escape, unescape,
+    TableSchema, Tail, ValueType, escape, unescape,
 };

@@ -108,10 +108,30 @@ impl Router {
 
     /// Where to send next for `position`; [`Failure::NoPlace`] when the cache does not know.
     pub(crate) fn place(&self, target: &Target, position: Position<'_>, tried: &[Tried]) -> Result<Place, Failure> {
+        self.place_by(target, position, |locator, group| locator.candidate(group, tried))
+    }
+
+    /// Where to send what any member may answer; `spread` chooses among equals.
+    pub(crate) fn place_of_any(
+        &self,
+        target: &Target,
+        position: Position<'_>,
+        tried: &[Tried],
+        spread: u64,
+    ) -> Result<Place, Failure> {
+        self.place_by(target, position, |locator, group| locator.any_member(group, tried, spread))
+    }
+
+    fn place_by(
+        &self,
+        target: &Target,
+        position: Position<'_>,
+        choose: impl for<'a> Fn(&'a Locator, GroupId) -> Option<(ServerId, &'a str)>,
+    ) -> Result<Place, Failure> {
         let (region, server, address, leads) = {
             let locator = self.locator.read();
             let region = find(&locator, target, position).ok_or(Failure::NoPlace)?;
-            let (server, address) = locator.candidate(region.group, tried).ok_or(Failure::NoPlace)?;
+            let (server, address) = choose(&locator, region.group).ok_or(Failure::NoPlace)?;
             if let Some(session) = self.session_if_open(server, address) {
                 let leads = locator.leader(region.group) == Some(server);
                 return Ok(Place { server, session, region: region.clone(), leads });
@@ -176,7 +196,7 @@ impl Router {
         place.session.call(room, header, body(now_ms), until).await
     }
 
-    fn sent(&self) {
+    pub(crate) fn sent(&self) {
         self.counting.requests.add();
         self.retries.earn();
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
+use terrane_proto::v1;
 use terrane_types::{Invalid, TableId, TableName, TableSchema, escape};
 use tokio::time::Instant;
 
@@ -120,6 +121,20 @@ impl Table {
     #[must_use]
     pub fn schema(&self) -> Arc<TableSchema> {
         self.target.schema()
+    }
+
+    /// Checks that the table has the families that a read names.
+    pub(crate) async fn check_projection(&self, projection: &v1::Projection) -> Result<(), Error> {
+        let unknown = |schema: &TableSchema| {
+            let missing = projection.families.iter().find(|asked| schema.family(asked.family.as_bytes()).is_none());
+            missing.map(|asked| unknown_family(schema, asked.family.as_bytes()))
+        };
+        let Some(invalid) = unknown(&self.target.schema()) else { return Ok(()) };
+        if self.target.table == TableId::META || !self.target.may_refresh() {
+            return Err(invalid.into());
+        }
+        self.refresh_schema(self.timeout).await?;
+        unknown(&self.target.schema()).map_or(Ok(()), |invalid| Err(invalid.into()))
     }
 
     pub(crate) async fn refresh_schema(&self, timeout: Duration) -> Result<(), Error> {

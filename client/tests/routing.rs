@@ -39,7 +39,7 @@ async fn a_warm_client_asks_no_master_and_opens_one_session_per_server() {
     let warm = client.counters();
     let writes = join_all(rows.iter().map(|row| table.put(put(row)))).await;
     assert!(writes.into_iter().all(|write| write.is_ok()));
-    let reads = join_all(rows.iter().map(|row| table.get(Get::new(row)))).await;
+    let reads = join_all(rows.iter().map(|row| table.get(Get::new(row)).into_future())).await;
     assert!(reads.into_iter().zip(&rows).all(|(read, row)| read.unwrap().expect("put").row()[..] == *row.as_bytes()));
     let now = client.counters();
     assert_eq!((warm.master_lookups, now.master_lookups), (1, 1));
