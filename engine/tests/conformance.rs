@@ -15,6 +15,8 @@ mod dice;
 mod files;
 #[path = "conformance/model.rs"]
 mod model;
+#[path = "conformance/passing.rs"]
+mod passing;
 #[path = "conformance/points.rs"]
 mod points;
 #[path = "conformance/racing.rs"]

@@ -19,7 +19,7 @@ use crate::faults::{barrier_error, not_leader, propose_error, stopping};
 use crate::metrics::Metrics;
 use crate::operation::WriteHeader;
 use crate::region::read::{self, GetRequest, Got};
-use crate::region::scan::{self, Block, Cursor, ScanRequest};
+use crate::region::scan::{self, Begun, Block, Cursor, ScanRequest, Unfinished};
 use crate::region::write::{self, RowMutation};
 use crate::registry::{Hosted, Registry};
 use crate::reply::Reply;
@@ -195,6 +195,29 @@ impl Edge {
         Ok(got)
     }
 
+    /// Begins the next block of a scan with what is in memory; a read point was taken since the scan began.
+    pub fn begin_scan(
+        &self,
+        header: &Header,
+        request: &Arc<ScanRequest>,
+        cursor: Cursor,
+        now_ms: i64,
+    ) -> Result<Begun, Error> {
+        let hosted = self.find_region(header)?;
+        let begun = scan::begin(&hosted, request, cursor, now_ms)?;
+        if let Begun::Done(block) = &begun {
+            self.metrics.rows_scanned.inc_by(block.row_count);
+        }
+        Ok(begun)
+    }
+
+    /// Ends what [`Edge::begin_scan`] began.
+    pub async fn end_scan(&self, rest: Unfinished) -> Result<Block, Error> {
+        let block = rest.finish().await?;
+        self.metrics.rows_scanned.inc_by(block.row_count);
+        Ok(block)
+    }
+
     /// The next block of a scan; a read point was taken since the scan began.
     pub async fn scan(
         &self,
@@ -203,10 +226,10 @@ impl Edge {
         cursor: Cursor,
         now_ms: i64,
     ) -> Result<Block, Error> {
-        let hosted = self.find_region(header)?;
-        let block = scan::next_block(&hosted, request, cursor, now_ms).await?;
-        self.metrics.rows_scanned.inc_by(block.row_count);
-        Ok(block)
+        match self.begin_scan(header, request, cursor, now_ms)? {
+            Begun::Done(block) => Ok(*block),
+            Begun::Rest(rest) => self.end_scan(*rest).await,
+        }
     }
 }
 

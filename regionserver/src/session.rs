@@ -23,7 +23,7 @@ use tokio::time::Instant;
 
 use crate::edge::{Edge, Header, Mutated};
 use crate::region::read::{DiskGet, GetRequest, Got};
-use crate::region::scan::{Block, Cursor, ScanRequest};
+use crate::region::scan::{self, Block, Cursor, ScanRequest};
 use crate::region::write::RowMutation;
 
 /// Units in flight on one stream, and so the bound of its queue of answers.
@@ -34,8 +34,10 @@ const BYTES_PER_UNIT: usize = 16 << 10;
 const QUEUE_RETRY: Duration = Duration::from_millis(10);
 /// Scans, and gets that wait for the disk, that go on side by side for one batch and group.
 const READS_AT_ONCE: usize = 16;
-/// Gets answered from memory between two yields to other tasks.
+/// Gets answered from memory between two yields to other tasks, and how many gets a scan that begins there counts for: it
+/// takes a few dozen rows at the most.
 const GETS_PER_YIELD: u32 = 64;
+const GETS_PER_SCAN: u32 = 4;
 
 /// A decoded request.
 pub struct Request {
@@ -229,8 +231,8 @@ fn weight(request: Option<&Request>) -> u32 {
     }
 }
 
-/// One read point for all reads of a group, then each of them. What memory answers is answered first; what is left, the
-/// scans and what needs the disk, goes on side by side.
+/// One read point for all reads of a group, then each of them. What memory answers is answered first, scans for a few rows
+/// among it; what is left, longer scans and what needs the disk, goes on side by side.
 async fn run_reads(
     edge: &Arc<Edge>,
     group: &Group,
@@ -251,12 +253,15 @@ async fn run_reads(
         }
     };
     let mut rest = Vec::new();
-    for (Read { id, request, room }, at) in reads.into_iter().zip(1u32..) {
+    let mut since_yield = 0;
+    for Read { id, request, room } in reads {
+        since_yield += if matches!(request.body, Body::Scan(_)) { GETS_PER_SCAN } else { 1 };
         match begin_read(edge, request, now_ms) {
             Begun::Done(answer) => finish(edge, answers, id, answer, room),
             Begun::Rest(read) => rest.push((id, read, room)),
         }
-        if at.is_multiple_of(GETS_PER_YIELD) {
+        if since_yield >= GETS_PER_YIELD {
+            since_yield = 0;
             tokio::task::yield_now().await;
         }
     }
@@ -266,7 +271,7 @@ async fn run_reads(
         if under_way.len() < READS_AT_ONCE
             && let Some((id, read, room)) = rest.next()
         {
-            under_way.push(async move { (id, end_read(edge, read, now_ms).await, room) });
+            under_way.push(async move { (id, end_read(edge, read).await, room) });
             continue;
         }
         let Some((id, answer, room)) = under_way.next().await else { return };
@@ -282,7 +287,7 @@ enum Begun {
 
 enum Unfinished {
     Get { rest: Box<DiskGet>, messages: bool },
-    Scan { header: Box<Header>, scan: Box<(Arc<ScanRequest>, Cursor)>, messages: bool },
+    Scan { rest: Box<scan::Unfinished>, reverse: bool, messages: bool },
 }
 
 fn begin_read(edge: &Edge, request: Request, now_ms: i64) -> Begun {
@@ -293,18 +298,25 @@ fn begin_read(edge: &Edge, request: Request, now_ms: i64) -> Begun {
             Ok(Got::NeedsDisk(rest)) => Begun::Rest(Unfinished::Get { rest: Box::new(rest), messages }),
             Err(error) => Begun::Done(Err(error)),
         },
-        Body::Scan(scan) => Begun::Rest(Unfinished::Scan { header: Box::new(header), scan, messages }),
+        Body::Scan(scan) => {
+            let (scan, cursor) = *scan;
+            let reverse = scan.reverse;
+            match edge.begin_scan(&header, &scan, cursor, now_ms) {
+                Ok(scan::Begun::Done(block)) => Begun::Done(Ok(Answer::Block { block, reverse, messages })),
+                Ok(scan::Begun::Rest(rest)) => Begun::Rest(Unfinished::Scan { rest, reverse, messages }),
+                Err(error) => Begun::Done(Err(error)),
+            }
+        }
         Body::Mutate(_) => Begun::Done(Err(Error::Internal { message: "a write among the reads".to_owned() })),
     }
 }
 
-async fn end_read(edge: &Edge, read: Unfinished, now_ms: i64) -> Result<Answer, Error> {
+async fn end_read(edge: &Edge, read: Unfinished) -> Result<Answer, Error> {
     match read {
         Unfinished::Get { rest, messages } => Ok(Answer::Rows { rows: rest.finish().await?, messages }),
-        Unfinished::Scan { header, scan, messages } => {
-            let (scan, cursor) = *scan;
-            let block = edge.scan(&header, &scan, cursor, now_ms).await?;
-            Ok(Answer::Block { block: Box::new(block), reverse: scan.reverse, messages })
+        Unfinished::Scan { rest, reverse, messages } => {
+            let block = edge.end_scan(*rest).await?;
+            Ok(Answer::Block { block: Box::new(block), reverse, messages })
         }
     }
 }

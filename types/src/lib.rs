@@ -13,9 +13,11 @@
 #![warn(missing_docs)]
 
 pub mod cell;
+pub mod columns;
 pub mod condition;
 pub mod error;
 pub mod escape;
+pub mod filter;
 pub mod ids;
 pub mod inspection;
 pub mod key;
@@ -39,9 +41,11 @@ extern crate self as terrane_types;
 
 pub use attribute::{parse_duration_ms, parse_size};
 pub use cell::{CellKind, CellRef, LATEST, PackedCells};
+pub use columns::{Columns, QualifierRange};
 pub use condition::{ColumnTest, Condition, Test};
 pub use error::{Error, Invalid};
 pub use escape::{escape, unescape};
+pub use filter::Filter;
 pub use ids::{ClusterId, GroupId, RegionEpoch, RegionId, ReplicaId, ServerId, TableId};
 pub use inspection::Inspection;
 pub use key::KeyDeclaration;

@@ -6,9 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use terrane_proto::{PACKED_FORMAT, convert, v1};
+use terrane_types::limits::ROW_BYTES_MAX;
 use terrane_types::{Error, Invalid, KeyRange, Projection, RegionEpoch, RegionId, TableId};
 
 use crate::edge::{DEADLINE_DEFAULT, Header};
+use crate::region::aggregate::Aggregate;
+use crate::region::filter::Lookup;
+use crate::region::latest::{Cut, Group, Latest};
 use crate::region::read::GetRequest;
 use crate::region::scan::{BLOCK_BYTES_DEFAULT, BLOCK_BYTES_MAX, Cursor, ScanRequest};
 use crate::region::write::RowMutation;
@@ -98,26 +102,58 @@ fn cells(packed: Bytes, messages: &[v1::Cell], condition: Option<&v1::Condition>
 
 /// A read by key.
 pub fn get(body: v1::Get) -> Result<GetRequest, Error> {
-    Ok(GetRequest { rows: body.rows, projection: projection(body.projection)? })
+    let projection = projection(body.projection)?;
+    let lookup = if body.exists_only { Lookup::exists(projection) } else { Lookup::new(projection) };
+    Ok(GetRequest { rows: body.rows, lookup, exists_only: body.exists_only })
 }
 
 /// A scan and where it begins or goes on.
 pub fn scan(body: v1::Scan) -> Result<(Arc<ScanRequest>, Cursor), Error> {
+    let aggregate = body.aggregate.map(|of| Aggregate::new(&of.family, of.qualifier, &of.read_as)).transpose()?;
+    let (latest, group) = body.latest.map(latest).transpose()?.unzip();
+    let lookup = Lookup::new(projection(body.projection)?);
     let cursor = if body.resume.is_empty() {
-        let limit_left = (body.limit != 0).then_some(body.limit);
-        Cursor { limit_left, offset_left: body.offset, position: Position::Start }
+        // A page of the filter is a limit, whichever is less.
+        let limit_left = [(body.limit != 0).then_some(body.limit), lookup.page()].into_iter().flatten().min();
+        let totals = aggregate.as_ref().map(Aggregate::nothing);
+        Cursor { limit_left, offset_left: body.offset, position: Position::Start, group, totals }
     } else {
-        let token = Token::decode(body.resume, body.reverse)?;
-        Cursor { limit_left: token.limit_left, offset_left: token.offset_left, position: token.position }
+        let Token { limit_left, offset_left, position, group, totals, .. } = Token::decode(body.resume, body.reverse)?;
+        let fits = match (&aggregate, &totals) {
+            (None, None) => true,
+            (Some(aggregate), Some(totals)) => aggregate.fits(totals),
+            _ => false,
+        };
+        if !fits || group.is_some() != latest.is_some() {
+            return Err(invalid("the resume token belongs to a scan that aggregates otherwise; start the scan anew"));
+        }
+        Cursor { limit_left, offset_left, position, group, totals }
     };
     let request = ScanRequest {
         range: KeyRange::new(body.start, body.stop)?,
         reverse: body.reverse,
-        projection: projection(body.projection)?,
+        lookup,
         block_bytes: block_bytes(body.block_bytes),
         count_only: body.count_only,
+        aggregate,
+        latest,
+        fills_cache: !body.fill_cache_never,
     };
     Ok((Arc::new(request), cursor))
+}
+
+/// What is asked for of each prefix, and how far the regions before came with the prefix they ended in.
+fn latest(wire: v1::Latest) -> Result<(Latest, Group), Error> {
+    let cut = match wire.prefix {
+        Some(v1::latest::Prefix::Parts(parts)) => Cut::Parts(parts),
+        Some(v1::latest::Prefix::Bytes(bytes)) => Cut::Bytes(bytes),
+        None => Cut::Bytes(0),
+    };
+    if wire.last_prefix.len() > ROW_BYTES_MAX {
+        return Err(invalid("the last prefix is longer than a row"));
+    }
+    let latest = Latest { cut, rows: wire.rows }.checked()?;
+    Ok((latest, Group { prefix: wire.last_prefix, given: wire.given }))
 }
 
 fn block_bytes(wanted: u32) -> usize {
@@ -130,7 +166,7 @@ fn block_bytes(wanted: u32) -> usize {
 
 fn projection(projection: Option<v1::Projection>) -> Result<Projection, Error> {
     match projection {
-        Some(projection) => Ok(Projection::try_from(projection)?.checked()?),
+        Some(projection) => Projection::try_from(projection),
         None => Ok(Projection::all()),
     }
 }

@@ -5,6 +5,7 @@ use terrane_proto::{convert, error, v1};
 use terrane_types::Error;
 
 use crate::edge::Mutated;
+use crate::region::aggregate::Totals;
 use crate::region::scan::Block;
 use crate::session::Answer;
 
@@ -38,6 +39,7 @@ pub fn get(rows: Vec<u8>, messages: bool) -> Result<v1::GetReply, Error> {
 pub fn scan(block: Block, reverse: bool, messages: bool) -> Result<v1::ScanBlock, Error> {
     let resume = block.token(reverse).encode();
     let (rows, messages) = cells(block.rows, messages)?;
+    let group = block.cursor.group.unwrap_or_default();
     Ok(v1::ScanBlock {
         rows,
         messages,
@@ -51,9 +53,19 @@ pub fn scan(block: Block, reverse: bool, messages: bool) -> Result<v1::ScanBlock
         cells_skipped: block.cells_skipped,
         region: Some(v1::RegionDescriptor::from(&block.region)),
         error: None,
-        aggregate: None,
+        aggregate: block.cursor.totals.map(aggregate),
         as_of_ms: 0,
+        last_prefix: group.prefix,
+        prefix_given: group.given,
+        ended: block.ended,
     })
+}
+
+fn aggregate(totals: Totals) -> v1::AggregatePart {
+    let Totals { rows, values, sum, extremes } = totals;
+    let (min, max) = extremes.map(|(least, greatest)| (least.wire(), greatest.wire())).unwrap_or_default();
+    let sum = if values > 0 { sum.wire() } else { Bytes::new() };
+    v1::AggregatePart { rows, values, sum, min, max }
 }
 
 fn cells(rows: Vec<u8>, messages: bool) -> Result<(Bytes, Vec<v1::Row>), Error> {
