@@ -342,7 +342,7 @@ async fn write_actions(table: &Table) -> Result<(), Failure> {
     /// 2024-01-01, UTC.
     const FIRST_TIME_MS: i64 = 1_704_067_200_000;
     const STEP_MS: i64 = 37 * 60_000;
-    let mut writer = table.writer(WriterOptions::default());
+    let writer = table.writer(WriterOptions::default());
     for action in 0..ACTIONS_PER_USER {
         for user in 0..USERS {
             let key = Action { user, time: Desc(FIRST_TIME_MS + i64::from(action) * STEP_MS), action };

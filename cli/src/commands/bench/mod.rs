@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::connect;
-use crate::args::client::{Bench, BenchFlags};
+use crate::args::bench::{Bench, BenchFlags};
 use crate::bench::stats::{Interval, Recorder, Summary, second_text};
 use crate::bench::workload::{Choices, FAMILY, QUALIFIER, key, split_points};
 use crate::failure::{During, Failure, chain};
@@ -267,8 +267,8 @@ impl Run {
             Call::Put(put) => self.table.put(put).await.map(|()| 1)?,
             Call::PutMany(puts) => {
                 let count = puts.len();
-                let refused = self.table.mutate_many(puts).await?;
-                match refused.into_iter().next() {
+                let outcomes = self.table.mutate_many(puts).await?;
+                match outcomes.into_iter().find_map(Result::err) {
                     Some(row) => return Err(row.error),
                     None => count,
                 }
