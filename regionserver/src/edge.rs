@@ -15,6 +15,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::admission::Admission;
 use crate::cluster::Addresses;
+use crate::evaluate::Columns;
+use crate::evaluate::prefetch::Prefetch;
 use crate::faults::{barrier_error, not_leader, propose_error, stopping};
 use crate::metrics::Metrics;
 use crate::operation::WriteHeader;
@@ -67,6 +69,7 @@ pub struct Edge {
     pub addresses: Arc<Addresses>,
     pub admission: Arc<Admission>,
     pub metrics: Arc<Metrics>,
+    pub prefetch: Prefetch,
     /// Set when the server stops: nothing new is taken in, streams end.
     pub closing: CancellationToken,
     /// Reads and streams under way, waited for when the server stops.
@@ -113,6 +116,10 @@ impl Edge {
         let operation = match prepared.operation {
             Some(operation) => {
                 let admitted = self.admission.admit(operation.len()).map_err(|busy| self.elsewhere(&group, busy))?;
+                if prepared.evaluates {
+                    let columns: Arc<dyn Columns> = hosted;
+                    self.prefetch.begin(&columns, &operation, &self.tasks);
+                }
                 Some((operation, admitted))
             }
             None => None,
