@@ -5,7 +5,7 @@ use terrane_types::cell::{CellRef, LATEST, pack};
 use terrane_types::{FamilyName, FamilySchema, KeyRange, Projection, RegionEpoch, TableId, TableName};
 
 use super::*;
-use crate::operation::{Request, RowResult, WriteBuilder, WriteHeader};
+use crate::operation::{self, Request, RowResult, WriteBuilder, WriteHeader};
 
 const GROUP: GroupId = GroupId(2);
 
