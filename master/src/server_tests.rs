@@ -13,6 +13,9 @@ use tonic::{Request, Response, Status};
 
 use super::*;
 
+#[path = "server_namespace_tests.rs"]
+mod namespaces;
+
 /// How the pretended servers answer a change of tables.
 #[derive(Clone, Debug, Default)]
 enum Mood {
@@ -339,6 +342,8 @@ async fn a_created_table_can_be_located_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let mut cluster = Cluster::new(dir.path()).await;
     cluster.add_servers().await;
+    let namespace = v1::NamespaceRequest { hello: cluster.hello(0), name: "ns".into() };
+    cluster.client.create_namespace(namespace).await.unwrap();
     let created = cluster.create_table("ns:t", &["h", "p"]).await;
     assert_eq!((created.regions, created.state.as_str()), (3, "enabled"));
     let located = cluster.locate("m").await;
@@ -393,7 +398,7 @@ async fn an_alter_reaches_every_group_and_a_drop_leaves_nothing() {
     let orders: Vec<_> = cluster.ordered.tables.lock().drain(..).map(|(_, order)| order.schema.unwrap()).collect();
     assert!(orders.len() == 2 && orders.iter().all(|order| *order == schema), "{orders:?}");
 
-    for (name, value) in [("history", "1d"), ("bloom_prefix", "1")] {
+    for (name, value) in [("split_policy", "load"), ("bloom_prefix", "1")] {
         let set = [(name.to_owned(), value.to_owned())].into_iter().collect();
         let refused = refusal(cluster.client.alter_table(v1::AlterTableRequest { set, ..request.clone() })).await;
         assert!(refused.to_string().contains(name), "{refused}");
@@ -577,5 +582,20 @@ async fn strangers_are_refused() {
     // A server that this catalog never knew.
     let request = v1::ReportRequest { hello: cluster.hello(9), server: 9, boot: 1, ..Default::default() };
     assert!(matches!(refusal(cluster.client.report(request)).await, Error::NotFound { .. }));
+    cluster.end().await;
+}
+
+#[tokio::test]
+async fn servers_are_told_one_page_key_which_outlives_the_master() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::new(dir.path()).await;
+    cluster.add_servers().await;
+    let told = cluster.report(1, 1, Vec::new()).await.page_keys;
+    assert_eq!(told.len(), 1);
+    assert_eq!((told[0].id, told[0].secret.len()), (1, 32));
+    assert_eq!(cluster.report(2, 1, Vec::new()).await.page_keys, told, "every server has the same");
+    cluster.end().await;
+    let mut cluster = Cluster::new(dir.path()).await;
+    assert_eq!(cluster.report(3, 1, Vec::new()).await.page_keys, told);
     cluster.end().await;
 }

@@ -12,12 +12,13 @@
 //! - Every queue is bounded, and its bound has a name; beyond it the answer is `Busy` with a delay.
 //!
 //! Never here: where regions should live (the master's), what a row key means, how cells lie on disk (the engine's).
-//! Left out for now: stale reads, moves between groups, merges.
+//! Left out for now: moves between groups, merges.
 
 mod admission;
 mod check;
 mod cluster;
 mod config;
+mod consistency;
 mod disk;
 mod edge;
 mod evaluate;
@@ -30,6 +31,7 @@ mod ids;
 mod maintenance;
 mod metrics;
 mod operation;
+mod page_seal;
 mod record;
 mod region;
 mod registry;

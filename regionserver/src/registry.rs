@@ -94,6 +94,11 @@ impl Hosted {
         self.state.read().clone()
     }
 
+    /// The version of the table's schema as of the last applied entry.
+    pub fn schema_version(&self) -> u64 {
+        self.state.read().schema.version
+    }
+
     pub fn set_state(&self, state: RegionState) {
         *self.state.write() = Arc::new(state);
     }

@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 use super::View;
 use super::run::Run;
 use crate::Error;
-use crate::cells::Cells;
+use crate::cells::{Cell, Cells};
 use crate::reading::Cursor;
 use crate::source::Bounds;
 
@@ -131,8 +131,8 @@ impl MemtableCursor {
         self.heap.iter().skip(1).take(2).any(|lane| self.lanes.compare(*lane, first).is_eq())
     }
 
-    fn take_shared(&mut self, columns: &[Bytes], out: &mut Cells) {
-        let first = out.len();
+    /// Hands each lane that is at the same row as the first to `each`, newest first, and moves them on.
+    fn take_shared(&mut self, mut each: impl FnMut(&Lanes, usize)) {
         let mut same: SmallVec<[usize; 16]> = SmallVec::new();
         while let Some(lane) = self.heap.first().copied() {
             if same.first().is_some_and(|first| self.lanes.compare(lane, *first).is_ne()) {
@@ -142,9 +142,8 @@ impl MemtableCursor {
             self.pop();
         }
         for lane in &same {
-            self.lanes.push_row(*lane, columns, out);
+            each(&self.lanes, *lane);
         }
-        out.sort_from(first);
         for lane in same {
             if self.lanes.advance(lane) {
                 self.heap.push(lane);
@@ -159,12 +158,36 @@ impl Cursor for MemtableCursor {
         self.heap.first().map(|lane| self.lanes.row(*lane))
     }
 
+    fn lone(&self) -> Option<Cell<'_>> {
+        let first = *self.heap.first()?;
+        self.lanes.lone(first).filter(|_| !self.is_shared())
+    }
+
+    fn first(&self) -> Option<Cell<'_>> {
+        let first = *self.heap.first()?;
+        if self.is_shared() { None } else { Some(self.lanes.first(first)) }
+    }
+
+    fn skip(&mut self) -> Result<(), Error> {
+        if self.heap.is_empty() {
+            return Ok(());
+        }
+        if self.is_shared() {
+            self.take_shared(|_, _| {});
+        } else {
+            self.advance_first();
+        }
+        Ok(())
+    }
+
     fn take(&mut self, columns: &[Bytes], out: &mut Cells) -> Result<(), Error> {
         if self.heap.is_empty() {
             return Ok(());
         }
         if self.is_shared() {
-            self.take_shared(columns, out);
+            let first = out.len();
+            self.take_shared(|lanes, lane| lanes.push_row(lane, columns, out));
+            out.sort_from(first);
         } else {
             self.lanes.push_row(self.heap[0], columns, out);
             self.advance_first();
@@ -173,10 +196,11 @@ impl Cursor for MemtableCursor {
     }
 
     fn seek(&mut self, row: &[u8]) -> Result<(), Error> {
+        let head = self.lanes.view.prefix.head(row);
         // Mostly the next row, or one close to it: then few lanes move.
         let mut moved = 0;
         while let Some(lane) = self.heap.first().copied() {
-            if !self.lanes.is_behind(lane, row) {
+            if !self.lanes.is_behind(lane, row, head) {
                 return Ok(());
             }
             if moved >= 4 {
@@ -190,7 +214,7 @@ impl Cursor for MemtableCursor {
             }
         }
         for lane in 0..self.lanes.lanes.len() {
-            if self.lanes.has_row(lane) && self.lanes.is_behind(lane, row) {
+            if self.lanes.has_row(lane) && self.lanes.is_behind(lane, row, head) {
                 self.lanes.seek(lane, row);
             }
         }
@@ -209,8 +233,9 @@ impl Lanes {
             self.refill(0);
         }
         for (index, run) in view.runs.iter().enumerate().rev() {
-            let start = run.not_before(&bounds.start, 0..run.rows());
-            let end = if bounds.stop.is_empty() { run.rows() } else { run.not_before(&bounds.stop, start..run.rows()) };
+            let rows = run.rows();
+            let start = if bounds.start.is_empty() { 0 } else { run.not_before(&bounds.start, 0..rows) };
+            let end = if bounds.stop.is_empty() { rows } else { run.not_before(&bounds.stop, start..rows) };
             if start < end {
                 self.lanes.push(Lane { head: 0, part: Part::Run(index, start..end) });
                 self.set_head(self.lanes.len() - 1);
@@ -264,9 +289,10 @@ impl Lanes {
         self.compare(a, b).then(a.cmp(&b)).is_lt()
     }
 
-    /// Whether the row at hand of a lane comes before `row`.
-    fn is_behind(&self, lane: usize, row: &[u8]) -> bool {
-        if self.reverse { self.row(lane) > row } else { self.row(lane) < row }
+    /// Whether the row at hand of a lane comes before `row`, which has this head under the prefix of the view.
+    fn is_behind(&self, lane: usize, row: &[u8], head: u64) -> bool {
+        let order = self.lanes[lane].head.cmp(&head).then_with(|| self.row(lane).cmp(row));
+        if self.reverse { order.is_gt() } else { order.is_lt() }
     }
 
     /// Appends the row at hand of a lane.
@@ -282,6 +308,32 @@ impl Lanes {
                     row.for_each(|cell| out.push(active.chunk.get(cell)));
                 }
             }
+        }
+    }
+
+    /// The first cell of the row at hand of a lane.
+    #[inline]
+    fn first(&self, lane: usize) -> Cell<'_> {
+        match &self.lanes[lane].part {
+            Part::Run(run, left) => {
+                let run: &Run = &self.view.runs[*run];
+                run.cells().get(run.cells_of(self.at_hand(left)).start)
+            }
+            Part::Active(active) if self.reverse => active.chunk.get(active.row_end() - 1),
+            Part::Active(active) => active.chunk.get(active.at),
+        }
+    }
+
+    /// The cell of the row at hand of a lane, if it is the only one.
+    #[inline]
+    fn lone(&self, lane: usize) -> Option<Cell<'_>> {
+        match &self.lanes[lane].part {
+            Part::Run(run, left) => {
+                let run: &Run = &self.view.runs[*run];
+                let cells = run.cells_of(self.at_hand(left));
+                (cells.len() == 1).then(|| run.cells().get(cells.start))
+            }
+            Part::Active(active) => (active.row_end() == active.at + 1).then(|| active.chunk.get(active.at)),
         }
     }
 
@@ -317,10 +369,10 @@ impl Lanes {
                 let run: &Run = &self.view.runs[*run];
                 if self.reverse {
                     // The last row that is not above: right before the first one that is not before its successor.
-                    let at = run.not_before(row, left.clone());
-                    left.end = if at < left.end && run.row(at) == row { at + 1 } else { at };
+                    let at = run.not_before_near(row, left.clone(), true);
+                    left.end = if at < left.end && run.is_row(at, row) { at + 1 } else { at };
                 } else {
-                    left.start = run.not_before(row, left.clone());
+                    left.start = run.not_before_near(row, left.clone(), false);
                 }
             }
             Part::Active(active) => {

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use terrane_engine::{DurablePoint, Engine, GroupPoint, RegionSpec, SplitDaughter};
+use terrane_engine::{DurablePoint, Engine, GroupPoint, Region, RegionSpec, SplitDaughter};
 use terrane_env::task::abort_process;
 use terrane_raft::{AppliedEntry, BoxFuture, Durable, Packing, Prepared, StateMachine};
 use terrane_types::{GroupId, PackedCells, RegionDescriptor, RegionId, TableSchema};
@@ -76,6 +76,8 @@ struct Gathered {
     /// The region, and its table's flush size.
     region: Option<(Arc<Hosted>, u64)>,
     rows: Vec<(Bytes, PackedCells)>,
+    /// Of the entry.
+    stamp: u64,
 }
 
 /// What housekeeping needs to know to flush a region.
@@ -122,7 +124,7 @@ impl GroupMachine {
             hosted.insert(region.id(), Hosted::new(region_state, region, point.index));
         }
         for hosted in hosted.values() {
-            hosted.engine.set_prefix(row_prefix(&hosted.state().schema));
+            set_attributes(&hosted.engine, &hosted.state().schema);
             regions.insert(hosted.clone());
         }
         let applied = applied.unwrap_or(0);
@@ -279,7 +281,7 @@ impl GroupMachine {
         let _boundary = self.boundary.lock().await;
         let applied = Reply::Applied { stamp: entry.stamp }.encode();
         let mut replies = Vec::with_capacity(entry.operations.len());
-        let mut gathered = Gathered::default();
+        let mut gathered = Gathered { stamp: entry.stamp, ..Gathered::default() };
         for operation in &entry.operations {
             let operation = self.read(operation, entry.index);
             if !matches!(operation, Operation::Write(_)) {
@@ -379,6 +381,7 @@ impl GroupMachine {
     /// many at once faster than one by one.
     fn apply_rows(&self, index: u64, gathered: &mut Gathered) {
         let Some((hosted, flush_size)) = gathered.region.take() else { return };
+        hosted.engine.advance(gathered.stamp);
         if gathered.rows.is_empty() {
             return;
         }
@@ -393,7 +396,7 @@ impl GroupMachine {
         let changes = inner.state.change_tables(change);
         for created in changes.created {
             let region = self.engine.create(region_spec(&created), entry.index);
-            region.set_prefix(row_prefix(&created.schema));
+            set_attributes(&region, &created.schema);
             let hosted = Hosted::new(created, region, 0);
             hosted.set_settled(false);
             inner.hosted.insert(hosted.region, hosted.clone());
@@ -461,6 +464,10 @@ impl GroupMachine {
             hosted.set_settled(false);
             // A retry of what was applied to the parent comes to either of the two.
             inner.windows.insert(hosted.region, window.clone());
+            // Readers of the parent find their moment here, if they come soon. What is held is nobody's state but theirs.
+            for snapshot in hosted.engine.take_handed_down() {
+                hosted.cut_rows.hold(snapshot, terrane_env::time::now_ns());
+            }
             inner.hosted.insert(hosted.region, hosted.clone());
             self.regions.insert(hosted.clone());
             self.signals.flush(hosted.region);
@@ -487,22 +494,28 @@ impl Inner {
         }
     }
 
-    /// Puts a region under its new schema: families, rules that hold from the next write on, how files are written.
+    /// Puts a region under its new schema: families, rules, how files are written. A change of what readers see takes a
+    /// sequence number, as a write does.
     fn alter(&mut self, region: RegionId, entry: &AppliedEntry, before: &TableSchema) {
         let (Some(hosted), Some(state)) = (self.hosted.get(&region), self.state.region(region)) else {
             return;
         };
         let next = hosted.engine.sequence() + 1;
+        let mut changes_views = false;
         for family in &state.schema.families {
             let known = before.families.iter().find(|known| known.name == family.name);
             if known.is_none_or(|known| known.rules != family.rules || known.storage != family.storage) {
                 hosted.engine.set_family(next, entry.stamp, family);
+                changes_views |= known.is_none_or(|known| known.rules != family.rules);
             }
         }
         for gone in before.families.iter().filter(|known| state.schema.family(known.name.as_bytes()).is_none()) {
             hosted.engine.remove_family(&gone.name);
         }
-        hosted.engine.set_prefix(row_prefix(&state.schema));
+        if changes_views {
+            hosted.engine.take_sequence(next);
+        }
+        set_attributes(&hosted.engine, &state.schema);
         hosted.engine.touch(entry.index);
         hosted.set_state(state.clone());
     }
@@ -514,6 +527,13 @@ impl Inner {
         let (first, _) = self.dirty.unwrap_or((index, index));
         self.dirty = Some((first, index));
     }
+}
+
+/// Tells the engine what it does not record of a table's attributes. A region that is split hands it to its daughters.
+fn set_attributes(region: &Region, schema: &TableSchema) {
+    region.set_prefix(row_prefix(schema));
+    region.set_history(schema.history_ms);
+    region.set_sizes(schema.region_size, schema.flush_size);
 }
 
 fn region_spec(state: &RegionState) -> RegionSpec {

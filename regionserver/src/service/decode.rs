@@ -6,10 +6,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use terrane_proto::{PACKED_FORMAT, convert, mutation, v1};
+use terrane_types::limits::ROW_BYTES_MAX;
 use terrane_types::{Condition, Error, Invalid, KeyRange, Merge, Projection, RegionEpoch, RegionId, TableId};
 
+use crate::consistency::Consistency;
 use crate::edge::{DEADLINE_DEFAULT, Header, Mutation};
 use crate::operation::Request as Asked;
+use crate::page_seal::{self, Binding};
+use crate::region::aggregate::Aggregate;
+use crate::region::filter::Lookup;
+use crate::region::latest::{Cut, Group, Latest};
 use crate::region::read::GetRequest;
 use crate::region::scan::{BLOCK_BYTES_DEFAULT, BLOCK_BYTES_MAX, Cursor, ScanRequest};
 use crate::region::write::RowMutation;
@@ -33,9 +39,9 @@ pub fn request(request: v1::Request) -> (u64, Result<Request, Error>) {
                 let messages = wants_messages(body.cells_as);
                 (Body::Scan(Box::new(scan(body)?)), messages)
             }
-            Some(v1::request::Body::SealPage(_) | v1::request::Body::OpenPage(_)) | None => {
-                return Err(invalid("the request has no body this server knows"));
-            }
+            Some(v1::request::Body::SealPage(body)) => (Body::SealPage(Box::new(seal_page(body)?)), false),
+            Some(v1::request::Body::OpenPage(body)) => (Body::OpenPage(Box::new(open_page(body)?)), false),
+            None => return Err(invalid("the request has no body this server knows")),
         };
         Ok(Request { header, body, messages })
     });
@@ -52,18 +58,48 @@ pub fn header(header: Option<v1::RequestHeader>) -> Result<Header, Error> {
         let feature = format!("format {} of packed bytes (this server reads {PACKED_FORMAT})", header.format);
         return Err(Error::Unsupported { feature });
     }
-    if header.consistency != v1::Consistency::Linearizable as i32 {
-        return Err(Error::Unsupported { feature: "reading at a consistency below linearizable".to_owned() });
-    }
     Ok(Header {
         table: TableId(header.table),
         region: RegionId(header.region),
         epoch: RegionEpoch(header.epoch),
         schema_version: header.schema_version,
+        exact_schema: header.exact_schema,
         deadline: deadline(header.deadline_ms),
         client: client_id(&header.client_id)?,
         lowest_unsettled: header.lowest_unsettled,
+        consistency: consistency(header.consistency)?,
     })
+}
+
+fn consistency(wire: i32) -> Result<Consistency, Error> {
+    match v1::Consistency::try_from(wire) {
+        Ok(v1::Consistency::Linearizable) => Ok(Consistency::Linearizable),
+        Ok(v1::Consistency::Strict) => Ok(Consistency::Strict),
+        Ok(v1::Consistency::Stale) => Ok(Consistency::Stale),
+        Err(_) => Err(Error::Unsupported { feature: format!("consistency {wire}") }),
+    }
+}
+
+/// A wish for a page token.
+pub fn seal_page(body: v1::SealPage) -> Result<(Binding, Vec<page_seal::Position>), Error> {
+    let position = |position: v1::PagePosition| page_seal::Position {
+        bucket: position.bucket,
+        last: position.last,
+        finished: position.finished,
+    };
+    Ok((binding(body.binding)?, body.positions.into_iter().map(position).collect()))
+}
+
+/// A page token that comes back.
+pub fn open_page(body: v1::OpenPage) -> Result<(Binding, Bytes), Error> {
+    Ok((binding(body.binding)?, body.token))
+}
+
+fn binding(binding: Option<v1::PageBinding>) -> Result<Binding, Error> {
+    let binding =
+        binding.ok_or_else(|| invalid("a page token is bound to a table and a range; the call names none"))?;
+    let v1::PageBinding { table, start, stop, reverse, filter } = binding;
+    Ok(Binding { table: TableId(table), start, stop, reverse, filter })
 }
 
 fn deadline(ms: u32) -> Duration {
@@ -124,26 +160,67 @@ fn cells(packed: Bytes, messages: &[v1::Cell]) -> Result<Bytes, Error> {
 
 /// A read by key.
 pub fn get(body: v1::Get) -> Result<GetRequest, Error> {
-    Ok(GetRequest { rows: body.rows, projection: projection(body.projection)? })
+    let projection = projection(body.projection)?;
+    let lookup = if body.exists_only { Lookup::exists(projection) } else { Lookup::new(projection) };
+    Ok(GetRequest { rows: body.rows, lookup, exists_only: body.exists_only })
 }
 
 /// A scan and where it begins or goes on.
 pub fn scan(body: v1::Scan) -> Result<(Arc<ScanRequest>, Cursor), Error> {
+    let aggregate = body.aggregate.map(|of| Aggregate::new(&of.family, of.qualifier, &of.read_as)).transpose()?;
+    let (latest, group) = body.latest.map(latest).transpose()?.unzip();
+    let mut projection = projection(body.projection)?;
+    // Values are what is summed up; none are sent.
+    projection.keys_only &= aggregate.is_none();
+    let lookup = Lookup::new(projection);
     let cursor = if body.resume.is_empty() {
-        let limit_left = (body.limit != 0).then_some(body.limit);
-        Cursor { limit_left, offset_left: body.offset, position: Position::Start }
+        // A page of the filter is a limit, whichever is less.
+        let limit_left = [(body.limit != 0).then_some(body.limit), lookup.page()].into_iter().flatten().min();
+        let totals = aggregate.as_ref().map(Aggregate::nothing);
+        let (position, sequence) = (Position::Start, body.at_sequence);
+        Cursor { limit_left, offset_left: body.offset, position, group, totals, sequence }
     } else {
         let token = Token::decode(body.resume, body.reverse)?;
-        Cursor { limit_left: token.limit_left, offset_left: token.offset_left, position: token.position }
+        let Token { limit_left, offset_left, position, group, totals, sequence, .. } = token;
+        let fits = match (&aggregate, &totals) {
+            (None, None) => true,
+            (Some(aggregate), Some(totals)) => aggregate.fits(totals),
+            _ => false,
+        };
+        if !fits || group.is_some() != latest.is_some() {
+            return Err(invalid("the resume token belongs to a scan that aggregates otherwise; start the scan anew"));
+        }
+        Cursor { limit_left, offset_left, position, group, totals, sequence }
     };
+    if body.at_sequence.is_some() && !body.snapshot {
+        return Err(invalid("a scan at a sequence number is a snapshot scan: set `snapshot` too"));
+    }
     let request = ScanRequest {
         range: KeyRange::new(body.start, body.stop)?,
         reverse: body.reverse,
-        projection: projection(body.projection)?,
+        lookup,
         block_bytes: block_bytes(body.block_bytes),
         count_only: body.count_only,
+        aggregate,
+        latest,
+        fills_cache: !body.fill_cache_never,
+        snapshot: body.snapshot,
     };
     Ok((Arc::new(request), cursor))
+}
+
+/// What is asked for of each prefix, and how far the regions before came with the prefix they ended in.
+fn latest(wire: v1::Latest) -> Result<(Latest, Group), Error> {
+    let cut = match wire.prefix {
+        Some(v1::latest::Prefix::Parts(parts)) => Cut::Parts(parts),
+        Some(v1::latest::Prefix::Bytes(bytes)) => Cut::Bytes(bytes),
+        None => Cut::Bytes(0),
+    };
+    if wire.last_prefix.len() > ROW_BYTES_MAX {
+        return Err(invalid("the last prefix is longer than a row"));
+    }
+    let latest = Latest { cut, rows: wire.rows }.checked()?;
+    Ok((latest, Group { prefix: wire.last_prefix, given: wire.given }))
 }
 
 fn block_bytes(wanted: u32) -> usize {
@@ -156,7 +233,7 @@ fn block_bytes(wanted: u32) -> usize {
 
 fn projection(projection: Option<v1::Projection>) -> Result<Projection, Error> {
     match projection {
-        Some(projection) => Ok(Projection::try_from(projection)?.checked()?),
+        Some(projection) => Projection::try_from(projection),
         None => Ok(Projection::all()),
     }
 }

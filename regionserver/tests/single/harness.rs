@@ -60,7 +60,7 @@ impl Master for IdMaster {
             region_id_first,
             region_id_count,
             report_every_ms: 20,
-            page_keys: Vec::new(),
+            page_keys: vec![v1::PageKey { id: 1, secret: Bytes::from_static(&[1; 32]) }],
         }))
     }
 
@@ -386,6 +386,24 @@ impl Client {
         let rows = rows.iter().map(|row| Bytes::copy_from_slice(row)).collect();
         match self.one(region, v1::request::Body::Get(v1::Get { rows, ..Default::default() })).await {
             v1::reply::Body::Get(reply) => Ok(shown(&reply.rows)),
+            other => Err(refusal(other)),
+        }
+    }
+
+    pub async fn seal(&mut self, region: &RegionDescriptor, page: v1::SealPage) -> Result<Bytes, Error> {
+        match self.one(region, v1::request::Body::SealPage(page)).await {
+            v1::reply::Body::SealPage(reply) => Ok(reply.token),
+            other => Err(refusal(other)),
+        }
+    }
+
+    pub async fn open(
+        &mut self,
+        region: &RegionDescriptor,
+        page: v1::OpenPage,
+    ) -> Result<Vec<v1::PagePosition>, Error> {
+        match self.one(region, v1::request::Body::OpenPage(page)).await {
+            v1::reply::Body::OpenPage(reply) => Ok(reply.positions),
             other => Err(refusal(other)),
         }
     }

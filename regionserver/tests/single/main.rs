@@ -2,9 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that unwraps in vain fails, which is what it is for")]
 
+mod consistency;
+mod filters;
 mod harness;
 mod maintenance;
 mod mutations;
+mod scanning;
 
 use bytes::Bytes;
 use harness::{Bench, Client, TABLE, leads, packed, put, regions, schema, shown};
@@ -305,7 +308,7 @@ async fn what_this_build_does_not_know_is_refused_by_number_or_name() {
     for (call, words) in [
         (with(|header| header.required_features = vec![9]), "required feature 9"),
         (with(|header| header.format = 2), "format 2"),
-        (with(|header| header.consistency = v1::Consistency::Stale as i32), "linearizable"),
+        (with(|header| header.consistency = 9), "consistency 9"),
     ] {
         let refused = error::from_status(&data.get(call).await.unwrap_err());
         assert!(matches!(&refused, Error::Unsupported { feature } if feature.contains(words)), "{refused}");
