@@ -19,6 +19,7 @@
 //! it, which a stream keeps for as long as it is open; otherwise the number is good for as long as the table's history
 //! keeps it, and then the scan ends with `SnapshotTooOld`.
 
+mod counting;
 mod filtered;
 
 use std::sync::Arc;
@@ -27,13 +28,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use terrane_engine::{CellPosition, Patience, RowScanner, ScanSpec, Snapshot, SnapshotTooOld, Step};
 use terrane_env::task::run_blocking;
-use terrane_types::{Error, Invalid, KeyRange, RegionDescriptor, escape};
+use terrane_types::{Error, Invalid, KeyRange, RegionDescriptor};
 
+use self::counting::check_aggregate;
 use super::aggregate::{Aggregate, Totals};
 use super::filter::{Filtering, Lookup, key_of};
 use super::latest::{Cutter, Group, Latest};
 use super::read::check_projection;
-use crate::group::state::RegionState;
 use crate::registry::Hosted;
 use crate::token::{CellAt, Position, Token};
 
@@ -451,54 +452,6 @@ impl Filler {
         self.block.rows.len() >= self.request.block_bytes
     }
 
-    /// Passes rows that are skipped or counted.
-    fn pass(&mut self, patience: Patience) -> Result<bool, Halt> {
-        let Source::Rows { scanner, .. } = &mut self.source else { return Ok(false) };
-        let cursor = &self.block.cursor;
-        let wanted = match (cursor.offset_left, cursor.limit_left) {
-            (0, limit) => limit.unwrap_or(u64::MAX),
-            (offset, _) => offset,
-        };
-        // Each row may be the last one wanted of its prefix.
-        let wanted = wanted.min(if self.cutter.is_some() { 1 } else { ROWS_PASSED_PER_STEP });
-        let mut left = wanted;
-        let step = scanner.pass(&mut left, patience);
-        if !scanner.row().is_empty() {
-            self.last_row.clear();
-            self.last_row.extend_from_slice(scanner.row());
-        }
-        if left < wanted {
-            self.give(wanted - left);
-        }
-        if step? == Step::End {
-            self.end();
-        }
-        Ok(false)
-    }
-
-    /// Sums up the next row.
-    fn sum_up(&mut self, patience: Patience) -> Result<bool, Halt> {
-        let (Source::Rows { scanner, .. }, Some(aggregate)) = (&mut self.source, &self.request.aggregate) else {
-            return Ok(false);
-        };
-        // Of the versions of a column the newest comes first.
-        let mut value = Ok(None);
-        let step = scanner.look(patience, |row, cell| {
-            if matches!(value, Ok(None)) && aggregate.is_of(&cell) {
-                value = aggregate.read(row, cell.value).map(Some);
-            }
-        })?;
-        match step {
-            Step::Row => {
-                self.block.cursor.totals.get_or_insert_with(|| aggregate.nothing()).add(value?)?;
-                self.last_row.clear();
-                self.last_row.extend_from_slice(scanner.row());
-                self.give(1);
-            }
-            Step::Part { .. } | Step::Hidden => self.hidden(),
-            Step::End => self.end(),
-        }
-        Ok(false)
     }
 
     /// A row is complete: it is skipped, counted or sent.
@@ -599,19 +552,6 @@ impl Filler {
             Source::Rows { .. } | Source::Nothing => Source::Nothing,
         };
     }
-}
-
-/// An aggregate may only name a column that is read.
-fn check_aggregate(aggregate: &Aggregate, request: &ScanRequest, state: &RegionState) -> Result<(), Error> {
-    let Aggregate { family, qualifier, .. } = aggregate;
-    if state.schema.family(family.as_bytes()).is_none() {
-        return Err(Invalid::new(format!("table {} has no family {family}", state.schema.name)).into());
-    }
-    if !request.lookup.projection().selects(family.as_bytes(), qualifier) {
-        let column = format!("{family}:{}", escape(qualifier));
-        return Err(Invalid::new(format!("column {column} is to be summed up but is not among those read")).into());
-    }
-    Ok(())
 }
 
 fn too_old(error: SnapshotTooOld) -> Error {

@@ -2,11 +2,9 @@
 //! sent; and rows that cannot pass are sought over.
 
 use terrane_engine::{Patience, Step};
-use terrane_types::cell::Cells;
-use terrane_types::rows::ROW_HEADER_BYTES;
 
 use super::{Filler, Halt, Source};
-use crate::region::filter::{FILTERED_ROW_BYTES_MAX, Hop, key_of, too_large};
+use crate::region::filter::{FILTERED_ROW_BYTES_MAX, Hop, too_large};
 
 impl Filler {
     /// Reads the next row for the filter, and does with it what is asked if it passes.
@@ -46,22 +44,5 @@ impl Filler {
             self.block.ended |= is_over;
         }
         Ok(self.block.rows.len() >= self.request.block_bytes)
-    }
-
-    /// A row has passed the filter: it is summed up, skipped, counted or sent.
-    fn give_filtered(&mut self, before: usize) -> Result<(), Halt> {
-        if let Some(aggregate) = &self.request.aggregate {
-            let row = &self.block.rows[before..];
-            let key = key_of(row);
-            let mut cells = Cells::new(&row[ROW_HEADER_BYTES + key.len()..]);
-            let value =
-                cells.find(|cell| aggregate.is_of(cell)).map(|cell| aggregate.read(key, cell.value)).transpose()?;
-            self.block.cursor.totals.get_or_insert_with(|| aggregate.nothing()).add(value)?;
-            self.block.rows.truncate(before);
-            self.give(1);
-            return Ok(());
-        }
-        self.finish_row(before);
-        Ok(())
     }
 }
