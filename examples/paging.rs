@@ -60,7 +60,7 @@ async fn table(client: &Client) -> Result<Table, Error> {
 }
 
 async fn write(actions: &Table) -> anyhow::Result<()> {
-    let mut writer = actions.writer(WriterOptions::default());
+    let writer = actions.writer(WriterOptions::default());
     for user in 1..=USERS {
         for action in 0..ACTIONS {
             let time = FIRST_MS + i64::from(action) * 60_000;

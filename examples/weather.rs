@@ -4,7 +4,7 @@
 //! rows of its prefix. Start a cluster (`terrane dev`), then `cargo run -p terrane-examples --example weather`.
 
 use anyhow::Context as _;
-use terrane_client::{Client, Desc, Error, Put, RowData, RowKey, Table, TableSpec, TypedTable, WriterOptions};
+use terrane_client::{Client, Desc, Error, Put, RowData, RowKey, Table, TableSpec, KeyedTable, WriterOptions};
 use tokio::time::Instant;
 
 /// `station | Long.MAX_VALUE - time`, as the command's importer writes it too.
@@ -34,7 +34,7 @@ async fn main() -> anyhow::Result<()> {
     let stations = table(&client, TableSpec::new("example.stations")?.family("info", &[])?).await?;
     let observations =
         TableSpec::new("example.observations")?.family("data", &[])?.key("station:bytes12, time:desc i64")?;
-    let observations: TypedTable<Observation> = TypedTable::new(table(&client, observations).await?)?;
+    let observations: KeyedTable<Observation> = KeyedTable::new(table(&client, observations).await?)?;
 
     write(&stations, &observations).await?;
     for (station, ..) in &STATIONS[..2] {
@@ -52,9 +52,9 @@ async fn table(client: &Client, spec: TableSpec) -> Result<Table, Error> {
     }
 }
 
-async fn write(stations: &Table, observations: &TypedTable<Observation>) -> anyhow::Result<()> {
+async fn write(stations: &Table, observations: &KeyedTable<Observation>) -> anyhow::Result<()> {
     let began = Instant::now();
-    let mut writer = observations.table().writer(WriterOptions::default());
+    let writer = observations.table().writer(WriterOptions::default());
     for (station, name, mean) in STATIONS {
         stations.put(Put::new(station).set("info", "name", name)).await?;
         for hour in 0..DAYS * 24 {
@@ -77,13 +77,13 @@ fn temperature(mean: i64, hour: i64) -> i32 {
 
 async fn show_latest(
     stations: &Table,
-    observations: &TypedTable<Observation>,
+    observations: &KeyedTable<Observation>,
     station: &[u8; 12],
 ) -> anyhow::Result<()> {
     let row = stations.get(terrane_client::Get::new(station)).await?.context("the station was written")?;
     let name = row.value("info", "name").unwrap_or_default();
     println!("{}: the latest ten readings", String::from_utf8_lossy(name));
-    let mut rows = observations.scan(Observation::prefix_1(station), |scan| scan.limit(10)).await?;
+    let mut rows = observations.scan(Observation::prefix_1(station)).limit(10).await?;
     while let Some(row) = rows.next().await {
         let row = row?;
         println!("  {}  {:>6}", moment(row.key.time.0), degrees(&row.data));
@@ -92,7 +92,7 @@ async fn show_latest(
     Ok(())
 }
 
-async fn show_extremes(observations: &TypedTable<Observation>) -> anyhow::Result<()> {
+async fn show_extremes(observations: &KeyedTable<Observation>) -> anyhow::Result<()> {
     let all = terrane_client::KeyRange::all();
     let count = observations.table().count(all.clone()).await?;
     let first = observations.first(all.clone()).await?.context("the table has rows")?;

@@ -1,17 +1,18 @@
 //! Connecting, and what one connection shares.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use terrane_proto::{hello, v1};
 use terrane_types::{ClusterId, FamilyName, FamilySchema, TableName, TableSchema};
 
 use crate::admin::Admin;
+use crate::budget::RetryBudget;
 use crate::counters::Counters;
 use crate::error::Error;
+use crate::hedge::Hedging;
 use crate::masters::{Kind, Masters, timed};
-use crate::retry::OnUncertain;
+use crate::observe::Metrics;
 use crate::route::Router;
 use crate::table::Table;
 
@@ -33,9 +34,6 @@ pub struct Client {
 pub(crate) struct Core {
     pub(crate) router: Router,
     pub(crate) timeout: Duration,
-    pub(crate) on_uncertain: OnUncertain,
-    /// Numbers the row mutations of this client: one each, from 1, never used twice.
-    operations: AtomicU64,
 }
 
 impl std::fmt::Debug for Client {
@@ -45,12 +43,14 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    /// Connects to the cluster whose masters are at `masters` (`HOST:PORT,HOST:PORT`).
+    /// Connects to a cluster. `to` names its masters, as `HOST:PORT,HOST:PORT`, or is a connection string with settings,
+    /// `terrane://HOST:PORT,HOST:PORT/?timeout=5s`: see [`ClientBuilder::from_url`].
     ///
     /// # Errors
-    /// [`Error::Invalid`] for addresses that are none, [`Error::Unreachable`] when no master answers.
-    pub async fn connect(masters: &str) -> Result<Self, Error> {
-        Self::builder().masters(masters).build().await
+    /// [`Error::Invalid`] for addresses or settings that are none, [`Error::Unreachable`] when no master answers.
+    pub async fn connect(to: &str) -> Result<Self, Error> {
+        let builder = if to.contains("://") { ClientBuilder::from_url(to)? } else { Self::builder().masters(to) };
+        builder.build().await
     }
 
     /// A client with settings.
@@ -82,6 +82,15 @@ impl Client {
         self.core.router.counting.read()
     }
 
+    /// Closes the client and all its clones: waits until the calls under way have ended, each within its own deadline, and
+    /// ends the sessions. Calls that begin later fail with [`Error::Closed`]. Close writers first: what they gathered and
+    /// did not send is refused like any other call. Scans that are being read end with an error when they ask for more.
+    ///
+    /// Dropping the last clone instead ends everything at once.
+    pub async fn close(&self) {
+        self.core.router.close().await;
+    }
+
     /// The cluster this client belongs to.
     #[must_use]
     pub fn cluster_id(&self) -> ClusterId {
@@ -90,11 +99,6 @@ impl Client {
 }
 
 impl Core {
-    /// The number of the next row mutation.
-    pub(crate) fn next_operation(&self) -> u64 {
-        self.operations.fetch_add(1, Ordering::Relaxed)
-    }
-
     /// The hello of a call to a master.
     pub(crate) fn hello(&self) -> Option<v1::Hello> {
         Some(self.router.masters.hello(Some(self.router.cluster)))
@@ -126,12 +130,14 @@ fn meta_schema(name: TableName) -> Result<TableSchema, Error> {
 }
 
 /// Settings of a client.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ClientBuilder {
     masters: String,
     timeout: Duration,
     connect_timeout: Duration,
-    on_uncertain: OnUncertain,
+    retry_budget: RetryBudget,
+    hedge_reads: bool,
+    metrics: Option<Arc<dyn Metrics>>,
     cluster: Option<ClusterId>,
 }
 
@@ -141,9 +147,24 @@ impl Default for ClientBuilder {
             masters: "127.0.0.1:7600".to_owned(),
             timeout: TIMEOUT_DEFAULT,
             connect_timeout: CONNECT_TIMEOUT_DEFAULT,
-            on_uncertain: OnUncertain::default(),
+            retry_budget: RetryBudget::default(),
+            hedge_reads: false,
+            metrics: None,
             cluster: None,
         }
+    }
+}
+
+impl std::fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClientBuilder")
+            .field("masters", &self.masters)
+            .field("timeout", &self.timeout)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("retry_budget", &self.retry_budget)
+            .field("hedge_reads", &self.hedge_reads)
+            .field("cluster", &self.cluster)
+            .finish_non_exhaustive()
     }
 }
 
@@ -169,10 +190,26 @@ impl ClientBuilder {
         self
     }
 
-    /// What to do when a write was sent and its answer was lost; [`OnUncertain::Retry`] if not set.
+    /// How much of the load may be retries; [`RetryBudget::default`] if not set.
     #[must_use]
-    pub fn on_uncertain(mut self, on_uncertain: OnUncertain) -> Self {
-        self.on_uncertain = on_uncertain;
+    pub fn retry_budget(mut self, budget: RetryBudget) -> Self {
+        self.retry_budget = budget;
+        self
+    }
+
+    /// Whether a read that followers may answer ([`crate::Consistency::Follower`]) is asked of a second member when the first
+    /// takes longer than most reads do; the first answer counts. Not done if not set. It costs up to one read in twenty
+    /// more, and nothing when the retry budget is spent.
+    #[must_use]
+    pub fn hedge_reads(mut self, hedge: bool) -> Self {
+        self.hedge_reads = hedge;
+        self
+    }
+
+    /// Whom to tell about every call; nobody if not set.
+    #[must_use]
+    pub fn metrics(mut self, metrics: Arc<dyn Metrics>) -> Self {
+        self.metrics = Some(metrics);
         self
     }
 
@@ -198,11 +235,10 @@ impl ClientBuilder {
         let reply = asked.await?;
         let cluster = hello::cluster_of(&reply.cluster_id)?
             .ok_or_else(|| Error::internal("the master does not know its cluster"))?;
+        let hedging = self.hedge_reads.then(Hedging::new);
         let core = Core {
-            router: Router::new(cluster, masters, boot),
+            router: Router::new(cluster, masters, boot, self.retry_budget, hedging, self.metrics),
             timeout: self.timeout,
-            on_uncertain: self.on_uncertain,
-            operations: AtomicU64::new(1),
         };
         Ok(Client { core: Arc::new(core) })
     }

@@ -17,6 +17,8 @@ pub struct Counters {
     pub redirects: u64,
     /// Sessions opened to region servers, the first ones included.
     pub sessions_opened: u64,
+    /// Reads that were asked of a second member because the first took long.
+    pub hedged_reads: u64,
 }
 
 /// The live counters. Each is a sum that nothing is derived from, so relaxed order is enough.
@@ -28,6 +30,7 @@ pub(crate) struct Counting {
     pub(crate) retries: Count,
     pub(crate) redirects: Count,
     pub(crate) sessions_opened: Count,
+    pub(crate) hedged_reads: Count,
 }
 
 #[derive(Debug, Default)]
@@ -52,6 +55,7 @@ impl Counting {
             retries: self.retries.read(),
             redirects: self.redirects.read(),
             sessions_opened: self.sessions_opened.read(),
+            hedged_reads: self.hedged_reads.read(),
         }
     }
 }

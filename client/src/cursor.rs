@@ -11,7 +11,7 @@ use bytes::Bytes;
 use terrane_proto::v1;
 use terrane_types::{KeyRange, PackedCells, PackedRow, PackedRows, RegionDescriptor, RegionEpoch, RegionId, Row};
 
-use crate::operations::RowData;
+use crate::reading::{RowData, older};
 use crate::route::Position;
 
 /// The state of one scan.
@@ -29,6 +29,11 @@ pub(crate) struct Cursor {
     within: Option<Within>,
     /// The parts so far of a row that is larger than a block.
     part: Option<(Row, Vec<u8>)>,
+    /// What servers summed up, of regions that are done, in the order of the range.
+    sums: Vec<v1::AggregatePart>,
+    /// Of a scan for the latest rows: the last prefix met and the rows given of it, as of the last whole row or region.
+    prefix: (Bytes, u32),
+    as_of_ms: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -41,20 +46,45 @@ struct Within {
     offset: u64,
     limit: Option<u64>,
     counted: u64,
+    sum: Option<v1::AggregatePart>,
+    prefix: (Bytes, u32),
 }
 
 /// What a scan wants of each region.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Wanted {
     pub(crate) projection: v1::Projection,
     pub(crate) block_bytes: u32,
     pub(crate) count_only: bool,
+    pub(crate) aggregate: Option<v1::Aggregate>,
+    pub(crate) latest: Option<v1::Latest>,
+    pub(crate) snapshot: bool,
+    pub(crate) fill_cache_never: bool,
+}
+
+impl Wanted {
+    /// Whether rows are counted and not sent.
+    const fn only_counts(&self) -> bool {
+        self.count_only || self.aggregate.is_some()
+    }
 }
 
 impl Cursor {
     pub(crate) fn new(range: KeyRange, reverse: bool, limit: Option<u64>, offset: u64) -> Self {
         let finished = range.is_empty() || limit == Some(0);
-        Self { rest: range, reverse, limit, offset, counted: 0, finished, within: None, part: None }
+        Self {
+            rest: range,
+            reverse,
+            limit,
+            offset,
+            counted: 0,
+            finished,
+            within: None,
+            part: None,
+            sums: Vec::new(),
+            prefix: (Bytes::new(), 0),
+            as_of_ms: None,
+        }
     }
 
     pub(crate) const fn is_finished(&self) -> bool {
@@ -64,6 +94,16 @@ impl Cursor {
     /// Rows that servers counted, of regions that are done.
     pub(crate) const fn counted(&self) -> u64 {
         self.counted
+    }
+
+    /// What servers summed up, of regions that are done.
+    pub(crate) fn into_sums(self) -> Vec<v1::AggregatePart> {
+        self.sums
+    }
+
+    /// As of when what came so far is complete, if a read of a follower bounded it.
+    pub(crate) const fn as_of_ms(&self) -> Option<u64> {
+        self.as_of_ms
     }
 
     /// Which region comes next.
@@ -77,7 +117,7 @@ impl Cursor {
         if !same {
             self.restart();
         }
-        let (rest, offset, limit) = (&self.rest, self.offset, self.limit);
+        let (rest, offset, limit, prefix) = (&self.rest, self.offset, self.limit, &self.prefix);
         let within = self.within.get_or_insert_with(|| Within {
             region: region.region,
             epoch: region.epoch,
@@ -86,6 +126,15 @@ impl Cursor {
             offset,
             limit,
             counted: 0,
+            sum: None,
+            prefix: prefix.clone(),
+        });
+        // A resumed scan remembers its prefix by itself; one that begins in a region is told the one before.
+        let latest = wanted.latest.clone().map(|mut latest| {
+            if within.resume.is_empty() {
+                (latest.last_prefix, latest.given) = within.prefix.clone();
+            }
+            latest
         });
         v1::Scan {
             start: within.asked.start.clone(),
@@ -98,7 +147,11 @@ impl Cursor {
             resume: within.resume.clone(),
             cells_as: 0,
             count_only: wanted.count_only,
-            ..v1::Scan::default()
+            aggregate: wanted.aggregate.clone(),
+            latest,
+            snapshot: wanted.snapshot,
+            fill_cache_never: wanted.fill_cache_never,
+            at_sequence: None,
         }
     }
 
@@ -113,27 +166,35 @@ impl Cursor {
         &mut self,
         region: &RegionDescriptor,
         block: v1::ScanBlock,
-        count_only: bool,
+        wanted: &Wanted,
         rows: &mut Vec<RowData>,
     ) -> Result<(), String> {
         if block.row_restarted {
             self.part = None;
         }
         let before = rows.len();
+        self.as_of_ms = older(self.as_of_ms, block.as_of_ms);
         let last = self.take_rows(block.rows, block.row_continues, rows)?;
         let taken = (rows.len() - before) as u64;
         let within = self.within.as_mut().ok_or("a block came for no region")?;
         within.resume = block.resume;
         within.offset = block.offset_left.min(within.offset);
-        if count_only {
+        if wanted.only_counts() {
             within.counted += block.row_count;
+            within.limit = within.limit.map(|_| block.limit_left);
+            // It covers all blocks so far.
+            within.sum = block.aggregate.or(within.sum.take());
         } else {
             within.limit = within.limit.map(|limit| limit.saturating_sub(taken));
         }
-        let (offset, limit) = (within.offset, within.limit);
+        // A region without such rows has no prefix to tell of: the one before goes on to the next region.
+        if wanted.latest.is_some() && !block.last_prefix.is_empty() {
+            within.prefix = (block.last_prefix, block.prefix_given);
+        }
+        let (offset, limit, prefix) = (within.offset, within.limit, within.prefix.clone());
         if let Some(last) = last {
             self.step_behind(&last);
-            (self.offset, self.limit) = (offset, limit);
+            (self.offset, self.limit, self.prefix) = (offset, limit, prefix);
         }
         if limit == Some(0) {
             self.leave_region();
@@ -179,6 +240,8 @@ impl Cursor {
             self.offset = within.offset;
             self.limit = within.limit;
             self.counted += within.counted;
+            self.sums.extend(within.sum);
+            self.prefix = within.prefix;
         }
         self.part = None;
     }
@@ -227,7 +290,7 @@ mod tests {
     }
 
     fn wanted(count_only: bool) -> Wanted {
-        Wanted { projection: v1::Projection::default(), block_bytes: 0, count_only }
+        Wanted { count_only, ..Wanted::default() }
     }
 
     /// `a b c` as rows with a cell each; `done` ends the region.
@@ -266,7 +329,7 @@ mod tests {
 
     fn feed(cursor: &mut Cursor, region: &RegionDescriptor, block: v1::ScanBlock) -> String {
         let mut rows = Vec::new();
-        cursor.accept(region, block, false, &mut rows).expect("a good block");
+        cursor.accept(region, block, &wanted(false), &mut rows).expect("a good block");
         names(&rows)
     }
 
@@ -337,7 +400,7 @@ mod tests {
         let mut count = |region: &RegionDescriptor, rows, done| {
             cursor.request(region, &wanted(true));
             let block = v1::ScanBlock { row_count: rows, ..block("", done) };
-            cursor.accept(region, block, true, &mut Vec::new()).expect("a good block");
+            cursor.accept(region, block, &wanted(true), &mut Vec::new()).expect("a good block");
             cursor.counted()
         };
         assert_eq!(count(&parent, 50, false), 0);
@@ -362,7 +425,7 @@ mod tests {
         ask(&mut cursor, &all);
         let mut rows = Vec::new();
         for block in [part("big", &["a", "b"], true), part("big", &["c"], true), part("big", &["d"], false)] {
-            cursor.accept(&all, block, false, &mut rows).expect("a good block");
+            cursor.accept(&all, block, &wanted(false), &mut rows).expect("a good block");
         }
         assert_eq!(rows.len(), 1);
         let qualifiers: Vec<_> = rows[0].cells().map(|cell| cell.qualifier.to_vec()).collect();
@@ -375,9 +438,9 @@ mod tests {
         let mut cursor = Cursor::new(KeyRange::all(), false, None, 0);
         ask(&mut cursor, &all);
         let mut rows = Vec::new();
-        cursor.accept(&all, part("big", &["a"], true), false, &mut rows).expect("a good block");
+        cursor.accept(&all, part("big", &["a"], true), &wanted(false), &mut rows).expect("a good block");
         let again = v1::ScanBlock { row_restarted: true, ..part("big", &["a", "b"], false) };
-        cursor.accept(&all, again, false, &mut rows).expect("a good block");
+        cursor.accept(&all, again, &wanted(false), &mut rows).expect("a good block");
         assert_eq!((rows.len(), rows[0].cells().count()), (1, 2));
     }
 
@@ -399,7 +462,7 @@ mod tests {
         let mut cursor = Cursor::new(KeyRange::all(), false, None, 0);
         ask(&mut cursor, &all);
         feed(&mut cursor, &all, part("big", &["a"], true));
-        assert!(cursor.accept(&all, block("other", false), false, &mut Vec::new()).is_err());
+        assert!(cursor.accept(&all, block("other", false), &wanted(false), &mut Vec::new()).is_err());
     }
 
     #[test]

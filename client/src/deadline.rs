@@ -41,6 +41,11 @@ impl Progress {
         self.deadline.min(Instant::now() + TRY_MAX)
     }
 
+    /// Whether an earlier try of a write may have been applied.
+    pub(crate) const fn applied_maybe(&self) -> bool {
+        self.uncertain
+    }
+
     pub(crate) fn failed(&mut self, failure: Failure) {
         self.tries += 1;
         self.saw(&failure);
@@ -61,6 +66,13 @@ impl Progress {
             tokio::time::sleep(wait).await;
         }
         Ok(())
+    }
+
+    /// The error of a call that may not try again because the client retries too much already.
+    pub(crate) fn overspent(&mut self) -> Error {
+        let write = self.risk.write;
+        let last = self.last.take().map(|failure| Box::new(failure.into_error(write)));
+        Error::RetriesSpent { uncertain: self.uncertain, last }
     }
 
     /// The error of a call whose time is over.

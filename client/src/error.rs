@@ -73,12 +73,34 @@ pub enum Error {
         #[source]
         last: Option<Box<Error>>,
     },
-    /// The write was sent and its outcome is not known: read what is there before writing again, or write again if
-    /// twice does no harm.
+    /// The call failed, and the client's retry budget ([`crate::RetryBudget`]) is spent: its servers refuse or lose too much
+    /// of what it sends. Send less; what can wait should. When a write may have reached a server,
+    /// [`Error::is_uncertain`] is true.
+    #[error("not tried again: this client's retries are spent{}", if *uncertain { "; the write may have been applied" } else { "" })]
+    RetriesSpent {
+        /// Whether a write may have been applied all the same.
+        uncertain: bool,
+        /// What the last try met.
+        #[source]
+        last: Option<Box<Error>>,
+    },
+    /// The write was sent, its answer was lost, and the servers cannot tell any more whether it was applied: read what is
+    /// there before writing again. Lost answers are normally asked for again without harm; this is met when an operation
+    /// is sent again after the servers had to forget it (docs/errors.md says when).
     #[error("the outcome is not known: {cause}")]
     Uncertain {
         /// How the answer was lost.
         cause: String,
+    },
+    /// The write was applied, once, but its result (what it should return, or whether its condition held) is not kept any
+    /// more: the first answer was lost, and results above 4 KiB are not kept for a second. Read the row.
+    #[error("the write was applied, but its answer was lost and its result is too large to be kept: read the row")]
+    ResultLost,
+    /// The client, or the writer, was closed. Nothing was sent.
+    #[error("{what} was closed")]
+    Closed {
+        /// What was closed.
+        what: String,
     },
     /// The cluster cannot do it now. Nothing was applied; trying later is safe.
     #[error("{message}")]
@@ -120,13 +142,22 @@ impl Error {
     /// Whether a write may have been applied although it failed.
     #[must_use]
     pub fn is_uncertain(&self) -> bool {
-        matches!(self, Self::Uncertain { .. } | Self::Timeout { uncertain: true, .. })
+        matches!(
+            self,
+            Self::Uncertain { .. } | Self::Timeout { uncertain: true, .. } | Self::RetriesSpent { uncertain: true, .. }
+        )
     }
 
     /// Whether the same call may be made again and nothing can be applied twice by it.
     #[must_use]
     pub fn is_retry_safe(&self) -> bool {
-        matches!(self, Self::Unavailable { .. } | Self::Unreachable { .. } | Self::Timeout { uncertain: false, .. })
+        matches!(
+            self,
+            Self::Unavailable { .. }
+                | Self::Unreachable { .. }
+                | Self::Timeout { uncertain: false, .. }
+                | Self::RetriesSpent { uncertain: false, .. }
+        )
     }
 
     /// Whether the time given to the call ran out.
@@ -159,6 +190,7 @@ impl From<terrane_types::Error> for Error {
             Wire::WrongCluster { expected, actual, server } => {
                 Self::WrongCluster { expected: actual, actual: expected, server }
             }
+            Wire::AlreadyApplied => Self::ResultLost,
             Wire::Uncertain { .. } | Wire::DeadlineExceeded => Self::Uncertain { cause: error.to_string() },
             Wire::Corruption { file, offset } => Self::Corruption { file, offset },
             Wire::Internal { message } => Self::Internal { message },

@@ -22,8 +22,7 @@
 //!
 //! A client asks a master where the regions of a table are, remembers it, and from then on talks straight to the servers
 //! that host them. It follows splits, moves and failovers by itself; callers see an [`Error`] only when the request is
-//! wrong, the time of the call is over, or the outcome of a write is not known and they asked to be told
-//! ([`OnUncertain`]).
+//! wrong or its time is over. Writes are applied exactly once, however often they have to be sent.
 //!
 //! Inside, what decides is apart from what waits and sends: the location cache (`locator`), the retry policy and
 //! the position of a scan are plain values, tested without a runtime.
@@ -31,40 +30,77 @@
 #![warn(missing_docs)]
 
 mod admin;
-mod batch;
+mod base64url;
+pub mod blocking;
+mod budget;
 mod client;
+mod condition;
 mod counters;
+mod counts;
 mod cursor;
 mod deadline;
 mod error;
+mod freshness;
+mod gather;
+mod gets;
+mod hedge;
+mod keyed;
 mod locator;
 mod maintenance;
 mod masters;
+mod merge;
+mod mutation;
+mod numbers;
+mod observe;
 mod operations;
+mod outcome;
 mod page;
+mod reading;
+mod requests;
 mod retry;
 mod route;
 mod scan;
+mod scans;
 mod scatter;
+mod selection;
 mod session;
+mod submit;
 mod table;
 mod typed;
+mod typed_reads;
+mod url;
+mod write_requests;
+mod writer;
+mod writes;
 
 pub use admin::{Admin, ClusterStatus, GroupInfo, RegionInfo, ServerInfo, TableChange, TableInfo, TableSpec};
-pub use batch::{BatchWriter, FlushError, WriterOptions};
+pub use budget::RetryBudget;
 pub use client::{CONNECT_TIMEOUT_DEFAULT, Client, ClientBuilder, TIMEOUT_DEFAULT};
+pub use condition::{Column, Comparable, Condition, Raw, column};
 pub use counters::Counters;
+pub use counts::{Aggregate, AggregateRequest, CountRequest, Number};
 pub use error::{Error, RowError};
+pub use gets::{ExistsManyRequest, ExistsRequest, GetManyRequest, GetRequest};
+pub use keyed::{KeyedTable, TypedRow};
 pub use maintenance::Maintained;
-pub use operations::{Cell, Delete, Get, Put, RowData, RowMutation, Scan};
-pub use page::{Page, PageToken};
-pub use retry::OnUncertain;
+pub use mutation::RowMutation;
+pub use observe::{CallFinished, CallKind, CallOutcome, CallStarted, Metrics};
+pub use operations::{Append, Cell, Delete, Increment, Put};
+pub use outcome::{AtomicOutcome, MutationOutcome};
+pub use page::{PAGE_ROWS_DEFAULT, Page, PageRequest, PageToken};
+pub use reading::{AsOf, Consistency, Get, LatestPer, RowData, Scan};
+pub use requests::WithAsOf;
 pub use scan::RowStream;
-pub use table::{PAGE_ROWS_DEFAULT, Table};
-pub use typed::{TypedRow, TypedRows, TypedTable};
+pub use scans::{EndRequest, LatestRequest, ScanRequest};
+pub use table::Table;
+pub use typed::TypedTable;
+pub use typed_reads::{FromRow, TypedEnd, TypedGet, TypedPage, TypedPageRequest, TypedRows, TypedScan};
+pub use write_requests::{AtomicRequest, WriteManyRequest, WriteRequest};
+pub use writer::{BatchWriter, FlushError, Receipt, WriterOptions};
 
 pub use terrane_types::{
-    Bloom, Bucket, CellKind, CellRef, ClusterId, Compression, Desc, FamilyName, FamilySchema, FamilyStorage, Invalid,
-    KeyDeclaration, KeyRange, LATEST, RegionDescriptor, RegionId, Row, RowKey, ServerId, TableId, TableName,
-    TableSchema, Tail, escape, unescape,
+    Bloom, Bucket, CellKind, CellRef, ClusterId, ColumnValue, Compression, Desc, FamilyName, FamilySchema,
+    FamilyStorage, IntoSpan, Invalid, KeyDeclaration, KeyRange, KeySpan, LATEST, NamespaceName, RegionDescriptor,
+    RegionId, Returns, Row, RowKey, ServerId, TableId, TableName, TableRow, TableSchema, Tail, ValueType, escape,
+    unescape,
 };

@@ -193,6 +193,21 @@ impl Locator {
             .and_then(|server| group.members.get(&server).map(|address| (server, address.as_str())))
     }
 
+    /// Whom to ask what any member may answer: one that does not lead and was not `tried` yet, chosen by `spread`, else the
+    /// leader. `None`: all were tried.
+    pub(crate) fn any_member(&self, id: GroupId, tried: &[Tried], spread: u64) -> Option<(ServerId, &str)> {
+        let group = self.groups.get(&id)?;
+        let is_open = |server: &ServerId| !tried.contains(&(id, *server));
+        let aside = |server: &ServerId| group.leader == Some(*server) || group.silent == Some(*server);
+        let followers: Vec<ServerId> =
+            group.members.keys().copied().filter(|server| is_open(server) && !aside(server)).collect();
+        let count = u64::try_from(followers.len()).expect("a group has few members");
+        let chosen = spread.checked_rem(count).and_then(|at| followers.get(usize::try_from(at).ok()?)).copied();
+        let last = group.members.keys().copied().filter(|server| aside(server) && is_open(server));
+        let server = chosen.or_else(|| last.max_by_key(|server| group.leader == Some(*server)))?;
+        group.members.get(&server).map(|address| (server, address.as_str()))
+    }
+
     /// Whether the leader of a group is known, which is the warm path.
     pub(crate) fn leader(&self, id: GroupId) -> Option<ServerId> {
         self.groups.get(&id).and_then(|group| group.leader)
@@ -409,6 +424,17 @@ mod tests {
         locator.not_leader(ServerId(2), located(7, 2));
         assert_eq!(asks(&locator, &[2]), Some(1));
         assert_eq!(locator.leader(GroupId(3)), None);
+    }
+
+    #[test]
+    fn what_any_member_may_answer_goes_to_the_leader_last() {
+        let locator = with_group(4, 1);
+        let asks = |tried: &[u64], spread| {
+            let tried: Vec<Tried> = tried.iter().map(|server| (GroupId(3), ServerId(*server))).collect();
+            locator.any_member(GroupId(3), &tried, spread).map(|(server, _)| server.0)
+        };
+        assert_eq!((asks(&[], 0), asks(&[], 1), asks(&[], 2)), (Some(2), Some(3), Some(2)));
+        assert_eq!((asks(&[2], 0), asks(&[2, 3], 7), asks(&[1, 2, 3], 0)), (Some(3), Some(1), None));
     }
 
     #[test]

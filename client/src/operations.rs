@@ -1,17 +1,14 @@
-//! What callers ask for (puts, deletes, gets, scans) and what they get back (rows of cells).
+//! What callers ask to be written: puts, deletes, increments and appends. Mixtures of them are in [`crate::mutation`], and
+//! what they ask to read is in [`crate::reading`].
 //!
-//! Writes are packed into the one cell format while they are built, and results are slices of the received blocks, so a
-//! cell is encoded once on its way in and never copied on its way out. Lengths are checked while building; the first
-//! violation is kept and answered, as a sentence, when the operation is used. Whether the families exist is known
-//! only to the table, which checks it then too.
+//! Writes are packed into the one cell format while they are built, so a cell is encoded once on its way in. Lengths are
+//! checked while building; the first violation is kept and answered, as a sentence, when the operation is used. Whether
+//! the families exist is known only to the table, which checks it then too.
 
 use bytes::Bytes;
-use terrane_types::cell::pack;
-use terrane_types::limits::{ROW_MUTATION_BYTES_MAX, TIMESTAMP_MAX};
-use terrane_types::row::check_row;
-use terrane_types::{CellKind, CellRef, FamilyName, Invalid, KeyRange, LATEST, PackedCells, Projection, Row};
+use terrane_types::{CellKind, CellRef, LATEST};
 
-use crate::page::PageToken;
+use crate::mutation::RowMutation;
 
 /// Cells to write into one row, applied as one: all of them or none.
 ///
@@ -136,343 +133,80 @@ impl From<Delete> for RowMutation {
     }
 }
 
-/// Any mixture of puts and deletes of one row, applied as one: all of it or nothing.
+/// Adds to counters of one row, all or none: a counter is a column of 8 bytes, a big-endian `i64`, as HBase keeps them. One
+/// that is absent counts as 0.
 ///
-/// Where one mutation both deletes and puts a column, the two are part of the same write: a delete hides what was there
-/// *before* it.
+/// A column that holds something else, or would overflow, fails the whole mutation: [`crate::Error::Invalid`] names it,
+/// and nothing is applied.
+///
+/// ```
+/// use terrane_client::Increment;
+/// let visit = Increment::new("page-9").by("stats", "visits", 1).by("stats", "bytes", 5_120);
+/// ```
 #[derive(Clone, Debug)]
-pub struct RowMutation {
-    pub(crate) row: Bytes,
-    pub(crate) cells: Vec<u8>,
-    /// A delete that named nothing: stands for a family delete of each family the table has when it is sent.
-    pub(crate) whole_row: bool,
-    /// The first limit that was passed while building.
-    invalid: Option<Invalid>,
+pub struct Increment {
+    mutation: RowMutation,
 }
 
-impl RowMutation {
-    /// An empty mutation of `row` (1 to 32,767 bytes).
+impl Increment {
+    /// Adds to counters of `row`.
     #[must_use]
     pub fn new(row: impl AsRef<[u8]>) -> Self {
-        let row = row.as_ref();
-        let invalid = check_row(row).err();
-        Self { row: Bytes::copy_from_slice(row), cells: Vec::new(), whole_row: false, invalid }
+        Self { mutation: RowMutation::new(row) }
     }
 
-    /// Adds the cells of a put; its row must be the same.
+    /// Adds `by` to a counter; a negative number subtracts.
     #[must_use]
-    pub fn put(self, put: Put) -> Self {
-        self.append(put.mutation)
-    }
-
-    /// Adds the markers of a delete that names columns or families; its row must be the same.
-    #[must_use]
-    pub fn delete(self, delete: Delete) -> Self {
-        self.append(delete.into())
-    }
-
-    /// Adds one cell as it is, timestamp included ([`LATEST`]: the server's).
-    #[must_use]
-    pub fn cell(mut self, cell: &Cell) -> Self {
-        self.push_at(cell.kind, &String::from_utf8_lossy(&cell.family), &cell.qualifier, cell.timestamp, &cell.value);
+    pub fn by(mut self, family: &str, qualifier: impl AsRef<[u8]>, by: i64) -> Self {
+        self.mutation = self.mutation.increment(family, qualifier, by);
         self
     }
 
     /// The row written to.
     #[must_use]
     pub fn row(&self) -> &[u8] {
-        &self.row
-    }
-
-    /// Bytes that this mutation takes in a batch.
-    #[must_use]
-    pub fn size_bytes(&self) -> usize {
-        self.row.len() + self.cells.len()
-    }
-
-    fn append(mut self, other: Self) -> Self {
-        if other.row != self.row {
-            self.refuse(format!(
-                "a mutation is of one row; {} and {} are two",
-                terrane_types::escape(&self.row),
-                terrane_types::escape(&other.row)
-            ));
-            return self;
-        }
-        self.invalid = self.invalid.or(other.invalid);
-        self.cells.extend_from_slice(&other.cells);
-        self.whole_row |= other.whole_row;
-        self
-    }
-
-    fn push_at(&mut self, kind: CellKind, family: &str, qualifier: &[u8], timestamp: i64, value: &[u8]) {
-        if timestamp < 0 {
-            self.refuse(format!("a timestamp lies between 0 and {TIMESTAMP_MAX}; this one is {timestamp}"));
-            return;
-        }
-        self.push(kind, family, qualifier, timestamp, value);
-    }
-
-    fn push(&mut self, kind: CellKind, family: &str, qualifier: &[u8], timestamp: i64, value: &[u8]) {
-        let cell = CellRef { family: family.as_bytes(), qualifier, timestamp, kind, tags: &[], value };
-        match cell.check() {
-            Ok(()) => pack(&mut self.cells, cell),
-            Err(invalid) => {
-                self.invalid.get_or_insert(invalid);
-            }
-        }
-    }
-
-    fn refuse(&mut self, what: String) {
-        self.invalid.get_or_insert(Invalid::new(what));
-    }
-
-    /// What was wrong while building, or is now that it is complete.
-    pub(crate) fn check(&self) -> Result<(), Invalid> {
-        if let Some(invalid) = &self.invalid {
-            return Err(invalid.clone());
-        }
-        if self.cells.is_empty() && !self.whole_row {
-            return Err(Invalid::new(format!(
-                "the mutation of row {} names no cell",
-                terrane_types::escape(&self.row)
-            )));
-        }
-        if self.size_bytes() > ROW_MUTATION_BYTES_MAX {
-            return Err(Invalid::new(format!(
-                "the mutation of row {} has {} bytes; at most {ROW_MUTATION_BYTES_MAX} are written to a row at once",
-                terrane_types::escape(&self.row),
-                self.size_bytes()
-            )));
-        }
-        Ok(())
+        &self.mutation.row
     }
 }
 
-/// What to read of a row: columns, versions, a range of timestamps. Shared by gets and scans.
+/// Puts bytes behind the values of columns of one row, all or none. A column that is absent counts as empty.
+///
+/// A value that would grow above 10 MiB fails the whole mutation.
 #[derive(Clone, Debug)]
-pub(crate) struct Selection {
-    columns: Vec<(String, Option<Bytes>)>,
-    versions: u32,
-    time_min: i64,
-    time_max: i64,
+pub struct Append {
+    mutation: RowMutation,
 }
 
-impl Selection {
-    const fn all() -> Self {
-        Self { columns: Vec::new(), versions: 1, time_min: 0, time_max: i64::MAX }
-    }
-
-    /// The projection, with its names checked.
-    pub(crate) fn projection(&self) -> Result<Projection, Invalid> {
-        let mut projection = Projection::all().with_versions(self.versions).with_times(self.time_min, self.time_max);
-        for (family, qualifier) in &self.columns {
-            let family = FamilyName::new(family)?;
-            projection = match qualifier {
-                Some(qualifier) => projection.with_column(family, qualifier.clone()),
-                None => projection.with_family(family),
-            };
-        }
-        projection.checked()
-    }
-}
-
-macro_rules! selection_methods {
-    () => {
-        /// Reads this column (and others that are named); without any, all are read.
-        #[must_use]
-        pub fn column(mut self, family: &str, qualifier: impl AsRef<[u8]>) -> Self {
-            let qualifier = Bytes::copy_from_slice(qualifier.as_ref());
-            self.selection.columns.push((family.to_owned(), Some(qualifier)));
-            self
-        }
-
-        /// Reads all columns of this family (and others that are named).
-        #[must_use]
-        pub fn family(mut self, family: &str) -> Self {
-            self.selection.columns.push((family.to_owned(), None));
-            self
-        }
-
-        /// Reads up to so many versions of each column, newest first; 1 if not told otherwise.
-        #[must_use]
-        pub fn versions(mut self, versions: u32) -> Self {
-            self.selection.versions = versions;
-            self
-        }
-
-        /// Reads only cells with a timestamp from `min` up to but not including `max`.
-        #[must_use]
-        pub fn time_range(mut self, min: i64, max: i64) -> Self {
-            self.selection.time_min = min;
-            self.selection.time_max = max;
-            self
-        }
-    };
-}
-
-/// Asks for one row.
-#[derive(Clone, Debug)]
-pub struct Get {
-    pub(crate) row: Bytes,
-    pub(crate) selection: Selection,
-}
-
-impl Get {
-    /// A get of `row`.
+impl Append {
+    /// Appends to columns of `row`.
     #[must_use]
     pub fn new(row: impl AsRef<[u8]>) -> Self {
-        Self { row: Bytes::copy_from_slice(row.as_ref()), selection: Selection::all() }
+        Self { mutation: RowMutation::new(row) }
     }
 
-    selection_methods!();
+    /// Puts `value` behind what a column holds.
+    #[must_use]
+    pub fn value(mut self, family: &str, qualifier: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Self {
+        self.mutation = self.mutation.append(family, qualifier, value);
+        self
+    }
 
-    /// The row asked for.
+    /// The row written to.
     #[must_use]
     pub fn row(&self) -> &[u8] {
-        &self.row
+        &self.mutation.row
     }
 }
 
-/// Asks for the rows of a range, in their order or from the last to the first.
-///
-/// ```
-/// use terrane_client::{KeyRange, Scan};
-/// let newest_ten = Scan::prefix("station-7").limit(10).column("data", "airtemp");
-/// let backwards = Scan::range(KeyRange::all()).reverse();
-/// ```
-#[derive(Clone, Debug)]
-pub struct Scan {
-    pub(crate) range: KeyRange,
-    pub(crate) reverse: bool,
-    pub(crate) offset: u64,
-    pub(crate) limit: Option<u64>,
-    pub(crate) after: Option<PageToken>,
-    pub(crate) block_bytes: u32,
-    pub(crate) selection: Selection,
-}
-
-impl Default for Scan {
-    fn default() -> Self {
-        Self::all()
+impl From<Increment> for RowMutation {
+    fn from(increment: Increment) -> Self {
+        increment.mutation
     }
 }
 
-impl Scan {
-    /// A scan of the whole table.
-    #[must_use]
-    pub fn all() -> Self {
-        Self::range(KeyRange::all())
-    }
-
-    /// A scan of the rows in `range`.
-    #[must_use]
-    pub fn range(range: KeyRange) -> Self {
-        Self { range, reverse: false, offset: 0, limit: None, after: None, block_bytes: 0, selection: Selection::all() }
-    }
-
-    /// A scan of the rows that begin with `prefix`.
-    #[must_use]
-    pub fn prefix(prefix: impl AsRef<[u8]>) -> Self {
-        Self::range(KeyRange::prefix(prefix.as_ref()))
-    }
-
-    selection_methods!();
-
-    /// From the last row of the range to the first.
-    #[must_use]
-    pub fn reverse(mut self) -> Self {
-        self.reverse = true;
-        self
-    }
-
-    /// Skips so many rows first; they are skipped on the servers.
-    #[must_use]
-    pub fn offset(mut self, rows: u64) -> Self {
-        self.offset = rows;
-        self
-    }
-
-    /// Ends after so many rows.
-    #[must_use]
-    pub fn limit(mut self, rows: u64) -> Self {
-        self.limit = Some(rows);
-        self
-    }
-
-    /// Goes on where the page that gave this token ended. The range must be the one of that page.
-    #[must_use]
-    pub fn after(mut self, token: PageToken) -> Self {
-        self.after = Some(token);
-        self
-    }
-
-    /// The size of the blocks that servers send, in bytes; chosen by them if not set.
-    #[must_use]
-    pub fn block_bytes(mut self, bytes: u32) -> Self {
-        self.block_bytes = bytes;
-        self
-    }
-}
-
-/// One row as it was read.
-#[derive(Clone, PartialEq, Eq)]
-pub struct RowData {
-    row: Row,
-    cells: PackedCells,
-}
-
-impl RowData {
-    pub(crate) const fn new(row: Row, cells: PackedCells) -> Self {
-        Self { row, cells }
-    }
-
-    /// The row's key.
-    #[must_use]
-    pub const fn row(&self) -> &Row {
-        &self.row
-    }
-
-    /// The cells: by family and qualifier ascending, then newest first.
-    pub fn cells(&self) -> impl Iterator<Item = CellRef<'_>> {
-        self.cells.iter()
-    }
-
-    /// The newest value of a column that was read.
-    #[must_use]
-    pub fn value(&self, family: &str, qualifier: impl AsRef<[u8]>) -> Option<&[u8]> {
-        let qualifier = qualifier.as_ref();
-        self.cells().find(|cell| cell.family == family.as_bytes() && cell.qualifier == qualifier).map(|cell| cell.value)
-    }
-
-    /// All versions of a column that were read, newest first, as (timestamp, value).
-    pub fn versions<'a>(&'a self, family: &'a str, qualifier: &'a [u8]) -> impl Iterator<Item = (i64, &'a [u8])> {
-        self.cells()
-            .filter(move |cell| cell.family == family.as_bytes() && cell.qualifier == qualifier)
-            .map(|cell| (cell.timestamp, cell.value))
-    }
-
-    /// The cells as values of their own, which outlive the row.
-    #[must_use]
-    pub fn to_cells(&self) -> Vec<Cell> {
-        self.cells().map(Cell::from).collect()
-    }
-}
-
-impl std::fmt::Debug for RowData {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {{", terrane_types::escape(&self.row))?;
-        for cell in self.cells() {
-            write!(
-                f,
-                " {}:{}@{}={}",
-                terrane_types::escape(cell.family),
-                terrane_types::escape(cell.qualifier),
-                cell.timestamp,
-                terrane_types::escape(cell.value)
-            )?;
-        }
-        write!(f, " }}")
+impl From<Append> for RowMutation {
+    fn from(append: Append) -> Self {
+        append.mutation
     }
 }
 
@@ -519,6 +253,7 @@ impl From<CellRef<'_>> for Cell {
 
 #[cfg(test)]
 mod tests {
+    use terrane_types::PackedCells;
     use terrane_types::limits::VALUE_BYTES_MAX;
 
     use super::*;
@@ -568,14 +303,5 @@ mod tests {
                 (CellKind::DeleteFamilyVersion, 7)
             ]
         );
-    }
-
-    #[test]
-    fn a_family_named_as_a_whole_outweighs_its_columns() {
-        let get = Get::new("r").column("f", "a").family("f").column("g", "b").column("g", "b");
-        let projection = get.selection.projection().expect("valid names");
-        let shown: Vec<(String, usize)> =
-            projection.families.iter().map(|(family, columns)| (family.to_string(), columns.len())).collect();
-        assert_eq!(shown, [("f".to_owned(), 0), ("g".to_owned(), 1)]);
     }
 }

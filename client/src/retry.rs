@@ -3,24 +3,13 @@
 //! Sans-I/O: a failure, what the call may risk and how often it was refused go in; one [`RetryAction`] comes out. Waiting
 //! is exponential with jitter, so that a thousand callers refused together do not come back together.
 //!
-//! A write whose answer was lost is the one hard case. Until servers remember operations (exactly-once), trying it again
-//! may apply it twice. For puts and deletes that is mostly harmless: the same values with a later server timestamp. So
-//! it is tried again, unless the caller asked to be told ([`OnUncertain`]).
+//! A write whose answer was lost is sent again under the same operation number: servers remember what they applied, so it
+//! takes effect once. Only when a server says that it cannot know any more, and an earlier try may have been applied, is
+//! the caller told so.
 
 use std::time::Duration;
 
 use terrane_types::Error as Wire;
-
-/// What to do when a write was sent and its answer was lost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnUncertain {
-    /// Write again. A put or delete may then be applied twice, the second time with a later server timestamp; a write of
-    /// somebody else that came in between would be covered by it.
-    #[default]
-    Retry,
-    /// Answer [`crate::Error::Uncertain`] and let the caller decide.
-    Report,
-}
 
 /// Why one try did not succeed.
 #[derive(Clone, Debug)]
@@ -39,10 +28,25 @@ impl Failure {
     /// Whether a write may have been applied in spite of this.
     pub(crate) fn is_uncertain(&self) -> bool {
         match self {
-            Self::Lost(_) | Self::Refused(Wire::Uncertain { .. } | Wire::DeadlineExceeded | Wire::Internal { .. }) => {
+            Self::Lost(_)
+            | Self::Refused(Wire::Uncertain { not_tried: false } | Wire::DeadlineExceeded | Wire::Internal { .. }) => {
                 true
             }
             Self::Refused(_) | Self::NotSent(_) | Self::NoPlace => false,
+        }
+    }
+
+    /// Whether a server has forgotten what it would need to know; this try was not applied, earlier ones may have been.
+    pub(crate) fn is_forgotten(&self) -> bool {
+        matches!(self, Self::Refused(Wire::Uncertain { not_tried: true }))
+    }
+
+    /// Whether trying again loads a server that works, and so has to be paid for.
+    pub(crate) fn costs_a_retry(&self) -> bool {
+        match self {
+            Self::Refused(Wire::StaleEpoch { .. } | Wire::NotLeader { .. } | Wire::NotFound { .. }) => false,
+            Self::NotSent(_) | Self::NoPlace => false,
+            Self::Refused(_) | Self::Lost(_) => true,
         }
     }
 
@@ -70,13 +74,13 @@ fn unavailable(message: impl Into<String>) -> crate::Error {
 pub(crate) struct Risk {
     /// Whether it writes.
     pub(crate) write: bool,
-    /// What its caller wants when an outcome is unknown.
-    pub(crate) on_uncertain: OnUncertain,
 }
 
 impl Risk {
     /// A call that only reads.
-    pub(crate) const READ: Self = Self { write: false, on_uncertain: OnUncertain::Retry };
+    pub(crate) const READ: Self = Self { write: false };
+    /// A call that writes, under operation numbers.
+    pub(crate) const WRITE: Self = Self { write: true };
 }
 
 /// What comes next. Each is followed by another try after `wait`, except the last.
@@ -114,9 +118,11 @@ const REDIRECTS_AT_ONCE: u32 = 3;
 /// The longest wait that a server may ask for.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(2);
 
-/// Decides. `tries` counts the failed tries of this call so far, this one included; `jitter` is a random number.
-pub(crate) fn decide(failure: &Failure, risk: Risk, tries: u32, jitter: u64) -> RetryAction {
-    if risk.write && failure.is_uncertain() && risk.on_uncertain == OnUncertain::Report {
+/// Decides. `tries` counts the failed tries of this call so far, this one included; `jitter` is a random number. An operation
+/// that a server has forgotten begins anew under another number, if no earlier try of it may have been applied
+/// (`applied_maybe`); otherwise nobody knows.
+pub(crate) fn decide(failure: &Failure, risk: Risk, applied_maybe: bool, tries: u32, jitter: u64) -> RetryAction {
+    if risk.write && failure.is_forgotten() && applied_maybe {
         return RetryAction::GiveUp;
     }
     let calm = || backoff(tries, jitter);
@@ -134,6 +140,7 @@ pub(crate) fn decide(failure: &Failure, risk: Risk, tries: u32, jitter: u64) -> 
             Wire::Unavailable { retry_after, .. } => {
                 RetryAction::AskAnother { wait: told(*retry_after, tries, jitter) }
             }
+            Wire::Uncertain { not_tried: true } => RetryAction::Again { wait: calm() },
             // The leader lost its place or its time while the operation was under way: another may lead by now.
             Wire::Uncertain { .. } | Wire::DeadlineExceeded => RetryAction::AskAnother { wait: calm() },
             // A region nobody knows there; whether the table is gone is for a master to say.
@@ -173,9 +180,6 @@ mod tests {
 
     use super::*;
 
-    const WRITE: Risk = Risk { write: true, on_uncertain: OnUncertain::Retry };
-    const CAREFUL: Risk = Risk { write: true, on_uncertain: OnUncertain::Report };
-
     fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
     }
@@ -184,7 +188,8 @@ mod tests {
         Wire::NotLeader { group: GroupId(1), term: 1, leader: None, address: None, members: Vec::new() }
     }
 
-    /// One line per failure: what a read, a write and a careful write do after the first and after the tenth time.
+    /// One line per failure: what a read, a write, and a write that may have been applied by an earlier try do after the
+    /// first time, and a write after the tenth.
     #[test]
     fn the_table_of_decisions() {
         let failures = [
@@ -195,6 +200,7 @@ mod tests {
             ("log full", Failure::Refused(Wire::LogFull { held_by: "s".into(), retry_after: ms(20) })),
             ("unavailable", Failure::Refused(Wire::Unavailable { message: "m".into(), retry_after: ms(20) })),
             ("uncertain", Failure::Refused(Wire::Uncertain { not_tried: false })),
+            ("forgotten", Failure::Refused(Wire::Uncertain { not_tried: true })),
             ("deadline", Failure::Refused(Wire::DeadlineExceeded)),
             ("not found", Failure::Refused(Wire::NotFound { what: "region".into() })),
             ("invalid", Failure::Refused(Wire::Invalid(Invalid::new("w")))),
@@ -207,8 +213,10 @@ mod tests {
         ];
         let mut table = String::new();
         for (name, failure) in &failures {
-            let line: Vec<String> = [Risk::READ, WRITE, CAREFUL].map(|risk| word(decide(failure, risk, 1, 0))).to_vec();
-            table.push_str(&format!("{name}: {}, tenth {}\n", line.join(" "), word(decide(failure, WRITE, 10, 0))));
+            let kinds = [(Risk::READ, false), (Risk::WRITE, false), (Risk::WRITE, true)];
+            let line = kinds.map(|(risk, applied_maybe)| word(decide(failure, risk, applied_maybe, 1, 0)));
+            let tenth = word(decide(failure, Risk::WRITE, false, 10, 0));
+            table.push_str(&format!("{name}: {}, tenth {tenth}\n", line.join(" ")));
         }
         let expected = "\
 stale epoch: redirect+0 redirect+0 redirect+0, tenth redirect+160
@@ -217,15 +225,16 @@ moving: again+20 again+20 again+20, tenth again+80
 busy: again+20 again+20 again+20, tenth again+80
 log full: again+20 again+20 again+20, tenth again+80
 unavailable: another+20 another+20 another+20, tenth another+80
-uncertain: another+2 another+2 give up, tenth another+250
-deadline: another+2 another+2 give up, tenth another+250
+uncertain: another+2 another+2 another+2, tenth another+250
+forgotten: again+2 again+2 give up, tenth again+250
+deadline: another+2 another+2 another+2, tenth another+250
 not found: relocate+2 relocate+2 relocate+2, tenth relocate+250
 invalid: give up give up give up, tenth give up
 read only: give up give up give up, tenth give up
 corruption: give up give up give up, tenth give up
 internal: give up give up give up, tenth give up
 not sent: another+0 another+0 another+0, tenth another+160
-lost: another+0 another+0 give up, tenth another+160
+lost: another+0 another+0 another+0, tenth another+160
 no place: relocate+0 relocate+0 relocate+0, tenth relocate+160
 ";
         assert_eq!(table, expected);
@@ -249,7 +258,7 @@ no place: relocate+0 relocate+0 relocate+0, tenth relocate+160
             actual: terrane_types::ClusterId([2; 16]),
             server: terrane_types::ServerId(1),
         });
-        assert_eq!(decide(&refused, Risk::READ, 1, 0), RetryAction::GiveUp);
+        assert_eq!(decide(&refused, Risk::READ, false, 1, 0), RetryAction::GiveUp);
         assert!(!refused.is_uncertain());
     }
 
@@ -264,6 +273,14 @@ no place: relocate+0 relocate+0 relocate+0, tenth relocate+160
         assert_ne!(backoff(5, 1), backoff(5, 20_000_000));
         let asked = told(Duration::from_secs(3600), 1, u64::MAX);
         assert!(asked <= RETRY_AFTER_MAX + RETRY_AFTER_MAX / 4, "{asked:?}");
+    }
+
+    #[test]
+    fn what_teaches_and_what_was_not_sent_is_tried_again_for_nothing() {
+        assert!(!Failure::Refused(not_leader()).costs_a_retry());
+        assert!(!Failure::NotSent("refused".into()).costs_a_retry());
+        assert!(Failure::Lost("reset".into()).costs_a_retry());
+        assert!(Failure::Refused(Wire::Busy { retry_after: ms(1) }).costs_a_retry());
     }
 
     #[test]

@@ -16,11 +16,15 @@ use terrane_proto::{PACKED_FORMAT, v1};
 use terrane_types::{ClusterId, Error as Wire, GroupId, RegionDescriptor, RegionId, ServerId};
 use tokio::time::Instant;
 
+use crate::budget::{Bucket, RetryBudget};
 use crate::counters::Counting;
 use crate::deadline::Progress;
 use crate::error::Error;
+use crate::hedge::Hedging;
 use crate::locator::{Locator, Tried};
 use crate::masters::{Kind, Masters, timed};
+use crate::numbers::{Operations, Ticket};
+use crate::observe::{Metrics, Observer};
 use crate::retry::{Failure, RetryAction, decide};
 use crate::session::{Peer, Session};
 use crate::table::Target;
@@ -60,13 +64,24 @@ pub(crate) struct Router {
     lookup: tokio::sync::Mutex<()>,
     /// Answers of masters so far; tells those who waited for `lookup` that somebody else has asked.
     lookups_done: AtomicU64,
-    /// 16 random bytes: the exactly-once identity of this client.
-    client_id: Bytes,
+    /// The numbers of this client's operations.
+    pub(crate) operations: Operations,
+    pub(crate) observer: Observer,
+    pub(crate) hedging: Option<Hedging>,
+    retries: Bucket,
+    began: Instant,
     boot: u64,
 }
 
 impl Router {
-    pub(crate) fn new(cluster: ClusterId, masters: Masters, boot: u64) -> Self {
+    pub(crate) fn new(
+        cluster: ClusterId,
+        masters: Masters,
+        boot: u64,
+        budget: RetryBudget,
+        hedging: Option<Hedging>,
+        metrics: Option<Arc<dyn Metrics>>,
+    ) -> Self {
         Self {
             cluster,
             masters,
@@ -76,7 +91,11 @@ impl Router {
             opening: Mutex::default(),
             lookup: tokio::sync::Mutex::default(),
             lookups_done: AtomicU64::new(0),
-            client_id: Bytes::copy_from_slice(&terrane_env::rand::bytes::<16>()),
+            operations: Operations::new(),
+            observer: Observer::new(metrics),
+            hedging,
+            retries: Bucket::new(budget),
+            began: Instant::now(),
             boot,
         }
     }
@@ -92,10 +111,30 @@ impl Router {
 
     /// Where to send next for `position`; [`Failure::NoPlace`] when the cache does not know.
     pub(crate) fn place(&self, target: &Target, position: Position<'_>, tried: &[Tried]) -> Result<Place, Failure> {
+        self.place_by(target, position, |locator, group| locator.candidate(group, tried))
+    }
+
+    /// Where to send what any member may answer; `spread` chooses among equals.
+    pub(crate) fn place_of_any(
+        &self,
+        target: &Target,
+        position: Position<'_>,
+        tried: &[Tried],
+        spread: u64,
+    ) -> Result<Place, Failure> {
+        self.place_by(target, position, |locator, group| locator.any_member(group, tried, spread))
+    }
+
+    fn place_by(
+        &self,
+        target: &Target,
+        position: Position<'_>,
+        choose: impl for<'a> Fn(&'a Locator, GroupId) -> Option<(ServerId, &'a str)>,
+    ) -> Result<Place, Failure> {
         let (region, server, address, leads) = {
             let locator = self.locator.read();
             let region = find(&locator, target, position).ok_or(Failure::NoPlace)?;
-            let (server, address) = locator.candidate(region.group, tried).ok_or(Failure::NoPlace)?;
+            let (server, address) = choose(&locator, region.group).ok_or(Failure::NoPlace)?;
             if let Some(session) = self.session_if_open(server, address) {
                 let leads = locator.leader(region.group) == Some(server);
                 return Ok(Place { server, session, region: region.clone(), leads });
@@ -123,17 +162,39 @@ impl Router {
         Ok(session)
     }
 
-    /// One request to one server, answered or failed within the time of one try.
-    pub(crate) async fn attempt(
+    /// One request that writes under operation numbers. Its body is made when it is about to be queued, with the server's
+    /// cluster time.
+    pub(crate) async fn attempt_write(
         &self,
         target: &Target,
         place: &Place,
-        body: request::Body,
+        ticket: &Ticket,
         until: Instant,
+        body: impl FnOnce(u64) -> request::Body,
     ) -> Result<reply::Body, Failure> {
+        self.sent();
+        place.session.mend_clock(until).await?;
+        let room = place.session.room(until).await?;
+        let header = v1::RequestHeader {
+            client_id: ticket.client_id(),
+            lowest_unsettled: ticket.lowest_unsettled(),
+            ..self.header(target, &place.region, until)
+        };
+        // Whoever has room knows the hello.
+        let now_ms = place.session.cluster_time_ms().unwrap_or_default();
+        let answered = place.session.call(room, header, body(now_ms), until).await?;
+        target.saw_schema_version(answered.schema_version);
+        Ok(answered.body)
+    }
+
+    /// Pays for one request more than was asked for.
+    pub(crate) fn may_retry(&self) -> bool {
+        self.retries.spend(self.began.elapsed())
+    }
+
+    pub(crate) fn sent(&self) {
         self.counting.requests.add();
-        let header = self.header(target, &place.region, until);
-        place.session.call(header, body, until).await
+        self.retries.earn();
     }
 
     pub(crate) fn header(&self, target: &Target, region: &RegionDescriptor, until: Instant) -> v1::RequestHeader {
@@ -145,36 +206,7 @@ impl Router {
             epoch: region.epoch.0,
             schema_version: target.schema_version(),
             deadline_ms: u32::try_from(left.as_millis()).unwrap_or(u32::MAX).max(1),
-            client_id: self.client_id.clone(),
             ..v1::RequestHeader::default()
-        }
-    }
-
-    /// Sends to whoever hosts `row` until it is done or the time is over.
-    pub(crate) async fn call_row<T>(
-        &self,
-        target: &Target,
-        row: &[u8],
-        mut progress: Progress,
-        body: impl Fn() -> request::Body,
-        finish: impl Fn(reply::Body) -> Result<T, Failure>,
-    ) -> Result<T, Error> {
-        loop {
-            let place = self.place(target, Position::Row(row), &progress.tried);
-            let failure = match &place {
-                Ok(place) => {
-                    let answer = self.attempt(target, place, body(), progress.try_until()).await;
-                    match answer.and_then(&finish) {
-                        Ok(done) => {
-                            self.answered(place);
-                            return Ok(done);
-                        }
-                        Err(failure) => failure,
-                    }
-                }
-                Err(failure) => failure.clone(),
-            };
-            self.recover(target, Position::Row(row), place.as_ref().ok(), failure, &mut progress).await?;
         }
     }
 
@@ -197,7 +229,8 @@ impl Router {
         if let Some(place) = place {
             self.learn(target, place, &failure, &mut progress.tried);
         }
-        self.settle(target, position, failure, progress).await
+        let applied_maybe = progress.applied_maybe();
+        self.settle(target, position, failure, applied_maybe, progress).await
     }
 
     /// The rest of recovering, after the cache has learnt: decides, waits, asks a master where need be.
@@ -206,12 +239,17 @@ impl Router {
         target: &Target,
         position: Position<'_>,
         failure: Failure,
+        applied_maybe: bool,
         progress: &mut Progress,
     ) -> Result<(), Error> {
         progress.failed(failure.clone());
-        let action = decide(&failure, progress.risk, progress.tries, terrane_env::rand::u64());
+        let jitter = terrane_env::rand::u64();
+        let action = decide(&failure, progress.risk, applied_maybe, progress.tries, jitter);
         if action == RetryAction::GiveUp {
             return Err(failure.into_error(progress.risk.write));
+        }
+        if failure.costs_a_retry() && !self.may_retry() {
+            return Err(progress.overspent());
         }
         if !matches!(failure, Failure::NoPlace) {
             self.counting.retries.add();
@@ -227,8 +265,8 @@ impl Router {
     }
 
     /// Whether a failed row of a call over many is to be told to the caller now.
-    pub(crate) fn gives_up(failure: &Failure, progress: &Progress) -> bool {
-        decide(failure, progress.risk, progress.tries.max(1), 0) == RetryAction::GiveUp
+    pub(crate) fn gives_up(failure: &Failure, applied_maybe: bool, progress: &Progress) -> bool {
+        decide(failure, progress.risk, applied_maybe, progress.tries.max(1), 0) == RetryAction::GiveUp
     }
 
     /// Feeds the location cache with what a failure said about the map.
@@ -248,12 +286,14 @@ impl Router {
                 tried.push((place.region.group, place.server));
                 self.locator.write().not_leader(place.server, location);
             }
+            Failure::Refused(Wire::Uncertain { not_tried: true }) => place.session.doubt_clock(),
             Failure::Lost(_)
             | Failure::NotSent(_)
             | Failure::Refused(Wire::Uncertain { .. } | Wire::DeadlineExceeded) => {
                 tried.push((place.region.group, place.server));
                 self.locator.write().silent(place.region.group, place.server);
             }
+            Failure::Refused(Wire::SchemaChanged { version, .. }) => target.saw_schema_version(*version),
             Failure::Refused(Wire::NotFound { .. }) => {
                 self.locator.write().forget_region(target.table, place.region.region);
             }
@@ -316,6 +356,12 @@ impl Router {
     fn knows(&self, target: &Target, position: Position<'_>) -> bool {
         let locator = self.locator.read();
         find(&locator, target, position).is_some_and(|region| locator.candidate(region.group, &[]).is_some())
+    }
+
+    /// Refuses new calls, waits for those under way, and ends all sessions.
+    pub(crate) async fn close(&self) {
+        self.observer.close().await;
+        self.sessions.write().clear();
     }
 
     /// Forgets where the regions of a table are, after it was dropped.

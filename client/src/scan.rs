@@ -5,42 +5,159 @@
 //! table is scanned in the same way at a master. Where the scan stands is kept by [`crate::cursor`]; what goes wrong is
 //! mended by the router like any other call, and the scan goes on from its position.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::Stream;
+use futures::future::BoxFuture;
 use terrane_proto::v1::{reply, request};
 use terrane_proto::{error, v1};
-use terrane_types::{Error as Wire, GroupId, KeyRange, Projection, RegionDescriptor, RegionEpoch, RegionId, TableId};
+use terrane_types::{Error as Wire, GroupId, KeyRange, RegionDescriptor, RegionEpoch, RegionId, TableId};
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use crate::client::Core;
 use crate::cursor::{Cursor, Wanted};
 use crate::deadline::Progress;
 use crate::error::Error;
 use crate::masters::{Kind, never_connected};
-use crate::operations::{RowData, Scan};
+use crate::observe::CallKind;
+use crate::reading::{AsOf, Consistency, RowData, Scan};
+use crate::requests::How;
 use crate::retry::{Failure, Risk};
 use crate::route::Place;
-use crate::table::Target;
+use crate::table::{Table, Target};
 
 /// Scans of up to so many rows travel on the session; their rows mostly fit one block.
 const SMALL_ROWS_MAX: u64 = 1000;
 
-/// The rows of a scan, one after another.
+/// The rows of a scan, one after another: a [`Stream`], or a loop over [`RowStream::next`] until it answers `None`.
 ///
-/// Call [`RowStream::next`] until it answers `None`, or make a [`Stream`] of it with [`RowStream::into_stream`]. After
-/// an error it ends.
+/// Rows come in blocks. What waits in this process is one block that was asked for by itself, or as much as the connection's
+/// window allows of a longer scan: who reads slowly slows the servers down, and nothing piles up. Dropping it ends the
+/// scan. After an error it ends.
+///
+/// ```no_run
+/// use futures::TryStreamExt as _;
+/// use terrane_client::{Client, Scan};
+///
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let table = Client::connect("127.0.0.1:7600").await?.table("users").await?;
+/// let mut rows = table.scan(Scan::prefix("user-")).await?;
+/// while let Some(row) = rows.try_next().await? {
+///     println!("{row:?}");
+/// }
+/// # Ok(()) }
+/// ```
 pub struct RowStream {
+    state: State,
+    rows: std::vec::IntoIter<RowData>,
+}
+
+/// What a stream does between two rows.
+enum State {
+    /// Nothing is under way.
+    Waits(Box<Scanner>),
+    /// A block is.
+    Fetches(BoxFuture<'static, (Box<Scanner>, Result<Vec<RowData>, Error>)>),
+    /// The last row came, or an error.
+    Ended(Option<u64>),
+}
+
+impl std::fmt::Debug for RowStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("RowStream");
+        if let State::Waits(scanner) = &self.state {
+            shown.field("table", &scanner.target.table).field("cursor", &scanner.cursor);
+        }
+        shown.finish_non_exhaustive()
+    }
+}
+
+impl RowStream {
+    pub(crate) fn new(scanner: Scanner) -> Self {
+        Self { state: State::Waits(Box::new(scanner)), rows: Vec::new().into_iter() }
+    }
+
+    /// The next row; `None` at the end. Waits at most the read's timeout for it. A call that is dropped loses nothing: the
+    /// next goes on waiting for the same row.
+    pub async fn next(&mut self) -> Option<Result<RowData, Error>> {
+        std::future::poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
+    }
+
+    /// The same rows as a [`Stream`]; it is one by itself.
+    pub fn into_stream(self) -> impl Stream<Item = Result<RowData, Error>> + Send {
+        self
+    }
+
+    /// Of a scan with [`Consistency::Follower`]: everything acknowledged before this time is shown in the rows that came
+    /// so far (milliseconds since 1970, by the cluster's clock). `None`: the rows are linearizable, or none came yet.
+    #[must_use]
+    pub fn as_of_ms(&self) -> Option<u64> {
+        match &self.state {
+            State::Waits(scanner) => scanner.cursor.as_of_ms(),
+            State::Fetches(_) => None,
+            State::Ended(as_of_ms) => *as_of_ms,
+        }
+    }
+}
+
+impl Stream for RowStream {
+    type Item = Result<RowData, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let stream = &mut *self;
+        loop {
+            if let Some(row) = stream.rows.next() {
+                return Poll::Ready(Some(Ok(row)));
+            }
+            match std::mem::replace(&mut stream.state, State::Ended(None)) {
+                State::Waits(scanner) if scanner.is_finished() => {
+                    stream.state = State::Ended(scanner.cursor.as_of_ms());
+                    return Poll::Ready(None);
+                }
+                State::Waits(mut scanner) => {
+                    stream.state = State::Fetches(Box::pin(async move {
+                        let mut rows = Vec::new();
+                        let taken = scanner.advance(&mut rows).await;
+                        (scanner, taken.map(|()| rows))
+                    }));
+                }
+                State::Fetches(mut fetching) => match fetching.as_mut().poll(context) {
+                    Poll::Pending => {
+                        stream.state = State::Fetches(fetching);
+                        return Poll::Pending;
+                    }
+                    Poll::Ready((scanner, Ok(rows))) => {
+                        stream.rows = rows.into_iter();
+                        stream.state = State::Waits(scanner);
+                    }
+                    Poll::Ready((scanner, Err(error))) => {
+                        stream.state = State::Ended(scanner.cursor.as_of_ms());
+                        return Poll::Ready(Some(Err(error)));
+                    }
+                },
+                State::Ended(as_of_ms) => {
+                    stream.state = State::Ended(as_of_ms);
+                    return Poll::Ready(None);
+                }
+            }
+        }
+    }
+}
+
+/// A scan under way: its position, and the stream of blocks that is open if any.
+pub(crate) struct Scanner {
     core: Arc<Core>,
     target: Arc<Target>,
     cursor: Cursor,
     wanted: Wanted,
+    consistency: Consistency,
     small: bool,
     timeout: Duration,
     source: Option<Source>,
-    rows: std::vec::IntoIter<RowData>,
-    failed: bool,
 }
 
 /// A stream of blocks that is open.
@@ -57,94 +174,91 @@ fn missed(place: Option<Place>, failure: Failure) -> Missed {
     Box::new((place, failure))
 }
 
-impl std::fmt::Debug for RowStream {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RowStream").field("table", &self.target.table).field("cursor", &self.cursor).finish()
-    }
-}
-
-impl RowStream {
-    pub(crate) fn new(
-        core: Arc<Core>,
-        target: Arc<Target>,
-        scan: &Scan,
-        range: KeyRange,
-        projection: &Projection,
-        timeout: Duration,
-    ) -> Self {
-        let wanted = Wanted { projection: projection.into(), block_bytes: scan.block_bytes, count_only: false };
-        let small = target.table != TableId::META && scan.limit.is_some_and(|limit| limit <= SMALL_ROWS_MAX);
+impl Scanner {
+    /// The scan of `range`, which lies in the scan's own.
+    pub(crate) fn new(table: &Table, scan: &Scan, range: KeyRange, projection: v1::Projection, how: How) -> Self {
+        let wanted = Wanted {
+            projection,
+            block_bytes: scan.block_bytes,
+            count_only: false,
+            aggregate: None,
+            latest: scan.latest.map(|(per, rows)| per.wire(rows)),
+            snapshot: scan.snapshot,
+            fill_cache_never: scan.fill_cache_never,
+        };
+        let small = table.target.table != TableId::META && scan.limit.is_some_and(|limit| limit <= SMALL_ROWS_MAX);
         Self {
-            core,
-            target,
+            core: Arc::clone(&table.core),
+            target: Arc::clone(&table.target),
             cursor: Cursor::new(range, scan.reverse, scan.limit, scan.offset),
             wanted,
+            consistency: how.consistency,
             small,
-            timeout,
+            timeout: how.timeout_of(table),
             source: None,
-            rows: Vec::new().into_iter(),
-            failed: false,
         }
     }
 
-    /// The next row; `None` at the end. Waits at most the table's timeout for it.
-    pub async fn next(&mut self) -> Option<Result<RowData, Error>> {
-        loop {
-            if let Some(row) = self.rows.next() {
-                return Some(Ok(row));
-            }
-            if self.failed || self.cursor.is_finished() {
-                return None;
-            }
-            let mut rows = Vec::new();
-            if let Err(error) = self.advance(&mut rows).await {
-                self.failed = true;
-                return Some(Err(error));
-            }
-            self.rows = rows.into_iter();
-        }
-    }
-
-    /// The same rows as a [`Stream`].
-    pub fn into_stream(self) -> impl Stream<Item = Result<RowData, Error>> + Send {
-        futures::stream::unfold(self, |mut rows| async move { rows.next().await.map(|row| (row, rows)) })
+    fn is_finished(&self) -> bool {
+        self.cursor.is_finished()
     }
 
     /// Counts the rows instead of reading them.
-    pub(crate) async fn count(mut self) -> Result<u64, Error> {
+    pub(crate) async fn count(mut self) -> Result<AsOf<u64>, Error> {
         if self.target.table == TableId::META {
-            let mut count = 0;
-            while let Some(row) = self.next().await {
-                row?;
-                count += 1;
+            let mut rows = Vec::new();
+            while !self.is_finished() {
+                self.advance(&mut rows).await?;
             }
-            return Ok(count);
+            return Ok(AsOf { value: rows.len() as u64, as_of_ms: None });
         }
         self.wanted.count_only = true;
-        while !self.cursor.is_finished() {
+        while !self.is_finished() {
             self.advance(&mut Vec::new()).await?;
         }
-        Ok(self.cursor.counted())
+        Ok(AsOf { value: self.cursor.counted(), as_of_ms: self.cursor.as_of_ms() })
+    }
+
+    /// Sums up a column instead of reading the rows: what servers know of each region, in the order of the scan.
+    pub(crate) async fn aggregate(mut self, column: v1::Aggregate) -> Result<AsOf<Vec<v1::AggregatePart>>, Error> {
+        if self.target.table == TableId::META {
+            return Err(Error::Unsupported { feature: "an aggregate over table meta".to_owned() });
+        }
+        self.wanted.aggregate = Some(column);
+        while !self.is_finished() {
+            self.advance(&mut Vec::new()).await?;
+        }
+        let as_of_ms = self.cursor.as_of_ms();
+        Ok(AsOf { value: self.cursor.into_sums(), as_of_ms })
     }
 
     /// Takes one block, from wherever the scan stands, trying until the time is over.
     async fn advance(&mut self, rows: &mut Vec<RowData>) -> Result<(), Error> {
+        let (core, target) = (Arc::clone(&self.core), Arc::clone(&self.target));
+        let call = core.router.observer.begin(CallKind::Scan, &target, 0)?;
         let mut progress = Progress::new(Risk::READ, self.timeout);
+        let span = tracing::debug_span!("call", kind = "scan", table = %target.table);
+        let result = self.try_to_advance(rows, &mut progress).instrument(span).await;
+        call.end(&result, progress.tries);
+        result
+    }
+
+    async fn try_to_advance(&mut self, rows: &mut Vec<RowData>, progress: &mut Progress) -> Result<(), Error> {
         loop {
-            let (place, failure) = match self.step(&progress, rows).await {
+            let (place, failure) = match self.step(progress, rows).await {
                 Ok(()) => return Ok(()),
                 Err(missed) => *missed,
             };
             self.source = None;
             if self.target.table == TableId::META {
                 progress.failed(failure.clone());
-                return Err(self.meta_failed(failure, &mut progress));
+                return Err(self.meta_failed(failure, progress));
             }
             if matches!(failure, Failure::Refused(Wire::StaleEpoch { .. })) {
                 self.cursor.restart();
             }
             let position = self.cursor.position();
-            self.core.router.recover(&self.target, position, place.as_ref(), failure, &mut progress).await?;
+            self.core.router.recover(&self.target, position, place.as_ref(), failure, progress).await?;
         }
     }
 
@@ -173,7 +287,7 @@ impl RowStream {
             self.source = Some(source);
             return Ok(());
         }
-        let placed = self.core.router.place(&self.target, self.cursor.position(), &progress.tried);
+        let placed = self.core.router.place_to_read(&self.target, self.cursor.position(), progress, self.consistency);
         let place = placed.map_err(|failure| missed(None, failure))?;
         if self.small {
             return self.ask(place, until, rows).await;
@@ -185,9 +299,11 @@ impl RowStream {
 
     fn take(&mut self, place: Option<Place>, block: v1::ScanBlock, rows: &mut Vec<RowData>) -> Result<(), Missed> {
         let region = place.as_ref().map_or_else(meta_region, |place| place.region.clone());
-        let accepted = self.cursor.accept(&region, block, self.wanted.count_only, rows);
+        let described = block.region.as_ref().map_or(0, |region| region.schema_version);
+        self.target.saw_schema_version(described);
+        let accepted = self.cursor.accept(&region, block, &self.wanted, rows);
         if let Some(place) = &place {
-            self.core.router.answered(place);
+            self.core.router.answered_read(place, self.consistency);
         }
         accepted.map_err(|message| missed(place, Failure::Refused(Wire::Internal { message })))
     }
@@ -195,7 +311,11 @@ impl RowStream {
     /// One block on the session.
     async fn ask(&mut self, place: Place, until: Instant, rows: &mut Vec<RowData>) -> Result<(), Missed> {
         let scan = self.cursor.request(&place.region, &self.wanted);
-        let answer = self.core.router.attempt(&self.target, &place, request::Body::Scan(scan), until).await;
+        let answer = self
+            .core
+            .router
+            .attempt_read(&self.target, &place, self.consistency, request::Body::Scan(scan), until)
+            .await;
         match answer.and_then(block_of) {
             Ok(block) => self.take(Some(place), block, rows),
             Err(failure) => Err(missed(Some(place), failure)),
@@ -207,7 +327,8 @@ impl RowStream {
         let router = &self.core.router;
         router.counting.requests.add();
         // The stream lives for as long as its reader reads: it has no deadline of its own, each wait for a block has.
-        let header = v1::RequestHeader { deadline_ms: 0, ..router.header(&self.target, &place.region, until) };
+        let header =
+            v1::RequestHeader { deadline_ms: 0, ..router.read_header(&self.target, place, self.consistency, until) };
         let call = v1::ScanCall {
             hello: Some(router.hello_to(place.server)),
             header: Some(header),

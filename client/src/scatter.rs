@@ -1,4 +1,4 @@
-//! Calls over many rows: grouped by the region that holds each, sent to all servers at once, and sent again for the rows
+//! Writes of many rows: grouped by the region that holds each, sent to all servers at once, and sent again for the rows
 //! that failed, until none is left or the time is over.
 //!
 //! Requests to one region follow one another, so that two mutations of one row arrive in the order given.
@@ -7,33 +7,21 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::join_all;
-use terrane_proto::v1::{reply, request};
 use terrane_types::RegionId;
+use tracing::Instrument;
 
 use crate::deadline::Progress;
 use crate::error::Error;
+use crate::observe::CallKind;
 use crate::retry::{Failure, Risk};
 use crate::route::{Place, Position, Router};
+use crate::submit::Many;
 use crate::table::Target;
 
 /// Bytes of rows in one request; a single larger row travels alone.
 const REQUEST_BYTES_MAX: usize = 1 << 20;
-
-/// The rows of a call and what is done with them.
-pub(crate) trait Part: Sync {
-    /// How many there are; they are known by their index.
-    fn len(&self) -> usize;
-    /// How many go into one request.
-    fn request_rows_max(&self) -> usize;
-    /// The row of one.
-    fn row(&self, index: usize) -> &[u8];
-    /// About how many bytes one takes in a request.
-    fn bytes(&self, index: usize) -> usize;
-    /// The request for some of them.
-    fn body(&self, indices: &[usize]) -> request::Body;
-    /// Takes the reply to that request; answers those that failed. `Err`: the reply itself is unusable.
-    fn finish(&self, indices: &[usize], answer: reply::Body) -> Result<Vec<(usize, Failure)>, Failure>;
-}
+/// Rows in one request.
+const WRITE_ROWS_MAX: usize = 4096;
 
 /// What became of the rows sent to one place.
 struct Outcome {
@@ -43,33 +31,38 @@ struct Outcome {
     held_back: Vec<usize>,
 }
 
-/// Does the job for all rows; answers those that failed, by index.
+/// Writes all rows; answers those that failed, by index.
+///
+/// # Errors
+/// [`Error::Closed`].
 pub(crate) async fn run(
     router: &Router,
     target: &Target,
-    job: &impl Part,
-    risk: Risk,
+    job: &Many,
     timeout: Duration,
-) -> Vec<(usize, Error)> {
-    let mut progress = Progress::new(risk, timeout);
+) -> Result<Vec<(usize, Error)>, Error> {
+    let call = router.observer.begin(CallKind::WriteMany, target, job.len())?;
+    let mut progress = Progress::new(Risk::WRITE, timeout);
+    let span = tracing::debug_span!("call", kind = "write_many", table = %target.table, rows = job.len());
+    let given_up = rounds(router, target, job, &mut progress).instrument(span).await;
+    let done = Ok(given_up);
+    call.end(&done, progress.tries);
+    done
+}
+
+async fn rounds(router: &Router, target: &Target, job: &Many, progress: &mut Progress) -> Vec<(usize, Error)> {
     let mut pending: Vec<usize> = (0..job.len()).collect();
     let mut given_up = Vec::new();
     while !pending.is_empty() {
-        let outcomes = round(router, target, job, &pending, &progress).await;
-        pending = retry(router, target, job, outcomes, &mut progress, &mut given_up).await;
+        let outcomes = round(router, target, job, &pending, progress).await;
+        pending = retry(router, target, job, outcomes, progress, &mut given_up).await;
     }
     given_up.sort_by_key(|(index, _)| *index);
     given_up
 }
 
 /// Sends every pending row once.
-async fn round(
-    router: &Router,
-    target: &Target,
-    job: &impl Part,
-    pending: &[usize],
-    progress: &Progress,
-) -> Vec<Outcome> {
+async fn round(router: &Router, target: &Target, job: &Many, pending: &[usize], progress: &Progress) -> Vec<Outcome> {
     let mut by_region: BTreeMap<RegionId, (Place, Vec<usize>)> = BTreeMap::new();
     let mut outcomes = Vec::new();
     let mut nowhere = Vec::new();
@@ -103,7 +96,7 @@ async fn round(
 async fn send(
     router: &Router,
     target: &Target,
-    job: &impl Part,
+    job: &Many,
     place: Place,
     indices: Vec<usize>,
     progress: &Progress,
@@ -113,7 +106,8 @@ async fn send(
     while !rest.is_empty() && failed.is_empty() {
         let (chunk, behind) = rest.split_at(chunk_len(job, rest));
         rest = behind;
-        let answer = router.attempt(target, &place, job.body(chunk), progress.try_until()).await;
+        let (until, body) = (progress.try_until(), |now_ms| job.body(chunk, now_ms));
+        let answer = router.attempt_write(target, &place, job.ticket(), until, body).await;
         match answer.and_then(|answer| job.finish(chunk, answer)) {
             Ok(rows) => {
                 router.answered(&place);
@@ -125,9 +119,9 @@ async fn send(
     Outcome { place: Some(place), failed, held_back: rest.to_vec() }
 }
 
-fn chunk_len(job: &impl Part, rest: &[usize]) -> usize {
+fn chunk_len(job: &Many, rest: &[usize]) -> usize {
     let mut bytes = 0;
-    let fits = rest.iter().take(job.request_rows_max()).take_while(|index| {
+    let fits = rest.iter().take(WRITE_ROWS_MAX).take_while(|index| {
         bytes += job.bytes(**index);
         bytes <= REQUEST_BYTES_MAX
     });
@@ -138,7 +132,7 @@ fn chunk_len(job: &impl Part, rest: &[usize]) -> usize {
 async fn retry(
     router: &Router,
     target: &Target,
-    job: &impl Part,
+    job: &Many,
     outcomes: Vec<Outcome>,
     progress: &mut Progress,
     given_up: &mut Vec<(usize, Error)>,
@@ -149,7 +143,9 @@ async fn retry(
         again.extend(held_back);
         let mut learnt = false;
         for (index, failure) in failed {
-            if Router::gives_up(&failure, progress) {
+            let applied_maybe = job.applied_maybe(index);
+            job.failed(index, &failure);
+            if Router::gives_up(&failure, applied_maybe, progress) {
                 given_up.push((index, failure.into_error(progress.risk.write)));
                 continue;
             }
@@ -166,7 +162,8 @@ async fn retry(
     }
     if let Some((index, failure)) = gravest {
         let position = Position::Row(job.row(index));
-        if let Err(error) = router.settle(target, position, failure, progress).await {
+        // Rows for which there is nothing to be done are sorted out already.
+        if let Err(error) = router.settle(target, position, failure, false, progress).await {
             given_up.extend(again.drain(..).map(|index| (index, error.clone())));
         }
     }

@@ -9,13 +9,16 @@
 //! - nothing but the hello is sent before the server accepted it: a process of another cluster reads no request;
 //! - a request is answered exactly once: by its reply, or, when the stream breaks, as *not sent* while it was still in the
 //!   queue and as *lost* from the moment it was handed to the connection;
-//! - at most [`IN_FLIGHT_MAX`] requests are queued or under way; further callers wait.
+//! - at most [`IN_FLIGHT_MAX`] requests are queued or under way; further callers wait;
+//! - a caller that goes away (its time is over, or its future is dropped) frees its place at once if its request was not
+//!   sent, and else when the reply comes.
 //!
 //! A broken session stays broken. Whoever needs the server again opens a new one.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -60,9 +63,11 @@ impl Peer {
 /// A stream to a server. Dropping the last reference ends it.
 pub(crate) struct Session {
     shared: Arc<Shared>,
+    peer: Peer,
     address: String,
     channel: Channel,
     reader: AbortHandle,
+    clock_in_doubt: AtomicBool,
 }
 
 impl Drop for Session {
@@ -78,7 +83,14 @@ impl Session {
         let channel = terrane_env::net::channel(address).map_err(|error| Failure::NotSent(error.to_string()))?;
         let shared = Arc::new(Shared::new());
         let reader = tokio::spawn(run(Arc::clone(&shared), channel.clone(), address.to_owned(), peer)).abort_handle();
-        Ok(Arc::new(Self { shared, address: address.to_owned(), channel, reader }))
+        Ok(Arc::new(Self {
+            shared,
+            peer,
+            address: address.to_owned(),
+            channel,
+            reader,
+            clock_in_doubt: AtomicBool::new(false),
+        }))
     }
 
     /// Where it leads to.
@@ -95,24 +107,91 @@ impl Session {
         matches!(self.shared.state.lock().phase, Phase::Broken(_))
     }
 
+    /// Cluster time as the server sees it, in milliseconds since 1970. Never ahead of the server's own clock: it is the
+    /// time of its hello and what has passed since the hello came. `None` until the server has answered it.
+    pub(crate) fn cluster_time_ms(&self) -> Option<u64> {
+        self.shared.clock.lock().map(|(told, at)| told + u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// The server found an operation older than it can be: the clock of its host may have been set since the hello.
+    pub(crate) fn doubt_clock(&self) {
+        self.clock_in_doubt.store(true, Ordering::Relaxed);
+    }
+
+    /// If the clock is in doubt: asks the server for its time again, on a connection of its own.
+    pub(crate) async fn mend_clock(&self, until: Instant) -> Result<(), Failure> {
+        if !self.clock_in_doubt.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let other = Self::open(&self.address, self.peer)?;
+        let _room = other.room(until).await?;
+        let told = *other.shared.clock.lock();
+        if told.is_some() {
+            *self.shared.clock.lock() = told;
+        }
+        Ok(())
+    }
+
+    /// Waits until one more request may be queued, the hello included.
+    pub(crate) async fn room(&self, until: Instant) -> Result<Room<'_>, Failure> {
+        if let Ok(permit) = self.shared.permits.try_acquire() {
+            return Ok(Room(permit));
+        }
+        match timeout_at(until, self.shared.permits.acquire()).await {
+            Ok(Ok(permit)) => Ok(Room(permit)),
+            Ok(Err(_closed)) => Err(self.shared.why_broken()),
+            Err(_) if self.cluster_time_ms().is_none() => {
+                Err(Failure::NotSent(format!("{} did not answer the hello in time", self.address)))
+            }
+            Err(_) => Err(Failure::NotSent(format!("too many requests wait for {}", self.address))),
+        }
+    }
+
     /// Sends one request and waits for its reply, for as long as `until`.
     pub(crate) async fn call(
         &self,
+        room: Room<'_>,
         header: v1::RequestHeader,
         body: request::Body,
         until: Instant,
-    ) -> Result<reply::Body, Failure> {
-        let (id, receiver) = match self.shared.permits.try_acquire() {
-            Ok(permit) => self.shared.enqueue(permit, header, body)?,
-            Err(_) => match timeout_at(until, self.shared.permits.acquire()).await {
-                Ok(Ok(permit)) => self.shared.enqueue(permit, header, body)?,
-                Ok(Err(_closed)) => return Err(self.shared.why_broken()),
-                Err(_) => return Err(Failure::NotSent(format!("too many requests wait for {}", self.address))),
-            },
-        };
+    ) -> Result<Answered, Failure> {
+        let (id, receiver) = self.shared.enqueue(room.0, header, body)?;
+        let mut waiting = Waiting { shared: &self.shared, id, done: false };
         match timeout_at(until, receiver).await {
-            Ok(answer) => answer.unwrap_or_else(|_| Err(Failure::Lost("the session was dropped".to_owned()))),
-            Err(_) => Err(self.shared.give_up(id, &self.address)),
+            Ok(answer) => {
+                waiting.done = true;
+                answer.unwrap_or_else(|_| Err(Failure::Lost("the session was dropped".to_owned())))
+            }
+            Err(_) => Err(waiting.give_up(&self.address)),
+        }
+    }
+}
+
+/// The right to queue one request.
+pub(crate) struct Room<'a>(SemaphorePermit<'a>);
+
+/// A caller that waits for its reply. Dropping it takes the request back if it can be.
+struct Waiting<'a> {
+    shared: &'a Shared,
+    id: u64,
+    done: bool,
+}
+
+impl Waiting<'_> {
+    /// The caller's time is over.
+    fn give_up(mut self, address: &str) -> Failure {
+        self.done = true;
+        if self.shared.take_back(self.id) {
+            return Failure::NotSent(format!("{address} took no requests in time"));
+        }
+        Failure::Lost(format!("{address} did not answer in time"))
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if !self.done {
+            self.shared.take_back(self.id);
         }
     }
 }
@@ -121,15 +200,24 @@ fn data_client(channel: Channel) -> DataClient<Channel> {
     DataClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX).max_encoding_message_size(MESSAGE_BYTES_MAX)
 }
 
-type ReplySender = oneshot::Sender<Result<reply::Body, Failure>>;
-type ReplyReceiver = oneshot::Receiver<Result<reply::Body, Failure>>;
+/// A reply that is no refusal.
+pub(crate) struct Answered {
+    pub(crate) body: reply::Body,
+    /// The version of the table's schema, where the request named an older one; else 0.
+    pub(crate) schema_version: u64,
+}
+
+type ReplySender = oneshot::Sender<Result<Answered, Failure>>;
+type ReplyReceiver = oneshot::Receiver<Result<Answered, Failure>>;
 
 struct Shared {
     state: Mutex<State>,
     /// Woken when the outgoing half has something to take.
     outgoing: AtomicWaker,
-    /// One per request in the table. Closed when the session breaks.
+    /// One per request in the table; none before the hello is answered. Closed when the session breaks.
     permits: Semaphore,
+    /// The cluster time in the server's hello, and when that came.
+    clock: Mutex<Option<(u64, Instant)>>,
 }
 
 struct State {
@@ -137,10 +225,12 @@ struct State {
     queue: VecDeque<v1::Request>,
     slots: Vec<Slot>,
     free: Vec<u32>,
+    /// Requests in the queue that were taken back: skipped on their way out.
+    taken_back: usize,
 }
 
 enum Phase {
-    /// The hello is not answered yet: requests stay in the queue.
+    /// The hello is not answered yet: nobody has room to queue anything.
     Opening,
     Open,
     Broken(Failure),
@@ -163,9 +253,11 @@ impl Shared {
                 queue: VecDeque::new(),
                 slots: Vec::new(),
                 free: Vec::new(),
+                taken_back: 0,
             }),
             outgoing: AtomicWaker::new(),
-            permits: Semaphore::new(IN_FLIGHT_MAX),
+            permits: Semaphore::new(0),
+            clock: Mutex::new(None),
         }
     }
 
@@ -193,18 +285,23 @@ impl Shared {
         Ok((id, receiver))
     }
 
-    /// The caller's time is over. A request that still waits is taken back and was certainly not sent; one that is under
-    /// way keeps its place until the reply comes, so that its id means nothing else meanwhile.
-    fn give_up(&self, id: u64, address: &str) -> Failure {
+    /// Nobody waits for this request any more. One that is still in the queue was certainly not sent, and is not going to
+    /// be (true); one that is under way keeps its place until the reply comes, so that its id means nothing else meanwhile.
+    fn take_back(&self, id: u64) -> bool {
         let mut state = self.state.lock();
-        if state.slot(id).is_none_or(|(_, slot)| slot.sent) {
-            return Failure::Lost(format!("{address} did not answer in time"));
+        if state.slot(id).is_none_or(|(_, slot)| slot.sent) || state.release(id).is_none() {
+            return false;
         }
-        state.queue.retain(|request| request.id != id);
-        drop(state.release(id));
+        state.taken_back += 1;
+        // It is left where it is, and the queue swept now and then: taking thousands back costs no more than queueing them.
+        if state.taken_back > state.queue.len() / 2 {
+            let State { queue, slots, .. } = &mut *state;
+            queue.retain(|request| is_waited_for(slots, request.id));
+            state.taken_back = 0;
+        }
         drop(state);
         self.permits.add_permits(1);
-        Failure::NotSent(format!("{address} took no requests in time"))
+        true
     }
 
     fn why_broken(&self) -> Failure {
@@ -214,13 +311,15 @@ impl Shared {
         }
     }
 
-    fn accepted(&self) {
+    fn accepted(&self, reply: &v1::HelloReply) {
+        // A server that does not tell the time is taken to have ours.
+        let told = Some(reply.cluster_time_ms).filter(|told| *told > 0).unwrap_or_else(terrane_env::time::wall_ms);
+        *self.clock.lock() = Some((told, Instant::now()));
         let mut state = self.state.lock();
         if matches!(state.phase, Phase::Opening) {
             state.phase = Phase::Open;
+            self.permits.add_permits(IN_FLIGHT_MAX);
         }
-        drop(state);
-        self.outgoing.wake();
     }
 
     /// What goes out next: as much as has queued, up to the limits of one message.
@@ -239,10 +338,13 @@ impl Shared {
                 break;
             }
             let request = state.queue.pop_front().expect("the front was there");
-            state.mark_sent(request.id);
-            requests.push(request);
+            if state.mark_sent(request.id) {
+                requests.push(request);
+            } else {
+                state.taken_back -= 1;
+            }
         }
-        Some(v1::RequestBatch { requests })
+        (!requests.is_empty()).then_some(v1::RequestBatch { requests })
     }
 
     fn complete(&self, batch: v1::ReplyBatch) {
@@ -250,15 +352,15 @@ impl Shared {
         let mut state = self.state.lock();
         for reply in batch.replies {
             if let Some(sender) = state.release(reply.id) {
-                done.push((sender, reply.body));
+                done.push((sender, reply));
             }
         }
         drop(state);
         self.permits.add_permits(done.len());
-        for (sender, body) in done {
+        for (sender, v1::Reply { body, schema_version, .. }) in done {
             let result = match body {
                 Some(reply::Body::Error(detail)) => Err(Failure::Refused(error::from_detail(detail))),
-                Some(body) => Ok(body),
+                Some(body) => Ok(Answered { body, schema_version }),
                 None => Err(Failure::Refused(Wire::Internal { message: "the server sent an empty reply".to_owned() })),
             };
             // A caller that ran out of time has gone; its reply is of no use to anybody.
@@ -318,9 +420,14 @@ impl State {
         (slot.generation == generation).then_some((index, slot))
     }
 
-    fn mark_sent(&mut self, id: u64) {
-        if let Some((_, slot)) = self.slot(id) {
-            slot.sent = true;
+    /// False when the request was taken back.
+    fn mark_sent(&mut self, id: u64) -> bool {
+        match self.slot(id) {
+            Some((_, slot)) if slot.reply.is_some() => {
+                slot.sent = true;
+                true
+            }
+            _ => false,
         }
     }
 
@@ -330,6 +437,11 @@ impl State {
         self.free.push(index);
         Some(sender)
     }
+}
+
+fn is_waited_for(slots: &[Slot], id: u64) -> bool {
+    let (generation, index) = ((id >> 32) as u32, id as u32);
+    slots.get(index as usize).is_some_and(|slot| slot.generation == generation && slot.reply.is_some())
 }
 
 fn size_of_request(request: &v1::Request) -> usize {
@@ -368,8 +480,8 @@ impl Stream for Outgoing {
 /// Opens the stream and reads it to its end.
 async fn run(shared: Arc<Shared>, channel: Channel, address: String, peer: Peer) {
     let why = match tokio::time::timeout(HELLO_TIMEOUT, open(&shared, channel, &address, peer)).await {
-        Ok(Ok(replies)) => {
-            shared.accepted();
+        Ok(Ok((hello, replies))) => {
+            shared.accepted(&hello);
             read(&shared, replies, &address).await
         }
         Ok(Err(why)) => why,
@@ -384,13 +496,13 @@ async fn open(
     channel: Channel,
     address: &str,
     peer: Peer,
-) -> Result<tonic::Streaming<v1::SessionReply>, Failure> {
+) -> Result<(v1::HelloReply, tonic::Streaming<v1::SessionReply>), Failure> {
     let outgoing = Outgoing { hello: Some(peer.hello()), shared: Arc::clone(shared) };
     let opened = data_client(channel).session(outgoing).await;
     let mut replies = opened.map_err(|status| refused_opening(&status, address))?.into_inner();
     let first = replies.message().await.map_err(|status| refused_opening(&status, address))?;
     match first.and_then(|reply| reply.body) {
-        Some(session_reply::Body::Hello(reply)) => check_hello(&reply, address, peer).map(|()| replies),
+        Some(session_reply::Body::Hello(reply)) => check_hello(&reply, address, peer).map(|()| (reply, replies)),
         Some(session_reply::Body::Refused(detail)) => Err(refused(error::from_detail(detail), address)),
         Some(session_reply::Body::Batch(_)) => {
             Err(Failure::NotSent(format!("{address} answered the hello with something else")))

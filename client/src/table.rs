@@ -1,38 +1,21 @@
-//! One table: its rows are written and read here.
+//! One table, open: what all calls on it share. They are in [`crate::writes`] and [`crate::reads`].
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use terrane_proto::v1;
-use terrane_proto::v1::{reply, request};
-use terrane_types::{
-    CellKind, CellRef, Invalid, KeyRange, PackedRows, Projection, Row, TableId, TableName, TableSchema, cell, escape,
-};
+use terrane_types::{Invalid, TableId, TableName, TableSchema, escape};
 use tokio::time::Instant;
 
-use crate::batch::{BatchWriter, WriterOptions};
 use crate::client::Core;
-use crate::deadline::Progress;
-use crate::error::{Error, RowError};
-use crate::operations::{Delete, Get, Put, RowData, RowMutation, Scan};
-use crate::page::{Page, PageToken};
-use crate::retry::{Failure, OnUncertain, Risk};
-use crate::scan::RowStream;
-use crate::scatter::{self, Part};
-
-/// Rows written by one request; their bytes are bounded besides.
-const WRITE_ROWS_MAX: usize = 4096;
-/// Rows read by one request: what comes back is known to the servers only, so there are few.
-const READ_ROWS_MAX: usize = 128;
+use crate::error::Error;
+use crate::retry::Failure;
+use crate::route::Position;
 
 /// A schema is asked for again at most this often: when it does not know a family, or when all families matter.
 const REFRESH_PAUSE: Duration = Duration::from_secs(1);
-/// How long a delete of a whole row waits for the present schema before it takes the one it knows.
-const REFRESH_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A table that is open. Cheap to clone; clones share everything.
 ///
@@ -41,10 +24,9 @@ const REFRESH_PATIENCE: Duration = Duration::from_secs(2);
 /// over, the last obstacle is found inside [`Error::Timeout`].
 #[derive(Clone)]
 pub struct Table {
-    core: Arc<Core>,
-    target: Arc<Target>,
-    timeout: Duration,
-    on_uncertain: OnUncertain,
+    pub(crate) core: Arc<Core>,
+    pub(crate) target: Arc<Target>,
+    pub(crate) timeout: Duration,
 }
 
 /// What a table is, as far as the client knows.
@@ -90,7 +72,7 @@ impl Target {
     }
 
     /// Whether it is worth asking again: not more than once in a while, unless a newer one was heard of.
-    fn may_refresh(&self) -> bool {
+    pub(crate) fn may_refresh(&self) -> bool {
         let mut asked = self.asked.lock();
         let due = !asked.again || asked.at.elapsed() >= REFRESH_PAUSE || self.is_outdated();
         if due {
@@ -100,7 +82,7 @@ impl Target {
     }
 
     /// Whether it is time to ask again because something depends on all families being known.
-    fn is_due(&self) -> bool {
+    pub(crate) fn is_due(&self) -> bool {
         self.asked.lock().at.elapsed() >= REFRESH_PAUSE || self.is_outdated()
     }
 }
@@ -113,21 +95,14 @@ impl std::fmt::Debug for Table {
 
 impl Table {
     pub(crate) fn new(core: Arc<Core>, schema: TableSchema) -> Self {
-        let (timeout, on_uncertain) = (core.timeout, core.on_uncertain);
-        Self { core, target: Arc::new(Target::new(schema)), timeout, on_uncertain }
+        let timeout = core.timeout;
+        Self { core, target: Arc::new(Target::new(schema)), timeout }
     }
 
     /// The same table with another deadline for each call made through this handle.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
-        self
-    }
-
-    /// The same table with another answer to lost replies of writes made through this handle.
-    #[must_use]
-    pub fn with_on_uncertain(mut self, on_uncertain: OnUncertain) -> Self {
-        self.on_uncertain = on_uncertain;
         self
     }
 
@@ -149,260 +124,11 @@ impl Table {
         self.target.schema()
     }
 
-    /// Writes cells of one row, all or none.
-    ///
-    /// **Durability**: when it returns `Ok`, a quorum of servers has the write on disk.
-    /// **Retry safety**: refusals are retried safely. If a reply is lost (a server dies, a connection breaks), the put is
-    /// sent again and may be applied twice, the second time with a later server timestamp, unless
-    /// [`OnUncertain::Report`] is set; then [`Error::Uncertain`] is answered.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] before anything is sent, for rows, families and values outside the limits; see [`Error`].
-    pub async fn put(&self, put: Put) -> Result<(), Error> {
-        self.mutate(put.into()).await
-    }
-
-    /// Deletes cells of one row, all or none; the whole row if the delete names nothing. The whole row is every family the
-    /// table has; one that somebody else added within the last second may be missed.
-    ///
-    /// **Durability**: when it returns `Ok`, a quorum of servers has the delete on disk.
-    /// **Retry safety**: as for [`Table::put`]. A delete that is applied twice also hides what was written to its columns
-    /// between the two times.
-    ///
-    /// # Errors
-    /// As for [`Table::put`].
-    pub async fn delete(&self, delete: Delete) -> Result<(), Error> {
-        self.mutate(delete.into()).await
-    }
-
-    /// Applies a mixture of puts and deletes to one row, all or none.
-    ///
-    /// **Durability**: when it returns `Ok`, a quorum of servers has the mutation on disk.
-    /// **Retry safety**: as for [`Table::put`].
-    ///
-    /// # Errors
-    /// As for [`Table::put`].
-    pub async fn mutate(&self, mutation: RowMutation) -> Result<(), Error> {
-        let (row, cells) = self.prepare(mutation).await?;
-        let progress = Progress::new(self.write_risk(), self.timeout);
-        let wire = self.wire_mutation(row.clone(), cells);
-        let body = || request::Body::Mutate(v1::Mutate { rows: vec![wire.clone()], atomic: false });
-        self.core.router.call_row(&self.target, &row, progress, body, mutated).await
-    }
-
-    /// Applies many mutations, grouped by the servers that host their rows. Each is atomic by itself, all together are
-    /// not: the answer names the rows that failed. Mutations of one row are applied in the order given, as long as none
-    /// of them fails.
-    ///
-    /// **Durability**: a quorum of servers has each mutation on disk that is not named in the answer.
-    /// **Retry safety**: as for [`Table::put`], for each row by itself.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] when any of them is outside the limits: then nothing was sent.
-    pub async fn mutate_many(&self, mutations: Vec<RowMutation>) -> Result<Vec<RowError>, Error> {
-        let mut rows = Vec::with_capacity(mutations.len());
-        for mutation in mutations {
-            let (row, cells) = self.prepare(mutation).await?;
-            rows.push(self.wire_mutation(row, cells));
-        }
-        Ok(self.send_many(&rows).await)
-    }
-
-    /// Sends mutations that were checked.
-    pub(crate) async fn send_many(&self, rows: &[v1::RowMutation]) -> Vec<RowError> {
-        let job = WriteMany { rows };
-        let failed = scatter::run(&self.core.router, &self.target, &job, self.write_risk(), self.timeout).await;
-        failed.into_iter().map(|(index, error)| RowError { row: rows[index].row.clone(), error }).collect()
-    }
-
-    /// Reads one row; `None` if it has no cell that the get asks for. Linearizable: sees every write that was acknowledged
-    /// before the call. Safe to repeat, and repeated by itself until the deadline.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for rows and families outside the limits; see [`Error`].
-    pub async fn get(&self, get: Get) -> Result<Option<RowData>, Error> {
-        terrane_types::row::check_row(&get.row)?;
-        let projection = get.selection.projection()?;
-        self.check_projection(&projection).await?;
-        if self.target.table == TableId::META {
-            return self
-                .first_of(Scan { range: KeyRange::row(&get.row), selection: get.selection, ..Scan::all() })
-                .await;
-        }
-        let wire = v1::Projection::from(&projection);
-        let progress = Progress::new(Risk::READ, self.timeout);
-        let body = || {
-            let projection = Some(wire.clone());
-            request::Body::Get(v1::Get { rows: vec![get.row.clone()], projection, ..v1::Get::default() })
-        };
-        let mut rows = self.core.router.call_row(&self.target, &get.row, progress, body, decode_rows).await?;
-        Ok(rows.pop())
-    }
-
-    /// Reads many rows, grouped by the servers that host them. The answers come in the order of the gets, `None` for
-    /// those without a visible cell. Each row is read linearizably; all together are not one snapshot.
-    ///
-    /// # Errors
-    /// As for [`Table::get`]; an error of one row is an error of the call.
-    pub async fn get_many(&self, gets: Vec<Get>) -> Result<Vec<Option<RowData>>, Error> {
-        let mut found = vec![None; gets.len()];
-        if self.target.table == TableId::META {
-            for (slot, get) in found.iter_mut().zip(gets) {
-                *slot = self.get(get).await?;
-            }
-            return Ok(found);
-        }
-        let mut projections: Vec<(Projection, Vec<usize>)> = Vec::new();
-        for (index, get) in gets.iter().enumerate() {
-            terrane_types::row::check_row(&get.row)?;
-            let projection = get.selection.projection()?;
-            match projections.iter_mut().find(|(known, _)| *known == projection) {
-                Some((_, indices)) => indices.push(index),
-                None => projections.push((projection, vec![index])),
-            }
-        }
-        for (projection, indices) in projections {
-            self.check_projection(&projection).await?;
-            let rows: Vec<Bytes> = indices.iter().map(|index| gets[*index].row.clone()).collect();
-            let read = self.get_rows(&rows, &projection).await?;
-            for (index, row) in indices.into_iter().zip(read) {
-                found[index] = row;
-            }
-        }
-        Ok(found)
-    }
-
-    async fn get_rows(&self, rows: &[Bytes], projection: &Projection) -> Result<Vec<Option<RowData>>, Error> {
-        let job = ReadMany { rows, projection: projection.into(), found: Mutex::new(BTreeMap::new()) };
-        let failed = scatter::run(&self.core.router, &self.target, &job, Risk::READ, self.timeout).await;
-        if let Some((_, error)) = failed.into_iter().next() {
-            return Err(error);
-        }
-        let found = job.found.into_inner();
-        Ok(rows.iter().map(|row| found.get(&row[..]).cloned()).collect())
-    }
-
-    /// Reads the rows of a range one after another, over as many regions as it spans, forwards or backwards.
-    ///
-    /// Splits, moves and failovers on the way are followed: no row is skipped or repeated. Every row is read at one moment;
-    /// the scan as a whole is not one snapshot. The deadline holds for each wait for rows, not for the whole scan.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] before anything is sent. Other errors come from the stream.
-    pub async fn scan(&self, scan: Scan) -> Result<RowStream, Error> {
-        let projection = scan.selection.projection()?;
-        self.check_projection(&projection).await?;
-        let range = self.range_of(&scan)?;
-        Ok(RowStream::new(Arc::clone(&self.core), Arc::clone(&self.target), &scan, range, &projection, self.timeout))
-    }
-
-    /// Reads one page: up to the scan's limit of rows (100 if it has none), and a token for what follows.
-    ///
-    /// # Errors
-    /// As for [`Table::scan`] and its stream.
-    pub async fn page(&self, scan: Scan) -> Result<Page, Error> {
-        let limit = scan.limit.unwrap_or(PAGE_ROWS_DEFAULT);
-        let wanted = usize::try_from(limit).map_err(|_| Error::invalid("a page cannot have that many rows"))?;
-        let reverse = scan.reverse;
-        // One row more tells whether anything follows.
-        let mut stream = self.scan(Scan { limit: Some(limit.saturating_add(1)), ..scan }).await?;
-        let mut rows = Vec::new();
-        while let Some(row) = stream.next().await {
-            rows.push(row?);
-        }
-        let more = rows.len() > wanted;
-        rows.truncate(wanted);
-        let last = rows.last().filter(|_| more).map(|row| row.row().clone());
-        let next = last.map(|last| PageToken::behind(self.target.table, reverse, last));
-        Ok(Page { rows, next })
-    }
-
-    /// The first row of a range.
-    ///
-    /// # Errors
-    /// As for [`Table::get`].
-    pub async fn first(&self, range: KeyRange) -> Result<Option<RowData>, Error> {
-        self.first_of(Scan::range(range)).await
-    }
-
-    /// The last row of a range.
-    ///
-    /// # Errors
-    /// As for [`Table::get`].
-    pub async fn last(&self, range: KeyRange) -> Result<Option<RowData>, Error> {
-        self.first_of(Scan::range(range).reverse()).await
-    }
-
-    async fn first_of(&self, scan: Scan) -> Result<Option<RowData>, Error> {
-        self.scan(scan.limit(1)).await?.next().await.transpose()
-    }
-
-    /// How many rows a range has. The servers count; only numbers travel.
-    ///
-    /// # Errors
-    /// As for [`Table::scan`] and its stream.
-    pub async fn count(&self, range: KeyRange) -> Result<u64, Error> {
-        self.scan(Scan::range(range)).await?.count().await
-    }
-
-    /// A writer that gathers mutations into batches and sends them while more are given to it.
-    #[must_use]
-    pub fn writer(&self, options: WriterOptions) -> BatchWriter {
-        BatchWriter::new(self.clone(), options)
-    }
-
-    const fn write_risk(&self) -> Risk {
-        Risk { write: true, on_uncertain: self.on_uncertain }
-    }
-
-    fn range_of(&self, scan: &Scan) -> Result<KeyRange, Error> {
-        // Checked anew: its fields are public.
-        let range = KeyRange::new(scan.range.start.clone(), scan.range.stop.clone())?;
-        match &scan.after {
-            Some(token) => Ok(token.rest_of(&range, self.target.table, scan.reverse)?),
-            None => Ok(range),
-        }
-    }
-
-    pub(crate) fn wire_mutation(&self, row: Bytes, cells: Bytes) -> v1::RowMutation {
-        v1::RowMutation {
-            row,
-            cells,
-            operation: self.core.next_operation(),
-            first_try_ms: terrane_env::time::wall_ms(),
-            ..v1::RowMutation::default()
-        }
-    }
-
-    /// Checks a mutation against the limits and the schema and gives it its final bytes.
-    pub(crate) async fn prepare(&self, mutation: RowMutation) -> Result<(Bytes, Bytes), Error> {
-        if self.target.table == TableId::META {
-            return Err(Error::ReadOnly { what: "table meta".to_owned() });
-        }
-        mutation.check()?;
-        if mutation.whole_row && self.target.is_due() && self.target.may_refresh() {
-            self.look_for_new_families().await?;
-        }
-        let mut schema = self.target.schema();
-        if let Err(unknown) = check_families(&schema, &mutation) {
-            if !self.target.may_refresh() {
-                return Err(unknown.into());
-            }
-            self.refresh_schema(self.timeout).await?;
-            schema = self.target.schema();
-            check_families(&schema, &mutation)?;
-        }
-        let mut cells = mutation.cells;
-        if mutation.whole_row {
-            delete_families(&schema, &mut cells);
-        }
-        Ok((mutation.row, cells.into()))
-    }
-
-    async fn check_projection(&self, projection: &Projection) -> Result<(), Error> {
+    /// Checks that the table has the families that a read names.
+    pub(crate) async fn check_projection(&self, projection: &v1::Projection) -> Result<(), Error> {
         let unknown = |schema: &TableSchema| {
-            let missing = projection.families.iter().find(|(family, _)| schema.family(family.as_bytes()).is_none());
-            missing.map(|(family, _)| unknown_family(schema, family.as_bytes()))
+            let missing = projection.families.iter().find(|asked| schema.family(asked.family.as_bytes()).is_none());
+            missing.map(|asked| unknown_family(schema, asked.family.as_bytes()))
         };
         let Some(invalid) = unknown(&self.target.schema()) else { return Ok(()) };
         if self.target.table == TableId::META || !self.target.may_refresh() {
@@ -412,16 +138,14 @@ impl Table {
         unknown(&self.target.schema()).map_or(Ok(()), |invalid| Err(invalid.into()))
     }
 
-    /// Before a delete of a whole row. Without a master the families known are deleted: rows can be deleted, as they can be
-    /// written, while no master runs.
-    async fn look_for_new_families(&self) -> Result<(), Error> {
-        match self.refresh_schema(self.timeout.min(REFRESH_PATIENCE)).await {
-            Err(Error::Unreachable { .. } | Error::Timeout { .. } | Error::Unavailable { .. }) => Ok(()),
-            settled => settled,
-        }
+    /// Whether the location cache knows a server for a row. What `benches/client` measures; of no use to anybody else.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_located(&self, row: &[u8]) -> bool {
+        self.core.router.place(&self.target, Position::Row(row), &[]).is_ok()
     }
 
-    async fn refresh_schema(&self, timeout: Duration) -> Result<(), Error> {
+    pub(crate) async fn refresh_schema(&self, timeout: Duration) -> Result<(), Error> {
         let schema = self.core.describe(&self.name().to_string(), timeout).await?;
         if schema.table != self.target.table {
             self.core.router.forget_table(&self.target);
@@ -438,136 +162,11 @@ impl Table {
     }
 }
 
-/// Rows of a page whose scan names no limit.
-pub const PAGE_ROWS_DEFAULT: u64 = 100;
-
-fn check_families(schema: &TableSchema, mutation: &RowMutation) -> Result<(), Invalid> {
-    let mut rest = &mutation.cells[..];
-    // Most mutations are of one family: it is looked up once.
-    let mut last: &[u8] = &[];
-    while let Some((cell, length)) = cell::unpack(rest) {
-        if cell.family != last {
-            if schema.family(cell.family).is_none() {
-                return Err(unknown_family(schema, cell.family));
-            }
-            last = cell.family;
-        }
-        rest = &rest[length..];
-    }
-    Ok(())
-}
-
-fn unknown_family(schema: &TableSchema, family: &[u8]) -> Invalid {
+pub(crate) fn unknown_family(schema: &TableSchema, family: &[u8]) -> Invalid {
     let known: Vec<String> = schema.families.iter().map(|family| family.name.to_string()).collect();
     Invalid::new(format!("table {} has no family {}; it has {}", schema.name, escape(family), known.join(", ")))
 }
 
-fn delete_families(schema: &TableSchema, cells: &mut Vec<u8>) {
-    for family in &schema.families {
-        cell::pack(cells, CellRef::delete(CellKind::DeleteFamily, family.name.as_bytes(), &[], terrane_types::LATEST));
-    }
-}
-
-/// The row's own error in the reply to a mutation of one row counts like an error in place of the reply.
-fn mutated(answer: reply::Body) -> Result<(), Failure> {
-    let reply::Body::Mutate(reply) = answer else {
-        return Err(broken_reply("the server answered a mutation with something else"));
-    };
-    match reply.errors.into_iter().next() {
-        Some(row) => Err(Failure::Refused(terrane_proto::error::from_detail(row.error.unwrap_or_default()))),
-        None => Ok(()),
-    }
-}
-
-fn broken_reply(message: impl Into<String>) -> Failure {
+pub(crate) fn broken_reply(message: impl Into<String>) -> Failure {
     Failure::Refused(terrane_types::Error::Internal { message: message.into() })
-}
-
-fn decode_rows(answer: reply::Body) -> Result<Vec<RowData>, Failure> {
-    let reply::Body::Get(reply) = answer else {
-        return Err(broken_reply("the server answered a get with something else"));
-    };
-    PackedRows::new(reply.rows)
-        .map(|row| row.map(|row| RowData::new(row.row, row.cells)))
-        .collect::<Result<_, _>>()
-        .map_err(|invalid| broken_reply(format!("the server sent rows that cannot be read: {invalid}")))
-}
-
-struct WriteMany<'a> {
-    rows: &'a [v1::RowMutation],
-}
-
-impl Part for WriteMany<'_> {
-    fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    fn request_rows_max(&self) -> usize {
-        WRITE_ROWS_MAX
-    }
-
-    fn row(&self, index: usize) -> &[u8] {
-        &self.rows[index].row
-    }
-
-    fn bytes(&self, index: usize) -> usize {
-        self.rows[index].row.len() + self.rows[index].cells.len()
-    }
-
-    fn body(&self, indices: &[usize]) -> request::Body {
-        request::Body::Mutate(v1::Mutate {
-            rows: indices.iter().map(|index| self.rows[*index].clone()).collect(),
-            atomic: false,
-        })
-    }
-
-    fn finish(&self, indices: &[usize], answer: reply::Body) -> Result<Vec<(usize, Failure)>, Failure> {
-        let reply::Body::Mutate(reply) = answer else {
-            return Err(broken_reply("the server answered a mutation with something else"));
-        };
-        let failed = reply.errors.into_iter().filter_map(|row| {
-            let index = indices.get(row.row as usize)?;
-            Some((*index, Failure::Refused(terrane_proto::error::from_detail(row.error.unwrap_or_default()))))
-        });
-        Ok(failed.collect())
-    }
-}
-
-struct ReadMany<'a> {
-    rows: &'a [Bytes],
-    projection: v1::Projection,
-    /// Filled by the answers of several servers, one at a time.
-    found: Mutex<BTreeMap<Row, RowData>>,
-}
-
-impl Part for ReadMany<'_> {
-    fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    fn request_rows_max(&self) -> usize {
-        READ_ROWS_MAX
-    }
-
-    fn row(&self, index: usize) -> &[u8] {
-        &self.rows[index]
-    }
-
-    fn bytes(&self, index: usize) -> usize {
-        self.rows[index].len()
-    }
-
-    fn body(&self, indices: &[usize]) -> request::Body {
-        request::Body::Get(v1::Get {
-            rows: indices.iter().map(|index| self.rows[*index].clone()).collect(),
-            projection: Some(self.projection.clone()),
-            ..v1::Get::default()
-        })
-    }
-
-    fn finish(&self, _indices: &[usize], answer: reply::Body) -> Result<Vec<(usize, Failure)>, Failure> {
-        let rows = decode_rows(answer)?;
-        self.found.lock().extend(rows.into_iter().map(|row| (row.row().clone(), row)));
-        Ok(Vec::new())
-    }
 }

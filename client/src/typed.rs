@@ -1,152 +1,129 @@
-//! Tables whose keys are typed: a struct that derives [`RowKey`] in place of bytes.
+//! Tables whose rows are structs that derive [`Row`](derive@crate::Row).
 
 use std::marker::PhantomData;
 
-use terrane_types::{KeyRange, RowKey};
+use terrane_types::{IntoSpan, RowKey, TableRow};
 
 use crate::error::Error;
-use crate::operations::{Delete, Get, Put, RowData, Scan};
-use crate::scan::RowStream;
+use crate::keyed::check_declared;
+use crate::mutation::RowMutation;
+use crate::operations::{Delete, Put};
 use crate::table::Table;
+use crate::typed_reads::{Side, TypedEnd, TypedGet, TypedPageRequest, TypedScan, count, typed_reads};
 
-/// A table seen through a key type.
+/// A table of structs: each is a row, its fields are the parts of the key and columns.
 ///
 /// ```no_run
-/// use terrane_client::{Client, Desc, RowKey, Scan, TypedTable};
+/// use terrane_client::{Client, Desc, Row, RowKey, TypedTable};
 ///
-/// #[derive(RowKey)]
-/// struct Action {
+/// #[derive(Clone, RowKey)]
+/// struct ActionKey {
 ///     user: u64,
 ///     time: Desc<i64>,
 ///     action: u32,
 /// }
 ///
-/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// #[derive(Debug, Row)]
+/// #[row(key = ActionKey, family = "a")]
+/// struct Action {
+///     #[row(part)]
+///     user: u64,
+///     #[row(part)]
+///     time: Desc<i64>,
+///     #[row(part)]
+///     action: u32,
+///     kind: String,
+///     note: Option<String>,
+/// }
+///
+/// # async fn run(token: Option<terrane_client::PageToken>) -> Result<(), Box<dyn std::error::Error>> {
 /// let client = Client::connect("127.0.0.1:7600").await?;
 /// let actions: TypedTable<Action> = TypedTable::new(client.table("actions").await?)?;
-/// let key = Action { user: 7, time: Desc(1_000), action: 3 };
-/// actions.put(&key, |row| row.set("a", "kind", "login")).await?;
+/// let login = Action { user: 7, time: Desc(1_000), action: 3, kind: "login".into(), note: None };
+/// actions.put(&login).await?;
 ///
-/// // The user's newest ten, as the key sorts times from high to low.
-/// let mut newest = actions.scan(Action::prefix_1(&7), |scan| scan.limit(10)).await?;
-/// while let Some(row) = newest.next().await {
-///     println!("{}", row?.key.time.0);
+/// let user = 7;
+/// let newest = actions.latest(user).await?;
+/// let page = actions.page(user).after(token).limit(10).await?;
+/// let mut early = actions.scan(ActionKey::prefix().user(user).time_between(..1_000)).reverse().await?;
+/// while let Some(action) = early.next().await {
+///     println!("{:?}", action?);
 /// }
 /// # Ok(()) }
 /// ```
+///
+/// A key that begins with a [`Bucket`](crate::Bucket) spreads rows that are written at one time over the table. Nothing else
+/// changes: the writer computes the bucket, and rows are read in the order of the parts behind it.
+///
+/// A row is there as long as it has a column of a field; give it one that is not an `Option`.
 #[derive(Debug)]
-pub struct TypedTable<K> {
+pub struct TypedTable<R> {
     table: Table,
-    key: PhantomData<fn() -> K>,
+    row: PhantomData<fn() -> R>,
 }
 
-impl<K> Clone for TypedTable<K> {
+impl<R> Clone for TypedTable<R> {
     fn clone(&self) -> Self {
-        Self { table: self.table.clone(), key: PhantomData }
+        Self { table: self.table.clone(), row: PhantomData }
     }
 }
 
-/// A row with its key decoded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TypedRow<K> {
-    /// The key.
-    pub key: K,
-    /// The row as it was read.
-    pub data: RowData,
-}
-
-impl<K: RowKey> TypedTable<K> {
-    /// Sees `table` through the key type. A table that declares its key must declare this one.
+impl<R: TableRow + Send + 'static> TypedTable<R> {
+    /// Sees `table` as rows of this type. A table that declares its key must declare that of the type, and it must have
+    /// all families that the type names.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the table declares other parts.
+    /// [`Error::Invalid`] when the table declares other parts of the key, or lacks a family.
     pub fn new(table: Table) -> Result<Self, Error> {
-        let (schema, ours) = (table.schema(), K::declaration());
-        match &schema.key {
-            Some(declared) if *declared != ours => Err(Error::invalid(format!(
-                "table {} declares its key as `{declared}`; the key type given has `{ours}`",
+        check_declared::<R::Key>(&table)?;
+        let schema = table.schema();
+        if let Some((family, _)) = R::COLUMNS.iter().find(|(family, _)| schema.family(family.as_bytes()).is_none()) {
+            return Err(Error::invalid(format!(
+                "table {} has no family {family}, which the row type names",
                 schema.name
-            ))),
-            _ => Ok(Self { table, key: PhantomData }),
+            )));
         }
+        Ok(Self { table, row: PhantomData })
     }
 
-    /// The table beneath.
-    #[must_use]
-    pub fn table(&self) -> &Table {
-        &self.table
-    }
-
-    /// Writes cells of one row: `put(&key, |row| row.set("family", "qualifier", value))`.
+    /// Writes a row, all of it or nothing: every column that has a value is put, and every `Option` that is `None` is
+    /// deleted, so that the row reads back as it was put. Columns that the struct does not name are left as they are.
     ///
-    /// **Durability** and **retry safety** are those of [`Table::put`].
+    /// **Durability** and **retry safety** are those of [`Table::mutate`].
     ///
     /// # Errors
-    /// As for [`Table::put`]; [`Error::Invalid`] also when the key's parts are too long together.
-    pub async fn put(&self, key: &K, cells: impl FnOnce(Put) -> Put) -> Result<(), Error> {
-        self.table.put(cells(Put::new(key.encode()?))).await
+    /// As for [`Table::mutate`]; [`Error::Invalid`] also when the key's parts are too long together.
+    pub async fn put(&self, row: &R) -> Result<(), Error> {
+        self.table.mutate(Self::mutation(row)?).await?;
+        Ok(())
     }
 
-    /// Deletes of one row what `what` names; the whole row if it names nothing.
+    /// The mutation that [`TypedTable::put`] sends: for a writer, for [`Table::mutate_many`], or to be sent under a condition.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the key's parts are too long together.
+    pub fn mutation(row: &R) -> Result<RowMutation, Error> {
+        let name = row.key().encode()?;
+        let mut mutation = RowMutation::new(&name);
+        for ((family, qualifier), value) in R::COLUMNS.iter().zip(row.columns()) {
+            mutation = match value {
+                Some(value) => mutation.put(Put::new(&name).set(family, qualifier, value)),
+                None => mutation.delete(Delete::new(&name).column(family, qualifier)),
+            };
+        }
+        Ok(mutation)
+    }
+
+    /// Deletes a row, also what it has besides the fields of the struct.
     ///
     /// **Durability** and **retry safety** are those of [`Table::delete`].
     ///
     /// # Errors
     /// As for [`TypedTable::put`].
-    pub async fn delete(&self, key: &K, what: impl FnOnce(Delete) -> Delete) -> Result<(), Error> {
-        self.table.delete(what(Delete::new(key.encode()?))).await
+    pub async fn delete(&self, key: &R::Key) -> Result<(), Error> {
+        self.table.delete(Delete::new(key.encode()?)).await?;
+        Ok(())
     }
 
-    /// Reads one row.
-    ///
-    /// # Errors
-    /// As for [`Table::get`].
-    pub async fn get(&self, key: &K) -> Result<Option<TypedRow<K>>, Error> {
-        self.table.get(Get::new(key.encode()?)).await?.map(typed).transpose()
-    }
-
-    /// Reads the rows of a range: a prefix of the key (`K::prefix_1(..)` and so on), or [`KeyRange::all`]. `how` may set
-    /// limit, offset, direction and columns.
-    ///
-    /// # Errors
-    /// As for [`Table::scan`].
-    pub async fn scan(&self, range: KeyRange, how: impl FnOnce(Scan) -> Scan) -> Result<TypedRows<K>, Error> {
-        let rows = self.table.scan(how(Scan::range(range))).await?;
-        Ok(TypedRows { rows, key: PhantomData })
-    }
-
-    /// The first row of a range.
-    ///
-    /// # Errors
-    /// As for [`Table::first`].
-    pub async fn first(&self, range: KeyRange) -> Result<Option<TypedRow<K>>, Error> {
-        self.table.first(range).await?.map(typed).transpose()
-    }
-
-    /// The last row of a range.
-    ///
-    /// # Errors
-    /// As for [`Table::last`].
-    pub async fn last(&self, range: KeyRange) -> Result<Option<TypedRow<K>>, Error> {
-        self.table.last(range).await?.map(typed).transpose()
-    }
-}
-
-/// The rows of a typed scan, one after another.
-#[derive(Debug)]
-pub struct TypedRows<K> {
-    rows: RowStream,
-    key: PhantomData<fn() -> K>,
-}
-
-impl<K: RowKey> TypedRows<K> {
-    /// The next row; `None` at the end. A row whose key is no `K` is an error; the scan can go on behind it.
-    pub async fn next(&mut self) -> Option<Result<TypedRow<K>, Error>> {
-        let row = self.rows.next().await?;
-        Some(row.and_then(typed))
-    }
-}
-
-fn typed<K: RowKey>(data: RowData) -> Result<TypedRow<K>, Error> {
-    Ok(TypedRow { key: K::decode(data.row())?, data })
+    typed_reads!(R, R::Key);
 }

@@ -156,5 +156,6 @@ async fn a_token_of_another_table_or_direction_is_refused() {
     let token = table.page(Scan::all().limit(7)).await.unwrap().next.expect("more rows");
     let refused = table.page(Scan::all().reverse().after(token.clone())).await.expect_err("the other direction");
     assert!(refused.is_invalid() && refused.to_string().contains("direction"), "{refused}");
+    assert!(table.scan(Scan::all().after(token.clone())).await.is_err_and(|error| error.is_invalid()));
     assert!(table.page(Scan::prefix("zzz").after(token)).await.is_err_and(|error| error.is_invalid()));
 }

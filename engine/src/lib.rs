@@ -51,6 +51,7 @@ mod source;
 mod split_point;
 mod table;
 mod unite;
+mod window;
 
 pub use backend::BackendKind;
 pub use block_cache::FamilyReadCounts;

@@ -421,6 +421,13 @@ impl Region {
         state.refresh();
     }
 
+    /// Gives the region's next sequence number to something that is no row mutation, and makes it visible. A change of
+    /// rules has a number of its own: readers see it without a write that follows, and of two changes without a write
+    /// between them each has had its effect.
+    pub fn take_sequence(&self, sequence: u64) {
+        self.snapshots.publish(sequence, false);
+    }
+
     /// Takes a family away, and its cells with it.
     pub fn remove_family(&self, family: &FamilyName) {
         let mut state = self.state.write();

@@ -17,6 +17,8 @@ mod files;
 mod history;
 #[path = "conformance/model.rs"]
 mod model;
+#[path = "conformance/passing.rs"]
+mod passing;
 #[path = "conformance/points.rs"]
 mod points;
 #[path = "conformance/racing.rs"]

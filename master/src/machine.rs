@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
-use terrane_raft::{AppliedEntry, BoxFuture, Durable, Factory, GroupSpec, StateMachine};
+use terrane_raft::{AppliedEntry, BoxFuture, Durable, Factory, GroupSpec, Packing, Prepared, StateMachine};
 use tokio::sync::{Notify, watch};
 
 use crate::catalog::checkpoint::{Checkpoint, path_in};
@@ -126,8 +126,9 @@ fn apply_operation(catalog: &mut Catalog, operation: &[u8], stamp: u64) -> Outco
 }
 
 impl StateMachine for CatalogMachine {
-    fn prepare(&self, _term: u64, _stamp: u64, _operation: &mut [u8]) -> Result<(), Bytes> {
-        Ok(())
+    fn prepare(&self, _packing: &Packing, operation: &[u8], entry: &mut Vec<u8>) -> Prepared {
+        entry.extend_from_slice(operation);
+        Prepared::Packed
     }
 
     fn apply<'a>(&'a self, entries: &'a [AppliedEntry]) -> BoxFuture<'a, Vec<Vec<Bytes>>> {

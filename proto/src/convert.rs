@@ -3,10 +3,11 @@
 //! `TryFrom` is for what comes from outside and may be wrong; `From` for what goes out and cannot be.
 
 use bytes::Bytes;
+use terrane_types::cell::Cells;
 use terrane_types::{
     Bloom, CellKind, CellRef, Compression, Error, FamilyName, FamilyRules, FamilySchema, FamilyStorage, GroupId,
-    Invalid, KeyDeclaration, KeyRange, PackedCells, PackedRow, PackedRows, Projection, RegionDescriptor, RegionEpoch,
-    RegionId, Row, ServerId, SplitPolicy, TableId, TableName, TableSchema,
+    Invalid, KeyDeclaration, KeyRange, PackedCells, PackedRow, PackedRows, RegionDescriptor, RegionEpoch, RegionId,
+    Row, ServerId, SplitPolicy, TableId, TableName, TableSchema,
 };
 
 use crate::v1;
@@ -158,47 +159,6 @@ impl TryFrom<v1::TableSchema> for TableSchema {
     }
 }
 
-impl From<&Projection> for v1::Projection {
-    fn from(projection: &Projection) -> Self {
-        Self {
-            families: projection
-                .families
-                .iter()
-                .map(|(family, qualifiers)| v1::FamilyColumns {
-                    family: family.to_string(),
-                    qualifiers: qualifiers.clone(),
-                    ranges: Vec::new(),
-                })
-                .collect(),
-            versions: projection.versions,
-            time_min: projection.time_min,
-            time_max: if projection.time_max == i64::MAX { 0 } else { projection.time_max },
-            ..Self::default()
-        }
-    }
-}
-
-impl TryFrom<v1::Projection> for Projection {
-    type Error = Error;
-
-    fn try_from(projection: v1::Projection) -> Result<Self, Error> {
-        let time_max = if projection.time_max == 0 { i64::MAX } else { projection.time_max };
-        if projection.time_min < 0 || time_max < projection.time_min {
-            return Err(invalid(format!(
-                "a time range runs from 0 upwards and its end is not below its start; this one is [{}, {time_max})",
-                projection.time_min
-            )));
-        }
-        let families = projection
-            .families
-            .into_iter()
-            .map(|columns| Ok((FamilyName::new(&columns.family)?, columns.qualifiers)))
-            .collect::<Result<Vec<_>, Error>>()?;
-        let versions = projection.versions.max(1);
-        Ok(Self { families, versions, time_min: projection.time_min, time_max }.checked()?)
-    }
-}
-
 /// Where a group lives, as the map and redirects tell it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupLocation {
@@ -274,19 +234,21 @@ pub fn row_messages(rows: Bytes) -> Result<Vec<v1::Row>, Error> {
     let mut messages = Vec::new();
     for row in PackedRows::new(rows) {
         let PackedRow { row, cells } = row?;
-        let cells = cells
-            .iter()
-            .map(|cell| v1::Cell {
-                family: String::from_utf8_lossy(cell.family).into_owned(),
-                qualifier: Bytes::copy_from_slice(cell.qualifier),
-                timestamp: cell.timestamp,
-                kind: u32::from(cell.kind as u8),
-                value: Bytes::copy_from_slice(cell.value),
-            })
-            .collect();
-        messages.push(v1::Row { row: row.into_bytes(), cells });
+        messages.push(v1::Row { row: row.into_bytes(), cells: cell_messages(cells.iter()) });
     }
     Ok(messages)
+}
+
+/// Packed cells as messages.
+pub(crate) fn cell_messages(cells: Cells<'_>) -> Vec<v1::Cell> {
+    let message = |cell: CellRef<'_>| v1::Cell {
+        family: String::from_utf8_lossy(cell.family).into_owned(),
+        qualifier: Bytes::copy_from_slice(cell.qualifier),
+        timestamp: cell.timestamp,
+        kind: u32::from(cell.kind as u8),
+        value: Bytes::copy_from_slice(cell.value),
+    };
+    cells.map(message).collect()
 }
 
 /// A row key from outside.

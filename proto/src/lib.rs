@@ -7,6 +7,8 @@
 pub mod convert;
 pub mod error;
 pub mod hello;
+pub mod mutation;
+mod projection;
 
 /// The generated messages, clients and servers of package `terrane.v1`.
 #[allow(

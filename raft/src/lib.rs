@@ -42,6 +42,6 @@ pub use group::{Group, Reply};
 pub use host::GroupHost;
 pub use log::{LoggedGroup, check_log};
 pub use peer::PeerService;
-pub use state_machine::{AppliedEntry, BoxFuture, Durable, Factory, StateMachine};
+pub use state_machine::{AppliedEntry, BoxFuture, Durable, Factory, Packing, Prepared, StateMachine};
 pub use status::{GroupStatus, LogStatus, ReadPoint, StalePoint};
 pub use types::scope;

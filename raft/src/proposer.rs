@@ -7,7 +7,11 @@
 //! `Uncertain`.
 //!
 //! Operations are packed only while the first entry of the term is applied here, so whoever prepares them sees all earlier
-//! entries.
+//! entries. What is packed may differ from what was submitted, because the leader decides things for all members; so the
+//! submitted operations are kept while their entry is under way, and what comes back is prepared from them again.
+//!
+//! An operation may have to wait: for what is in flight to land, or for something to be read. It stays at the front of the
+//! queue, and nothing passes it: operations take effect in the order in which they were submitted.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,10 +27,10 @@ use openraft::type_config::alias::WatchReceiverOf;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 
-use crate::entry::{self, Header, Packer};
+use crate::entry::{Header, Packer};
 use crate::group::{Replica, Reply};
 use crate::types::{Answer, Applied, Packed, Types, until_stopped};
-use crate::{ProposeError, StateMachine};
+use crate::{BoxFuture, Packing, Prepared, ProposeError, StateMachine};
 
 /// Operations that may wait in a group; further ones are answered `Busy`.
 pub(crate) const QUEUED_OPERATIONS_MAX: usize = 65_536;
@@ -123,18 +127,20 @@ pub(crate) struct Inbox {
 /// An entry under way.
 struct Flight {
     ordinal: u64,
-    entry: Bytes,
-    askers: Vec<Asker>,
+    /// What was packed into it, as it was submitted.
+    operations: Vec<Pending>,
     /// Taken when the outcome is told.
     landed: Option<mpsc::Sender<Landed>>,
 }
 
 /// How an entry under way ended.
 enum Landed {
-    /// All its operations are answered.
+    /// It took effect, and all its operations are answered.
     Settled,
+    /// All its operations are answered, but nobody knows whether it took effect.
+    Lost,
     /// It had no effect; its operations are to be packed anew. Refused: openraft did not take it, at this moment.
-    Back { ordinal: u64, entry: Bytes, askers: Vec<Asker>, refused: bool },
+    Back { ordinal: u64, operations: Vec<Pending>, refused: bool },
 }
 
 impl Flight {
@@ -143,8 +149,8 @@ impl Flight {
         match outcome {
             Ok(response) => match response.data {
                 Applied::Replies(replies) => {
-                    for (asker, reply) in self.askers.drain(..).zip(replies) {
-                        asker.answer(Ok(reply));
+                    for (pending, reply) in self.operations.drain(..).zip(replies) {
+                        pending.asker.answer(Ok(reply));
                     }
                     self.tell(Landed::Settled);
                 }
@@ -159,8 +165,8 @@ impl Flight {
     }
 
     fn come_back(&mut self, refused: bool) {
-        let (entry, askers) = (std::mem::take(&mut self.entry), std::mem::take(&mut self.askers));
-        self.tell(Landed::Back { ordinal: self.ordinal, entry, askers, refused });
+        let operations = std::mem::take(&mut self.operations);
+        self.tell(Landed::Back { ordinal: self.ordinal, operations, refused });
     }
 
     fn tell(&mut self, landed: Landed) {
@@ -169,19 +175,27 @@ impl Flight {
         };
         // There is room for all that may be in flight, so this fails only when the proposer has ended.
         if let Err(error) = sender.try_send(landed)
-            && let Landed::Back { askers, .. } = error.into_inner()
+            && let Landed::Back { operations, .. } = error.into_inner()
         {
-            askers.into_iter().for_each(|asker| asker.answer(Err(ProposeError::Stopped)));
+            operations.into_iter().for_each(|pending| pending.asker.answer(Err(ProposeError::Stopped)));
         }
     }
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        for asker in self.askers.drain(..) {
-            asker.answer(Err(ProposeError::Uncertain));
+        for pending in self.operations.drain(..) {
+            pending.asker.answer(Err(ProposeError::Uncertain));
         }
-        self.tell(Landed::Settled);
+        self.tell(Landed::Lost);
+    }
+}
+
+/// Ends when what is being read is there; never when nothing is.
+async fn read(reading: Option<&mut BoxFuture<'static, ()>>) {
+    match reading {
+        Some(reading) => reading.await,
+        None => std::future::pending().await,
     }
 }
 
@@ -200,7 +214,13 @@ pub(crate) struct Proposer {
     /// When something was last sent or landed.
     moved_at: Instant,
     /// Came back, and waits until nothing is in flight.
-    back: Vec<(u64, Bytes, Vec<Asker>)>,
+    back: Vec<(u64, Vec<Pending>)>,
+    /// The fate of an entry is not known: nothing is packed on the assumption that it took effect.
+    lost: bool,
+    /// Nothing is packed until nothing is in flight.
+    until_landed: bool,
+    /// What the operation at the front waits for. Forgotten when the operation is.
+    reading: Option<BoxFuture<'static, ()>>,
     hint: bool,
     /// The term this replica leads in, as far as is known here. A stale view is harmless: the entry says which term it was
     /// packed in.
@@ -229,6 +249,9 @@ impl Proposer {
             in_flight: 0,
             moved_at: Instant::now(),
             back: Vec::new(),
+            lost: false,
+            until_landed: false,
+            reading: None,
             hint: false,
             leads: None,
             next_ordinal: 1,
@@ -272,6 +295,7 @@ impl Proposer {
                     return false;
                 }
             }
+            () = read(self.reading.as_mut()) => self.reading = None,
             () = tokio::time::sleep_until(look_again), if unsure => {}
             () = tokio::time::sleep_until(stalled_at), if stalled => self.give_up_waiting(),
         }
@@ -295,8 +319,9 @@ impl Proposer {
         self.moved_at = Instant::now();
         match landed {
             Landed::Settled => self.unsure_since = None,
-            Landed::Back { ordinal, entry, askers, refused } => {
-                self.back.push((ordinal, entry, askers));
+            Landed::Lost => self.lost = true,
+            Landed::Back { ordinal, operations, refused } => {
+                self.back.push((ordinal, operations));
                 // A fresh leader refuses until a quorum answered it; one that hands over or lost its place will be known as
                 // such in a moment, and then turns the operations away.
                 if refused {
@@ -327,8 +352,13 @@ impl Proposer {
     }
 
     async fn dispatch(&mut self) {
-        if self.in_flight == 0 && !self.back.is_empty() {
-            self.take_back();
+        if self.in_flight == 0 {
+            self.until_landed = false;
+            if self.lost || !self.back.is_empty() {
+                self.machine.came_back();
+                self.lost = false;
+                self.take_back();
+            }
         }
         let Some(term) = self.leads else {
             return self.turn_away();
@@ -352,20 +382,17 @@ impl Proposer {
     /// Puts what came back in front of the queue, in its old order.
     fn take_back(&mut self) {
         let mut back = std::mem::take(&mut self.back);
-        back.sort_by_key(|(ordinal, ..)| std::cmp::Reverse(*ordinal));
-        for (_, entry, askers) in back {
-            let (_, operations) = entry::unpack(&entry).expect("the entry was packed here");
-            for (operation, asker) in operations.into_iter().zip(askers).rev() {
-                self.waiting_bytes += operation.len();
-                self.inbox.bytes.fetch_add(operation.len(), Ordering::Relaxed);
-                self.waiting.push_front(Pending { operation: operation.into(), asker });
-            }
+        back.sort_by_key(|(ordinal, _)| std::cmp::Reverse(*ordinal));
+        for pending in back.into_iter().flat_map(|(_, operations)| operations.into_iter().rev()) {
+            self.waiting_bytes += pending.operation.len();
+            self.inbox.bytes.fetch_add(pending.operation.len(), Ordering::Relaxed);
+            self.waiting.push_front(pending);
         }
     }
 
     fn may_send(&self) -> bool {
         let nothing = !self.hint && self.waiting.is_empty();
-        if nothing || !self.back.is_empty() {
+        if nothing || !self.back.is_empty() || self.lost || self.until_landed || self.reading.is_some() {
             return false;
         }
         if self.retry_at.is_some_and(|at| Instant::now() < at) {
@@ -380,22 +407,22 @@ impl Proposer {
 
     /// Packs and proposes one entry. False when openraft is gone.
     async fn send(&mut self, term: u64) -> bool {
-        let (entry, askers, ordinal) = self.pack(term);
+        let (entry, operations, ordinal) = self.pack(term);
         let hint = std::mem::take(&mut self.hint);
-        if askers.is_empty() && !hint {
-            // Every operation was answered when it was prepared.
+        if operations.is_empty() && !hint {
+            // Every operation was answered when it was prepared, or the first one waits.
             return true;
         }
         self.next_ordinal = ordinal + 1;
         self.retry_at = None;
-        let flight = Flight { ordinal, entry: entry.clone(), askers, landed: Some(self.landed_sender.clone()) };
+        let flight = Flight { ordinal, operations, landed: Some(self.landed_sender.clone()) };
         self.in_flight += 1;
         self.moved_at = Instant::now();
         let answer = Answer::new(move |outcome| flight.land(outcome));
         self.replica.raft.client_write_ff(Packed(entry), Some(answer)).await.is_ok()
     }
 
-    fn pack(&mut self, term: u64) -> (Bytes, Vec<Asker>, u64) {
+    fn pack(&mut self, term: u64) -> (Bytes, Vec<Pending>, u64) {
         let sequence = self.replica.standing.sequence();
         if self.in_flight == 0 {
             // All that was proposed in this term has landed, so what is applied is what counts.
@@ -408,21 +435,46 @@ impl Proposer {
             stamp: self.last_stamp,
             least_matched: self.replica.least_matched(),
         };
+        // Entries land in their order, and nothing is packed after one that did not take effect until all have landed.
+        let landed = (header.ordinal - 1).saturating_sub(self.in_flight as u64);
         let mut packer = Packer::new(header, self.waiting_bytes.min(ENTRY_BYTES_MAX) + 4 * self.waiting.len());
-        let mut askers = Vec::with_capacity(self.waiting.len().min(ENTRY_OPERATIONS_MAX));
+        let mut operations = Vec::with_capacity(self.waiting.len().min(ENTRY_OPERATIONS_MAX));
         while let Some(next) = self.waiting.front() {
             let full =
                 packer.len() + next.operation.len() > ENTRY_BYTES_MAX || packer.operations() >= ENTRY_OPERATIONS_MAX;
             if full && packer.operations() > 0 {
                 break;
             }
-            let Pending { operation, asker } = self.next_waiting();
-            match packer.push(&operation, |copy| self.machine.prepare(term, header.stamp, copy)) {
-                Ok(()) => askers.push(asker),
-                Err(reply) => asker.answer(Ok(reply)),
+            let alone = self.in_flight == 0 && packer.operations() == 0;
+            let packing = Packing { term, ordinal: header.ordinal, stamp: header.stamp, landed, alone };
+            let prepared = packer.push(|entry| {
+                let prepared = self.machine.prepare(&packing, &next.operation, entry);
+                (matches!(prepared, Prepared::Packed | Prepared::PackedAlone), prepared)
+            });
+            match prepared {
+                Prepared::Packed => operations.push(self.next_waiting()),
+                Prepared::PackedAlone => {
+                    operations.push(self.next_waiting());
+                    self.until_landed = true;
+                    break;
+                }
+                Prepared::Refused(reply) => self.next_waiting().asker.answer(Ok(reply)),
+                Prepared::WhenLanded if alone => {
+                    // Nothing will ever land: asking again would be for ever.
+                    tracing::error!("an operation waits for what is in flight, and nothing is");
+                    self.next_waiting().asker.answer(Err(ProposeError::Busy));
+                }
+                Prepared::WhenLanded => {
+                    self.until_landed = true;
+                    break;
+                }
+                Prepared::NeedsDisk(reading) => {
+                    self.reading = Some(reading);
+                    break;
+                }
             }
         }
-        (packer.finish(), askers, header.ordinal)
+        (packer.finish(), operations, header.ordinal)
     }
 
     fn next_waiting(&mut self) -> Pending {
@@ -457,6 +509,7 @@ impl Proposer {
     }
 
     fn fail_waiting(&mut self, error: &ProposeError) {
+        self.reading = None;
         while !self.waiting.is_empty() {
             self.next_waiting().asker.answer(Err(error.clone()));
         }
@@ -468,8 +521,8 @@ impl Proposer {
             pending.asker.answer(Err(ProposeError::Stopped));
         }
         self.fail_waiting(&ProposeError::Stopped);
-        for (_, _, askers) in self.back.drain(..) {
-            askers.into_iter().for_each(|asker| asker.answer(Err(ProposeError::Stopped)));
+        for pending in self.back.drain(..).flat_map(|(_, operations)| operations) {
+            pending.asker.answer(Err(ProposeError::Stopped));
         }
         if self.leads.is_some() {
             self.machine.lost_leadership();

@@ -9,10 +9,13 @@ use crate::GroupSpec;
 
 /// What a group's entries mean: one per group replica, made by the [`Factory`].
 pub trait StateMachine: Send + Sync + 'static {
-    /// Leader only, in log order, when an operation is packed into an entry: fills stamps in place. It is called only when
-    /// the first entry of the leader's term and all before it are applied here. `Err(reply)` answers the operation without
-    /// proposing it. An operation that had to be packed anew is prepared again, so stamping must overwrite.
-    fn prepare(&self, term: u64, stamp: u64, operation: &mut [u8]) -> Result<(), Bytes>;
+    /// Leader only, in log order, when an operation is packed into an entry: appends to `entry` the form in which it goes to
+    /// the log, with the stamp filled in and whatever the leader decides for all members decided.
+    ///
+    /// It is called only when the first entry of the leader's term and all before it are applied here. An operation that
+    /// has to be packed anew is prepared again, from the form in which it was submitted. Unless the answer is that it was
+    /// packed, what was appended is taken back.
+    fn prepare(&self, packing: &Packing, operation: &[u8], entry: &mut Vec<u8>) -> Prepared;
 
     /// Applies committed entries in order; answers one reply per operation (empty: plain success). Entries whose term or
     /// ordinal does not hold never get here. After a restart the entries since the purged part of the log come again:
@@ -25,8 +28,42 @@ pub trait StateMachine: Send + Sync + 'static {
     /// The log wants to be purged up to `index`: start to flush what holds it back. Returns at once.
     fn relieve(&self, index: u64);
 
+    /// Entries that were packed here have no effect, or nobody knows: whatever was assumed of them is to be forgotten.
+    /// Nothing is in flight, and what had no effect will be prepared again.
+    fn came_back(&self) {}
+
     /// This replica no longer leads: drop what only a leader keeps.
     fn lost_leadership(&self) {}
+}
+
+/// The entry that is being packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packing {
+    /// The term it is packed in.
+    pub term: u64,
+    /// Its place among the entries of the term, counted from 1.
+    pub ordinal: u64,
+    /// The leader's milliseconds; never below an earlier entry's.
+    pub stamp: u64,
+    /// All entries of the term up to this ordinal have landed: they are applied here.
+    pub landed: u64,
+    /// Nothing is in flight and nothing is packed into this entry yet: what is applied here is all there is.
+    pub alone: bool,
+}
+
+/// What became of an operation that was to be packed.
+pub enum Prepared {
+    /// Its logged form is in the entry.
+    Packed,
+    /// The same, and nothing more is packed before this entry has landed.
+    PackedAlone,
+    /// It is answered with this and not proposed.
+    Refused(Bytes),
+    /// What is in flight has to land first, this entry included; then it is prepared again. Never the answer to an
+    /// operation that is [`Packing::alone`].
+    WhenLanded,
+    /// Something has to be read first; then it is prepared again.
+    NeedsDisk(BoxFuture<'static, ()>),
 }
 
 /// How far a replica's own files cover its log.

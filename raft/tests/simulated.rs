@@ -14,7 +14,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use terrane_env::{net, rand, sim};
 use terrane_raft::{
-    AppliedEntry, BoxFuture, Durable, Factory, Group, GroupHost, GroupSpec, HostConfig, StateMachine, scope,
+    AppliedEntry, BoxFuture, Durable, Factory, Group, GroupHost, GroupSpec, HostConfig, Packing, Prepared,
+    StateMachine, scope,
 };
 use terrane_types::{ClusterId, GroupId, ReplicaId, ServerId};
 
@@ -45,8 +46,9 @@ struct Numbers {
 }
 
 impl StateMachine for Numbers {
-    fn prepare(&self, _: u64, _: u64, _: &mut [u8]) -> Result<(), Bytes> {
-        Ok(())
+    fn prepare(&self, _: &Packing, operation: &[u8], entry: &mut Vec<u8>) -> Prepared {
+        entry.extend_from_slice(operation);
+        Prepared::Packed
     }
 
     fn apply<'a>(&'a self, entries: &'a [AppliedEntry]) -> BoxFuture<'a, Vec<Vec<Bytes>>> {

@@ -12,8 +12,7 @@
 //! - Every queue is bounded, and its bound has a name; beyond it the answer is `Busy` with a delay.
 //!
 //! Never here: where regions should live (the master's), what a row key means, how cells lie on disk (the engine's).
-//! Left out for now: conditions, increments and the exactly-once window (their fields are in the log format), moves between
-//! groups, merges.
+//! Left out for now: moves between groups, merges.
 
 mod admission;
 mod check;
@@ -22,6 +21,7 @@ mod config;
 mod consistency;
 mod disk;
 mod edge;
+mod evaluate;
 mod faults;
 mod flush;
 mod group;
@@ -42,6 +42,7 @@ mod service;
 mod session;
 mod token;
 mod troubles;
+mod window;
 
 pub use check::{check, is_data_directory};
 pub use config::ServerConfig;

@@ -23,11 +23,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 
 use crate::consistency::{Consistency, ReadTime};
-use crate::edge::{Edge, Header, Mutated};
+use crate::edge::{Edge, Header, Mutated, Mutation};
 use crate::page_seal::{Binding, Position};
 use crate::region::read::{DiskGet, GetRequest, Got};
-use crate::region::scan::{Block, Cursor, ScanRequest};
-use crate::region::write::RowMutation;
+use crate::region::scan::{self, Block, Cursor, ScanRequest};
 
 /// Units in flight on one stream, and so the bound of its queue of answers.
 pub const UNITS_MAX: u32 = 8192;
@@ -37,8 +36,10 @@ const BYTES_PER_UNIT: usize = 16 << 10;
 const QUEUE_RETRY: Duration = Duration::from_millis(10);
 /// Scans, and gets that wait for the disk, that go on side by side for one batch and group.
 const READS_AT_ONCE: usize = 16;
-/// Gets answered from memory between two yields to other tasks.
+/// Gets answered from memory between two yields to other tasks, and how many gets a scan that begins there counts for: it
+/// takes a few dozen rows at the most.
 const GETS_PER_YIELD: u32 = 64;
+const GETS_PER_SCAN: u32 = 4;
 
 /// A decoded request.
 pub struct Request {
@@ -49,7 +50,7 @@ pub struct Request {
 }
 
 pub enum Body {
-    Mutate(Vec<RowMutation>),
+    Mutate(Mutation),
     Get(GetRequest),
     Scan(Box<(Arc<ScanRequest>, Cursor)>),
     SealPage(Box<(Binding, Vec<Position>)>),
@@ -58,7 +59,10 @@ pub enum Body {
 
 /// What a request came to.
 pub enum Answer {
-    Mutated(Mutated),
+    Mutated {
+        mutated: Mutated,
+        messages: bool,
+    },
     /// Packed rows.
     Rows {
         rows: Vec<u8>,
@@ -80,14 +84,22 @@ pub enum Answer {
 pub struct Outgoing {
     pub id: u64,
     pub answer: Result<Answer, Error>,
-    room: OwnedSemaphorePermit,
+    room: Room,
+}
+
+/// What every request has with it until its answer is out: its units, and what there is to tell the client besides.
+pub struct Room {
+    _units: OwnedSemaphorePermit,
+    /// The version of the table's schema that the client does not know yet; 0: no news.
+    schema_news: u64,
 }
 
 impl Outgoing {
-    /// Gives the units back and the answer out.
-    pub fn take(self) -> (u64, Result<Answer, Error>) {
+    /// Gives the units back and the answer out, with the schema version that is news to the client.
+    pub fn take(self) -> (u64, Result<Answer, Error>, u64) {
+        let schema_news = self.room.schema_news;
         drop(self.room);
-        (self.id, self.answer)
+        (self.id, self.answer, schema_news)
     }
 }
 
@@ -112,8 +124,9 @@ struct Writes {
 struct Write {
     id: u64,
     header: Header,
-    rows: Vec<RowMutation>,
-    room: OwnedSemaphorePermit,
+    mutation: Mutation,
+    messages: bool,
+    room: Room,
 }
 
 impl Writes {
@@ -153,16 +166,19 @@ impl Writes {
 }
 
 fn propose(edge: &Arc<Edge>, answers: &mpsc::Sender<Outgoing>, write: Write) {
-    let Write { id, header, rows, room } = write;
+    let Write { id, header, mutation, messages, room } = write;
     let answers = answers.clone();
-    edge.mutate(&header, rows, move |outcome| send(&answers, id, outcome.map(Answer::Mutated), room));
+    edge.mutate(&header, mutation, move |outcome| {
+        let answer = outcome.map(|mutated| Answer::Mutated { mutated, messages });
+        send(&answers, id, answer, room);
+    });
 }
 
 /// A read that waits for its group's read point.
 struct Read {
     id: u64,
     request: Request,
-    room: OwnedSemaphorePermit,
+    room: Room,
 }
 
 /// The reads of a batch, by what they can share a read point with.
@@ -181,15 +197,21 @@ impl Session {
     pub async fn start(&self, batch: Vec<(u64, Result<Request, Error>)>) {
         let arrived = Instant::now();
         let mut reads = Reads::new();
+        // A batch of many requests speaks of few tables: news of one are told once.
+        let mut told = None;
         for (id, request) in batch {
-            let room = self.room_for(request.as_ref().ok(), &mut reads, arrived).await;
+            let units = self.room_for(request.as_ref().ok(), &mut reads, arrived).await;
+            let header = request.as_ref().ok().map(|request| request.header);
+            let header = header.filter(|header| told.replace(header.table) != Some(header.table));
+            let schema_news = header.map_or(0, |header| self.edge.schema_news(&header));
+            let room = Room { _units: units, schema_news };
             match request {
                 Err(error) => self.answer(id, Err(error), room),
                 Ok(request) if arrived.elapsed() > request.header.deadline => {
                     self.answer(id, Err(Error::DeadlineExceeded), room);
                 }
-                Ok(Request { header, body: Body::Mutate(rows), .. }) => {
-                    self.writes.take(Write { id, header, rows, room })
+                Ok(Request { header, body: Body::Mutate(mutation), messages }) => {
+                    self.writes.take(Write { id, header, mutation, messages, room })
                 }
                 Ok(Request { body: Body::SealPage(page), .. }) => {
                     let (binding, positions) = *page;
@@ -235,7 +257,7 @@ impl Session {
         }
     }
 
-    fn answer(&self, id: u64, answer: Result<Answer, Error>, room: OwnedSemaphorePermit) {
+    fn answer(&self, id: u64, answer: Result<Answer, Error>, room: Room) {
         send(&self.answers, id, answer, room);
     }
 }
@@ -250,8 +272,8 @@ fn weight(request: Option<&Request>) -> u32 {
     }
 }
 
-/// One read point for all reads of a group, then each of them. What memory answers is answered first; what is left, the
-/// scans and what needs the disk, goes on side by side.
+/// One read point for all reads of a group, then each of them. What memory answers is answered first, scans for a few rows
+/// among it; what is left, longer scans and what needs the disk, goes on side by side.
 async fn run_reads(
     edge: &Arc<Edge>,
     group: &Group,
@@ -273,12 +295,15 @@ async fn run_reads(
         }
     };
     let mut rest = Vec::new();
-    for (Read { id, request, room }, at) in reads.into_iter().zip(1u32..) {
+    let mut since_yield = 0;
+    for Read { id, request, room } in reads {
+        since_yield += if matches!(request.body, Body::Scan(_)) { GETS_PER_SCAN } else { 1 };
         match begin_read(edge, request, time) {
             Begun::Done(answer) => finish(edge, answers, id, answer, room),
             Begun::Rest(read) => rest.push((id, read, room)),
         }
-        if at.is_multiple_of(GETS_PER_YIELD) {
+        if since_yield >= GETS_PER_YIELD {
+            since_yield = 0;
             tokio::task::yield_now().await;
         }
     }
@@ -304,7 +329,7 @@ enum Begun {
 
 enum Unfinished {
     Get { rest: Box<DiskGet>, messages: bool },
-    Scan { header: Box<Header>, scan: Box<(Arc<ScanRequest>, Cursor)>, messages: bool },
+    Scan { rest: Box<scan::Unfinished>, reverse: bool, messages: bool },
 }
 
 fn begin_read(edge: &Edge, request: Request, time: ReadTime) -> Begun {
@@ -315,7 +340,15 @@ fn begin_read(edge: &Edge, request: Request, time: ReadTime) -> Begun {
             Ok(Got::NeedsDisk(rest)) => Begun::Rest(Unfinished::Get { rest: Box::new(rest), messages }),
             Err(error) => Begun::Done(Err(error)),
         },
-        Body::Scan(scan) => Begun::Rest(Unfinished::Scan { header: Box::new(header), scan, messages }),
+        Body::Scan(scan) => {
+            let (scan, cursor) = *scan;
+            let (reverse, as_of_ms) = (scan.reverse, time.as_of_ms);
+            match edge.begin_scan(&header, &scan, cursor, time.now_ms) {
+                Ok(scan::Begun::Done(block)) => Begun::Done(Ok(Answer::Block { block, reverse, messages, as_of_ms })),
+                Ok(scan::Begun::Rest(rest)) => Begun::Rest(Unfinished::Scan { rest, reverse, messages }),
+                Err(error) => Begun::Done(Err(error)),
+            }
+        }
         Body::Mutate(_) | Body::SealPage(_) | Body::OpenPage(_) => {
             Begun::Done(Err(Error::Internal { message: "a request among the reads that is none".to_owned() }))
         }
@@ -326,21 +359,14 @@ async fn end_read(edge: &Edge, read: Unfinished, time: ReadTime) -> Result<Answe
     let as_of_ms = time.as_of_ms;
     match read {
         Unfinished::Get { rest, messages } => Ok(Answer::Rows { rows: rest.finish().await?, messages, as_of_ms }),
-        Unfinished::Scan { header, scan, messages } => {
-            let (scan, cursor) = *scan;
-            let block = edge.scan(&header, &scan, cursor, time.now_ms).await?;
-            Ok(Answer::Block { block: Box::new(block), reverse: scan.reverse, messages, as_of_ms })
+        Unfinished::Scan { rest, reverse, messages } => {
+            let block = edge.end_scan(*rest).await?;
+            Ok(Answer::Block { block: Box::new(block), reverse, messages, as_of_ms })
         }
     }
 }
 
-fn finish(
-    edge: &Edge,
-    answers: &mpsc::Sender<Outgoing>,
-    id: u64,
-    answer: Result<Answer, Error>,
-    room: OwnedSemaphorePermit,
-) {
+fn finish(edge: &Edge, answers: &mpsc::Sender<Outgoing>, id: u64, answer: Result<Answer, Error>, room: Room) {
     if answer.is_err() {
         edge.metrics.refused.inc();
     }
@@ -348,7 +374,7 @@ fn finish(
 }
 
 /// Every answer in the queue holds at least one unit, so there is always room; a client that went away hears nothing.
-fn send(answers: &mpsc::Sender<Outgoing>, id: u64, answer: Result<Answer, Error>, room: OwnedSemaphorePermit) {
+fn send(answers: &mpsc::Sender<Outgoing>, id: u64, answer: Result<Answer, Error>, room: Room) {
     if let Err(mpsc::error::TrySendError::Full(_)) = answers.try_send(Outgoing { id, answer, room }) {
         tracing::error!("a session's queue of answers is full, which its units should prevent");
     }

@@ -46,11 +46,13 @@
 mod fixed;
 mod kind;
 mod reader;
+mod span;
 mod variable;
 mod wrappers;
 
 pub use kind::{PartKind, PartType};
 pub use reader::PartReader;
+pub use span::{IntoSpan, KeySpan, behind_bucket, between, buckets, leading_bytes};
 pub use terrane_types_derive::RowKey;
 pub use wrappers::{Bucket, Desc, Tail, TailValue};
 
@@ -84,7 +86,8 @@ pub trait PlainPart: KeyPart {}
 ///
 /// Besides these methods the derive gives the struct `prefix_1(&a)`, `prefix_2(&a, &b)` and so on: the range that holds
 /// exactly the keys beginning with those parts. Where the first part is a [`Bucket`], keys of one prefix are spread over
-/// all buckets, so these functions leave the bucket out and give one range for each.
+/// all buckets, so these functions leave the bucket out and give one range for each. And it gives `prefix()`, which takes
+/// the leading parts one after another, the last of them bounded if wanted: see [`KeySpan`].
 pub trait RowKey: Sized {
     /// The names of the parts, which are those of the fields.
     const PARTS: &'static [&'static str];

@@ -8,24 +8,30 @@
 //! and needs no checking after.
 //!
 //! Reading order: [`cell`] and [`rows`] (the bytes), [`schema`] (what a table is), [`visibility`] (what a reader sees),
-//! [`keycodec`] and [`key`] (typed keys).
+//! [`keycodec`] and [`key`] (typed keys), [`table_row`] (typed rows).
 
 #![warn(missing_docs)]
 
 pub mod cell;
+pub mod columns;
+pub mod condition;
 pub mod error;
 pub mod escape;
+pub mod filter;
 pub mod ids;
 pub mod inspection;
 pub mod key;
 pub mod keycodec;
 pub mod limits;
+pub mod mutation;
 pub mod name;
 pub mod projection;
 pub mod range;
 pub mod row;
 pub mod rows;
 pub mod schema;
+pub mod table_row;
+pub mod value_type;
 pub mod visibility;
 
 mod attribute;
@@ -36,17 +42,26 @@ extern crate self as terrane_types;
 
 pub use attribute::{parse_duration_ms, parse_size};
 pub use cell::{CellKind, CellRef, LATEST, PackedCells};
+pub use columns::{Columns, QualifierRange};
+pub use condition::{ColumnTest, Condition, Test};
 pub use error::{Error, Invalid};
 pub use escape::{escape, unescape};
+pub use filter::Filter;
 pub use ids::{ClusterId, GroupId, RegionEpoch, RegionId, ReplicaId, ServerId, TableId};
 pub use inspection::Inspection;
 pub use key::KeyDeclaration;
-pub use keycodec::{Bucket, Desc, RowKey, Tail};
-pub use name::{FamilyName, TableName};
+pub use keycodec::{Bucket, Desc, IntoSpan, KeySpan, RowKey, Tail};
+pub use mutation::{Merge, MergeKind, Returns, RowOutcome};
+pub use name::{FamilyName, NamespaceName, TableName};
 pub use projection::Projection;
 pub use range::KeyRange;
 pub use row::Row;
+// The derive, which lives beside the type of its name.
 pub use rows::{PackedRow, PackedRows, pack_row};
 pub use schema::{
     Bloom, Compression, FamilyRules, FamilySchema, FamilyStorage, RegionDescriptor, SplitPolicy, TableSchema,
 };
+pub use table_row::{ColumnValue, TableRow};
+#[doc(no_inline)]
+pub use terrane_types_derive::Row;
+pub use value_type::{Value, ValueType};

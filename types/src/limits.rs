@@ -54,11 +54,29 @@ pub const FAMILIES_MAX: usize = 64;
 /// Most versions a family may keep or a reader may ask for.
 pub const VERSIONS_MAX: u32 = i32::MAX as u32;
 
-/// Most entries of free metadata on one table.
+/// Most namespaces in one cluster: each is a line in every checkpoint of the catalog.
+pub const NAMESPACES_MAX: usize = 10_000;
+
+/// Most entries of free metadata on one table, and on one family.
 pub const METADATA_ENTRIES_MAX: usize = 64;
 
 /// Longest value of free metadata in bytes.
 pub const METADATA_VALUE_BYTES_MAX: usize = 4_096;
+
+/// How deep the ands and ors of a condition may be nested: it is evaluated where a whole group's writes wait.
+pub const CONDITION_DEPTH_MAX: usize = 8;
+
+/// Most tests of columns in one condition.
+pub const CONDITION_TESTS_MAX: usize = 64;
+
+/// Most values in all tests of one condition.
+pub const CONDITION_VALUES_MAX: usize = 256;
+
+/// Most increments and appends in the mutation of one row.
+pub const MERGES_MAX: usize = 1_024;
+
+/// Most bytes of cells that the mutation of one row is answered with (1 MiB): they go through the log.
+pub const RETURNED_BYTES_MAX: usize = 1 << 20;
 
 /// Most parts in a key declaration.
 pub const KEY_PARTS_MAX: usize = 32;

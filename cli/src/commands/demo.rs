@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use terrane_client::{Client, Desc, KeyRange, Put, RowData, RowKey, Scan, Table, TableSpec, TypedTable, WriterOptions};
+use terrane_client::{Client, Desc, KeyRange, Put, RowData, RowKey, Scan, Table, TableSpec, KeyedTable, WriterOptions};
 use terrane_engine::BackendKind;
 use terrane_env::task::shutdown_signal;
 use tokio::time::Instant;
@@ -318,7 +318,7 @@ async fn actions(story: &mut Story, client: &Client) -> Result<(), Failure> {
     let title = format!("User actions: {} rows under ({})", grouped(written), Action::declaration());
     story.chapter(&title, started.elapsed())?;
 
-    let actions: TypedTable<Action> = TypedTable::new(table)?;
+    let actions: KeyedTable<Action> = KeyedTable::new(table)?;
     let user = 17;
     let newest = || Scan::range(Action::prefix_1(&user)).limit(ACTION_PAGE_ROWS);
     let mut page = actions.table().page(newest()).await?;
@@ -342,7 +342,7 @@ async fn write_actions(table: &Table) -> Result<(), Failure> {
     /// 2024-01-01, UTC.
     const FIRST_TIME_MS: i64 = 1_704_067_200_000;
     const STEP_MS: i64 = 37 * 60_000;
-    let mut writer = table.writer(WriterOptions::default());
+    let writer = table.writer(WriterOptions::default());
     for action in 0..ACTIONS_PER_USER {
         for user in 0..USERS {
             let key = Action { user, time: Desc(FIRST_TIME_MS + i64::from(action) * STEP_MS), action };

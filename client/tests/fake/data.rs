@@ -1,15 +1,15 @@
 //! The fake region server.
 
-use bytes::{Buf, BufMut, Bytes};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use terrane_proto::v1::data_server::Data;
 use terrane_proto::v1::{reply, request, session_reply, session_request};
 use terrane_proto::{error, hello, v1};
-use terrane_types::{CellKind, Error, KeyRange, PackedCells, RegionDescriptor, ServerId, cell, pack_row};
+use terrane_types::{Error, Invalid, RegionDescriptor, ServerId, cell, pack_row};
 use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
 
+use super::blocks::block;
 use super::{Fault, Row, Shared, World};
 
 pub struct FakeData {
@@ -18,6 +18,9 @@ pub struct FakeData {
     /// Changes or ends when the server is killed.
     pub stopped: watch::Receiver<bool>,
 }
+
+/// What reads of followers say that they show.
+pub const AS_OF_MS: u64 = 1_000;
 
 /// What becomes of one request.
 enum Done {
@@ -68,7 +71,8 @@ impl Data for FakeData {
                 match message.body {
                     Some(session_request::Body::Hello(theirs)) => {
                         let identity = hello::Identity { cluster: world.lock().cluster, server: id, boot: 1 };
-                        match hello::check(&theirs, identity, 0) {
+                        let time = world.lock().cluster_time_ms;
+                        match hello::check(&theirs, identity, time) {
                             Ok(ours) => yield Ok(v1::SessionReply { body: Some(session_reply::Body::Hello(ours)) }),
                             Err(refused) => {
                                 let detail = error::detail(&refused);
@@ -104,6 +108,7 @@ impl Data for FakeData {
             loop {
                 let block = {
                     let mut world = world.lock();
+                    world.reads.push((id, header.consistency()));
                     find(&world, id, &header).and_then(|region| block(&mut world, &region, &scan))
                 };
                 match block {
@@ -144,7 +149,9 @@ fn answer(world: &Shared, id: ServerId, batch: v1::RequestBatch) -> (Vec<v1::Rep
     let mut replies = Vec::new();
     for request in batch.requests {
         match handle(&mut world, id, request.header.unwrap_or_default(), request.body) {
-            Done::Answer(body) => replies.insert(0, v1::Reply { id: request.id, body: Some(*body) }),
+            Done::Answer(body) => {
+                replies.insert(0, v1::Reply { id: request.id, body: Some(*body), ..v1::Reply::default() })
+            }
             Done::Break => return (replies, true),
             Done::Silence => {}
         }
@@ -166,16 +173,26 @@ fn handle(world: &mut World, id: ServerId, header: v1::RequestHeader, body: Opti
         Ok(region) => region,
         Err(refused) => return refuse(&refused),
     };
+    if let Some(request::Body::Get(_) | request::Body::Scan(_)) = &body {
+        world.reads.push((id, header.consistency()));
+    }
+    let as_of_ms = if header.consistency() == v1::Consistency::Stale { AS_OF_MS } else { 0 };
     let answer = match body {
         Some(request::Body::Mutate(mutate)) => {
             world.rows_in_request_max = world.rows_in_request_max.max(mutate.rows.len());
-            Ok(reply::Body::Mutate(apply(world, &region, mutate)))
+            Ok(reply::Body::Mutate(super::mutations::apply(world, &region, &header, mutate)))
         }
-        Some(request::Body::Get(get)) => Ok(reply::Body::Get(read(world, &get))),
-        Some(request::Body::Scan(scan)) => block(world, &region, &scan).map(reply::Body::Scan),
-        Some(request::Body::SealPage(_) | request::Body::OpenPage(_)) | None => {
-            Err(Error::Internal { message: "a request that this server does not know".to_owned() })
+        Some(request::Body::Get(get)) => Ok(reply::Body::Get(v1::GetReply { as_of_ms, ..read(world, &get) })),
+        Some(request::Body::Scan(scan)) => {
+            block(world, &region, &scan).map(|block| reply::Body::Scan(v1::ScanBlock { as_of_ms, ..block }))
         }
+        Some(request::Body::SealPage(seal)) => {
+            world.sealed.push(seal);
+            let token = (world.sealed.len() as u64).to_be_bytes().to_vec().into();
+            Ok(reply::Body::SealPage(v1::SealPageReply { token }))
+        }
+        Some(request::Body::OpenPage(open)) => opened(world, &open).map(reply::Body::OpenPage),
+        None => Err(Error::Internal { message: "a request that this server does not know".to_owned() }),
     };
     match (answer, fault) {
         (_, Some(Fault::BreakAfter)) => Done::Break,
@@ -189,7 +206,7 @@ fn find(world: &World, id: ServerId, header: &v1::RequestHeader) -> Result<Regio
     let known = world.regions.iter().find(|region| region.region.0 == header.region);
     let region = known.ok_or_else(|| Error::NotFound { what: format!("region {}", header.region) })?;
     let (term, leader) = world.groups[&region.group];
-    if leader != id {
+    if leader != id && header.consistency() != v1::Consistency::Stale {
         let hint = world.hints.then_some(leader);
         return Err(Error::NotLeader {
             group: region.group,
@@ -206,49 +223,7 @@ fn find(world: &World, id: ServerId, header: &v1::RequestHeader) -> Result<Regio
     Ok(region.clone())
 }
 
-fn apply(world: &mut World, region: &RegionDescriptor, mutate: v1::Mutate) -> v1::MutateReply {
-    let mut reply = v1::MutateReply { stamp: 1, ..v1::MutateReply::default() };
-    for (index, mutation) in mutate.rows.into_iter().enumerate() {
-        if !region.range.contains(&mutation.row) {
-            let refused = Error::Internal { message: "the row is not of this region".to_owned() };
-            reply.errors.push(v1::RowError { row: index as u32, error: Some(error::detail(&refused)) });
-            continue;
-        }
-        if mutation.row.starts_with(b"poison") {
-            let refused = Error::ReadOnly { what: "the poisoned row".to_owned() };
-            reply.errors.push(v1::RowError { row: index as u32, error: Some(error::detail(&refused)) });
-            continue;
-        }
-        world.applied += 1;
-        let stamp = 1_000 + world.applied as i64;
-        let cells = PackedCells::validate(mutation.cells).expect("the client packs well-formed cells");
-        let row = world.rows.entry(mutation.row.clone()).or_default();
-        write(row, &cells, stamp);
-        if row.is_empty() {
-            world.rows.remove(&mutation.row);
-        }
-        world.log.push(mutation.row);
-    }
-    reply
-}
-
-fn write(row: &mut Row, cells: &PackedCells, stamp: i64) {
-    for cell in cells {
-        let (family, qualifier) = (Bytes::copy_from_slice(cell.family), Bytes::copy_from_slice(cell.qualifier));
-        let timestamp = if cell.timestamp == terrane_types::LATEST { stamp } else { cell.timestamp };
-        match cell.kind {
-            CellKind::Put => {
-                row.insert((family, qualifier), (timestamp, Bytes::copy_from_slice(cell.value)));
-            }
-            CellKind::DeleteFamily | CellKind::DeleteFamilyVersion => row.retain(|(name, _), _| *name != family),
-            CellKind::Delete | CellKind::DeleteColumn => {
-                row.remove(&(family, qualifier));
-            }
-        }
-    }
-}
-
-fn packed(row: &Row) -> Vec<u8> {
+pub fn packed(row: &Row) -> Vec<u8> {
     let mut cells = Vec::new();
     for ((family, qualifier), (timestamp, value)) in row {
         cell::pack(&mut cells, cell::CellRef::put(family, qualifier, *timestamp, value));
@@ -256,66 +231,24 @@ fn packed(row: &Row) -> Vec<u8> {
     cells
 }
 
-fn read(world: &World, get: &v1::Get) -> v1::GetReply {
+fn read(world: &mut World, get: &v1::Get) -> v1::GetReply {
     let mut rows = Vec::new();
     for name in &get.rows {
         if let Some(row) = world.rows.get(name) {
-            pack_row(&mut rows, name, &packed(row));
+            pack_row(&mut rows, name, &if get.exists_only { Vec::new() } else { packed(row) });
         }
     }
+    world.projection = get.projection.clone().unwrap_or_default();
     v1::GetReply { rows: rows.into(), ..v1::GetReply::default() }
 }
 
-/// Token: limit left, offset left, the last row passed.
-fn block(world: &mut World, region: &RegionDescriptor, scan: &v1::Scan) -> Result<v1::ScanBlock, Error> {
-    if let Some((blocks, at)) = world.split_after_blocks.take() {
-        if blocks == 0 {
-            world.split(&at);
-            let current = world.regions.clone();
-            return Err(Error::StaleEpoch { region: region.region, current });
-        }
-        world.split_after_blocks = Some((blocks - 1, at));
+fn opened(world: &World, open: &v1::OpenPage) -> Result<v1::OpenPageReply, Error> {
+    let number = open.token[..].try_into().map(u64::from_be_bytes).unwrap_or_default();
+    let sealed = usize::try_from(number).ok().and_then(|number| world.sealed.get(number.checked_sub(1)?));
+    let refuse = |what: &str| Error::Invalid(Invalid::new(what));
+    let sealed = sealed.ok_or_else(|| refuse("the page token is damaged"))?;
+    if sealed.binding != open.binding {
+        return Err(refuse("the page token was made for another range, direction or filter"));
     }
-    let (mut limit, mut offset, mut passed) = (scan.limit, scan.offset, None);
-    if !scan.resume.is_empty() {
-        let mut token = scan.resume.clone();
-        (limit, offset) = (token.get_u64(), token.get_u64());
-        passed = (!token.is_empty()).then_some(token);
-    }
-    let limited = scan.limit != 0;
-    let range = KeyRange::new(scan.start.clone(), scan.stop.clone())?;
-    let mut names: Vec<Bytes> =
-        world.rows.keys().filter(|row| range.contains(row) && region.range.contains(row)).cloned().collect();
-    if scan.reverse {
-        names.reverse();
-    }
-    if let Some(passed) = &passed {
-        names.retain(|row| if scan.reverse { row < passed } else { row > passed });
-    }
-    let mut block = v1::ScanBlock { done: true, ..v1::ScanBlock::default() };
-    let mut rows = Vec::new();
-    for (seen, name) in names.into_iter().enumerate() {
-        if seen == world.block_rows || (limited && limit == 0) {
-            block.done = limited && limit == 0;
-            break;
-        }
-        passed = Some(name.clone());
-        if offset > 0 {
-            offset -= 1;
-            continue;
-        }
-        limit = limit.saturating_sub(u64::from(limited));
-        block.row_count += 1;
-        if !scan.count_only {
-            pack_row(&mut rows, &name, &packed(&world.rows[&name]));
-        }
-    }
-    let mut token = Vec::new();
-    token.put_u64(limit);
-    token.put_u64(offset);
-    token.extend_from_slice(&passed.unwrap_or_default());
-    block.resume = token.into();
-    block.rows = rows.into();
-    (block.limit_left, block.offset_left) = (limit, offset);
-    Ok(block)
+    Ok(v1::OpenPageReply { positions: sealed.positions.clone() })
 }

@@ -99,7 +99,10 @@ impl Master for FakeMaster {
         Err(not_here())
     }
 
-    async fn list_namespaces(&self, _: Request<v1::ClusterRequest>) -> Result<Response<v1::ListNamespacesReply>, Status> {
+    async fn list_namespaces(
+        &self,
+        _: Request<v1::ClusterRequest>,
+    ) -> Result<Response<v1::ListNamespacesReply>, Status> {
         Err(not_here())
     }
 

@@ -5,8 +5,10 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+mod blocks;
 mod data;
 mod master;
+mod mutations;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -15,6 +17,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use terrane_client::{Client, ClientBuilder, FamilyName, FamilySchema, KeyRange, TableName, TableSchema};
+use terrane_proto::v1;
 use terrane_proto::v1::data_server::DataServer;
 use terrane_proto::v1::master_server::MasterServer;
 use terrane_types::{ClusterId, Error, GroupId, RegionDescriptor, RegionEpoch, RegionId, ServerId, TableId};
@@ -55,6 +58,10 @@ pub struct World {
     pub applied: u64,
     /// Row mutations in the order applied.
     pub log: Vec<Bytes>,
+    /// What is remembered of operations.
+    pub window: mutations::Window,
+    /// The time in hellos; 0: not told.
+    pub cluster_time_ms: u64,
     pub requests: u64,
     pub locates: u64,
     /// Rows in a block.
@@ -62,6 +69,14 @@ pub struct World {
     /// Splits to make after so many more blocks of scans.
     pub split_after_blocks: Option<(u64, Bytes)>,
     pub rows_in_request_max: usize,
+    /// Who answered reads, in order, and the consistency asked for.
+    pub reads: Vec<(ServerId, v1::Consistency)>,
+    /// What the last get or scan asked to be shown.
+    pub projection: v1::Projection,
+    /// The last scan asked for.
+    pub scan: v1::Scan,
+    /// Page tokens made so far: a token is the place in here.
+    pub sealed: Vec<v1::SealPage>,
 }
 
 /// (family, qualifier) → (timestamp, value); one version is kept.
@@ -111,11 +126,17 @@ impl Fake {
             hints: true,
             applied: 0,
             log: Vec::new(),
+            window: mutations::Window::default(),
+            cluster_time_ms: 0,
             requests: 0,
             locates: 0,
             block_rows: 3,
             split_after_blocks: None,
             rows_in_request_max: 0,
+            reads: Vec::new(),
+            projection: v1::Projection::default(),
+            scan: v1::Scan::default(),
+            sealed: Vec::new(),
         }));
         let (address, master) = serve_master(&world).await;
         let mut fake = Fake { world, masters: address, servers: BTreeMap::new(), master };
@@ -184,6 +205,12 @@ impl Fake {
         let (term, leader) = world.groups[&GroupId(group)];
         world.master_believes.insert(GroupId(group), (term, leader));
         world.groups.insert(GroupId(group), (term + 1, ServerId(to)));
+    }
+
+    /// Puts one column `f:NAME` in place of what a row has.
+    pub fn put(&self, number: usize, column: &str, value: Vec<u8>) {
+        let row = [(("f".into(), Bytes::copy_from_slice(column.as_bytes())), (1, value.into()))].into();
+        self.world.lock().rows.insert(name(number), row);
     }
 
     /// Fills the table with `count` rows `r0000`, `r0001`...

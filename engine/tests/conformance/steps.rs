@@ -7,6 +7,7 @@ use terrane_types::{CellKind, FamilyRules, KeyRange, PackedCells, Projection};
 
 use crate::dice::Dice;
 use crate::model::ModelCell;
+use crate::passing::check_passing;
 use crate::scanning::{Scan, seen_of};
 use crate::world::{Settings, World, name, range};
 
@@ -283,6 +284,10 @@ fn check_reads(
         scan.reverse,
         scan.projection
     );
+    let mut own = Dice::new(snapshot.sequence() << 16 ^ id << 8 ^ world.stamp);
+    if !empty {
+        check_passing(&mut own, &scan, region, snapshot, &expected)?;
+    }
     Ok(())
 }
 

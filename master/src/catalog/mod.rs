@@ -10,6 +10,7 @@ pub mod checkpoint;
 pub mod codec;
 pub mod edit;
 pub mod groups;
+pub mod namespaces;
 pub mod page_keys;
 pub mod regions;
 pub mod servers;
@@ -26,8 +27,9 @@ use terrane_types::{
 };
 
 use self::codec::{DecodeError, Reader, Writer};
-pub use self::edit::{CatalogEdit, Founding, Outcome, Refusal};
+pub use self::edit::{CatalogEdit, Founding, NewTable, Outcome, Refusal};
 use self::groups::{GroupEntry, GroupPlan, GroupState, Groups};
+use self::namespaces::Namespaces;
 use self::page_keys::{PageKeys, Secret};
 use self::regions::Regions;
 use self::servers::{Registration, Servers};
@@ -39,7 +41,7 @@ const EPOCH_FIRST: RegionEpoch = RegionEpoch(1);
 /// The version of a schema that was never altered.
 const SCHEMA_VERSION_FIRST: u64 = 1;
 /// The checkpoint's version that brought page keys; in an older one there are none.
-const VERSION_WITH_PAGE_KEYS: u16 = 2;
+const VERSION_WITH_KEYS_AND_NAMESPACES: u16 = 2;
 
 /// Everything the master remembers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,6 +50,7 @@ pub struct Catalog {
     ids: Ids,
     servers: Servers,
     groups: Groups,
+    namespaces: Namespaces,
     tables: Tables,
     regions: Regions,
     page_keys: PageKeys,
@@ -79,6 +82,11 @@ impl Catalog {
         &self.groups
     }
 
+    /// The namespaces that tables can be in.
+    pub const fn namespaces(&self) -> &Namespaces {
+        &self.namespaces
+    }
+
     /// The tables.
     pub const fn tables(&self) -> &Tables {
         &self.tables
@@ -108,7 +116,9 @@ impl Catalog {
             CatalogEdit::TakeRegionIds { count } => Ok(Outcome::RegionIds(self.ids.regions(*count))),
             CatalogEdit::AddGroups { expected, groups } => self.add_groups(*expected, groups),
             CatalogEdit::OpenGroup { group } => self.open_group(*group),
-            CatalogEdit::CreateTable { schema, split_at, groups } => self.create_table(schema, split_at, groups, stamp),
+            CatalogEdit::CreateTable(new) => self.create_table(new, stamp),
+            CatalogEdit::CreateNamespace { name } => self.namespaces.create(name).map(|()| Outcome::Done),
+            CatalogEdit::DropNamespace { name } => self.namespaces.drop(name, &self.tables).map(|()| Outcome::Done),
             CatalogEdit::EnableTable { table } => self.advance(*table, TableState::Creating, TableState::Enabled),
             CatalogEdit::AlterTable { schema } => self.alter_table(schema),
             CatalogEdit::FinishAlter { table, version } => self.finish_alter(*table, *version),
@@ -181,16 +191,15 @@ impl Catalog {
         if self.groups.open(group) { Ok(Outcome::Done) } else { Err(Refusal::NotFound(format!("group {group}"))) }
     }
 
-    fn create_table(
-        &mut self,
-        schema: &TableSchema,
-        split_at: &[Bytes],
-        groups: &[GroupId],
-        stamp: u64,
-    ) -> Result<Outcome, Refusal> {
+    fn create_table(&mut self, new: &NewTable, stamp: u64) -> Result<Outcome, Refusal> {
+        let NewTable { schema, split_at, groups, implies_namespace } = new;
         let name = schema.name.to_string();
         if self.tables.named(&name).is_some() {
             return Err(Refusal::AlreadyExists(format!("table {name}")));
+        }
+        let namespace = schema.name.namespace_name();
+        if !implies_namespace && !self.namespaces.contains(&namespace) {
+            return Err(Refusal::Invalid(namespaces::missing(&namespace)));
         }
         if groups.len() != split_at.len() + 1 {
             return Err(Refusal::Invalid("a table has one region more than split points".into()));
@@ -208,6 +217,7 @@ impl Catalog {
             let descriptor = RegionDescriptor { region, table, range, epoch: EPOCH_FIRST, group, schema_version };
             self.regions.insert(descriptor, stamp);
         }
+        self.namespaces.imply(namespace);
         self.tables.put(TableEntry { schema, state: TableState::Creating });
         Ok(Outcome::Table(table))
     }
@@ -296,6 +306,7 @@ impl Catalog {
         self.tables.encode(out);
         self.regions.encode(out);
         self.page_keys.encode(out);
+        self.namespaces.encode(out);
     }
 
     /// Reads the catalog of a checkpoint of this version.
@@ -305,15 +316,23 @@ impl Catalog {
             1 => Some(Founding::decode(from)?),
             found => return Err(DecodeError::Tag { what: "founding mark", found }),
         };
-        Ok(Self {
+        let mut catalog = Self {
             founding,
             ids: Ids::decode(from)?,
             servers: Servers::decode(from)?,
             groups: Groups::decode(from)?,
+            namespaces: Namespaces::default(),
             tables: Tables::decode(from)?,
             regions: Regions::decode(from)?,
-            page_keys: if version >= VERSION_WITH_PAGE_KEYS { PageKeys::decode(from)? } else { PageKeys::default() },
-        })
+            page_keys: PageKeys::default(),
+        };
+        if version >= VERSION_WITH_KEYS_AND_NAMESPACES {
+            catalog.page_keys = PageKeys::decode(from)?;
+            catalog.namespaces = Namespaces::decode(from)?;
+        } else {
+            catalog.namespaces = Namespaces::implied_by(&catalog.tables);
+        }
+        Ok(catalog)
     }
 
     /// How many regions each group has, groups without any included.

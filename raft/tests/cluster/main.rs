@@ -172,6 +172,30 @@ async fn what_prepare_answers_is_not_proposed() {
     cluster.stop_all().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn operations_that_wait_keep_their_place() {
+    let mut cluster = Cluster::start(3).await;
+    cluster.create(GROUP).await;
+    cluster.propose(GROUP, b"x").await;
+    let leader = cluster.leader(GROUP).await;
+    let group = cluster.group(leader, GROUP);
+    let mut expected = vec![b"x".to_vec()];
+    let (sender, mut answers) = tokio::sync::mpsc::channel(2_000);
+    for n in 0..1_000 {
+        let what = ["plain", "plain", "plain", "when landed", "plain", "read", "alone"][n % 7];
+        let operation = format!("{what} {n}").into_bytes();
+        expected.push(operation.clone());
+        let sender = sender.clone();
+        group.submit(operation, Box::new(move |outcome| sender.try_send((n, outcome)).unwrap()));
+    }
+    for _ in 0..1_000 {
+        let (n, outcome) = tokio::time::timeout(PATIENCE, answers.recv()).await.unwrap().unwrap();
+        assert_eq!(outcome.unwrap(), Bytes::from((n + 2).to_string()), "operation {n} is not in its place");
+    }
+    cluster.all_have(GROUP, &expected).await;
+    cluster.stop_all().await;
+}
+
 /// Segments of the least size, so that little is needed to fill some.
 fn small_log(limit_bytes: u64) -> LogConfig {
     LogConfig { segment_bytes: 16 << 10, cache_bytes: 8 << 10, limit_bytes, purge_budget_bytes: 64 << 10 }

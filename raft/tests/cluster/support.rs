@@ -1,6 +1,6 @@
 //! A cluster of hosts, and a state machine that keeps a list.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use terrane_env::net;
 use terrane_raft::{
-    AppliedEntry, BoxFuture, Durable, Factory, Group, GroupHost, GroupSpec, HostConfig, LogConfig, ProposeError,
-    StateMachine,
+    AppliedEntry, BoxFuture, Durable, Factory, Group, GroupHost, GroupSpec, HostConfig, LogConfig, Packing, Prepared,
+    ProposeError, StateMachine,
 };
 use terrane_types::{ClusterId, GroupId, ReplicaId, ServerId};
 use tokio::sync::oneshot;
@@ -55,11 +55,28 @@ struct Disk {
 struct Keeper {
     list: Arc<Mutex<List>>,
     disk: Arc<Disk>,
+    /// Operations that have been read for.
+    read: Arc<Mutex<BTreeSet<Vec<u8>>>>,
 }
 
 impl StateMachine for Keeper {
-    fn prepare(&self, _: u64, _: u64, operation: &mut [u8]) -> Result<(), Bytes> {
-        if operation == b"refuse" { Err(Bytes::from_static(b"refused")) } else { Ok(()) }
+    /// Some operations wait, as one would that is evaluated: what they begin with says for what.
+    fn prepare(&self, packing: &Packing, operation: &[u8], entry: &mut Vec<u8>) -> Prepared {
+        entry.extend_from_slice(operation);
+        if operation == b"refuse" {
+            return Prepared::Refused(Bytes::from_static(b"refused"));
+        }
+        if (operation.starts_with(b"when landed") || operation.starts_with(b"alone")) && !packing.alone {
+            return Prepared::WhenLanded;
+        }
+        if operation.starts_with(b"read") && !self.read.lock().unwrap().remove(operation) {
+            let (read, operation) = (self.read.clone(), operation.to_vec());
+            return Prepared::NeedsDisk(Box::pin(async move {
+                tokio::task::yield_now().await;
+                read.lock().unwrap().insert(operation);
+            }));
+        }
+        if operation.starts_with(b"alone") { Prepared::PackedAlone } else { Prepared::Packed }
     }
 
     fn apply<'a>(&'a self, entries: &'a [AppliedEntry]) -> BoxFuture<'a, Vec<Vec<Bytes>>> {
@@ -114,7 +131,7 @@ impl Factory for Keepers {
             let next = list.next;
             list.items.retain(|(index, _)| *index < next);
         }
-        Arc::new(Keeper { list, disk: self.disk.clone() })
+        Arc::new(Keeper { list, disk: self.disk.clone(), read: Arc::default() })
     }
 }
 

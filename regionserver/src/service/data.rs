@@ -76,17 +76,20 @@ impl DataService {
     async fn mutate_once(&self, call: v1::MutateCall) -> Result<v1::MutateReply, Error> {
         self.check(call.hello.as_ref())?;
         let header = decode::header(call.header)?;
-        let rows = decode::mutate(call.body.unwrap_or_default());
+        let body = call.body.unwrap_or_default();
+        // Plain calls are for those who do not pack.
+        let messages = !decode::has_packed(&body);
+        let mutation = decode::mutate(body);
         if let Some(delay) = self.edge.admission.delay() {
             tokio::time::sleep(delay.min(header.deadline)).await;
         }
         let (sender, outcome) = oneshot::channel();
-        self.edge.mutate(&header, rows, move |done| {
+        self.edge.mutate(&header, mutation, move |done| {
             // The caller may have gone away; the write goes on.
             sender.send(done).ok();
         });
         match tokio::time::timeout(header.deadline, outcome).await {
-            Ok(Ok(done)) => done.map(encode::mutate),
+            Ok(Ok(done)) => done.map(|mutated| encode::mutate(mutated, messages)),
             // Not answered in time, or not at all because the server goes down: it may be in the log all the same.
             Ok(Err(_)) | Err(_) => Err(Error::Uncertain { not_tried: false }),
         }

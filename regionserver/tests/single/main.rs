@@ -5,6 +5,7 @@
 mod consistency;
 mod harness;
 mod maintenance;
+mod scanning;
 
 use bytes::Bytes;
 use harness::{Bench, Client, TABLE, leads, packed, put, regions, schema, shown};

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::join_all;
-use terrane_client::{Client, Error, Get, KeyRange, OnUncertain, Put, RowData, Scan, Table, TableSpec};
+use terrane_client::{Client, Error, Get, KeyRange, Put, RowData, Scan, Table, TableSpec};
 
 use super::nodes::MASTER;
 use super::stage::Stage;
@@ -76,7 +76,7 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 /// Connects, waiting for a master as long as it takes: a run that waits for ever is stalled.
 pub async fn connect(timeout: Duration) -> Result<Client, Error> {
     loop {
-        let built = Client::builder().masters(MASTER).timeout(timeout).on_uncertain(OnUncertain::Report).build().await;
+        let built = Client::builder().masters(MASTER).timeout(timeout).build().await;
         match built {
             Err(error) if passes(&error) => {}
             settled => return settled,

@@ -1,4 +1,5 @@
-//! `#[derive(RowKey)]`: a struct of typed parts becomes an order-preserving row key.
+//! `#[derive(RowKey)]`: a struct of typed parts becomes an order-preserving row key. `#[derive(Row)]`: a struct becomes a row
+//! of a table.
 //!
 //! The macro only arranges calls: how a part is encoded, and which places a part may have, is `terrane_types::keycodec`'s
 //! to know. What the macro cannot see from tokens (a tail hidden behind a type alias, say) is checked by constants that
@@ -6,17 +7,28 @@
 
 #![warn(missing_docs)]
 
+mod prefix;
+mod row;
+
 use proc_macro::TokenStream;
 use proc_macro2::TokenStream as Tokens;
 use quote::{format_ident, quote};
 use syn::{Data, DeriveInput, Error, Fields, Ident, Type, parse_macro_input};
 
 /// Derives `RowKey` for a struct with named fields, each a part of the key in order, and gives it `prefix_1(&a)`,
-/// `prefix_2(&a, &b)` and so on. See `terrane_types::keycodec`.
+/// `prefix_2(&a, &b)` and so on, and `prefix()`, whose methods take the parts one after another. See
+/// `terrane_types::keycodec`.
 #[proc_macro_derive(RowKey)]
 pub fn derive_row_key(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     expand(&input).unwrap_or_else(Error::into_compile_error).into()
+}
+
+/// Derives `TableRow` for a struct with named fields: parts of the key, and columns. See `terrane_types::table_row`.
+#[proc_macro_derive(Row, attributes(row))]
+pub fn derive_row(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    row::expand(&input).unwrap_or_else(Error::into_compile_error).into()
 }
 
 /// Most parts of a key; `KEY_PARTS_MAX` of `terrane_types`, which this crate cannot name without a circle.
@@ -34,10 +46,12 @@ fn expand(input: &DeriveInput) -> Result<Tokens, Error> {
     let implementation = implement_row_key(key, &parts);
     let placement = check_placement(&parts);
     let prefixes = prefix_functions(input, &parts);
+    let builders = prefix::builders(input, &parts[usize::from(is_bucket(parts[0].kind))..], is_bucket(parts[0].kind));
     Ok(quote! {
         #implementation
         #placement
         #prefixes
+        #builders
     })
 }
 

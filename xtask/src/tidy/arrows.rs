@@ -39,6 +39,7 @@ const ARROWS: &[(&str, May)] = &[
     ("terrane-client", May::Only(&["terrane-proto", "terrane-types", "terrane-env"])),
     ("terrane-console", May::Only(&["terrane-types", "terrane-env"])),
     ("terrane-bench-engine", May::Only(&["terrane-engine", "terrane-types", "terrane-env"])),
+    ("terrane-bench-client", May::Only(&["terrane-client", "terrane-proto", "terrane-types", "terrane-env"])),
     (BINARY, May::Any),
     ("terrane-tests", May::Any),
     ("terrane-examples", May::Any),

@@ -267,8 +267,8 @@ impl Run {
             Call::Put(put) => self.table.put(put).await.map(|()| 1)?,
             Call::PutMany(puts) => {
                 let count = puts.len();
-                let refused = self.table.mutate_many(puts).await?;
-                match refused.into_iter().next() {
+                let outcomes = self.table.mutate_many(puts).await?;
+                match outcomes.into_iter().find_map(Result::err) {
                     Some(row) => return Err(row.error),
                     None => count,
                 }

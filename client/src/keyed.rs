@@ -1,0 +1,108 @@
+//! Tables whose keys are typed and whose columns are named: a struct that derives [`RowKey`] in place of bytes.
+
+use std::marker::PhantomData;
+
+use terrane_types::{IntoSpan, RowKey};
+
+use crate::error::Error;
+use crate::operations::{Delete, Put};
+use crate::reading::RowData;
+use crate::table::Table;
+use crate::typed_reads::{Side, TypedEnd, TypedGet, TypedPageRequest, TypedScan, count, typed_reads};
+
+/// A table seen through a key type; columns are named as in a [`Table`]. For structs that are whole rows there is
+/// [`TypedTable`](crate::TypedTable).
+///
+/// ```no_run
+/// use terrane_client::{Client, Desc, KeyedTable, RowKey};
+///
+/// #[derive(RowKey)]
+/// struct Action {
+///     user: u64,
+///     time: Desc<i64>,
+///     action: u32,
+/// }
+///
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = Client::connect("127.0.0.1:7600").await?;
+/// let actions: KeyedTable<Action> = KeyedTable::new(client.table("actions").await?)?;
+/// let key = Action { user: 7, time: Desc(1_000), action: 3 };
+/// actions.put(&key, |row| row.set("a", "kind", "login")).await?;
+///
+/// // The user's newest ten, as the key sorts times from high to low.
+/// let mut newest = actions.scan(7).limit(10).await?;
+/// while let Some(row) = newest.next().await {
+///     println!("{}", row?.key.time.0);
+/// }
+/// // What the user did in the first second, and the last thing before.
+/// let early = actions.scan(Action::prefix().user(7).time_between(0..1_000)).await?;
+/// let before = actions.higher(&key).within(7).await?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct KeyedTable<K> {
+    table: Table,
+    key: PhantomData<fn() -> K>,
+}
+
+impl<K> Clone for KeyedTable<K> {
+    fn clone(&self) -> Self {
+        Self { table: self.table.clone(), key: PhantomData }
+    }
+}
+
+/// A row with its key decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypedRow<K> {
+    /// The key.
+    pub key: K,
+    /// The row as it was read.
+    pub data: RowData,
+}
+
+/// That a table which declares its key declares this one.
+pub(crate) fn check_declared<K: RowKey>(table: &Table) -> Result<(), Error> {
+    let (schema, ours) = (table.schema(), K::declaration());
+    match &schema.key {
+        Some(declared) if *declared != ours => Err(Error::invalid(format!(
+            "table {} declares its key as `{declared}`; the key type given has `{ours}`",
+            schema.name
+        ))),
+        _ => Ok(()),
+    }
+}
+
+impl<K: RowKey + Send + 'static> KeyedTable<K> {
+    /// Sees `table` through the key type. A table that declares its key must declare this one.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the table declares other parts.
+    pub fn new(table: Table) -> Result<Self, Error> {
+        check_declared::<K>(&table)?;
+        Ok(Self { table, key: PhantomData })
+    }
+
+    /// Writes cells of one row: `put(&key, |row| row.set("family", "qualifier", value))`.
+    ///
+    /// **Durability** and **retry safety** are those of [`Table::put`].
+    ///
+    /// # Errors
+    /// As for [`Table::put`]; [`Error::Invalid`] also when the key's parts are too long together.
+    pub async fn put(&self, key: &K, cells: impl FnOnce(Put) -> Put) -> Result<(), Error> {
+        self.table.put(cells(Put::new(key.encode()?))).await?;
+        Ok(())
+    }
+
+    /// Deletes of one row what `what` names; the whole row if it names nothing.
+    ///
+    /// **Durability** and **retry safety** are those of [`Table::delete`].
+    ///
+    /// # Errors
+    /// As for [`KeyedTable::put`].
+    pub async fn delete(&self, key: &K, what: impl FnOnce(Delete) -> Delete) -> Result<(), Error> {
+        self.table.delete(what(Delete::new(key.encode()?))).await?;
+        Ok(())
+    }
+
+    typed_reads!(TypedRow<K>, K);
+}

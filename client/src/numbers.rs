@@ -1,0 +1,235 @@
+//! Operation numbers: what makes a row mutation that is sent again the same one.
+//!
+//! Servers remember, per client id and region, which numbers they applied. A number is given to a row mutation before it is
+//! first sent, kept over every retry, and *settled* when nobody will send it again: its caller has the answer, or has
+//! given up or gone. Requests carry the lowest number that is not settled, so that servers forget what lies below.
+//!
+//! Invariants:
+//! - a number is never used twice under one client id;
+//! - the lowest unsettled number never passes one that may still be sent;
+//! - a number that was given up is settled although its request may be on its way: a server refuses it then, or applies
+//!   it, and its caller was told that the outcome is not known.
+//!
+//! One stuck operation holds the mark, and with it the memory of every region for everything above it. So an identity
+//! that spans too many numbers is left for a new one; what is under way keeps the old.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+
+/// Numbers between the lowest unsettled and the next, beyond which a new identity is taken. Well above what is under way in
+/// good times: 8192 requests a server, and some batches of thousands of rows.
+const SPAN_MAX: u64 = 1 << 18;
+
+/// Gives out numbers under the client's present identity.
+pub(crate) struct Operations {
+    current: RwLock<Arc<Identity>>,
+    span_max: u64,
+}
+
+/// A client id and the numbers used under it.
+pub(crate) struct Identity {
+    /// 16 random bytes.
+    client_id: Bytes,
+    window: Mutex<Window>,
+    /// The window's lowest unsettled number, to be read without its lock: it only grows, and a value that is behind is
+    /// always safe.
+    lowest: AtomicU64,
+}
+
+impl Operations {
+    pub(crate) fn new() -> Self {
+        Self { current: RwLock::new(Arc::new(Identity::new())), span_max: SPAN_MAX }
+    }
+
+    /// Takes so many numbers, one behind the other.
+    pub(crate) fn take(&self, count: u64) -> Ticket {
+        {
+            let identity = self.current.read();
+            if let Some(first) = identity.reserve(count, self.span_max) {
+                return Ticket { identity: Arc::clone(&identity), first, count };
+            }
+        }
+        let mut current = self.current.write();
+        // Somebody else may have changed it while we waited for the lock.
+        let first = current.reserve(count, self.span_max).unwrap_or_else(|| {
+            *current = Arc::new(Identity::new());
+            current.reserve(count, u64::MAX).expect("a new identity spans nothing yet")
+        });
+        Ticket { identity: Arc::clone(&current), first, count }
+    }
+}
+
+impl Identity {
+    fn new() -> Self {
+        Self {
+            client_id: Bytes::copy_from_slice(&terrane_env::rand::bytes::<16>()),
+            window: Mutex::new(Window::new()),
+            lowest: AtomicU64::new(1),
+        }
+    }
+
+    /// `None` when the identity spans too much already.
+    fn reserve(&self, count: u64, span_max: u64) -> Option<u64> {
+        let mut window = self.window.lock();
+        if window.next - window.lowest > span_max {
+            return None;
+        }
+        Some(window.reserve(count))
+    }
+
+    fn settle(&self, first: u64, count: u64) {
+        let mut window = self.window.lock();
+        for number in first..first + count {
+            window.settle(number);
+        }
+        self.lowest.store(window.lowest, Ordering::Relaxed);
+    }
+}
+
+/// Numbers of one call. Dropping it settles them.
+pub(crate) struct Ticket {
+    identity: Arc<Identity>,
+    first: u64,
+    count: u64,
+}
+
+impl Ticket {
+    pub(crate) fn first(&self) -> u64 {
+        self.first
+    }
+
+    pub(crate) fn client_id(&self) -> Bytes {
+        self.identity.client_id.clone()
+    }
+
+    /// Everything below is settled. At most the lowest number of this ticket.
+    pub(crate) fn lowest_unsettled(&self) -> u64 {
+        self.identity.lowest.load(Ordering::Relaxed)
+    }
+
+    /// So many more numbers under the same identity, for operations that have to begin anew.
+    pub(crate) fn another(&self, count: u64) -> Ticket {
+        let first = self.identity.reserve(count, u64::MAX).expect("no span is too large for it");
+        Ticket { identity: Arc::clone(&self.identity), first, count }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.identity.settle(self.first, self.count);
+    }
+}
+
+/// Which numbers are settled: a bitmap that begins near the lowest that is not.
+struct Window {
+    next: u64,
+    lowest: u64,
+    /// The number of the first bit; a multiple of 64.
+    base: u64,
+    settled: VecDeque<u64>,
+}
+
+impl Window {
+    fn new() -> Self {
+        // There is no operation 0: to servers it means one that is not remembered.
+        Self { next: 1, lowest: 1, base: 0, settled: VecDeque::from([1]) }
+    }
+
+    fn reserve(&mut self, count: u64) -> u64 {
+        let first = self.next;
+        self.next += count;
+        let words = (self.next - self.base).div_ceil(64);
+        self.settled.resize(usize::try_from(words).expect("as many as are under way"), 0);
+        first
+    }
+
+    fn settle(&mut self, number: u64) {
+        let bit = number - self.base;
+        let word = usize::try_from(bit / 64).expect("inside the bitmap");
+        self.settled[word] |= 1 << (bit % 64);
+        if number != self.lowest {
+            return;
+        }
+        // Each word leaves once, so a settled number costs a constant amount of work over time.
+        while self.settled.front() == Some(&u64::MAX) {
+            self.settled.pop_front();
+            self.base += 64;
+        }
+        self.lowest = self.base + self.settled.front().map_or(0, |word| u64::from(word.trailing_ones()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_mark_passes_only_what_is_settled() {
+        let operations = Operations::new();
+        let (one, two, three) = (operations.take(1), operations.take(2), operations.take(1));
+        assert_eq!((one.first(), two.first(), three.first()), (1, 2, 4));
+        drop(two);
+        assert_eq!(three.lowest_unsettled(), 1);
+        drop(one);
+        assert_eq!(three.lowest_unsettled(), 4);
+        let another = three.another(1);
+        drop(three);
+        assert_eq!((another.first(), another.lowest_unsettled()), (5, 5));
+    }
+
+    #[test]
+    fn the_bitmap_agrees_with_a_set_in_any_order_of_settling() {
+        for seed in 0..20u64 {
+            let mut random = xorshift(seed);
+            let mut window = Window::new();
+            let mut open = BTreeSet::new();
+            for _ in 0..300 {
+                if open.is_empty() || random() % 2 == 0 {
+                    let count = random() % 100 + 1;
+                    let first = window.reserve(count);
+                    open.extend(first..first + count);
+                } else {
+                    for _ in 0..random() % 150 {
+                        let at = random() as usize % open.len().max(1);
+                        let Some(number) = open.iter().nth(at).copied() else { break };
+                        open.remove(&number);
+                        window.settle(number);
+                    }
+                }
+                let lowest = open.first().copied().unwrap_or(window.next);
+                assert_eq!(window.lowest, lowest, "seed {seed}");
+                assert!(window.settled.len() as u64 <= (window.next - window.lowest) / 64 + 2, "seed {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_identity_that_spans_too_much_is_left_for_a_new_one() {
+        let operations = Operations { span_max: 10, ..Operations::new() };
+        let stuck = operations.take(1);
+        let mut others: Vec<Ticket> = (0..10).map(|_| operations.take(1)).collect();
+        assert!(others.iter().all(|other| other.client_id() == stuck.client_id()));
+        others.clear();
+        let fresh = operations.take(3);
+        assert_ne!(fresh.client_id(), stuck.client_id());
+        assert_eq!((fresh.first(), fresh.lowest_unsettled()), (1, 1));
+        assert_eq!((stuck.first(), stuck.lowest_unsettled()), (1, 1), "what is under way keeps its identity");
+    }
+
+    /// A small generator (xorshift), so that a seed tells the whole test.
+    fn xorshift(seed: u64) -> impl FnMut() -> u64 {
+        let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+        move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! What to read of each row: columns, versions, times, a filter, and how much of it. Shared by gets and scans.
+//!
+//! Built without errors; names and numbers are checked when the read is carried out, so that a chain of calls stays a
+//! chain.
+
+use bytes::Bytes;
+use terrane_proto::v1;
+use terrane_types::{FamilyName, Invalid, KeyRange, Projection, escape};
+
+/// What a read shows of each row.
+#[derive(Clone, Debug)]
+pub(crate) struct Selection {
+    columns: Vec<(String, Columns)>,
+    versions: u32,
+    time_min: i64,
+    time_max: i64,
+    cell_offset: u32,
+    cell_limit: u32,
+    keys_only: bool,
+    first_cell_only: bool,
+    filter: String,
+}
+
+/// Columns of one family.
+#[derive(Clone, Debug)]
+enum Columns {
+    All,
+    One(Bytes),
+    Range(KeyRange),
+}
+
+impl Selection {
+    pub(crate) const fn all() -> Self {
+        Self {
+            columns: Vec::new(),
+            versions: 1,
+            time_min: 0,
+            time_max: i64::MAX,
+            cell_offset: 0,
+            cell_limit: 0,
+            keys_only: false,
+            first_cell_only: false,
+            filter: String::new(),
+        }
+    }
+
+    pub(crate) fn family(&mut self, family: &str) {
+        self.columns.push((family.to_owned(), Columns::All));
+    }
+
+    pub(crate) fn column(&mut self, family: &str, qualifier: &[u8]) {
+        self.columns.push((family.to_owned(), Columns::One(Bytes::copy_from_slice(qualifier))));
+    }
+
+    pub(crate) fn column_prefix(&mut self, family: &str, prefix: &[u8]) {
+        self.columns.push((family.to_owned(), Columns::Range(KeyRange::prefix(prefix))));
+    }
+
+    pub(crate) fn column_range(&mut self, family: &str, start: &[u8], stop: &[u8]) {
+        let range = KeyRange { start: Bytes::copy_from_slice(start), stop: Bytes::copy_from_slice(stop) };
+        self.columns.push((family.to_owned(), Columns::Range(range)));
+    }
+
+    pub(crate) const fn versions(&mut self, versions: u32) {
+        self.versions = versions;
+    }
+
+    pub(crate) const fn time_range(&mut self, min: i64, max: i64) {
+        (self.time_min, self.time_max) = (min, max);
+    }
+
+    pub(crate) const fn cells(&mut self, offset: u32, limit: u32) {
+        (self.cell_offset, self.cell_limit) = (offset, limit);
+    }
+
+    pub(crate) const fn keys_only(&mut self) {
+        self.keys_only = true;
+    }
+
+    pub(crate) const fn first_cell_only(&mut self) {
+        self.first_cell_only = true;
+    }
+
+    pub(crate) fn filter(&mut self, filter: &dyn std::fmt::Display) {
+        self.filter = filter.to_string();
+    }
+
+    /// The filter's text; empty: none.
+    pub(crate) fn filter_text(&self) -> &str {
+        &self.filter
+    }
+
+    /// The selection as it travels, with its names and numbers checked.
+    pub(crate) fn projection(&self) -> Result<v1::Projection, Invalid> {
+        let times = Projection::all().with_versions(self.versions).with_times(self.time_min, self.time_max);
+        Ok(v1::Projection {
+            families: self.families()?,
+            cell_offset: self.cell_offset,
+            cell_limit: self.cell_limit,
+            keys_only: self.keys_only,
+            first_cell_only: self.first_cell_only,
+            filter: self.filter.clone(),
+            ..v1::Projection::from(&times.checked()?)
+        })
+    }
+
+    /// A family named as a whole outweighs its columns.
+    fn families(&self) -> Result<Vec<v1::FamilyColumns>, Invalid> {
+        let mut families: Vec<(v1::FamilyColumns, bool)> = Vec::new();
+        for (name, columns) in &self.columns {
+            let at = match families.iter().position(|(family, _)| family.family == *name) {
+                Some(at) => at,
+                None => {
+                    let family = FamilyName::new(name)?.to_string();
+                    families.push((v1::FamilyColumns { family, ..v1::FamilyColumns::default() }, false));
+                    families.len() - 1
+                }
+            };
+            let (family, whole) = &mut families[at];
+            match columns {
+                Columns::All => *whole = true,
+                Columns::One(qualifier) => family.qualifiers.push(qualifier.clone()),
+                Columns::Range(range) => {
+                    if range.is_empty() {
+                        return Err(Invalid::new(format!(
+                            "the columns {name}:{} up to {name}:{} are none",
+                            escape(&range.start),
+                            escape(&range.stop)
+                        )));
+                    }
+                    let (start, stop) = (range.start.clone(), range.stop.clone());
+                    family.ranges.push(v1::QualifierRange { start, stop });
+                }
+            }
+        }
+        Ok(families.into_iter().map(complete).collect())
+    }
+}
+
+fn complete((mut family, whole): (v1::FamilyColumns, bool)) -> v1::FamilyColumns {
+    if whole {
+        family.qualifiers.clear();
+        family.ranges.clear();
+    }
+    family.qualifiers.sort();
+    family.qualifiers.dedup();
+    family
+}
+
+/// The methods of everything that holds a [`Selection`].
+macro_rules! selection_methods {
+    ($($path:ident).+) => {
+        /// Reads this column (and others that are named); without any named, all are read.
+        #[must_use]
+        pub fn column(mut self, family: &str, qualifier: impl AsRef<[u8]>) -> Self {
+            self.$($path).+.column(family, qualifier.as_ref());
+            self
+        }
+
+        /// Reads the columns of a family whose qualifiers begin with these bytes (and others that are named).
+        #[must_use]
+        pub fn column_prefix(mut self, family: &str, prefix: impl AsRef<[u8]>) -> Self {
+            self.$($path).+.column_prefix(family, prefix.as_ref());
+            self
+        }
+
+        /// Reads the columns of a family with qualifiers from `start` up to but not including `stop` (and others that are
+        /// named). An empty `stop` is no bound.
+        #[must_use]
+        pub fn column_range(
+            mut self,
+            family: &str,
+            start: impl AsRef<[u8]>,
+            stop: impl AsRef<[u8]>,
+        ) -> Self {
+            self.$($path).+.column_range(family, start.as_ref(), stop.as_ref());
+            self
+        }
+
+        /// Reads all columns of this family (and others that are named).
+        #[must_use]
+        pub fn family(mut self, family: &str) -> Self {
+            self.$($path).+.family(family);
+            self
+        }
+
+        /// Reads up to so many versions of each column, newest first; 1 if not told otherwise.
+        #[must_use]
+        pub fn versions(mut self, versions: u32) -> Self {
+            self.$($path).+.versions(versions);
+            self
+        }
+
+        /// Reads only cells with a timestamp from `min` up to but not including `max`, in milliseconds.
+        #[must_use]
+        pub fn time_range(mut self, min: i64, max: i64) -> Self {
+            self.$($path).+.time_range(min, max);
+            self
+        }
+
+        /// Leaves out the first `offset` cells of each row and shows at most `limit` of those that follow (0: all).
+        /// Counted on the servers, after the filter: pages over the columns of a wide row.
+        #[must_use]
+        pub fn cells(mut self, offset: u32, limit: u32) -> Self {
+            self.$($path).+.cells(offset, limit);
+            self
+        }
+
+        /// Reads cells without their values: rows, columns and timestamps are shown, values are empty and do not travel.
+        #[must_use]
+        pub fn keys_only(mut self) -> Self {
+            self.$($path).+.keys_only();
+            self
+        }
+
+        /// Reads of each row the first cell only. With `keys_only` the cheapest way to see which rows there are.
+        #[must_use]
+        pub fn first_cell_only(mut self) -> Self {
+            self.$($path).+.first_cell_only();
+            self
+        }
+
+        /// Reads only what passes the filter: its text (`"i32(data:airtemp) > 100"`), or any value that shows itself as
+        /// such a text. It is evaluated on the servers; `docs/filters.md` has the language. A filter that cannot be read is
+        /// answered as [`Error::Invalid`](crate::Error::Invalid) when the read is carried out.
+        #[must_use]
+        pub fn filter(mut self, filter: impl std::fmt::Display) -> Self {
+            self.$($path).+.filter(&filter);
+            self
+        }
+    };
+}
+
+pub(crate) use selection_methods;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(selection: &Selection) -> Vec<(String, usize, usize)> {
+        let families = selection.projection().expect("valid names").families;
+        families.into_iter().map(|f| (f.family, f.qualifiers.len(), f.ranges.len())).collect()
+    }
+
+    #[test]
+    fn a_family_named_as_a_whole_outweighs_its_columns() {
+        let mut selection = Selection::all();
+        selection.column("f", b"a");
+        selection.family("f");
+        selection.column("g", b"b");
+        selection.column("g", b"b");
+        selection.column_prefix("g", b"x");
+        assert_eq!(shown(&selection), [("f".to_owned(), 0, 0), ("g".to_owned(), 1, 1)]);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_when_it_is_used() {
+        let refused = |change: fn(&mut Selection)| {
+            let mut selection = Selection::all();
+            change(&mut selection);
+            selection.projection().expect_err("refused").what
+        };
+        assert!(refused(|s| s.column_range("f", b"b", b"a")).contains("are none"));
+        assert!(refused(|s| s.versions(0)).contains("0 versions"));
+        assert!(refused(|s| s.time_range(5, 4)).contains("turned round"));
+        assert!(!refused(|s| s.family("")).is_empty());
+    }
+}

@@ -1,0 +1,319 @@
+//! Mutations on their way: one request for rows that go together, or many requests for rows that each go by themselves;
+//! sent until they are answered or the time is over.
+//!
+//! Every row keeps its operation number over all tries, whichever server and region it goes to, so it is applied once.
+//! Beside it travels the cluster time of its first try, in the clock of the server it is sent to. As long as no try can have
+//! been applied, each try is the first. From the moment one may have been, time and number are fixed: only with them can a
+//! server tell a retry from a new operation.
+//!
+//! A number that a region has forgotten is refused untried. If no earlier try may have been applied, the operation begins
+//! anew under another number; else nobody knows, and its caller is told so.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use terrane_proto::v1;
+use terrane_proto::v1::{reply, request};
+use tracing::Instrument;
+
+use crate::deadline::Progress;
+use crate::error::Error;
+use crate::numbers::Ticket;
+use crate::observe::CallKind;
+use crate::outcome::MutationOutcome;
+use crate::retry::{Failure, Risk};
+use crate::route::{Position, Router};
+use crate::scatter;
+use crate::table::{Target, broken_reply};
+
+/// Rows that go to one region in one request and share their fate: one row, or an atomic batch.
+pub(crate) struct Unit {
+    rows: Vec<v1::RowMutation>,
+    atomic: bool,
+    ticket: Ticket,
+}
+
+impl Unit {
+    pub(crate) fn one(router: &Router, row: v1::RowMutation) -> Self {
+        Self { rows: vec![row], atomic: false, ticket: router.operations.take(1) }
+    }
+
+    /// At least one row; all share the table's atomic key prefix.
+    pub(crate) fn atomic(router: &Router, rows: Vec<v1::RowMutation>) -> Self {
+        let ticket = router.operations.take(rows.len() as u64);
+        Self { rows, atomic: true, ticket }
+    }
+
+    /// Sends it until it is answered; the outcomes come in the order of the rows.
+    pub(crate) async fn send(
+        mut self,
+        router: &Router,
+        target: &Target,
+        timeout: Duration,
+    ) -> Result<Vec<MutationOutcome>, Error> {
+        let kind = if self.atomic { CallKind::WriteAtomic } else { CallKind::Write };
+        let call = router.observer.begin(kind, target, self.rows.len())?;
+        let mut progress = Progress::new(Risk::WRITE, timeout);
+        let span = tracing::debug_span!("call", kind = kind.name(), table = %target.table);
+        let result = self.run(router, target, &mut progress).instrument(span).await;
+        call.end(&result, progress.tries);
+        result
+    }
+
+    async fn run(
+        &mut self,
+        router: &Router,
+        target: &Target,
+        progress: &mut Progress,
+    ) -> Result<Vec<MutationOutcome>, Error> {
+        self.number();
+        loop {
+            let row = &self.rows[0].row.clone();
+            let place = router.place(target, Position::Row(row), &progress.tried);
+            let failure = match &place {
+                Ok(place) => {
+                    let first = !progress.applied_maybe();
+                    let (rows, atomic) = (&mut self.rows, self.atomic);
+                    let body = |now_ms| body(rows, atomic, first.then_some(now_ms));
+                    let answer = router.attempt_write(target, place, &self.ticket, progress.try_until(), body).await;
+                    match answer.and_then(|answer| self.finish(answer)) {
+                        Ok(outcomes) => {
+                            router.answered(place);
+                            return Ok(outcomes);
+                        }
+                        Err(failure) => failure,
+                    }
+                }
+                Err(failure) => failure.clone(),
+            };
+            if failure.is_forgotten() && !progress.applied_maybe() {
+                self.ticket = self.ticket.another(self.rows.len() as u64);
+                self.number();
+            }
+            router.recover(target, Position::Row(row), place.as_ref().ok(), failure, progress).await?;
+        }
+    }
+
+    fn number(&mut self) {
+        for (row, number) in self.rows.iter_mut().zip(self.ticket.first()..) {
+            row.operation = number;
+        }
+    }
+
+    /// An error of any row is an error of all: there is one row, or they are atomic.
+    fn finish(&self, answer: reply::Body) -> Result<Vec<MutationOutcome>, Failure> {
+        let mut answers = Answers::decode(answer, self.rows.len())?;
+        let failed = answers.take_failures(|index| self.rows.get(index));
+        if let Some((_, failure)) = failed.into_iter().next() {
+            return Err(failure);
+        }
+        self.rows.iter().enumerate().map(|(index, row)| answers.outcome(index, row)).collect()
+    }
+}
+
+/// The request of a unit, tried first `now` unless an earlier try counts.
+fn body(rows: &mut [v1::RowMutation], atomic: bool, now_ms: Option<u64>) -> request::Body {
+    if let Some(now_ms) = now_ms {
+        rows.iter_mut().for_each(|row| row.first_try_ms = now_ms);
+    }
+    request::Body::Mutate(v1::Mutate { rows: rows.to_vec(), atomic })
+}
+
+/// A reply to a mutation, by row.
+struct Answers {
+    errors: Vec<v1::RowError>,
+    results: Vec<Option<v1::RowResult>>,
+    stamp: u64,
+}
+
+impl Answers {
+    fn decode(answer: reply::Body, rows: usize) -> Result<Self, Failure> {
+        let reply::Body::Mutate(reply) = answer else {
+            return Err(broken_reply("the server answered a mutation with something else"));
+        };
+        let mut results = Vec::new();
+        // Most replies have none.
+        if !reply.results.is_empty() {
+            results.resize_with(rows, || None);
+        }
+        for result in reply.results {
+            if let Some(slot) = results.get_mut(result.row as usize) {
+                *slot = Some(result);
+            }
+        }
+        Ok(Self { errors: reply.errors, results, stamp: reply.stamp })
+    }
+
+    /// The rows that failed. One that was applied before and has nothing to tell did not fail.
+    fn take_failures<'a>(&mut self, row: impl Fn(usize) -> Option<&'a v1::RowMutation>) -> Vec<(usize, Failure)> {
+        let failures = std::mem::take(&mut self.errors).into_iter().filter_map(|error| {
+            let index = error.row as usize;
+            let failure = terrane_proto::error::from_detail(error.error.unwrap_or_default());
+            let done = matches!(failure, terrane_types::Error::AlreadyApplied) && !wants_result(row(index)?);
+            (!done).then_some((index, Failure::Refused(failure)))
+        });
+        failures.collect()
+    }
+
+    fn outcome(&mut self, index: usize, row: &v1::RowMutation) -> Result<MutationOutcome, Failure> {
+        match self.results.get_mut(index).and_then(Option::take) {
+            Some(result) => MutationOutcome::decode(&row.row, result, self.stamp),
+            None => Ok(MutationOutcome::applied(self.stamp)),
+        }
+    }
+}
+
+/// Whether a row is answered with more than that it was applied.
+fn wants_result(row: &v1::RowMutation) -> bool {
+    row.condition.is_some() || row.returns != v1::Returns::Nothing as i32
+}
+
+/// Many rows, each by itself; the outcomes come in the order given.
+pub(crate) async fn send_many(
+    router: &Router,
+    target: &Target,
+    rows: Vec<v1::RowMutation>,
+    timeout: Duration,
+) -> Result<Vec<Result<MutationOutcome, Error>>, Error> {
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
+    let many = Many::new(router, rows);
+    let failed = scatter::run(router, target, &many, timeout).await?;
+    let state = many.state.into_inner();
+    let mut outcomes: Vec<_> = state.outcomes.into_iter().map(Ok).collect();
+    for (index, error) in failed {
+        outcomes[index] = Err(told_of_row(error, state.applied_maybe[index]));
+    }
+    Ok(outcomes)
+}
+
+/// What ended a call over many rows, as it is for one of them: not every row was on its way then.
+fn told_of_row(error: Error, applied_maybe: bool) -> Error {
+    match error {
+        Error::Timeout { after, last, .. } => Error::Timeout { after, uncertain: applied_maybe, last },
+        Error::RetriesSpent { last, .. } => Error::RetriesSpent { uncertain: applied_maybe, last },
+        other => other,
+    }
+}
+
+/// The rows of a call that writes many, and how far each has come.
+pub(crate) struct Many {
+    /// Of all rows, and of those that began anew. Given back when the call ends.
+    ticket: Ticket,
+    state: Mutex<State>,
+    /// Of each row: it and its bytes in a request.
+    keys: Vec<(bytes::Bytes, usize)>,
+}
+
+struct State {
+    rows: Vec<v1::RowMutation>,
+    /// Whether a try of the row may have been applied.
+    applied_maybe: Vec<bool>,
+    outcomes: Vec<MutationOutcome>,
+    anew: Vec<Ticket>,
+}
+
+impl Many {
+    fn new(router: &Router, mut rows: Vec<v1::RowMutation>) -> Self {
+        let ticket = router.operations.take(rows.len() as u64);
+        number_in_row_order(&mut rows, ticket.first());
+        let keys =
+            rows.iter().map(|row| (row.row.clone(), row.row.len() + row.cells.len() + extra_bytes(row))).collect();
+        let outcomes = vec![MutationOutcome::applied(0); rows.len()];
+        let state = State { applied_maybe: vec![false; rows.len()], rows, outcomes, anew: Vec::new() };
+        Self { ticket, state: Mutex::new(state), keys }
+    }
+}
+
+/// Numbers follow the order of the rows, so that the numbers any region sees are neighbours, which it remembers as one range.
+/// Mutations of one row keep their order.
+fn number_in_row_order(rows: &mut [v1::RowMutation], first: u64) {
+    if rows.is_sorted_by(|one, next| one.row <= next.row) {
+        for (row, number) in rows.iter_mut().zip(first..) {
+            row.operation = number;
+        }
+        return;
+    }
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    order.sort_by(|one, other| rows[*one].row.cmp(&rows[*other].row));
+    for (index, number) in order.into_iter().zip(first..) {
+        rows[index].operation = number;
+    }
+}
+
+fn extra_bytes(row: &v1::RowMutation) -> usize {
+    let merge = |merge: &v1::Merge| {
+        let appended = match &merge.what {
+            Some(v1::merge::What::Append(value)) => value.len(),
+            _ => 8,
+        };
+        merge.family.len() + merge.qualifier.len() + appended
+    };
+    row.merges.iter().map(merge).sum::<usize>() + row.condition.as_ref().map_or(0, prost::Message::encoded_len)
+}
+
+impl Many {
+    /// The numbers of its rows; those of rows that began anew are under the same identity.
+    pub(crate) fn ticket(&self) -> &Ticket {
+        &self.ticket
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    pub(crate) fn row(&self, index: usize) -> &[u8] {
+        &self.keys[index].0
+    }
+
+    /// About how many bytes a row takes in a request.
+    pub(crate) fn bytes(&self, index: usize) -> usize {
+        self.keys[index].1
+    }
+
+    /// The request for some rows, sent at this cluster time.
+    pub(crate) fn body(&self, indices: &[usize], now_ms: u64) -> request::Body {
+        let mut state = self.state.lock();
+        let State { rows, applied_maybe, .. } = &mut *state;
+        let sent = indices.iter().map(|index| {
+            if !applied_maybe[*index] {
+                rows[*index].first_try_ms = now_ms;
+            }
+            rows[*index].clone()
+        });
+        request::Body::Mutate(v1::Mutate { rows: sent.collect(), atomic: false })
+    }
+
+    /// Takes the reply to that request; answers the rows that failed. `Err`: the reply itself is unusable.
+    pub(crate) fn finish(&self, indices: &[usize], answer: reply::Body) -> Result<Vec<(usize, Failure)>, Failure> {
+        let mut answers = Answers::decode(answer, indices.len())?;
+        let mut state = self.state.lock();
+        let State { rows, outcomes, .. } = &mut *state;
+        let refused = answers.take_failures(|at| indices.get(at).map(|index| &rows[*index]));
+        let mut failed: Vec<_> = refused.into_iter().map(|(at, failure)| (indices[at], failure)).collect();
+        for (at, index) in indices.iter().enumerate() {
+            match answers.outcome(at, &rows[*index]) {
+                Ok(outcome) => outcomes[*index] = outcome,
+                Err(failure) => failed.push((*index, failure)),
+            }
+        }
+        Ok(failed)
+    }
+
+    /// Whether an earlier try of a row may have been applied.
+    pub(crate) fn applied_maybe(&self, index: usize) -> bool {
+        self.state.lock().applied_maybe[index]
+    }
+
+    /// A try of one row failed.
+    pub(crate) fn failed(&self, index: usize, failure: &Failure) {
+        let mut state = self.state.lock();
+        if failure.is_forgotten() && !state.applied_maybe[index] {
+            let anew = self.ticket.another(1);
+            state.rows[index].operation = anew.first();
+            state.anew.push(anew);
+        }
+        state.applied_maybe[index] |= failure.is_uncertain();
+    }
+}

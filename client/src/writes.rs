@@ -1,0 +1,335 @@
+//! A table's writing side: what is checked before anything is sent, and the calls that send it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use terrane_proto::v1;
+use terrane_types::limits::BATCH_BYTES_MAX;
+use terrane_types::{CellKind, CellRef, Invalid, Returns, TableId, TableSchema, cell, escape};
+
+use crate::condition::Condition;
+use crate::error::{Error, RowError};
+use crate::mutation::{Extra, RowMutation};
+use crate::operations::{Delete, Put};
+use crate::outcome::{AtomicOutcome, MutationOutcome};
+use crate::submit::{self, Unit};
+use crate::table::{Table, unknown_family};
+use crate::write_requests::{AtomicRequest, WriteManyRequest, WriteRequest, answers};
+use crate::writer::{BatchWriter, WriterOptions};
+
+/// How long a delete of a whole row waits for the present schema before it takes the one it knows.
+const REFRESH_PATIENCE: Duration = Duration::from_secs(2);
+/// Rows named in one message.
+const ROWS_NAMED_MAX: usize = 5;
+
+/// # Writing
+///
+/// **Durability**: when a write returns `Ok`, a quorum of servers has it on disk.
+///
+/// **Retry safety**: every row mutation has an operation number under which it is applied once, whatever happens to its
+/// answer: a lost reply, another leader, a split. The client tries again by itself until the deadline and gets the first
+/// answer. After [`Error::Timeout`] with [`Error::is_uncertain`], and after [`Error::Uncertain`], a write may have been
+/// applied; making the call again is a new operation.
+impl Table {
+    /// Writes cells of one row, all or none. More can be set before it is awaited: see [`WriteRequest`].
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] before anything is sent, for rows, families and values outside the limits; see [`Error`].
+    pub fn put(&self, put: Put) -> WriteRequest<()> {
+        WriteRequest::new(self, put.into(), answers::nothing)
+    }
+
+    /// Deletes cells of one row, all or none; the whole row if the delete names nothing. The whole row is every family the
+    /// table has; one that somebody else added within the last second may be missed.
+    ///
+    /// # Errors
+    /// As for [`Table::put`].
+    pub fn delete(&self, delete: Delete) -> WriteRequest<()> {
+        WriteRequest::new(self, delete.into(), answers::nothing)
+    }
+
+    /// Applies a mixture of puts, deletes, increments and appends to one row, all or none.
+    ///
+    /// # Errors
+    /// As for [`Table::put`]. [`Error::Invalid`] also when an increment meets a column that is no counter or would
+    /// overflow; nothing is applied then.
+    pub fn mutate(&self, mutation: impl Into<RowMutation>) -> WriteRequest<MutationOutcome> {
+        WriteRequest::new(self, mutation.into(), Ok)
+    }
+
+    /// Adds `by` to a counter and answers its new value. A counter is a column of 8 bytes, a big-endian `i64`; one that
+    /// is absent counts as 0.
+    ///
+    /// # Errors
+    /// As for [`Table::mutate`].
+    pub fn increment(
+        &self,
+        row: impl AsRef<[u8]>,
+        family: &str,
+        qualifier: impl AsRef<[u8]>,
+        by: i64,
+    ) -> WriteRequest<i64> {
+        let mutation = RowMutation::new(row).increment(family, qualifier, by).returning(Returns::New);
+        WriteRequest::new(self, mutation, answers::counter)
+    }
+
+    /// Puts `value` behind what a column holds and answers the whole new value (up to 1 MiB; to append to larger ones, use
+    /// [`Table::mutate`], which returns nothing). A column that is absent counts as empty.
+    ///
+    /// # Errors
+    /// As for [`Table::mutate`]. [`Error::ResultLost`] when the answer was lost and the value is above 4 KiB: it was
+    /// appended, once.
+    pub fn append(
+        &self,
+        row: impl AsRef<[u8]>,
+        family: &str,
+        qualifier: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> WriteRequest<Bytes> {
+        let mutation = RowMutation::new(row).append(family, qualifier, value).returning(Returns::New);
+        WriteRequest::new(self, mutation, answers::value)
+    }
+
+    /// Puts if a condition holds of the row, and answers whether it did. The condition is evaluated on the server, in
+    /// the order of the row's writes: nothing comes between it and the put.
+    ///
+    /// ```no_run
+    /// # async fn run(jobs: terrane_client::Table) -> Result<(), terrane_client::Error> {
+    /// use terrane_client::{Put, column};
+    /// let take = Put::new("job-17").set("job", "owner", "worker-3");
+    /// if jobs.check_and_put(column("job", "owner").is_absent(), take).await? {
+    ///     println!("it is ours");
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Table::put`]. [`Error::Invalid`] also when a column cannot be read as the condition compares it.
+    pub fn check_and_put(&self, condition: impl Into<Condition>, put: Put) -> WriteRequest<bool> {
+        self.check_and_mutate(condition, put)
+    }
+
+    /// Deletes if a condition holds of the row, and answers whether it did.
+    ///
+    /// # Errors
+    /// As for [`Table::check_and_put`].
+    pub fn check_and_delete(&self, condition: impl Into<Condition>, delete: Delete) -> WriteRequest<bool> {
+        self.check_and_mutate(condition, delete)
+    }
+
+    /// Mutates a row if a condition holds of it, and answers whether it did.
+    ///
+    /// # Errors
+    /// As for [`Table::check_and_put`] and [`Table::mutate`].
+    pub fn check_and_mutate(
+        &self,
+        condition: impl Into<Condition>,
+        mutation: impl Into<RowMutation>,
+    ) -> WriteRequest<bool> {
+        WriteRequest::new(self, mutation.into().when(condition), answers::held)
+    }
+
+    /// Applies many mutations, grouped by the servers that host their rows. Each is atomic by itself and has an answer of its
+    /// own, in the order given; all together are not atomic. Mutations of one row are applied in the order given, as long
+    /// as none of them fails.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when any of them is outside the limits: then nothing was sent.
+    pub fn mutate_many(&self, mutations: Vec<RowMutation>) -> WriteManyRequest {
+        WriteManyRequest::new(self, mutations)
+    }
+
+    /// Applies mutations of several rows as one: all or none, at one moment, conditions among them. One condition that
+    /// does not hold, or one error, and nothing is applied.
+    ///
+    /// The rows must share the table's atomic key prefix: the first `atomic=N` parts of the key that it declares.
+    ///
+    /// ```no_run
+    /// # async fn run(accounts: terrane_client::Table) -> Result<(), terrane_client::Error> {
+    /// use terrane_client::{RowMutation, column};
+    /// let moved = accounts
+    ///     .atomic(vec![
+    ///         RowMutation::new("ann/current").increment("a", "cents", -500).when(column("a", "cents").as_i64().at_least(500)),
+    ///         RowMutation::new("ann/savings").increment("a", "cents", 500),
+    ///     ])
+    ///     .await?;
+    /// println!("{}", if moved.held { "moved" } else { "not enough there" });
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] before anything is sent, when the rows do not share the prefix (naming them), the table declares
+    /// none, or a mutation is outside the limits. An error of one row is the error of the batch.
+    pub fn atomic(&self, mutations: Vec<RowMutation>) -> AtomicRequest {
+        AtomicRequest::new(self, mutations)
+    }
+
+    /// A writer that gathers mutations into batches and sends them by itself. Must be called within a runtime.
+    #[must_use]
+    pub fn writer(&self, options: WriterOptions) -> BatchWriter {
+        BatchWriter::new(self.clone(), options)
+    }
+
+    pub(crate) async fn write_row(&self, mutation: RowMutation, timeout: Duration) -> Result<MutationOutcome, Error> {
+        let row = self.prepare(mutation).await?;
+        let router = &self.core.router;
+        let mut outcomes = Unit::one(router, row).send(router, &self.target, timeout).await?;
+        outcomes.pop().ok_or_else(|| Error::internal("a mutation without an outcome"))
+    }
+
+    pub(crate) async fn write_many(
+        &self,
+        mutations: Vec<RowMutation>,
+        timeout: Duration,
+    ) -> Result<Vec<Result<MutationOutcome, RowError>>, Error> {
+        let mut rows = Vec::with_capacity(mutations.len());
+        for mutation in mutations {
+            rows.push(self.prepare(mutation).await?);
+        }
+        let keys: Vec<Bytes> = rows.iter().map(|row| row.row.clone()).collect();
+        let outcomes = self.write_prepared(rows, timeout).await;
+        let named = outcomes.into_iter().zip(keys);
+        Ok(named.map(|(outcome, row)| outcome.map_err(|error| RowError { row, error })).collect())
+    }
+
+    /// Sends mutations that were checked.
+    pub(crate) async fn write_prepared(
+        &self,
+        rows: Vec<v1::RowMutation>,
+        timeout: Duration,
+    ) -> Vec<Result<MutationOutcome, Error>> {
+        let count = rows.len();
+        let sent = submit::send_many(&self.core.router, &self.target, rows, timeout).await;
+        sent.unwrap_or_else(|error| vec![Err(error); count])
+    }
+
+    pub(crate) async fn write_atomic(
+        &self,
+        mutations: Vec<RowMutation>,
+        timeout: Duration,
+    ) -> Result<AtomicOutcome, Error> {
+        if mutations.is_empty() {
+            return Ok(AtomicOutcome { held: true, rows: Vec::new() });
+        }
+        let mut rows = Vec::with_capacity(mutations.len());
+        for mutation in mutations {
+            rows.push(self.prepare(mutation).await?);
+        }
+        if self.schema().atomic == 0 && self.target.may_refresh() {
+            self.refresh_schema(timeout).await?;
+        }
+        check_atomic(&self.schema(), &rows)?;
+        let router = &self.core.router;
+        let rows = Unit::atomic(router, rows).send(router, &self.target, timeout).await?;
+        Ok(AtomicOutcome { held: rows.iter().all(|row| row.held), rows })
+    }
+
+    /// Checks a mutation against the limits and the schema and gives it its final bytes, but for its number.
+    pub(crate) async fn prepare(&self, mutation: RowMutation) -> Result<v1::RowMutation, Error> {
+        if self.target.table == TableId::META {
+            return Err(Error::ReadOnly { what: "table meta".to_owned() });
+        }
+        mutation.check()?;
+        if mutation.whole_row && self.target.is_due() && self.target.may_refresh() {
+            self.look_for_new_families().await?;
+        }
+        let mut schema = self.target.schema();
+        if let Err(unknown) = check_families(&schema, &mutation) {
+            if !self.target.may_refresh() {
+                return Err(unknown.into());
+            }
+            self.refresh_schema(self.timeout).await?;
+            schema = self.target.schema();
+            check_families(&schema, &mutation)?;
+        }
+        let RowMutation { row, mut cells, whole_row, extra, .. } = mutation;
+        if whole_row {
+            delete_families(&schema, &mut cells);
+        }
+        let plain = v1::RowMutation { row, cells: cells.into(), ..v1::RowMutation::default() };
+        let Some(extra) = extra else { return Ok(plain) };
+        let Extra { merges, condition, returns, return_found } = *extra;
+        Ok(v1::RowMutation {
+            condition: condition.as_ref().map(v1::Condition::from),
+            merges: merges.iter().map(v1::Merge::from).collect(),
+            returns: v1::Returns::from(returns).into(),
+            return_found,
+            ..plain
+        })
+    }
+
+    /// Before a delete of a whole row. Without a master the families known are deleted: rows can be deleted, as they can be
+    /// written, while no master runs.
+    async fn look_for_new_families(&self) -> Result<(), Error> {
+        match self.refresh_schema(self.timeout.min(REFRESH_PATIENCE)).await {
+            Err(Error::Unreachable { .. } | Error::Timeout { .. } | Error::Unavailable { .. }) => Ok(()),
+            settled => settled,
+        }
+    }
+}
+
+fn check_families(schema: &TableSchema, mutation: &RowMutation) -> Result<(), Invalid> {
+    let mut rest = &mutation.cells[..];
+    // Most mutations are of one family: it is looked up once.
+    let mut last: &[u8] = &[];
+    while let Some((cell, length)) = cell::unpack(rest) {
+        if cell.family != last {
+            known(schema, cell.family)?;
+            last = cell.family;
+        }
+        rest = &rest[length..];
+    }
+    let Some(extra) = &mutation.extra else { return Ok(()) };
+    extra.merges.iter().try_for_each(|merge| known(schema, merge.family.as_bytes()))?;
+    match &extra.condition {
+        Some(condition) => condition.each_test(&mut |test| known(schema, test.family.as_bytes())),
+        None => Ok(()),
+    }
+}
+
+fn known(schema: &TableSchema, family: &[u8]) -> Result<(), Invalid> {
+    if schema.family(family).is_none() { Err(unknown_family(schema, family)) } else { Ok(()) }
+}
+
+fn delete_families(schema: &TableSchema, cells: &mut Vec<u8>) {
+    for family in &schema.families {
+        cell::pack(cells, CellRef::delete(CellKind::DeleteFamily, family.name.as_bytes(), &[], terrane_types::LATEST));
+    }
+}
+
+/// Whether all rows lie where one entry of a log can change them: behind one value of the table's atomic key prefix.
+fn check_atomic(schema: &TableSchema, rows: &[v1::RowMutation]) -> Result<(), Invalid> {
+    let table = &schema.name;
+    let (Some(key), parts @ 1..) = (&schema.key, schema.atomic) else {
+        return Err(Invalid::new(format!(
+            "table {table} declares no atomic key prefix: set its attributes key and atomic to write several rows as one"
+        )));
+    };
+    let bytes: usize = rows.iter().map(|row| row.row.len() + row.cells.len()).sum();
+    if bytes > BATCH_BYTES_MAX {
+        return Err(Invalid::new(format!("the batch has {bytes} bytes; at most {BATCH_BYTES_MAX} are written as one")));
+    }
+    let prefix = |row: &v1::RowMutation| key.prefix_len(&row.row, parts).map(|len| row.row.slice(..len));
+    let not_a_key: Vec<&Bytes> = rows.iter().filter(|row| prefix(row).is_none()).map(|row| &row.row).collect();
+    if !not_a_key.is_empty() {
+        let named = name_rows(&not_a_key);
+        return Err(Invalid::new(format!("not keys of table {table}, which are ({key}): {named}")));
+    }
+    let first = prefix(&rows[0]);
+    let others: Vec<&Bytes> = rows.iter().filter(|row| prefix(row) != first).map(|row| &row.row).collect();
+    if others.is_empty() {
+        return Ok(());
+    }
+    Err(Invalid::new(format!(
+        "rows of an atomic batch share the first {parts} parts of their key ({key}); these have others than {}: {}",
+        escape(&rows[0].row),
+        name_rows(&others)
+    )))
+}
+
+fn name_rows(rows: &[&Bytes]) -> String {
+    let named: Vec<String> = rows.iter().take(ROWS_NAMED_MAX).map(|row| escape(row)).collect();
+    let more = rows.len().saturating_sub(ROWS_NAMED_MAX);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    named.join(", ") + &more
+}

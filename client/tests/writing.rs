@@ -1,0 +1,359 @@
+//! Writes against a fake cluster: conditions, counters, batches, what is applied exactly once, and the client's manners.
+
+mod fake;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use fake::{Fake, Fault};
+use futures::future::join_all;
+use parking_lot::Mutex;
+use terrane_client::{
+    CallFinished, CallKind, CallOutcome, Delete, Error, Get, Increment, KeyDeclaration, Metrics, Put, RetryBudget,
+    Returns, RowMutation, Table, WriterOptions, column,
+};
+use terrane_types::Error as Wire;
+
+fn put(row: impl AsRef<[u8]>) -> Put {
+    Put::new(row).set("f", "q", "v")
+}
+
+async fn table(cluster: &Fake) -> Table {
+    cluster.client().await.table("t").await.unwrap()
+}
+
+fn busy() -> Fault {
+    Fault::Refuse(Wire::Busy { retry_after: Duration::from_millis(1) })
+}
+
+#[tokio::test]
+async fn counters_and_appends_answer_the_new_value() {
+    let cluster = Fake::start(&[]).await;
+    let table = table(&cluster).await;
+    assert_eq!(table.increment("page", "f", "visits", 2).await.unwrap(), 2);
+    assert_eq!(table.increment("page", "f", "visits", -5).await.unwrap(), -3);
+    assert_eq!(table.append("page", "f", "log", "one,").await.unwrap(), "one,");
+    assert_eq!(table.append("page", "f", "log", "two").await.unwrap(), "one,two");
+    let refused = table.increment("page", "f", "log", 1).await.expect_err("no counter");
+    assert!(refused.is_invalid() && refused.to_string().contains("f:log"), "{refused}");
+    let many = Increment::new("page").by("f", "visits", 1).by("g", "bytes", 10);
+    let outcome = table.mutate(many).returning(Returns::Old).await.unwrap();
+    let old = outcome.row.expect("visits were there");
+    assert_eq!(old.value("f", "visits"), Some(&(-3i64).to_be_bytes()[..]));
+    assert_eq!(old.value("g", "bytes"), None);
+}
+
+#[tokio::test]
+async fn a_condition_that_does_not_hold_says_so_and_what_it_found() {
+    let cluster = Fake::start(&[]).await;
+    let table = table(&cluster).await;
+    let free = || column("f", "owner").is_absent();
+    assert!(table.check_and_put(free(), Put::new("job").set("f", "owner", "ann")).await.unwrap());
+    assert!(!table.check_and_put(free(), Put::new("job").set("f", "owner", "ben")).await.unwrap());
+    let outcome = table.put(Put::new("job").set("f", "owner", "ben")).when(free()).return_found().await.unwrap();
+    assert!(!outcome.held);
+    assert_eq!(outcome.row.unwrap().value("f", "owner"), Some(&b"ann"[..]));
+    let mine = column("f", "owner").equals("ann").and(column("f", "tries").as_i64().less_than(1).or(free()));
+    assert!(!table.check_and_delete(mine, Delete::new("job")).await.unwrap());
+    assert!(table.check_and_delete(column("f", "owner").one_of(["ann", "ben"]), Delete::new("job")).await.unwrap());
+    assert_eq!(table.get(Get::new("job")).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn an_increment_whose_answer_is_lost_again_and_again_counts_once() {
+    let cluster = Fake::start(&[]).await;
+    let table = table(&cluster).await;
+    for round in 1..=5 {
+        (0..round).for_each(|_| cluster.fault(Fault::BreakAfter));
+        assert_eq!(table.increment("r", "f", "n", 1).await.unwrap(), round, "the first answer");
+    }
+    let world = cluster.world.lock();
+    assert_eq!(world.applied, 5);
+    // Each try of an operation has the number and the time of the first.
+    let mut tries = std::collections::BTreeMap::new();
+    for (operation, first_try_ms, _) in &world.window.seen {
+        tries.entry(operation).or_insert_with(Vec::new).push(*first_try_ms);
+    }
+    assert!(tries.len() == 5 && tries.values().all(|times| times.len() > 1), "{tries:?}");
+    assert!(tries.values().all(|times| times.iter().all(|time| *time == times[0])));
+}
+
+#[tokio::test]
+async fn a_batch_keeps_its_numbers_over_a_split_and_a_lost_answer() {
+    let cluster = Fake::start(&[]).await;
+    let table = table(&cluster).await;
+    table.put(put("a")).await.unwrap();
+    cluster.world.lock().window.seen.clear();
+    cluster.fault(Fault::BreakAfter);
+    // In another order than that of the rows, and one row twice.
+    let rows = ["n", "b", "x", "c", "n"].map(|row| RowMutation::new(row).increment("f", "n", 1)).to_vec();
+    let batch = table.mutate_many(rows);
+    let (outcomes, ()) = tokio::join!(batch, async { cluster.world.lock().split(b"m") });
+    assert!(outcomes.unwrap().iter().all(|outcome| outcome.as_ref().is_ok_and(|outcome| outcome.held)));
+    assert_eq!(table.increment("n", "f", "n", 0).await.unwrap(), 2);
+    assert_eq!(table.increment("b", "f", "n", 0).await.unwrap(), 1);
+    let world = cluster.world.lock();
+    let numbers = |row: &str| {
+        let mut numbers: Vec<u64> =
+            world.window.seen.iter().filter(|(_, _, seen)| seen == row).map(|(number, _, _)| *number).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
+    };
+    let first = numbers("b")[0];
+    assert_eq!((numbers("c"), numbers("x")), (vec![first + 1], vec![first + 4]), "numbers follow the rows");
+    assert_eq!(numbers("n")[..2], [first + 2, first + 3]);
+}
+
+#[tokio::test]
+async fn results_come_in_order_and_one_bad_row_leaves_the_others() {
+    let cluster = Fake::start(&["m"]).await;
+    let table = table(&cluster).await;
+    let rows =
+        ["z", "poison", "a", "q"].map(|row| RowMutation::new(row).increment("f", "n", 7).returning(Returns::New));
+    let outcomes = table.mutate_many(rows.to_vec()).await.unwrap();
+    let shown: Vec<Option<i64>> = outcomes
+        .iter()
+        .map(|outcome| {
+            let row = outcome.as_ref().ok()?.row.as_ref()?;
+            Some(i64::from_be_bytes(row.value("f", "n")?.try_into().ok()?))
+        })
+        .collect();
+    assert_eq!(shown, [Some(7), None, Some(7), Some(7)]);
+    let failed = outcomes[1].as_ref().unwrap_err();
+    assert_eq!((&failed.row[..], matches!(failed.error, Error::ReadOnly { .. })), (&b"poison"[..], true));
+}
+
+#[tokio::test]
+async fn an_operation_that_was_forgotten_begins_anew_unless_it_may_have_been_applied() {
+    let cluster = Fake::start(&[]).await;
+    let table = table(&cluster).await;
+    // The clock of the server was set forward after the hello, and somebody's operations were forgotten until then.
+    table.get(Get::new("a")).await.unwrap();
+    let ahead = terrane_env::time::wall_ms() + 3_600_000;
+    cluster.world.lock().window.floor_ms = ahead;
+    cluster.world.lock().cluster_time_ms = ahead + 1_000;
+    assert_eq!(table.increment("a", "f", "n", 1).await.expect("tried anew in the server's time"), 1);
+    {
+        let world = cluster.world.lock();
+        let numbers: Vec<u64> = world.window.seen.iter().map(|(number, _, _)| *number).collect();
+        assert!(numbers.len() == 2 && numbers[0] != numbers[1], "{numbers:?}");
+    }
+    cluster.fault(Fault::BreakBefore);
+    cluster.fault(Fault::Refuse(Wire::Uncertain { not_tried: true }));
+    let told = table.put(put("b")).await.expect_err("the first try may have been applied, for all the client knows");
+    assert!(matches!(told, Error::Uncertain { .. }) && !told.is_retry_safe(), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_result_that_is_not_kept_is_told_only_to_those_who_want_it() {
+    let cluster = Fake::start(&[]).await;
+    let table = table(&cluster).await;
+    cluster.world.lock().window.forget_results = true;
+    cluster.fault(Fault::BreakAfter);
+    table.put(put("a")).await.expect("applied, and nothing to tell");
+    cluster.fault(Fault::BreakAfter);
+    let lost = table.append("a", "f", "q", "x").await.expect_err("the value is wanted");
+    assert!(matches!(lost, Error::ResultLost) && !lost.is_retry_safe(), "{lost:?}");
+    assert_eq!(cluster.world.lock().applied, 2);
+    cluster.fault(Fault::BreakAfter);
+    assert!(table.mutate_many(vec![put("b").into(), put("c").into()]).await.unwrap().iter().all(Result::is_ok));
+}
+
+#[tokio::test]
+async fn settled_operations_are_forgotten_and_a_dropped_call_settles_too() {
+    let cluster = Fake::start(&[]).await;
+    let table = table(&cluster).await;
+    table.put(put("a")).await.unwrap();
+    cluster.fault(Fault::Silence);
+    // Polled until it is sent, then dropped.
+    tokio::time::timeout(Duration::from_millis(100), table.put(put("dropped"))).await.expect_err("never answered");
+    (0..200).for_each(|_| drop(table.put(put("never awaited"))));
+    let writes = join_all((0..50).map(|number| table.put(put(format!("r{number}"))))).await;
+    assert!(writes.iter().all(Result::is_ok));
+    table.put(put("last")).await.unwrap();
+    let world = cluster.world.lock();
+    let last = world.window.seen.last().unwrap().0;
+    assert_eq!(last, 53, "what is not awaited has no number");
+    assert_eq!(world.settled().values().copied().collect::<Vec<_>>(), [53]);
+}
+
+impl fake::World {
+    fn settled(&self) -> &std::collections::BTreeMap<Bytes, u64> {
+        &self.window.settled
+    }
+}
+
+async fn accounts(cluster: &Fake) -> Table {
+    {
+        let schema = &mut cluster.world.lock().schema;
+        schema.key = Some(KeyDeclaration::parse("owner:text, account:text").unwrap());
+        schema.atomic = 1;
+    }
+    table(cluster).await
+}
+
+#[tokio::test]
+async fn an_atomic_batch_is_applied_as_a_whole_or_not_at_all() {
+    let cluster = Fake::start(&[]).await;
+    let accounts = accounts(&cluster).await;
+    let (current, savings) = ("ann\0\x01current\0\x01", "ann\0\x01savings\0\x01");
+    accounts.increment(current, "f", "cents", 600).await.unwrap();
+    let transfer = || {
+        accounts.atomic(vec![
+            RowMutation::new(current).increment("f", "cents", -500).when(column("f", "cents").as_i64().at_least(500)),
+            RowMutation::new(savings).increment("f", "cents", 500).returning(Returns::New),
+        ])
+    };
+    cluster.fault(Fault::BreakAfter);
+    let first = transfer().await.unwrap();
+    assert!(first.held && first.rows.len() == 2 && first.rows[1].row.is_some());
+    let second = transfer().await.unwrap();
+    assert!(!second.held && !second.rows[0].held && second.rows[1].held);
+    assert_eq!(accounts.increment(current, "f", "cents", 0).await.unwrap(), 100);
+    assert_eq!(accounts.increment(savings, "f", "cents", 0).await.unwrap(), 500);
+    assert!(accounts.atomic(Vec::new()).await.unwrap().held);
+}
+
+#[tokio::test]
+async fn rows_that_do_not_share_the_atomic_prefix_are_refused_before_anything_is_sent() {
+    let cluster = Fake::start(&[]).await;
+    let plain = table(&cluster).await;
+    let refused = plain.atomic(vec![put("a").into(), put("b").into()]).await.expect_err("declares none");
+    assert!(refused.to_string().contains("declares no atomic key prefix"), "{refused}");
+    let accounts = accounts(&cluster).await;
+    let rows =
+        ["ann\0\x01a\0\x01", "ben\0\x01a\0\x01", "ann\0\x01b\0\x01", "cid\0\x01a\0\x01"].map(|row| put(row).into());
+    let refused = accounts.atomic(rows.to_vec()).await.expect_err("three owners");
+    let sentence = refused.to_string();
+    assert!(refused.is_invalid() && sentence.contains("ben") && sentence.contains("cid"), "{sentence}");
+    assert!(!sentence.contains("ann\\x00\\x01b"), "{sentence}");
+    let refused = accounts.atomic(vec![put("no key").into()]).await.expect_err("not a key");
+    assert!(refused.to_string().contains("not keys of table t"), "{refused}");
+    assert_eq!(cluster.world.lock().requests, 0);
+}
+
+#[tokio::test]
+async fn when_retries_are_spent_errors_come_back() {
+    let cluster = Fake::start(&[]).await;
+    let budget = RetryBudget::default().percent(0).per_second(0).saved_max(5);
+    let client = cluster.builder().retry_budget(budget).build().await.unwrap();
+    let table = client.table("t").await.unwrap();
+    (0..4).for_each(|_| cluster.fault(busy()));
+    table.put(put("a")).await.expect("four retries are there");
+    (0..100).for_each(|_| cluster.fault(busy()));
+    let refused = table.put(put("b")).await.expect_err("one retry is left");
+    assert!(matches!(refused, Error::RetriesSpent { uncertain: false, .. }) && refused.is_retry_safe(), "{refused:?}");
+    let batch = table.mutate_many(vec![put("c").into()]).await.unwrap();
+    assert!(matches!(batch[0].as_ref().unwrap_err().error, Error::RetriesSpent { .. }));
+    cluster.world.lock().faults.clear();
+    cluster.world.lock().split(b"m");
+    table.put(put("z")).await.expect("redirects are free");
+}
+
+#[derive(Default)]
+struct Seen(Mutex<Vec<String>>);
+
+impl Metrics for Seen {
+    fn finished(&self, call: &CallFinished<'_>) {
+        let outcome = match call.outcome {
+            CallOutcome::Done => "done",
+            CallOutcome::Failed(_) => "failed",
+            _ => "dropped",
+        };
+        let line = format!("{} {} {} {} {outcome}", call.kind.name(), call.table, call.rows, call.retries);
+        self.0.lock().push(line);
+    }
+}
+
+#[tokio::test]
+async fn the_metrics_hook_is_told_of_every_call() {
+    let cluster = Fake::start(&[]).await;
+    let seen = Arc::new(Seen::default());
+    let client = cluster.builder().metrics(seen.clone()).build().await.unwrap();
+    let table = client.table("t").await.unwrap();
+    // The first call finds no map: that is a try in vain.
+    table.put(put("a")).await.unwrap();
+    cluster.fault(busy());
+    table.put(put("a")).await.unwrap();
+    table.get(Get::new("a")).await.unwrap();
+    table.mutate_many(vec![put("a").into(), put("b").into()]).await.unwrap();
+    table.put(put("poison")).await.expect_err("poisoned");
+    cluster.fault(Fault::Silence);
+    tokio::time::timeout(Duration::from_millis(50), table.put(put("a"))).await.expect_err("never answered");
+    let expected = [
+        "write t 1 1 done",
+        "write t 1 1 done",
+        "read t 1 0 done",
+        "write_many t 2 0 done",
+        "write t 1 1 failed",
+        "write t 1 0 dropped",
+    ];
+    assert_eq!(*seen.0.lock(), expected);
+    assert_eq!(CallKind::WriteAtomic.name(), "write_atomic");
+}
+
+#[tokio::test]
+async fn a_closed_client_has_finished_its_calls_and_takes_no_more() {
+    let cluster = Fake::start(&[]).await;
+    let client = cluster.client().await;
+    let table = client.table("t").await.unwrap();
+    table.put(put("warm")).await.unwrap();
+    (0..3).for_each(|_| cluster.fault(busy()));
+    let mut last = Box::pin(table.put(put("a")));
+    // Begun before the client is closed.
+    assert!(futures::poll!(last.as_mut()).is_pending());
+    let (written, ()) = tokio::join!(last, client.close());
+    written.expect("calls under way are finished");
+    let refused = table.put(put("b")).await.expect_err("closed");
+    assert!(matches!(refused, Error::Closed { .. }), "{refused:?}");
+    let batch = table.mutate_many(vec![put("b").into()]).await.unwrap();
+    assert!(matches!(batch[0].as_ref().unwrap_err().error, Error::Closed { .. }));
+    client.close().await;
+}
+
+#[tokio::test]
+async fn a_writer_sends_by_itself_and_tells_each_row() {
+    let cluster = Fake::start(&[]).await;
+    let table = table(&cluster).await;
+    let writer = table.writer(WriterOptions::default().linger(Duration::from_millis(1)));
+    let good = writer.submit(RowMutation::new("a").increment("f", "n", 4).returning(Returns::New)).await.unwrap();
+    let bad = writer.submit(put("poison")).await.unwrap();
+    let value = good.await.expect("nobody flushed").row.unwrap();
+    assert_eq!(value.value("f", "n"), Some(&4i64.to_be_bytes()[..]));
+    assert!(matches!(bad.await, Err(Error::ReadOnly { .. })));
+    writer.flush().await.expect("the failure was told by its receipt");
+    writer.put(put("poisoned too")).await.unwrap();
+    let other = writer.clone();
+    let failed = writer.close().await.expect_err("told by the flush");
+    assert_eq!(failed.rows.len(), 1);
+    assert!(matches!(other.put(put("b")).await, Err(Error::Closed { .. })));
+    assert_eq!(other.written(), 1);
+}
+
+#[tokio::test]
+async fn what_a_dropped_writer_holds_is_sent() {
+    let cluster = Fake::start(&[]).await;
+    let table = table(&cluster).await;
+    let writer = table.writer(WriterOptions::default().linger(Duration::from_secs(3600)));
+    let receipt = writer.submit(put("a")).await.unwrap();
+    drop(writer);
+    receipt.await.expect("sent at once when nobody can add to it");
+}
+
+#[tokio::test]
+async fn a_write_is_a_future_that_can_be_spawned() {
+    fn spawnable<T: Future + Send + 'static>(future: T) -> T {
+        future
+    }
+    let cluster = Fake::start(&[]).await;
+    let table = table(&cluster).await;
+    let write = spawnable(table.put(put("a")).timeout(Duration::from_secs(3)));
+    tokio::spawn(write).await.unwrap().unwrap();
+    let late = table.put(put("b")).timeout(Duration::from_millis(1));
+    (0..1000).for_each(|_| cluster.fault(Fault::Refuse(Wire::Busy { retry_after: Duration::from_millis(50) })));
+    assert!(late.await.is_err_and(|error| error.is_timeout()));
+    assert!(format!("{:?}", table.put(put("c"))).contains("Write"));
+}

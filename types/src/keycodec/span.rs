@@ -1,0 +1,241 @@
+//! Keys that lie together: all of a table, those that begin with some parts, those whose next part lies between two values.
+//!
+//! A span is made from the leading parts of a key, in order, by `Key::prefix()` (derived with [`RowKey`]): each part is a
+//! method of what the part before gave, so that parts that are not leading do not compile. It is kept without the bucket
+//! byte of salted keys; the rows it stands for are one range, or one of each bucket.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Bound, RangeBounds, RangeFull};
+
+use super::{KeyPart, PartReader, PartType, RowKey};
+use crate::error::Invalid;
+use crate::range::KeyRange;
+
+/// Keys of one type that follow one another, but for their buckets.
+///
+/// ```
+/// use terrane_types::{Desc, KeyRange, RowKey};
+///
+/// #[derive(RowKey)]
+/// struct Action { user: u64, time: Desc<i64>, action: u32 }
+///
+/// let key = Action { user: 7, time: Desc(1_000), action: 3 }.encode()?;
+/// let of_user = Action::prefix().user(7);
+/// assert!(KeyRange::from(of_user.clone()).contains(&key));
+/// assert!(of_user.clone().time_between(900..=1_000).contains(&key));
+/// assert!(!of_user.clone().time_between(..1_000).contains(&key));
+/// assert!(KeyRange::from(of_user.time(1_000).action(3)).contains(&key));
+/// # Ok::<(), terrane_types::Invalid>(())
+/// ```
+///
+/// Parts that are not leading do not compile:
+///
+/// ```compile_fail
+/// use terrane_types::{Desc, RowKey};
+/// #[derive(RowKey)]
+/// struct Action { user: u64, time: Desc<i64>, action: u32 }
+/// let wrong = Action::prefix().time(1_000);
+/// ```
+///
+/// ```compile_fail
+/// use terrane_types::{Desc, RowKey};
+/// #[derive(RowKey)]
+/// struct Action { user: u64, time: Desc<i64>, action: u32 }
+/// let wrong = Action::prefix().user(7).action(3);
+/// ```
+///
+/// Nor does anything behind a part that is only bounded, or a part of another type:
+///
+/// ```compile_fail
+/// use terrane_types::{Desc, RowKey};
+/// #[derive(RowKey)]
+/// struct Action { user: u64, time: Desc<i64>, action: u32 }
+/// let wrong = Action::prefix().user(7).time_between(..5).action(3);
+/// ```
+///
+/// ```compile_fail
+/// use terrane_types::{Desc, RowKey};
+/// #[derive(RowKey)]
+/// struct Action { user: u64, time: Desc<i64>, action: u32 }
+/// let wrong = Action::prefix().user("seven");
+/// ```
+pub struct KeySpan<K> {
+    /// Of the keys' bytes behind the bucket.
+    inner: KeyRange,
+    key: PhantomData<fn() -> K>,
+}
+
+/// What stands for a [`KeySpan`] of `K`: a span, what `K::prefix()` and its methods give, `..` for all keys, the first part
+/// of the key by itself, the first parts as a tuple, or a [`KeyRange`] of keys (without their buckets).
+pub trait IntoSpan<K> {
+    /// The span.
+    fn into_span(self) -> KeySpan<K>;
+}
+
+impl<K> KeySpan<K> {
+    /// The keys in this range of bytes; of salted keys those behind the bucket.
+    #[must_use]
+    pub const fn new(inner: KeyRange) -> Self {
+        Self { inner, key: PhantomData }
+    }
+
+    /// The range of bytes; of salted keys those behind the bucket.
+    #[must_use]
+    pub const fn inner(&self) -> &KeyRange {
+        &self.inner
+    }
+}
+
+impl<K: RowKey> KeySpan<K> {
+    /// The ranges of rows: one, or of salted keys one of each bucket, in the order of buckets.
+    #[must_use]
+    pub fn ranges(&self) -> Vec<KeyRange> {
+        let Some(buckets) = buckets::<K>() else { return vec![self.inner.clone()] };
+        (0..buckets)
+            .map(|bucket| {
+                let bucket = u8::try_from(bucket).expect("PartKind allows at most 256 buckets");
+                let whole = KeyRange::prefix(&[bucket]);
+                let within = |bytes: &[u8]| [&[bucket], bytes].concat().into();
+                let stop = if self.inner.stop.is_empty() { whole.stop } else { within(&self.inner.stop) };
+                KeyRange { start: within(&self.inner.start), stop }
+            })
+            .collect()
+    }
+
+    /// Whether the encoded key lies inside.
+    #[must_use]
+    pub fn contains(&self, row: &[u8]) -> bool {
+        row.get(usize::from(buckets::<K>().is_some())..).is_some_and(|bytes| self.inner.contains(bytes))
+    }
+}
+
+/// How many buckets keys of this type are spread over; `None`: they are not salted.
+#[must_use]
+pub fn buckets<K: RowKey>() -> Option<u16> {
+    match K::KINDS.first().map(|kind| kind.part) {
+        Some(PartType::Bucket(buckets)) => Some(buckets),
+        _ => None,
+    }
+}
+
+impl<K> Clone for KeySpan<K> {
+    fn clone(&self) -> Self {
+        Self::new(self.inner.clone())
+    }
+}
+
+impl<K> fmt::Debug for KeySpan<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeySpan({})", self.inner)
+    }
+}
+
+impl<K> PartialEq for KeySpan<K> {
+    fn eq(&self, other: &Self) -> bool {
+        self.inner == other.inner
+    }
+}
+
+impl<K> Eq for KeySpan<K> {}
+
+impl<K> IntoSpan<K> for KeySpan<K> {
+    fn into_span(self) -> Self {
+        self
+    }
+}
+
+impl<K> IntoSpan<K> for RangeFull {
+    fn into_span(self) -> KeySpan<K> {
+        KeySpan::new(KeyRange::all())
+    }
+}
+
+impl<K> IntoSpan<K> for KeyRange {
+    fn into_span(self) -> KeySpan<K> {
+        KeySpan::new(self)
+    }
+}
+
+/// The keys that begin with `prefix` and whose next part lies in these bounds, of values as they are meant: for a part that
+/// sorts from high to low too, `a..b` holds what is at least `a` and less than `b`. For the derive's use.
+#[doc(hidden)]
+#[must_use]
+pub fn between<K, T: KeyPart>(prefix: &[u8], desc: bool, bounds: &impl RangeBounds<T>) -> KeySpan<K> {
+    let encoded = |bound: Bound<&T>| {
+        bound.map(|value| {
+            let mut part = Vec::new();
+            value.encode_part(&mut part);
+            if desc {
+                part.iter_mut().for_each(|byte| *byte = !*byte);
+            }
+            [prefix, &part].concat()
+        })
+    };
+    let (low, high) = (encoded(bounds.start_bound()), encoded(bounds.end_bound()));
+    let (first, last) = if desc { (high, low) } else { (low, high) };
+    let all = KeyRange::prefix(prefix);
+    // Every key with that part begins with these bytes, or is them: a tail is always last.
+    let behind = |bytes: Vec<u8>| if T::KIND.is_tail() { KeyRange::row(&bytes) } else { KeyRange::prefix(&bytes) }.stop;
+    let start = match first {
+        Bound::Included(bytes) => bytes.into(),
+        Bound::Excluded(bytes) => match behind(bytes) {
+            // Nothing lies behind keys of high bytes alone.
+            beyond if beyond.is_empty() => return nothing(&all),
+            start => start,
+        },
+        Bound::Unbounded => all.start.clone(),
+    };
+    let stop = match last {
+        Bound::Included(bytes) => behind(bytes),
+        Bound::Excluded(bytes) => bytes.into(),
+        Bound::Unbounded => all.stop.clone(),
+    };
+    if !stop.is_empty() && stop <= start {
+        return nothing(&all);
+    }
+    KeySpan::new(KeyRange { start, stop })
+}
+
+/// An empty range with a bound that is not empty, which would be none.
+fn nothing<K>(near: &KeyRange) -> KeySpan<K> {
+    let bound = KeyRange::row(&near.start).stop;
+    KeySpan::new(KeyRange { start: bound.clone(), stop: bound })
+}
+
+/// The part of a row behind its bucket, which is what keys of this type are ordered by.
+///
+/// # Errors
+/// [`Invalid`] for a row too short to have a bucket.
+pub fn behind_bucket<K: RowKey>(row: &[u8]) -> Result<&[u8], Invalid> {
+    row.get(usize::from(buckets::<K>().is_some())..).ok_or_else(|| Invalid::new("the row is too short for a bucket"))
+}
+
+/// How many bytes the first `parts` parts of a key take, the bucket not counted among the parts and not among the bytes, of
+/// a row without its bucket. All of them where the key has fewer parts.
+///
+/// # Errors
+/// [`Invalid`] when the bytes are no such key.
+pub fn leading_bytes<K: RowKey>(parts: usize, behind_bucket: &[u8]) -> Result<usize, Invalid> {
+    let mut input = PartReader::new(behind_bucket);
+    for kind in K::KINDS.iter().filter(|kind| !kind.is_bucket()).take(parts) {
+        let skip = |input: &mut PartReader<'_>| match kind.part {
+            PartType::U32 | PartType::I32 => input.fixed(4).map(drop),
+            PartType::U64 | PartType::I64 | PartType::F64 => input.fixed(8).map(drop),
+            PartType::Bool | PartType::Bucket(_) => input.fixed(1).map(drop),
+            PartType::Uuid => input.fixed(16).map(drop),
+            PartType::Fixed(width) => input.fixed(usize::from(width)).map(drop),
+            PartType::Text | PartType::Bytes => input.escaped().map(drop),
+            PartType::Tail => {
+                let _ = input.tail();
+                Ok(())
+            }
+        };
+        if kind.desc { input.reversed(skip)? } else { skip(&mut input)? }
+    }
+    Ok(behind_bucket.len() - input.remaining())
+}
+
+#[cfg(test)]
+#[path = "span_tests.rs"]
+mod tests;

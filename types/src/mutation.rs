@@ -1,0 +1,155 @@
+//! The parts of a row's mutation besides its cells: merges, what is asked to be returned, and what came of it.
+//!
+//! Everything in a row's mutation takes effect at one moment: its condition and its merges see the row as it was before.
+
+use bytes::Bytes;
+
+use crate::cell::{CellRef, PackedCells};
+use crate::error::Invalid;
+use crate::limits::{QUALIFIER_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::name::FamilyName;
+
+/// What comes of a column as it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Merge {
+    /// The column's family.
+    pub family: FamilyName,
+    /// The column's qualifier.
+    pub qualifier: Bytes,
+    /// What is done to its newest version.
+    pub what: MergeKind,
+}
+
+/// What a merge does to the newest version of a column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MergeKind {
+    /// Adds to a 64-bit big-endian integer; an absent column counts as 0.
+    Increment(i64),
+    /// Puts bytes behind what is there; an absent column counts as empty.
+    Append(Bytes),
+}
+
+impl Merge {
+    /// Checks the lengths.
+    ///
+    /// # Errors
+    /// [`Invalid`] that names the column and the limit.
+    pub fn check(&self) -> Result<(), Invalid> {
+        let qualifier = self.qualifier.len();
+        if qualifier > QUALIFIER_BYTES_MAX {
+            let column = self.column();
+            return Err(Invalid::new(format!(
+                "the qualifier of {column} has {qualifier} bytes; the limit is {QUALIFIER_BYTES_MAX}"
+            )));
+        }
+        match &self.what {
+            MergeKind::Append(value) if value.len() > VALUE_BYTES_MAX => Err(Invalid::new(format!(
+                "what is appended to {} has {} bytes; the limit of a value is {VALUE_BYTES_MAX}",
+                self.column(),
+                value.len()
+            ))),
+            MergeKind::Append(_) | MergeKind::Increment(_) => Ok(()),
+        }
+    }
+
+    /// The column's new value, of what its newest version holds.
+    ///
+    /// # Errors
+    /// [`Invalid`] that names the column and the rule: an incremented value has 8 bytes and does not overflow; an appended
+    /// one stays within the limit of a value.
+    pub fn apply(&self, newest: Option<&[u8]>) -> Result<Vec<u8>, Invalid> {
+        match &self.what {
+            MergeKind::Increment(by) => {
+                let now = newest.map_or(Ok(0), |value| self.counter(value))?;
+                let sum = now.checked_add(*by).ok_or_else(|| {
+                    let column = self.column();
+                    Invalid::new(format!("column {column} holds {now}; adding {by} would overflow its 64 bits"))
+                })?;
+                Ok(sum.to_be_bytes().to_vec())
+            }
+            MergeKind::Append(more) => {
+                let now = newest.unwrap_or_default();
+                let length = now.len() + more.len();
+                if length > VALUE_BYTES_MAX {
+                    return Err(Invalid::new(format!(
+                        "column {} would have {length} bytes after the append; the limit of a value is {VALUE_BYTES_MAX}",
+                        self.column()
+                    )));
+                }
+                Ok([now, more].concat())
+            }
+        }
+    }
+
+    fn counter(&self, value: &[u8]) -> Result<i64, Invalid> {
+        let bytes = <[u8; 8]>::try_from(value).map_err(|_| {
+            let (column, length) = (self.column(), value.len());
+            Invalid::new(format!(
+                "column {column} holds {length} bytes and cannot be incremented; a counter has 8, a big-endian integer"
+            ))
+        })?;
+        Ok(i64::from_be_bytes(bytes))
+    }
+
+    /// `family:qualifier`, for messages.
+    fn column(&self) -> String {
+        CellRef::put(self.family.as_bytes(), &self.qualifier, 0, &[]).to_string()
+    }
+}
+
+/// What a mutation is answered with, of the columns that it names: the newest version of each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Returns {
+    /// No cells.
+    #[default]
+    Nothing,
+    /// As they were before.
+    Old,
+    /// As they are after.
+    New,
+}
+
+/// What came of a row's mutation that has something to tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RowOutcome {
+    /// The condition did not hold: nothing was applied.
+    pub condition_failed: bool,
+    /// What was asked to be returned. Of a condition that did not hold, the columns that it names, where asked for.
+    pub cells: PackedCells,
+    /// The stamp of the log entry that applied it: of the first try, where this answers a retry.
+    pub stamp: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn merge(what: MergeKind) -> Merge {
+        Merge { family: FamilyName::new("f").unwrap(), qualifier: "q".into(), what }
+    }
+
+    #[test]
+    fn an_increment_adds_and_begins_at_zero() {
+        let by = merge(MergeKind::Increment(-3));
+        assert_eq!(by.apply(None).unwrap(), (-3i64).to_be_bytes());
+        assert_eq!(by.apply(Some(&10i64.to_be_bytes())).unwrap(), 7i64.to_be_bytes());
+    }
+
+    #[test]
+    fn an_increment_of_something_else_or_past_the_end_is_refused_with_column_and_rule() {
+        let by = merge(MergeKind::Increment(1));
+        let refused = by.apply(Some(b"abc")).unwrap_err().to_string();
+        assert!(refused.contains("column f:q holds 3 bytes") && refused.contains("a counter has 8"), "{refused}");
+        let refused = by.apply(Some(&i64::MAX.to_be_bytes())).unwrap_err().to_string();
+        assert!(refused.contains("column f:q") && refused.contains("overflow"), "{refused}");
+    }
+
+    #[test]
+    fn an_append_stays_within_the_limit_of_a_value() {
+        let more = merge(MergeKind::Append("cd".into()));
+        assert_eq!(more.apply(Some(b"ab")).unwrap(), b"abcd");
+        assert_eq!(more.apply(None).unwrap(), b"cd");
+        let refused = more.apply(Some(&vec![0; VALUE_BYTES_MAX - 1])).unwrap_err().to_string();
+        assert!(refused.contains("10485761 bytes after the append"), "{refused}");
+    }
+}

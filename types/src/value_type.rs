@@ -1,0 +1,211 @@
+//! How the bytes of a value are read where values are compared or summed up.
+//!
+//! A cell's value is bytes; whoever compares it says how to read it: `i32(data:airtemp) > 100`. The numbers are raw and
+//! big-endian, as HBase's `Bytes` writes them, so that values written by programs of that world read the same here. (The
+//! parts of row keys are another thing: they sort as bytes, see [`crate::keycodec`].)
+//!
+//! Invariants:
+//! - [`ValueType::read`] never guesses: a value that does not fit the type is an error that says what the type wants.
+//! - [`Value`] has a total order among values of one type, with floats in the order of IEEE 754's `totalOrder`, so that a
+//!   comparison has an answer for every two values and every replica comes to the same.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::Invalid;
+
+/// A way of reading the bytes of a value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ValueType {
+    /// 4 bytes, two's complement, big-endian.
+    I32,
+    /// 8 bytes, two's complement, big-endian.
+    I64,
+    /// 4 bytes, unsigned, big-endian.
+    U32,
+    /// 8 bytes, unsigned, big-endian.
+    U64,
+    /// 8 bytes, IEEE 754 double precision, big-endian.
+    F64,
+    /// UTF-8.
+    Text,
+    /// Anything, compared byte by byte.
+    #[default]
+    Bytes,
+}
+
+/// A value that was read.
+#[derive(Clone, Copy, Debug)]
+pub enum Value<'a> {
+    /// Of the integer types.
+    Integer(i128),
+    /// Of [`ValueType::F64`].
+    Float(f64),
+    /// Of [`ValueType::Text`].
+    Text(&'a str),
+    /// Of [`ValueType::Bytes`].
+    Bytes(&'a [u8]),
+}
+
+impl ValueType {
+    /// All of them, in the order of the grammar.
+    pub const ALL: [Self; 7] = [Self::I32, Self::I64, Self::U32, Self::U64, Self::F64, Self::Text, Self::Bytes];
+
+    /// The name that commands, filters and the wire use.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::I32 => "i32",
+            Self::I64 => "i64",
+            Self::U32 => "u32",
+            Self::U64 => "u64",
+            Self::F64 => "f64",
+            Self::Text => "text",
+            Self::Bytes => "bytes",
+        }
+    }
+
+    /// The type with this name.
+    ///
+    /// # Errors
+    /// [`Invalid`] that lists the names there are.
+    pub fn parse(name: &str) -> Result<Self, Invalid> {
+        let found = Self::ALL.into_iter().find(|known| known.name() == name);
+        found.ok_or_else(|| {
+            Invalid::new(format!("{name:?} is not a type of values; they are i32, i64, u32, u64, f64, text and bytes"))
+        })
+    }
+
+    /// Whether values are numbers, which can be summed up.
+    #[must_use]
+    pub const fn is_number(self) -> bool {
+        !matches!(self, Self::Text | Self::Bytes)
+    }
+
+    /// How many bytes a value has, where all have the same.
+    #[must_use]
+    pub const fn width(self) -> Option<usize> {
+        match self {
+            Self::I32 | Self::U32 => Some(4),
+            Self::I64 | Self::U64 | Self::F64 => Some(8),
+            Self::Text | Self::Bytes => None,
+        }
+    }
+
+    /// Reads a value.
+    ///
+    /// # Errors
+    /// [`Invalid`] that says what the type wants and what there is.
+    pub fn read(self, bytes: &[u8]) -> Result<Value<'_>, Invalid> {
+        Ok(match self {
+            Self::I32 => Value::Integer(i32::from_be_bytes(self.fixed(bytes)?).into()),
+            Self::I64 => Value::Integer(i64::from_be_bytes(self.fixed(bytes)?).into()),
+            Self::U32 => Value::Integer(u32::from_be_bytes(self.fixed(bytes)?).into()),
+            Self::U64 => Value::Integer(u64::from_be_bytes(self.fixed(bytes)?).into()),
+            Self::F64 => Value::Float(f64::from_be_bytes(self.fixed(bytes)?)),
+            Self::Text => Value::Text(
+                std::str::from_utf8(bytes)
+                    .map_err(|_| Invalid::new("a text is UTF-8, this value is not".to_owned()))?,
+            ),
+            Self::Bytes => Value::Bytes(bytes),
+        })
+    }
+
+    /// Compares two values read as this type.
+    ///
+    /// # Errors
+    /// [`Invalid`] when one of them cannot be read so.
+    pub fn compare(self, left: &[u8], right: &[u8]) -> Result<Ordering, Invalid> {
+        Ok(self.read(left)?.order(&self.read(right)?))
+    }
+
+    fn fixed<const N: usize>(self, bytes: &[u8]) -> Result<[u8; N], Invalid> {
+        bytes.try_into().map_err(|_| {
+            let length = bytes.len();
+            Invalid::new(format!("{} values have {N} bytes, this one has {length}", self.name()))
+        })
+    }
+}
+
+impl fmt::Display for ValueType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for ValueType {
+    type Err = Invalid;
+
+    fn from_str(name: &str) -> Result<Self, Invalid> {
+        Self::parse(name)
+    }
+}
+
+impl Value<'_> {
+    /// The order among values of one type. Values of different types are in the order of their types; nobody compares such.
+    #[must_use]
+    pub fn order(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            (Self::Integer(left), Self::Integer(right)) => left.cmp(right),
+            (Self::Float(left), Self::Float(right)) => left.total_cmp(right),
+            (Self::Text(left), Self::Text(right)) => left.cmp(right),
+            (Self::Bytes(left), Self::Bytes(right)) => left.cmp(right),
+            _ => self.rank().cmp(&other.rank()),
+        }
+    }
+
+    const fn rank(&self) -> u8 {
+        match self {
+            Self::Integer(_) => 0,
+            Self::Float(_) => 1,
+            Self::Text(_) => 2,
+            Self::Bytes(_) => 3,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn numbers_compare_as_numbers(left: i32, right: i32, small: u64, large: u64) {
+            let compared = ValueType::I32.compare(&left.to_be_bytes(), &right.to_be_bytes()).unwrap();
+            prop_assert_eq!(compared, left.cmp(&right));
+            let compared = ValueType::U64.compare(&small.to_be_bytes(), &large.to_be_bytes()).unwrap();
+            prop_assert_eq!(compared, small.cmp(&large));
+        }
+
+        #[test]
+        fn random_bytes_are_read_or_refused_and_never_panic(bytes: Vec<u8>) {
+            for kind in ValueType::ALL {
+                let _ = kind.read(&bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn a_value_of_another_width_is_refused_in_words() {
+        let refused = ValueType::I64.read(&[1, 2, 3]).unwrap_err();
+        assert_eq!(refused.to_string(), "i64 values have 8 bytes, this one has 3");
+    }
+
+    #[test]
+    fn floats_have_a_total_order() {
+        let of = |value: f64| value.to_be_bytes();
+        assert_eq!(ValueType::F64.compare(&of(-1.5), &of(2.0)), Ok(Ordering::Less));
+        assert_eq!(ValueType::F64.compare(&of(f64::NAN), &of(f64::INFINITY)), Ok(Ordering::Greater));
+    }
+
+    #[test]
+    fn names_come_back_and_others_are_refused_with_the_list() {
+        for kind in ValueType::ALL {
+            assert_eq!(ValueType::parse(kind.name()), Ok(kind));
+        }
+        assert!(ValueType::parse("i128").unwrap_err().to_string().contains("f64, text and bytes"));
+    }
+}
