@@ -2,12 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that unwraps in vain fails, which is what it is for")]
 
-mod filters;
 mod consistency;
+mod filters;
 mod harness;
 mod maintenance;
-mod scanning;
 mod mutations;
+mod scanning;
 
 use bytes::Bytes;
 use harness::{Bench, Client, TABLE, leads, packed, put, regions, schema, shown};

@@ -10,6 +10,7 @@ mod consistency;
 mod data_model;
 mod faults;
 mod routing;
+mod schema;
 mod splits;
 
 use std::time::Duration;
