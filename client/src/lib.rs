@@ -125,6 +125,7 @@ mod table;
 mod typed;
 mod typed_reads;
 mod url;
+mod values;
 mod write_requests;
 mod writer;
 mod writes;
@@ -151,6 +152,10 @@ pub use scans::{EndRequest, LatestRequest, ScanRequest};
 pub use table::Table;
 pub use typed::TypedTable;
 pub use typed_reads::{FromRow, TypedEnd, TypedGet, TypedPage, TypedPageRequest, TypedRows, TypedScan};
+#[cfg(feature = "json")]
+pub use values::Json;
+#[cfg(feature = "postcard")]
+pub use values::Postcard;
 pub use write_requests::{AtomicRequest, WriteManyRequest, WriteRequest};
 pub use writer::{BatchWriter, FlushError, Receipt, WriterOptions};
 
