@@ -193,7 +193,7 @@ impl Scanner {
         Self {
             core: Arc::clone(&table.core),
             target: Arc::clone(&table.target),
-            cursor: Cursor::new(range, scan.reverse, scan.limit, scan.offset),
+            cursor: Cursor::new(range, scan.reverse, scan.selection.limit(scan.limit), scan.offset),
             wanted,
             consistency: how.consistency,
             small,

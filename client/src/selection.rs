@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use terrane_proto::v1;
-use terrane_types::{FamilyName, Invalid, KeyRange, Projection, escape};
+use terrane_types::{FamilyName, Filter, Invalid, KeyRange, Projection, escape};
 
 /// What a read shows of each row.
 #[derive(Clone, Debug)]
@@ -88,6 +88,13 @@ impl Selection {
     /// The filter's text; empty: none.
     pub(crate) fn filter_text(&self) -> &str {
         &self.filter
+    }
+
+    /// The limit of a scan, or what its filter's `page(n)` says, if that is less: a server counts in its own region only. A filter
+    /// that cannot be read says nothing here; the server says why.
+    pub(crate) fn limit(&self, limit: Option<u64>) -> Option<u64> {
+        let page = Filter::from_text(&self.filter).ok().and_then(|filter| filter.page());
+        limit.into_iter().chain(page).min()
     }
 
     /// The selection as it travels, with its names and numbers checked.
