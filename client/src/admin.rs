@@ -10,8 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use terrane_proto::v1;
 use terrane_types::{
-    ClusterId, FamilyName, FamilySchema, GroupId, KeyDeclaration, RegionDescriptor, RegionId, ServerId, TableName,
-    TableSchema,
+    ClusterId, FamilyName, FamilySchema, GroupId, KeyDeclaration, NamespaceName, RegionDescriptor, RegionId, ServerId,
+    TableName, TableSchema,
 };
 
 use crate::client::{Core, schema_of};
@@ -47,10 +47,10 @@ impl TableSpec {
     }
 
     /// Adds a family with attributes (`versions`, `min_versions`, `ttl`, `keep_deleted_cells`; `compression`, `bloom`,
-    /// `block_size`, `in_memory`).
+    /// `block_size`, `in_memory`; `meta.NAME` for free metadata), each as [`FamilySchema::set_attribute`] takes it.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a bad name, a family named twice, an attribute that is unknown or not built yet.
+    /// [`Error::Invalid`] for a bad name, a family named twice, an attribute that is unknown or out of bounds.
     pub fn family(mut self, name: &str, attributes: &[(&str, &str)]) -> Result<Self, Error> {
         let mut family = FamilySchema::new(FamilyName::new(name)?);
         for (attribute, value) in attributes {
@@ -69,10 +69,11 @@ impl TableSpec {
         Ok(self)
     }
 
-    /// Sets a table attribute by its name, like `region_size` to `16MiB` or `bloom_prefix` to `1`.
+    /// Sets a table attribute by its name, like `region_size` to `16MiB` or `bloom_prefix` to `1`; see
+    /// [`TableSchema::set_attribute`] for all of them.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when it is unknown, not built yet, or its value is out of bounds.
+    /// [`Error::Invalid`] when it is unknown, or its value is out of bounds.
     pub fn set(mut self, attribute: &str, value: &str) -> Result<Self, Error> {
         self.schema.set_attribute(attribute, value)?;
         Ok(self)
@@ -93,7 +94,11 @@ impl TableSpec {
     }
 }
 
-/// Changes to a table, for [`Admin::alter_table`].
+/// Changes to a table, for [`Admin::alter_table`]. All of them come into force together, in each region at one moment of
+/// its log; the table serves meanwhile.
+///
+/// What a lower limit (`versions`, `ttl`) hid stays hidden when it is raised again. A key is declared once. A family that
+/// is dropped takes its cells with it; one of the same name that is added later begins empty.
 #[derive(Clone, Debug, Default)]
 pub struct TableChange {
     set: BTreeMap<String, String>,
@@ -108,20 +113,20 @@ impl TableChange {
         Self::default()
     }
 
-    /// Sets a table attribute.
+    /// Sets a table attribute, as [`TableSpec::set`] does; `meta.NAME` with an empty value takes an entry away.
     #[must_use]
     pub fn set(mut self, attribute: &str, value: &str) -> Self {
         self.set.insert(attribute.to_owned(), value.to_owned());
         self
     }
 
-    /// Sets attributes of a family.
+    /// Sets attributes of a family that is there; those not named stay as they are.
     #[must_use]
     pub fn family(self, name: &str, attributes: &[(&str, &str)]) -> Self {
         self.change_family(name, false, attributes)
     }
 
-    /// Adds a family.
+    /// Adds a family, with the attributes that [`TableSpec::family`] takes.
     #[must_use]
     pub fn add_family(self, name: &str, attributes: &[(&str, &str)]) -> Self {
         self.change_family(name, true, attributes)
@@ -299,7 +304,8 @@ impl Admin {
         self
     }
 
-    /// Makes a table. It is usable when this returns; until the cluster has enough servers it waits.
+    /// Makes a table. It is usable when this returns; until the cluster has enough servers it waits. Its namespace is there
+    /// already ([`Admin::create_namespace`]).
     ///
     /// # Errors
     /// [`Error::Invalid`], [`Error::AlreadyExists`]; [`Error::Uncertain`] when the answer was lost: see whether it is there.
@@ -313,10 +319,11 @@ impl Admin {
         table_info(ask_master!(self, Kind::Change, create_table, request)?)
     }
 
-    /// Changes attributes and families of a table; holds everywhere when this returns.
+    /// Changes attributes and families of a table; holds everywhere when this returns. When time runs out before that (a
+    /// group has no leader, say), the master goes on with it, and the error says what it waits for.
     ///
     /// # Errors
-    /// [`Error::Invalid`], [`Error::NotFound`]; [`Error::Uncertain`] when the answer was lost.
+    /// [`Error::Invalid`], [`Error::NotFound`]; [`Error::Uncertain`] when the answer was lost: describe the table.
     pub async fn alter_table(&self, name: &str, change: TableChange) -> Result<TableInfo, Error> {
         let request = v1::AlterTableRequest {
             hello: self.core.hello(),
@@ -342,7 +349,53 @@ impl Admin {
     /// # Errors
     /// See [`Error`].
     pub async fn list_tables(&self) -> Result<Vec<TableInfo>, Error> {
-        let request = v1::ListTablesRequest { hello: self.core.hello(), ..Default::default() };
+        self.tables_in(String::new()).await
+    }
+
+    /// The tables of one namespace.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when there is no such namespace, [`Error::Invalid`] when it is not a name.
+    pub async fn list_tables_in(&self, namespace: &str) -> Result<Vec<TableInfo>, Error> {
+        self.tables_in(NamespaceName::new(namespace)?.to_string()).await
+    }
+
+    /// Makes a namespace. Tables can be made in it when this returns, as `namespace:table`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when it is not a name, [`Error::AlreadyExists`]; [`Error::Uncertain`] when the answer was lost:
+    /// see whether it is there.
+    pub async fn create_namespace(&self, name: &str) -> Result<(), Error> {
+        let request = self.namespace_request(name)?;
+        ask_master!(self, Kind::Change, create_namespace, request).map(drop)
+    }
+
+    /// Drops a namespace that has no tables.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when tables are left in it, some of which it names, and for `default`; [`Error::NotFound`];
+    /// [`Error::Uncertain`] when the answer was lost.
+    pub async fn drop_namespace(&self, name: &str) -> Result<(), Error> {
+        let request = self.namespace_request(name)?;
+        ask_master!(self, Kind::Change, drop_namespace, request).map(drop)
+    }
+
+    /// All namespaces, sorted; `default` is always among them.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn list_namespaces(&self) -> Result<Vec<NamespaceName>, Error> {
+        let request = v1::ClusterRequest { hello: self.core.hello() };
+        let reply: v1::ListNamespacesReply = ask_master!(self, Kind::Read, list_namespaces, request)?;
+        reply.names.iter().map(|name| Ok(NamespaceName::new(name)?)).collect()
+    }
+
+    fn namespace_request(&self, name: &str) -> Result<v1::NamespaceRequest, Error> {
+        Ok(v1::NamespaceRequest { hello: self.core.hello(), name: NamespaceName::new(name)?.to_string() })
+    }
+
+    async fn tables_in(&self, namespace: String) -> Result<Vec<TableInfo>, Error> {
+        let request = v1::ListTablesRequest { hello: self.core.hello(), namespace };
         let reply: v1::ListTablesReply = ask_master!(self, Kind::Read, list_tables, request)?;
         reply.tables.into_iter().map(table_info).collect()
     }

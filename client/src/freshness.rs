@@ -56,7 +56,9 @@ impl Router {
         self.sent();
         let room = place.session.room(until).await?;
         let header = self.read_header(target, place, consistency, until);
-        place.session.call(room, header, body, until).await
+        let answered = place.session.call(room, header, body, until).await?;
+        target.saw_schema_version(answered.schema_version);
+        Ok(answered.body)
     }
 
     /// A server answered a read: if only the leader does so, it is known to lead.

@@ -182,7 +182,9 @@ impl Router {
         };
         // Whoever has room knows the hello.
         let now_ms = place.session.cluster_time_ms().unwrap_or_default();
-        place.session.call(room, header, body(now_ms), until).await
+        let answered = place.session.call(room, header, body(now_ms), until).await?;
+        target.saw_schema_version(answered.schema_version);
+        Ok(answered.body)
     }
 
     /// Pays for one request more than was asked for.
@@ -291,6 +293,7 @@ impl Router {
                 tried.push((place.region.group, place.server));
                 self.locator.write().silent(place.region.group, place.server);
             }
+            Failure::Refused(Wire::SchemaChanged { version, .. }) => target.saw_schema_version(*version),
             Failure::Refused(Wire::NotFound { .. }) => {
                 self.locator.write().forget_region(target.table, place.region.region);
             }

@@ -189,11 +189,12 @@ impl Scanner {
             snapshot: scan.snapshot,
             fill_cache_never: scan.fill_cache_never,
         };
-        let small = table.target.table != TableId::META && scan.limit.is_some_and(|limit| limit <= SMALL_ROWS_MAX);
+        let limit = scan.limit_in_all();
+        let small = table.target.table != TableId::META && limit.is_some_and(|limit| limit <= SMALL_ROWS_MAX);
         Self {
             core: Arc::clone(&table.core),
             target: Arc::clone(&table.target),
-            cursor: Cursor::new(range, scan.reverse, scan.limit, scan.offset),
+            cursor: Cursor::new(range, scan.reverse, limit, scan.offset),
             wanted,
             consistency: how.consistency,
             small,
@@ -306,6 +307,8 @@ impl Scanner {
 
     fn take(&mut self, place: Option<Place>, block: v1::ScanBlock, rows: &mut Vec<RowData>) -> Result<(), Missed> {
         let region = place.as_ref().map_or_else(meta_region, |place| place.region.clone());
+        let described = block.region.as_ref().map_or(0, |region| region.schema_version);
+        self.target.saw_schema_version(described);
         let accepted = self.cursor.accept(&region, block, &self.wanted, rows);
         if let Some(place) = &place {
             self.core.router.answered_read(place, self.consistency);

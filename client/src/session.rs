@@ -154,7 +154,7 @@ impl Session {
         header: v1::RequestHeader,
         body: request::Body,
         until: Instant,
-    ) -> Result<reply::Body, Failure> {
+    ) -> Result<Answered, Failure> {
         let (id, receiver) = self.shared.enqueue(room.0, header, body)?;
         let mut waiting = Waiting { shared: &self.shared, id, done: false };
         match timeout_at(until, receiver).await {
@@ -200,8 +200,15 @@ fn data_client(channel: Channel) -> DataClient<Channel> {
     DataClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX).max_encoding_message_size(MESSAGE_BYTES_MAX)
 }
 
-type ReplySender = oneshot::Sender<Result<reply::Body, Failure>>;
-type ReplyReceiver = oneshot::Receiver<Result<reply::Body, Failure>>;
+/// A reply that is no refusal.
+pub(crate) struct Answered {
+    pub(crate) body: reply::Body,
+    /// The version of the table's schema, where the request named an older one; else 0.
+    pub(crate) schema_version: u64,
+}
+
+type ReplySender = oneshot::Sender<Result<Answered, Failure>>;
+type ReplyReceiver = oneshot::Receiver<Result<Answered, Failure>>;
 
 struct Shared {
     state: Mutex<State>,
@@ -345,15 +352,15 @@ impl Shared {
         let mut state = self.state.lock();
         for reply in batch.replies {
             if let Some(sender) = state.release(reply.id) {
-                done.push((sender, reply.body));
+                done.push((sender, reply));
             }
         }
         drop(state);
         self.permits.add_permits(done.len());
-        for (sender, body) in done {
+        for (sender, v1::Reply { body, schema_version, .. }) in done {
             let result = match body {
                 Some(reply::Body::Error(detail)) => Err(Failure::Refused(error::from_detail(detail))),
-                Some(body) => Ok(body),
+                Some(body) => Ok(Answered { body, schema_version }),
                 None => Err(Failure::Refused(Wire::Internal { message: "the server sent an empty reply".to_owned() })),
             };
             // A caller that ran out of time has gone; its reply is of no use to anybody.

@@ -229,7 +229,7 @@ impl Engine {
             let files = parts_of(&state, &bounds);
             let (tables, bytes) = inheritance(&state);
             let point = side.point;
-            let region = Region::new(side.region, parent.table(), range, families.clone(), point.clone(), files);
+            let region = parent.after_split(side.region, range, families.clone(), point.clone(), files);
             let frozen = Frozen { first_index, point, families: families.clone(), tables, bytes };
             let mut daughter = region.state.write();
             daughter.frozen.push(frozen);

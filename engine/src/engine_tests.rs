@@ -37,6 +37,7 @@ fn rows(region: &Arc<Region>) -> Vec<String> {
         projection: Projection::all(),
         now_ms: LATEST - 1,
         from_cell: None,
+        fills_cache: true,
     };
     let mut scanner = region.scan(region.snapshot(), spec);
     let mut block = Vec::new();

@@ -48,15 +48,15 @@ impl Engine {
 
     async fn flush_settled(&self, region: &Arc<Region>) -> Result<(), Error> {
         let _recording = region.recording.lock().await;
-        let (frozen, files) = {
+        let (frozen, files, collected) = {
             let state = region.state.read();
-            if state.retired || state.frozen.is_empty() {
-                return Ok(());
-            }
-            (state.frozen.clone(), state.files())
+            let Some(last) = state.frozen.last().filter(|_| !state.retired) else { return Ok(()) };
+            // Under the lock: a split after it tells the daughters, who get what is flushed here, how far was collected.
+            let collected = region.snapshots.begin_collection(last.point.stamp);
+            (state.frozen.clone(), state.files(), collected)
         };
         self.remove_unrecorded(region).await?;
-        let flushed = self.write_frozen(region, &frozen, files).await?;
+        let flushed = self.write_frozen(region, &frozen, files, collected).await?;
         if region.state.read().retired {
             // Split meanwhile: the daughters hold the same memtables and record them with the split.
             self.settled(&flushed.made);
@@ -144,7 +144,8 @@ impl Engine {
             let state = region.state.read();
             (state.frozen[0].clone(), state.files())
         };
-        let flushed = self.write_frozen(region, std::slice::from_ref(&frozen), files).await?;
+        let collected = region.snapshots.begin_collection(frozen.point.stamp);
+        let flushed = self.write_frozen(region, std::slice::from_ref(&frozen), files, collected).await?;
         Ok((frozen, flushed))
     }
 
@@ -192,11 +193,18 @@ impl Engine {
         self.checkpoints.clean_up(&self.disk).await
     }
 
-    /// Collects frozen memtables and hands what is left to the backend; answers the region's files as they are then.
-    async fn write_frozen(&self, region: &Region, frozen: &[Frozen], mut files: Files) -> Result<Flushed, Error> {
+    /// Collects frozen memtables for readers at `collected` and above, and hands what is left to the backend; answers the
+    /// region's files as they are then.
+    async fn write_frozen(
+        &self,
+        region: &Region,
+        frozen: &[Frozen],
+        mut files: Files,
+        collected: u64,
+    ) -> Result<Flushed, Error> {
         let last = frozen.last().expect("whoever flushes has something frozen");
         let point = last.point.clone();
-        let oldest_snapshot = region.snapshots.begin_collection().min(point.sequence);
+        let oldest_snapshot = collected.min(point.sequence);
         let log_time = i64::try_from(point.stamp).unwrap_or(i64::MAX);
         let mut flushed = Flushed { files: Files::new(), made: Vec::new(), rewrote: false };
         for (name, family) in &last.families {

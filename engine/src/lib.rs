@@ -34,6 +34,7 @@ mod error;
 mod file;
 mod files;
 mod flush;
+mod history;
 mod ingest;
 mod manifest;
 mod memtable;
@@ -50,6 +51,7 @@ mod source;
 mod split_point;
 mod table;
 mod unite;
+mod window;
 
 pub use backend::BackendKind;
 pub use block_cache::FamilyReadCounts;

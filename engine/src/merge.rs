@@ -64,6 +64,35 @@ impl Merge {
         rest.first().is_none_or(|&second| self.cursors[second].row() != Some(cell.row)).then_some(cell)
     }
 
+    /// The first cell of the next row, in store order, where it can be told without reading on.
+    pub(crate) fn first(&self) -> Option<Cell<'_>> {
+        let (&newest, rest) = self.order.split_first()?;
+        let mut first = self.cursors[newest].first()?;
+        for &index in rest {
+            if self.cursors[index].row() != Some(first.row) {
+                break;
+            }
+            let other = self.cursors[index].first()?;
+            if other.cmp_in_row(&first).is_lt() {
+                first = other;
+            }
+        }
+        Some(first)
+    }
+
+    /// Goes on behind the next row.
+    pub(crate) fn skip(&mut self) -> Result<(), Error> {
+        let Self { cursors, order, .. } = self;
+        let Some(&first) = order.first() else { return Ok(()) };
+        let row = cursors[first].row();
+        let with_row = 1 + order[1..].iter().take_while(|&&index| cursors[index].row() == row).count();
+        for &index in &order[..with_row] {
+            cursors[index].skip()?;
+        }
+        self.settle(with_row);
+        Ok(())
+    }
+
     /// Goes on behind a row with a [lone](Merge::lone) cell.
     pub(crate) fn skip_lone(&mut self) -> Result<(), Error> {
         let Some(&first) = self.order.first() else { return Ok(()) };

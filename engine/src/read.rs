@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use smallvec::SmallVec;
-use terrane_types::Projection;
 use terrane_types::visibility::{CellMeta, Resolver, View};
+use terrane_types::{Columns, Projection};
 
 use crate::Error;
 use crate::cells::{Cell, Cells};
@@ -13,6 +12,7 @@ use crate::manifest::FamilyRecord;
 use crate::reading::{Reading, RowKey};
 use crate::region::{Region, View as StoreView};
 use crate::snapshot::Snapshot;
+use crate::window::CellWindow;
 
 thread_local! {
     /// Room for the cells of a row that a get gathers, which the thread keeps for the next.
@@ -89,8 +89,10 @@ impl Region {
             prefix: None,
         };
         let mut cells = ROOM.take();
+        let mut window = CellWindow::of(projection);
         for store in self.views(projection) {
-            let columns = projection.qualifiers(store.name.as_bytes()).unwrap_or_default();
+            let asked = projection.columns(store.name.as_bytes());
+            let columns = asked.map(Columns::sought).unwrap_or_default();
             cells.clear();
             let mut sources_with_row = 0;
             for source in &store.sources {
@@ -106,9 +108,14 @@ impl Region {
             }
             let mut reader = FamilyReader::new(&store.family, view);
             let name = store.name.as_bytes();
-            reader.show(&mut cells, projection.qualifiers(name), &mut stats, |_, cell| {
-                terrane_types::cell::pack(out, cell.packed(name));
+            reader.show(&mut cells, asked, &mut stats, |_, cell| {
+                if window.admits() {
+                    terrane_types::cell::pack(out, window.shown(cell.packed(name)));
+                }
             });
+            if window.is_full() {
+                break;
+            }
         }
         cells.clear();
         if cells.memory_bytes() <= ROOM_BYTES_MAX {
@@ -136,8 +143,8 @@ pub(crate) fn view_of(projection: &Projection, sequence: u64, now_ms: i64) -> Vi
     }
 }
 
-fn is_selected(asked: Option<&[Bytes]>, qualifier: &[u8]) -> bool {
-    asked.is_some_and(|asked| asked.is_empty() || asked.iter().any(|one| *one == qualifier))
+fn is_selected(asked: Option<&Columns>, qualifier: &[u8]) -> bool {
+    asked.is_some_and(|asked| asked.selects(qualifier))
 }
 
 /// Shows what a reader sees of one family, row after row.
@@ -154,7 +161,7 @@ impl FamilyReader {
     }
 
     /// Whether the only cell of a row is shown.
-    pub(crate) fn shows_lone(&mut self, cell: &Cell<'_>, asked: Option<&[Bytes]>, stats: &mut ReadStats) -> bool {
+    pub(crate) fn shows_lone(&mut self, cell: &Cell<'_>, asked: Option<&Columns>, stats: &mut ReadStats) -> bool {
         if cell.sequence < self.since {
             return false;
         }
@@ -167,12 +174,22 @@ impl FamilyReader {
         shown
     }
 
+    /// Whether the first cell of a row, in store order, says by itself that the row is shown. `false` says nothing.
+    pub(crate) fn first_shows(&mut self, cell: &Cell<'_>, asked: Option<&Columns>, stats: &mut ReadStats) -> bool {
+        let shows = cell.sequence >= self.since
+            && is_selected(asked, cell.qualifier)
+            && self.resolver.first_shows(&cell.meta());
+        stats.cells_seen += u64::from(shows);
+        stats.cells_shown += u64::from(shows);
+        shows
+    }
+
     /// Hands the visible cells of one row, given in store order, to `show`, each with its index. `asked` are the columns
     /// that the projection names, as it gives them.
     pub(crate) fn show(
         &mut self,
         cells: &mut Cells,
-        asked: Option<&[Bytes]>,
+        asked: Option<&Columns>,
         stats: &mut ReadStats,
         mut show: impl FnMut(usize, Cell<'_>),
     ) {

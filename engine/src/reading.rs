@@ -100,6 +100,11 @@ pub(crate) trait Cursor: Send {
         None
     }
 
+    /// The first cell, in store order, of the row at hand, where it can be told without reading on.
+    fn first(&self) -> Option<Cell<'_>> {
+        self.lone()
+    }
+
     /// Goes on to the next row.
     fn skip(&mut self) -> Result<(), Error> {
         self.take(&[], &mut Cells::default())

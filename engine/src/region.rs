@@ -199,10 +199,35 @@ impl Region {
         range: KeyRange,
         families: Families,
         point: DurablePoint,
+        files: Files,
+    ) -> Self {
+        let snapshots = Snapshots::new(point.sequence);
+        Self::with_snapshots(id, table, range, families, point, files, snapshots)
+    }
+
+    /// The daughter of a split: its sequence numbers go on where the parent's end, and its snapshots with them.
+    pub(crate) fn after_split(
+        &self,
+        id: RegionId,
+        range: KeyRange,
+        families: Families,
+        point: DurablePoint,
+        files: Files,
+    ) -> Self {
+        let snapshots = self.snapshots.after_split(point.sequence);
+        Self::with_snapshots(id, self.table, range, families, point, files, snapshots)
+    }
+
+    fn with_snapshots(
+        id: RegionId,
+        table: TableId,
+        range: KeyRange,
+        families: Families,
+        point: DurablePoint,
         mut files: Files,
+        snapshots: Snapshots,
     ) -> Self {
         let bounds = Bounds { start: range.start.to_vec(), stop: range.stop.to_vec() };
-        let snapshots = Snapshots::new(point.sequence);
         let mut state =
             State { stores: BTreeMap::new(), frozen: Vec::new(), point, recorded: families.clone(), retired: false };
         for (name, family) in families {
@@ -390,6 +415,13 @@ impl Region {
         state.refresh();
     }
 
+    /// Gives the region's next sequence number to something that is no row mutation, and makes it visible. A change of
+    /// rules has a number of its own: readers see it without a write that follows, and of two changes without a write
+    /// between them each has had its effect.
+    pub fn take_sequence(&self, sequence: u64) {
+        self.snapshots.publish(sequence, false);
+    }
+
     /// Takes a family away, and its cells with it.
     pub fn remove_family(&self, family: &FamilyName) {
         let mut state = self.state.write();
@@ -450,6 +482,25 @@ impl Region {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         self.snapshots.take()
+    }
+
+    /// Has versions that nobody sees any more readable by [`Region::snapshot_at`] for `history_ms` of log time, from now
+    /// on; 0: they go as soon as no snapshot holds them. What is collected already stays so. It is not recorded: whoever
+    /// opens an engine says it again, and after that snapshots begin at the durable point.
+    pub fn set_history(&self, history_ms: u64) {
+        self.snapshots.set_history(history_ms);
+    }
+
+    /// The log has come to `stamp_ms`: what is applied next is written then. By this time history is measured, so a region
+    /// that keeps some is told before it is written to.
+    pub fn advance(&self, stamp_ms: u64) {
+        self.snapshots.advance(stamp_ms);
+    }
+
+    /// The oldest sequence number that a snapshot can be taken at, and that of the last row mutation.
+    #[must_use]
+    pub fn readable(&self) -> (u64, u64) {
+        self.snapshots.readable()
     }
 
     /// A snapshot at an earlier sequence number.

@@ -7,11 +7,14 @@
 //! A scanner that is told not to wait for the disk, and needs it, forgets its cursors and answers so. The next call opens
 //! them again behind the last row that was gathered whole, so nothing is skipped or repeated.
 
+mod first;
+mod passing;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
 use terrane_types::rows::{begin_row, end_row};
-use terrane_types::{FamilyName, KeyRange, Projection};
+use terrane_types::{CellRef, Columns, FamilyName, KeyRange, Projection};
 
 use crate::Error;
 use crate::cells::{Cell, Cells};
@@ -21,6 +24,7 @@ use crate::reading::{PrefixKey, Reading};
 use crate::region::{Region, RowPrefix, View as StoreView};
 use crate::snapshot::Snapshot;
 use crate::source::Bounds;
+use crate::window::CellWindow;
 
 /// Cells read without a visible row after which [`RowScanner::next`] returns all the same: a reader of a range full of
 /// deleted rows must be able to yield, report where it is, and give up.
@@ -39,6 +43,8 @@ pub struct ScanSpec {
     pub now_ms: i64,
     /// Goes on inside of the first row, after this cell.
     pub from_cell: Option<CellPosition>,
+    /// Whether blocks that are read from disk stay in the cache: not those of a scan over what nobody else reads.
+    pub fills_cache: bool,
 }
 
 /// A cell's place inside of its row.
@@ -91,6 +97,7 @@ pub struct RowScanner {
     reverse: bool,
     prefix: Option<RowPrefix>,
     from_cell: Option<CellPosition>,
+    fills_cache: bool,
     row: Vec<u8>,
     /// The row that is being gathered: it becomes `row` when all of it is there.
     next_row: Vec<u8>,
@@ -123,6 +130,7 @@ impl Region {
             reverse: spec.reverse,
             prefix: self.prefix(),
             from_cell: spec.from_cell,
+            fills_cache: spec.fills_cache,
             row: Vec::new(),
             next_row: Vec::new(),
             at: None,
@@ -141,13 +149,24 @@ impl RowScanner {
     /// from here. [`Error::Corruption`] or [`Error::Io`] from the files below; the scanner is spent then.
     pub fn next(&mut self, block: &mut Vec<u8>, bytes_max: usize, patience: Patience) -> Result<Step, Error> {
         let seen_before = self.stats.cells_seen;
+        let before = block.len();
         while self.at.is_none() {
-            match self.show_lone(block) {
+            let mut show = |row: &[u8], cell: CellRef<'_>| {
+                let start = begin_row(block, row);
+                terrane_types::cell::pack(block, cell);
+                end_row(block, start);
+            };
+            let shown = match self.show_lone(&mut show) {
+                Ok(None) => self.show_first(&mut show).map(|shown| shown.then_some(true)),
+                lone => lone,
+            };
+            match shown {
                 Ok(None) => {}
                 Ok(Some(true)) => return Ok(Step::Row),
                 Ok(Some(false)) if self.stats.cells_seen - seen_before >= HIDDEN_CELLS_MAX => return Ok(Step::Hidden),
                 Ok(Some(false)) => continue,
                 Err(error) => {
+                    block.truncate(before);
                     self.close();
                     return Err(error);
                 }
@@ -217,7 +236,7 @@ impl RowScanner {
         let reading = Reading {
             blocking: patience == Patience::MayBlock,
             sequential: true,
-            fills_cache: true,
+            fills_cache: self.fills_cache,
             time_min: self.projection.time_min,
             prefix: self.prefix.as_ref().and_then(|prefix| PrefixKey::of(prefix, &self.bounds)),
         };
@@ -253,10 +272,10 @@ impl RowScanner {
         }
     }
 
-    /// Packs the next row from where it lies, if it is of the only family, has a single cell, and that can be told without
+    /// Shows the next row from where it lies, if it is of the only family, has a single cell, and that can be told without
     /// reading on: most rows of a table with one column, which are spared being gathered. Answers whether it is shown, or
-    /// `None` where the row has to be gathered. After an error nothing was appended.
-    fn show_lone(&mut self, block: &mut Vec<u8>) -> Result<Option<bool>, Error> {
+    /// `None` where the row has to be gathered. After an error what was shown does not count: the row comes again.
+    fn show_lone(&mut self, show: &mut impl FnMut(&[u8], CellRef<'_>)) -> Result<Option<bool>, Error> {
         let [FamilyScan { reader, store, merge: Some(merge), .. }] = self.families.as_mut_slice() else {
             return Ok(None);
         };
@@ -265,19 +284,14 @@ impl RowScanner {
         }
         let Some(cell) = merge.lone() else { return Ok(None) };
         let name = store.name.as_bytes();
-        let before = block.len();
-        let shown = reader.shows_lone(&cell, self.projection.qualifiers(name), &mut self.stats);
+        let mut window = CellWindow::of(&self.projection);
+        let shown = reader.shows_lone(&cell, self.projection.columns(name), &mut self.stats) && window.admits();
         if shown {
-            let start = begin_row(block, cell.row);
-            terrane_types::cell::pack(block, cell.packed(name));
-            end_row(block, start);
+            show(cell.row, window.shown(cell.packed(name)));
         }
         self.next_row.clear();
         self.next_row.extend_from_slice(cell.row);
-        if let Err(error) = merge.skip_lone() {
-            block.truncate(before);
-            return Err(error);
-        }
+        merge.skip_lone()?;
         std::mem::swap(&mut self.row, &mut self.next_row);
         Ok(Some(shown))
     }
@@ -301,7 +315,8 @@ impl RowScanner {
             let Some(merge) = family.merge.as_mut().filter(|merge| merge.row() == Some(next_row.as_slice())) else {
                 continue;
             };
-            let columns = self.projection.qualifiers(family.store.name.as_bytes()).unwrap_or_default();
+            let asked = self.projection.columns(family.store.name.as_bytes());
+            let columns = asked.map(Columns::sought).unwrap_or_default();
             merge.take(columns, &mut family.gathered)?;
         }
         for family in &mut self.families {
@@ -309,8 +324,12 @@ impl RowScanner {
                 continue;
             }
             let visible = &mut family.visible;
-            let asked = self.projection.qualifiers(family.store.name.as_bytes());
+            let asked = self.projection.columns(family.store.name.as_bytes());
             family.reader.show(&mut family.gathered, asked, &mut self.stats, |at, _| visible.push(at));
+        }
+        if self.projection.limits_cells() {
+            let mut window = CellWindow::of(&self.projection);
+            self.families.iter_mut().for_each(|family| family.visible.retain(|_| window.admits()));
         }
         // Only now: what fails before begins again with this row.
         std::mem::swap(&mut self.row, &mut self.next_row);
@@ -337,6 +356,7 @@ impl RowScanner {
     fn pack(&mut self, block: &mut Vec<u8>, bytes_max: usize) -> Step {
         let (mut family, mut cell) = self.at.take().expect("a row is at hand: next() has just seen to it");
         let start = begin_row(block, &self.row);
+        let shape = CellWindow::of(&self.projection);
         let mut last = None;
         while let Some(scan) = self.families.get(family) {
             while let Some(&at) = scan.visible.get(cell) {
@@ -347,7 +367,7 @@ impl RowScanner {
                     return Step::Part { position };
                 }
                 let visible = scan.gathered.get(at);
-                terrane_types::cell::pack(block, visible.packed(scan.store.name.as_bytes()));
+                terrane_types::cell::pack(block, shape.shown(visible.packed(scan.store.name.as_bytes())));
                 if block.len() >= bytes_max {
                     last = Some(position_of(&scan.store.name, &visible));
                 }

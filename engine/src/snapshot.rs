@@ -3,12 +3,19 @@
 //! Under one mutex lie the region's published sequence number, the live snapshots, and up to where versions have been
 //! collected. A write goes into the memtable, is published, and only then removes what it replaced: whoever takes a
 //! snapshot after that sees the write, and whoever took one before is asked about ([`Retention`]).
+//!
+//! # History
+//! Where the table keeps history, versions stay readable for a while though nobody holds a snapshot: whatever was current
+//! at some moment of the last `history` milliseconds of *log time*. Memtables then drop nothing, and a flush or compaction
+//! collects up to the sequence number that was current then ([`History`]), not up to what is published. That number only
+//! ever rises, and it is asked for under the mutex, in the same step in which the past below it is closed.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use crate::SnapshotTooOld;
+use crate::history::History;
 use crate::memtable::{Limits, Retention};
 
 #[derive(Debug)]
@@ -19,6 +26,8 @@ struct Held {
     live: Vec<(u64, usize)>,
     /// Snapshots below this may miss versions that were collected.
     collected: u64,
+    /// What is kept for snapshots to come; `None`: nothing.
+    history: Option<History>,
 }
 
 impl Held {
@@ -26,9 +35,14 @@ impl Held {
         self.live.last().map(|(sequence, _)| *sequence)
     }
 
-    /// The oldest live snapshot, or what is published.
-    fn oldest(&self) -> u64 {
-        self.live.first().map_or(self.published, |(sequence, _)| *sequence)
+    /// The oldest number that somebody reads or may still ask for as of `log_time_ms`.
+    fn oldest(&self, log_time_ms: u64) -> u64 {
+        let live = self.live.first().map_or(self.published, |(sequence, _)| *sequence);
+        match &self.history {
+            // Until a mark is old enough, everything since the last collection is within the time.
+            Some(history) => live.min(history.current_at_begin(log_time_ms, self.published).unwrap_or(self.collected)),
+            None => live,
+        }
     }
 
     fn add(&mut self, sequence: u64) {
@@ -59,7 +73,44 @@ pub(crate) struct Snapshots(Arc<Mutex<Held>>);
 impl Snapshots {
     /// Nothing of before `sequence` can be read: a restart kept no snapshots.
     pub(crate) fn new(sequence: u64) -> Self {
-        Self(Arc::new(Mutex::new(Held { published: sequence, live: Vec::new(), collected: sequence })))
+        Self(Arc::new(Mutex::new(Held { published: sequence, live: Vec::new(), collected: sequence, history: None })))
+    }
+
+    /// The snapshots of a daughter whose parent was split after `sequence`: numbers go on, so what could be read of the
+    /// parent's history can be read of the daughter's.
+    ///
+    /// Without history the past is closed: a merge of the parent's memtables, which both daughters share, may still be
+    /// dropping versions below `sequence`. With it, none does.
+    pub(crate) fn after_split(&self, sequence: u64) -> Self {
+        let held = self.0.lock();
+        let collected = if held.history.is_some() { held.collected.min(sequence) } else { sequence };
+        let history = held.history.clone();
+        Self(Arc::new(Mutex::new(Held { published: sequence, live: Vec::new(), collected, history })))
+    }
+
+    /// Keeps what was current during the last `history_ms` of log time, from now on; 0: nothing.
+    pub(crate) fn set_history(&self, history_ms: u64) {
+        let mut held = self.0.lock();
+        match &mut held.history {
+            _ if history_ms == 0 => held.history = None,
+            Some(history) => history.set_length(history_ms),
+            none => *none = Some(History::new(history_ms)),
+        }
+    }
+
+    /// The log has come to `stamp_ms`; what follows is written at that time or later.
+    pub(crate) fn advance(&self, stamp_ms: u64) {
+        let mut held = self.0.lock();
+        let published = held.published;
+        if let Some(history) = &mut held.history {
+            history.mark(stamp_ms, published);
+        }
+    }
+
+    /// The oldest number a snapshot may be asked for, and the newest.
+    pub(crate) fn readable(&self) -> (u64, u64) {
+        let held = self.0.lock();
+        (held.collected, held.published)
     }
 
     /// Makes everything up to `sequence` visible, and answers the newest snapshot that lives. `replaces` says that older
@@ -69,6 +120,10 @@ impl Snapshots {
         let mut held = self.0.lock();
         debug_assert!(held.published <= sequence, "sequence numbers never go down");
         held.published = sequence;
+        if held.history.is_some() {
+            // As if a snapshot lived at the last number: nothing goes before a flush collects.
+            return Some(sequence);
+        }
         if replaces {
             held.collected = held.collected.max(sequence);
         }
@@ -79,19 +134,19 @@ impl Snapshots {
         self.0.lock().published
     }
 
-    /// Where a collection may begin: at the oldest live snapshot, or at what is published. Older ones are refused from
-    /// here on, so that none appears while the collection runs.
-    pub(crate) fn begin_collection(&self) -> u64 {
+    /// Where a collection may begin: at the oldest live snapshot, or at what is published, or at what history keeps as of
+    /// `log_time_ms`. Older ones are refused from here on, so that none appears while the collection runs.
+    pub(crate) fn begin_collection(&self, log_time_ms: u64) -> u64 {
         let mut held = self.0.lock();
-        let oldest = held.oldest();
+        let oldest = held.oldest(log_time_ms);
         held.collected = held.collected.max(oldest);
         oldest
     }
 
-    /// The oldest live snapshot, or what is published.
-    pub(crate) fn oldest(&self) -> u64 {
+    /// Where a collection could begin as of `log_time_ms`.
+    pub(crate) fn oldest(&self, log_time_ms: u64) -> u64 {
         let held = self.0.lock();
-        held.oldest()
+        held.oldest(log_time_ms)
     }
 
     pub(crate) fn take(&self) -> Snapshot {
@@ -118,6 +173,10 @@ impl Snapshots {
 impl Retention for Snapshots {
     fn begin_drop(&self) -> Limits {
         let mut held = self.0.lock();
+        if held.history.is_some() {
+            // Nothing may go, so nothing is closed either.
+            return Limits { newest_snapshot: Some(held.published), published: held.published };
+        }
         // From here on no snapshot below what is published is given out, unless one lives at its number.
         held.collected = held.collected.max(held.published);
         Limits { newest_snapshot: held.newest(), published: held.published }

@@ -3,7 +3,7 @@
 //! - `model`: what a region holds, told as the list of everything ever applied, with a slow and obvious way to read it.
 //! - `world`: an engine and its model side by side, driven by a log as the raft room would drive it.
 //! - `steps`, `random`: random steps; a failure prints its seed, and `TERRANE_SEED=n` runs that one alone.
-//! - `crash`, `points`, `racing`, `reading`: one claim per test.
+//! - `crash`, `history`, `points`, `racing`, `reading`: one claim per test.
 
 #![allow(clippy::unwrap_used, reason = "what helpers of tests unwrap is what the test claims")]
 
@@ -13,8 +13,12 @@ mod crash;
 mod dice;
 #[path = "conformance/files.rs"]
 mod files;
+#[path = "conformance/history.rs"]
+mod history;
 #[path = "conformance/model.rs"]
 mod model;
+#[path = "conformance/passing.rs"]
+mod passing;
 #[path = "conformance/points.rs"]
 mod points;
 #[path = "conformance/racing.rs"]

@@ -1,6 +1,7 @@
 //! Randomness: the operating system's in production, one seeded generator in the simulation.
 //!
-//! Nothing here is meant for secrets other than ids that must not collide.
+//! In production it is a cryptographically secure generator, seeded by the system: what is drawn may be an id that must not
+//! collide, or the key that seals page tokens.
 
 use std::ops::Range;
 

@@ -26,6 +26,7 @@ mod meta;
 mod metrics;
 mod observed;
 mod orders;
+mod page_keys;
 mod planner;
 mod procedures;
 mod schemas;

@@ -13,6 +13,7 @@ use crate::catalog::{Catalog, CatalogEdit, Outcome};
 use crate::inventory::{Absorbed, GroupSeen, RegionSeen, Report, ServerLoad};
 use crate::liveness::{Replaced, ServerState};
 use crate::observed::now;
+use crate::page_keys;
 use crate::procedures::Desk;
 
 /// Region ids handed out at once.
@@ -52,7 +53,7 @@ impl Membership {
             region_id_first,
             region_id_count,
             report_every_ms: u32::try_from(self.report_every.as_millis()).unwrap_or(u32::MAX),
-            page_keys: Vec::new(),
+            page_keys: page_keys::current(&self.desk.journal).await,
         })
     }
 
@@ -128,7 +129,7 @@ impl Membership {
             region_id_first,
             region_id_count,
             dropped_tables,
-            page_keys: Vec::new(),
+            page_keys: page_keys::current(&self.desk.journal).await,
         })
     }
 

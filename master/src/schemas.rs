@@ -90,20 +90,36 @@ pub struct TableChange {
     pub drop_families: Vec<FamilyName>,
 }
 
+impl TableChange {
+    fn is_empty(&self) -> bool {
+        self.set.is_empty() && self.families.is_empty() && self.drop_families.is_empty()
+    }
+}
+
 /// The next version of a schema; `boundaries` are where the table's regions begin.
 pub fn altered<'a>(
     schema: &TableSchema,
     change: &TableChange,
     boundaries: impl Iterator<Item = &'a Bytes>,
 ) -> Result<TableSchema, Error> {
+    if change.is_empty() {
+        return Err(Invalid::new("an alter names at least one attribute or family").into());
+    }
     let mut next = TableSchema { version: schema.version + 1, ..schema.clone() };
     for (name, value) in &change.set {
         next.set_attribute(name, value)?;
     }
+    check_key(schema, &next)?;
     for family in &change.families {
         change_family(&mut next, family)?;
     }
     for family in &change.drop_families {
+        if change.families.iter().any(|other| other.name == *family) {
+            let what = format!(
+                "family {family} is to be dropped and to be set in one alter: drop it first, then add it in another"
+            );
+            return Err(Invalid::new(what).into());
+        }
         let found = next.families.iter().position(|known| known.name == *family);
         let found = found.ok_or_else(|| no_family(schema.name.clone(), family))?;
         next.families.remove(found);
@@ -113,6 +129,19 @@ pub fn altered<'a>(
         check_boundary(&next, boundary)?;
     }
     Ok(next)
+}
+
+/// A key is declared once. Whoever opened the table under the old one cuts rows by it, and so do bounds of regions and
+/// filters of files; a declaration that comes late only adds what was not said before.
+fn check_key(schema: &TableSchema, next: &TableSchema) -> Result<(), Invalid> {
+    match &schema.key {
+        Some(key) if next.key.as_ref() != Some(key) => Err(Invalid::new(format!(
+            "table {} declares its key already, as '{key}', and that cannot be changed: create another table with the \
+             other key and copy the rows",
+            schema.name
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn change_family(schema: &mut TableSchema, change: &FamilyChange) -> Result<(), Error> {
@@ -210,10 +239,58 @@ mod tests {
         };
         let next = altered(&schema(None, 0), &set("region_size", "1MiB"), [].iter()).unwrap();
         assert_eq!((next.version, next.region_size), (2, 1 << 20));
-        for (name, value) in [("compression", "lz4"), ("history", "1d"), ("colour", "red"), ("bloom_prefix", "1")] {
+        for (name, value) in
+            [("compression", "lz4"), ("split_policy", "load"), ("colour", "red"), ("bloom_prefix", "1")]
+        {
             let refused = altered(&schema(None, 0), &set(name, value), [].iter()).unwrap_err().to_string();
             assert!(refused.contains(name), "{refused}");
         }
+    }
+
+    #[test]
+    fn every_table_attribute_is_altered() {
+        let set = [
+            ("region_size", "1MiB"),
+            ("flush_size", "64KiB"),
+            ("split_policy", "none"),
+            ("history", "1h"),
+            ("key", "user:u32, time:desc i64"),
+            ("atomic", "1"),
+            ("bloom_prefix", "1"),
+            ("read_only", "true"),
+            ("meta.owner", "ann"),
+        ];
+        let set = set.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let change = TableChange { set: BTreeMap::from(set), ..TableChange::default() };
+        let next = altered(&schema(None, 0), &change, [].iter()).unwrap();
+        let shown = next.attributes();
+        for (name, value) in &change.set {
+            let value = if name == "history" { "3600000ms" } else { value };
+            assert_eq!(shown.get(name).map(String::as_str), Some(value), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_declared_once() {
+        let declare = |key: &str| TableChange {
+            set: BTreeMap::from([("key".to_owned(), key.to_owned())]),
+            ..TableChange::default()
+        };
+        let declared = altered(&schema(None, 0), &declare("user:u32"), [].iter()).unwrap();
+        assert_eq!(declared.key.as_ref().map(ToString::to_string).as_deref(), Some("user:u32"));
+        assert!(altered(&declared, &declare("user:u32"), [].iter()).is_ok(), "the same again says nothing new");
+        let refused = altered(&declared, &declare("user:u64"), [].iter()).unwrap_err().to_string();
+        assert!(refused.contains("'user:u32'") && refused.contains("copy the rows"), "{refused}");
+    }
+
+    #[test]
+    fn an_alter_says_something_and_does_not_contradict_itself() {
+        assert!(altered(&schema(None, 0), &TableChange::default(), [].iter()).is_err());
+        let family = FamilyChange { name: "f".parse().unwrap(), add: true, attributes: BTreeMap::new() };
+        let change =
+            TableChange { drop_families: vec![family.name.clone()], families: vec![family], ..TableChange::default() };
+        let refused = altered(&schema(None, 0), &change, [].iter()).unwrap_err().to_string();
+        assert!(refused.contains("f already") || refused.contains("another"), "{refused}");
     }
 
     #[test]

@@ -339,6 +339,8 @@ async fn a_created_table_can_be_located_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let mut cluster = Cluster::new(dir.path()).await;
     cluster.add_servers().await;
+    let namespace = v1::NamespaceRequest { hello: cluster.hello(0), name: "ns".into() };
+    cluster.client.create_namespace(namespace).await.unwrap();
     let created = cluster.create_table("ns:t", &["h", "p"]).await;
     assert_eq!((created.regions, created.state.as_str()), (3, "enabled"));
     let located = cluster.locate("m").await;
@@ -346,6 +348,47 @@ async fn a_created_table_can_be_located_at_once() {
     assert!(located.groups.iter().all(|group| group.leader != 0 && group.members.len() == 3));
     let request = cluster.create("ns:t", &[]);
     assert!(matches!(refusal(cluster.client.create_table(request)).await, Error::AlreadyExists { .. }));
+    cluster.end().await;
+}
+
+#[tokio::test]
+async fn namespaces_are_made_listed_and_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::new(dir.path()).await;
+    cluster.add_servers().await;
+    let request = |cluster: &Cluster, name: &str| v1::NamespaceRequest { hello: cluster.hello(0), name: name.into() };
+    let early = cluster.create("ns:t", &[]);
+    // Refused at once: no server need be there to know that.
+    let refused = refusal(cluster.client.create_table(early)).await;
+    assert!(refused.to_string().contains("terrane namespace create ns"), "{refused}");
+    cluster.client.create_namespace(request(&cluster, "ns")).await.unwrap();
+    let again = refusal(cluster.client.create_namespace(request(&cluster, "ns"))).await;
+    assert!(matches!(again, Error::AlreadyExists { .. }), "{again}");
+    let bad = refusal(cluster.client.create_namespace(request(&cluster, "a b"))).await;
+    assert!(matches!(bad, Error::Invalid(_)), "{bad}");
+    cluster.create_table("ns:t", &[]).await;
+    cluster.create_table("t", &[]).await;
+    let list = async |cluster: &mut Cluster, namespace: &str| {
+        let request = v1::ListTablesRequest { hello: cluster.hello(0), namespace: namespace.into() };
+        let tables = cluster.client.list_tables(request).await?.into_inner().tables;
+        Ok::<_, Status>(tables.into_iter().map(|table| table.schema.unwrap().name).collect::<Vec<_>>())
+    };
+    assert_eq!(list(&mut cluster, "").await.unwrap(), ["ns:t", "t"]);
+    assert_eq!(list(&mut cluster, "ns").await.unwrap(), ["ns:t"]);
+    assert_eq!(list(&mut cluster, "default").await.unwrap(), ["t"]);
+    assert_eq!(list(&mut cluster, "other").await.unwrap_err().code(), tonic::Code::NotFound);
+    let refused = refusal(cluster.client.drop_namespace(request(&cluster, "ns"))).await;
+    assert!(refused.to_string().contains("has a table: ns:t"), "{refused}");
+
+    // Namespaces are in the log and in the checkpoint.
+    let mut cluster = cluster.restarted(dir.path()).await;
+    let hello = cluster.hello(0);
+    let names = cluster.client.list_namespaces(v1::ClusterRequest { hello: hello.clone() }).await.unwrap();
+    assert_eq!(names.into_inner().names, ["default", "ns"]);
+    cluster.client.drop_table(v1::DropTableRequest { hello, name: "ns:t".into() }).await.unwrap();
+    cluster.client.drop_namespace(request(&cluster, "ns")).await.unwrap();
+    let gone = refusal(cluster.client.drop_namespace(request(&cluster, "ns"))).await;
+    assert!(matches!(gone, Error::NotFound { .. }), "{gone}");
     cluster.end().await;
 }
 
@@ -393,7 +436,7 @@ async fn an_alter_reaches_every_group_and_a_drop_leaves_nothing() {
     let orders: Vec<_> = cluster.ordered.tables.lock().drain(..).map(|(_, order)| order.schema.unwrap()).collect();
     assert!(orders.len() == 2 && orders.iter().all(|order| *order == schema), "{orders:?}");
 
-    for (name, value) in [("history", "1d"), ("bloom_prefix", "1")] {
+    for (name, value) in [("split_policy", "load"), ("bloom_prefix", "1")] {
         let set = [(name.to_owned(), value.to_owned())].into_iter().collect();
         let refused = refusal(cluster.client.alter_table(v1::AlterTableRequest { set, ..request.clone() })).await;
         assert!(refused.to_string().contains(name), "{refused}");
@@ -577,5 +620,20 @@ async fn strangers_are_refused() {
     // A server that this catalog never knew.
     let request = v1::ReportRequest { hello: cluster.hello(9), server: 9, boot: 1, ..Default::default() };
     assert!(matches!(refusal(cluster.client.report(request)).await, Error::NotFound { .. }));
+    cluster.end().await;
+}
+
+#[tokio::test]
+async fn servers_are_told_one_page_key_which_outlives_the_master() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::new(dir.path()).await;
+    cluster.add_servers().await;
+    let told = cluster.report(1, 1, Vec::new()).await.page_keys;
+    assert_eq!(told.len(), 1);
+    assert_eq!((told[0].id, told[0].secret.len()), (1, 32));
+    assert_eq!(cluster.report(2, 1, Vec::new()).await.page_keys, told, "every server has the same");
+    cluster.end().await;
+    let mut cluster = Cluster::new(dir.path()).await;
+    assert_eq!(cluster.report(3, 1, Vec::new()).await.page_keys, told);
     cluster.end().await;
 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use futures::{Stream, stream};
 use terrane_proto::hello::{self, Identity};
 use terrane_proto::{convert, error, v1};
-use terrane_types::{Error, FamilyName, Invalid, KeyRange, Projection, RegionDescriptor, RegionId, TableName};
+use terrane_types::{
+    Error, FamilyName, Invalid, KeyRange, NamespaceName, Projection, RegionDescriptor, RegionId, TableName,
+};
 use tonic::{Request, Response, Status};
 
 use crate::deadline;
@@ -60,6 +62,10 @@ fn table_name(name: &str) -> Result<TableName, Status> {
     TableName::new(name).map_err(|invalid| error::status(&Error::Invalid(invalid)))
 }
 
+fn namespace_name(name: &str) -> Result<NamespaceName, Status> {
+    NamespaceName::new(name).map_err(|invalid| error::status(&Error::Invalid(invalid)))
+}
+
 #[tonic::async_trait]
 impl v1::master_server::Master for MasterService {
     async fn identify(&self, request: Request<v1::Hello>) -> Result<Response<v1::HelloReply>, Status> {
@@ -72,19 +78,26 @@ impl v1::master_server::Master for MasterService {
         answer(hello::check(&hello, self.identity, terrane_env::time::wall_ms()))
     }
 
-    async fn create_namespace(&self, _request: Request<v1::NamespaceRequest>) -> Result<Response<v1::Empty>, Status> {
-        answer(Err(Error::Unsupported { feature: "namespaces".to_owned() }))
+    async fn create_namespace(&self, request: Request<v1::NamespaceRequest>) -> Result<Response<v1::Empty>, Status> {
+        let request = request.into_inner();
+        self.admit("create_namespace", request.hello.as_ref())?;
+        let created = self.tables.create_namespace(namespace_name(&request.name)?).await;
+        answer(created.map(|()| v1::Empty {}))
     }
 
-    async fn drop_namespace(&self, _request: Request<v1::NamespaceRequest>) -> Result<Response<v1::Empty>, Status> {
-        answer(Err(Error::Unsupported { feature: "namespaces".to_owned() }))
+    async fn drop_namespace(&self, request: Request<v1::NamespaceRequest>) -> Result<Response<v1::Empty>, Status> {
+        let request = request.into_inner();
+        self.admit("drop_namespace", request.hello.as_ref())?;
+        let dropped = self.tables.drop_namespace(namespace_name(&request.name)?).await;
+        answer(dropped.map(|()| v1::Empty {}))
     }
 
     async fn list_namespaces(
         &self,
-        _request: Request<v1::ClusterRequest>,
+        request: Request<v1::ClusterRequest>,
     ) -> Result<Response<v1::ListNamespacesReply>, Status> {
-        answer(Err(Error::Unsupported { feature: "namespaces".to_owned() }))
+        self.admit("list_namespaces", request.get_ref().hello.as_ref())?;
+        Ok(Response::new(v1::ListNamespacesReply { names: self.views.namespaces() }))
     }
 
     async fn create_table(&self, request: Request<v1::CreateTableRequest>) -> Result<Response<v1::TableReply>, Status> {
@@ -125,8 +138,11 @@ impl v1::master_server::Master for MasterService {
         &self,
         request: Request<v1::ListTablesRequest>,
     ) -> Result<Response<v1::ListTablesReply>, Status> {
-        self.admit("list_tables", request.get_ref().hello.as_ref())?;
-        Ok(Response::new(v1::ListTablesReply { tables: self.views.tables() }))
+        let request = request.into_inner();
+        self.admit("list_tables", request.hello.as_ref())?;
+        let namespace = Some(request.namespace.as_str()).filter(|name| !name.is_empty());
+        let namespace = namespace.map(namespace_name).transpose()?;
+        answer(self.views.tables(namespace.as_ref()).map(|tables| v1::ListTablesReply { tables }))
     }
 
     async fn describe_table(

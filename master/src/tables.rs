@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use terrane_types::{Error, TableId, TableName, TableSchema};
+use terrane_types::{Error, Invalid, NamespaceName, TableId, TableName, TableSchema};
 use tokio::time::Instant;
 
 use crate::catalog::groups::GroupState;
+use crate::catalog::namespaces::missing;
 use crate::catalog::tables::{TableEntry, TableState};
-use crate::catalog::{Catalog, CatalogEdit, Outcome};
+use crate::catalog::{Catalog, CatalogEdit, NewTable, Outcome};
 use crate::observed::Sight;
 use crate::planner::{Room, place_regions};
 use crate::procedures::Desk;
@@ -35,9 +36,11 @@ impl TableCalls {
     pub async fn create(&self, schema: TableSchema, split_at: Vec<Bytes>, deadline: Instant) -> Result<TableId, Error> {
         let schema = new_table(schema, &split_at)?;
         self.refuse_existing(&schema.name)?;
+        self.refuse_missing_namespace(&schema.name)?;
         let groups = self.groups_for(split_at.len() + 1, deadline).await?;
         let name = schema.name.clone();
-        let outcome = self.desk.journal.record(&CatalogEdit::CreateTable { schema, split_at, groups }).await?;
+        let new = NewTable { schema, split_at, groups, implies_namespace: false };
+        let outcome = self.desk.journal.record(&CatalogEdit::CreateTable(new)).await?;
         let Outcome::Table(table) = outcome else { return Err(unexpected(&outcome)) };
         tracing::info!(%table, %name, "a table is being created");
         let gone = || self.desk.take_failure(table).unwrap_or_else(|| not_found(&name));
@@ -48,6 +51,13 @@ impl TableCalls {
     fn refuse_existing(&self, name: &TableName) -> Result<(), Error> {
         let exists = self.desk.journal.read(|catalog| catalog.tables().named(&name.to_string()).is_some());
         if exists { Err(Error::AlreadyExists { what: format!("table {name}") }) } else { Ok(()) }
+    }
+
+    /// Said again when the edit is applied; here it spares the wait for groups.
+    fn refuse_missing_namespace(&self, name: &TableName) -> Result<(), Error> {
+        let namespace = name.namespace_name();
+        let is_there = self.desk.journal.read(|catalog| catalog.namespaces().contains(&namespace));
+        if is_there { Ok(()) } else { Err(Invalid::new(missing(&namespace)).into()) }
     }
 
     /// The groups of that many new regions; waits until there are groups at all.
@@ -87,6 +97,16 @@ impl TableCalls {
         self.desk.journal.record(&CatalogEdit::DropTable { table }).await?;
         let gone = || self.state(table).is_none().then_some(());
         self.desk.journal.wait_until(deadline, gone).await.ok_or_else(|| self.not_yet(name, table))
+    }
+
+    /// Makes a namespace; tables can be created in it when this returns.
+    pub async fn create_namespace(&self, name: NamespaceName) -> Result<(), Error> {
+        self.desk.journal.record(&CatalogEdit::CreateNamespace { name }).await.map(drop)
+    }
+
+    /// Drops a namespace that has no table left, not even one that is being dropped.
+    pub async fn drop_namespace(&self, name: NamespaceName) -> Result<(), Error> {
+        self.desk.journal.record(&CatalogEdit::DropNamespace { name }).await.map(drop)
     }
 
     /// The table once nothing is being done to it.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use terrane_proto::v1;
-use terrane_types::{Error, GroupId, RegionDescriptor, RegionId, ServerId, TableId, TableName};
+use terrane_types::{Error, GroupId, NamespaceName, RegionDescriptor, RegionId, ServerId, TableId, TableName};
 
 use crate::catalog::Catalog;
 use crate::catalog::groups::{GroupEntry, GroupState};
@@ -57,9 +57,23 @@ impl Views {
             .ok_or_else(|| Error::NotFound { what: format!("table {name}") })
     }
 
-    /// All tables in the order of their names.
-    pub fn tables(&self) -> Vec<v1::TableReply> {
-        self.look(|catalog, sight| catalog.tables().iter().map(|entry| table(catalog, sight, entry)).collect())
+    /// The tables of a namespace, or all, in the order of their names.
+    pub fn tables(&self, namespace: Option<&NamespaceName>) -> Result<Vec<v1::TableReply>, Error> {
+        self.look(|catalog, sight| {
+            let Some(namespace) = namespace else {
+                return Ok(catalog.tables().iter().map(|entry| table(catalog, sight, entry)).collect());
+            };
+            if !catalog.namespaces().contains(namespace) {
+                return Err(Error::NotFound { what: format!("namespace {namespace}") });
+            }
+            Ok(catalog.tables().in_namespace(namespace).map(|entry| table(catalog, sight, entry)).collect())
+        })
+    }
+
+    /// All namespaces, sorted.
+    pub fn namespaces(&self) -> Vec<String> {
+        let names = self.desk.journal.read(|catalog| catalog.namespaces().list());
+        names.iter().map(ToString::to_string).collect()
     }
 
     /// Where the regions of a table are, from the one that holds `key` on.

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use terrane_types::cell::Cells;
 use terrane_types::{
     Bloom, CellKind, CellRef, Compression, Error, FamilyName, FamilyRules, FamilySchema, FamilyStorage, GroupId,
-    Invalid, KeyDeclaration, KeyRange, PackedCells, PackedRow, PackedRows, Projection, RegionDescriptor, RegionEpoch,
-    RegionId, Row, ServerId, SplitPolicy, TableId, TableName, TableSchema,
+    Invalid, KeyDeclaration, KeyRange, PackedCells, PackedRow, PackedRows, RegionDescriptor, RegionEpoch, RegionId,
+    Row, ServerId, SplitPolicy, TableId, TableName, TableSchema,
 };
 
 use crate::v1;
@@ -156,47 +156,6 @@ impl TryFrom<v1::TableSchema> for TableSchema {
                 schema.split_policy.parse()?
             },
         })
-    }
-}
-
-impl From<&Projection> for v1::Projection {
-    fn from(projection: &Projection) -> Self {
-        Self {
-            families: projection
-                .families
-                .iter()
-                .map(|(family, qualifiers)| v1::FamilyColumns {
-                    family: family.to_string(),
-                    qualifiers: qualifiers.clone(),
-                    ranges: Vec::new(),
-                })
-                .collect(),
-            versions: projection.versions,
-            time_min: projection.time_min,
-            time_max: if projection.time_max == i64::MAX { 0 } else { projection.time_max },
-            ..Self::default()
-        }
-    }
-}
-
-impl TryFrom<v1::Projection> for Projection {
-    type Error = Error;
-
-    fn try_from(projection: v1::Projection) -> Result<Self, Error> {
-        let time_max = if projection.time_max == 0 { i64::MAX } else { projection.time_max };
-        if projection.time_min < 0 || time_max < projection.time_min {
-            return Err(invalid(format!(
-                "a time range runs from 0 upwards and its end is not below its start; this one is [{}, {time_max})",
-                projection.time_min
-            )));
-        }
-        let families = projection
-            .families
-            .into_iter()
-            .map(|columns| Ok((FamilyName::new(&columns.family)?, columns.qualifiers)))
-            .collect::<Result<Vec<_>, Error>>()?;
-        let versions = projection.versions.max(1);
-        Ok(Self { families, versions, time_min: projection.time_min, time_max }.checked()?)
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message as _;
-use terrane_types::{ClusterId, Error, GroupId, Invalid, RegionId, ServerId};
+use terrane_types::{ClusterId, Error, GroupId, Invalid, RegionId, ServerId, TableId};
 use tonic::{Code, Status};
 
 use crate::v1;
@@ -62,6 +62,9 @@ fn kind(error: &Error) -> Kind {
         Error::Unavailable { retry_after, .. } => {
             Kind::Unavailable(v1::Unavailable { retry_after_ms: millis(*retry_after) })
         }
+        Error::SchemaChanged { table, version } => {
+            Kind::SchemaChanged(v1::SchemaChanged { table: table.0, version: *version })
+        }
         Error::ReadOnly { what } => Kind::ReadOnly(v1::ReadOnly { what: what.clone() }),
         // The vocabulary may grow before this mapping does; an unknown word is still an answer.
         _ => Kind::Internal(v1::Internal {}),
@@ -102,6 +105,7 @@ pub fn from_detail(detail: v1::ErrorDetail) -> Error {
         Some(Kind::DeadlineExceeded(_)) => Error::DeadlineExceeded,
         Some(Kind::AlreadyExists(e)) => Error::AlreadyExists { what: e.what },
         Some(Kind::Unavailable(e)) => Error::Unavailable { message, retry_after: wait(e.retry_after_ms) },
+        Some(Kind::SchemaChanged(e)) => Error::SchemaChanged { table: TableId(e.table), version: e.version },
         Some(Kind::ReadOnly(e)) => Error::ReadOnly { what: e.what },
         Some(Kind::Internal(_)) | None => Error::Internal { message },
     }
@@ -112,7 +116,9 @@ pub fn from_detail(detail: v1::ErrorDetail) -> Error {
 pub fn status(error: &Error) -> Status {
     let detail = detail(error);
     let code = match error {
-        Error::StaleEpoch { .. } | Error::NotLeader { .. } | Error::ReadOnly { .. } => Code::FailedPrecondition,
+        Error::StaleEpoch { .. } | Error::NotLeader { .. } | Error::ReadOnly { .. } | Error::SchemaChanged { .. } => {
+            Code::FailedPrecondition
+        }
         Error::Moving { .. } | Error::Unavailable { .. } => Code::Unavailable,
         Error::Busy { .. } | Error::LogFull { .. } => Code::ResourceExhausted,
         Error::Uncertain { .. } => Code::Unknown,

@@ -8,6 +8,7 @@ pub mod convert;
 pub mod error;
 pub mod hello;
 pub mod mutation;
+mod projection;
 
 /// The generated messages, clients and servers of package `terrane.v1`.
 #[allow(

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
@@ -41,6 +41,8 @@ pub(crate) struct Standing {
     applied_index: AtomicU64,
     applied_term: AtomicU64,
     stamp: AtomicU64,
+    /// An entry was applied since the start.
+    has_applied: AtomicBool,
     /// The first entry of a term was applied.
     pub(crate) term_applied: Notify,
 }
@@ -71,6 +73,7 @@ impl Standing {
             applied_index: AtomicU64::new(applied.map_or(0, |id| id.index)),
             applied_term: AtomicU64::new(applied.as_ref().map_or(0, term_of)),
             stamp: AtomicU64::new(sequence.stamp),
+            has_applied: AtomicBool::new(false),
             term_applied: Notify::new(),
         }
     }
@@ -86,6 +89,11 @@ impl Standing {
 
     pub(crate) fn stamp(&self) -> u64 {
         self.stamp.load(Ordering::Acquire)
+    }
+
+    /// Whether an entry was applied since the start.
+    pub(crate) fn has_applied(&self) -> bool {
+        self.has_applied.load(Ordering::Acquire)
     }
 
     pub(crate) fn sequence(&self) -> Sequence {
@@ -146,6 +154,7 @@ impl Standing {
     fn reached(&self, last: &AppliedEntry) {
         self.stamp.store(last.stamp, Ordering::Release);
         self.applied_index.store(last.index, Ordering::Release);
+        self.has_applied.store(true, Ordering::Release);
         if self.applied_term.swap(last.term, Ordering::AcqRel) != last.term {
             self.term_applied.notify_one();
         }

@@ -98,6 +98,9 @@ pub enum ProposeError {
         /// The most bytes.
         limit: usize,
     },
+    /// This replica has started and has not caught up with anything yet. Ask another one, or again shortly.
+    #[error("this replica has applied nothing since it started")]
+    NotReady,
     /// The operation may or may not take effect.
     #[error("the outcome of the operation is not known")]
     Uncertain,

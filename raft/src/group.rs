@@ -17,8 +17,9 @@ use crate::log::{GroupLog, SharedLog};
 use crate::network::SnapshotWanted;
 use crate::proposer::{Asker, OPERATION_BYTES_MAX, Queue};
 use crate::read::{LeaseClock, Rounds};
+use crate::staleness::Heard;
 use crate::types::{Metrics, Raft, Types};
-use crate::{Error, GroupSpec, GroupStatus, ProposeError, ReadPoint, StateMachine};
+use crate::{Error, GroupSpec, GroupStatus, ProposeError, ReadPoint, StalePoint, StateMachine};
 
 /// Where the outcome of a submitted operation goes. Called once, from a task that must not be held up.
 pub type Reply = Box<dyn FnOnce(Result<Bytes, ProposeError>) + Send>;
@@ -38,6 +39,8 @@ pub(crate) struct Replica {
     pub(crate) votes_from: Instant,
     pub(crate) clock: Arc<LeaseClock>,
     pub(crate) rounds: Rounds,
+    /// What leaders said about how complete this replica is.
+    pub(crate) heard: Heard,
     /// The index up to which all members have the log, as this leader last looked.
     pub(crate) matched_by_all: AtomicU64,
     /// The log's newest segment when members were last told by an entry of its own what all of them have.
@@ -152,6 +155,23 @@ impl Group {
     /// [`ProposeError::NotLeader`] when another replica leads or nobody does; [`ProposeError::Busy`] when it takes too long.
     pub async fn read_barrier(&self) -> Result<ReadPoint, ProposeError> {
         self.replica.read_barrier().await
+    }
+
+    /// As [`Group::read_barrier`], by a quorum round whatever the lease says: for who does not want to lean on clocks.
+    ///
+    /// # Errors
+    /// As [`Group::read_barrier`].
+    pub async fn strict_read_barrier(&self) -> Result<ReadPoint, ProposeError> {
+        self.replica.read_by_round().await
+    }
+
+    /// A point at which a read may be answered from what is applied here, whoever leads, and the time up to which that is
+    /// complete. Waits for nobody.
+    ///
+    /// # Errors
+    /// [`ProposeError::NotReady`] while nothing has been applied since the start.
+    pub fn stale_point(&self) -> Result<StalePoint, ProposeError> {
+        self.replica.stale_point()
     }
 
     /// How the group stands, as seen from here.

@@ -24,6 +24,7 @@ use crate::proposer::{Proposer, Queue};
 use crate::purge;
 use crate::read::{LeaseClock, Rounds};
 use crate::registry::Registry;
+use crate::staleness::{Heard, Leading};
 use crate::types::{Member, Raft, scope, spawn, until_stopped};
 use crate::{Error, Factory, Group, GroupSpec, HostConfig, LogStatus, OpenError};
 
@@ -120,8 +121,13 @@ impl GroupHost {
         let standing = Arc::new(Standing::new(log.purged()));
         let adapter = Adapter::new(machine.clone(), standing.clone(), log.clone());
         let snapshot_wanted = Arc::new(SnapshotWanted::default());
-        let network =
-            Network { peers: self.peers.clone(), group: spec.group, snapshot_wanted: snapshot_wanted.clone() };
+        let leading = Arc::new(Leading::default());
+        let network = Network {
+            peers: self.peers.clone(),
+            group: spec.group,
+            snapshot_wanted: snapshot_wanted.clone(),
+            leading: leading.clone(),
+        };
         // A group of one has made no promise to anybody, and need not wait for a timeout either.
         let alone = spec.members.len() == 1;
         let bound = restarted && !alone;
@@ -144,6 +150,7 @@ impl GroupHost {
             votes_from: Instant::now() + promised,
             clock: self.clock.clone(),
             rounds: Rounds::default(),
+            heard: Heard::default(),
             matched_by_all: AtomicU64::new(0),
             hinted_in: AtomicU64::new(0),
             say_again: parking_lot::Mutex::default(),
@@ -151,6 +158,7 @@ impl GroupHost {
             stopped: self.stop.subscribe(),
             spec,
         });
+        leading.set(&replica);
         self.keep(Proposer::new(replica.clone(), machine, inbox).run());
         if bound {
             self.keep(stand_later(replica.clone()));

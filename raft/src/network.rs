@@ -23,6 +23,7 @@ use tokio::time::Instant;
 
 use crate::adapter::Manifest;
 use crate::peer::{Call, Lane, Link, Message, Peers};
+use crate::staleness::Leading;
 use crate::types::{LogId, Member, Types, Vote};
 
 /// Appends of a group to one member that may be under way.
@@ -61,6 +62,7 @@ pub(crate) struct Network {
     pub(crate) peers: Arc<Peers>,
     pub(crate) group: GroupId,
     pub(crate) snapshot_wanted: Arc<SnapshotWanted>,
+    pub(crate) leading: Arc<Leading>,
 }
 
 /// A way to one member.
@@ -72,6 +74,7 @@ pub(crate) struct Connection {
     group: GroupId,
     replica: ReplicaId,
     snapshot_wanted: Arc<SnapshotWanted>,
+    leading: Arc<Leading>,
 }
 
 impl Network {
@@ -83,6 +86,7 @@ impl Network {
             group: self.group,
             replica,
             snapshot_wanted: self.snapshot_wanted.clone(),
+            leading: self.leading.clone(),
         }
     }
 }
@@ -158,7 +162,9 @@ impl NetStreamAppend<Types> for Connection {
         let replies = requests.map(move |request| {
             let prev = request.prev_log_id;
             let last = request.entries.last().map(|entry| entry.log_id).or(prev);
-            appended(connection.send(link, Message::Append(request), within), prev, last)
+            // Heartbeats come often enough to say how complete the member is.
+            let bound = if connection.heartbeats { connection.leading.bound() } else { None };
+            appended(connection.send(link, Message::Append(request, bound), within), prev, last)
         });
         let replies: BoxStream<'s, AppendResult> = replies.buffered(APPENDS_IN_FLIGHT_MAX).boxed();
         futures::future::ready(Ok(replies)).boxed()

@@ -11,7 +11,10 @@
 //! - a machine that was suspended, whose timers stood still ([`LeaseClock`]).
 //!
 //! **By a quorum round.** Otherwise openraft asks a quorum (ReadIndex) and the read waits until the index is applied. Reads
-//! that come while a round is under way share the next one; none joins a round that began before it.
+//! that come while a round is under way share the next one; none joins a round that began before it. Who asks for it gets a
+//! round in any case.
+//!
+//! Reads that put up with less than this are in `staleness.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,9 +74,13 @@ struct Waiting {
 
 impl Replica {
     pub(crate) async fn read_barrier(self: &Arc<Self>) -> Result<ReadPoint, ProposeError> {
-        if let Some(point) = self.read_under_lease() {
-            return Ok(point);
+        match self.read_under_lease() {
+            Some(point) => Ok(point),
+            None => self.read_by_round().await,
         }
+    }
+
+    pub(crate) async fn read_by_round(self: &Arc<Self>) -> Result<ReadPoint, ProposeError> {
         let (reader, answer) = oneshot::channel();
         {
             let mut waiting = self.rounds.state.lock();
@@ -92,7 +99,7 @@ impl Replica {
     }
 
     /// The module documentation says why this is enough.
-    fn read_under_lease(&self) -> Option<ReadPoint> {
+    pub(crate) fn read_under_lease(&self) -> Option<ReadPoint> {
         let term = {
             let metrics = self.metrics.borrow_watched();
             if metrics.state != ServerState::Leader {

@@ -52,6 +52,17 @@ pub struct LogStatus {
     pub written: u64,
 }
 
+/// A point that a read of whatever is applied here is answered at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StalePoint {
+    /// At least everything up to here is applied.
+    pub index: u64,
+    /// Stamp of the last applied entry.
+    pub stamp: u64,
+    /// Everything acknowledged before this time (milliseconds, by the clock of whoever acknowledged it) is applied.
+    pub as_of_ms: u64,
+}
+
 /// A point that a linearizable read may be answered at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadPoint {

@@ -9,25 +9,27 @@ use std::time::Duration;
 
 use terrane_proto::hello::Identity;
 use terrane_raft::{Group, GroupHost};
-use terrane_types::{Error, GroupId, RegionEpoch, RegionId, TableId};
+use terrane_types::{Error, GroupId, RegionEpoch, RegionId, RowOutcome, TableId};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admission::Admission;
 use crate::cluster::Addresses;
-use crate::faults::{barrier_error, not_leader, propose_error, stopping};
+use crate::consistency::{Consistency, ReadTime};
+use crate::faults::{not_leader, propose_error, stopping};
 use crate::metrics::Metrics;
 use crate::operation::WriteHeader;
+use crate::page_seal::PageSeal;
 use crate::region::read::{self, GetRequest, Got};
-use crate::region::scan::{self, Block, Cursor, ScanRequest};
+use crate::region::scan::{self, Begun, Block, Cursor, ScanRequest, Unfinished};
 use crate::region::write::{self, RowMutation};
 use crate::registry::{Hosted, Registry};
-use crate::reply::Reply;
+use crate::reply::{Applied, Reply};
 
 /// How long a request may take when it does not say.
 pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
 
-/// How long a caller waits that knows a newer epoch than this replica: the entry is on its way.
+/// How long a caller waits that knows a newer epoch or schema than this replica: the entry is on its way.
 const BEHIND_RETRY: Duration = Duration::from_millis(10);
 
 /// What every data request says.
@@ -36,16 +38,31 @@ pub struct Header {
     pub table: TableId,
     pub region: RegionId,
     pub epoch: RegionEpoch,
+    /// Of the table, as the caller knows it; 0: not known.
     pub schema_version: u64,
+    /// Whether the request means nothing under a newer schema.
+    pub exact_schema: bool,
     pub deadline: Duration,
     pub client: [u8; 16],
     pub lowest_unsettled: u64,
+    /// What a read is to show.
+    pub consistency: Consistency,
 }
 
-/// The outcome of a write: the rows that failed, by their place, and the stamp of the others.
+/// A write as it came in.
+#[derive(Default)]
+pub struct Mutation {
+    pub rows: Vec<RowMutation>,
+    /// All rows or none.
+    pub atomic: bool,
+}
+
+/// The outcome of a write: the rows that failed and those that have something to tell, by their place, and the stamp of
+/// the others.
 #[derive(Debug, Default)]
 pub struct Mutated {
     pub errors: Vec<(u32, Error)>,
+    pub results: Vec<(u32, RowOutcome)>,
     pub stamp: u64,
 }
 
@@ -57,6 +74,7 @@ pub struct Edge {
     pub addresses: Arc<Addresses>,
     pub admission: Arc<Admission>,
     pub metrics: Arc<Metrics>,
+    pub page_seal: Arc<PageSeal>,
     /// Set when the server stops: nothing new is taken in, streams end.
     pub closing: CancellationToken,
     /// Reads and streams under way, waited for when the server stops.
@@ -65,31 +83,31 @@ pub struct Edge {
 
 impl Edge {
     /// Checks a write and hands it to the log; `done` hears the outcome, at once when it is refused here.
-    pub fn mutate<D>(self: &Arc<Self>, header: &Header, rows: Vec<RowMutation>, done: D)
+    pub fn mutate<D>(self: &Arc<Self>, header: &Header, mutation: Mutation, done: D)
     where
         D: FnOnce(Result<Mutated, Error>) + Send + 'static,
     {
-        let count = rows.len();
-        match self.propose(header, rows) {
+        let count = mutation.rows.len();
+        match self.propose(header, mutation) {
             Err(error) => {
                 self.metrics.refused.inc();
                 done(Err(error));
             }
-            Ok(Proposal { operation: None, errors, .. }) => done(Ok(Mutated { errors, stamp: 0 })),
-            Ok(Proposal { operation: Some((operation, admitted)), errors, group }) => {
+            Ok(Proposal { operation: None, errors, .. }) => done(Ok(Mutated { errors, ..Mutated::default() })),
+            Ok(Proposal { operation: Some((operation, admitted)), errors, places, group }) => {
                 let edge = self.clone();
                 let id = group.id();
                 let finish = move |outcome: Result<bytes::Bytes, terrane_raft::ProposeError>| {
                     drop(admitted);
                     let applied = count - errors.len();
-                    done(edge.outcome(id, outcome, applied).map(|stamp| Mutated { errors, stamp }));
+                    done(edge.outcome(id, outcome, applied).map(|applied| put_together(errors, &places, applied)));
                 };
                 group.submit(operation, Box::new(finish));
             }
         }
     }
 
-    fn propose(&self, header: &Header, rows: Vec<RowMutation>) -> Result<Proposal, Error> {
+    fn propose(&self, header: &Header, mutation: Mutation) -> Result<Proposal, Error> {
         let (hosted, group) = self.find(header)?;
         let write_header = WriteHeader {
             region: header.region,
@@ -97,8 +115,9 @@ impl Edge {
             schema_version: header.schema_version,
             client: header.client,
             lowest_unsettled: header.lowest_unsettled,
+            atomic: mutation.atomic,
         };
-        let prepared = write::prepare(&write_header, rows, &hosted.state())?;
+        let prepared = write::prepare(&write_header, mutation.rows, &hosted.state())?;
         let operation = match prepared.operation {
             Some(operation) => {
                 let admitted = self.admission.admit(operation.len()).map_err(|busy| self.elsewhere(&group, busy))?;
@@ -106,7 +125,7 @@ impl Edge {
             }
             None => None,
         };
-        Ok(Proposal { operation, errors: prepared.errors, group })
+        Ok(Proposal { operation, errors: prepared.errors, places: prepared.places, group })
     }
 
     /// A server that is busy is asked again, so one that does not lead sends to whoever does instead.
@@ -125,7 +144,7 @@ impl Edge {
         group: GroupId,
         outcome: Result<bytes::Bytes, terrane_raft::ProposeError>,
         rows: usize,
-    ) -> Result<u64, Error> {
+    ) -> Result<Applied, Error> {
         let result = match outcome {
             Ok(reply) => match Reply::decode(reply) {
                 Ok(reply) => reply.applied(),
@@ -155,36 +174,65 @@ impl Edge {
             return Err(stopping());
         }
         let found = self.registry.find(header.table, header.region, header.epoch);
-        found.map_err(|error| self.behind(header, error))
+        let hosted = found.map_err(|error| self.behind(header, error))?;
+        self.check_schema(header, &hosted)?;
+        Ok(hosted)
     }
 
-    /// A caller that knows a newer epoch than this replica has not to be redirected to the past: a follower sends it to
-    /// the leader, a leader that is still applying asks it to wait a little.
+    /// A caller whose schema is newer than the region's must not be answered under the old one; one whose schema is older
+    /// is, since data is always judged by the server's rules, unless it says that its request depends on what it knows.
+    fn check_schema(&self, header: &Header, hosted: &Hosted) -> Result<(), Error> {
+        let version = hosted.schema_version();
+        if header.schema_version > version {
+            return Err(self.not_yet(hosted.group, || {
+                format!("schema version {} of table {} is not here yet", header.schema_version, header.table)
+            }));
+        }
+        if header.exact_schema && header.schema_version < version {
+            return Err(Error::SchemaChanged { table: header.table, version });
+        }
+        Ok(())
+    }
+
+    /// The version of the table's schema that a caller does not know who named an older one; 0 when there is no news.
+    pub fn schema_news(&self, header: &Header) -> u64 {
+        if header.schema_version == 0 {
+            return 0;
+        }
+        let version = self.registry.regions.get(header.region).map_or(0, |hosted| hosted.schema_version());
+        if version > header.schema_version { version } else { 0 }
+    }
+
+    /// What the caller knows of is in the log and not applied here: a follower sends it to the leader, a leader that is
+    /// still applying asks it to wait a little.
+    fn not_yet(&self, group: GroupId, message: impl FnOnce() -> String) -> Error {
+        match self.host.group(group) {
+            Some(group) if !group.status().is_leader => {
+                let status = group.status();
+                not_leader(&group, status.term, status.leader.map(|(_, server)| server), &self.addresses)
+            }
+            _ => Error::Unavailable { message: message(), retry_after: BEHIND_RETRY },
+        }
+    }
+
+    /// A caller that knows a newer epoch than this replica has not to be redirected to the past.
     fn behind(&self, header: &Header, error: Error) -> Error {
         let Error::StaleEpoch { current, .. } = &error else { return error };
         let Some(ours) = current.iter().find(|ours| ours.region == header.region) else { return error };
         if ours.epoch >= header.epoch {
             return error;
         }
-        match self.host.group(ours.group) {
-            Some(group) if !group.status().is_leader => {
-                let status = group.status();
-                not_leader(&group, status.term, status.leader.map(|(_, server)| server), &self.addresses)
-            }
-            _ => Error::Unavailable {
-                message: format!("region {} is not yet at epoch {} here", header.region, header.epoch),
-                retry_after: BEHIND_RETRY,
-            },
-        }
+        self.not_yet(ours.group, || format!("region {} is not yet at epoch {} here", header.region, header.epoch))
     }
 
-    /// A read point of the group: reads that start now see everything acknowledged before. Answers the time of reading.
-    pub async fn read_point(&self, group: &Group, deadline: Duration) -> Result<i64, Error> {
-        let point = tokio::time::timeout(deadline, group.read_barrier()).await;
-        let point = point.map_err(|_| Error::DeadlineExceeded)?;
-        let point = point.map_err(|error| barrier_error(error, group, &self.addresses))?;
-        let now = terrane_env::time::wall_ms().max(point.stamp);
-        Ok(i64::try_from(now).unwrap_or(i64::MAX))
+    /// A read point of the group: what reads that start now see is what `consistency` promises.
+    pub async fn read_point(
+        &self,
+        group: &Group,
+        consistency: Consistency,
+        deadline: Duration,
+    ) -> Result<ReadTime, Error> {
+        consistency.read_point(group, &self.addresses, deadline).await
     }
 
     /// Rows by key; a read point was taken since the request came in.
@@ -195,6 +243,29 @@ impl Edge {
         Ok(got)
     }
 
+    /// Begins the next block of a scan with what is in memory; a read point was taken since the scan began.
+    pub fn begin_scan(
+        &self,
+        header: &Header,
+        request: &Arc<ScanRequest>,
+        cursor: Cursor,
+        now_ms: i64,
+    ) -> Result<Begun, Error> {
+        let hosted = self.find_region(header)?;
+        let begun = scan::begin(&hosted, request, cursor, now_ms)?;
+        if let Begun::Done(block) = &begun {
+            self.metrics.rows_scanned.inc_by(block.row_count);
+        }
+        Ok(begun)
+    }
+
+    /// Ends what [`Edge::begin_scan`] began.
+    pub async fn end_scan(&self, rest: Unfinished) -> Result<Block, Error> {
+        let block = rest.finish().await?;
+        self.metrics.rows_scanned.inc_by(block.row_count);
+        Ok(block)
+    }
+
     /// The next block of a scan; a read point was taken since the scan began.
     pub async fn scan(
         &self,
@@ -203,10 +274,10 @@ impl Edge {
         cursor: Cursor,
         now_ms: i64,
     ) -> Result<Block, Error> {
-        let hosted = self.find_region(header)?;
-        let block = scan::next_block(&hosted, request, cursor, now_ms).await?;
-        self.metrics.rows_scanned.inc_by(block.row_count);
-        Ok(block)
+        match self.begin_scan(header, request, cursor, now_ms)? {
+            Begun::Done(block) => Ok(*block),
+            Begun::Rest(rest) => self.end_scan(*rest).await,
+        }
     }
 }
 
@@ -214,5 +285,21 @@ impl Edge {
 struct Proposal {
     operation: Option<(Vec<u8>, crate::admission::Admitted)>,
     errors: Vec<(u32, Error)>,
+    /// Where in the request the proposed rows are, unless all are.
+    places: Vec<u32>,
     group: Group,
+}
+
+/// The outcome of the proposed rows and the errors of the others, in the order of the request.
+fn put_together(mut errors: Vec<(u32, Error)>, places: &[u32], applied: Applied) -> Mutated {
+    let mut results = Vec::new();
+    for (row, outcome) in applied.rows {
+        let at = usize::try_from(row).ok().and_then(|row| places.get(row)).copied().unwrap_or(row);
+        match outcome {
+            Ok(outcome) => results.push((at, outcome)),
+            Err(error) => errors.push((at, error)),
+        }
+    }
+    errors.sort_by_key(|(at, _)| *at);
+    Mutated { errors, results, stamp: applied.stamp }
 }

@@ -14,6 +14,8 @@ const BUSY_RETRY: Duration = Duration::from_millis(10);
 const LOG_FULL_RETRY: Duration = Duration::from_millis(250);
 /// How long it waits for a server that is stopping, or for a read that found no quorum.
 const UNAVAILABLE_RETRY: Duration = Duration::from_millis(100);
+/// How long it waits for what comes with the next report to the master.
+const REPORT_RETRY: Duration = Duration::from_secs(1);
 
 /// A refused or unfinished proposal, as the client hears it.
 #[must_use]
@@ -40,8 +42,19 @@ pub fn barrier_error(error: ProposeError, group: &Group, addresses: &Addresses) 
         ProposeError::Uncertain => {
             Error::Unavailable { message: "no quorum answered in time".to_owned(), retry_after: UNAVAILABLE_RETRY }
         }
+        ProposeError::NotReady => Error::Unavailable {
+            message: "this server has just started and knows nothing recent of the region; ask another one".to_owned(),
+            retry_after: UNAVAILABLE_RETRY,
+        },
         other => propose_error(other, group, addresses),
     }
+}
+
+/// Page tokens before any master told a key.
+#[must_use]
+pub fn no_page_key() -> Error {
+    let message = "no key for page tokens has come from the master yet".to_owned();
+    Error::Unavailable { message, retry_after: REPORT_RETRY }
 }
 
 /// Where to go instead.

@@ -20,7 +20,7 @@ use terrane_engine::Engine;
 use terrane_env::fs;
 use terrane_env::task::run_io;
 use terrane_raft::{BoxFuture, GroupHost};
-use terrane_types::{Error, GroupId, RegionId};
+use terrane_types::{Error, GroupId, RegionId, SplitPolicy};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -489,12 +489,15 @@ pub fn compaction_of(region: RegionId) -> String {
     format!("compaction of region {region}")
 }
 
-/// Whether a region is over its table's size, and not known to have no boundary at about its present size.
+/// Whether a region is over its table's size, in a table whose regions split by size, and not known to have no boundary at
+/// about its present size.
 fn is_too_large(hosted: &Hosted) -> bool {
+    let state = hosted.state();
     let bytes = hosted.engine.size_bytes();
     let in_vain = hosted.unsplittable_bytes();
     let grown = in_vain + in_vain / 100 * UNSPLITTABLE_GROWTH_PERCENT;
-    bytes >= hosted.state().schema.region_size && (in_vain == 0 || bytes > grown)
+    let splits = state.schema.split_policy == SplitPolicy::Size;
+    splits && bytes >= state.schema.region_size && (in_vain == 0 || bytes > grown)
 }
 
 #[cfg(test)]

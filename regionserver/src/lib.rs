@@ -12,15 +12,16 @@
 //! - Every queue is bounded, and its bound has a name; beyond it the answer is `Busy` with a delay.
 //!
 //! Never here: where regions should live (the master's), what a row key means, how cells lie on disk (the engine's).
-//! Left out for now: conditions, increments and the exactly-once window (their fields are in the log format), stale reads,
-//! moves between groups, merges.
+//! Left out for now: moves between groups, merges.
 
 mod admission;
 mod check;
 mod cluster;
 mod config;
+mod consistency;
 mod disk;
 mod edge;
+mod evaluate;
 mod faults;
 mod flush;
 mod group;
@@ -30,6 +31,7 @@ mod ids;
 mod maintenance;
 mod metrics;
 mod operation;
+mod page_seal;
 mod record;
 mod region;
 mod registry;
@@ -40,6 +42,7 @@ mod service;
 mod session;
 mod token;
 mod troubles;
+mod window;
 
 pub use check::{check, is_data_directory};
 pub use config::ServerConfig;

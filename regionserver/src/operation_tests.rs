@@ -3,6 +3,7 @@
 use terrane_types::cell::{CellRef, LATEST, pack};
 use terrane_types::{FamilyName, FamilySchema, GroupId, KeyRange, TableName};
 
+use super::write::{ROW_HEADER_BYTES, RowWrite, WRITE_HEADER_BYTES};
 use super::*;
 
 const HEADER: WriteHeader = WriteHeader {
@@ -11,6 +12,7 @@ const HEADER: WriteHeader = WriteHeader {
     schema_version: 3,
     client: [9; 16],
     lowest_unsettled: 11,
+    atomic: false,
 };
 
 fn cells(timestamp: i64) -> Vec<u8> {
@@ -20,10 +22,12 @@ fn cells(timestamp: i64) -> Vec<u8> {
 }
 
 fn write_of_two_rows() -> Vec<u8> {
-    let mut builder = WriteBuilder::new(&HEADER, 64);
+    let mut out = Vec::new();
+    let mut builder = WriteBuilder::new(&mut out, &HEADER);
     builder.push(11, 1000, b"a", &cells(LATEST));
     builder.push(12, 1001, b"b", &[cells(5), cells(LATEST)].concat());
-    builder.finish()
+    assert_eq!(builder.finish(), 2);
+    out
 }
 
 fn rows(record: Vec<u8>) -> Vec<RowWrite> {
@@ -38,9 +42,34 @@ fn rows(record: Vec<u8>) -> Vec<RowWrite> {
 
 #[test]
 fn a_write_has_this_layout() {
-    let mut builder = WriteBuilder::new(&HEADER, 64);
+    let mut out = Vec::new();
+    let mut builder = WriteBuilder::new(&mut out, &WriteHeader { atomic: true, ..HEADER });
     builder.push(11, 1000, b"row", &cells(5));
+    builder.finish();
     let expected = [
+        &[2u8, 1][..],
+        &7u64.to_le_bytes(),
+        &2u64.to_le_bytes(),
+        &3u64.to_le_bytes(),
+        &[9; 16],
+        &11u64.to_le_bytes(),
+        &[1],
+        &1u32.to_le_bytes(),
+        &11u64.to_le_bytes(),
+        &1000u64.to_le_bytes(),
+        &[0],
+        &3u16.to_le_bytes(),
+        &21u32.to_le_bytes(),
+        b"row",
+        &cells(5),
+    ]
+    .concat();
+    assert_eq!(out, expected);
+}
+
+#[test]
+fn a_write_of_the_format_before_is_still_read() {
+    let old = [
         &[1u8, 1][..],
         &7u64.to_le_bytes(),
         &2u64.to_le_bytes(),
@@ -57,7 +86,39 @@ fn a_write_has_this_layout() {
         &cells(5),
     ]
     .concat();
-    assert_eq!(builder.finish(), expected);
+    let rows = rows(old);
+    assert_eq!((rows[0].operation, rows[0].first_try_ms, &rows[0].row[..]), (11, 1000, &b"row"[..]));
+    assert_eq!((&rows[0].cells[..], &rows[0].result, rows[0].untracked), (&cells(5)[..], &None, false));
+}
+
+#[test]
+fn a_logged_row_is_stamped_and_carries_its_result() {
+    let submitted = write_of_two_rows();
+    let submitted = Submitted::read(&submitted).unwrap().unwrap();
+    assert_eq!(submitted.header, HEADER);
+    let mut out = Vec::new();
+    let mut builder = WriteBuilder::new(&mut out, &submitted.header);
+    for (row, tracked) in submitted.rows().zip([Tracked::Yes, Tracked::No]) {
+        let row = row.unwrap();
+        builder.push_logged(&row, tracked, row.cells, Some(b"result"), 777);
+    }
+    builder.finish();
+    let rows = rows(out);
+    assert_eq!((&rows[0].cells[..], rows[0].untracked), (&cells(777)[..], false));
+    assert_eq!((rows[1].result.as_deref(), rows[1].untracked), (Some(&b"result"[..]), true));
+}
+
+#[test]
+fn a_request_is_read_as_submitted_and_refused_in_the_log() {
+    let mut out = Vec::new();
+    let mut builder = WriteBuilder::new(&mut out, &HEADER);
+    builder.push_request(1, 2, b"row", b"", b"request");
+    builder.finish();
+    let row = Submitted::read(&out).unwrap().unwrap().rows().next().unwrap().unwrap();
+    assert_eq!((row.row, row.request), (&b"row"[..], Some(&b"request"[..])));
+    assert!(stamp(&mut out, 1).is_err());
+    let Ok(Operation::Write(mut write)) = Operation::decode(out.into()) else { panic!("not a write") };
+    assert!(write.next().unwrap().is_err());
 }
 
 #[test]
@@ -65,7 +126,7 @@ fn a_split_has_this_layout() {
     let split =
         Split { region: RegionId(1), epoch: RegionEpoch(2), left: RegionId(3), right: RegionId(4), at: "m".into() };
     let numbers: Vec<u8> = [1u64, 2, 3, 4].iter().flat_map(|number| number.to_le_bytes()).collect();
-    assert_eq!(split.encode(), [&[1, 3][..], &numbers, &[1, 0, b'm']].concat());
+    assert_eq!(split.encode(), [&[2, 3][..], &numbers, &[1, 0, b'm']].concat());
     assert!(matches!(Operation::decode(split.encode().into()), Ok(Operation::Split(read)) if read == split));
 }
 
@@ -133,10 +194,10 @@ fn is_row_border(len: usize) -> bool {
 
 #[test]
 fn an_unknown_format_kind_or_flag_is_refused() {
-    assert!(Operation::decode(Bytes::from_static(&[2, 4])).is_err());
-    assert!(Operation::decode(Bytes::from_static(&[1, 9])).is_err());
+    assert!(Operation::decode(Bytes::from_static(&[3, 4])).is_err());
+    assert!(Operation::decode(Bytes::from_static(&[2, 9])).is_err());
     let mut record = write_of_two_rows();
-    record[WRITE_HEADER_BYTES + 16] = 1;
+    record[WRITE_HEADER_BYTES + 16] = 8;
     let Ok(Operation::Write(mut write)) = Operation::decode(record.into()) else { panic!("not a write") };
     assert!(write.next().unwrap().is_err());
 }

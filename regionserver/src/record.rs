@@ -75,6 +75,11 @@ impl Reader {
         Ok(count)
     }
 
+    /// Everything that is left.
+    pub fn rest(&mut self) -> Bytes {
+        std::mem::take(&mut self.rest)
+    }
+
     pub fn finish(self) -> Result<(), Malformed> {
         if self.rest.is_empty() { Ok(()) } else { Err(Malformed("bytes follow its end")) }
     }

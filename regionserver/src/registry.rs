@@ -9,8 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
-use terrane_types::{Error, GroupId, RegionDescriptor, RegionEpoch, RegionId, TableId};
+use terrane_engine::Patience;
+use terrane_types::{Error, GroupId, Projection, RegionDescriptor, RegionEpoch, RegionId, TableId};
 
+use crate::evaluate::Columns;
 use crate::faults::engine_error;
 use crate::group::machine::GroupMachine;
 use crate::group::state::RegionState;
@@ -92,6 +94,11 @@ impl Hosted {
         self.state.read().clone()
     }
 
+    /// The version of the table's schema as of the last applied entry.
+    pub fn schema_version(&self) -> u64 {
+        self.state.read().schema.version
+    }
+
     pub fn set_state(&self, state: RegionState) {
         *self.state.write() = Arc::new(state);
     }
@@ -103,6 +110,24 @@ impl Hosted {
 
     pub fn unsplittable_bytes(&self) -> u64 {
         self.unsplittable_bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// How the leader of the region's group reads what it evaluates with.
+impl Columns for Hosted {
+    fn read(
+        &self,
+        row: &[u8],
+        projection: &Projection,
+        now_ms: i64,
+        patience: Patience,
+        out: &mut Vec<u8>,
+    ) -> Result<(), terrane_engine::Error> {
+        self.engine.get(&self.engine.snapshot(), row, projection, now_ms, patience, out).map(drop)
+    }
+
+    fn failure(&self, error: terrane_engine::Error) -> Error {
+        self.read_error(error)
     }
 }
 

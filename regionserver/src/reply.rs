@@ -5,9 +5,9 @@
 //! replica comes to the same one and nothing else happens.
 
 use bytes::Bytes;
-use terrane_types::{Error, Invalid, RegionDescriptor, RegionId};
+use terrane_types::{Error, Invalid, RegionDescriptor, RegionId, RowOutcome};
 
-use crate::operation::{DESCRIPTOR_BYTES_MIN, put_descriptor, read_descriptor};
+use crate::operation::{DESCRIPTOR_BYTES_MIN, RowResult, put_descriptor, read_descriptor};
 use crate::record::{Malformed, Reader, put_count, put_long, put_u64};
 
 const APPLIED: u8 = 0;
@@ -15,18 +15,31 @@ const STALE: u8 = 1;
 const READ_ONLY: u8 = 2;
 const INVALID: u8 = 3;
 const SPLIT: u8 = 4;
+const ROWS: u8 = 5;
+const DAMAGED: u8 = 6;
+const FAILED: u8 = 7;
+
+/// The least a row's result takes: its place and its length.
+const RESULT_BYTES_MIN: usize = 8;
 
 /// The outcome of one operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// Done, in an entry with this stamp.
     Applied { stamp: u64 },
+    /// The same of a write of which some rows have something to tell, by their place in it. Among them may be rows to which
+    /// nothing was applied.
+    Rows { stamp: u64, results: Vec<(u32, Bytes)> },
     /// The region or its epoch is no longer; nothing was done.
     Stale { region: RegionId, current: Vec<RegionDescriptor> },
     /// The table has become read-only; nothing was done.
     ReadOnly { what: String },
     /// The operation does not fit the state; nothing was done.
     Invalid { what: String },
+    /// What it depends on lies in a damaged file; nothing was done.
+    Damaged { file: String, offset: u64 },
+    /// What it depends on cannot be read; nothing was done.
+    Failed { what: String },
     /// The daughters of a split.
     Split { daughters: Vec<RegionDescriptor> },
 }
@@ -39,6 +52,24 @@ impl Reply {
             Self::Applied { stamp } => {
                 out.push(APPLIED);
                 put_u64(&mut out, *stamp);
+            }
+            Self::Rows { stamp, results } => {
+                out.push(ROWS);
+                put_u64(&mut out, *stamp);
+                put_count(&mut out, results.len());
+                for (row, result) in results {
+                    out.extend_from_slice(&row.to_le_bytes());
+                    put_long(&mut out, result);
+                }
+            }
+            Self::Damaged { file, offset } => {
+                out.push(DAMAGED);
+                put_u64(&mut out, *offset);
+                put_long(&mut out, file.as_bytes());
+            }
+            Self::Failed { what } => {
+                out.push(FAILED);
+                put_long(&mut out, what.as_bytes());
             }
             Self::Stale { region, current } => {
                 out.push(STALE);
@@ -69,22 +100,57 @@ impl Reply {
             READ_ONLY => Self::ReadOnly { what: text(&mut reader)? },
             INVALID => Self::Invalid { what: text(&mut reader)? },
             SPLIT => Self::Split { daughters: read_descriptors(&mut reader)? },
+            ROWS => {
+                let stamp = reader.u64()?;
+                let count = reader.count(RESULT_BYTES_MIN)?;
+                let result = |_| Ok((reader.u32()?, reader.long()?));
+                Self::Rows { stamp, results: (0..count).map(result).collect::<Result<_, _>>()? }
+            }
+            DAMAGED => Self::Damaged { offset: reader.u64()?, file: text(&mut reader)? },
+            FAILED => Self::Failed { what: text(&mut reader)? },
             _ => return Err(Malformed("the reply's kind is not known")),
         };
         reader.finish()?;
         Ok(reply)
     }
 
-    /// The stamp of what was applied, or the refusal as a client hears it.
-    pub fn applied(self) -> Result<u64, Error> {
+    /// What was applied, or the refusal as a client hears it.
+    pub fn applied(self) -> Result<Applied, Error> {
         match self {
-            Self::Applied { stamp } => Ok(stamp),
-            Self::Split { .. } => Ok(0),
+            Self::Applied { stamp } => Ok(Applied { stamp, rows: Vec::new() }),
+            Self::Rows { stamp, results } => {
+                let row = |(row, result)| {
+                    let result =
+                        RowResult::decode(result).map_err(|error| Error::Internal { message: error.to_string() });
+                    (row, result.and_then(RowResult::outcome))
+                };
+                Ok(Applied { stamp, rows: results.into_iter().map(row).collect() })
+            }
+            Self::Split { .. } => Ok(Applied::default()),
             Self::Stale { region, current } => Err(Error::StaleEpoch { region, current }),
             Self::ReadOnly { what } => Err(Error::ReadOnly { what }),
             Self::Invalid { what } => Err(Error::Invalid(Invalid { what })),
+            Self::Damaged { file, offset } => Err(Error::Corruption { file, offset }),
+            Self::Failed { what } => Err(Error::Internal { message: what }),
         }
     }
+
+    /// What the error of a read is to whoever needed it.
+    #[must_use]
+    pub fn failed(error: Error) -> Self {
+        match error {
+            Error::Corruption { file, offset } => Self::Damaged { file, offset },
+            other => Self::Failed { what: other.to_string() },
+        }
+    }
+}
+
+/// What was applied of a write.
+#[derive(Debug, Default)]
+pub struct Applied {
+    pub stamp: u64,
+    /// Rows that have something to tell, by their place in the write.
+    pub rows: Vec<(u32, Result<RowOutcome, Error>)>,
 }
 
 fn put_descriptors(out: &mut Vec<u8>, descriptors: &[RegionDescriptor]) {
@@ -121,6 +187,9 @@ mod tests {
         };
         for reply in [
             Reply::Applied { stamp: 5 },
+            Reply::Rows { stamp: 5, results: vec![(1, Bytes::from_static(b"x")), (7, Bytes::new())] },
+            Reply::Damaged { file: "7.tst".into(), offset: 9 },
+            Reply::Failed { what: "the disk".into() },
             Reply::Stale { region: RegionId(1), current: vec![region.clone(), region.clone()] },
             Reply::ReadOnly { what: "table t".into() },
             Reply::Invalid { what: "no".into() },

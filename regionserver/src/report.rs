@@ -21,6 +21,7 @@ use crate::cluster::Addresses;
 use crate::ids::{IdStock, STOCK_IDS};
 use crate::metrics::{Metrics, OfFamily};
 use crate::operation::ChangeTables;
+use crate::page_seal::{PageKey, PageSeal};
 use crate::registry::{Hosted, Registry};
 use crate::troubles::Troubles;
 
@@ -55,6 +56,7 @@ pub struct Registered {
     pub addresses: Vec<(ServerId, String)>,
     pub region_ids: (u64, u32),
     pub report_every: Duration,
+    pub page_keys: Vec<PageKey>,
 }
 
 /// Why a server could not register.
@@ -147,7 +149,12 @@ fn registered(reply: v1::RegisterReply) -> Result<Registered, Error> {
         addresses: addresses(reply.servers),
         region_ids: (reply.region_id_first, reply.region_id_count),
         report_every: if every.is_zero() { REPORT_INTERVAL } else { every },
+        page_keys: page_keys(reply.page_keys),
     })
+}
+
+fn page_keys(keys: Vec<v1::PageKey>) -> Vec<PageKey> {
+    keys.into_iter().map(|v1::PageKey { id, secret }| PageKey { id, secret }).collect()
 }
 
 fn addresses(servers: Vec<v1::ServerAddress>) -> Vec<(ServerId, String)> {
@@ -179,6 +186,7 @@ pub struct Reporter {
     pub metrics: Arc<Metrics>,
     pub troubles: Arc<Troubles>,
     pub engine: Arc<Engine>,
+    pub page_seal: Arc<PageSeal>,
 }
 
 impl Reporter {
@@ -319,6 +327,7 @@ impl Reporter {
         self.addresses.set(addresses.iter().cloned());
         self.host.set_addresses(addresses);
         self.stock.add(reply.region_id_first, reply.region_id_count);
+        self.page_seal.set(page_keys(reply.page_keys));
         let drops = async {
             for table in reply.dropped_tables {
                 self.drop_late(TableId(table)).await;

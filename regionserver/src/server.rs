@@ -34,6 +34,7 @@ use crate::identity::{Identity, IdentityError};
 use crate::ids::IdStock;
 use crate::maintenance::Maintenance;
 use crate::metrics::Metrics;
+use crate::page_seal::PageSeal;
 use crate::registry::Registry;
 use crate::report::{Masters, RegisterError, Registered, Registration, Reporter};
 use crate::service::admin::AdminService;
@@ -156,8 +157,10 @@ impl RegionServer {
             addresses: Arc::new(Addresses::default()),
             admission: Admission::new(config.memtable_budget),
             troubles: Arc::new(Troubles::default()),
+            page_seal: Arc::new(PageSeal::default()),
             metrics,
         };
+        parts.page_seal.set(registered.page_keys);
         parts.stock.add(registered.region_ids.0, registered.region_ids.1);
         parts.addresses.set(registered.addresses.iter().cloned());
         let host = open_host(&config, identity, &engine, &parts).await?;
@@ -260,6 +263,7 @@ struct Parts {
     admission: Arc<Admission>,
     metrics: Arc<Metrics>,
     troubles: Arc<Troubles>,
+    page_seal: Arc<PageSeal>,
 }
 
 impl Parts {
@@ -271,6 +275,7 @@ impl Parts {
             addresses: self.addresses.clone(),
             admission: self.admission.clone(),
             metrics: self.metrics.clone(),
+            page_seal: self.page_seal.clone(),
             closing: CancellationToken::new(),
             tasks: TaskTracker::new(),
         })
@@ -323,6 +328,7 @@ impl Parts {
             metrics: self.metrics.clone(),
             troubles: self.troubles.clone(),
             engine: engine.clone(),
+            page_seal: self.page_seal.clone(),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Requests of one batch never wait for each other. Writes go to their logs one after another without an await, or, while
 //! the server slows writes down, through a queue that reads do not stand in. Reads of a
-//! batch are put together by log group: one task and one read point for all of them. Answers meet in one bounded queue,
+//! batch are put together by log group and consistency: one task and one read point for all of them. Answers meet in one bounded queue,
 //! from which the edge takes as many as are ready for the next batch of replies, so replies batch themselves under load.
 //!
 //! What a client may have in flight is counted in units (a scan weighs as much as the block it may answer). A unit is given
@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use terrane_raft::Group;
@@ -21,10 +22,11 @@ use terrane_types::{Error, GroupId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 
-use crate::edge::{Edge, Header, Mutated};
+use crate::consistency::{Consistency, ReadTime};
+use crate::edge::{Edge, Header, Mutated, Mutation};
+use crate::page_seal::{Binding, Position};
 use crate::region::read::{DiskGet, GetRequest, Got};
-use crate::region::scan::{Block, Cursor, ScanRequest};
-use crate::region::write::RowMutation;
+use crate::region::scan::{self, Block, Cursor, ScanRequest};
 
 /// Units in flight on one stream, and so the bound of its queue of answers.
 pub const UNITS_MAX: u32 = 8192;
@@ -34,8 +36,10 @@ const BYTES_PER_UNIT: usize = 16 << 10;
 const QUEUE_RETRY: Duration = Duration::from_millis(10);
 /// Scans, and gets that wait for the disk, that go on side by side for one batch and group.
 const READS_AT_ONCE: usize = 16;
-/// Gets answered from memory between two yields to other tasks.
+/// Gets answered from memory between two yields to other tasks, and how many gets a scan that begins there counts for: it
+/// takes a few dozen rows at the most.
 const GETS_PER_YIELD: u32 = 64;
+const GETS_PER_SCAN: u32 = 4;
 
 /// A decoded request.
 pub struct Request {
@@ -46,38 +50,56 @@ pub struct Request {
 }
 
 pub enum Body {
-    Mutate(Vec<RowMutation>),
+    Mutate(Mutation),
     Get(GetRequest),
     Scan(Box<(Arc<ScanRequest>, Cursor)>),
+    SealPage(Box<(Binding, Vec<Position>)>),
+    OpenPage(Box<(Binding, Bytes)>),
 }
 
 /// What a request came to.
 pub enum Answer {
-    Mutated(Mutated),
+    Mutated {
+        mutated: Mutated,
+        messages: bool,
+    },
     /// Packed rows.
     Rows {
         rows: Vec<u8>,
         messages: bool,
+        as_of_ms: u64,
     },
     Block {
         block: Box<Block>,
         reverse: bool,
         messages: bool,
+        as_of_ms: u64,
     },
+    /// A page token.
+    Sealed(Bytes),
+    Opened(Vec<Position>),
 }
 
 /// An answer on its way out; its units are given back when it is dropped.
 pub struct Outgoing {
     pub id: u64,
     pub answer: Result<Answer, Error>,
-    room: OwnedSemaphorePermit,
+    room: Room,
+}
+
+/// What every request has with it until its answer is out: its units, and what there is to tell the client besides.
+pub struct Room {
+    _units: OwnedSemaphorePermit,
+    /// The version of the table's schema that the client does not know yet; 0: no news.
+    schema_news: u64,
 }
 
 impl Outgoing {
-    /// Gives the units back and the answer out.
-    pub fn take(self) -> (u64, Result<Answer, Error>) {
+    /// Gives the units back and the answer out, with the schema version that is news to the client.
+    pub fn take(self) -> (u64, Result<Answer, Error>, u64) {
+        let schema_news = self.room.schema_news;
         drop(self.room);
-        (self.id, self.answer)
+        (self.id, self.answer, schema_news)
     }
 }
 
@@ -102,8 +124,9 @@ struct Writes {
 struct Write {
     id: u64,
     header: Header,
-    rows: Vec<RowMutation>,
-    room: OwnedSemaphorePermit,
+    mutation: Mutation,
+    messages: bool,
+    room: Room,
 }
 
 impl Writes {
@@ -143,20 +166,23 @@ impl Writes {
 }
 
 fn propose(edge: &Arc<Edge>, answers: &mpsc::Sender<Outgoing>, write: Write) {
-    let Write { id, header, rows, room } = write;
+    let Write { id, header, mutation, messages, room } = write;
     let answers = answers.clone();
-    edge.mutate(&header, rows, move |outcome| send(&answers, id, outcome.map(Answer::Mutated), room));
+    edge.mutate(&header, mutation, move |outcome| {
+        let answer = outcome.map(|mutated| Answer::Mutated { mutated, messages });
+        send(&answers, id, answer, room);
+    });
 }
 
 /// A read that waits for its group's read point.
 struct Read {
     id: u64,
     request: Request,
-    room: OwnedSemaphorePermit,
+    room: Room,
 }
 
-/// The reads of a batch, by log group.
-type Reads = BTreeMap<GroupId, (Group, Vec<Read>)>;
+/// The reads of a batch, by what they can share a read point with.
+type Reads = BTreeMap<(GroupId, Consistency), (Group, Vec<Read>)>;
 
 impl Session {
     /// Opens a session; its answers come out of the receiver.
@@ -171,15 +197,29 @@ impl Session {
     pub async fn start(&self, batch: Vec<(u64, Result<Request, Error>)>) {
         let arrived = Instant::now();
         let mut reads = Reads::new();
+        // A batch of many requests speaks of few tables: news of one are told once.
+        let mut told = None;
         for (id, request) in batch {
-            let room = self.room_for(request.as_ref().ok(), &mut reads, arrived).await;
+            let units = self.room_for(request.as_ref().ok(), &mut reads, arrived).await;
+            let header = request.as_ref().ok().map(|request| request.header);
+            let header = header.filter(|header| told.replace(header.table) != Some(header.table));
+            let schema_news = header.map_or(0, |header| self.edge.schema_news(&header));
+            let room = Room { _units: units, schema_news };
             match request {
                 Err(error) => self.answer(id, Err(error), room),
                 Ok(request) if arrived.elapsed() > request.header.deadline => {
                     self.answer(id, Err(Error::DeadlineExceeded), room);
                 }
-                Ok(Request { header, body: Body::Mutate(rows), .. }) => {
-                    self.writes.take(Write { id, header, rows, room })
+                Ok(Request { header, body: Body::Mutate(mutation), messages }) => {
+                    self.writes.take(Write { id, header, mutation, messages, room })
+                }
+                Ok(Request { body: Body::SealPage(page), .. }) => {
+                    let (binding, positions) = *page;
+                    self.answer(id, self.edge.page_seal.seal(&binding, &positions).map(Answer::Sealed), room);
+                }
+                Ok(Request { body: Body::OpenPage(page), .. }) => {
+                    let (binding, token) = *page;
+                    self.answer(id, self.edge.page_seal.open(&binding, token).map(Answer::Opened), room);
                 }
                 Ok(request) => self.collect(Read { id, request, room }, &mut reads),
             }
@@ -199,7 +239,10 @@ impl Session {
 
     fn collect(&self, read: Read, reads: &mut Reads) {
         match self.edge.find(&read.request.header) {
-            Ok((hosted, group)) => reads.entry(hosted.group).or_insert_with(|| (group, Vec::new())).1.push(read),
+            Ok((hosted, group)) => {
+                let key = (hosted.group, read.request.header.consistency);
+                reads.entry(key).or_insert_with(|| (group, Vec::new())).1.push(read);
+            }
             Err(error) => {
                 self.edge.metrics.refused.inc();
                 self.answer(read.id, Err(error), read.room);
@@ -208,13 +251,13 @@ impl Session {
     }
 
     fn start_reads(&self, reads: &mut Reads, arrived: Instant) {
-        for (_, (group, reads)) in std::mem::take(reads) {
+        for ((_, consistency), (group, reads)) in std::mem::take(reads) {
             let (edge, answers) = (self.edge.clone(), self.answers.clone());
-            self.edge.tasks.spawn(async move { run_reads(&edge, &group, reads, &answers, arrived).await });
+            self.edge.tasks.spawn(async move { run_reads(&edge, &group, consistency, reads, &answers, arrived).await });
         }
     }
 
-    fn answer(&self, id: u64, answer: Result<Answer, Error>, room: OwnedSemaphorePermit) {
+    fn answer(&self, id: u64, answer: Result<Answer, Error>, room: Room) {
         send(&self.answers, id, answer, room);
     }
 }
@@ -229,20 +272,21 @@ fn weight(request: Option<&Request>) -> u32 {
     }
 }
 
-/// One read point for all reads of a group, then each of them. What memory answers is answered first; what is left, the
-/// scans and what needs the disk, goes on side by side.
+/// One read point for all reads of a group, then each of them. What memory answers is answered first, scans for a few rows
+/// among it; what is left, longer scans and what needs the disk, goes on side by side.
 async fn run_reads(
     edge: &Arc<Edge>,
     group: &Group,
+    consistency: Consistency,
     reads: Vec<Read>,
     answers: &mpsc::Sender<Outgoing>,
     arrived: Instant,
 ) {
     // The most patient read decides how long is waited; the others are answered as late at the worst.
     let deadline = reads.iter().map(|read| read.request.header.deadline).max().unwrap_or_default();
-    let point = edge.read_point(group, deadline.saturating_sub(arrived.elapsed())).await;
-    let now_ms = match point {
-        Ok(now_ms) => now_ms,
+    let point = edge.read_point(group, consistency, deadline.saturating_sub(arrived.elapsed())).await;
+    let time = match point {
+        Ok(time) => time,
         Err(error) => {
             for Read { id, room, .. } in reads {
                 finish(edge, answers, id, Err(error.clone()), room);
@@ -251,12 +295,15 @@ async fn run_reads(
         }
     };
     let mut rest = Vec::new();
-    for (Read { id, request, room }, at) in reads.into_iter().zip(1u32..) {
-        match begin_read(edge, request, now_ms) {
+    let mut since_yield = 0;
+    for Read { id, request, room } in reads {
+        since_yield += if matches!(request.body, Body::Scan(_)) { GETS_PER_SCAN } else { 1 };
+        match begin_read(edge, request, time) {
             Begun::Done(answer) => finish(edge, answers, id, answer, room),
             Begun::Rest(read) => rest.push((id, read, room)),
         }
-        if at.is_multiple_of(GETS_PER_YIELD) {
+        if since_yield >= GETS_PER_YIELD {
+            since_yield = 0;
             tokio::task::yield_now().await;
         }
     }
@@ -266,7 +313,7 @@ async fn run_reads(
         if under_way.len() < READS_AT_ONCE
             && let Some((id, read, room)) = rest.next()
         {
-            under_way.push(async move { (id, end_read(edge, read, now_ms).await, room) });
+            under_way.push(async move { (id, end_read(edge, read, time).await, room) });
             continue;
         }
         let Some((id, answer, room)) = under_way.next().await else { return };
@@ -282,40 +329,44 @@ enum Begun {
 
 enum Unfinished {
     Get { rest: Box<DiskGet>, messages: bool },
-    Scan { header: Box<Header>, scan: Box<(Arc<ScanRequest>, Cursor)>, messages: bool },
+    Scan { rest: Box<scan::Unfinished>, reverse: bool, messages: bool },
 }
 
-fn begin_read(edge: &Edge, request: Request, now_ms: i64) -> Begun {
+fn begin_read(edge: &Edge, request: Request, time: ReadTime) -> Begun {
     let Request { header, body, messages } = request;
     match body {
-        Body::Get(get) => match edge.get(&header, &get, now_ms) {
-            Ok(Got::Rows(rows)) => Begun::Done(Ok(Answer::Rows { rows, messages })),
+        Body::Get(get) => match edge.get(&header, &get, time.now_ms) {
+            Ok(Got::Rows(rows)) => Begun::Done(Ok(Answer::Rows { rows, messages, as_of_ms: time.as_of_ms })),
             Ok(Got::NeedsDisk(rest)) => Begun::Rest(Unfinished::Get { rest: Box::new(rest), messages }),
             Err(error) => Begun::Done(Err(error)),
         },
-        Body::Scan(scan) => Begun::Rest(Unfinished::Scan { header: Box::new(header), scan, messages }),
-        Body::Mutate(_) => Begun::Done(Err(Error::Internal { message: "a write among the reads".to_owned() })),
-    }
-}
-
-async fn end_read(edge: &Edge, read: Unfinished, now_ms: i64) -> Result<Answer, Error> {
-    match read {
-        Unfinished::Get { rest, messages } => Ok(Answer::Rows { rows: rest.finish().await?, messages }),
-        Unfinished::Scan { header, scan, messages } => {
+        Body::Scan(scan) => {
             let (scan, cursor) = *scan;
-            let block = edge.scan(&header, &scan, cursor, now_ms).await?;
-            Ok(Answer::Block { block: Box::new(block), reverse: scan.reverse, messages })
+            let (reverse, as_of_ms) = (scan.reverse, time.as_of_ms);
+            match edge.begin_scan(&header, &scan, cursor, time.now_ms) {
+                Ok(scan::Begun::Done(block)) => Begun::Done(Ok(Answer::Block { block, reverse, messages, as_of_ms })),
+                Ok(scan::Begun::Rest(rest)) => Begun::Rest(Unfinished::Scan { rest, reverse, messages }),
+                Err(error) => Begun::Done(Err(error)),
+            }
+        }
+        Body::Mutate(_) | Body::SealPage(_) | Body::OpenPage(_) => {
+            Begun::Done(Err(Error::Internal { message: "a request among the reads that is none".to_owned() }))
         }
     }
 }
 
-fn finish(
-    edge: &Edge,
-    answers: &mpsc::Sender<Outgoing>,
-    id: u64,
-    answer: Result<Answer, Error>,
-    room: OwnedSemaphorePermit,
-) {
+async fn end_read(edge: &Edge, read: Unfinished, time: ReadTime) -> Result<Answer, Error> {
+    let as_of_ms = time.as_of_ms;
+    match read {
+        Unfinished::Get { rest, messages } => Ok(Answer::Rows { rows: rest.finish().await?, messages, as_of_ms }),
+        Unfinished::Scan { rest, reverse, messages } => {
+            let block = edge.end_scan(*rest).await?;
+            Ok(Answer::Block { block: Box::new(block), reverse, messages, as_of_ms })
+        }
+    }
+}
+
+fn finish(edge: &Edge, answers: &mpsc::Sender<Outgoing>, id: u64, answer: Result<Answer, Error>, room: Room) {
     if answer.is_err() {
         edge.metrics.refused.inc();
     }
@@ -323,7 +374,7 @@ fn finish(
 }
 
 /// Every answer in the queue holds at least one unit, so there is always room; a client that went away hears nothing.
-fn send(answers: &mpsc::Sender<Outgoing>, id: u64, answer: Result<Answer, Error>, room: OwnedSemaphorePermit) {
+fn send(answers: &mpsc::Sender<Outgoing>, id: u64, answer: Result<Answer, Error>, room: Room) {
     if let Err(mpsc::error::TrySendError::Full(_)) = answers.try_send(Outgoing { id, answer, room }) {
         tracing::error!("a session's queue of answers is full, which its units should prevent");
     }

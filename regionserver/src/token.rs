@@ -5,21 +5,34 @@
 //! position is only ever narrowed to the range asked for, so a forged one shows nothing that a plain scan would not.
 //!
 //! ```text
-//! token    = version u8 (1) | flags u8 (1 reverse, 2 limited) | region start u16-length | region stop u16-length
-//!          | limit left u64 | offset left u64 | position
+//! token    = version u8 (1, 2) | flags u8 | region start u16-length | region stop u16-length
+//!          | limit left u64 | offset left u64 | group? | totals? | position | sequence u64?
+//! flags    = 1 reverse, 2 limited; from version 2 on 4 with a group, 8 with totals, 16 of a snapshot, with its sequence
+//! group    = prefix u16-length | rows given u32
+//! totals   = rows u64 | values u64 | flags u8 (1 floats, 2 with extremes) | sum | (least | greatest)?
+//!            numbers are i128, or f64 with flag 1
 //! position = 0 (at the range's first row) | 1 row u16-length (behind this row)
 //!          | 2 row u16-length | sequence u64 | family u16-length | qualifier u16-length | timestamp i64 | cell sequence u64
 //!          | 3 row u16-length (from this row on)
 //! ```
+//!
+//! A token is of the lowest version that can say it, so that most of them can be read by servers of the version before
+//! while a cluster is being upgraded.
 
 use bytes::Bytes;
 use terrane_types::{Invalid, KeyRange};
 
 use crate::record::{Malformed, Reader, put_short, put_u64};
+use crate::region::aggregate::Totals;
+use crate::region::latest::Group;
 
-const VERSION: u8 = 1;
+const VERSION_PLAIN: u8 = 1;
+const VERSION: u8 = 2;
 const REVERSE: u8 = 1;
 const LIMITED: u8 = 2;
+const GROUP: u8 = 4;
+const TOTALS: u8 = 8;
+const SNAPSHOT: u8 = 16;
 
 /// A scan's state between two blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +43,13 @@ pub struct Token {
     /// Rows still wanted; `None`: all.
     pub limit_left: Option<u64>,
     pub offset_left: u64,
+    /// Of a scan for the latest rows of each prefix.
+    pub group: Option<Group>,
+    /// Of a scan that aggregates.
+    pub totals: Option<Totals>,
     pub position: Position,
+    /// Of a snapshot scan: the number that all of it is read at.
+    pub sequence: Option<u64>,
 }
 
 /// What comes next, in the scan's direction.
@@ -59,13 +78,23 @@ impl Token {
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(64);
-        out.push(VERSION);
-        let limited = if self.limit_left.is_some() { LIMITED } else { 0 };
-        out.push(limited | if self.reverse { REVERSE } else { 0 });
+        let flag = |flag: u8, set: bool| if set { flag } else { 0 };
+        let extended = flag(GROUP, self.group.is_some())
+            | flag(TOTALS, self.totals.is_some())
+            | flag(SNAPSHOT, self.sequence.is_some());
+        out.push(if extended == 0 { VERSION_PLAIN } else { VERSION });
+        out.push(extended | flag(LIMITED, self.limit_left.is_some()) | flag(REVERSE, self.reverse));
         put_short(&mut out, &self.region.start);
         put_short(&mut out, &self.region.stop);
         put_u64(&mut out, self.limit_left.unwrap_or(0));
         put_u64(&mut out, self.offset_left);
+        if let Some(group) = &self.group {
+            put_short(&mut out, &group.prefix);
+            out.extend_from_slice(&group.given.to_le_bytes());
+        }
+        if let Some(totals) = &self.totals {
+            totals.encode(&mut out);
+        }
         match &self.position {
             Position::Start => out.push(0),
             Position::Behind(row) => {
@@ -86,6 +115,9 @@ impl Token {
                 put_u64(&mut out, cell.sequence);
             }
         }
+        if let Some(sequence) = self.sequence {
+            put_u64(&mut out, sequence);
+        }
         out.into()
     }
 
@@ -101,20 +133,28 @@ impl Token {
 
     fn parse(token: Bytes) -> Result<Self, Malformed> {
         let mut reader = Reader::new(token);
-        if reader.u8()? != VERSION {
-            return Err(Malformed("its version is not known to this server"));
-        }
+        let known = match reader.u8()? {
+            VERSION_PLAIN => REVERSE | LIMITED,
+            VERSION => REVERSE | LIMITED | GROUP | TOTALS | SNAPSHOT,
+            _ => return Err(Malformed("its version is not known to this server")),
+        };
         let flags = reader.u8()?;
-        if flags & !(REVERSE | LIMITED) != 0 {
+        if flags & !known != 0 {
             return Err(Malformed("it carries flags that are not known to this server"));
         }
         let region = KeyRange::new(reader.short()?, reader.short()?).map_err(|_| Malformed("its range is empty"))?;
         let limit = reader.u64()?;
         let offset_left = reader.u64()?;
+        let group = match flags & GROUP {
+            0 => None,
+            _ => Some(Group { prefix: reader.short()?, given: reader.u32()? }),
+        };
+        let totals = if flags & TOTALS != 0 { Some(Totals::decode(&mut reader)?) } else { None };
         let position = read_position(&mut reader)?;
+        let sequence = if flags & SNAPSHOT != 0 { Some(reader.u64()?) } else { None };
         reader.finish()?;
         let limit_left = (flags & LIMITED != 0).then_some(limit);
-        Ok(Self { reverse: flags & REVERSE != 0, region, limit_left, offset_left, position })
+        Ok(Self { reverse: flags & REVERSE != 0, region, limit_left, offset_left, group, totals, position, sequence })
     }
 }
 
@@ -140,9 +180,37 @@ fn read_position(reader: &mut Reader) -> Result<Position, Malformed> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::region::aggregate::Number;
 
     fn sample(position: Position) -> Token {
-        Token { reverse: true, region: KeyRange::new("b", "k").unwrap(), limit_left: Some(7), offset_left: 3, position }
+        Token {
+            reverse: true,
+            region: KeyRange::new("b", "k").unwrap(),
+            limit_left: Some(7),
+            offset_left: 3,
+            group: None,
+            totals: None,
+            position,
+            sequence: None,
+        }
+    }
+
+    fn extended() -> Vec<Token> {
+        let integers = Totals {
+            rows: 9,
+            values: 8,
+            sum: Number::Integer(-7),
+            extremes: Some((Number::Integer(-9), Number::Integer(2))),
+        };
+        let floats = Totals { sum: Number::Float(1.5), extremes: None, ..integers };
+        let group = Group { prefix: "cc".into(), given: 2 };
+        let plain = sample(Position::Behind("c".into()));
+        vec![
+            Token { group: Some(group.clone()), ..plain.clone() },
+            Token { totals: Some(integers), ..plain.clone() },
+            Token { sequence: Some(12), ..plain.clone() },
+            Token { group: Some(group), totals: Some(floats), sequence: Some(12), ..plain },
+        ]
     }
 
     #[test]
@@ -156,6 +224,11 @@ mod tests {
         ] {
             let token = sample(position);
             assert_eq!(Token::decode(token.encode(), true).unwrap(), token);
+            let token = Token { sequence: Some(12), ..token };
+            assert_eq!(Token::decode(token.encode(), true).unwrap(), token);
+        }
+        for token in extended() {
+            assert_eq!(Token::decode(token.encode(), true).unwrap(), token);
         }
     }
 
@@ -167,6 +240,20 @@ mod tests {
             &bytes[..],
             [&[1u8, 3][..], &[1, 0, b'b', 1, 0, b'k'], &7u64.to_le_bytes(), &3u64.to_le_bytes(), &[1, 1, 0, b'c']]
                 .concat()
+        );
+        let bytes = extended()[0].encode();
+        let group = [2, 0, b'c', b'c', 2, 0, 0, 0];
+        assert_eq!(
+            &bytes[..],
+            [
+                &[2u8, 7][..],
+                &[1, 0, b'b', 1, 0, b'k'],
+                &7u64.to_le_bytes(),
+                &3u64.to_le_bytes(),
+                &group,
+                &[1, 1, 0, b'c']
+            ]
+            .concat()
         );
     }
 
@@ -181,6 +268,11 @@ mod tests {
         let whole = sample(Position::Behind("c".into())).encode();
         for len in 0..whole.len() {
             assert!(Token::decode(whole.slice(..len), true).is_err(), "cut at {len}");
+        }
+        for whole in extended().iter().map(Token::encode) {
+            for len in 0..whole.len() {
+                assert!(Token::decode(whole.slice(..len), true).is_err(), "cut at {len}");
+            }
         }
     }
 }

@@ -1,30 +1,45 @@
 //! Attributes of tables and families by name, as `terrane table create` and `alter` take them.
 //!
-//! Three kinds of names are told apart, since each asks for something else from the person who typed it: those that
-//! work, those that are planned and have no effect yet (silently accepting one would promise what is not kept), and
-//! those that nobody knows (a slip of the pen). The last two are refused by name.
+//! A name that nobody knows is refused, with the one that was probably meant: silently accepting it would promise what
+//! is not kept. What [`TableSchema::attributes`] and [`FamilySchema::attributes`] show is in the form that
+//! `set_attribute` takes, so that a described table can be made again.
+
+use std::collections::BTreeMap;
 
 use crate::error::Invalid;
 use crate::key::KeyDeclaration;
 use crate::limits::VERSIONS_MAX;
 use crate::schema::{FamilySchema, TableSchema, check_block_size, check_flush_size, check_metadata, check_region_size};
 
-const FAMILY_ATTRIBUTES: [&str; 8] =
-    ["versions", "min_versions", "ttl", "keep_deleted_cells", "compression", "bloom", "block_size", "in_memory"];
-const TABLE_ATTRIBUTES: [&str; 7] =
-    ["region_size", "flush_size", "key", "atomic", "bloom_prefix", "read_only", "meta.NAME"];
-const PLANNED: [&str; 2] = ["split_policy", "history"];
+const FAMILY_ATTRIBUTES: [&str; 9] = [
+    "versions",
+    "min_versions",
+    "ttl",
+    "keep_deleted_cells",
+    "compression",
+    "bloom",
+    "block_size",
+    "in_memory",
+    "meta.NAME",
+];
+const TABLE_ATTRIBUTES: [&str; 9] =
+    ["region_size", "flush_size", "split_policy", "history", "key", "atomic", "bloom_prefix", "read_only", "meta.NAME"];
+/// What begins the names of free metadata.
+const METADATA_PREFIX: &str = "meta.";
+/// How many letters a name may be off and still be taken for a slip of the pen.
+const SLIP_MAX: usize = 2;
 
 impl FamilySchema {
     /// Sets an attribute by its name. Of the rules: `versions`, `min_versions`, `ttl` (see [`parse_duration_ms`]; `none`
     /// for cells that stay) and `keep_deleted_cells`. Of the storage: `compression` (`none`, `lz4`, `zstd`), `bloom`
-    /// (`none`, `row`, `rowcol`), `block_size` (see [`parse_size`]) and `in_memory`.
+    /// (`none`, `row`, `rowcol`), `block_size` (see [`parse_size`]) and `in_memory`. And free metadata as `meta.NAME` (an
+    /// empty value takes the entry away).
     ///
     /// Attributes that must fit each other (`min_versions` is at most `versions`) are compared by
     /// [`TableSchema::check`], so that they may be set in any order.
     ///
     /// # Errors
-    /// [`Invalid`] for an attribute that is not known or not built yet, by name, and for a bad value.
+    /// [`Invalid`] for an attribute that is not known, by name, and for a bad value.
     pub fn set_attribute(&mut self, name: &str, value: &str) -> Result<(), Invalid> {
         match name {
             "versions" => self.rules.versions = parse_number(name, value, 1, VERSIONS_MAX)?,
@@ -36,27 +51,55 @@ impl FamilySchema {
             "bloom" => self.storage.bloom = value.parse()?,
             "block_size" => self.storage.block_size = check_block_size(parse_size(value)?)?,
             "in_memory" => self.storage.in_memory = parse_bool(name, value)?,
-            _ => return Err(refused("family", name, &FAMILY_ATTRIBUTES)),
+            _ => {
+                return set_metadata(
+                    &mut self.metadata,
+                    "family",
+                    name,
+                    value,
+                    (&FAMILY_ATTRIBUTES, &TABLE_ATTRIBUTES),
+                );
+            }
         }
         Ok(())
+    }
+
+    /// All attributes with their values, as [`FamilySchema::set_attribute`] takes them; of metadata what is there.
+    #[must_use]
+    pub fn attributes(&self) -> BTreeMap<String, String> {
+        let Self { rules, storage, metadata, .. } = self;
+        let attributes = [
+            ("versions", rules.versions.to_string()),
+            ("min_versions", rules.min_versions.to_string()),
+            ("ttl", duration_text(rules.ttl_ms.unwrap_or(0))),
+            ("keep_deleted_cells", rules.keep_deleted_cells.to_string()),
+            ("compression", storage.compression.to_string()),
+            ("bloom", storage.bloom.to_string()),
+            ("block_size", size_text(u64::from(storage.block_size))),
+            ("in_memory", storage.in_memory.to_string()),
+        ];
+        let attributes = attributes.into_iter().map(|(name, value)| (name.to_owned(), value));
+        attributes.chain(metadata_attributes(metadata)).collect()
     }
 }
 
 impl TableSchema {
-    /// Sets an attribute by its name: `region_size`, `flush_size`, `key`, `atomic`, `bloom_prefix`, `read_only`, or free
-    /// metadata as `meta.NAME` (an empty value takes the entry away).
+    /// Sets an attribute by its name: `region_size`, `flush_size`, `split_policy` (`size`, `none`), `history` (see
+    /// [`parse_duration_ms`]; `none` for no history), `key`, `atomic`, `bloom_prefix`, `read_only`, or free metadata as
+    /// `meta.NAME` (an empty value takes the entry away).
     ///
     /// ```
     /// # use terrane_types::{TableName, TableSchema};
     /// let mut schema = TableSchema::new(TableName::new("t")?);
     /// schema.set_attribute("region_size", "16MiB")?;
     /// assert_eq!(schema.region_size, 16 << 20);
-    /// assert!(schema.set_attribute("split_policy", "none").is_err());
+    /// let refused = schema.set_attribute("region_sise", "1GiB").unwrap_err();
+    /// assert!(refused.what.contains("did you mean region_size?"));
     /// # Ok::<(), terrane_types::Invalid>(())
     /// ```
     ///
     /// # Errors
-    /// [`Invalid`] for an attribute that is not known or not built yet, by name, and for a bad value.
+    /// [`Invalid`] for an attribute that is not known, by name, and for a bad value.
     pub fn set_attribute(&mut self, name: &str, value: &str) -> Result<(), Invalid> {
         match name {
             "region_size" => {
@@ -69,38 +112,112 @@ impl TableSchema {
                 check_flush_size(bytes)?;
                 self.flush_size = bytes;
             }
+            "split_policy" => self.split_policy = value.parse()?,
+            "history" if value == "none" => self.history_ms = 0,
+            "history" => self.history_ms = parse_duration_ms(value)?,
             "key" => self.key = Some(KeyDeclaration::parse(value)?),
             "atomic" => self.atomic = parse_number(name, value, 0, u32::MAX)?,
             "bloom_prefix" => self.bloom_prefix = parse_number(name, value, 0, u32::MAX)?,
             "read_only" => self.read_only = parse_bool(name, value)?,
-            _ => return self.set_metadata(name, value),
+            _ => {
+                return set_metadata(&mut self.metadata, "table", name, value, (&TABLE_ATTRIBUTES, &FAMILY_ATTRIBUTES));
+            }
         }
         Ok(())
     }
 
-    fn set_metadata(&mut self, attribute: &str, value: &str) -> Result<(), Invalid> {
-        let Some(name) = attribute.strip_prefix("meta.") else {
-            return Err(refused("table", attribute, &TABLE_ATTRIBUTES));
-        };
-        check_metadata(name, value)?;
-        if value.is_empty() {
-            self.metadata.remove(name);
-        } else {
-            self.metadata.insert(name.to_owned(), value.to_owned());
-        }
-        Ok(())
+    /// All attributes with their values, as [`TableSchema::set_attribute`] takes them; of metadata what is there, of the
+    /// key and what depends on it only where a key is declared.
+    #[must_use]
+    pub fn attributes(&self) -> BTreeMap<String, String> {
+        let attributes = [
+            ("region_size", size_text(self.region_size)),
+            ("flush_size", size_text(self.flush_size)),
+            ("split_policy", self.split_policy.as_str().to_owned()),
+            ("history", duration_text(self.history_ms)),
+            ("read_only", self.read_only.to_string()),
+        ];
+        let of_key = self.key.as_ref().map(|key| {
+            let counts = [("atomic", self.atomic.to_string()), ("bloom_prefix", self.bloom_prefix.to_string())];
+            [("key", key.to_string())].into_iter().chain(counts)
+        });
+        let attributes = attributes.into_iter().chain(of_key.into_iter().flatten());
+        let attributes = attributes.map(|(name, value)| (name.to_owned(), value));
+        attributes.chain(metadata_attributes(&self.metadata)).collect()
     }
 }
 
-fn refused(owner: &str, name: &str, valid: &[&str]) -> Invalid {
-    let valid = valid.join(", ");
-    if PLANNED.contains(&name) {
-        return Invalid::new(format!(
-            "the attribute {name} is not built yet and would have no effect; a {owner} takes {valid}"
-        ));
+/// Sets an entry of free metadata; any other name is refused. `valid` has the names that the owner takes, and those that
+/// the other kind of owner takes.
+fn set_metadata(
+    metadata: &mut BTreeMap<String, String>,
+    owner: &str,
+    attribute: &str,
+    value: &str,
+    valid: (&[&str], &[&str]),
+) -> Result<(), Invalid> {
+    let Some(name) = attribute.strip_prefix(METADATA_PREFIX) else {
+        return Err(refused(owner, attribute, valid));
+    };
+    check_metadata(name, value)?;
+    if value.is_empty() {
+        metadata.remove(name);
+    } else {
+        metadata.insert(name.to_owned(), value.to_owned());
     }
+    Ok(())
+}
+
+fn metadata_attributes(metadata: &BTreeMap<String, String>) -> impl Iterator<Item = (String, String)> + '_ {
+    metadata.iter().map(|(name, value)| (format!("{METADATA_PREFIX}{name}"), value.clone()))
+}
+
+fn refused(owner: &str, name: &str, (valid, of_the_other): (&[&str], &[&str])) -> Invalid {
     let shown: String = name.chars().take(40).collect();
-    Invalid::new(format!("{shown:?} is not an attribute of a {owner}; a {owner} takes {valid}"))
+    let mut what = format!("{shown:?} is not an attribute of a {owner}; ");
+    if of_the_other.contains(&name) {
+        let other = if owner == "table" { "family" } else { "table" };
+        what += &format!("it is one of a {other}; ");
+    } else if let Some(meant) = closest(&shown, valid) {
+        what += &format!("did you mean {meant}? ");
+    }
+    Invalid::new(format!("{what}a {owner} takes {}", valid.join(", ")))
+}
+
+/// The name that somebody probably meant who wrote `name`, if one is close enough.
+fn closest<'a>(name: &str, valid: &[&'a str]) -> Option<&'a str> {
+    let distances = valid.iter().map(|known| (slips(name, known), *known));
+    distances.filter(|(slips, known)| *slips <= SLIP_MAX && *slips < known.len() / 2).min().map(|(_, known)| known)
+}
+
+/// How many letters have to be put in, left out or replaced to make one name of the other.
+fn slips(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut above: Vec<usize> = (0..=other.len()).collect();
+    for (row, letter) in one.chars().enumerate() {
+        let mut current = vec![row + 1];
+        for (column, against) in other.iter().enumerate() {
+            let replaced = above[column] + usize::from(letter != *against);
+            current.push(replaced.min(above[column + 1] + 1).min(current[column] + 1));
+        }
+        above = current;
+    }
+    above[other.len()]
+}
+
+/// A size as [`parse_size`] reads it, in the largest unit that says it exactly.
+fn size_text(bytes: u64) -> String {
+    let units = [(1u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match units.into_iter().find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit)) {
+        Some((unit, name)) => format!("{}{name}", bytes / unit),
+        None => format!("{bytes}B"),
+    }
+}
+
+/// A time span as [`parse_duration_ms`] reads it, in milliseconds, since that is what scripts that read it back expect;
+/// `none` for zero.
+fn duration_text(ms: u64) -> String {
+    if ms == 0 { "none".to_owned() } else { format!("{ms}ms") }
 }
 
 fn parse_number(name: &str, value: &str, min: u32, max: u32) -> Result<u32, Invalid> {

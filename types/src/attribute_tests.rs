@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::name::{FamilyName, TableName};
-use crate::schema::{Bloom, Compression, FamilyRules, FamilyStorage};
+use crate::schema::{Bloom, Compression, FamilyRules, FamilyStorage, SplitPolicy};
 
 fn table() -> TableSchema {
     TableSchema::new(TableName::new("t").expect("a name"))
@@ -55,11 +55,14 @@ fn table_attributes_are_set() {
         ("atomic", "1"),
         ("bloom_prefix", "2"),
         ("read_only", "true"),
+        ("split_policy", "none"),
+        ("history", "1h"),
         ("meta.owner", "ann"),
     ];
     for (name, value) in attributes {
         table.set_attribute(name, value).expect(name);
     }
+    assert_eq!((table.split_policy, table.history_ms), (SplitPolicy::None, 3_600_000));
     assert_eq!((table.region_size, table.flush_size), (16 << 10, 1 << 20));
     assert_eq!((table.atomic, table.bloom_prefix), (1, 2));
     assert!(table.read_only);
@@ -70,13 +73,63 @@ fn table_attributes_are_set() {
 }
 
 #[test]
-fn what_is_planned_is_refused_as_not_built() {
-    for name in PLANNED {
-        for error in [table().set_attribute(name, "1"), family().set_attribute(name, "1")] {
-            let error = error.expect_err(name).what;
-            assert!(error.contains(name) && error.contains("not built yet"), "{error}");
-        }
+fn families_have_metadata_of_their_own() {
+    let mut family = family();
+    family.set_attribute("meta.unit", "tenths of a degree").expect("free metadata");
+    assert_eq!(family.metadata.get("unit").map(String::as_str), Some("tenths of a degree"));
+    family.set_attribute("meta.unit", "").expect("an empty value takes it away");
+    assert!(family.metadata.is_empty());
+}
+
+#[test]
+fn what_is_shown_can_be_set_again() {
+    let mut shown = table();
+    let attributes = [
+        ("region_size", "16KiB"),
+        ("flush_size", "4097B"),
+        ("split_policy", "none"),
+        ("history", "1d"),
+        ("key", "user:u64, time:desc i64"),
+        ("atomic", "1"),
+        ("read_only", "true"),
+        ("meta.owner", "ann"),
+    ];
+    for (name, value) in attributes {
+        shown.set_attribute(name, value).expect(name);
     }
+    for described in [shown, table()] {
+        let mut again = table();
+        for (name, value) in described.attributes() {
+            again.set_attribute(&name, &value).expect(&name);
+        }
+        assert_eq!(again, described);
+    }
+    let mut shown = family();
+    for (name, value) in [("versions", "3"), ("ttl", "7d"), ("bloom", "rowcol"), ("meta.unit", "m/s")] {
+        shown.set_attribute(name, value).expect(name);
+    }
+    for described in [shown, family()] {
+        let mut again = family();
+        for (name, value) in described.attributes() {
+            again.set_attribute(&name, &value).expect(&name);
+        }
+        assert_eq!(again, described);
+    }
+}
+
+#[test]
+fn a_slip_of_the_pen_is_answered_with_what_was_meant() {
+    let meant = |error: Result<(), Invalid>| {
+        let what = error.expect_err("no attribute").what;
+        what.split_once("did you mean ").map(|(_, rest)| rest.split('?').next().unwrap_or_default().to_owned())
+    };
+    assert_eq!(meant(table().set_attribute("regionsize", "1")).as_deref(), Some("region_size"));
+    assert_eq!(meant(table().set_attribute("readonly", "true")).as_deref(), Some("read_only"));
+    assert_eq!(meant(family().set_attribute("versoins", "1")).as_deref(), Some("versions"));
+    assert_eq!(meant(family().set_attribute("tll", "1")), None, "any three letters are two slips from `ttl`");
+    assert_eq!(meant(table().set_attribute("colour", "red")), None);
+    let error = table().set_attribute("versions", "3").expect_err("a family's").what;
+    assert!(error.contains("it is one of a family"), "{error}");
 }
 
 #[test]
@@ -105,6 +158,9 @@ fn values_out_of_range_name_the_range() {
     for size in ["1023B", "1048577B", "4GiB", "4194305KiB"] {
         assert!(family_error("block_size", size).contains("it is 1KiB to 1MiB"), "{size}");
     }
+    assert!(table_error("split_policy", "load").contains("neither size nor none"));
+    assert!(table_error("history", "0").contains("not a time span"));
+    assert!(family_error("meta.", "x").contains("metadata"));
     assert!(family_error("in_memory", "1").contains("neither true nor false"));
     assert!(table_error("bloom_prefix", "-1").contains("bloom_prefix=-1"));
 }

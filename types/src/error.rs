@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::ids::{ClusterId, GroupId, RegionId, ServerId};
+use crate::ids::{ClusterId, GroupId, RegionId, ServerId, TableId};
 use crate::schema::RegionDescriptor;
 
 /// Input that breaks a rule, said as a full sentence that names what was given and the limit.
@@ -96,6 +96,15 @@ pub enum Error {
         file: String,
         /// Where in it.
         offset: u64,
+    },
+    /// The request was made for an older schema of the table, and says that it holds under no other: nothing was done,
+    /// describe the table and make the request anew.
+    #[error("table {table} has schema version {version} by now; look at it again")]
+    SchemaChanged {
+        /// The table.
+        table: TableId,
+        /// The version that holds here.
+        version: u64,
     },
     /// What was named does not exist.
     #[error("{what} does not exist")]

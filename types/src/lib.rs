@@ -13,9 +13,11 @@
 #![warn(missing_docs)]
 
 pub mod cell;
+pub mod columns;
 pub mod condition;
 pub mod error;
 pub mod escape;
+pub mod filter;
 pub mod ids;
 pub mod inspection;
 pub mod key;
@@ -40,15 +42,17 @@ extern crate self as terrane_types;
 
 pub use attribute::{parse_duration_ms, parse_size};
 pub use cell::{CellKind, CellRef, LATEST, PackedCells};
+pub use columns::{Columns, QualifierRange};
 pub use condition::{ColumnTest, Condition, Test};
 pub use error::{Error, Invalid};
 pub use escape::{escape, unescape};
+pub use filter::Filter;
 pub use ids::{ClusterId, GroupId, RegionEpoch, RegionId, ReplicaId, ServerId, TableId};
 pub use inspection::Inspection;
 pub use key::KeyDeclaration;
 pub use keycodec::{Bucket, Desc, IntoSpan, KeySpan, RowKey, Tail};
 pub use mutation::{Merge, MergeKind, Returns, RowOutcome};
-pub use name::{FamilyName, TableName};
+pub use name::{FamilyName, NamespaceName, TableName};
 pub use projection::Projection;
 pub use range::KeyRange;
 pub use row::Row;

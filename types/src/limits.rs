@@ -54,7 +54,10 @@ pub const FAMILIES_MAX: usize = 64;
 /// Most versions a family may keep or a reader may ask for.
 pub const VERSIONS_MAX: u32 = i32::MAX as u32;
 
-/// Most entries of free metadata on one table.
+/// Most namespaces in one cluster: each is a line in every checkpoint of the catalog.
+pub const NAMESPACES_MAX: usize = 10_000;
+
+/// Most entries of free metadata on one table, and on one family.
 pub const METADATA_ENTRIES_MAX: usize = 64;
 
 /// Longest value of free metadata in bytes.

@@ -97,6 +97,71 @@ impl fmt::Debug for FamilyName {
     }
 }
 
+/// The name of a namespace.
+///
+/// ```
+/// use terrane_types::NamespaceName;
+/// assert!(NamespaceName::default().is_default());
+/// assert!(NamespaceName::new("a:b").is_err());
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NamespaceName(Arc<str>);
+
+impl NamespaceName {
+    /// Takes a name after checking it.
+    ///
+    /// # Errors
+    /// [`Invalid`] unless it is 1 to 128 of `A-Z a-z 0-9 _ . -`.
+    pub fn new(name: &str) -> Result<Self, Invalid> {
+        check_name("namespace", name)?;
+        Ok(Self(name.into()))
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it is the namespace of tables whose name has none; it is always there.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        &*self.0 == TableName::DEFAULT_NAMESPACE
+    }
+}
+
+impl Default for NamespaceName {
+    fn default() -> Self {
+        Self(TableName::DEFAULT_NAMESPACE.into())
+    }
+}
+
+impl FromStr for NamespaceName {
+    type Err = Invalid;
+
+    fn from_str(name: &str) -> Result<Self, Invalid> {
+        Self::new(name)
+    }
+}
+
+impl Borrow<str> for NamespaceName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for NamespaceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for NamespaceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.as_str())
+    }
+}
+
 /// The name of a table, with its namespace.
 ///
 /// ```
@@ -140,6 +205,12 @@ impl TableName {
     #[must_use]
     pub fn namespace(&self) -> &str {
         &self.namespace
+    }
+
+    /// The namespace as a name of its own.
+    #[must_use]
+    pub fn namespace_name(&self) -> NamespaceName {
+        NamespaceName(Arc::clone(&self.namespace))
     }
 
     /// The name inside the namespace.

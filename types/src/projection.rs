@@ -1,10 +1,21 @@
-//! What part of a row a reader asks for: families, columns, versions, a time range.
+//! What part of a row a reader asks for: families, columns, versions, a time range, how many cells, and a filter.
+//!
+//! What is shown of a row is decided in this order: columns, versions and times; then the filter, which sees the cells that
+//! are left (and, for the columns it tests by name, those as well when they are not asked for); then the cells' offset and
+//! limit, counted over what the filter let pass; then values are left out. A row of which no cell is left is not shown.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::columns::{Columns, QualifierRange};
 use crate::error::Invalid;
-use crate::limits::VERSIONS_MAX;
+use crate::filter::Filter;
+use crate::limits::{QUALIFIER_BYTES_MAX, VERSIONS_MAX};
 use crate::name::FamilyName;
+
+/// Most columns and ranges of columns that one projection names: each is looked for in every row.
+pub const COLUMNS_MAX: usize = 4_096;
 
 /// The columns, versions and times that a get or scan returns.
 ///
@@ -14,34 +25,58 @@ use crate::name::FamilyName;
 /// assert!(one.selects(b"data", b"airtemp"));
 /// assert!(!one.selects(b"data", b"wind"));
 /// assert!(Projection::all().selects(b"data", b"wind"));
+/// let some = Projection::all().with_qualifier_prefix("data".parse()?, "air");
+/// assert!(some.selects(b"data", b"airtemp") && !some.selects(b"data", b"wind"));
 /// # Ok::<(), terrane_types::Invalid>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Projection {
-    /// Families with the columns asked for in each, columns sorted; a family without columns is asked for whole, and
-    /// no family at all means every one.
-    pub families: Vec<(FamilyName, Vec<Bytes>)>,
+    /// Families with the columns asked for in each; no family at all means every one.
+    pub families: Vec<(FamilyName, Columns)>,
     /// How many versions of each column, at least 1. The family may keep fewer.
     pub versions: u32,
     /// The lowest timestamp shown.
     pub time_min: i64,
     /// The first timestamp above those shown; `i64::MAX` is no bound.
     pub time_max: i64,
+    /// Cells of each row that are left out first, counted after the filter.
+    pub cell_offset: u32,
+    /// Cells of each row shown then; 0: all.
+    pub cell_limit: u32,
+    /// Cells come without their values.
+    pub keys_only: bool,
+    /// One cell of each row: the first, or with `cell_offset` the first behind it.
+    pub first_cell_only: bool,
+    /// Decides which rows and cells are shown.
+    pub filter: Option<Arc<Filter>>,
 }
+
+/// All columns of a family.
+static WHOLE_FAMILY: Columns = Columns::whole_family();
 
 impl Projection {
     /// The newest version of every column.
     #[must_use]
     pub const fn all() -> Self {
-        Self { families: Vec::new(), versions: 1, time_min: 0, time_max: i64::MAX }
+        Self {
+            families: Vec::new(),
+            versions: 1,
+            time_min: 0,
+            time_max: i64::MAX,
+            cell_offset: 0,
+            cell_limit: 0,
+            keys_only: false,
+            first_cell_only: false,
+            filter: None,
+        }
     }
 
     /// Adds a whole family. Of a family that is there with columns, all are asked for from now on.
     #[must_use]
     pub fn with_family(mut self, family: FamilyName) -> Self {
         match self.families.iter_mut().find(|(name, _)| *name == family) {
-            Some((_, qualifiers)) => qualifiers.clear(),
-            None => self.families.push((family, Vec::new())),
+            Some((_, columns)) => *columns = Columns::default(),
+            None => self.families.push((family, Columns::default())),
         }
         self
     }
@@ -49,17 +84,40 @@ impl Projection {
     /// Adds one column. In a family that is asked for whole this changes nothing.
     #[must_use]
     pub fn with_column(mut self, family: FamilyName, qualifier: impl Into<Bytes>) -> Self {
-        let qualifier = qualifier.into();
-        match self.families.iter_mut().find(|(name, _)| *name == family) {
-            Some((_, qualifiers)) if qualifiers.is_empty() => {}
-            Some((_, qualifiers)) => {
-                if let Err(at) = qualifiers.binary_search(&qualifier) {
-                    qualifiers.insert(at, qualifier);
-                }
-            }
-            None => self.families.push((family, vec![qualifier])),
+        if let Some(columns) = self.columns_mut(family) {
+            columns.add(qualifier.into());
         }
         self
+    }
+
+    /// Adds a range of columns: their qualifiers from `start` up to, not including, `stop`, an empty `stop` being no bound.
+    /// In a family that is asked for whole this changes nothing.
+    #[must_use]
+    pub fn with_qualifier_range(mut self, family: FamilyName, start: impl Into<Bytes>, stop: impl Into<Bytes>) -> Self {
+        if let Some(columns) = self.columns_mut(family) {
+            columns.add_range(QualifierRange { start: start.into(), stop: stop.into() });
+        }
+        self
+    }
+
+    /// Adds the columns whose qualifiers begin with `prefix`.
+    #[must_use]
+    pub fn with_qualifier_prefix(self, family: FamilyName, prefix: impl AsRef<[u8]>) -> Self {
+        let QualifierRange { start, stop } = QualifierRange::prefix(prefix.as_ref());
+        self.with_qualifier_range(family, start, stop)
+    }
+
+    /// The columns of a family, to add to; `None` where the family is asked for whole.
+    fn columns_mut(&mut self, family: FamilyName) -> Option<&mut Columns> {
+        let at = match self.families.iter().position(|(name, _)| *name == family) {
+            Some(at) if self.families[at].1.is_whole_family() => return None,
+            Some(at) => at,
+            None => {
+                self.families.push((family, Columns::default()));
+                self.families.len() - 1
+            }
+        };
+        Some(&mut self.families[at].1)
     }
 
     /// Asks for up to this many versions.
@@ -77,10 +135,40 @@ impl Projection {
         self
     }
 
+    /// Leaves out the first `offset` cells of each row and shows up to `limit` behind them; a limit of 0 is none.
+    #[must_use]
+    pub const fn with_cells(mut self, offset: u32, limit: u32) -> Self {
+        self.cell_offset = offset;
+        self.cell_limit = limit;
+        self
+    }
+
+    /// Asks for cells without their values.
+    #[must_use]
+    pub const fn with_keys_only(mut self) -> Self {
+        self.keys_only = true;
+        self
+    }
+
+    /// Asks for the first cell of each row.
+    #[must_use]
+    pub const fn with_first_cell_only(mut self) -> Self {
+        self.first_cell_only = true;
+        self
+    }
+
+    /// Asks for what the filter lets pass.
+    #[must_use]
+    pub fn with_filter(mut self, filter: impl Into<Arc<Filter>>) -> Self {
+        self.filter = Some(filter.into());
+        self
+    }
+
     /// Brings what came from outside into the form that [`Projection::selects`] relies on, and checks it.
     ///
     /// # Errors
-    /// [`Invalid`] for no versions or too many, a time range turned round, or a family named twice.
+    /// [`Invalid`] for no versions or too many, a time range turned round, a family named twice, too many columns, a range
+    /// of columns turned round, or a filter that breaks a rule.
     pub fn checked(mut self) -> Result<Self, Invalid> {
         if !(1..=VERSIONS_MAX).contains(&self.versions) {
             return Err(Invalid::new(format!("{} versions are asked for; ask for 1 to {VERSIONS_MAX}", self.versions)));
@@ -97,9 +185,19 @@ impl Projection {
                 return Err(Invalid::new(format!("family {name} is asked for twice")));
             }
         }
-        for (_, qualifiers) in &mut self.families {
-            qualifiers.sort();
-            qualifiers.dedup();
+        let named: usize =
+            self.families.iter().map(|(_, columns)| columns.qualifiers.len() + columns.ranges.len()).sum();
+        if named > COLUMNS_MAX {
+            return Err(Invalid::new(format!(
+                "{named} columns and ranges of columns are asked for; ask for up to {COLUMNS_MAX}, or for whole families"
+            )));
+        }
+        for (family, columns) in &mut self.families {
+            check_columns(family, columns)?;
+            columns.settle();
+        }
+        if let Some(filter) = &self.filter {
+            filter.check()?;
         }
         Ok(self)
     }
@@ -110,22 +208,51 @@ impl Projection {
         self.families.is_empty() || self.families.iter().any(|(name, _)| name.as_bytes() == family)
     }
 
-    /// The columns asked for in the family: `None` when the family is not asked for, an empty slice for all of them.
+    /// The columns asked for in the family; `None` when the family is not asked for.
     #[must_use]
-    pub fn qualifiers(&self, family: &[u8]) -> Option<&[Bytes]> {
+    pub fn columns(&self, family: &[u8]) -> Option<&Columns> {
         if self.families.is_empty() {
-            return Some(&[]);
+            return Some(&WHOLE_FAMILY);
         }
-        let (_, qualifiers) = self.families.iter().find(|(name, _)| name.as_bytes() == family)?;
-        Some(qualifiers)
+        let (_, columns) = self.families.iter().find(|(name, _)| name.as_bytes() == family)?;
+        Some(columns)
     }
 
     /// Whether the column is asked for.
     #[must_use]
     pub fn selects(&self, family: &[u8], qualifier: &[u8]) -> bool {
-        self.qualifiers(family).is_some_and(|qualifiers| {
-            qualifiers.is_empty() || qualifiers.binary_search_by(|wanted| wanted[..].cmp(qualifier)).is_ok()
-        })
+        self.columns(family).is_some_and(|columns| columns.selects(qualifier))
+    }
+
+    /// Whether less than all cells of a row may be shown: by offset, limit or the first one only.
+    #[must_use]
+    pub const fn limits_cells(&self) -> bool {
+        self.cell_offset > 0 || self.cell_limit > 0 || self.first_cell_only
+    }
+
+    /// The cells of a row that are shown: how many are left out first, and how many are shown then.
+    #[must_use]
+    pub fn cell_window(&self) -> (usize, usize) {
+        let limit = match (self.first_cell_only, self.cell_limit) {
+            (true, _) => 1,
+            (false, 0) => usize::MAX,
+            (false, limit) => usize::try_from(limit).unwrap_or(usize::MAX),
+        };
+        (usize::try_from(self.cell_offset).unwrap_or(usize::MAX), limit)
+    }
+}
+
+fn check_columns(family: &FamilyName, columns: &Columns) -> Result<(), Invalid> {
+    let bounds = columns.ranges.iter().flat_map(|range| [&range.start, &range.stop]);
+    if let Some(long) = columns.qualifiers.iter().chain(bounds).find(|name| name.len() > QUALIFIER_BYTES_MAX + 1) {
+        return Err(Invalid::new(format!(
+            "a qualifier asked for in family {family} has {} bytes; the limit is {QUALIFIER_BYTES_MAX}",
+            long.len()
+        )));
+    }
+    match columns.ranges.iter().find(|range| !range.stop.is_empty() && range.stop < range.start) {
+        Some(range) => Err(Invalid::new(format!("the range of columns {range:?} in family {family} is turned round"))),
+        None => Ok(()),
     }
 }
 
@@ -154,11 +281,51 @@ mod tests {
 
     #[test]
     fn what_came_from_outside_is_sorted_or_refused() {
-        let unsorted = Projection { families: vec![(family("f"), vec!["b".into(), "a".into()])], ..Projection::all() };
+        let columns = Columns { qualifiers: vec!["b".into(), "a".into()], ..Columns::default() };
+        let unsorted = Projection { families: vec![(family("f"), columns)], ..Projection::all() };
         assert!(unsorted.checked().expect("valid").selects(b"f", b"a"));
         assert!(Projection::all().with_versions(0).checked().is_err());
         assert!(Projection::all().with_times(5, 4).checked().is_err());
-        let twice = vec![(family("f"), vec![]), (family("f"), vec![])];
+        let twice = vec![(family("f"), Columns::default()), (family("f"), Columns::default())];
         assert!(Projection { families: twice, ..Projection::all() }.checked().is_err());
+    }
+
+    #[test]
+    fn ranges_of_columns_are_joined_and_looked_up() {
+        let range = |start: &'static str, stop: &'static str| QualifierRange { start: start.into(), stop: stop.into() };
+        let columns = Columns {
+            qualifiers: vec!["zz".into()],
+            ranges: vec![range("m", "p"), range("b", "d"), range("c", "f"), range("f", "g"), range("h", "h")],
+        };
+        let checked = Projection { families: vec![(family("f"), columns)], ..Projection::all() }.checked().unwrap();
+        assert_eq!(checked.families[0].1.ranges, [range("b", "g"), range("m", "p")]);
+        for (qualifier, selected) in [
+            ("a", false),
+            ("b", true),
+            ("ff", true),
+            ("g", false),
+            ("m", true),
+            ("p", false),
+            ("zz", true),
+            ("zzz", false),
+        ] {
+            assert_eq!(checked.selects(b"f", qualifier.as_bytes()), selected, "{qualifier}");
+        }
+        let open = Projection::all().with_qualifier_range(family("f"), "x", "").checked().unwrap();
+        assert!(open.selects(b"f", b"zzz") && !open.selects(b"f", b"w"));
+    }
+
+    #[test]
+    fn an_empty_range_of_columns_selects_nothing_rather_than_everything() {
+        let none = Projection::all().with_qualifier_range(family("f"), "x", "x").checked().unwrap();
+        assert!(!none.selects(b"f", b"x") && !none.selects(b"f", b"a") && none.selects_family(b"f"));
+        assert!(Projection::all().with_qualifier_range(family("f"), "y", "x").checked().is_err());
+    }
+
+    #[test]
+    fn the_first_cell_is_the_one_behind_the_offset() {
+        assert_eq!(Projection::all().cell_window(), (0, usize::MAX));
+        assert_eq!(Projection::all().with_cells(3, 0).cell_window(), (3, usize::MAX));
+        assert_eq!(Projection::all().with_cells(3, 2).with_first_cell_only().cell_window(), (3, 1));
     }
 }

@@ -133,7 +133,7 @@ impl KeyRange {
 
 /// The least key above every key that begins with `prefix`: its last byte below 0xFF raised, the rest cut off. Empty
 /// (no bound) when every byte is 0xFF.
-fn prefix_end(prefix: &[u8]) -> Bytes {
+pub(crate) fn prefix_end(prefix: &[u8]) -> Bytes {
     let Some(last) = prefix.iter().rposition(|&byte| byte != 0xff) else {
         return Bytes::new();
     };

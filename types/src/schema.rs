@@ -277,14 +277,7 @@ impl TableSchema {
         check_flush_size(self.flush_size)?;
         self.check_leading_parts("atomic", self.atomic)?;
         self.check_leading_parts("bloom_prefix", self.bloom_prefix)?;
-        if self.metadata.len() > METADATA_ENTRIES_MAX {
-            return Err(Invalid::new(format!(
-                "table {} has {} entries of metadata; the limit is {METADATA_ENTRIES_MAX}",
-                self.name,
-                self.metadata.len()
-            )));
-        }
-        self.metadata.iter().try_for_each(|(name, value)| check_metadata(name, value))
+        check_entries(&self.metadata).map_err(|error| Invalid::new(format!("table {}: {error}", self.name)))
     }
 
     fn check_families(&self) -> Result<(), Invalid> {
@@ -300,7 +293,8 @@ impl TableSchema {
                 return Err(Invalid::new(format!("table {} names family {} twice", self.name, family.name)));
             }
             let in_family = |error: Invalid| Invalid::new(format!("family {}: {error}", family.name));
-            family.rules.check().and_then(|()| family.storage.check()).map_err(in_family)?;
+            let checked = family.rules.check().and_then(|()| family.storage.check());
+            checked.and_then(|()| check_entries(&family.metadata)).map_err(in_family)?;
         }
         Ok(())
     }
@@ -452,6 +446,15 @@ pub(crate) fn check_flush_size(bytes: u64) -> Result<(), Invalid> {
         return Ok(());
     }
     Err(Invalid::new(format!("flush_size={bytes}B is below the floor of 4KiB ({FLUSH_SIZE_MIN} bytes)")))
+}
+
+/// Checks the free metadata of a table or family.
+fn check_entries(metadata: &BTreeMap<String, String>) -> Result<(), Invalid> {
+    if metadata.len() > METADATA_ENTRIES_MAX {
+        let count = metadata.len();
+        return Err(Invalid::new(format!("it has {count} entries of metadata; the limit is {METADATA_ENTRIES_MAX}")));
+    }
+    metadata.iter().try_for_each(|(name, value)| check_metadata(name, value))
 }
 
 pub(crate) fn check_metadata(name: &str, value: &str) -> Result<(), Invalid> {

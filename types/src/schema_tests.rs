@@ -13,12 +13,27 @@ fn schema() -> TableSchema {
     data.rules = FamilyRules { versions: 5, min_versions: 2, ttl_ms: Some(1_000), keep_deleted_cells: true };
     data.storage =
         FamilyStorage { compression: Compression::Zstd, bloom: Bloom::RowCol, block_size: 4 << 10, in_memory: true };
+    data.metadata.insert("unit".to_owned(), "K".to_owned());
     schema.add_family(data).expect("the second");
-    let attributes =
-        [("key", "bucket4, user:text, time:desc i64"), ("atomic", "2"), ("bloom_prefix", "1"), ("meta.owner", "ann")];
+    let attributes = [
+        ("key", "bucket4, user:text, time:desc i64"),
+        ("atomic", "2"),
+        ("bloom_prefix", "1"),
+        ("history", "1s"),
+        ("split_policy", "none"),
+        ("meta.owner", "ann"),
+    ];
     for (name, value) in attributes {
         schema.set_attribute(name, value).expect(name);
     }
+    schema
+}
+
+/// The schema without what formats 1 and 2 had not.
+fn schema_of_format_2() -> TableSchema {
+    let mut schema = schema();
+    (schema.history_ms, schema.split_policy) = (0, SplitPolicy::Size);
+    schema.families.iter_mut().for_each(|family| family.metadata.clear());
     schema
 }
 
@@ -63,6 +78,13 @@ fn a_schema_that_does_not_fit_together_is_refused() {
     broken(|schema| schema.families[0].storage.block_size = 0, "family data: block_size=0B");
     broken(|schema| schema.families[0].rules.min_versions = 6, "family data: min_versions=6");
     broken(|schema| schema.families[0].rules.versions = 0, "versions=0");
+    let many = |count: usize| (0..count).map(|number| (format!("n{number}"), "v".to_owned())).collect();
+    assert!(check_entries(&many(METADATA_ENTRIES_MAX)).is_ok());
+    assert!(check_entries(&many(METADATA_ENTRIES_MAX + 1)).expect_err("too many").what.contains("the limit is 64"));
+    broken(
+        |schema| drop(schema.families[0].metadata.insert("n".into(), "v".repeat(5_000))),
+        "family data: the metadata",
+    );
     broken(|schema| schema.families[1].name = schema.families[0].name.clone(), "family data twice");
     broken(|schema| schema.families = vec![schema.families[0].clone(); FAMILIES_MAX + 1], "the limit is 64");
 }
@@ -106,11 +128,11 @@ fn damaged_binary_forms_are_refused() {
     for cut in 0..bytes.len() {
         assert!(TableSchema::decode(&bytes[..cut]).is_err(), "cut at {cut}");
     }
-    for format in [0, 3] {
+    for format in [0, 4] {
         let mut other = bytes.clone();
         other[0] = format;
         let error = TableSchema::decode(&other).expect_err("another version").what;
-        assert!(error.contains(&format!("format {format}; this build reads up to format 2")), "{error}");
+        assert!(error.contains(&format!("format {format}; this build reads up to format 3")), "{error}");
     }
 }
 
@@ -131,7 +153,7 @@ const SCHEMA_IN_FORMAT_1: &[u8] = b"\
     \0\
     \x01\0\0\0\x05\0\0\0owner\x03\0\0\0ann";
 
-/// What format 2 writes for [`schema`].
+/// What format 2 wrote for [`schema_of_format_2`].
 const SCHEMA_IN_FORMAT_2: &[u8] = b"\
     \x02\
     \x07\0\0\0\0\0\0\0\
@@ -148,22 +170,51 @@ const SCHEMA_IN_FORMAT_2: &[u8] = b"\
     \0\
     \x01\0\0\0\x05\0\0\0owner\x03\0\0\0ann";
 
+/// What format 3 writes for [`schema`].
+const SCHEMA_IN_FORMAT_3: &[u8] = b"\
+    \x03\
+    \x07\0\0\0\0\0\0\0\
+    \x04\0\0\0ns:t\
+    \x03\0\0\0\0\0\0\0\
+    \x02\0\0\0\
+    \x04\0\0\0data\x05\0\0\0\x02\0\0\0\xe8\x03\0\0\0\0\0\0\x01\x02\x02\0\x10\0\0\x01\
+    \x01\0\0\0\x04\0\0\0unit\x01\0\0\0K\
+    \x04\0\0\0info\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x01\0\x40\0\0\0\
+    \0\0\0\0\
+    \0\0\0\x10\0\0\0\0\
+    \0\0\0\x04\0\0\0\0\
+    \x21\0\0\0bucket4, user:text, time:desc i64\
+    \x02\0\0\0\
+    \x01\0\0\0\
+    \0\
+    \x01\0\0\0\x05\0\0\0owner\x03\0\0\0ann\
+    \xe8\x03\0\0\0\0\0\0\
+    \x01";
+
 #[test]
 fn schemas_of_the_first_format_are_read_with_default_storage() {
-    let mut expected = schema();
+    let mut expected = schema_of_format_2();
     expected.bloom_prefix = 0;
     expected.families.iter_mut().for_each(|family| family.storage = FamilyStorage::default());
     assert_eq!(TableSchema::decode(SCHEMA_IN_FORMAT_1), Ok(expected.clone()));
-    assert_eq!(TableSchema::decode(&expected.encode()), Ok(expected), "and is format 2 when written again");
+    assert_eq!(TableSchema::decode(&expected.encode()), Ok(expected), "and is format 3 when written again");
     for cut in 0..SCHEMA_IN_FORMAT_1.len() {
         assert!(TableSchema::decode(&SCHEMA_IN_FORMAT_1[..cut]).is_err(), "cut at {cut}");
     }
 }
 
 #[test]
-fn the_second_format_is_fixed() {
-    assert_eq!(schema().encode(), SCHEMA_IN_FORMAT_2);
-    assert_eq!(TableSchema::decode(SCHEMA_IN_FORMAT_2), Ok(schema()));
+fn schemas_of_the_second_format_are_read_without_history_and_metadata_of_families() {
+    assert_eq!(TableSchema::decode(SCHEMA_IN_FORMAT_2), Ok(schema_of_format_2()));
+    for cut in 0..SCHEMA_IN_FORMAT_2.len() {
+        assert!(TableSchema::decode(&SCHEMA_IN_FORMAT_2[..cut]).is_err(), "cut at {cut}");
+    }
+}
+
+#[test]
+fn the_third_format_is_fixed() {
+    assert_eq!(schema().encode(), SCHEMA_IN_FORMAT_3);
+    assert_eq!(TableSchema::decode(SCHEMA_IN_FORMAT_3), Ok(schema()));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! - `check` is what CI runs, step by step, and only reads; `fix` changes what can be changed mechanically.
 //! - `tidy` holds the rules that no compiler knows (see [`tidy`]).
+//! - `examples` and `python` run the examples, in Rust and in Python, against a `terrane dev` of their own.
 //! - `sim` builds the simulator apart, with its own flags and target directory, and runs one seed.
 //!
 //! Exit status: 0 done, 1 a step failed, 2 the command line is wrong.
@@ -12,6 +13,9 @@
     reason = "a tool that works on the checkout; no node ever runs it, so nothing of it is simulated"
 )]
 
+mod dev_cluster;
+mod examples;
+mod python;
 mod simulator;
 mod steps;
 mod tidy;
@@ -21,9 +25,11 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask COMMAND
 
-  check            format, lints, documents, tidy, simulated doors, tests: what CI runs
+  check            format, lints, documents, tidy, simulated doors, tests, examples: what CI runs
   fix              format the sources
   tidy             only the repository's own rules
+  examples         every example in Rust, run against a cluster
+  python           the example in Python, run against a cluster
   sim --seed N     one simulated run of a whole cluster; prints `seed N ok trace HASH`
 ";
 
@@ -37,6 +43,8 @@ fn main() -> ExitCode {
         ("check", []) => steps::check(&root()),
         ("fix", []) => steps::fix(&root()),
         ("tidy", []) => steps::tidy_alone(&root()),
+        ("examples", []) => steps::examples_alone(&root()),
+        ("python", []) => steps::python_alone(&root()),
         ("sim", rest) if simulator::names_a_seed(rest) => simulator::run(&root(), rest),
         ("help" | "--help" | "-h", _) => {
             print!("{USAGE}");

@@ -5,8 +5,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-use crate::simulator;
-use crate::tidy;
+use crate::{examples, python, simulator, tidy};
 
 /// One step: its name, and the work that says whether it went well.
 type Step<'a> = (&'static str, Box<dyn Fn() -> bool + 'a>);
@@ -23,6 +22,9 @@ pub fn check(root: &Path) -> ExitCode {
         ("tidy", Box::new(move || tidy_succeeds(root))),
         ("simulated doors", Box::new(move || succeeds(&mut simulator::doors_test(root)))),
         ("tests", cargo(&["test", "--workspace", "--quiet"])),
+        // After the tests, which build all that these run.
+        ("examples", Box::new(move || examples::succeed(root))),
+        ("python", Box::new(move || python::check_succeeds(root))),
     ])
 }
 
@@ -34,6 +36,16 @@ pub fn fix(root: &Path) -> ExitCode {
 /// The repository's own rules alone.
 pub fn tidy_alone(root: &Path) -> ExitCode {
     run(&[("tidy", Box::new(move || tidy_succeeds(root)))])
+}
+
+/// The examples in Rust alone.
+pub fn examples_alone(root: &Path) -> ExitCode {
+    run(&[("examples", Box::new(move || examples::succeed(root)))])
+}
+
+/// The example in Python alone.
+pub fn python_alone(root: &Path) -> ExitCode {
+    run(&[("python", Box::new(move || python::succeed(root)))])
 }
 
 fn run(steps: &[Step<'_>]) -> ExitCode {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use terrane_types::{KeyRange, TableName};
+use terrane_types::{KeyRange, NamespaceName, TableName};
 
 use super::values::{Addresses, Column, Escaped, FamilySpec, Size, addresses, attribute, duration, full_column};
 use crate::formats::Format;
@@ -114,6 +114,9 @@ pub enum TableCommand {
     Alter(AlterTable),
     /// List the tables.
     List {
+        /// Only those of this namespace.
+        #[arg(long, value_name = "NAMESPACE")]
+        namespace: Option<NamespaceName>,
         #[command(flatten)]
         connection: Connection,
     },
@@ -133,9 +136,32 @@ pub enum TableCommand {
     },
 }
 
+#[derive(Debug, Subcommand)]
+pub enum NamespaceCommand {
+    /// Make a namespace; tables are then created in it as `namespace:name`.
+    Create {
+        /// The namespace's name.
+        name: NamespaceName,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Remove a namespace that has no tables.
+    Drop {
+        /// The namespace's name.
+        name: NamespaceName,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// List the namespaces, with how many tables each has.
+    List {
+        #[command(flatten)]
+        connection: Connection,
+    },
+}
+
 #[derive(Debug, Args)]
 pub struct CreateTable {
-    /// The table's name, or `namespace:name`.
+    /// The table's name, or `namespace:name`; a namespace that is not there yet is made.
     pub name: TableName,
     /// A column family, with attributes after a colon; may be given several times.
     #[arg(long, value_name = "F[:attribute=value,...]", num_args = 1.., required = true)]

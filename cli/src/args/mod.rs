@@ -14,7 +14,9 @@ pub mod values;
 
 use clap::{Parser, Subcommand};
 
-use client::{Admin, Bench, Count, Delete, Export, FirstOrLast, Get, Import, Put, Scan, Status, TableCommand};
+use client::{
+    Admin, Bench, Count, Delete, Export, FirstOrLast, Get, Import, NamespaceCommand, Put, Scan, Status, TableCommand,
+};
 use roles::{Demo, Dev, Master, Server};
 use tool::Tool;
 
@@ -44,6 +46,9 @@ pub enum Command {
     /// Create, list, describe, alter and drop tables.
     #[command(subcommand)]
     Table(TableCommand),
+    /// Create, list and drop the namespaces that tables are in.
+    #[command(subcommand)]
+    Namespace(NamespaceCommand),
     /// Write one cell.
     Put(Put),
     /// Read one row; exit status 3 when it is not there.

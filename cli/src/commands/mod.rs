@@ -7,6 +7,7 @@ pub mod demo;
 pub mod dev;
 pub mod export;
 pub mod import;
+pub mod namespace;
 pub mod role;
 pub mod status;
 pub mod table;
@@ -28,6 +29,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Status(args) => status::run(args).await,
         Command::Admin(args) => admin::run(args).await,
         Command::Table(args) => table::run(args).await,
+        Command::Namespace(args) => namespace::run(args).await,
         Command::Put(args) => data::put(args).await,
         Command::Get(args) => data::get(args).await,
         Command::Delete(args) => data::delete(args).await,

@@ -3,19 +3,20 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use terrane_client::{FamilySchema, TableChange, TableInfo, TableSpec};
+use terrane_client::{Error, FamilySchema, TableChange, TableInfo, TableSpec};
+use terrane_types::{NamespaceName, escape};
 
 use super::connect;
 use crate::args::client::{AlterTable, Connection, CreateTable, TableCommand};
 use crate::args::values::FamilySpec;
 use crate::failure::{During, Failure};
-use crate::output::{Output, bytes_rounded, bytes_text};
+use crate::output::{Output, bytes_rounded};
 
 pub async fn run(command: TableCommand) -> Result<(), Failure> {
     match command {
         TableCommand::Create(args) => create(args).await,
         TableCommand::Alter(args) => alter(args).await,
-        TableCommand::List { connection } => list(connection).await,
+        TableCommand::List { namespace, connection } => list(namespace, connection).await,
         TableCommand::Describe { name, connection } => {
             let described = connect(&connection).await?.admin().describe_table(&name.to_string()).await;
             print_table(&connection, &described.during(format!("describe table {name}"))?)
@@ -32,7 +33,17 @@ pub async fn run(command: TableCommand) -> Result<(), Failure> {
 async fn create(args: CreateTable) -> Result<(), Failure> {
     let during = || format!("create table {}", args.name);
     let spec = spec_of(&args).during(during())?;
-    let created = connect(&args.connection).await?.admin().create_table(spec).await.during(during())?;
+    let admin = connect(&args.connection).await?.admin();
+    let namespace = args.name.namespace_name();
+    if !namespace.is_default() {
+        // Scripts name a namespace by creating a table in it; that is older than namespaces that are made.
+        match admin.create_namespace(namespace.as_str()).await {
+            Ok(()) => eprintln!("created namespace {namespace}"),
+            Err(Error::AlreadyExists { .. }) => {}
+            Err(error) => return Err(error).during(format!("create namespace {namespace}")),
+        }
+    }
+    let created = admin.create_table(spec).await.during(during())?;
     eprintln!("created table {} with {} regions", args.name, created.regions);
     if args.connection.json { print_table(&args.connection, &created) } else { Ok(()) }
 }
@@ -76,8 +87,13 @@ fn attributes(family: &FamilySpec) -> Vec<(&str, &str)> {
     family.attributes.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
 }
 
-async fn list(connection: Connection) -> Result<(), Failure> {
-    let tables = connect(&connection).await?.admin().list_tables().await.during("list the tables")?;
+async fn list(namespace: Option<NamespaceName>, connection: Connection) -> Result<(), Failure> {
+    let admin = connect(&connection).await?.admin();
+    let tables = match &namespace {
+        Some(namespace) => admin.list_tables_in(namespace.as_str()).await,
+        None => admin.list_tables().await,
+    };
+    let tables = tables.during("list the tables")?;
     let mut output = Output::new(connection.json);
     if output.is_json() {
         tables.iter().try_for_each(|table| output.object(&TableLine::from(table)))?;
@@ -103,6 +119,7 @@ struct TableLine {
     state: String,
     regions: u32,
     bytes: u64,
+    schema_version: u64,
     families: Vec<FamilyLine>,
     attributes: BTreeMap<String, String>,
 }
@@ -111,7 +128,7 @@ struct TableLine {
 struct FamilyLine {
     name: String,
     #[serde(flatten)]
-    attributes: BTreeMap<&'static str, String>,
+    attributes: BTreeMap<String, String>,
 }
 
 impl From<&TableInfo> for TableLine {
@@ -121,44 +138,22 @@ impl From<&TableInfo> for TableLine {
             state: info.state.clone(),
             regions: info.regions,
             bytes: info.bytes,
+            schema_version: info.schema.version,
             families: info.schema.families.iter().map(FamilyLine::from).collect(),
-            attributes: table_attributes(info),
+            attributes: info.schema.attributes(),
         }
     }
 }
 
 impl From<&FamilySchema> for FamilyLine {
     fn from(family: &FamilySchema) -> FamilyLine {
-        let FamilySchema { rules, storage, .. } = family;
-        let attributes = BTreeMap::from([
-            ("versions", rules.versions.to_string()),
-            ("min_versions", rules.min_versions.to_string()),
-            ("ttl", rules.ttl_ms.map_or_else(|| "none".to_owned(), |ttl| format!("{ttl}ms"))),
-            ("keep_deleted_cells", rules.keep_deleted_cells.to_string()),
-            ("compression", storage.compression.to_string()),
-            ("bloom", storage.bloom.to_string()),
-            ("block_size", bytes_text(u64::from(storage.block_size))),
-            ("in_memory", storage.in_memory.to_string()),
-        ]);
-        FamilyLine { name: family.name.to_string(), attributes }
+        FamilyLine { name: family.name.to_string(), attributes: family.attributes() }
     }
 }
 
-/// The table's attributes as `--set` would take them.
-fn table_attributes(info: &TableInfo) -> BTreeMap<String, String> {
-    let schema = &info.schema;
-    let mut attributes = BTreeMap::from([
-        ("region_size".to_owned(), bytes_text(schema.region_size)),
-        ("flush_size".to_owned(), bytes_text(schema.flush_size)),
-        ("read_only".to_owned(), schema.read_only.to_string()),
-    ]);
-    if let Some(key) = &schema.key {
-        attributes.insert("key".to_owned(), key.to_string());
-        attributes.insert("atomic".to_owned(), schema.atomic.to_string());
-        attributes.insert("bloom_prefix".to_owned(), schema.bloom_prefix.to_string());
-    }
-    attributes.extend(schema.metadata.iter().map(|(name, value)| (format!("meta.{name}"), value.clone())));
-    attributes
+/// A value on one line: metadata may be any text.
+fn shown(value: &str) -> String {
+    if value.contains(char::is_control) { escape(value.as_bytes()) } else { value.to_owned() }
 }
 
 fn print_table(connection: &Connection, info: &TableInfo) -> Result<(), Failure> {
@@ -169,12 +164,17 @@ fn print_table(connection: &Connection, info: &TableInfo) -> Result<(), Failure>
         return output.flush();
     }
     let size = bytes_rounded(info.bytes);
-    output.line(&format!("table {}: {}, {} regions, {size}", line.name, line.state, line.regions))?;
+    let regions = if line.regions == 1 { "1 region".to_owned() } else { format!("{} regions", line.regions) };
+    output.line(&format!(
+        "table {}: {}, {regions}, {size}, schema version {}",
+        line.name, line.state, line.schema_version
+    ))?;
     for (name, value) in &line.attributes {
-        output.line(&format!("  {name} = {value}"))?;
+        output.line(&format!("  {name} = {}", shown(value)))?;
     }
     for family in &line.families {
-        let attributes: Vec<String> = family.attributes.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let attributes: Vec<String> =
+            family.attributes.iter().map(|(name, value)| format!("{name}={}", shown(value))).collect();
         output.line(&format!("  family {}: {}", family.name, attributes.join(", ")))?;
     }
     output.flush()
@@ -201,7 +201,7 @@ mod tests {
         let spec = spec(&[
             "n:t",
             "--family",
-            "a:versions=3,ttl=1d,compression=zstd,block_size=64KiB",
+            "a:versions=3,ttl=1d,compression=zstd,block_size=64KiB,meta.unit=K",
             "b",
             "--split-at",
             r"k\x00",
@@ -213,6 +213,8 @@ mod tests {
             "--set",
             "atomic=1",
             "bloom_prefix=2",
+            "split_policy=none",
+            "history=1h",
             "meta.owner=me",
         ])
         .expect("a table");
@@ -221,7 +223,9 @@ mod tests {
         for part in [
             r#""name":"n:t""#,
             r#"{"name":"a","block_size":"64KiB","bloom":"row","compression":"zstd","in_memory":"false","#,
-            r#""keep_deleted_cells":"false","min_versions":"0","ttl":"86400000ms","versions":"3"}"#,
+            r#""keep_deleted_cells":"false","meta.unit":"K","min_versions":"0","ttl":"86400000ms","versions":"3"}"#,
+            r#""split_policy":"none""#,
+            r#""history":"3600000ms""#,
             r#""region_size":"16KiB""#,
             r#""key":"user:u64, time:desc i64""#,
             r#""atomic":"1""#,
@@ -238,7 +242,9 @@ mod tests {
         for (line, named) in [
             (&["t", "--family", "f:versoins=3"][..], "versoins"),
             (&["t", "--family", "f:compression=gzip"], "compression=gzip"),
-            (&["t", "--family", "f", "--set", "split_policy=none"], "split_policy"),
+            (&["t", "--family", "f", "--set", "split_policy=load"], "split_policy=load"),
+            (&["t", "--family", "f", "--set", "readonly=true"], "did you mean read_only?"),
+            (&["t", "--family", "f", "--set", "versions=3"], "it is one of a family"),
             (&["t", "--family", "f", "--region-size", "16383B"], "16KiB"),
             (&["t", "--family", "f", "--set", "colour=red"], "colour"),
             (&["t", "--family", "f", "--key", "user:int"], "int"),

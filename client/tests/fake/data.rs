@@ -149,7 +149,9 @@ fn answer(world: &Shared, id: ServerId, batch: v1::RequestBatch) -> (Vec<v1::Rep
     let mut replies = Vec::new();
     for request in batch.requests {
         match handle(&mut world, id, request.header.unwrap_or_default(), request.body) {
-            Done::Answer(body) => replies.insert(0, v1::Reply { id: request.id, body: Some(*body) }),
+            Done::Answer(body) => {
+                replies.insert(0, v1::Reply { id: request.id, body: Some(*body), ..v1::Reply::default() })
+            }
             Done::Break => return (replies, true),
             Done::Silence => {}
         }

@@ -231,7 +231,7 @@ impl Engine {
         let inputs: BTreeSet<u64> = rewrite.inputs.iter().map(|&(_, id)| id).collect();
         let Some(sources) = sources_of(&levels, &inputs) else { return Ok(None) };
         let older = older_than(&levels, &inputs, rewrite.to_level);
-        let settled = region.snapshots.begin_collection().min(point.sequence);
+        let settled = region.snapshots.begin_collection(point.stamp).min(point.sequence);
         let log_time = i64::try_from(point.stamp).unwrap_or(i64::MAX);
         let policy = policy_of(region, &family, point.stamp, settled);
         let collected = if older.is_empty() { (settled, log_time) } else { (0, 0) };
@@ -427,7 +427,7 @@ fn trees(region: &Region) -> Vec<(FamilyName, Tree, Policy)> {
     if state.retired {
         return Vec::new();
     }
-    let settled = region.snapshots.oldest().min(state.point.sequence);
+    let settled = region.snapshots.oldest(state.point.stamp).min(state.point.sequence);
     let busy = region.compaction.busy.lock();
     let mut trees = Vec::new();
     for (name, store) in &state.stores {

@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 use super::View;
 use super::run::Run;
 use crate::Error;
-use crate::cells::Cells;
+use crate::cells::{Cell, Cells};
 use crate::reading::Cursor;
 use crate::source::Bounds;
 
@@ -131,8 +131,8 @@ impl MemtableCursor {
         self.heap.iter().skip(1).take(2).any(|lane| self.lanes.compare(*lane, first).is_eq())
     }
 
-    fn take_shared(&mut self, columns: &[Bytes], out: &mut Cells) {
-        let first = out.len();
+    /// Hands each lane that is at the same row as the first to `each`, newest first, and moves them on.
+    fn take_shared(&mut self, mut each: impl FnMut(&Lanes, usize)) {
         let mut same: SmallVec<[usize; 16]> = SmallVec::new();
         while let Some(lane) = self.heap.first().copied() {
             if same.first().is_some_and(|first| self.lanes.compare(lane, *first).is_ne()) {
@@ -142,9 +142,8 @@ impl MemtableCursor {
             self.pop();
         }
         for lane in &same {
-            self.lanes.push_row(*lane, columns, out);
+            each(&self.lanes, *lane);
         }
-        out.sort_from(first);
         for lane in same {
             if self.lanes.advance(lane) {
                 self.heap.push(lane);
@@ -159,12 +158,36 @@ impl Cursor for MemtableCursor {
         self.heap.first().map(|lane| self.lanes.row(*lane))
     }
 
+    fn lone(&self) -> Option<Cell<'_>> {
+        let first = *self.heap.first()?;
+        self.lanes.lone(first).filter(|_| !self.is_shared())
+    }
+
+    fn first(&self) -> Option<Cell<'_>> {
+        let first = *self.heap.first()?;
+        if self.is_shared() { None } else { Some(self.lanes.first(first)) }
+    }
+
+    fn skip(&mut self) -> Result<(), Error> {
+        if self.heap.is_empty() {
+            return Ok(());
+        }
+        if self.is_shared() {
+            self.take_shared(|_, _| {});
+        } else {
+            self.advance_first();
+        }
+        Ok(())
+    }
+
     fn take(&mut self, columns: &[Bytes], out: &mut Cells) -> Result<(), Error> {
         if self.heap.is_empty() {
             return Ok(());
         }
         if self.is_shared() {
-            self.take_shared(columns, out);
+            let first = out.len();
+            self.take_shared(|lanes, lane| lanes.push_row(lane, columns, out));
+            out.sort_from(first);
         } else {
             self.lanes.push_row(self.heap[0], columns, out);
             self.advance_first();
@@ -282,6 +305,32 @@ impl Lanes {
                     row.for_each(|cell| out.push(active.chunk.get(cell)));
                 }
             }
+        }
+    }
+
+    /// The first cell of the row at hand of a lane.
+    #[inline]
+    fn first(&self, lane: usize) -> Cell<'_> {
+        match &self.lanes[lane].part {
+            Part::Run(run, left) => {
+                let run: &Run = &self.view.runs[*run];
+                run.cells().get(run.cells_of(self.at_hand(left)).start)
+            }
+            Part::Active(active) if self.reverse => active.chunk.get(active.row_end() - 1),
+            Part::Active(active) => active.chunk.get(active.at),
+        }
+    }
+
+    /// The cell of the row at hand of a lane, if it is the only one.
+    #[inline]
+    fn lone(&self, lane: usize) -> Option<Cell<'_>> {
+        match &self.lanes[lane].part {
+            Part::Run(run, left) => {
+                let run: &Run = &self.view.runs[*run];
+                let cells = run.cells_of(self.at_hand(left));
+                (cells.len() == 1).then(|| run.cells().get(cells.start))
+            }
+            Part::Active(active) => (active.row_end() == active.at + 1).then(|| active.chunk.get(active.at)),
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::data_block::{Next, Place};
+use super::data_block::Place;
 use super::reader::Table;
 use super::walk::{Walk, Wanted};
 use crate::Error;
@@ -51,15 +51,18 @@ impl Cursor for ForwardCursor {
         if self.at_row { self.walk.lone() } else { None }
     }
 
+    fn first(&self) -> Option<Cell<'_>> {
+        if self.at_row { self.walk.at_cell() } else { None }
+    }
+
     fn skip(&mut self) -> Result<(), Error> {
-        self.at_row = false;
-        loop {
-            match self.walk.next(&self.table, self.reading)? {
-                Next::SameRow => {}
-                Next::NewRow => break self.arrive(true),
-                Next::End => break,
-            }
+        if !self.at_row {
+            return Ok(());
         }
+        // Spent, unless all goes well.
+        self.at_row = false;
+        let found = self.walk.skip_row(&self.table, self.reading)?;
+        self.arrive(found);
         Ok(())
     }
 

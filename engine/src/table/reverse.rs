@@ -276,9 +276,36 @@ impl Cursor for ReverseCursor {
         (above.row_at != last.row_at && self.slot_row(above) != row).then(|| block.cell(row, &last.parts))
     }
 
-    fn skip(&mut self) -> Result<(), Error> {
-        self.at_row = false;
+    fn first(&self) -> Option<Cell<'_>> {
+        let block = self.block.as_ref().filter(|_| self.at_row)?;
         let start = self.row_start();
+        // The first slot's row may begin before what is decoded.
+        let first = self.slots.get(start).filter(|_| start > 0)?;
+        Some(block.cell(self.slot_row(first), &first.parts))
+    }
+
+    fn skip(&mut self) -> Result<(), Error> {
+        if !self.at_row {
+            return Ok(());
+        }
+        // Spent, unless all goes well.
+        self.at_row = false;
+        let mut start = self.row_start();
+        if start > 0 {
+            self.slots.truncate(start);
+            return self.settle();
+        }
+        // What is decoded next may be of the same row.
+        let row: Vec<u8> = self.slots.last().map_or_else(Vec::new, |slot| self.slot_row(slot).to_vec());
+        while start == 0 {
+            self.slots.clear();
+            self.settle()?;
+            if !self.at_row || self.slots.last().is_none_or(|slot| self.slot_row(slot) != row) {
+                return Ok(());
+            }
+            self.at_row = false;
+            start = self.row_start();
+        }
         self.slots.truncate(start);
         self.settle()
     }

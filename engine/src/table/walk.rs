@@ -111,6 +111,23 @@ impl Walk {
         self.decoder.row_ends(block).then(|| self.decoder.cell(block))
     }
 
+    /// The cell at hand.
+    pub(super) fn at_cell(&self) -> Option<Cell<'_>> {
+        self.block.as_ref().map(|block| self.decoder.cell(block))
+    }
+
+    /// Goes to the first cell of the next row: `false` at the end.
+    pub(super) fn skip_row(&mut self, table: &Table, reading: Reading) -> Result<bool, Error> {
+        for _ in 0..=SKIPPED_MAX {
+            match self.next(table, reading)? {
+                Next::SameRow => {}
+                Next::NewRow => return Ok(true),
+                Next::End => return Ok(false),
+            }
+        }
+        Ok(self.skip(table, None, reading)? != Next::End)
+    }
+
     /// Goes to the first cell that is not before `place`, which is not before the cell at hand: `false` at the end.
     pub(super) fn seek(&mut self, table: &Table, place: Place<'_>, reading: Reading) -> Result<bool, Error> {
         let near = match &self.partition {

@@ -56,6 +56,7 @@ async fn a_scan_returns_now_and_then_from_a_range_of_hidden_rows() {
         projection: Projection::all(),
         now_ms: 500,
         from_cell: None,
+        fills_cache: true,
     };
     let mut scanner = world.live[&region].scan(world.live[&region].snapshot(), spec);
     let mut block = Vec::new();

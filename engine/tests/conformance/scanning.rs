@@ -45,8 +45,14 @@ impl Scan {
         range: KeyRange,
         from_cell: Option<CellPosition>,
     ) -> RowScanner {
-        let spec =
-            ScanSpec { range, reverse: self.reverse, projection: self.projection.clone(), now_ms: self.now, from_cell };
+        let spec = ScanSpec {
+            range,
+            reverse: self.reverse,
+            projection: self.projection.clone(),
+            now_ms: self.now,
+            from_cell,
+            fills_cache: true,
+        };
         region.scan(region.snapshot_at(sequence).unwrap(), spec)
     }
 
@@ -62,6 +68,7 @@ impl Scan {
             projection: self.projection.clone(),
             now_ms: self.now,
             from_cell: None,
+            fills_cache: true,
         };
         let mut scanner = region.scan(region.snapshot_at(snapshot.sequence()).unwrap(), spec);
         let mut rows = SeenRows::new();

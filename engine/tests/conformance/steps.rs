@@ -7,6 +7,7 @@ use terrane_types::{CellKind, FamilyRules, KeyRange, PackedCells, Projection};
 
 use crate::dice::Dice;
 use crate::model::ModelCell;
+use crate::passing::check_passing;
 use crate::scanning::{Scan, seen_of};
 use crate::world::{Settings, World, name, range};
 
@@ -104,6 +105,7 @@ pub fn any_settings(dice: &mut Dice) -> Settings {
         varied_storage: dice.one_in(2),
         sizes: dice.one_in(2).then_some((1 << 14, 1 << 10)),
         cramped: dice.one_in(3),
+        history: if dice.one_in(3) { 1 + dice.next() % 80 } else { 0 },
     }
 }
 
@@ -169,7 +171,14 @@ async fn step_of(kind: usize, dice: &mut Dice, world: &mut World) -> Result<(), 
         28..30 => split(dice, world, region).await?,
         30 => world.try_settle(region).await?,
         31..33 => world.try_reopen().await?,
-        33..36 => world.hold(region),
+        33..36 => {
+            let (oldest, newest) = world.live[&region].readable();
+            if dice.one_in(2) {
+                world.hold(region);
+            } else {
+                world.hold_at(region, oldest + dice.next() % (newest - oldest + 1));
+            }
+        }
         36..38 => {
             if !world.held.is_empty() {
                 let at = dice.below(world.held.len());
@@ -275,6 +284,10 @@ fn check_reads(
         scan.reverse,
         scan.projection
     );
+    let mut own = Dice::new(snapshot.sequence() << 16 ^ id << 8 ^ world.stamp);
+    if !empty {
+        check_passing(&mut own, &scan, region, snapshot, &expected)?;
+    }
     Ok(())
 }
 

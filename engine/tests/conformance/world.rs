@@ -86,6 +86,8 @@ pub struct Settings {
     pub sizes: Option<(u64, u64)>,
     /// The block cache keeps next to nothing, and two files may be open.
     pub cramped: bool,
+    /// How long regions keep what nobody sees any more, in stamps; 0: not at all.
+    pub history: u64,
 }
 
 /// What the log says.
@@ -203,7 +205,9 @@ impl World {
         FamilySchema { rules, storage, ..FamilySchema::new(name(family)) }
     }
 
-    fn set_sizes(&self, region: &Region) {
+    /// What is not recorded and said again whenever a region is made or opened.
+    fn set_up(&self, region: &Region) {
+        region.set_history(self.settings.history);
         if let Some((region_bytes, flush_bytes)) = self.settings.sizes {
             region.set_sizes(region_bytes, flush_bytes);
         }
@@ -217,13 +221,14 @@ impl World {
                 let families = families.iter().map(|(family, rules)| self.schema(index, family, *rules)).collect();
                 let spec = RegionSpec { region: RegionId(region), table: TABLE, group: GROUP, range, families };
                 let created = self.engine().create(spec, index);
-                self.set_sizes(&created);
+                self.set_up(&created);
                 self.live.insert(region, created);
             }
             Entry::Write { region, cells } => {
                 let region = &self.live[&region];
                 let sequence = region.sequence() + 1;
                 assert_eq!(sequence, cells[0].sequence, "a replayed write has its old sequence number");
+                region.advance(stamp);
                 region.apply(index, sequence, &cells[0].row, &packed(&cells));
             }
             Entry::Alter { family, rules } => {
@@ -528,7 +533,7 @@ impl World {
         let done = self.done(&opened.keys().copied().collect());
         self.unsettled.clear();
         for region in self.live.values() {
-            self.set_sizes(region);
+            self.set_up(region);
         }
         for index in 1..=self.index() {
             let applies = match &self.log[usize::try_from(index).unwrap() - 1].0 {
@@ -547,6 +552,13 @@ impl World {
     pub fn hold(&mut self, region: u64) {
         let handle = self.live[&region].clone();
         let snapshot = handle.snapshot();
+        self.held.push((region, handle, snapshot));
+    }
+
+    /// Holds a snapshot at an earlier sequence number, one of those that the region says can be read.
+    pub fn hold_at(&mut self, region: u64, sequence: u64) {
+        let handle = self.live[&region].clone();
+        let snapshot = handle.snapshot_at(sequence).unwrap();
         self.held.push((region, handle, snapshot));
     }
 

@@ -163,7 +163,8 @@ impl Start {
     }
 }
 
-const SETTINGS: Settings = Settings { varied_storage: true, sizes: Some((1 << 14, 1 << 10)), cramped: false };
+const SETTINGS: Settings =
+    Settings { varied_storage: true, sizes: Some((1 << 14, 1 << 10)), cramped: false, history: 0 };
 
 /// All workloads of this length, by last operation: a workload's disk operations are those of its beginning, which is a
 /// workload of its own, and those of its last operation.

@@ -12,7 +12,9 @@ use super::Catalog;
 use super::codec::{DecodeError, Reader, Writer};
 
 const MAGIC: &[u8; 8] = b"TERRACAT";
-const CHECKPOINT_VERSION: u16 = 1;
+/// What is written, and the oldest that is read.
+const CHECKPOINT_VERSION: u16 = 2;
+const CHECKPOINT_VERSION_OLDEST: u16 = 1;
 const CHECKSUM_BYTES: usize = 4;
 
 /// Where the checkpoint lies in the catalog's directory.
@@ -79,11 +81,12 @@ impl Checkpoint {
         if from.array()? != *MAGIC {
             return Err(rule("it is not a catalog"));
         }
-        match from.u16()? {
-            CHECKPOINT_VERSION => {}
-            found => return Err(DecodeError::Version { what: "the catalog", found }),
+        let version = from.u16()?;
+        if !(CHECKPOINT_VERSION_OLDEST..=CHECKPOINT_VERSION).contains(&version) {
+            return Err(DecodeError::Version { what: "the catalog", found: version });
         }
-        let checkpoint = Self { applied: from.u64()?, stamp: from.u64()?, catalog: Catalog::decode(&mut from)? };
+        let (applied, stamp) = (from.u64()?, from.u64()?);
+        let checkpoint = Self { applied, stamp, catalog: Catalog::decode(&mut from, version)? };
         from.end()?;
         Ok(checkpoint)
     }

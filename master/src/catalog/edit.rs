@@ -5,10 +5,12 @@
 //! written down in `docs/formats/catalog.md`.
 
 use bytes::Bytes;
-use terrane_types::{ClusterId, GroupId, RegionDescriptor, RegionId, ServerId, TableId, TableSchema};
+use terrane_types::{ClusterId, GroupId, NamespaceName, RegionDescriptor, RegionId, ServerId, TableId, TableSchema};
 
 use super::codec::{DecodeError, Reader, Writer};
 use super::groups::GroupPlan;
+use super::namespaces::decode_name;
+use super::page_keys::Secret;
 use super::regions::{decode_descriptor, encode_descriptor};
 use super::servers::Registration;
 use super::tables::{decode_schema, encode_schema};
@@ -31,8 +33,8 @@ pub enum CatalogEdit {
     AddGroups { expected: GroupId, groups: Vec<GroupPlan> },
     /// Every member of the group has its replica.
     OpenGroup { group: GroupId },
-    /// The intent to make a table with one region more than split points, region n in `groups[n]`.
-    CreateTable { schema: TableSchema, split_at: Vec<Bytes>, groups: Vec<GroupId> },
+    /// The intent to make a table.
+    CreateTable(NewTable),
     /// Every region of the table is open.
     EnableTable { table: TableId },
     /// The intent to alter a table: the whole new schema, its version one above the present.
@@ -45,6 +47,26 @@ pub enum CatalogEdit {
     ForgetTable { table: TableId },
     /// Regions as their leaders report them.
     IndexRegions { regions: Vec<RegionDescriptor> },
+    /// A new key for page tokens. `id` is the one it must get: of two that were made at once one loses.
+    AddPageKey { id: u32, secret: Secret },
+    /// A namespace that tables can be in from now on.
+    CreateNamespace { name: NamespaceName },
+    /// A namespace without tables is no more.
+    DropNamespace { name: NamespaceName },
+}
+
+/// A table to make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewTable {
+    /// What it is; the id and version in it are not looked at.
+    pub schema: TableSchema,
+    /// Where its regions begin, the first excepted.
+    pub split_at: Vec<Bytes>,
+    /// The group of each region: one more than split points.
+    pub groups: Vec<GroupId>,
+    /// Whether its namespace comes with it: so it was before there were edits that make namespaces, and entries of that
+    /// time must have the same effect when they are applied again.
+    pub implies_namespace: bool,
 }
 
 /// What is fixed when a cluster begins.
@@ -123,11 +145,9 @@ impl CatalogEdit {
                 out.u8(6);
                 out.u64(group.0);
             }
-            Self::CreateTable { schema, split_at, groups } => {
-                out.u8(7);
-                encode_schema(schema, out);
-                out.list(split_at.iter(), |out, key| out.bytes(key));
-                out.list(groups.iter(), |out, group| out.u64(group.0));
+            Self::CreateTable(new) => {
+                out.u8(if new.implies_namespace { 7 } else { 16 });
+                new.encode(out);
             }
             Self::EnableTable { table } => {
                 out.u8(8);
@@ -154,6 +174,19 @@ impl CatalogEdit {
                 out.u8(13);
                 out.list(regions.iter(), |out, region| encode_descriptor(region, out));
             }
+            Self::AddPageKey { id, secret } => {
+                out.u8(20);
+                out.u32(*id);
+                out.raw(&secret.0);
+            }
+            Self::CreateNamespace { name } => {
+                out.u8(17);
+                out.text(name.as_str());
+            }
+            Self::DropNamespace { name } => {
+                out.u8(18);
+                out.text(name.as_str());
+            }
         }
     }
 
@@ -174,18 +207,35 @@ impl CatalogEdit {
             4 => Self::TakeRegionIds { count: from.u32()? },
             5 => Self::AddGroups { expected: GroupId(from.u64()?), groups: from.list(GroupPlan::decode)? },
             6 => Self::OpenGroup { group: GroupId(from.u64()?) },
-            7 => Self::CreateTable {
-                schema: decode_schema(from)?,
-                split_at: from.list(Reader::owned)?,
-                groups: from.list(|from| from.u64().map(GroupId))?,
-            },
+            7 => Self::CreateTable(NewTable::decode(from, true)?),
             8 => Self::EnableTable { table: TableId(from.u64()?) },
             9 => Self::AlterTable { schema: decode_schema(from)? },
             10 => Self::FinishAlter { table: TableId(from.u64()?), version: from.u64()? },
             11 => Self::DropTable { table: TableId(from.u64()?) },
             12 => Self::ForgetTable { table: TableId(from.u64()?) },
             13 => Self::IndexRegions { regions: from.list(decode_descriptor)? },
+            20 => Self::AddPageKey { id: from.u32()?, secret: Secret(from.array()?) },
+            16 => Self::CreateTable(NewTable::decode(from, false)?),
+            17 => Self::CreateNamespace { name: decode_name(from)? },
+            18 => Self::DropNamespace { name: decode_name(from)? },
             found => return Err(DecodeError::Tag { what: "catalog edit", found }),
+        })
+    }
+}
+
+impl NewTable {
+    fn encode(&self, out: &mut Writer) {
+        encode_schema(&self.schema, out);
+        out.list(self.split_at.iter(), |out, key| out.bytes(key));
+        out.list(self.groups.iter(), |out, group| out.u64(group.0));
+    }
+
+    fn decode(from: &mut Reader<'_>, implies_namespace: bool) -> Result<Self, DecodeError> {
+        Ok(Self {
+            schema: decode_schema(from)?,
+            split_at: from.list(Reader::owned)?,
+            groups: from.list(|from| from.u64().map(GroupId))?,
+            implies_namespace,
         })
     }
 }

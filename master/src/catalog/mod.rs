@@ -10,6 +10,8 @@ pub mod checkpoint;
 pub mod codec;
 pub mod edit;
 pub mod groups;
+pub mod namespaces;
+pub mod page_keys;
 pub mod regions;
 pub mod servers;
 pub mod tables;
@@ -25,8 +27,10 @@ use terrane_types::{
 };
 
 use self::codec::{DecodeError, Reader, Writer};
-pub use self::edit::{CatalogEdit, Founding, Outcome, Refusal};
+pub use self::edit::{CatalogEdit, Founding, NewTable, Outcome, Refusal};
 use self::groups::{GroupEntry, GroupPlan, GroupState, Groups};
+use self::namespaces::Namespaces;
+use self::page_keys::{PageKeys, Secret};
 use self::regions::Regions;
 use self::servers::{Registration, Servers};
 use self::tables::{TableEntry, TableState, Tables};
@@ -36,6 +40,8 @@ use crate::ids::Ids;
 const EPOCH_FIRST: RegionEpoch = RegionEpoch(1);
 /// The version of a schema that was never altered.
 const SCHEMA_VERSION_FIRST: u64 = 1;
+/// The checkpoint's version that brought page keys; in an older one there are none.
+const VERSION_WITH_KEYS_AND_NAMESPACES: u16 = 2;
 
 /// Everything the master remembers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,8 +50,10 @@ pub struct Catalog {
     ids: Ids,
     servers: Servers,
     groups: Groups,
+    namespaces: Namespaces,
     tables: Tables,
     regions: Regions,
+    page_keys: PageKeys,
 }
 
 impl Catalog {
@@ -74,6 +82,11 @@ impl Catalog {
         &self.groups
     }
 
+    /// The namespaces that tables can be in.
+    pub const fn namespaces(&self) -> &Namespaces {
+        &self.namespaces
+    }
+
     /// The tables.
     pub const fn tables(&self) -> &Tables {
         &self.tables
@@ -82,6 +95,11 @@ impl Catalog {
     /// The map.
     pub const fn regions(&self) -> &Regions {
         &self.regions
+    }
+
+    /// The keys that seal page tokens.
+    pub const fn page_keys(&self) -> &PageKeys {
+        &self.page_keys
     }
 
     /// The id the next group will get.
@@ -98,13 +116,16 @@ impl Catalog {
             CatalogEdit::TakeRegionIds { count } => Ok(Outcome::RegionIds(self.ids.regions(*count))),
             CatalogEdit::AddGroups { expected, groups } => self.add_groups(*expected, groups),
             CatalogEdit::OpenGroup { group } => self.open_group(*group),
-            CatalogEdit::CreateTable { schema, split_at, groups } => self.create_table(schema, split_at, groups, stamp),
+            CatalogEdit::CreateTable(new) => self.create_table(new, stamp),
+            CatalogEdit::CreateNamespace { name } => self.namespaces.create(name).map(|()| Outcome::Done),
+            CatalogEdit::DropNamespace { name } => self.namespaces.drop(name, &self.tables).map(|()| Outcome::Done),
             CatalogEdit::EnableTable { table } => self.advance(*table, TableState::Creating, TableState::Enabled),
             CatalogEdit::AlterTable { schema } => self.alter_table(schema),
             CatalogEdit::FinishAlter { table, version } => self.finish_alter(*table, *version),
             CatalogEdit::DropTable { table } => self.drop_table(*table),
             CatalogEdit::ForgetTable { table } => self.forget_table(*table),
             CatalogEdit::IndexRegions { regions } => Ok(self.index_regions(regions, stamp)),
+            CatalogEdit::AddPageKey { id, secret } => self.add_page_key(*id, *secret, stamp),
         };
         applied.unwrap_or_else(Outcome::Refused)
     }
@@ -170,16 +191,15 @@ impl Catalog {
         if self.groups.open(group) { Ok(Outcome::Done) } else { Err(Refusal::NotFound(format!("group {group}"))) }
     }
 
-    fn create_table(
-        &mut self,
-        schema: &TableSchema,
-        split_at: &[Bytes],
-        groups: &[GroupId],
-        stamp: u64,
-    ) -> Result<Outcome, Refusal> {
+    fn create_table(&mut self, new: &NewTable, stamp: u64) -> Result<Outcome, Refusal> {
+        let NewTable { schema, split_at, groups, implies_namespace } = new;
         let name = schema.name.to_string();
         if self.tables.named(&name).is_some() {
             return Err(Refusal::AlreadyExists(format!("table {name}")));
+        }
+        let namespace = schema.name.namespace_name();
+        if !implies_namespace && !self.namespaces.contains(&namespace) {
+            return Err(Refusal::Invalid(namespaces::missing(&namespace)));
         }
         if groups.len() != split_at.len() + 1 {
             return Err(Refusal::Invalid("a table has one region more than split points".into()));
@@ -197,6 +217,7 @@ impl Catalog {
             let descriptor = RegionDescriptor { region, table, range, epoch: EPOCH_FIRST, group, schema_version };
             self.regions.insert(descriptor, stamp);
         }
+        self.namespaces.imply(namespace);
         self.tables.put(TableEntry { schema, state: TableState::Creating });
         Ok(Outcome::Table(table))
     }
@@ -251,6 +272,14 @@ impl Catalog {
         Ok(Outcome::Done)
     }
 
+    fn add_page_key(&mut self, id: u32, secret: Secret, stamp: u64) -> Result<Outcome, Refusal> {
+        if id != self.page_keys.next_id() {
+            return Err(Refusal::Changed(format!("the next page key is {}, not {id}", self.page_keys.next_id())));
+        }
+        self.page_keys.add(secret, stamp);
+        Ok(Outcome::Done)
+    }
+
     fn index_regions(&mut self, regions: &[RegionDescriptor], stamp: u64) -> Outcome {
         self.regions.absorb(&self.of_known_groups(regions), stamp);
         Outcome::Done
@@ -276,22 +305,34 @@ impl Catalog {
         self.groups.encode(out);
         self.tables.encode(out);
         self.regions.encode(out);
+        self.page_keys.encode(out);
+        self.namespaces.encode(out);
     }
 
-    pub(crate) fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+    /// Reads the catalog of a checkpoint of this version.
+    pub(crate) fn decode(from: &mut Reader<'_>, version: u16) -> Result<Self, DecodeError> {
         let founding = match from.u8()? {
             0 => None,
             1 => Some(Founding::decode(from)?),
             found => return Err(DecodeError::Tag { what: "founding mark", found }),
         };
-        Ok(Self {
+        let mut catalog = Self {
             founding,
             ids: Ids::decode(from)?,
             servers: Servers::decode(from)?,
             groups: Groups::decode(from)?,
+            namespaces: Namespaces::default(),
             tables: Tables::decode(from)?,
             regions: Regions::decode(from)?,
-        })
+            page_keys: PageKeys::default(),
+        };
+        if version >= VERSION_WITH_KEYS_AND_NAMESPACES {
+            catalog.page_keys = PageKeys::decode(from)?;
+            catalog.namespaces = Namespaces::decode(from)?;
+        } else {
+            catalog.namespaces = Namespaces::implied_by(&catalog.tables);
+        }
+        Ok(catalog)
     }
 
     /// How many regions each group has, groups without any included.

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use terrane_types::{TableId, TableSchema};
+use terrane_types::{NamespaceName, TableId, TableSchema};
 
 use super::codec::{DecodeError, Reader, Writer};
 
@@ -84,6 +84,11 @@ impl Tables {
     /// All tables in the order of their names.
     pub fn iter(&self) -> impl Iterator<Item = &TableEntry> {
         self.by_name.values().filter_map(|table| self.by_id.get(table))
+    }
+
+    /// The tables of a namespace in the order of their names.
+    pub fn in_namespace<'a>(&'a self, namespace: &'a NamespaceName) -> impl Iterator<Item = &'a TableEntry> {
+        self.iter().filter(|entry| entry.schema.name.namespace() == namespace.as_str())
     }
 
     /// How many there are.

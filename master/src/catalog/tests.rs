@@ -3,14 +3,16 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 use terrane_types::{
-    ClusterId, FamilySchema, GroupId, KeyRange, RegionDescriptor, RegionEpoch, RegionId, ServerId, TableId, TableSchema,
+    ClusterId, FamilySchema, GroupId, KeyRange, NamespaceName, RegionDescriptor, RegionEpoch, RegionId, ServerId,
+    TableId, TableSchema,
 };
 
 use super::checkpoint::Checkpoint;
 use super::groups::GroupPlan;
+use super::page_keys::{ROTATE_AFTER_MS, Secret};
 use super::servers::Registration;
 use super::tables::TableState;
-use super::{Catalog, CatalogEdit, Founding, Outcome, Refusal};
+use super::{Catalog, CatalogEdit, Founding, NewTable, Outcome, Refusal};
 
 /// A region of table 1 in group 1.
 pub(crate) fn descriptor(region: u64, start: &str, stop: &str, epoch: u64) -> RegionDescriptor {
@@ -34,13 +36,18 @@ fn schema(name: &str) -> TableSchema {
     schema
 }
 
+fn namespace(name: &str) -> NamespaceName {
+    name.parse().unwrap()
+}
+
 fn founding() -> Founding {
     Founding { cluster: ClusterId([7; 16]), peers: vec!["a:1".into()], replication: 1 }
 }
 
 fn create(name: &str, split_at: &[&'static str]) -> CatalogEdit {
     let split_at: Vec<Bytes> = split_at.iter().map(|key| Bytes::from_static(key.as_bytes())).collect();
-    CatalogEdit::CreateTable { schema: schema(name), groups: vec![GroupId(1); split_at.len() + 1], split_at }
+    let groups = vec![GroupId(1); split_at.len() + 1];
+    CatalogEdit::CreateTable(NewTable { schema: schema(name), split_at, groups, implies_namespace: false })
 }
 
 fn applied(catalog: &mut Catalog, edit: CatalogEdit) -> Outcome {
@@ -164,6 +171,73 @@ fn an_alter_is_one_step_from_the_present_version() {
     assert!(catalog.regions().of_table(TableId(1)).all(|region| region.descriptor.schema_version == 2));
 }
 
+fn names(catalog: &Catalog) -> Vec<String> {
+    catalog.namespaces().list().iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_namespace_is_there_before_its_tables_and_as_long_as_they_are() {
+    let mut catalog = small();
+    assert_eq!(names(&catalog), ["default"]);
+    let Refusal::Invalid(told) = refused(&mut catalog, create("ns:t", &[])) else { panic!() };
+    assert!(told.contains("no namespace ns") && told.contains("terrane namespace create ns"), "{told}");
+    let make = || CatalogEdit::CreateNamespace { name: namespace("ns") };
+    applied(&mut catalog, make());
+    assert!(matches!(refused(&mut catalog, make()), Refusal::AlreadyExists(_)));
+    assert_eq!(names(&catalog), ["default", "ns"]);
+    for name in ["ns:a", "ns:b", "ns:c", "ns:d", "other"] {
+        applied(&mut catalog, create(name, &[]));
+    }
+    let away = || CatalogEdit::DropNamespace { name: namespace("ns") };
+    let Refusal::Invalid(told) = refused(&mut catalog, away()) else { panic!() };
+    assert_eq!(told, "namespace ns has tables: ns:a, ns:b, ns:c and 1 more; drop them first");
+    for table in 1..=4 {
+        applied(&mut catalog, CatalogEdit::DropTable { table: TableId(table) });
+        assert!(matches!(refused(&mut catalog, away()), Refusal::Invalid(_)), "a table that is being dropped is there");
+        applied(&mut catalog, CatalogEdit::ForgetTable { table: TableId(table) });
+    }
+    applied(&mut catalog, away());
+    assert!(matches!(refused(&mut catalog, away()), Refusal::NotFound(_)));
+    assert_eq!(names(&catalog), ["default"]);
+}
+
+#[test]
+fn the_default_namespace_is_neither_made_nor_dropped() {
+    let mut catalog = small();
+    let name = NamespaceName::default();
+    let make = CatalogEdit::CreateNamespace { name: name.clone() };
+    assert!(matches!(refused(&mut catalog, make), Refusal::AlreadyExists(_)));
+    assert!(matches!(refused(&mut catalog, CatalogEdit::DropNamespace { name }), Refusal::Invalid(_)));
+}
+
+/// The edit of a build before there were namespaces: its tag is 7, its fields are those of 16.
+fn create_of_old(name: &str) -> CatalogEdit {
+    let mut bytes = create(name, &[]).encode();
+    assert_eq!(bytes[1], 16);
+    bytes[1] = 7;
+    CatalogEdit::decode(&bytes).unwrap()
+}
+
+#[test]
+fn entries_of_before_namespaces_bring_theirs_with_them() {
+    let mut catalog = small();
+    applied(&mut catalog, create_of_old("ns:t"));
+    applied(&mut catalog, create_of_old("t"));
+    assert_eq!(names(&catalog), ["default", "ns"]);
+    applied(&mut catalog, create("ns:u", &[]));
+}
+
+/// A checkpoint of version 1, as written before there were namespaces: one server and group, and the table `ns:t`.
+const CHECKPOINT_1: &[u8] = include_bytes!("testdata/checkpoint-1");
+
+#[test]
+fn checkpoints_of_before_namespaces_are_read_with_those_that_tables_are_in() {
+    let mut catalog = small();
+    applied(&mut catalog, create_of_old("ns:t"));
+    let expected = Checkpoint { applied: 77, stamp: 1_234, catalog };
+    assert_eq!(Checkpoint::decode(CHECKPOINT_1).unwrap(), expected);
+}
+
 #[test]
 fn split_points_that_do_not_ascend_make_no_table() {
     let mut catalog = small();
@@ -262,6 +336,7 @@ pub(crate) fn full() -> Catalog {
     let mut catalog = small();
     applied(&mut catalog, CatalogEdit::AddServer(registration("b:1")));
     applied(&mut catalog, create("t", &["c", "m"]));
+    applied(&mut catalog, CatalogEdit::CreateNamespace { name: namespace("ns") });
     applied(&mut catalog, create("ns:u", &[]));
     applied(&mut catalog, CatalogEdit::EnableTable { table: TableId(1) });
     applied(&mut catalog, CatalogEdit::DropTable { table: TableId(2) });
@@ -300,6 +375,37 @@ async fn a_damaged_checkpoint_names_its_file() {
     assert!(refused.contains("checkpoint is damaged") && refused.contains("checksum"), "{refused}");
 }
 
+fn add_page_key(id: u32) -> CatalogEdit {
+    CatalogEdit::AddPageKey { id, secret: Secret([u8::try_from(id).unwrap(); 32]) }
+}
+
+#[test]
+fn the_last_two_page_keys_are_valid() {
+    let mut catalog = small();
+    assert!(catalog.page_keys().is_due(0), "without any one is wanted at once");
+    applied(&mut catalog, add_page_key(1));
+    assert!(matches!(refused(&mut catalog, add_page_key(1)), Refusal::Changed(_)), "made by two at once");
+    assert!(!catalog.page_keys().is_due(1_000 + ROTATE_AFTER_MS - 1));
+    assert!(!catalog.page_keys().is_due(0), "a clock that went back wants none");
+    assert!(catalog.page_keys().is_due(1_000 + ROTATE_AFTER_MS));
+    applied(&mut catalog, add_page_key(2));
+    applied(&mut catalog, add_page_key(3));
+    let keys: Vec<_> = catalog.page_keys().iter().map(|key| (key.id, key.secret.0[0])).collect();
+    assert_eq!(keys, [(3, 3), (2, 2)]);
+    assert!(!format!("{catalog:?}").contains("3, 3, 3"), "secrets are not shown");
+}
+
+#[test]
+fn a_checkpoint_from_before_page_keys_is_read() {
+    let checkpoint = Checkpoint { applied: 77, stamp: 1_234, catalog: full() };
+    let mut bytes = checkpoint.encode();
+    // Without the empty list at the end, and the checksum.
+    bytes.truncate(bytes.len() - 8);
+    bytes[8] = 1;
+    bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
+    assert_eq!(Checkpoint::decode(&bytes).unwrap(), checkpoint);
+}
+
 fn any_id() -> impl Strategy<Value = u64> {
     prop_oneof![0..10_u64, any::<u64>()]
 }
@@ -334,16 +440,21 @@ fn any_edit() -> impl Strategy<Value = CatalogEdit> {
         (any_id(), prop::collection::vec(plan, 0..3))
             .prop_map(|(expected, groups)| CatalogEdit::AddGroups { expected: GroupId(expected), groups }),
         any_id().prop_map(|group| CatalogEdit::OpenGroup { group: GroupId(group) }),
-        (prop::collection::vec(key(), 0..3), prop::collection::vec(any_id(), 0..4)).prop_map(|(split_at, groups)| {
-            let groups = groups.into_iter().map(GroupId).collect();
-            CatalogEdit::CreateTable { schema: schema("t"), split_at, groups }
-        }),
+        (prop::collection::vec(key(), 0..3), prop::collection::vec(any_id(), 0..4), "(n[1-3]:)?t", any::<bool>())
+            .prop_map(|(split_at, groups, name, implies_namespace)| {
+                let groups = groups.into_iter().map(GroupId).collect();
+                CatalogEdit::CreateTable(NewTable { schema: schema(&name), split_at, groups, implies_namespace })
+            }),
+        "n[1-3]|default".prop_map(|name| CatalogEdit::CreateNamespace { name: namespace(&name) }),
+        "n[1-3]|default".prop_map(|name| CatalogEdit::DropNamespace { name: namespace(&name) }),
         any_id().prop_map(|table| CatalogEdit::EnableTable { table: TableId(table) }),
         any_id().prop_map(|version| CatalogEdit::AlterTable { schema: TableSchema { version, ..schema("t") } }),
         (any_id(), any_id()).prop_map(|(table, version)| CatalogEdit::FinishAlter { table: TableId(table), version }),
         any_id().prop_map(|table| CatalogEdit::DropTable { table: TableId(table) }),
         any_id().prop_map(|table| CatalogEdit::ForgetTable { table: TableId(table) }),
         prop::collection::vec(any_descriptor(), 0..4).prop_map(|regions| CatalogEdit::IndexRegions { regions }),
+        (any::<u32>(), any::<[u8; 32]>())
+            .prop_map(|(id, secret)| CatalogEdit::AddPageKey { id, secret: Secret(secret) }),
     ]
 }
 
@@ -385,7 +496,8 @@ proptest! {
         let mut catalog = small();
         let split_at: Vec<Bytes> = splits.into_iter().map(Bytes::from).collect();
         let groups = vec![GroupId(1); split_at.len() + 1];
-        applied(&mut catalog, CatalogEdit::CreateTable { schema: schema("t"), split_at, groups });
+        let new = NewTable { schema: schema("t"), split_at, groups, implies_namespace: false };
+        applied(&mut catalog, CatalogEdit::CreateTable(new));
         for claims in reports {
             let regions: Vec<RegionDescriptor> = claims
                 .into_iter()

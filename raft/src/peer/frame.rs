@@ -20,6 +20,7 @@ use crate::codec::{
     Malformed, Reader, detached, malformed, put_bytes, put_entry, put_flag, put_length, put_log_id, put_option,
     put_u64, put_vote,
 };
+use crate::staleness::Bound;
 use crate::types::{Types, Vote};
 
 /// Bytes of a frame in one part. A message of another group waits for no more than this.
@@ -46,7 +47,8 @@ pub(crate) struct Frame {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Message {
-    Append(AppendEntriesRequest<Types>),
+    /// With what the leader says about how complete the member is, in heartbeats.
+    Append(AppendEntriesRequest<Types>, Option<Bound>),
     Appended(AppendEntriesResponse<Types>),
     Vote(VoteRequest<Types>),
     PreVote(VoteRequest<Types>),
@@ -65,6 +67,8 @@ const VOTED: u8 = 5;
 const TRANSFER: u8 = 6;
 const TRANSFERRED: u8 = 7;
 const FAILED: u8 = 8;
+/// An append with a bound before it.
+const BOUNDED_APPEND: u8 = 9;
 
 const APPENDED_ALL: u8 = 0;
 const APPENDED_PART: u8 = 1;
@@ -83,7 +87,16 @@ fn put_frame(out: &mut Vec<u8>, frame: &Frame) {
     put_u64(out, frame.group.0);
     put_u64(out, frame.replica.0);
     match &frame.message {
-        Message::Append(request) => put_append(out, request),
+        Message::Append(request, None) => {
+            out.push(APPEND);
+            put_append(out, request);
+        }
+        Message::Append(request, Some(bound)) => {
+            out.push(BOUNDED_APPEND);
+            put_u64(out, bound.time_ms);
+            put_u64(out, bound.index);
+            put_append(out, request);
+        }
         Message::Appended(reply) => put_appended(out, reply),
         Message::Vote(request) => put_vote_request(out, VOTE, request),
         Message::PreVote(request) => put_vote_request(out, PRE_VOTE, request),
@@ -108,7 +121,6 @@ fn put_frame(out: &mut Vec<u8>, frame: &Frame) {
 }
 
 fn put_append(out: &mut Vec<u8>, request: &AppendEntriesRequest<Types>) {
-    out.push(APPEND);
     put_vote(out, &request.vote);
     put_option(out, request.prev_log_id.as_ref(), put_log_id);
     put_option(out, request.leader_commit.as_ref(), put_log_id);
@@ -164,7 +176,11 @@ fn read_frame(bytes: Bytes) -> Result<Frame, Malformed> {
     let group = GroupId(reader.u64()?);
     let replica = ReplicaId(reader.u64()?);
     let message = match reader.u8()? {
-        APPEND => Message::Append(read_append(&mut reader)?),
+        APPEND => Message::Append(read_append(&mut reader)?, None),
+        BOUNDED_APPEND => {
+            let bound = Bound { time_ms: reader.u64()?, index: reader.u64()? };
+            Message::Append(read_append(&mut reader)?, Some(bound))
+        }
         APPENDED => Message::Appended(read_appended(&mut reader)?),
         VOTE => Message::Vote(read_vote_request(&mut reader)?),
         PRE_VOTE => Message::PreVote(read_vote_request(&mut reader)?),
@@ -357,15 +373,18 @@ mod tests {
 
     fn messages() -> impl Strategy<Value = Message> {
         let some_id = || proptest::option::of(log_ids());
-        let append = (votes(), proptest::option::of(0u64..1000), some_id(), proptest::collection::vec(entries(), 0..5))
-            .prop_map(|(vote, prev, leader_commit, list)| {
+        let append = (
+            votes(),
+            proptest::option::of(0u64..1000),
+            some_id(),
+            proptest::collection::vec(entries(), 0..5),
+            proptest::option::of(any::<(u64, u64)>()),
+        )
+            .prop_map(|(vote, prev, leader_commit, list, bound)| {
                 let prev_log_id = prev.map(|index| log_id(3, index));
-                Message::Append(AppendEntriesRequest {
-                    vote,
-                    prev_log_id,
-                    leader_commit,
-                    entries: numbered(prev, list),
-                })
+                let bound = bound.map(|(time_ms, index)| Bound { time_ms, index });
+                let entries = numbered(prev, list);
+                Message::Append(AppendEntriesRequest { vote, prev_log_id, leader_commit, entries }, bound)
             });
         let request = || {
             (votes(), some_id(), any::<bool>()).prop_map(|(vote, last, transfer)| {
@@ -453,7 +472,7 @@ mod tests {
             entries,
             leader_commit: None,
         };
-        Frame { call: 1, group: GroupId(1), replica: ReplicaId(2), message: Message::Append(request) }
+        Frame { call: 1, group: GroupId(1), replica: ReplicaId(2), message: Message::Append(request, None) }
     }
 
     #[test]

@@ -190,7 +190,12 @@ async fn find(groups: &Registry, group: GroupId, replica: ReplicaId) -> Option<A
 
 async fn ask(local: &Replica, message: Message) -> Message {
     match message {
-        Message::Append(request) => answered(local.raft.append_entries(request).await, Message::Appended),
+        Message::Append(request, bound) => {
+            if let Some(bound) = bound {
+                local.heard.note(bound, local.standing.applied_index());
+            }
+            answered(local.raft.append_entries(request).await, Message::Appended)
+        }
         Message::Vote(request) | Message::PreVote(request)
             if !request.leadership_transfer && Instant::now() < local.votes_from =>
         {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
+mod staleness;
 mod support;
 
 use std::time::Duration;

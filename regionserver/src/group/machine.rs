@@ -10,6 +10,9 @@
 //! the housekeeping. Until then `dirty` holds back the log. After a restart each region skips entries up to the point
 //! it was opened with, and entries about regions that are no longer there have no effect.
 //!
+//! Exactly once: each region's window of operations changes with the writes that are applied, and lies in the region's
+//! durable point as of that point, so a replay gives it again.
+//!
 //! An entry that this build cannot read ends the process: going on would make this replica differ from the others.
 
 use std::collections::BTreeMap;
@@ -17,18 +20,21 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use terrane_engine::{DurablePoint, Engine, GroupPoint, RegionSpec, SplitDaughter};
+use terrane_engine::{DurablePoint, Engine, GroupPoint, Region, RegionSpec, SplitDaughter};
 use terrane_env::task::abort_process;
-use terrane_raft::{AppliedEntry, BoxFuture, Durable, StateMachine};
+use terrane_raft::{AppliedEntry, BoxFuture, Durable, Packing, Prepared, StateMachine};
 use terrane_types::{GroupId, PackedCells, RegionDescriptor, RegionId, TableSchema};
 
 use super::state::{GroupState, RegionState};
+use crate::evaluate::{Columns, Evaluator, Numbers, Target};
 use crate::housekeeping::Signals;
 use crate::metrics::Metrics;
-use crate::operation::{self, ChangeTables, Operation, Split, Write};
+use crate::operation::{self, ChangeTables, Operation, Split, Submitted, Write};
+use crate::record::Malformed;
 use crate::region::prefix::row_prefix;
 use crate::registry::{Hosted, Regions};
 use crate::reply::Reply;
+use crate::window::Window;
 
 /// Expired cells are looked for every such part of their time to live.
 const TTL_SHARE: u64 = 16;
@@ -43,11 +49,15 @@ pub struct GroupMachine {
     /// Held while an entry is applied, and while a region is frozen. Never held by anything that waits for an apply.
     boundary: tokio::sync::Mutex<()>,
     inner: Mutex<Inner>,
+    /// What the leader decides with. Taken before `inner` where both are held; applying never takes it.
+    evaluator: Mutex<Evaluator>,
 }
 
 struct Inner {
     state: GroupState,
     hosted: BTreeMap<RegionId, Arc<Hosted>>,
+    /// What the regions remember of operations, as of the last applied entry.
+    windows: BTreeMap<RegionId, Window>,
     /// Index and stamp of the last entry applied as a whole.
     applied: u64,
     stamp: u64,
@@ -65,6 +75,8 @@ struct Gathered {
     /// The region, and its table's flush size.
     region: Option<(Arc<Hosted>, u64)>,
     rows: Vec<(Bytes, PackedCells)>,
+    /// Of the entry.
+    stamp: u64,
 }
 
 /// What housekeeping needs to know to flush a region.
@@ -91,7 +103,7 @@ impl GroupMachine {
                 .map_err(|error| format!("the recorded state of group {group}: {error}"))?,
             None => GroupState::new(group),
         };
-        let mut hosted = BTreeMap::new();
+        let (mut hosted, mut windows) = (BTreeMap::new(), BTreeMap::new());
         let recorded = recorded.map(|point| point.index);
         let mut applied = recorded;
         let mut stamp = 0;
@@ -104,19 +116,22 @@ impl GroupMachine {
                 .map_err(|error| format!("the recorded state of region {}: {error}", region.id()))?;
             applied = Some(applied.map_or(point.index, |least| least.min(point.index)));
             stamp = stamp.max(point.stamp);
+            let window = Window::decode(point.window.clone())
+                .map_err(|error| format!("the recorded operations of region {}: {error}", region.id()))?;
+            windows.insert(region.id(), window);
             state.restore(region_state.clone());
             hosted.insert(region.id(), Hosted::new(region_state, region, point.index));
         }
         for hosted in hosted.values() {
-            hosted.engine.set_prefix(row_prefix(&hosted.state().schema));
+            set_attributes(&hosted.engine, &hosted.state().schema);
             regions.insert(hosted.clone());
         }
         let applied = applied.unwrap_or(0);
         let recorded = recorded.unwrap_or(0);
-        let inner = Inner { state, hosted, applied, stamp, recorded, dirty: None, discarded: Vec::new() };
+        let inner = Inner { state, hosted, windows, applied, stamp, recorded, dirty: None, discarded: Vec::new() };
         let boundary = tokio::sync::Mutex::new(());
-        let inner = Mutex::new(inner);
-        Ok(Arc::new(Self { group, engine, regions, signals, metrics, boundary, inner }))
+        let (inner, evaluator) = (Mutex::new(inner), Mutex::default());
+        Ok(Arc::new(Self { group, engine, regions, signals, metrics, boundary, inner, evaluator }))
     }
 
     pub fn group(&self) -> GroupId {
@@ -265,7 +280,7 @@ impl GroupMachine {
         let _boundary = self.boundary.lock().await;
         let applied = Reply::Applied { stamp: entry.stamp }.encode();
         let mut replies = Vec::with_capacity(entry.operations.len());
-        let mut gathered = Gathered::default();
+        let mut gathered = Gathered { stamp: entry.stamp, ..Gathered::default() };
         for operation in &entry.operations {
             let operation = self.read(operation, entry.index);
             if !matches!(operation, Operation::Write(_)) {
@@ -277,7 +292,7 @@ impl GroupMachine {
             }
             let mut inner = self.inner.lock();
             let reply = match operation {
-                Operation::Write(write) => self.write(&inner, entry.index, write, &mut gathered),
+                Operation::Write(write) => self.write(&mut inner, entry, write, &mut gathered),
                 Operation::ChangeTables(change) => {
                     self.change_tables(&mut inner, entry, &change);
                     Ok(None)
@@ -308,12 +323,20 @@ impl GroupMachine {
         ))
     }
 
-    /// Gathers the rows of one operation. The range needs no second look: it is fixed by region id and epoch, and the edge
-    /// checked each row against it.
-    fn write(&self, inner: &Inner, index: u64, write: Write, gathered: &mut Gathered) -> Result<Option<Reply>, Reply> {
-        let region = inner.state.check_write(&write.header)?;
-        let Some(hosted) = inner.hosted.get(&write.header.region) else {
-            return Err(inner.state.stale(write.header.region));
+    /// Gathers the rows of one operation, and notes their numbers. The range needs no second look: it is fixed by region
+    /// id and epoch, and the edge checked each row against it.
+    fn write(
+        &self,
+        inner: &mut Inner,
+        entry: &AppliedEntry,
+        write: Write,
+        gathered: &mut Gathered,
+    ) -> Result<Option<Reply>, Reply> {
+        let index = entry.index;
+        let Inner { state, hosted, windows, .. } = inner;
+        let region = state.check_write(&write.header)?;
+        let Some(hosted) = hosted.get(&write.header.region) else {
+            return Err(state.stale(write.header.region));
         };
         if index <= hosted.opened_at {
             return Ok(None);
@@ -325,18 +348,42 @@ impl GroupMachine {
             gathered.region = Some((hosted.clone(), region.schema.flush_size));
         }
         gathered.rows.reserve(write.len());
-        for row in write {
+        let (client, lowest_unsettled) = (write.header.client, write.header.lowest_unsettled);
+        let mut noting = windows.entry(hosted.region).or_default().note(client, lowest_unsettled, entry.stamp);
+        let mut results = Vec::new();
+        for (place, row) in (0u32..).zip(write) {
             let row = row.unwrap_or_else(|error| self.unreadable(index, &error));
+            let noted = row.untracked || noting.applied(row.operation, row.result.as_ref());
+            if let Some(result) = row.result {
+                results.push((place, result));
+            }
+            if row.untracked {
+                continue;
+            }
+            if !noted {
+                // The leader looks every number up before it packs it, so this cannot be; applying it twice would be worse.
+                tracing::error!(region = %hosted.region, number = row.operation, "an operation came a second time");
+                continue;
+            }
+            if row.cells.is_empty() {
+                // Only its number is news, and has to be on disk before the log may forget it.
+                hosted.engine.touch(index);
+                continue;
+            }
             let cells = PackedCells::validate(row.cells).unwrap_or_else(|error| self.unreadable(index, &error));
             gathered.rows.push((row.row, cells));
         }
-        Ok(None)
+        Ok((!results.is_empty()).then_some(Reply::Rows { stamp: entry.stamp, results }))
     }
 
     /// Applies what was gathered, all of it of one region: rows of one entry become visible together, and the engine takes
     /// many at once faster than one by one.
     fn apply_rows(&self, index: u64, gathered: &mut Gathered) {
         let Some((hosted, flush_size)) = gathered.region.take() else { return };
+        hosted.engine.advance(gathered.stamp);
+        if gathered.rows.is_empty() {
+            return;
+        }
         let first = hosted.engine.sequence() + 1;
         hosted.engine.apply_all(index, first, gathered.rows.iter().map(|(row, cells)| (&row[..], cells)));
         gathered.rows.clear();
@@ -348,7 +395,7 @@ impl GroupMachine {
         let changes = inner.state.change_tables(change);
         for created in changes.created {
             let region = self.engine.create(region_spec(&created), entry.index);
-            region.set_prefix(row_prefix(&created.schema));
+            set_attributes(&region, &created.schema);
             let hosted = Hosted::new(created, region, 0);
             hosted.set_settled(false);
             inner.hosted.insert(hosted.region, hosted.clone());
@@ -360,6 +407,7 @@ impl GroupMachine {
         }
         for region in changes.dropped {
             inner.hosted.remove(&region);
+            inner.windows.remove(&region);
             self.regions.remove(region);
             inner.discarded.push(region);
         }
@@ -391,6 +439,8 @@ impl GroupMachine {
             return Err(inner.state.stale(split.region));
         }
         let (left, right) = inner.state.split(split)?;
+        let window = inner.windows.remove(&split.region).unwrap_or_default();
+        let recorded = window.encode();
         let daughter = |state: &RegionState| SplitDaughter {
             region: state.descriptor.region,
             point: DurablePoint {
@@ -399,7 +449,7 @@ impl GroupMachine {
                 sequence: parent.engine.sequence(),
                 stamp: entry.stamp,
                 descriptor: state.encode(),
-                window: Bytes::new(),
+                window: recorded.clone(),
             },
         };
         let halves = self.engine.split(&parent.engine, &split.at, daughter(&left), daughter(&right));
@@ -411,6 +461,8 @@ impl GroupMachine {
         for (state, half) in [(left, left_half), (right, right_half)] {
             let hosted = Hosted::new(state, half, 0);
             hosted.set_settled(false);
+            // A retry of what was applied to the parent comes to either of the two.
+            inner.windows.insert(hosted.region, window.clone());
             inner.hosted.insert(hosted.region, hosted.clone());
             self.regions.insert(hosted.clone());
             self.signals.flush(hosted.region);
@@ -433,26 +485,32 @@ impl Inner {
             sequence: hosted.engine.sequence(),
             stamp: self.stamp,
             descriptor: state.encode(),
-            window: Bytes::new(),
+            window: self.windows.get(&hosted.region).map(Window::encode).unwrap_or_default(),
         }
     }
 
-    /// Puts a region under its new schema: families, rules that hold from the next write on, how files are written.
+    /// Puts a region under its new schema: families, rules, how files are written. A change of what readers see takes a
+    /// sequence number, as a write does.
     fn alter(&mut self, region: RegionId, entry: &AppliedEntry, before: &TableSchema) {
         let (Some(hosted), Some(state)) = (self.hosted.get(&region), self.state.region(region)) else {
             return;
         };
         let next = hosted.engine.sequence() + 1;
+        let mut changes_views = false;
         for family in &state.schema.families {
             let known = before.families.iter().find(|known| known.name == family.name);
             if known.is_none_or(|known| known.rules != family.rules || known.storage != family.storage) {
                 hosted.engine.set_family(next, entry.stamp, family);
+                changes_views |= known.is_none_or(|known| known.rules != family.rules);
             }
         }
         for gone in before.families.iter().filter(|known| state.schema.family(known.name.as_bytes()).is_none()) {
             hosted.engine.remove_family(&gone.name);
         }
-        hosted.engine.set_prefix(row_prefix(&state.schema));
+        if changes_views {
+            hosted.engine.take_sequence(next);
+        }
+        set_attributes(&hosted.engine, &state.schema);
         hosted.engine.touch(entry.index);
         hosted.set_state(state.clone());
     }
@@ -466,6 +524,13 @@ impl Inner {
     }
 }
 
+/// Tells the engine what it does not record of a table's attributes. A region that is split hands it to its daughters.
+fn set_attributes(region: &Region, schema: &TableSchema) {
+    region.set_prefix(row_prefix(schema));
+    region.set_history(schema.history_ms);
+    region.set_sizes(schema.region_size, schema.flush_size);
+}
+
 fn region_spec(state: &RegionState) -> RegionSpec {
     RegionSpec {
         region: state.descriptor.region,
@@ -477,11 +542,13 @@ fn region_spec(state: &RegionState) -> RegionSpec {
 }
 
 impl StateMachine for GroupMachine {
-    /// An operation that is packed anew keeps the stamp of its first packing. It was unanswered all the while, so it is
-    /// concurrent with whatever was stamped in between, and either order is right.
-    fn prepare(&self, _term: u64, stamp: u64, operation: &mut [u8]) -> Result<(), Bytes> {
-        let stamp = i64::try_from(stamp).unwrap_or(i64::MAX - 1);
-        operation::stamp(operation, stamp).map_err(|error| Reply::Invalid { what: error.to_string() }.encode())
+    fn prepare(&self, packing: &Packing, operation: &[u8], entry: &mut Vec<u8>) -> Prepared {
+        let prepared = match Submitted::read(operation) {
+            Ok(Some(write)) => self.prepare_write(packing, &write, operation, entry),
+            Ok(None) => Ok(self.prepare_other(packing, operation, entry)),
+            Err(error) => Err(error),
+        };
+        prepared.unwrap_or_else(|error| Prepared::Refused(Reply::Invalid { what: error.to_string() }.encode()))
     }
 
     fn apply<'a>(&'a self, entries: &'a [AppliedEntry]) -> BoxFuture<'a, Vec<Vec<Bytes>>> {
@@ -518,6 +585,60 @@ impl StateMachine for GroupMachine {
             }
         }
         self.signals.wake();
+    }
+
+    fn came_back(&self) {
+        self.evaluator.lock().forget();
+    }
+
+    fn lost_leadership(&self) {
+        self.evaluator.lock().forget();
+    }
+}
+
+impl GroupMachine {
+    /// Packs a write, as far as what is applied here allows: leader only.
+    fn prepare_write(
+        &self,
+        packing: &Packing,
+        write: &Submitted<'_>,
+        operation: &[u8],
+        entry: &mut Vec<u8>,
+    ) -> Result<Prepared, Malformed> {
+        let mut evaluator = self.evaluator.lock();
+        let (numbers, target) = {
+            let inner = self.inner.lock();
+            let region = match inner.state.check_write(&write.header) {
+                Ok(region) => region,
+                Err(refusal) => return Ok(Prepared::Refused(refusal.encode())),
+            };
+            let Some(hosted) = inner.hosted.get(&write.header.region) else {
+                return Ok(Prepared::Refused(inner.state.stale(write.header.region).encode()));
+            };
+            let numbers = evaluator.look_up(packing, inner.windows.get(&hosted.region), write)?;
+            let needed = numbers != Numbers::Plain || evaluator.is_watching();
+            (numbers, needed.then(|| (hosted.clone() as Arc<dyn Columns>, region.schema.clone())))
+        };
+        let target = target.as_ref().map(|(columns, schema)| Target { columns, schema });
+        match (numbers, target) {
+            (Numbers::InFlight, _) => Ok(Prepared::WhenLanded),
+            (Numbers::Each(known), Some(target)) => evaluator.pack(packing, write, &target, known, operation, entry),
+            (_, target) => evaluator.pack_plain(packing, write, target.as_ref(), operation, entry),
+        }
+    }
+
+    fn prepare_other(&self, packing: &Packing, operation: &[u8], entry: &mut Vec<u8>) -> Prepared {
+        let alone = operation::changes_regions(operation);
+        if alone && !packing.alone {
+            return Prepared::WhenLanded;
+        }
+        entry.extend_from_slice(operation);
+        if !alone {
+            return Prepared::Packed;
+        }
+        // Regions and schemas are others afterwards.
+        self.evaluator.lock().forget();
+        Prepared::PackedAlone
     }
 }
 

@@ -53,19 +53,24 @@ impl Replica {
     }
 
     async fn put(&mut self, region: u64, epoch: u64, row: &str) -> Reply {
+        self.put_at(region, epoch, row, 7).await
+    }
+
+    async fn put_at(&mut self, region: u64, epoch: u64, row: &str, timestamp: i64) -> Reply {
         let header = WriteHeader {
             region: RegionId(region),
             epoch: RegionEpoch(epoch),
             schema_version: 0,
             client: [0; 16],
             lowest_unsettled: 0,
+            atomic: false,
         };
-        let mut cells = Vec::new();
+        let (mut cells, mut operation) = (Vec::new(), Vec::new());
         pack(&mut cells, CellRef::put(b"f", b"q", LATEST, row.as_bytes()));
-        let mut builder = WriteBuilder::new(&header, cells.len());
+        let mut builder = WriteBuilder::new(&mut operation, &header);
         builder.push(1, 1, row.as_bytes(), &cells);
-        let mut operation = builder.finish();
-        operation::stamp(&mut operation, 7).unwrap();
+        builder.finish();
+        operation::stamp(&mut operation, timestamp).unwrap();
         self.apply(operation).await
     }
 
@@ -168,4 +173,94 @@ async fn a_split_that_is_replayed_over_its_daughters_still_forwards_to_them() {
     let replica = replica.crash_and_replay().await;
     assert_eq!(replica.machine.successors(RegionId(1)).len(), 2);
     assert_eq!(replica.shown(), "r2[a] r3[]");
+}
+
+fn versions_of(replica: &Replica, row: &str) -> Vec<i64> {
+    let hosted =
+        replica.machine.hosted().into_iter().find(|hosted| hosted.state().descriptor.range.contains(row.as_bytes()));
+    let (engine, mut out) = (hosted.unwrap().engine.clone(), Vec::new());
+    let all = Projection { versions: 9, ..Projection::all() };
+    engine.get(&engine.snapshot(), row.as_bytes(), &all, 2000, Patience::MayBlock, &mut out).unwrap();
+    PackedCells::validate(out.into()).unwrap().iter().map(|cell| cell.timestamp).collect()
+}
+
+fn with_versions(version: u64, versions: u32) -> TableSchema {
+    let mut schema = schema(version);
+    schema.families[0].rules.versions = versions;
+    schema
+}
+
+#[tokio::test]
+async fn what_a_lower_limit_hid_stays_hidden_though_nothing_was_written_under_it() {
+    for flushes in [false, true] {
+        let mut replica = Replica::new().await;
+        replica.create().await;
+        replica.alter(with_versions(2, 3)).await;
+        for timestamp in [1, 2, 3] {
+            replica.put_at(1, 1, "a", timestamp).await;
+        }
+        assert_eq!(versions_of(&replica, "a"), [3, 2, 1]);
+        if flushes {
+            replica.machine.flush(RegionId(1)).await.unwrap();
+        }
+        replica.alter(with_versions(3, 1)).await;
+        assert_eq!(versions_of(&replica, "a"), [3], "an alter holds at once, without a write after it");
+        replica.split(1, 1, "c", 2, 3).await;
+        replica.alter(with_versions(4, 3)).await;
+        assert_eq!(versions_of(&replica, "a"), [3], "what the old limit hid stays hidden");
+        replica.put_at(2, 2, "a", 9).await;
+        assert_eq!(versions_of(&replica, "a"), [9, 3]);
+        let sequences =
+            |replica: &Replica| replica.machine.hosted().iter().map(|h| h.engine.sequence()).collect::<Vec<_>>();
+        let before = sequences(&replica);
+        let replica = replica.crash_and_replay().await;
+        assert_eq!(versions_of(&replica, "a"), [9, 3], "after a restart, flushed before: {flushes}");
+        assert_eq!(sequences(&replica), before, "replicas count alike, whenever they were restarted");
+    }
+}
+
+#[tokio::test]
+async fn an_alter_that_changes_no_view_takes_no_sequence_number() {
+    let mut replica = Replica::new().await;
+    replica.create().await;
+    replica.put(1, 1, "a").await;
+    let sequence = replica.machine.hosted()[0].engine.sequence();
+    let mut stored = schema(2);
+    stored.families[0].storage.in_memory = true;
+    stored.region_size = 1 << 20;
+    replica.alter(stored).await;
+    assert_eq!(replica.machine.hosted()[0].engine.sequence(), sequence);
+    assert_eq!(replica.machine.hosted()[0].schema_version(), 2);
+}
+
+#[tokio::test]
+async fn a_family_that_comes_again_begins_empty() {
+    let mut without = schema(2);
+    without.families[0].name = FamilyName::new("g").unwrap();
+    // The cells are in a frozen memtable, in a file, or in the memory of both daughters of a split.
+    for when in 0..3 {
+        let mut replica = Replica::new().await;
+        replica.create().await;
+        replica.put(1, 1, "a").await;
+        if when == 1 {
+            replica.machine.flush(RegionId(1)).await.unwrap();
+        }
+        if when == 2 {
+            replica.split(1, 1, "c", 2, 3).await;
+        }
+        replica.alter(without.clone()).await;
+        assert_eq!(versions_of(&replica, "a"), [0i64; 0]);
+        replica.alter(schema(3)).await;
+        assert_eq!(versions_of(&replica, "a"), [0i64; 0], "{when}");
+        let (region, epoch) = if when == 2 { (2, 2) } else { (1, 1) };
+        replica.machine.flush(RegionId(region)).await.unwrap();
+        assert_eq!(versions_of(&replica, "a"), [0i64; 0], "{when}: flushed");
+        replica.put_at(region, epoch, "a", 5).await;
+        let mut replica = replica.crash_and_replay().await;
+        assert_eq!(versions_of(&replica, "a"), [5], "{when}: after a restart");
+        if when != 2 {
+            replica.split(1, 1, "c", 2, 3).await;
+            assert_eq!(versions_of(&replica, "a"), [5], "{when}: after a split");
+        }
+    }
 }

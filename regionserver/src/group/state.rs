@@ -17,6 +17,7 @@ use terrane_types::{GroupId, RegionDescriptor, RegionEpoch, RegionId, TableId, T
 
 use crate::operation::{ChangeTables, Split, WriteHeader, put_descriptor, read_descriptor, read_schema};
 use crate::record::{Malformed, Reader, put_count, put_long, put_u64};
+use crate::region::split::check_boundary;
 use crate::reply::Reply;
 
 /// Layout of the group's part and of a region's part of a durable point.
@@ -177,6 +178,8 @@ impl GroupState {
             return Err(Reply::Invalid { what: "the ids of the daughters are in use".to_owned() });
         }
         let (left, right) = was.range.split(&split.at).map_err(|invalid| Reply::Invalid { what: invalid.what })?;
+        // The table may have come to keep more rows together since the boundary was chosen.
+        check_boundary(&split.at, parent).map_err(|invalid| Reply::Invalid { what: invalid.what })?;
         let daughter = |region, range| RegionState {
             descriptor: RegionDescriptor { region, range, epoch: RegionEpoch(was.epoch.0 + 1), ..was.clone() },
             schema: parent.schema.clone(),

@@ -183,3 +183,21 @@ fn forwarding_notes_are_bounded() {
     }
     assert_eq!((state.retired.len(), state.retired_order.len()), (RETIRED_MAX, RETIRED_MAX));
 }
+
+#[test]
+fn a_boundary_inside_an_atomic_prefix_is_refused_at_its_entry() {
+    let mut state = with_one_region();
+    let keyed = TableSchema { key: Some("user:u32, time:u32".parse().unwrap()), atomic: 1, ..schema(2, &["f"]) };
+    // The boundary was chosen before the alter came, the split is applied after it.
+    state.change_tables(&ChangeTables { schema: Some(keyed), create: vec![], drop: None });
+    let split = |at: &[u8]| Split {
+        region: RegionId(1),
+        epoch: state.region(RegionId(1)).unwrap().descriptor.epoch,
+        left: RegionId(2),
+        right: RegionId(3),
+        at: Bytes::copy_from_slice(at),
+    };
+    let refused = state.check_split(&split(&[b'c', 0, 0, 7, 0])).err();
+    assert!(matches!(refused, Some(Reply::Invalid { ref what }) if what.contains("would separate")), "{refused:?}");
+    assert!(state.check_split(&split(&[b'c', 0, 0, 7])).is_ok());
+}

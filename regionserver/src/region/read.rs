@@ -8,18 +8,30 @@ use std::sync::Arc;
 use bytes::Bytes;
 use terrane_engine::{Patience, Snapshot};
 use terrane_env::task::run_blocking;
+use terrane_types::filter::{RowFilter, Verdict};
 use terrane_types::limits::BATCH_BYTES_MAX;
 use terrane_types::row::check_row;
 use terrane_types::rows::{begin_row, end_row};
 use terrane_types::{Error, Invalid, Projection};
 
+use super::filter::Lookup;
 use crate::group::state::RegionState;
 use crate::registry::Hosted;
 
 /// Rows asked for by key.
 pub struct GetRequest {
     pub rows: Vec<Bytes>,
-    pub projection: Projection,
+    pub lookup: Lookup,
+    /// Rows come without their cells.
+    pub exists_only: bool,
+}
+
+/// What is done with each row that is read.
+struct RowReader {
+    projection: Projection,
+    filter: Option<RowFilter>,
+    exists_only: bool,
+    now_ms: i64,
 }
 
 /// What a look into memory gave.
@@ -34,8 +46,7 @@ pub enum Got {
 pub struct DiskGet {
     hosted: Arc<Hosted>,
     snapshot: Snapshot,
-    projection: Projection,
-    now_ms: i64,
+    reader: RowReader,
     /// The rows that memory had.
     found: Vec<u8>,
     /// The others, each with its place in `found`.
@@ -45,8 +56,11 @@ pub struct DiskGet {
 /// Reads the rows, as far as they can be read without waiting for the disk.
 pub fn get(hosted: &Arc<Hosted>, request: &GetRequest, now_ms: i64) -> Result<Got, Error> {
     let state = hosted.state();
-    check_projection(&request.projection, &state)?;
+    check_projection(request.lookup.projection(), &state)?;
     let snapshot = hosted.engine.snapshot();
+    let GetRequest { lookup, exists_only, .. } = request;
+    let filter = lookup.filter();
+    let mut reader = RowReader { projection: lookup.reads().clone(), filter, exists_only: *exists_only, now_ms };
     let mut found = Vec::new();
     let mut missing = Vec::new();
     for row in &request.rows {
@@ -56,7 +70,7 @@ pub fn get(hosted: &Arc<Hosted>, request: &GetRequest, now_ms: i64) -> Result<Go
             return Err(Error::Invalid(Invalid { what }));
         }
         let place = found.len();
-        match get_row(hosted, &snapshot, row, &request.projection, now_ms, Patience::MemoryOnly, &mut found) {
+        match reader.read(hosted, &snapshot, row, Patience::MemoryOnly, &mut found) {
             Ok(()) => check_size(&found)?,
             Err(terrane_engine::Error::NeedsDisk) => missing.push((place, row.clone())),
             Err(error) => return Err(hosted.read_error(error)),
@@ -65,8 +79,7 @@ pub fn get(hosted: &Arc<Hosted>, request: &GetRequest, now_ms: i64) -> Result<Go
     if missing.is_empty() {
         return Ok(Got::Rows(found));
     }
-    let (hosted, projection) = (hosted.clone(), request.projection.clone());
-    Ok(Got::NeedsDisk(DiskGet { hosted, snapshot, projection, now_ms, found, missing }))
+    Ok(Got::NeedsDisk(DiskGet { hosted: hosted.clone(), snapshot, reader, found, missing }))
 }
 
 impl DiskGet {
@@ -76,13 +89,14 @@ impl DiskGet {
     }
 
     fn read(self) -> Result<Vec<u8>, Error> {
-        let Self { hosted, snapshot, projection, now_ms, found, missing } = self;
+        let Self { hosted, snapshot, mut reader, found, missing } = self;
         let mut out = Vec::with_capacity(found.len());
         let mut copied = 0;
         for (place, row) in missing {
             out.extend_from_slice(&found[copied..place]);
             copied = place;
-            get_row(&hosted, &snapshot, &row, &projection, now_ms, Patience::MayBlock, &mut out)
+            reader
+                .read(&hosted, &snapshot, &row, Patience::MayBlock, &mut out)
                 .map_err(|error| hosted.read_error(error))?;
             check_size(&out)?;
         }
@@ -92,24 +106,38 @@ impl DiskGet {
     }
 }
 
-/// Appends one packed row; nothing when it has no visible cell or cannot be read.
-fn get_row(
-    hosted: &Hosted,
-    snapshot: &Snapshot,
-    row: &[u8],
-    projection: &Projection,
-    now_ms: i64,
-    patience: Patience,
-    out: &mut Vec<u8>,
-) -> Result<(), terrane_engine::Error> {
-    let start = begin_row(out, row);
-    let read = hosted.engine.get(snapshot, row, projection, now_ms, patience, out);
-    if read.is_err() || out.len() == start.cells_start() {
-        out.truncate(start.start());
-    } else {
+impl RowReader {
+    /// Appends one packed row; nothing when it has no visible cell, does not pass the filter, or cannot be read.
+    fn read(
+        &mut self,
+        hosted: &Hosted,
+        snapshot: &Snapshot,
+        row: &[u8],
+        patience: Patience,
+        out: &mut Vec<u8>,
+    ) -> Result<(), terrane_engine::Error> {
+        if self.filter.as_ref().is_some_and(|filter| !filter.may_pass(row)) {
+            return Ok(());
+        }
+        let start = begin_row(out, row);
+        let read = hosted.engine.get(snapshot, row, &self.projection, self.now_ms, patience, out);
+        if read.is_err() || out.len() == start.cells_start() {
+            out.truncate(start.start());
+            return read.map(drop);
+        }
         end_row(out, start);
+        if let Some(filter) = &mut self.filter
+            && filter.judge(out, start.start()) != Verdict::Shown
+        {
+            out.truncate(start.start());
+            return Ok(());
+        }
+        if self.exists_only {
+            out.truncate(start.cells_start());
+            end_row(out, start);
+        }
+        Ok(())
     }
-    read.map(drop)
 }
 
 fn check_size(rows: &[u8]) -> Result<(), Error> {
@@ -122,7 +150,8 @@ fn check_size(rows: &[u8]) -> Result<(), Error> {
 
 /// A projection may only name families that the table has.
 pub fn check_projection(projection: &Projection, state: &RegionState) -> Result<(), Error> {
-    for (family, _) in &projection.families {
+    let tested = projection.filter.as_ref().map(|filter| filter.families()).unwrap_or_default();
+    for family in projection.families.iter().map(|(family, _)| family).chain(&tested) {
         if state.schema.family(family.as_bytes()).is_none() {
             let known: Vec<&str> = state.schema.families.iter().map(|family| family.name.as_str()).collect();
             let known = known.join(", ");

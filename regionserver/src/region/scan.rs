@@ -4,23 +4,36 @@
 //! the limit or the range is reached, or after half a second, with or without rows: the caller always hears something.
 //! Nothing is kept between blocks but the [`Cursor`], which travels as a resume token.
 //!
-//! Each block begins on the runtime's thread, with what is in memory. Once it needs the disk, the rest of it is filled off
-//! the runtime, slice by slice: cursors that may wait for the disk stay as they are until the block is done.
+//! Each block begins on the runtime's thread, with what is in memory: a scan that ends there, as most of those for one row
+//! do, costs about what a get costs. Once it needs the disk, the rest of it is filled off the runtime, slice by slice:
+//! cursors that may wait for the disk stay as they are until the block is done.
+//!
+//! Rows that are skipped or counted are passed without being packed, and rows that are summed up are looked at where they
+//! lie. Of a scan for the latest rows of each prefix, what is beyond the rows wanted is sought instead of read.
 //!
 //! A row larger than a block is sent in parts. All parts of a row come from one sequence number. When that has been
 //! collected before the row was finished, the row starts anew at a later one and the block says so. Rows after it are read
 //! at a new snapshot, as fresh as the block.
+//!
+//! A *snapshot scan* reads all its blocks at one sequence number, which travels in the token. A block comes with a hold on
+//! it, which a stream keeps for as long as it is open; otherwise the number is good for as long as the table's history
+//! keeps it, and then the scan ends with `SnapshotTooOld`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use terrane_engine::{CellPosition, Patience, RowScanner, ScanSpec, Snapshot, Step};
+use terrane_engine::{CellPosition, Patience, RowScanner, ScanSpec, Snapshot, SnapshotTooOld, Step};
 use terrane_env::task::run_blocking;
+use terrane_types::cell::Cells;
 use terrane_types::rows::ROW_HEADER_BYTES;
-use terrane_types::{Error, Invalid, KeyRange, Projection, RegionDescriptor};
+use terrane_types::{Error, Invalid, KeyRange, RegionDescriptor, escape};
 
+use super::aggregate::{Aggregate, Totals};
+use super::filter::{FILTERED_ROW_BYTES_MAX, Filtering, Hop, Lookup, key_of, too_large};
+use super::latest::{Cutter, Group, Latest};
 use super::read::check_projection;
+use crate::group::state::RegionState;
 use crate::registry::Hosted;
 use crate::token::{CellAt, Position, Token};
 
@@ -28,19 +41,32 @@ use crate::token::{CellAt, Position, Token};
 pub const BLOCK_BYTES_DEFAULT: usize = 256 << 10;
 pub const BLOCK_BYTES_MAX: usize = 4 << 20;
 
+/// What a caller waits that asks for a number which this replica has not come to.
+const BEHIND_RETRY: Duration = Duration::from_millis(10);
+
 /// A block ends after this long even without rows.
 const BLOCK_TIME_MAX: Duration = Duration::from_millis(500);
-/// How long one slice keeps its thread, and how many rows (or runs of hidden cells) pass between two looks at the clock.
+/// How long one slice keeps its thread, and how many steps are made between two looks at the clock. A step is a row, a run
+/// of hidden cells, or some rows that are passed.
 const SLICE_TIME: Duration = Duration::from_millis(10);
-const ROWS_PER_LOOK: u32 = 64;
+const STEPS_PER_LOOK: u32 = 64;
+const ROWS_PASSED_PER_STEP: u64 = 64;
 
 /// What is asked for.
 pub struct ScanRequest {
     pub range: KeyRange,
     pub reverse: bool,
-    pub projection: Projection,
+    pub lookup: Lookup,
     pub block_bytes: usize,
     pub count_only: bool,
+    /// Rows are counted and summed up instead of being sent.
+    pub aggregate: Option<Aggregate>,
+    /// Of each prefix the first rows only.
+    pub latest: Option<Latest>,
+    /// Whether blocks that are read from disk stay in the cache.
+    pub fills_cache: bool,
+    /// Every block at one sequence number.
+    pub snapshot: bool,
 }
 
 /// How far a scan is.
@@ -49,6 +75,12 @@ pub struct Cursor {
     pub limit_left: Option<u64>,
     pub offset_left: u64,
     pub position: Position,
+    /// There is one if and only if the latest rows of each prefix are asked for.
+    pub group: Option<Group>,
+    /// There are some if and only if an aggregate is asked for.
+    pub totals: Option<Totals>,
+    /// Of a snapshot scan, once it has begun or was told so: the number that it reads at.
+    pub sequence: Option<u64>,
 }
 
 /// A piece of the answer.
@@ -59,8 +91,12 @@ pub struct Block {
     pub done: bool,
     pub row_continues: bool,
     pub row_restarted: bool,
+    /// The filter ended the scan: other regions are not asked.
+    pub ended: bool,
     pub cells_skipped: u64,
     pub region: RegionDescriptor,
+    /// Of a snapshot scan: while somebody has it, the next block finds everything.
+    pub snapshot: Option<Snapshot>,
 }
 
 impl Block {
@@ -71,44 +107,66 @@ impl Block {
             region: self.region.range.clone(),
             limit_left: self.cursor.limit_left,
             offset_left: self.cursor.offset_left,
+            group: self.cursor.group.clone(),
+            totals: self.cursor.totals,
             position: self.cursor.position.clone(),
+            sequence: self.cursor.sequence,
         }
     }
 }
 
-/// Fills the next block of a scan.
-pub async fn next_block(
-    hosted: &Arc<Hosted>,
-    request: &Arc<ScanRequest>,
-    cursor: Cursor,
-    now_ms: i64,
-) -> Result<Block, Error> {
-    let started = terrane_env::time::now_ns();
+/// How far a block comes without waiting for anything.
+pub enum Begun {
+    Done(Box<Block>),
+    Rest(Box<Unfinished>),
+}
+
+/// A block that takes longer, or needs the disk.
+pub struct Unfinished {
+    filler: Filler,
+    patience: Patience,
+    started_ns: u64,
+}
+
+/// Begins a block with what is in memory, for a moment.
+pub fn begin(hosted: &Arc<Hosted>, request: &Arc<ScanRequest>, cursor: Cursor, now_ms: i64) -> Result<Begun, Error> {
+    let started_ns = terrane_env::time::now_ns();
     let mut filler = Filler::open(hosted, request, cursor, now_ms)?;
-    let mut patience = Patience::MemoryOnly;
-    loop {
-        let slice = match patience {
-            Patience::MemoryOnly => filler.run(patience)?,
-            Patience::MayBlock => {
-                let (back, slice) = run_blocking(move || {
-                    let slice = filler.run(patience);
-                    (filler, slice)
-                })
-                .await;
-                filler = back;
-                slice?
+    let patience = match filler.run(Patience::MemoryOnly, Duration::ZERO)? {
+        Slice::Complete => return Ok(Begun::Done(Box::new(filler.complete()))),
+        Slice::TimeIsUp => Patience::MemoryOnly,
+        Slice::NeedsDisk => Patience::MayBlock,
+    };
+    Ok(Begun::Rest(Box::new(Unfinished { filler, patience, started_ns })))
+}
+
+impl Unfinished {
+    /// Fills the rest of the block.
+    pub async fn finish(self) -> Result<Block, Error> {
+        let Self { mut filler, mut patience, started_ns } = self;
+        loop {
+            let slice = match patience {
+                Patience::MemoryOnly => filler.run(patience, SLICE_TIME)?,
+                Patience::MayBlock => {
+                    let (back, slice) = run_blocking(move || {
+                        let slice = filler.run(patience, SLICE_TIME);
+                        (filler, slice)
+                    })
+                    .await;
+                    filler = back;
+                    slice?
+                }
+            };
+            match slice {
+                Slice::Complete => break,
+                // Nothing is lost by it: the disk is waited for in the next slice.
+                Slice::NeedsDisk => patience = Patience::MayBlock,
+                Slice::TimeIsUp if elapsed(started_ns) >= BLOCK_TIME_MAX => break,
+                Slice::TimeIsUp => tokio::task::yield_now().await,
             }
-        };
-        match slice {
-            Slice::Complete => break,
-            // Nothing is lost by it: the disk is waited for in the next slice.
-            Slice::NeedsDisk => patience = Patience::MayBlock,
-            Slice::TimeIsUp if elapsed(started) >= BLOCK_TIME_MAX => break,
-            Slice::TimeIsUp => tokio::task::yield_now().await,
         }
+        Ok(filler.complete())
     }
-    filler.place_cursor();
-    Ok(filler.block)
 }
 
 fn elapsed(since_ns: u64) -> Duration {
@@ -125,6 +183,30 @@ enum Slice {
     NeedsDisk,
 }
 
+/// Why a slice cannot go on.
+enum Halt {
+    Engine(terrane_engine::Error),
+    Refused(Error),
+}
+
+impl From<terrane_engine::Error> for Halt {
+    fn from(error: terrane_engine::Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+impl From<Error> for Halt {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<Invalid> for Halt {
+    fn from(error: Invalid) -> Self {
+        Self::Refused(error.into())
+    }
+}
+
 /// A block on its way.
 struct Filler {
     hosted: Arc<Hosted>,
@@ -135,6 +217,12 @@ struct Filler {
     /// The last complete row, once there is one: the cursor is put behind it when the block ends. Kept in one buffer, as
     /// every row passes through it.
     last_row: Vec<u8>,
+    /// How rows are cut into prefixes, where the latest of each are asked for.
+    cutter: Option<Cutter>,
+    /// The filter, where it has to see rows.
+    filtering: Option<Filtering>,
+    /// Where the next rows are to be sought, once the prefix at hand has given enough.
+    beyond: Option<Bytes>,
 }
 
 /// Where rows come from at the moment.
@@ -156,7 +244,14 @@ enum Source {
 impl Filler {
     fn open(hosted: &Arc<Hosted>, request: &Arc<ScanRequest>, cursor: Cursor, now_ms: i64) -> Result<Self, Error> {
         let state = hosted.state();
-        check_projection(&request.projection, &state)?;
+        check_projection(request.lookup.projection(), &state)?;
+        if let Some(aggregate) = &request.aggregate {
+            check_aggregate(aggregate, request, &state)?;
+        }
+        let cutter = match &request.latest {
+            Some(latest) => Some(Cutter::new(latest.cut, &state.schema)?),
+            None => None,
+        };
         let block = Block {
             rows: Vec::new(),
             row_count: 0,
@@ -164,13 +259,47 @@ impl Filler {
             done: false,
             row_continues: false,
             row_restarted: false,
+            ended: false,
             cells_skipped: 0,
             region: state.descriptor.clone(),
+            snapshot: None,
         };
+        let filtering = request.lookup.filtering();
         let (hosted, request) = (hosted.clone(), request.clone());
-        let mut filler = Self { hosted, request, now_ms, block, source: Source::Nothing, last_row: Vec::new() };
+        let mut filler = Self {
+            hosted,
+            request,
+            now_ms,
+            block,
+            source: Source::Nothing,
+            last_row: Vec::new(),
+            cutter,
+            filtering,
+            beyond: None,
+        };
+        filler.take_snapshot()?;
         filler.source = filler.first_source()?;
         Ok(filler)
+    }
+
+    /// Of a snapshot scan: a snapshot at its number, which the first block gives it. Whoever gets the block may hold it.
+    fn take_snapshot(&mut self) -> Result<(), Error> {
+        if !self.request.snapshot {
+            self.block.cursor.sequence = None;
+            return Ok(());
+        }
+        let engine = &self.hosted.engine;
+        let snapshot = match self.block.cursor.sequence {
+            None => engine.snapshot(),
+            Some(sequence) if sequence > engine.sequence() => {
+                let message = format!("region {} has not come to sequence number {sequence} here", self.hosted.region);
+                return Err(Error::Unavailable { message, retry_after: BEHIND_RETRY });
+            }
+            Some(sequence) => engine.snapshot_at(sequence).map_err(too_old)?,
+        };
+        self.block.cursor.sequence = Some(snapshot.sequence());
+        self.block.snapshot = Some(snapshot);
+        Ok(())
     }
 
     fn first_source(&mut self) -> Result<Source, Error> {
@@ -182,8 +311,10 @@ impl Filler {
                 Invalid::new("the resume token points into a row outside the range; start the scan anew").into()
             );
         }
+        // A filter that sees whole rows never gives a part of one: the token is of another scan.
+        let in_parts = !self.filtering.as_ref().is_some_and(Filtering::needs_whole_rows);
         match self.hosted.engine.snapshot_at(sequence) {
-            Ok(snapshot) => {
+            Ok(snapshot) if in_parts => {
                 let from_cell = CellPosition {
                     family: cell.family,
                     qualifier: cell.qualifier,
@@ -193,7 +324,7 @@ impl Filler {
                 let scanner = self.scanner(snapshot, KeyRange::row(&row), Some(from_cell));
                 Ok(Source::Rest { scanner, row, sequence })
             }
-            Err(_too_old) => {
+            _too_old_or_whole => {
                 self.block.row_restarted = true;
                 self.block.cursor.position = Position::At(row);
                 Ok(self.rows())
@@ -213,82 +344,248 @@ impl Filler {
     }
 
     fn rows_of(&self, range: Option<KeyRange>) -> Source {
-        let Some(range) = range.and_then(|range| range.intersect(&self.block.region.range)) else {
-            return Source::Nothing;
-        };
-        let snapshot = self.hosted.engine.snapshot();
+        let mut range = range.and_then(|range| range.intersect(&self.block.region.range));
+        if let (Some(cutter), Some(group), Some(latest)) =
+            (&self.cutter, &self.block.cursor.group, &self.request.latest)
+            && group.is_full(latest)
+        {
+            range = range.and_then(|range| cutter.rest(range, &group.prefix, self.request.reverse));
+        }
+        let range = range.and_then(|range| self.request.lookup.clip(range));
+        let Some(range) = range else { return Source::Nothing };
+        let snapshot = self.snapshot();
         let sequence = snapshot.sequence();
         Source::Rows { scanner: self.scanner(snapshot, range, None), sequence }
     }
 
-    fn scanner(&self, snapshot: Snapshot, range: KeyRange, from_cell: Option<CellPosition>) -> RowScanner {
-        let projection = self.request.projection.clone();
-        let (reverse, now_ms) = (self.request.reverse, self.now_ms);
-        self.hosted.engine.scan(snapshot, ScanSpec { range, reverse, projection, now_ms, from_cell })
+    /// As fresh as the block, but for a snapshot scan.
+    fn snapshot(&self) -> Snapshot {
+        match self.block.cursor.sequence {
+            Some(sequence) => {
+                let snapshot = self.hosted.engine.snapshot_at(sequence);
+                snapshot.expect("the block holds a snapshot at this number, so nothing of it is collected")
+            }
+            None => self.hosted.engine.snapshot(),
+        }
     }
 
-    /// Works for one slice.
-    fn run(&mut self, patience: Patience) -> Result<Slice, Error> {
+    fn scanner(&self, snapshot: Snapshot, range: KeyRange, from_cell: Option<CellPosition>) -> RowScanner {
+        let projection = self.request.lookup.reads().clone();
+        let (reverse, now_ms, fills_cache) = (self.request.reverse, self.now_ms, self.request.fills_cache);
+        self.hosted.engine.scan(snapshot, ScanSpec { range, reverse, projection, now_ms, from_cell, fills_cache })
+    }
+
+    /// Works for one slice of about so long, a few steps at the least.
+    fn run(&mut self, patience: Patience, slice_time: Duration) -> Result<Slice, Error> {
         let started = terrane_env::time::now_ns();
         loop {
-            for _ in 0..ROWS_PER_LOOK {
+            for _ in 0..STEPS_PER_LOOK {
                 match self.step(patience) {
                     Ok(true) => return Ok(Slice::Complete),
                     Ok(false) => {}
-                    Err(terrane_engine::Error::NeedsDisk) => return Ok(Slice::NeedsDisk),
-                    Err(error) => return Err(self.hosted.read_error(error)),
+                    Err(Halt::Engine(terrane_engine::Error::NeedsDisk)) => return Ok(Slice::NeedsDisk),
+                    Err(Halt::Engine(error)) => return Err(self.hosted.read_error(error)),
+                    Err(Halt::Refused(error)) => return Err(error),
                 }
             }
-            if elapsed(started) >= SLICE_TIME {
+            if elapsed(started) >= slice_time {
                 return Ok(Slice::TimeIsUp);
             }
         }
     }
 
-    /// One row, part or end; true when the block is complete.
-    fn step(&mut self, patience: Patience) -> Result<bool, terrane_engine::Error> {
+    /// Some rows, a part of one, or the end; true when the block is complete.
+    fn step(&mut self, patience: Patience) -> Result<bool, Halt> {
         if self.block.cursor.limit_left == Some(0) {
             self.block.done = true;
+            self.block.ended |= self.request.lookup.page().is_some();
             return Ok(true);
         }
-        let before = self.block.rows.len();
-        let block_bytes = self.request.block_bytes;
-        let (step, sequence) = match &mut self.source {
-            Source::Rest { scanner, sequence, .. } | Source::Rows { scanner, sequence } => {
-                // A row is cut only when it would fill a block by itself, not for being the last one of a block.
-                (scanner.next(&mut self.block.rows, before + block_bytes, patience)?, *sequence)
-            }
+        let beyond = self.beyond.take();
+        match &mut self.source {
             Source::Nothing => {
                 self.block.done = true;
-                return Ok(true);
+                Ok(true)
             }
-        };
+            Source::Rest { scanner, sequence, .. } => {
+                let before = self.block.rows.len();
+                let step = scanner.next(&mut self.block.rows, before + self.request.block_bytes, patience)?;
+                let sequence = *sequence;
+                Ok(self.sent(step, sequence, before))
+            }
+            Source::Rows { scanner, sequence } => {
+                if let Some(beyond) = beyond {
+                    // It is where it was told to go even where this ends with an error.
+                    scanner.seek_beyond(&beyond, patience)?;
+                }
+                if self.filtering.is_some() {
+                    return self.filter(patience);
+                }
+                if self.block.cursor.offset_left > 0 || (self.request.count_only && self.request.aggregate.is_none()) {
+                    return self.pass(patience);
+                }
+                if self.request.aggregate.is_some() {
+                    return self.sum_up(patience);
+                }
+                // A row is cut only when it would fill a block by itself, not for being the last one of a block.
+                let before = self.block.rows.len();
+                let step = scanner.next(&mut self.block.rows, before + self.request.block_bytes, patience)?;
+                let sequence = *sequence;
+                Ok(self.sent(step, sequence, before))
+            }
+        }
+    }
+
+    /// What was read is in the block, from `before` on; true when the block is complete.
+    fn sent(&mut self, step: Step, sequence: u64, before: usize) -> bool {
         match step {
             Step::Row => {
                 self.last_row.clear();
                 self.last_row.extend_from_slice(key_of(&self.block.rows[before..]));
                 self.finish_row(before);
             }
-            Step::Part { position } => return Ok(self.part(sequence, position, before)),
+            Step::Part { position } => return self.part(sequence, position, before),
             Step::Hidden => self.hidden(),
             Step::End => self.end(),
         }
-        Ok(self.block.rows.len() >= block_bytes)
+        self.block.rows.len() >= self.request.block_bytes
+    }
+
+    /// Reads the next row for the filter, and does with it what is asked if it passes.
+    fn filter(&mut self, patience: Patience) -> Result<bool, Halt> {
+        let (Source::Rows { scanner, sequence }, Some(filtering)) = (&mut self.source, &mut self.filtering) else {
+            return Ok(false);
+        };
+        let (sequence, reverse) = (*sequence, self.request.reverse);
+        let is_whole = filtering.needs_whole_rows() || self.request.aggregate.is_some();
+        let before = self.block.rows.len();
+        let row_bytes_max = if is_whole { FILTERED_ROW_BYTES_MAX } else { self.request.block_bytes };
+        let step = scanner.next(&mut self.block.rows, before + row_bytes_max, patience)?;
+        match step {
+            Step::Row => {}
+            Step::Part { .. } if is_whole => return Err(too_large(scanner.row()).into()),
+            // What is left of a row that does not pass comes as further parts, which do not either.
+            Step::Part { .. } if !filtering.judge(&mut self.block.rows, before, reverse) => return Ok(false),
+            Step::Part { .. } | Step::Hidden | Step::End => return Ok(self.sent(step, sequence, before)),
+        }
+        self.last_row.clear();
+        self.last_row.extend_from_slice(scanner.row());
+        let shown = filtering.judge(&mut self.block.rows, before, reverse);
+        let hop = filtering.hop(&self.last_row, reverse);
+        let is_over = filtering.is_over();
+        if let Hop::Seek(target) = &hop {
+            // It is where it was told to go even where this ends with an error, and what was read is not read again.
+            let sought = scanner.seek(target, patience);
+            if shown {
+                self.give_filtered(before)?;
+            }
+            sought?;
+        } else if shown {
+            self.give_filtered(before)?;
+        }
+        if matches!(hop, Hop::Leave) {
+            self.leave_source();
+            self.block.ended |= is_over;
+        }
+        Ok(self.block.rows.len() >= self.request.block_bytes)
+    }
+
+    /// A row has passed the filter: it is summed up, skipped, counted or sent.
+    fn give_filtered(&mut self, before: usize) -> Result<(), Halt> {
+        if let Some(aggregate) = &self.request.aggregate {
+            let row = &self.block.rows[before..];
+            let key = key_of(row);
+            let mut cells = Cells::new(&row[ROW_HEADER_BYTES + key.len()..]);
+            let value =
+                cells.find(|cell| aggregate.is_of(cell)).map(|cell| aggregate.read(key, cell.value)).transpose()?;
+            self.block.cursor.totals.get_or_insert_with(|| aggregate.nothing()).add(value)?;
+            self.block.rows.truncate(before);
+            self.give(1);
+            return Ok(());
+        }
+        self.finish_row(before);
+        Ok(())
+    }
+
+    /// Passes rows that are skipped or counted.
+    fn pass(&mut self, patience: Patience) -> Result<bool, Halt> {
+        let Source::Rows { scanner, .. } = &mut self.source else { return Ok(false) };
+        let cursor = &self.block.cursor;
+        let wanted = match (cursor.offset_left, cursor.limit_left) {
+            (0, limit) => limit.unwrap_or(u64::MAX),
+            (offset, _) => offset,
+        };
+        // Each row may be the last one wanted of its prefix.
+        let wanted = wanted.min(if self.cutter.is_some() { 1 } else { ROWS_PASSED_PER_STEP });
+        let mut left = wanted;
+        let step = scanner.pass(&mut left, patience);
+        if !scanner.row().is_empty() {
+            self.last_row.clear();
+            self.last_row.extend_from_slice(scanner.row());
+        }
+        if left < wanted {
+            self.give(wanted - left);
+        }
+        if step? == Step::End {
+            self.end();
+        }
+        Ok(false)
+    }
+
+    /// Sums up the next row.
+    fn sum_up(&mut self, patience: Patience) -> Result<bool, Halt> {
+        let (Source::Rows { scanner, .. }, Some(aggregate)) = (&mut self.source, &self.request.aggregate) else {
+            return Ok(false);
+        };
+        // Of the versions of a column the newest comes first.
+        let mut value = Ok(None);
+        let step = scanner.look(patience, |row, cell| {
+            if matches!(value, Ok(None)) && aggregate.is_of(&cell) {
+                value = aggregate.read(row, cell.value).map(Some);
+            }
+        })?;
+        match step {
+            Step::Row => {
+                self.block.cursor.totals.get_or_insert_with(|| aggregate.nothing()).add(value?)?;
+                self.last_row.clear();
+                self.last_row.extend_from_slice(scanner.row());
+                self.give(1);
+            }
+            Step::Part { .. } | Step::Hidden => self.hidden(),
+            Step::End => self.end(),
+        }
+        Ok(false)
     }
 
     /// A row is complete: it is skipped, counted or sent.
     fn finish_row(&mut self, before: usize) {
+        if !self.give(1) || self.request.count_only {
+            self.block.rows.truncate(before);
+        }
+    }
+
+    /// Counts rows, of which `last_row` is the last; whether they are shown and not skipped.
+    fn give(&mut self, rows: u64) -> bool {
         let cursor = &mut self.block.cursor;
-        if cursor.offset_left > 0 {
-            cursor.offset_left -= 1;
-            self.block.rows.truncate(before);
-            return;
+        let shown = cursor.offset_left == 0;
+        if shown {
+            self.block.row_count += rows;
+            cursor.limit_left = cursor.limit_left.map(|left| left.saturating_sub(rows));
+        } else {
+            cursor.offset_left = cursor.offset_left.saturating_sub(rows);
         }
-        if self.request.count_only {
-            self.block.rows.truncate(before);
+        if let (Some(cutter), Some(latest)) = (&self.cutter, &self.request.latest) {
+            let group = cursor.group.get_or_insert_default();
+            group.count(cutter.prefix(&self.last_row));
+            if group.is_full(latest) {
+                let beyond = cutter.beyond(&group.prefix, self.request.reverse);
+                if beyond.is_empty() && matches!(self.source, Source::Rows { .. }) {
+                    self.leave_source();
+                }
+                self.beyond = Some(beyond);
+            }
         }
-        self.block.row_count += 1;
-        cursor.limit_left = cursor.limit_left.map(|left| left - 1);
+        shown
     }
 
     /// A part of a row was read. Of a row that is not sent, the parts are dropped and the scanner goes on.
@@ -319,6 +616,23 @@ impl Filler {
         }
     }
 
+    /// The block as it is answered.
+    fn complete(mut self) -> Block {
+        self.leave_source();
+        self.place_cursor();
+        self.block
+    }
+
+    /// Nothing more is read from the source at hand.
+    fn leave_source(&mut self) -> Source {
+        let mut source = std::mem::replace(&mut self.source, Source::Nothing);
+        if let Source::Rest { scanner, .. } | Source::Rows { scanner, .. } = &mut source {
+            let stats = scanner.take_stats();
+            self.block.cells_skipped += stats.cells_seen.saturating_sub(stats.cells_shown);
+        }
+        source
+    }
+
     /// Puts the cursor behind the last complete row, if one came since the cursor was set. Rows are never empty.
     fn place_cursor(&mut self) {
         if !self.last_row.is_empty() {
@@ -328,7 +642,7 @@ impl Filler {
 
     /// The source is at its end: behind the rest of a row come whole rows, behind those nothing.
     fn end(&mut self) {
-        self.source = match std::mem::replace(&mut self.source, Source::Nothing) {
+        self.source = match self.leave_source() {
             Source::Rest { row, .. } => {
                 if self.last_row.is_empty() {
                     // Nothing was left of the row: it ended with the last part sent.
@@ -341,6 +655,23 @@ impl Filler {
             Source::Rows { .. } | Source::Nothing => Source::Nothing,
         };
     }
+}
+
+/// An aggregate may only name a column that is read.
+fn check_aggregate(aggregate: &Aggregate, request: &ScanRequest, state: &RegionState) -> Result<(), Error> {
+    let Aggregate { family, qualifier, .. } = aggregate;
+    if state.schema.family(family.as_bytes()).is_none() {
+        return Err(Invalid::new(format!("table {} has no family {family}", state.schema.name)).into());
+    }
+    if !request.lookup.projection().selects(family.as_bytes(), qualifier) {
+        let column = format!("{family}:{}", escape(qualifier));
+        return Err(Invalid::new(format!("column {column} is to be summed up but is not among those read")).into());
+    }
+    Ok(())
+}
+
+fn too_old(error: SnapshotTooOld) -> Error {
+    Error::SnapshotTooOld { oldest: error.oldest }
 }
 
 /// The part of the range behind `row`.
@@ -364,10 +695,4 @@ fn from_row(range: &KeyRange, row: &Bytes, reverse: bool) -> Option<KeyRange> {
         KeyRange { start: row.clone(), stop: Bytes::new() }
     };
     range.intersect(&rest)
-}
-
-/// The key of a packed row.
-fn key_of(packed: &[u8]) -> &[u8] {
-    let len = packed.first_chunk::<2>().map_or(0, |len| usize::from(u16::from_le_bytes(*len)));
-    packed.get(ROW_HEADER_BYTES..ROW_HEADER_BYTES + len).unwrap_or_default()
 }

@@ -40,9 +40,8 @@ fn atomic_len(row: &[u8], region: &RegionState) -> Option<usize> {
     region.schema.key.as_ref()?.prefix_len(row, parts)
 }
 
-/// Whether a boundary that an operator gave is allowed.
-fn check_boundary(at: &[u8], region: &RegionState) -> Result<(), Error> {
-    region.descriptor.range.split(at)?;
+/// Whether a boundary separates no rows that the table keeps together.
+pub fn check_boundary(at: &[u8], region: &RegionState) -> Result<(), Invalid> {
     match atomic_len(at, region) {
         Some(len) if len < at.len() => {
             let (prefix, parts) = (escape(&at[..len]), region.schema.atomic);
@@ -50,7 +49,7 @@ fn check_boundary(at: &[u8], region: &RegionState) -> Result<(), Error> {
                 "the boundary {} would separate rows that share their first {parts} key parts; {prefix} would not",
                 escape(at)
             );
-            Err(Error::Invalid(Invalid { what }))
+            Err(Invalid { what })
         }
         _ => Ok(()),
     }
@@ -75,6 +74,7 @@ pub async fn split(
     let state = hosted.state();
     let at = match at {
         Some(at) => {
+            state.descriptor.range.split(&at)?;
             check_boundary(&at, &state)?;
             at
         }

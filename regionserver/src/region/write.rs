@@ -5,27 +5,32 @@
 //! epoch, a read-only table, a batch over the limit) refuses the request.
 //!
 //! A whole-row delete has no form of its own: the client sends one DeleteFamily per family.
+//!
+//! Rows with a condition, with merges or that return something are checked here and evaluated by the leader of the group
+//! (`evaluate`). Of an atomic batch, one row that fails refuses all: no part of it is proposed.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use terrane_types::cell::CellRef;
 use terrane_types::escape::escape;
-use terrane_types::limits::BATCH_BYTES_MAX;
+use terrane_types::limits::{BATCH_BYTES_MAX, MERGES_MAX, ROW_MUTATION_BYTES_MAX};
 use terrane_types::row::check_row;
-use terrane_types::{Error, Invalid, PackedCells, TableSchema};
+use terrane_types::{Error, Invalid, Merge, MergeKind, PackedCells, TableSchema};
 
 use crate::group::state::RegionState;
-use crate::operation::{WriteBuilder, WriteHeader};
+use crate::operation::{Request, WriteBuilder, WriteHeader};
 use crate::reply::Reply;
 
 /// How long a caller waits that knows a newer schema than this replica: the entry is on its way.
 const SCHEMA_RETRY: Duration = Duration::from_millis(20);
 
-/// One row's mutation as it came in; `cells` failed already when they came as messages that cannot be packed.
+/// One row's mutation as it came in; its cells failed already when they came as messages that cannot be packed, and its
+/// request when it cannot be read.
 pub struct RowMutation {
     pub row: Bytes,
     pub cells: Result<Bytes, Error>,
+    pub request: Result<Request, Error>,
     pub operation: u64,
     pub first_try_ms: u64,
 }
@@ -36,6 +41,8 @@ pub struct Prepared {
     pub operation: Option<Vec<u8>>,
     /// The rows that failed, by their place in the request.
     pub errors: Vec<(u32, Error)>,
+    /// The places in the request of the rows that are proposed; empty when none failed, and a row's place is its own.
+    pub places: Vec<u32>,
 }
 
 /// Checks a write of `rows` against the region as it is now.
@@ -47,42 +54,169 @@ pub fn prepare(header: &WriteHeader, rows: Vec<RowMutation>, region: &RegionStat
         return Err(Error::Unavailable { message, retry_after: SCHEMA_RETRY });
     }
     let bytes = batch_bytes(&rows)?;
-    let mut builder = WriteBuilder::new(header, bytes);
-    let mut errors = Vec::new();
+    let mut operation = Vec::with_capacity(bytes);
+    let mut builder = WriteBuilder::new(&mut operation, header);
+    let (mut errors, mut places) = (Vec::new(), Vec::new());
+    if header.atomic {
+        check_together(&rows, &region.schema)?;
+    }
     for (at, mutation) in (0u32..).zip(rows) {
-        match check(&mutation.row, mutation.cells, region) {
-            Ok(cells) => {
-                builder.push(mutation.operation, mutation.first_try_ms, &mutation.row, cells.as_bytes());
+        let RowMutation { row, cells, request, operation, first_try_ms } = mutation;
+        match check(&row, cells, request, region) {
+            Ok((cells, None)) => builder.push(operation, first_try_ms, &row, cells.as_bytes()),
+            Ok((cells, Some(request))) => {
+                builder.push_request(operation, first_try_ms, &row, cells.as_bytes(), &request.encode());
             }
-            Err(error) => errors.push((at, error)),
+            Err(error) => {
+                errors.push((at, error));
+                continue;
+            }
+        }
+        places.push(at);
+    }
+    let proposed = builder.finish();
+    if header.atomic && !errors.is_empty() {
+        fail_together(&mut errors, &places);
+        return Ok(Prepared { operation: None, errors, places: Vec::new() });
+    }
+    if errors.is_empty() {
+        places.clear();
+    }
+    Ok(Prepared { operation: (proposed > 0).then_some(operation), errors, places })
+}
+
+/// Rows of an atomic batch are different ones that share the table's atomic key prefix.
+fn check_together(rows: &[RowMutation], schema: &TableSchema) -> Result<(), Error> {
+    let mut keys: Vec<&[u8]> = rows.iter().map(|mutation| &mutation.row[..]).collect();
+    keys.sort_unstable();
+    if let Some(twice) = keys.windows(2).find(|pair| pair[0] == pair[1]) {
+        let what = format!("row {} comes twice in an atomic batch: put both into one mutation", escape(twice[0]));
+        return Err(Error::Invalid(Invalid { what }));
+    }
+    let [first, others @ ..] = &keys[..] else { return Ok(()) };
+    if others.is_empty() {
+        return Ok(());
+    }
+    let prefix = schema.key.as_ref().filter(|_| schema.atomic > 0);
+    let prefix = prefix.and_then(|key| first.get(..key.prefix_len(first, schema.atomic)?));
+    let Some(prefix) = prefix else {
+        let what = match schema.atomic {
+            0 => format!("table {} declares no atomic key prefix (attribute atomic)", schema.name),
+            parts => format!("row {} does not have the {parts} key parts of the atomic prefix", escape(first)),
+        };
+        return Err(Error::Invalid(Invalid { what: format!("{what}: a batch of several rows cannot be atomic") }));
+    };
+    let key = schema.key.as_ref();
+    let shares = |row: &&&[u8]| {
+        row.starts_with(prefix) && key.and_then(|key| key.prefix_len(row, schema.atomic)) == Some(prefix.len())
+    };
+    match others.iter().find(|row| !shares(row)) {
+        None => Ok(()),
+        Some(other) => {
+            let (parts, first, other) = (schema.atomic, escape(first), escape(other));
+            let what = format!("rows {first} and {other} do not share the {parts} key parts of the atomic prefix");
+            Err(Error::Invalid(Invalid { what }))
         }
     }
-    let operation = (!builder.is_empty()).then(|| builder.finish());
-    Ok(Prepared { operation, errors })
+}
+
+/// One row failed, so all do.
+fn fail_together(errors: &mut Vec<(u32, Error)>, others: &[u32]) {
+    let Some((first, why)) = errors.first() else { return };
+    let what = format!("nothing of the atomic batch was applied, for its row number {first}: {why}");
+    errors.extend(others.iter().map(|other| (*other, Error::Invalid(Invalid { what: what.clone() }))));
+    errors.sort_by_key(|(at, _)| *at);
 }
 
 /// What the rows will take in the log, refused over the limit of a batch.
 fn batch_bytes(rows: &[RowMutation]) -> Result<usize, Error> {
-    let of_row = |row: &RowMutation| row.row.len() + row.cells.as_ref().map_or(0, Bytes::len);
+    let of_row = |row: &RowMutation| {
+        let appended = row.request.as_ref().map_or(0, |request| request.merges.iter().map(merge_bytes).sum::<usize>());
+        row.row.len() + row.cells.as_ref().map_or(0, Bytes::len) + appended
+    };
     let bytes: usize = rows.iter().map(of_row).sum();
     if bytes > BATCH_BYTES_MAX {
         let what = format!("the batch has {bytes} bytes; the limit is {BATCH_BYTES_MAX}: send fewer rows at once");
         return Err(Error::Invalid(Invalid { what }));
     }
-    Ok(bytes + rows.len() * WriteBuilder::row_overhead())
+    let (header, of_each) = WriteBuilder::overhead();
+    Ok(header + bytes + rows.len() * of_each)
 }
 
-fn check(row: &[u8], cells: Result<Bytes, Error>, region: &RegionState) -> Result<PackedCells, Error> {
+fn merge_bytes(merge: &Merge) -> usize {
+    let value = match &merge.what {
+        MergeKind::Increment(_) => 8,
+        MergeKind::Append(value) => value.len(),
+    };
+    merge.family.as_bytes().len() + merge.qualifier.len() + value
+}
+
+/// A row as it is proposed; its request only where there is something to evaluate.
+fn check(
+    row: &[u8],
+    cells: Result<Bytes, Error>,
+    request: Result<Request, Error>,
+    region: &RegionState,
+) -> Result<(PackedCells, Option<Request>), Error> {
     check_row(row)?;
     if !region.descriptor.range.contains(row) {
         let what = format!("row {} is not in region {}", escape(row), region.descriptor.region);
         return Err(Error::Invalid(Invalid { what }));
     }
-    let cells = PackedCells::validate_mutation(cells?)?;
+    let (cells, request) = (cells?, request?);
+    if request.is_plain() {
+        return Ok((check_cells(cells, &region.schema)?, None));
+    }
+    if cells.is_empty() && request.merges.is_empty() {
+        let what = format!("the mutation of row {} changes nothing: it holds no cell and no merge", escape(row));
+        return Err(Error::Invalid(Invalid { what }));
+    }
+    let cells = if cells.is_empty() { PackedCells::default() } else { check_cells(cells, &region.schema)? };
+    check_request(&request, &cells, &region.schema)?;
+    Ok((cells, Some(request)))
+}
+
+fn check_cells(cells: Bytes, schema: &TableSchema) -> Result<PackedCells, Error> {
+    let cells = PackedCells::validate_mutation(cells)?;
     for cell in &cells {
-        check_family(&cell, &region.schema)?;
+        check_family(&cell, schema)?;
     }
     Ok(cells)
+}
+
+/// Limits and families of what is to be evaluated; and that no column is named twice.
+fn check_request(request: &Request, cells: &PackedCells, schema: &TableSchema) -> Result<(), Error> {
+    if let Some(condition) = &request.condition {
+        condition.check()?;
+        condition.each_test(&mut |test| {
+            check_family(&CellRef::put(test.family.as_bytes(), &test.qualifier, 0, &[]), schema)
+        })?;
+    }
+    let count = request.merges.len();
+    if count > MERGES_MAX {
+        return Err(Invalid::new(format!("the mutation has {count} merges; the limit is {MERGES_MAX}")).into());
+    }
+    let bytes: usize = request.merges.iter().map(merge_bytes).sum();
+    if bytes + cells.as_bytes().len() > ROW_MUTATION_BYTES_MAX {
+        let what = format!(
+            "the mutation has {} bytes of cells and merges; the limit is {ROW_MUTATION_BYTES_MAX}",
+            bytes + cells.as_bytes().len()
+        );
+        return Err(Error::Invalid(Invalid { what }));
+    }
+    let beside = cells.iter().filter(|cell| !cell.kind.is_family_marker()).map(|cell| (cell.family, cell.qualifier));
+    let mut named: std::collections::BTreeSet<(&[u8], &[u8])> = beside.collect();
+    for merge in &request.merges {
+        merge.check()?;
+        let column = CellRef::put(merge.family.as_bytes(), &merge.qualifier, 0, &[]);
+        check_family(&column, schema)?;
+        if !named.insert((merge.family.as_bytes(), &merge.qualifier)) {
+            let what =
+                format!("column {column} is named by a merge and once more beside it, by a cell or another merge");
+            return Err(Error::Invalid(Invalid { what }));
+        }
+    }
+    Ok(())
 }
 
 fn check_family(cell: &CellRef<'_>, schema: &TableSchema) -> Result<(), Invalid> {
@@ -135,13 +269,20 @@ mod tests {
             schema_version: 1,
             client: [0; 16],
             lowest_unsettled: 0,
+            atomic: false,
         }
     }
 
     fn put(row: impl Into<Bytes>, family: &str, value: &[u8]) -> RowMutation {
         let mut cells = Vec::new();
         pack(&mut cells, CellRef::put(family.as_bytes(), b"q", LATEST, value));
-        RowMutation { row: row.into(), cells: Ok(cells.into()), operation: 1, first_try_ms: 2 }
+        RowMutation {
+            row: row.into(),
+            cells: Ok(cells.into()),
+            request: Ok(Request::default()),
+            operation: 1,
+            first_try_ms: 2,
+        }
     }
 
     fn failed(row: RowMutation) -> String {
@@ -167,7 +308,7 @@ mod tests {
         assert!(failed(put("c", "g", b"")).contains("no family g; it has f"));
         assert!(failed(put("z", "f", b"")).contains("is not in region 1"));
         assert!(failed(put("c", "f", &vec![0; (10 << 20) + 1])).contains("10485760"));
-        let empty = RowMutation { row: "c".into(), cells: Ok(Bytes::new()), operation: 1, first_try_ms: 2 };
+        let empty = RowMutation { cells: Ok(Bytes::new()), ..put("c", "f", b"") };
         assert!(failed(empty).contains("no cell"));
     }
 

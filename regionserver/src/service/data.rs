@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{decode, encode, session};
+use crate::consistency::ReadTime;
 use crate::edge::{Edge, Header};
 use crate::region::read::Got;
 use crate::region::scan::{Block, Cursor, ScanRequest};
@@ -50,12 +51,12 @@ impl v1::data_server::Data for DataService {
         self.scan_block(request.into_inner()).await.map(Response::new).map_err(|error| error::status(&error))
     }
 
-    async fn seal_page(&self, _request: Request<v1::SealPageCall>) -> Result<Response<v1::SealPageReply>, Status> {
-        Err(error::status(&Error::Unsupported { feature: "page tokens".to_owned() }))
+    async fn seal_page(&self, request: Request<v1::SealPageCall>) -> Result<Response<v1::SealPageReply>, Status> {
+        self.seal(request.into_inner()).map(Response::new).map_err(|error| error::status(&error))
     }
 
-    async fn open_page(&self, _request: Request<v1::OpenPageCall>) -> Result<Response<v1::OpenPageReply>, Status> {
-        Err(error::status(&Error::Unsupported { feature: "page tokens".to_owned() }))
+    async fn open_page(&self, request: Request<v1::OpenPageCall>) -> Result<Response<v1::OpenPageReply>, Status> {
+        self.open(request.into_inner()).map(Response::new).map_err(|error| error::status(&error))
     }
 }
 
@@ -75,17 +76,20 @@ impl DataService {
     async fn mutate_once(&self, call: v1::MutateCall) -> Result<v1::MutateReply, Error> {
         self.check(call.hello.as_ref())?;
         let header = decode::header(call.header)?;
-        let rows = decode::mutate(call.body.unwrap_or_default());
+        let body = call.body.unwrap_or_default();
+        // Plain calls are for those who do not pack.
+        let messages = !decode::has_packed(&body);
+        let mutation = decode::mutate(body);
         if let Some(delay) = self.edge.admission.delay() {
             tokio::time::sleep(delay.min(header.deadline)).await;
         }
         let (sender, outcome) = oneshot::channel();
-        self.edge.mutate(&header, rows, move |done| {
+        self.edge.mutate(&header, mutation, move |done| {
             // The caller may have gone away; the write goes on.
             sender.send(done).ok();
         });
         match tokio::time::timeout(header.deadline, outcome).await {
-            Ok(Ok(done)) => done.map(encode::mutate),
+            Ok(Ok(done)) => done.map(|mutated| encode::mutate(mutated, messages)),
             // Not answered in time, or not at all because the server goes down: it may be in the log all the same.
             Ok(Err(_)) | Err(_) => Err(Error::Uncertain { not_tried: false }),
         }
@@ -98,12 +102,24 @@ impl DataService {
         let messages = decode::wants_messages(body.cells_as);
         let request = decode::get(body)?;
         let (_, group) = self.edge.find(&header)?;
-        let now_ms = self.edge.read_point(&group, header.deadline).await?;
-        let rows = match self.edge.get(&header, &request, now_ms)? {
+        let time = self.edge.read_point(&group, header.consistency, header.deadline).await?;
+        let rows = match self.edge.get(&header, &request, time.now_ms)? {
             Got::Rows(rows) => rows,
             Got::NeedsDisk(rest) => rest.finish().await?,
         };
-        encode::get(rows, messages)
+        Ok(v1::GetReply { as_of_ms: time.as_of_ms, ..encode::get(rows, messages)? })
+    }
+
+    fn seal(&self, call: v1::SealPageCall) -> Result<v1::SealPageReply, Error> {
+        self.check(call.hello.as_ref())?;
+        let (binding, positions) = decode::seal_page(call.body.unwrap_or_default())?;
+        Ok(v1::SealPageReply { token: self.edge.page_seal.seal(&binding, &positions)? })
+    }
+
+    fn open(&self, call: v1::OpenPageCall) -> Result<v1::OpenPageReply, Error> {
+        self.check(call.hello.as_ref())?;
+        let (binding, token) = decode::open_page(call.body.unwrap_or_default())?;
+        Ok(encode::opened(self.edge.page_seal.open(&binding, token)?))
     }
 
     fn decode_scan(&self, call: v1::ScanCall) -> Result<Scan, Error> {
@@ -117,15 +133,16 @@ impl DataService {
 
     async fn scan_block(&self, call: v1::ScanCall) -> Result<v1::ScanBlock, Error> {
         let scan = self.decode_scan(call)?;
-        let now_ms = begin(&self.edge, &scan).await?;
-        let block = self.edge.scan(&scan.header, &scan.request, scan.cursor, now_ms).await?;
-        encode::scan(block, scan.request.reverse, scan.messages)
+        let time = begin(&self.edge, &scan).await?;
+        let block = self.edge.scan(&scan.header, &scan.request, scan.cursor, time.now_ms).await?;
+        let block = encode::scan(block, scan.request.reverse, scan.messages)?;
+        Ok(v1::ScanBlock { as_of_ms: time.as_of_ms, ..block })
     }
 }
 
-async fn begin(edge: &Edge, scan: &Scan) -> Result<i64, Error> {
+async fn begin(edge: &Edge, scan: &Scan) -> Result<ReadTime, Error> {
     let (_, group) = edge.find(&scan.header)?;
-    edge.read_point(&group, scan.header.deadline).await
+    edge.read_point(&group, scan.header.consistency, scan.header.deadline).await
 }
 
 /// The blocks of a scan, each made when the one before it has been taken: flow control is the transport's.
@@ -134,8 +151,8 @@ async fn begin(edge: &Edge, scan: &Scan) -> Result<i64, Error> {
 /// what was acknowledged before the scan began. Region and epoch are looked at anew for each block.
 fn blocks(edge: Arc<Edge>, scan: Scan) -> impl Stream<Item = Result<v1::ScanBlock, Status>> + Send + 'static {
     async_stream::stream! {
-        let now_ms = match begin(&edge, &scan).await {
-            Ok(now_ms) => now_ms,
+        let time = match begin(&edge, &scan).await {
+            Ok(time) => time,
             Err(refused) => {
                 yield Err(error::status(&refused));
                 return;
@@ -144,11 +161,15 @@ fn blocks(edge: Arc<Edge>, scan: Scan) -> impl Stream<Item = Result<v1::ScanBloc
         let Scan { header, request, mut cursor, messages } = scan;
         // The token of the last block sent: a redirect in the middle of a scan leaves it usable.
         let mut resume = None;
+        // Of a snapshot scan: nothing that it is to see is collected while the stream is open.
+        let mut held = None;
         loop {
-            let next = edge.scan(&header, &request, cursor.clone(), now_ms).await;
-            let next = next.and_then(|block: Block| {
+            let next = edge.scan(&header, &request, cursor.clone(), time.now_ms).await;
+            let next = next.and_then(|mut block: Block| {
+                held = block.snapshot.take().or_else(|| held.take());
                 let (after, done) = (block.cursor.clone(), block.done);
-                encode::scan(block, request.reverse, messages).map(|block| (block, after, done))
+                let block = encode::scan(block, request.reverse, messages)?;
+                Ok((v1::ScanBlock { as_of_ms: time.as_of_ms, ..block }, after, done))
             });
             match (next, resume.take()) {
                 (Ok((block, after, done)), _) => {

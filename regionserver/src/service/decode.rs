@@ -5,10 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use terrane_proto::{PACKED_FORMAT, convert, v1};
-use terrane_types::{Error, Invalid, KeyRange, Projection, RegionEpoch, RegionId, TableId};
+use terrane_proto::{PACKED_FORMAT, convert, mutation, v1};
+use terrane_types::limits::ROW_BYTES_MAX;
+use terrane_types::{Condition, Error, Invalid, KeyRange, Merge, Projection, RegionEpoch, RegionId, TableId};
 
-use crate::edge::{DEADLINE_DEFAULT, Header};
+use crate::consistency::Consistency;
+use crate::edge::{DEADLINE_DEFAULT, Header, Mutation};
+use crate::operation::Request as Asked;
+use crate::page_seal::{self, Binding};
+use crate::region::aggregate::Aggregate;
+use crate::region::filter::Lookup;
+use crate::region::latest::{Cut, Group, Latest};
 use crate::region::read::GetRequest;
 use crate::region::scan::{BLOCK_BYTES_DEFAULT, BLOCK_BYTES_MAX, Cursor, ScanRequest};
 use crate::region::write::RowMutation;
@@ -20,7 +27,10 @@ pub fn request(request: v1::Request) -> (u64, Result<Request, Error>) {
     let v1::Request { id, header: wire, body } = request;
     let decoded = header(wire).and_then(|header| {
         let (body, messages) = match body {
-            Some(v1::request::Body::Mutate(body)) => (Body::Mutate(mutate(body)), false),
+            Some(v1::request::Body::Mutate(body)) => {
+                let messages = has_messages(&body);
+                (Body::Mutate(mutate(body)), messages)
+            }
             Some(v1::request::Body::Get(body)) => {
                 let messages = wants_messages(body.cells_as);
                 (Body::Get(get(body)?), messages)
@@ -29,9 +39,9 @@ pub fn request(request: v1::Request) -> (u64, Result<Request, Error>) {
                 let messages = wants_messages(body.cells_as);
                 (Body::Scan(Box::new(scan(body)?)), messages)
             }
-            Some(v1::request::Body::SealPage(_) | v1::request::Body::OpenPage(_)) | None => {
-                return Err(invalid("the request has no body this server knows"));
-            }
+            Some(v1::request::Body::SealPage(body)) => (Body::SealPage(Box::new(seal_page(body)?)), false),
+            Some(v1::request::Body::OpenPage(body)) => (Body::OpenPage(Box::new(open_page(body)?)), false),
+            None => return Err(invalid("the request has no body this server knows")),
         };
         Ok(Request { header, body, messages })
     });
@@ -48,18 +58,48 @@ pub fn header(header: Option<v1::RequestHeader>) -> Result<Header, Error> {
         let feature = format!("format {} of packed bytes (this server reads {PACKED_FORMAT})", header.format);
         return Err(Error::Unsupported { feature });
     }
-    if header.consistency != v1::Consistency::Linearizable as i32 {
-        return Err(Error::Unsupported { feature: "reading at a consistency below linearizable".to_owned() });
-    }
     Ok(Header {
         table: TableId(header.table),
         region: RegionId(header.region),
         epoch: RegionEpoch(header.epoch),
         schema_version: header.schema_version,
+        exact_schema: header.exact_schema,
         deadline: deadline(header.deadline_ms),
         client: client_id(&header.client_id)?,
         lowest_unsettled: header.lowest_unsettled,
+        consistency: consistency(header.consistency)?,
     })
+}
+
+fn consistency(wire: i32) -> Result<Consistency, Error> {
+    match v1::Consistency::try_from(wire) {
+        Ok(v1::Consistency::Linearizable) => Ok(Consistency::Linearizable),
+        Ok(v1::Consistency::Strict) => Ok(Consistency::Strict),
+        Ok(v1::Consistency::Stale) => Ok(Consistency::Stale),
+        Err(_) => Err(Error::Unsupported { feature: format!("consistency {wire}") }),
+    }
+}
+
+/// A wish for a page token.
+pub fn seal_page(body: v1::SealPage) -> Result<(Binding, Vec<page_seal::Position>), Error> {
+    let position = |position: v1::PagePosition| page_seal::Position {
+        bucket: position.bucket,
+        last: position.last,
+        finished: position.finished,
+    };
+    Ok((binding(body.binding)?, body.positions.into_iter().map(position).collect()))
+}
+
+/// A page token that comes back.
+pub fn open_page(body: v1::OpenPage) -> Result<(Binding, Bytes), Error> {
+    Ok((binding(body.binding)?, body.token))
+}
+
+fn binding(binding: Option<v1::PageBinding>) -> Result<Binding, Error> {
+    let binding =
+        binding.ok_or_else(|| invalid("a page token is bound to a table and a range; the call names none"))?;
+    let v1::PageBinding { table, start, stop, reverse, filter } = binding;
+    Ok(Binding { table: TableId(table), start, stop, reverse, filter })
 }
 
 fn deadline(ms: u32) -> Duration {
@@ -74,21 +114,43 @@ fn client_id(bytes: &[u8]) -> Result<[u8; 16], Error> {
     bytes.try_into().map_err(|_| invalid(&format!("a client id has 16 bytes, this one {}", bytes.len())))
 }
 
-/// The rows of a write; what is wrong with one row is that row's own error.
-pub fn mutate(body: v1::Mutate) -> Vec<RowMutation> {
+/// A write; what is wrong with one row is that row's own error.
+pub fn mutate(body: v1::Mutate) -> Mutation {
     let row = |row: v1::RowMutation| RowMutation {
         operation: row.operation,
         first_try_ms: row.first_try_ms,
-        cells: cells(row.cells, &row.messages, row.condition.as_ref()),
+        cells: cells(row.cells, &row.messages),
+        request: asked(row.condition, row.merges, row.returns, row.return_found),
         row: row.row,
     };
-    body.rows.into_iter().map(row).collect()
+    Mutation { rows: body.rows.into_iter().map(row).collect(), atomic: body.atomic }
 }
 
-fn cells(packed: Bytes, messages: &[v1::Cell], condition: Option<&v1::Condition>) -> Result<Bytes, Error> {
-    if condition.is_some() {
-        return Err(Error::Unsupported { feature: "a condition on a mutation".to_owned() });
-    }
+/// Whether any row's cells came as messages: then so do those of its answer.
+fn has_messages(body: &v1::Mutate) -> bool {
+    body.rows.iter().any(|row| !row.messages.is_empty())
+}
+
+/// Whether any row's cells came packed.
+pub fn has_packed(body: &v1::Mutate) -> bool {
+    body.rows.iter().any(|row| !row.cells.is_empty())
+}
+
+fn asked(
+    condition: Option<v1::Condition>,
+    merges: Vec<v1::Merge>,
+    returns: i32,
+    return_found: bool,
+) -> Result<Asked, Error> {
+    Ok(Asked {
+        condition: condition.map(Condition::try_from).transpose()?,
+        merges: merges.into_iter().map(Merge::try_from).collect::<Result<_, _>>()?,
+        returns: mutation::returns(returns)?,
+        return_found,
+    })
+}
+
+fn cells(packed: Bytes, messages: &[v1::Cell]) -> Result<Bytes, Error> {
     match (packed.is_empty(), messages.is_empty()) {
         (_, true) => Ok(packed),
         (true, false) => Ok(convert::pack_messages(messages)?.into_bytes()),
@@ -98,26 +160,64 @@ fn cells(packed: Bytes, messages: &[v1::Cell], condition: Option<&v1::Condition>
 
 /// A read by key.
 pub fn get(body: v1::Get) -> Result<GetRequest, Error> {
-    Ok(GetRequest { rows: body.rows, projection: projection(body.projection)? })
+    let projection = projection(body.projection)?;
+    let lookup = if body.exists_only { Lookup::exists(projection) } else { Lookup::new(projection) };
+    Ok(GetRequest { rows: body.rows, lookup, exists_only: body.exists_only })
 }
 
 /// A scan and where it begins or goes on.
 pub fn scan(body: v1::Scan) -> Result<(Arc<ScanRequest>, Cursor), Error> {
+    let aggregate = body.aggregate.map(|of| Aggregate::new(&of.family, of.qualifier, &of.read_as)).transpose()?;
+    let (latest, group) = body.latest.map(latest).transpose()?.unzip();
+    let lookup = Lookup::new(projection(body.projection)?);
     let cursor = if body.resume.is_empty() {
-        let limit_left = (body.limit != 0).then_some(body.limit);
-        Cursor { limit_left, offset_left: body.offset, position: Position::Start }
+        // A page of the filter is a limit, whichever is less.
+        let limit_left = [(body.limit != 0).then_some(body.limit), lookup.page()].into_iter().flatten().min();
+        let totals = aggregate.as_ref().map(Aggregate::nothing);
+        let (position, sequence) = (Position::Start, body.at_sequence);
+        Cursor { limit_left, offset_left: body.offset, position, group, totals, sequence }
     } else {
         let token = Token::decode(body.resume, body.reverse)?;
-        Cursor { limit_left: token.limit_left, offset_left: token.offset_left, position: token.position }
+        let Token { limit_left, offset_left, position, group, totals, sequence, .. } = token;
+        let fits = match (&aggregate, &totals) {
+            (None, None) => true,
+            (Some(aggregate), Some(totals)) => aggregate.fits(totals),
+            _ => false,
+        };
+        if !fits || group.is_some() != latest.is_some() {
+            return Err(invalid("the resume token belongs to a scan that aggregates otherwise; start the scan anew"));
+        }
+        Cursor { limit_left, offset_left, position, group, totals, sequence }
     };
+    if body.at_sequence.is_some() && !body.snapshot {
+        return Err(invalid("a scan at a sequence number is a snapshot scan: set `snapshot` too"));
+    }
     let request = ScanRequest {
         range: KeyRange::new(body.start, body.stop)?,
         reverse: body.reverse,
-        projection: projection(body.projection)?,
+        lookup,
         block_bytes: block_bytes(body.block_bytes),
         count_only: body.count_only,
+        aggregate,
+        latest,
+        fills_cache: !body.fill_cache_never,
+        snapshot: body.snapshot,
     };
     Ok((Arc::new(request), cursor))
+}
+
+/// What is asked for of each prefix, and how far the regions before came with the prefix they ended in.
+fn latest(wire: v1::Latest) -> Result<(Latest, Group), Error> {
+    let cut = match wire.prefix {
+        Some(v1::latest::Prefix::Parts(parts)) => Cut::Parts(parts),
+        Some(v1::latest::Prefix::Bytes(bytes)) => Cut::Bytes(bytes),
+        None => Cut::Bytes(0),
+    };
+    if wire.last_prefix.len() > ROW_BYTES_MAX {
+        return Err(invalid("the last prefix is longer than a row"));
+    }
+    let latest = Latest { cut, rows: wire.rows }.checked()?;
+    Ok((latest, Group { prefix: wire.last_prefix, given: wire.given }))
 }
 
 fn block_bytes(wanted: u32) -> usize {
@@ -130,7 +230,7 @@ fn block_bytes(wanted: u32) -> usize {
 
 fn projection(projection: Option<v1::Projection>) -> Result<Projection, Error> {
     match projection {
-        Some(projection) => Ok(Projection::try_from(projection)?.checked()?),
+        Some(projection) => Projection::try_from(projection),
         None => Ok(Projection::all()),
     }
 }

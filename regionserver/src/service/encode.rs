@@ -1,33 +1,47 @@
 //! Answers of the data path onto the wire.
 
 use bytes::Bytes;
-use terrane_proto::{convert, error, v1};
+use terrane_proto::{convert, error, mutation, v1};
 use terrane_types::Error;
 
 use crate::edge::Mutated;
+use crate::page_seal::Position;
+use crate::region::aggregate::Totals;
 use crate::region::scan::Block;
 use crate::session::Answer;
 
-/// An answer of a stream.
-pub fn reply(id: u64, answer: Result<Answer, Error>) -> v1::Reply {
+/// An answer of a stream; `schema_version` is what the caller does not know of the table yet, or 0.
+pub fn reply(id: u64, answer: Result<Answer, Error>, schema_version: u64) -> v1::Reply {
     let body = match answer.and_then(body) {
         Ok(body) => body,
         Err(refused) => v1::reply::Body::Error(error::detail(&refused)),
     };
-    v1::Reply { id, body: Some(body) }
+    v1::Reply { id, body: Some(body), schema_version }
 }
 
 fn body(answer: Answer) -> Result<v1::reply::Body, Error> {
     Ok(match answer {
-        Answer::Mutated(mutated) => v1::reply::Body::Mutate(mutate(mutated)),
-        Answer::Rows { rows, messages } => v1::reply::Body::Get(get(rows, messages)?),
-        Answer::Block { block, reverse, messages } => v1::reply::Body::Scan(scan(*block, reverse, messages)?),
+        Answer::Mutated { mutated, messages } => v1::reply::Body::Mutate(mutate(mutated, messages)),
+        Answer::Rows { rows, messages, as_of_ms } => {
+            v1::reply::Body::Get(v1::GetReply { as_of_ms, ..get(rows, messages)? })
+        }
+        Answer::Block { block, reverse, messages, as_of_ms } => {
+            v1::reply::Body::Scan(v1::ScanBlock { as_of_ms, ..scan(*block, reverse, messages)? })
+        }
+        Answer::Sealed(token) => v1::reply::Body::SealPage(v1::SealPageReply { token }),
+        Answer::Opened(positions) => v1::reply::Body::OpenPage(opened(positions)),
     })
 }
 
-pub fn mutate(mutated: Mutated) -> v1::MutateReply {
-    let row = |(row, refused): (u32, Error)| v1::RowError { row, error: Some(error::detail(&refused)) };
-    v1::MutateReply { errors: mutated.errors.into_iter().map(row).collect(), stamp: mutated.stamp, results: Vec::new() }
+pub fn mutate(mutated: Mutated, messages: bool) -> v1::MutateReply {
+    let Mutated { errors, results, stamp } = mutated;
+    let error = |(row, refused): (u32, Error)| v1::RowError { row, error: Some(error::detail(&refused)) };
+    let result = |(row, outcome)| mutation::row_result(row, outcome, messages);
+    v1::MutateReply {
+        errors: errors.into_iter().map(error).collect(),
+        stamp,
+        results: results.into_iter().map(result).collect(),
+    }
 }
 
 pub fn get(rows: Vec<u8>, messages: bool) -> Result<v1::GetReply, Error> {
@@ -37,7 +51,9 @@ pub fn get(rows: Vec<u8>, messages: bool) -> Result<v1::GetReply, Error> {
 
 pub fn scan(block: Block, reverse: bool, messages: bool) -> Result<v1::ScanBlock, Error> {
     let resume = block.token(reverse).encode();
+    let sequence = block.cursor.sequence;
     let (rows, messages) = cells(block.rows, messages)?;
+    let group = block.cursor.group.unwrap_or_default();
     Ok(v1::ScanBlock {
         rows,
         messages,
@@ -51,9 +67,25 @@ pub fn scan(block: Block, reverse: bool, messages: bool) -> Result<v1::ScanBlock
         cells_skipped: block.cells_skipped,
         region: Some(v1::RegionDescriptor::from(&block.region)),
         error: None,
-        aggregate: None,
+        aggregate: block.cursor.totals.map(aggregate),
         as_of_ms: 0,
+        last_prefix: group.prefix,
+        prefix_given: group.given,
+        ended: block.ended,
+        sequence,
     })
+}
+
+fn aggregate(totals: Totals) -> v1::AggregatePart {
+    let Totals { rows, values, sum, extremes } = totals;
+    let (min, max) = extremes.map(|(least, greatest)| (least.wire(), greatest.wire())).unwrap_or_default();
+    let sum = if values > 0 { sum.wire() } else { Bytes::new() };
+    v1::AggregatePart { rows, values, sum, min, max }
+}
+
+pub fn opened(positions: Vec<Position>) -> v1::OpenPageReply {
+    let wire = |Position { bucket, last, finished }| v1::PagePosition { bucket, last, finished };
+    v1::OpenPageReply { positions: positions.into_iter().map(wire).collect() }
 }
 
 fn cells(rows: Vec<u8>, messages: bool) -> Result<(Bytes, Vec<v1::Row>), Error> {
@@ -65,12 +97,25 @@ pub fn reply_bytes(reply: &v1::Reply) -> usize {
     match &reply.body {
         Some(v1::reply::Body::Get(get)) => get.rows.len() + messages_bytes(&get.messages),
         Some(v1::reply::Body::Scan(scan)) => scan.rows.len() + messages_bytes(&scan.messages),
+        Some(v1::reply::Body::Mutate(mutate)) => {
+            let of_result = |result: &v1::RowResult| {
+                32 + result.cells.len() + result.messages.iter().map(message_bytes).sum::<usize>()
+            };
+            64 + mutate.results.iter().map(of_result).sum::<usize>()
+        }
+        Some(v1::reply::Body::SealPage(sealed)) => 16 + sealed.token.len(),
+        Some(v1::reply::Body::OpenPage(opened)) => {
+            opened.positions.iter().map(|position| 16 + position.last.len()).sum()
+        }
         _ => 64,
     }
 }
 
 fn messages_bytes(messages: &[v1::Row]) -> usize {
-    let of_cell = |cell: &v1::Cell| cell.family.len() + cell.qualifier.len() + cell.value.len() + 24;
-    let of_row = |row: &v1::Row| row.row.len() + 8 + row.cells.iter().map(of_cell).sum::<usize>();
+    let of_row = |row: &v1::Row| row.row.len() + 8 + row.cells.iter().map(message_bytes).sum::<usize>();
     messages.iter().map(of_row).sum()
+}
+
+fn message_bytes(cell: &v1::Cell) -> usize {
+    cell.family.len() + cell.qualifier.len() + cell.value.len() + 24
 }

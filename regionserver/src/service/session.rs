@@ -89,8 +89,8 @@ fn batches(ready: &mut Vec<Outgoing>) -> Vec<v1::ReplyBatch> {
     let mut replies = Vec::with_capacity(ready.len());
     let mut bytes = 0;
     for outgoing in ready.drain(..) {
-        let (id, answer) = outgoing.take();
-        let reply = encode::reply(id, answer);
+        let (id, answer, schema_version) = outgoing.take();
+        let reply = encode::reply(id, answer, schema_version);
         bytes += encode::reply_bytes(&reply);
         replies.push(reply);
         if bytes >= BATCH_BYTES_WANTED {

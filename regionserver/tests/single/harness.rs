@@ -87,7 +87,10 @@ impl Master for IdMaster {
         unsupported()
     }
 
-    async fn list_namespaces(&self, _: Request<v1::ClusterRequest>) -> Result<Response<v1::ListNamespacesReply>, Status> {
+    async fn list_namespaces(
+        &self,
+        _: Request<v1::ClusterRequest>,
+    ) -> Result<Response<v1::ListNamespacesReply>, Status> {
         unsupported()
     }
 

@@ -4,6 +4,7 @@
 
 mod harness;
 mod maintenance;
+mod scanning;
 
 use bytes::Bytes;
 use harness::{Bench, Client, TABLE, leads, packed, put, regions, schema, shown};
@@ -50,7 +51,8 @@ async fn requests_of_a_batch_are_all_answered() {
     let mut bench = Bench::start().await;
     let region = bench.create_table(|_| {}).await;
     let mut client = bench.client().await;
-    let mutate = |number: usize| v1::request::Body::Mutate(v1::Mutate { rows: rows(number..number + 1), atomic: false });
+    let mutate =
+        |number: usize| v1::request::Body::Mutate(v1::Mutate { rows: rows(number..number + 1), atomic: false });
     let batch: Vec<_> = (0..2000).map(|number| (region.clone(), mutate(number))).collect();
     let answers = client.batch(batch).await;
     assert_eq!(answers.len(), 2000);

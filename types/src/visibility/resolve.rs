@@ -104,6 +104,19 @@ impl Resolver {
         &self.visible
     }
 
+    /// Whether the first cell of a row, in storage order, says by itself that its column shows something: then nothing
+    /// else of the row has to be read to know that the row is there. `false` says nothing.
+    ///
+    /// What hides a cell lies before it: markers of its family and deletes at its timestamp or above. (A delete at its
+    /// timestamp that lies behind it was written before it.) And no version above it is left that could have pushed it out.
+    #[must_use]
+    pub fn first_shows(&self, first: &CellMeta) -> bool {
+        first.kind == CellKind::Put
+            && (self.rules_since..=self.view.sequence).contains(&first.sequence)
+            && (self.view.time_min..self.view.time_max).contains(&first.timestamp)
+            && !is_expired(&self.rules, first.timestamp, self.view.now_ms)
+    }
+
     /// Puts and deletes of everything below a timestamp, under rules that have not changed since.
     fn walk(&mut self, cells: &[CellMeta]) {
         let view = self.view;

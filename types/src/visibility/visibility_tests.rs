@@ -130,7 +130,15 @@ fn resolve(cells: &[Stored], history: &RulesHistory, view: View) -> Seen {
         // The second row shows that nothing of the first is left over.
         seen.clear();
         resolver.start_row();
-        for (column, cells) in columns(cells) {
+        for (at, (column, cells)) in columns(cells).into_iter().enumerate() {
+            if at == 0 && resolver.first_shows(&cells[0].meta) {
+                assert!(
+                    !resolver.column(&metas(&cells)).is_empty(),
+                    "{view:?} does not show the column of {:?}",
+                    cells[0]
+                );
+                resolver.start_row();
+            }
             for &index in resolver.column(&metas(&cells)) {
                 let cell = cells[index as usize];
                 assert!(!cell.stub, "row {row}: {cell:?} is seen by {view:?} without its value");

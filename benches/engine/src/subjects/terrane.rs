@@ -242,6 +242,7 @@ impl Subject for Terrane {
             projection: self.projection.clone(),
             now_ms: self.now_ms,
             from_cell: None,
+            fills_cache: true,
         };
         let mut out = self.out.borrow_mut();
         out.clear();

@@ -1,0 +1,117 @@
+//! What was current when: marks of log time, by which it is found up to where versions may be collected.
+//!
+//! A mark says that at some stamp of the log a sequence number was the last one published. To keep everything that was
+//! current at some moment of the last `length`, a collection stops at the number of the newest mark that is `length` old or
+//! older: whatever was current after that mark has this number or a higher one. Marks are [`GRAIN`] parts of the length
+//! apart, so a little more is kept than was asked for, never less, and there are few of them whatever is written.
+//!
+//! Marks are in memory only. A restart begins with none and with snapshots closed up to the durable point; the log that is
+//! applied again brings its stamps along.
+
+use std::collections::VecDeque;
+
+/// Marks of one length.
+const GRAIN: u64 = 64;
+
+/// Marks kept at most: those of one length, the one before them, and the newest.
+const MARKS_MAX: usize = GRAIN as usize + 2;
+
+/// Log times and what was current then.
+#[derive(Clone, Debug)]
+pub(crate) struct History {
+    length_ms: u64,
+    /// Stamp and sequence number, both ascending.
+    marks: VecDeque<(u64, u64)>,
+    /// When something was last written: what is published has been current since.
+    last_ms: Option<u64>,
+}
+
+impl History {
+    pub(crate) fn new(length_ms: u64) -> Self {
+        Self { length_ms, marks: VecDeque::new(), last_ms: None }
+    }
+
+    /// A longer history begins with what there is: nothing that is collected comes back.
+    pub(crate) fn set_length(&mut self, length_ms: u64) {
+        self.length_ms = length_ms;
+    }
+
+    /// Something is about to be written at `stamp_ms`, and `sequence` was the last number before it.
+    pub(crate) fn mark(&mut self, stamp_ms: u64, sequence: u64) {
+        self.last_ms = Some(stamp_ms);
+        if let Some((newest, _)) = self.marks.back()
+            && stamp_ms < newest.saturating_add((self.length_ms / GRAIN).max(1))
+        {
+            return;
+        }
+        self.marks.push_back((stamp_ms, sequence));
+        // Of those that are old enough only the newest is needed.
+        while self.marks.len() > 2 && self.is_old(self.marks[1].0, stamp_ms) {
+            self.marks.pop_front();
+        }
+        if self.marks.len() > MARKS_MAX {
+            // Only where the length was made shorter than the marks are apart, or longer: the oldest stays, as the bound,
+            // and the others grow sparser.
+            self.marks.remove(1);
+        }
+    }
+
+    /// What was current when the time that is kept begins, as of `log_time_ms`, or a little earlier; `None` when no mark
+    /// is that old. `published` is the last number of all.
+    pub(crate) fn current_at_begin(&self, log_time_ms: u64, published: u64) -> Option<u64> {
+        if self.last_ms.is_some_and(|last| self.is_old(last, log_time_ms)) {
+            return Some(published);
+        }
+        let old = self.marks.iter().take_while(|(stamp, _)| self.is_old(*stamp, log_time_ms));
+        old.last().map(|(_, sequence)| *sequence)
+    }
+
+    fn is_old(&self, stamp_ms: u64, log_time_ms: u64) -> bool {
+        stamp_ms.saturating_add(self.length_ms) <= log_time_ms
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Against every write remembered.
+        #[test]
+        fn what_was_current_within_the_length_is_kept_and_little_more(
+            steps in proptest::collection::vec((0u64..400, 1u64..5), 1..300),
+            length_ms in prop_oneof![1u64..50, 64u64..5_000],
+        ) {
+            let mut history = History::new(length_ms);
+            let mut written: Vec<(u64, u64)> = Vec::new();
+            let (mut stamp, mut sequence) = (1_000, 0);
+            for (later, rows) in steps {
+                stamp += later;
+                history.mark(stamp, sequence);
+                sequence += rows;
+                written.push((stamp, sequence));
+                let begin = stamp.saturating_sub(length_ms);
+                let needed = written.iter().rev().find(|(at, _)| *at <= begin).map(|(_, sequence)| *sequence);
+                let kept = history.current_at_begin(stamp, sequence);
+                prop_assert!(kept.unwrap_or(0) <= needed.unwrap_or(0), "{kept:?} instead of {needed:?}");
+                prop_assert!(history.marks.len() <= MARKS_MAX);
+                let grain = (length_ms / GRAIN).max(1);
+                let early = written.iter().rev().find(|(at, _)| *at + grain <= begin).map(|(_, sequence)| *sequence);
+                if let Some(early) = early {
+                    let before = written.iter().rev().find(|(_, other)| *other < early).map_or(0, |(_, other)| *other);
+                    prop_assert!(kept.is_some_and(|kept| kept >= before), "{kept:?} though {early} is old enough");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn time_that_passes_without_writes_lets_go_too() {
+        let mut history = History::new(100);
+        history.mark(1_000, 5);
+        assert_eq!(history.current_at_begin(1_099, 6), None);
+        assert_eq!(history.current_at_begin(1_100, 6), Some(6));
+    }
+}

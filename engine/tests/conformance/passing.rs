@@ -1,0 +1,89 @@
+//! Rows that are passed, looked at and sought are the rows that a plain scan gives.
+
+use terrane_engine::{Error, Patience, Region, RowScanner, ScanSpec, Snapshot, Step};
+
+use crate::dice::Dice;
+use crate::scanning::{Scan, SeenRows};
+
+/// Checks a scan whose rows are `expected` in every other way of going over them. `dice` is of this check alone, so that
+/// the steps of a seed stay what they were.
+pub fn check_passing(
+    dice: &mut Dice,
+    scan: &Scan,
+    region: &Region,
+    snapshot: &Snapshot,
+    expected: &SeenRows,
+) -> Result<(), Error> {
+    let begin = || {
+        let spec = ScanSpec {
+            range: scan.range.clone(),
+            reverse: scan.reverse,
+            projection: scan.projection.clone(),
+            now_ms: scan.now,
+            from_cell: None,
+            fills_cache: snapshot.sequence().is_multiple_of(2),
+        };
+        region.scan(region.snapshot_at(snapshot.sequence()).unwrap(), spec)
+    };
+    let (mut left, mut scanner) = (u64::MAX, begin());
+    while patient(|patience| scanner.pass(&mut left, patience))? != Step::End {}
+    assert_eq!(u64::MAX - left, expected.len() as u64, "rows counted in {:?} reverse {}", scan.range, scan.reverse);
+    assert_eq!(look_at_all(&mut begin())?, *expected, "rows looked at in {:?} reverse {}", scan.range, scan.reverse);
+
+    // Some passed, then those behind.
+    let skipped = dice.below(expected.len() + 2);
+    let (mut left, mut scanner) = (skipped as u64, begin());
+    while patient(|patience| scanner.pass(&mut left, patience))? == Step::Hidden {}
+    if let Some(last) = skipped.checked_sub(1).and_then(|last| expected.get(last)) {
+        assert_eq!(scanner.row(), last.0, "the last row passed");
+    }
+    assert_eq!(look_at_all(&mut scanner)?, expected[skipped.min(expected.len())..], "behind {skipped} rows");
+
+    // Behind a row that is there or not, with and without rows read before.
+    let mut scanner = begin();
+    let mut from = 0;
+    for _ in 0..3 {
+        let Some((row, _)) = expected.get(from + dice.below(3)) else { break };
+        let beyond = if dice.one_in(2) { row.clone() } else { [row.as_slice(), b"\0"].concat() };
+        patient(|patience| scanner.seek_beyond(&beyond, patience))?;
+        let is_behind = |row: &[u8]| if scan.reverse { row < beyond.as_slice() } else { row >= beyond.as_slice() };
+        from = expected.iter().position(|(row, _)| is_behind(row)).unwrap_or(expected.len()).max(from);
+        let mut seen = Vec::new();
+        while patient(|patience| scanner.look(patience, |row, _| seen = row.to_vec()))? == Step::Hidden {}
+        assert_eq!(Some(&seen), expected.get(from).map(|(row, _)| row).or(Some(&Vec::new())), "behind {beyond:?}");
+        from += 1;
+    }
+    Ok(())
+}
+
+/// As a server does it: what memory does not have is read in a second try.
+fn patient<T>(mut step: impl FnMut(Patience) -> Result<T, Error>) -> Result<T, Error> {
+    match step(Patience::MemoryOnly) {
+        Err(Error::NeedsDisk) => step(Patience::MayBlock),
+        done => done,
+    }
+}
+
+fn look_at_all(scanner: &mut RowScanner) -> Result<SeenRows, Error> {
+    let mut rows = SeenRows::new();
+    loop {
+        let (mut row, mut cells) = (Vec::new(), Vec::new());
+        let step = patient(|patience| {
+            cells.clear();
+            scanner.look(patience, |of, cell| {
+                row = of.to_vec();
+                let family = String::from_utf8(cell.family.to_vec()).unwrap();
+                cells.push((family, cell.qualifier.to_vec(), cell.timestamp, cell.value.to_vec()));
+            })
+        })?;
+        match step {
+            Step::Row => {
+                assert_eq!(scanner.row(), row);
+                rows.push((row, cells));
+            }
+            Step::Hidden => {}
+            Step::Part { .. } => unreachable!("rows that are looked at are whole"),
+            Step::End => return Ok(rows),
+        }
+    }
+}

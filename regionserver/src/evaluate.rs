@@ -1,0 +1,533 @@
+//! What the leader of a group decides for all members: numbers seen before, conditions, increments, appends.
+//!
+//! It decides once, in the order of the log, when an operation is packed into an entry: against what is applied here and
+//! its own writes in flight. The entry carries the outcome, final cells and results, so applying only writes. Nothing is
+//! locked: hot counters go into one entry after another without waiting for any to land.
+//!
+//! Parts: [`in_flight`] knows the operation numbers under way, [`overlay`] the newest versions of the columns that were
+//! looked at, [`needs`] says which columns a row needs, [`row`] evaluates it.
+//!
+//! Why the decision holds when the entry is applied:
+//! - An entry takes effect only if exactly those before it in its term did (the raft room sees to that), so what was in
+//!   flight is applied by then, or the entry is skipped and its operations come back here.
+//! - What changes regions or schemas is packed only when nothing is in flight, and nothing is packed behind it before it
+//!   has landed. So the region is in the entry what it is here.
+//! - A column is read from the engine only when no write to it is in flight. So it does not matter how far applying is.
+//!
+//! Invariants:
+//! - An operation is either packed as a whole or leaves nothing behind, in the entry and in here.
+//! - Losing the lead, or an entry, forgets everything: the next operation begins with what is applied.
+
+mod in_flight;
+mod needs;
+mod overlay;
+mod row;
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hasher};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use terrane_engine::Patience;
+use terrane_env::task::run_blocking;
+use terrane_raft::{Packing, Prepared};
+use terrane_types::{Error, Projection, RegionId, TableSchema};
+
+use self::in_flight::InFlight;
+use self::needs::Needs;
+use self::overlay::{Look, Overlay};
+use self::row::{Evaluated, Row};
+use crate::operation::{self, Request, ResultKind, RowResult, Submitted, SubmittedRow, Tracked, WriteBuilder};
+use crate::record::Malformed;
+use crate::reply::Reply;
+use crate::window::{Known, NOBODY, Window};
+
+/// Bytes that one write may take in the log once it is evaluated. With the largest entry before it, it still travels in one
+/// piece.
+const LOGGED_BYTES_MAX: usize = 40 << 20;
+
+/// Where the leader reads columns of a region as they are applied.
+pub trait Columns: Send + Sync {
+    /// Appends the visible cells of a row.
+    fn read(
+        &self,
+        row: &[u8],
+        projection: &Projection,
+        now_ms: i64,
+        patience: Patience,
+        out: &mut Vec<u8>,
+    ) -> Result<(), terrane_engine::Error>;
+
+    /// What an error of a read means to the caller.
+    fn failure(&self, error: terrane_engine::Error) -> Error;
+}
+
+/// What the operation numbers of a write say.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Numbers {
+    /// All rows are plain and new: the write goes to the log as it is.
+    Plain,
+    /// One of them is in flight: whether it takes effect is to be seen.
+    InFlight,
+    /// Of each row what is remembered of its number.
+    Each(Vec<Known>),
+}
+
+/// The region that a write is for, as it is applied.
+pub struct Target<'a> {
+    pub columns: &'a Arc<dyn Columns>,
+    pub schema: &'a TableSchema,
+}
+
+/// What a group's leader keeps to evaluate with.
+#[derive(Default)]
+pub struct Evaluator {
+    term: u64,
+    in_flight: InFlight,
+    overlay: Overlay,
+    /// What is being read for the operation that was asked about last. Any other operation finds it stale.
+    reading: Option<(u64, Fetching)>,
+}
+
+/// Filled by whoever reads.
+type Fetching = Arc<Mutex<Option<Result<Fetched, Error>>>>;
+
+/// Cells of rows, by the row's place in the write and whether all of the row is asked for; and what was asked for.
+type Fetched = BTreeMap<(usize, bool), (Projection, Vec<u8>)>;
+
+/// Something to be read.
+struct Read {
+    at: (usize, bool),
+    row: Bytes,
+    projection: Projection,
+}
+
+impl Evaluator {
+    /// Looks the numbers of a write up, in the window as it is applied and among those in flight.
+    pub fn look_up(
+        &mut self,
+        packing: &Packing,
+        window: Option<&Window>,
+        write: &Submitted<'_>,
+    ) -> Result<Numbers, Malformed> {
+        self.come_to(packing);
+        let client = write.header.client;
+        let known = window.and_then(|window| window.client(&client));
+        let floor = window.map_or(0, Window::floor);
+        // The usual write: no requests, and every number is above all that were seen.
+        let mut highest = self.in_flight.highest(&client).max(known.map_or(0, |known| known.highest()));
+        let mut plain = true;
+        for row in write.rows() {
+            let row = row?;
+            let numbered = row.operation != 0 && client != NOBODY;
+            let was_away = match known {
+                Some(known) => known.was_away(row.first_try_ms),
+                None => floor > 0 && row.first_try_ms <= floor,
+            };
+            plain &= row.request.is_none() && (!numbered || (row.operation > highest && !was_away));
+            if numbered {
+                highest = highest.max(row.operation);
+            }
+        }
+        if plain {
+            return Ok(Numbers::Plain);
+        }
+        let mut each = Vec::new();
+        let mut own = std::collections::BTreeSet::new();
+        for row in write.rows() {
+            let row = row?;
+            let mut known =
+                window.map_or(Known::New, |window| window.look_up(&client, row.operation, row.first_try_ms));
+            if known == Known::New && row.operation != 0 && client != NOBODY {
+                if self.in_flight.contains(&client, row.operation) {
+                    return Ok(Numbers::InFlight);
+                }
+                if !own.insert(row.operation) {
+                    // Twice in one request: only the first can be meant.
+                    known = Known::TooOld;
+                }
+            }
+            each.push(known);
+        }
+        Ok(Numbers::Each(each))
+    }
+
+    fn come_to(&mut self, packing: &Packing) {
+        if self.term != packing.term {
+            self.forget();
+            self.term = packing.term;
+        }
+        self.in_flight.land(packing.landed);
+        self.overlay.land(packing.landed);
+    }
+
+    /// Whether writes have to be noted: something was evaluated lately.
+    pub fn is_watching(&self) -> bool {
+        self.overlay.is_active()
+    }
+
+    /// Packs a write whose rows are plain and new. `target` is needed while [`Evaluator::is_watching`].
+    pub fn pack_plain(
+        &mut self,
+        packing: &Packing,
+        write: &Submitted<'_>,
+        target: Option<&Target<'_>>,
+        operation: &[u8],
+        entry: &mut Vec<u8>,
+    ) -> Result<Prepared, Malformed> {
+        // What was read for another operation does not know of this one.
+        self.reading = None;
+        let start = entry.len();
+        entry.extend_from_slice(operation);
+        operation::stamp(&mut entry[start..], stamp_of(packing))?;
+        let header = write.header;
+        self.overlay.rest(packing.stamp);
+        if let Some(target) = target.filter(|_| self.overlay.is_active()) {
+            let packed = Submitted::read(&entry[start..])?.ok_or(Malformed("a write is no write"))?;
+            for row in packed.rows() {
+                let row = row?;
+                self.overlay.note(packing.ordinal, header.region, row.row, row.cells, target.schema);
+            }
+        }
+        if header.client != NOBODY {
+            for row in write.rows() {
+                self.in_flight.note(packing.ordinal, header.client, row?.operation);
+            }
+        }
+        Ok(Prepared::Packed)
+    }
+
+    /// Packs a write of which rows have to be evaluated, or were applied before.
+    pub fn pack(
+        &mut self,
+        packing: &Packing,
+        write: &Submitted<'_>,
+        target: &Target<'_>,
+        known: Vec<Known>,
+        operation: &[u8],
+        entry: &mut Vec<u8>,
+    ) -> Result<Prepared, Malformed> {
+        let rows = write.rows().zip(known).map(|(row, known)| Item::new(row?, known)).collect::<Result<Vec<_>, _>>()?;
+        let fetched = match self.take_fetched(operation) {
+            Some(Ok(fetched)) => fetched,
+            Some(Err(error)) => return Ok(Prepared::Refused(Reply::failed(error).encode())),
+            None => Fetched::new(),
+        };
+        let evaluates = rows.iter().any(|item| item.request.is_some());
+        if evaluates && !self.overlay.is_active() {
+            if !packing.alone {
+                return Ok(Prepared::WhenLanded);
+            }
+            self.overlay.wake();
+        }
+        let whole = if evaluates {
+            self.overlay.evaluated(packing.stamp);
+            match self.gather(packing, write.header.region, &rows, target, fetched)? {
+                Gathered::All(whole) => whole,
+                Gathered::WhenLanded => return Ok(Prepared::WhenLanded),
+                Gathered::NeedsDisk(reads) => return Ok(self.fetch(packing, target, operation, reads)),
+                Gathered::Failed(error) => return Ok(Prepared::Refused(Reply::failed(error).encode())),
+            }
+        } else {
+            BTreeMap::new()
+        };
+        let packer = Packer { evaluator: self, packing, write, target, rows: &rows, whole: &whole };
+        packer.pack(entry);
+        Ok(Prepared::Packed)
+    }
+
+    /// Brings the columns that the rows need into the overlay.
+    fn gather(
+        &mut self,
+        packing: &Packing,
+        region: RegionId,
+        rows: &[Item<'_>],
+        target: &Target<'_>,
+        mut fetched: Fetched,
+    ) -> Result<Gathered, Malformed> {
+        let now_ms = stamp_of(packing);
+        let (mut whole, mut reads) = (BTreeMap::new(), Vec::new());
+        for (at, item) in rows.iter().enumerate() {
+            let Some((_, needs)) = &item.request else { continue };
+            let mut missing = Vec::new();
+            for column in &needs.columns {
+                match self.overlay.look(region, item.row.row, column, target.schema, now_ms) {
+                    Look::Known(_) => {}
+                    Look::InFlight => return Ok(Gathered::WhenLanded),
+                    Look::Unknown => missing.push(column.clone()),
+                }
+            }
+            if needs.whole.is_some() && self.overlay.is_row_in_flight(region, item.row.row) {
+                return Ok(Gathered::WhenLanded);
+            }
+            if !missing.is_empty() {
+                let projection = needs::columns(&missing);
+                match read(target.columns, &mut fetched, (at, false), item.row.row, &projection, now_ms) {
+                    Ok(cells) => self.overlay.insert(region, item.row.row, &missing, &cells),
+                    Err(terrane_engine::Error::NeedsDisk) => {
+                        reads.push(Read { at: (at, false), row: Bytes::copy_from_slice(item.row.row), projection });
+                    }
+                    Err(error) => return Ok(Gathered::Failed(target.columns.failure(error))),
+                }
+            }
+            if let Some(projection) = &needs.whole {
+                match read(target.columns, &mut fetched, (at, true), item.row.row, projection, now_ms) {
+                    Ok(cells) => drop(whole.insert(at, cells)),
+                    Err(terrane_engine::Error::NeedsDisk) => {
+                        let projection = projection.clone();
+                        reads.push(Read { at: (at, true), row: Bytes::copy_from_slice(item.row.row), projection });
+                    }
+                    Err(error) => return Ok(Gathered::Failed(target.columns.failure(error))),
+                }
+            }
+        }
+        Ok(if reads.is_empty() { Gathered::All(whole) } else { Gathered::NeedsDisk(reads) })
+    }
+
+    /// Reads off the runtime's threads, for the same operation when it is asked about again.
+    fn fetch(&mut self, packing: &Packing, target: &Target<'_>, operation: &[u8], reads: Vec<Read>) -> Prepared {
+        let fetching = Fetching::default();
+        self.reading = Some((hash_of(operation), fetching.clone()));
+        let (columns, now_ms) = (target.columns.clone(), stamp_of(packing));
+        Prepared::NeedsDisk(Box::pin(async move {
+            let fetched = run_blocking(move || {
+                let mut fetched = Fetched::new();
+                for Read { at, row, projection } in reads {
+                    let mut cells = Vec::new();
+                    columns
+                        .read(&row, &projection, now_ms, Patience::MayBlock, &mut cells)
+                        .map_err(|error| columns.failure(error))?;
+                    fetched.insert(at, (projection, cells));
+                }
+                Ok(fetched)
+            });
+            let fetched = fetched.await;
+            *fetching.lock() = Some(fetched);
+        }))
+    }
+
+    /// What was read for this operation, if it was and nothing was asked about in between: then nothing was packed either,
+    /// and what was read is as it was.
+    fn take_fetched(&mut self, operation: &[u8]) -> Option<Result<Fetched, Error>> {
+        let (hash, fetching) = self.reading.take()?;
+        if hash != hash_of(operation) {
+            return None;
+        }
+        fetching.lock().take()
+    }
+
+    /// Forgets everything: what is applied is all that counts.
+    pub fn forget(&mut self) {
+        *self = Self { term: self.term, ..Self::default() };
+    }
+}
+
+/// A row of a write with what is to be done about it.
+struct Item<'a> {
+    row: SubmittedRow<'a>,
+    known: Known,
+    /// What is to be evaluated; `None` for a plain row, and for one that was applied before.
+    request: Option<(Request, Needs)>,
+}
+
+impl<'a> Item<'a> {
+    fn new(row: SubmittedRow<'a>, known: Known) -> Result<Self, Malformed> {
+        let request = row.request.filter(|_| known == Known::New).map(Request::decode).transpose()?;
+        let request = request.map(|request| {
+            let needs = Needs::of(&row, &request);
+            (request, needs)
+        });
+        Ok(Self { row, known, request })
+    }
+
+    /// The answer to a row that was seen before; `None` for a new one.
+    fn answer(&self, stamp: u64) -> Option<Answer> {
+        let result = |kind| Answer { result: Some(Bytes::from(RowResult { stamp, kind }.encode())) };
+        match &self.known {
+            Known::New => None,
+            Known::TooOld => Some(result(ResultKind::NotTried)),
+            Known::Applied(Some(kept)) => Some(Answer { result: Some(kept.clone()) }),
+            // A row that asks for nothing had nothing to tell the first time.
+            Known::Applied(None) if self.row.request.is_none() => Some(Answer { result: None }),
+            Known::Applied(None) => Some(result(ResultKind::AlreadyApplied)),
+        }
+    }
+}
+
+/// What a row that was seen before is answered with.
+struct Answer {
+    result: Option<Bytes>,
+}
+
+enum Gathered {
+    /// Everything is there; of some rows all that they have, by their place.
+    All(BTreeMap<usize, Vec<u8>>),
+    WhenLanded,
+    NeedsDisk(Vec<Read>),
+    Failed(Error),
+}
+
+fn read(
+    columns: &Arc<dyn Columns>,
+    fetched: &mut Fetched,
+    at: (usize, bool),
+    row: &[u8],
+    projection: &Projection,
+    now_ms: i64,
+) -> Result<Vec<u8>, terrane_engine::Error> {
+    if let Some((asked, cells)) = fetched.remove(&at)
+        && asked == *projection
+    {
+        return Ok(cells);
+    }
+    let mut cells = Vec::new();
+    columns.read(row, projection, now_ms, Patience::MemoryOnly, &mut cells)?;
+    Ok(cells)
+}
+
+/// Lays the logged form of a write out. Nothing fails from here on.
+struct Packer<'a, 'w> {
+    evaluator: &'a mut Evaluator,
+    packing: &'a Packing,
+    write: &'a Submitted<'w>,
+    target: &'a Target<'a>,
+    rows: &'a [Item<'w>],
+    whole: &'a BTreeMap<usize, Vec<u8>>,
+}
+
+impl Packer<'_, '_> {
+    fn pack(mut self, entry: &mut Vec<u8>) {
+        let mut builder = WriteBuilder::new(entry, &self.write.header);
+        if self.write.header.atomic {
+            self.pack_together(&mut builder)
+        } else {
+            self.pack_each(&mut builder)
+        }
+        builder.finish();
+    }
+
+    fn pack_each(&mut self, builder: &mut WriteBuilder<'_>) {
+        for (at, item) in self.rows.iter().enumerate() {
+            if let Some(answer) = item.answer(self.packing.stamp) {
+                self.put_answer(builder, item, answer);
+                continue;
+            }
+            let mut evaluated = self.evaluate(at, item);
+            if builder.len() + evaluated.bytes(&item.row) > LOGGED_BYTES_MAX {
+                evaluated = Evaluated::refused(format!(
+                    "what the rows before row {} become takes {LOGGED_BYTES_MAX} bytes already: send fewer rows at once",
+                    terrane_types::escape(item.row.row)
+                ));
+            }
+            self.put(builder, item, &evaluated);
+        }
+    }
+
+    /// All or nothing: every row is evaluated before any is written, and no two are of one key.
+    fn pack_together(&mut self, builder: &mut WriteBuilder<'_>) {
+        if self.rows.iter().any(|item| item.known != Known::New) {
+            // It was applied before, as a whole. A number that was not was never one of this batch.
+            for item in self.rows {
+                let stamp = self.packing.stamp;
+                let not_tried = RowResult { stamp, kind: ResultKind::NotTried }.encode();
+                let answer = item.answer(stamp).unwrap_or(Answer { result: Some(not_tried.into()) });
+                self.put_answer(builder, item, answer);
+            }
+            return;
+        }
+        let mut all: Vec<_> = self.rows.iter().enumerate().map(|(at, item)| self.evaluate(at, item)).collect();
+        let bytes: usize = all.iter().zip(self.rows).map(|(evaluated, item)| evaluated.bytes(&item.row)).sum();
+        if bytes > LOGGED_BYTES_MAX
+            && let Some(first) = all.first_mut()
+        {
+            *first = Evaluated::refused(format!(
+                "what the rows become takes {bytes} bytes, more than {LOGGED_BYTES_MAX}: send fewer at once"
+            ));
+        }
+        let failed = all.iter().position(|evaluated| matches!(evaluated, Evaluated::Refused { .. }));
+        let unmet = all.iter().any(|evaluated| matches!(evaluated, Evaluated::ConditionFailed { .. }));
+        if let Some(failed) = failed {
+            let what = match &all[failed] {
+                Evaluated::Refused { what } => what.clone(),
+                _ => String::new(),
+            };
+            let row = terrane_types::escape(self.rows[failed].row.row);
+            for (at, evaluated) in all.iter_mut().enumerate() {
+                if at != failed && !matches!(evaluated, Evaluated::Refused { .. }) {
+                    let what = format!("nothing of the atomic batch was applied, for its row {row}: {what}");
+                    *evaluated = Evaluated::Refused { what };
+                }
+            }
+        } else if unmet {
+            for evaluated in &mut all {
+                if matches!(evaluated, Evaluated::Applied { .. }) {
+                    *evaluated = Evaluated::ConditionFailed { found: Vec::new() };
+                }
+            }
+        }
+        for (item, evaluated) in self.rows.iter().zip(&all) {
+            self.put(builder, item, evaluated);
+        }
+    }
+
+    fn evaluate(&mut self, at: usize, item: &Item<'_>) -> Evaluated {
+        let Some((request, needs)) = &item.request else {
+            return Evaluated::Applied { cells: item.row.cells.to_vec(), returned: None };
+        };
+        let now_ms = stamp_of(self.packing);
+        let (overlay, region, schema) = (&mut self.evaluator.overlay, self.write.header.region, self.target.schema);
+        let mut columns = BTreeMap::new();
+        for column in &needs.columns {
+            let Look::Known(newest) = overlay.look(region, item.row.row, column, schema, now_ms) else {
+                // Everything was there before the first row was evaluated, so it was a row of this very write.
+                return Evaluated::refused(format!(
+                    "row {} comes twice in the batch, first with a delete that leaves open what {column} holds: \
+                     send the two apart",
+                    terrane_types::escape(item.row.row)
+                ));
+            };
+            columns.insert(column.clone(), newest);
+        }
+        let whole = self.whole.get(&at).map(Vec::as_slice);
+        if whole.is_some() && self.rows[..at].iter().any(|before| before.row.row == item.row.row) {
+            return Evaluated::refused(format!(
+                "row {} comes twice in the batch, and what is asked to be returned needs all of it: send the two apart",
+                terrane_types::escape(item.row.row)
+            ));
+        }
+        Row { row: &item.row, request, columns: &columns, whole, schema, stamp: now_ms }.evaluate()
+    }
+
+    fn put(&mut self, builder: &mut WriteBuilder<'_>, item: &Item<'_>, evaluated: &Evaluated) {
+        let (header, packing) = (&self.write.header, self.packing);
+        let result = evaluated.result(packing.stamp).map(|result| result.encode());
+        let cells = evaluated.cells();
+        let stamped = builder.push_logged(&item.row, Tracked::Yes, cells, result.as_deref(), stamp_of(packing));
+        if self.evaluator.overlay.is_active() && !stamped.is_empty() {
+            self.evaluator.overlay.note(packing.ordinal, header.region, item.row.row, stamped, self.target.schema);
+        }
+        if header.client != NOBODY {
+            self.evaluator.in_flight.note(packing.ordinal, header.client, item.row.operation);
+        }
+    }
+
+    fn put_answer(&self, builder: &mut WriteBuilder<'_>, item: &Item<'_>, answer: Answer) {
+        builder.push_logged(&item.row, Tracked::No, &[], answer.result.as_deref(), stamp_of(self.packing));
+    }
+}
+
+/// The stamp as cells carry it.
+fn stamp_of(packing: &Packing) -> i64 {
+    i64::try_from(packing.stamp).unwrap_or(i64::MAX - 1)
+}
+
+fn hash_of(operation: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(operation);
+    hasher.finish()
+}
+
+#[cfg(test)]
+#[path = "evaluate/evaluate_tests.rs"]
+mod tests;

@@ -1,0 +1,88 @@
+//! Which columns a row's request needs to be evaluated.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use terrane_types::cell::Cells;
+use terrane_types::{CellKind, Condition, FamilyName, Projection, Returns};
+
+use super::overlay::Column;
+use crate::operation::{Request, SubmittedRow};
+
+/// What a row needs.
+pub struct Needs {
+    /// Columns of which the newest version is needed.
+    pub columns: BTreeSet<Column>,
+    /// What is returned takes more than newest versions: all of this has to be read.
+    pub whole: Option<Projection>,
+}
+
+impl Needs {
+    pub fn of(row: &SubmittedRow<'_>, request: &Request) -> Self {
+        let mut columns = BTreeSet::new();
+        if let Some(condition) = &request.condition {
+            columns.extend(tested(condition));
+        }
+        columns.extend(request.merges.iter().map(|merge| Column::new(merge.family.as_bytes(), &merge.qualifier)));
+        if request.returns == Returns::Nothing {
+            return Self { columns, whole: None };
+        }
+        let takes_more = |kind| !matches!(kind, CellKind::Put | CellKind::DeleteColumn);
+        if Cells::new(row.cells).any(|cell| takes_more(cell.kind)) {
+            let whole = whole(row, &columns);
+            return Self { columns, whole };
+        }
+        columns.extend(Cells::new(row.cells).map(|cell| Column::new(cell.family, cell.qualifier)));
+        Self { columns, whole: None }
+    }
+}
+
+/// The columns that a condition tests.
+pub fn tested(condition: &Condition) -> Vec<Column> {
+    let mut columns = Vec::new();
+    let all = condition.each_test(&mut |test| {
+        columns.push(Column::new(test.family.as_bytes(), &test.qualifier));
+        Ok::<(), Infallible>(())
+    });
+    match all {
+        Ok(()) => columns,
+        Err(never) => match never {},
+    }
+}
+
+/// Everything that a mutation with deletes of versions or of families names, with so many versions that one is left of
+/// each column after the deletes of single versions.
+fn whole(row: &SubmittedRow<'_>, merged: &BTreeSet<Column>) -> Option<Projection> {
+    let exact = |kind| matches!(kind, CellKind::Delete | CellKind::DeleteFamilyVersion);
+    let versions = 1 + Cells::new(row.cells).filter(|cell| exact(cell.kind)).count();
+    let versions = u32::try_from(versions).unwrap_or(u32::MAX).min(terrane_types::limits::VERSIONS_MAX);
+    let mut projection = Projection::all().with_versions(versions);
+    for column in merged {
+        projection = projection.with_column(family_of(column.family())?, Bytes::copy_from_slice(column.qualifier()));
+    }
+    for cell in Cells::new(row.cells) {
+        let family = family_of(cell.family)?;
+        projection = match cell.kind.is_family_marker() {
+            true => projection.with_family(family),
+            false => projection.with_column(family, Bytes::copy_from_slice(cell.qualifier)),
+        };
+    }
+    Some(projection)
+}
+
+/// The newest version of each of these columns.
+pub fn columns(columns: &[Column]) -> Projection {
+    let mut projection = Projection::all();
+    for column in columns {
+        if let Some(family) = family_of(column.family()) {
+            projection = projection.with_column(family, Bytes::copy_from_slice(column.qualifier()));
+        }
+    }
+    projection
+}
+
+/// Families were checked at the edge, so each has a name.
+fn family_of(family: &[u8]) -> Option<FamilyName> {
+    FamilyName::try_from(family).ok()
+}

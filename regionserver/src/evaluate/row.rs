@@ -1,0 +1,230 @@
+//! One row's mutation evaluated: columns as they were in, final cells and what is to be told out. Nothing else is looked
+//! at.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use terrane_types::cell::{Cells, LATEST, pack};
+use terrane_types::limits::{RETURNED_BYTES_MAX, ROW_MUTATION_BYTES_MAX};
+use terrane_types::{CellKind, CellRef, Invalid, Returns, TableSchema, escape};
+
+use super::needs::tested;
+use super::overlay::{Column, Newest, Version, is_expired, rules_of};
+use crate::operation::{Request, ResultKind, RowResult, SubmittedRow};
+
+/// A row with all that its request needs.
+pub struct Row<'a> {
+    pub row: &'a SubmittedRow<'a>,
+    pub request: &'a Request,
+    /// The newest versions of the columns that [`super::needs::Needs`] names.
+    pub columns: &'a BTreeMap<Column, Newest>,
+    /// Versions of everything that the mutation names, where newest ones are not enough.
+    pub whole: Option<&'a [u8]>,
+    pub schema: &'a TableSchema,
+    /// The entry's stamp, which is the time of reading too.
+    pub stamp: i64,
+}
+
+/// What comes of a row.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Evaluated {
+    /// These cells are applied; those without a timestamp get the stamp.
+    Applied { cells: Vec<u8>, returned: Option<Vec<u8>> },
+    /// Nothing is applied.
+    ConditionFailed { found: Vec<u8> },
+    /// Nothing is applied, and the sentence says why.
+    Refused { what: String },
+}
+
+impl Evaluated {
+    pub fn refused(what: String) -> Self {
+        Self::Refused { what }
+    }
+
+    pub fn cells(&self) -> &[u8] {
+        match self {
+            Self::Applied { cells, .. } => cells,
+            Self::ConditionFailed { .. } | Self::Refused { .. } => &[],
+        }
+    }
+
+    /// About what it takes in the log.
+    pub fn bytes(&self, row: &SubmittedRow<'_>) -> usize {
+        let own = match self {
+            Self::Applied { cells, returned } => cells.len() + returned.as_ref().map_or(0, Vec::len),
+            Self::ConditionFailed { found } => found.len(),
+            Self::Refused { what } => what.len(),
+        };
+        64 + row.row.len() + own
+    }
+
+    /// What there is to tell.
+    pub fn result(&self, stamp: u64) -> Option<RowResult> {
+        let kind = match self {
+            Self::Applied { returned: None, .. } => return None,
+            Self::Applied { returned: Some(cells), .. } => {
+                ResultKind::Applied { returned: Bytes::copy_from_slice(cells) }
+            }
+            Self::ConditionFailed { found } => ResultKind::ConditionFailed { found: Bytes::copy_from_slice(found) },
+            Self::Refused { what } => ResultKind::Invalid { what: what.clone() },
+        };
+        Some(RowResult { stamp, kind })
+    }
+}
+
+/// Versions of columns, newest first.
+type Versions = BTreeMap<Column, Vec<Version>>;
+
+impl Row<'_> {
+    pub fn evaluate(&self) -> Evaluated {
+        match self.try_evaluate() {
+            Ok(evaluated) => evaluated,
+            Err(Invalid { what }) => Evaluated::refused(format!("row {}: {what}", escape(self.row.row))),
+        }
+    }
+
+    fn try_evaluate(&self) -> Result<Evaluated, Invalid> {
+        self.check_families()?;
+        if let Some(condition) = &self.request.condition {
+            let newest = |family: &terrane_types::FamilyName, qualifier: &[u8]| {
+                let version = self.newest(&Column::new(family.as_bytes(), qualifier))?;
+                Some((version.timestamp, &version.value[..]))
+            };
+            if !condition.holds(&newest)? {
+                let found = if self.request.return_found { self.found(tested(condition))? } else { Vec::new() };
+                return Ok(Evaluated::ConditionFailed { found });
+            }
+        }
+        let mut cells = self.row.cells.to_vec();
+        for merge in &self.request.merges {
+            let newest = self.newest(&Column::new(merge.family.as_bytes(), &merge.qualifier));
+            let value = merge.apply(newest.map(|version| &version.value[..]))?;
+            // Not below the cell that it stands for, whatever timestamp a client gave that one.
+            let timestamp = newest.map_or(self.stamp, |version| version.timestamp.max(self.stamp));
+            pack(&mut cells, CellRef::put(merge.family.as_bytes(), &merge.qualifier, timestamp, &value));
+        }
+        if cells.len() > ROW_MUTATION_BYTES_MAX {
+            let bytes = cells.len();
+            return Err(Invalid::new(format!(
+                "with what is appended the mutation has {bytes} bytes of cells; the limit is {ROW_MUTATION_BYTES_MAX}"
+            )));
+        }
+        let returned = match self.request.returns {
+            Returns::Nothing => None,
+            Returns::Old => Some(self.returned(&self.before(), &cells)?),
+            Returns::New => Some(self.returned(&self.after(&cells), &cells)?),
+        };
+        Ok(Evaluated::Applied { cells, returned })
+    }
+
+    /// The edge looked already, but the table may have been altered since.
+    fn check_families(&self) -> Result<(), Invalid> {
+        let tests = self.request.condition.iter().flat_map(tested);
+        let named: Vec<Column> = tests.chain(self.named(self.row.cells)).chain(self.merged()).collect();
+        let gone = named.iter().find(|column| self.schema.family(column.family()).is_none());
+        match gone {
+            Some(column) => {
+                Err(Invalid::new(format!("table {} has no family {}", self.schema.name, escape(column.family()))))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn merged(&self) -> impl Iterator<Item = Column> {
+        self.request.merges.iter().map(|merge| Column::new(merge.family.as_bytes(), &merge.qualifier))
+    }
+
+    fn named<'c>(&self, cells: &'c [u8]) -> impl Iterator<Item = Column> + use<'c> {
+        Cells::new(cells).map(|cell| Column::new(cell.family, cell.qualifier))
+    }
+
+    fn newest(&self, column: &Column) -> Option<&Version> {
+        self.columns.get(column)?.as_ref()
+    }
+
+    /// The columns that a condition tests, packed.
+    fn found(&self, columns: Vec<Column>) -> Result<Vec<u8>, Invalid> {
+        let columns: std::collections::BTreeSet<_> = columns.into_iter().collect();
+        let found = columns.iter().filter_map(|column| Some((column, self.newest(column)?)));
+        packed("the columns that the condition names", found)
+    }
+
+    /// What there was of everything that the mutation names.
+    fn before(&self) -> Versions {
+        let mut versions = Versions::new();
+        for (column, newest) in self.columns {
+            versions.insert(column.clone(), newest.iter().cloned().collect());
+        }
+        if let Some(whole) = self.whole {
+            // It goes deeper than what the columns tell.
+            let mut deeper = Versions::new();
+            for cell in Cells::new(whole) {
+                let version = Version { timestamp: cell.timestamp, value: Bytes::copy_from_slice(cell.value) };
+                deeper.entry(Column::new(cell.family, cell.qualifier)).or_default().push(version);
+            }
+            versions.extend(deeper);
+        }
+        versions
+    }
+
+    /// What is left of it, and comes to it, as far as the newest version needs.
+    fn after(&self, cells: &[u8]) -> Versions {
+        let mut versions = self.before();
+        for cell in Cells::new(cells) {
+            let timestamp = if cell.timestamp == LATEST { self.stamp } else { cell.timestamp };
+            if cell.kind.is_family_marker() {
+                for (_, of_column) in versions.iter_mut().filter(|(column, _)| column.family() == cell.family) {
+                    delete(of_column, cell.kind, timestamp);
+                }
+                continue;
+            }
+            let of_column = versions.entry(Column::new(cell.family, cell.qualifier)).or_default();
+            if cell.kind == CellKind::Put {
+                let at = of_column.partition_point(|version| version.timestamp > timestamp);
+                if of_column.get(at).is_some_and(|version| version.timestamp == timestamp) {
+                    of_column.remove(at);
+                }
+                of_column.insert(at, Version { timestamp, value: Bytes::copy_from_slice(cell.value) });
+                let kept = rules_of(self.schema, cell.family).versions;
+                of_column.truncate(usize::try_from(kept).unwrap_or(usize::MAX));
+            } else {
+                delete(of_column, cell.kind, timestamp);
+            }
+        }
+        versions
+    }
+
+    /// The newest versions of the columns that the mutation names, packed.
+    fn returned(&self, versions: &Versions, cells: &[u8]) -> Result<Vec<u8>, Invalid> {
+        let named: std::collections::BTreeSet<Column> = self.named(cells).chain(self.merged()).collect();
+        let markers = || Cells::new(cells).filter(|cell| cell.kind.is_family_marker());
+        let of_family = |column: &Column| markers().any(|cell| cell.family == column.family());
+        let shown = versions.iter().filter(|(column, _)| named.contains(column) || of_family(column));
+        let newest = shown.filter_map(|(column, versions)| {
+            let rules = rules_of(self.schema, column.family());
+            let version = versions.first()?;
+            let hidden = rules.min_versions == 0 && is_expired(&rules, version.timestamp, self.stamp);
+            (!hidden).then_some((column, version))
+        });
+        packed("the columns that the mutation names", newest)
+    }
+}
+
+fn delete(versions: &mut Vec<Version>, kind: CellKind, timestamp: i64) {
+    let exactly = matches!(kind, CellKind::Delete | CellKind::DeleteFamilyVersion);
+    versions.retain(|version| if exactly { version.timestamp != timestamp } else { version.timestamp > timestamp });
+}
+
+fn packed<'a>(what: &str, versions: impl Iterator<Item = (&'a Column, &'a Version)>) -> Result<Vec<u8>, Invalid> {
+    let mut out = Vec::new();
+    for (column, version) in versions {
+        let cell = CellRef::put(column.family(), column.qualifier(), version.timestamp, &version.value);
+        if out.len() + cell.packed_len() > RETURNED_BYTES_MAX {
+            return Err(Invalid::new(format!(
+                "{what} take more than the {RETURNED_BYTES_MAX} bytes that can be returned; nothing was applied"
+            )));
+        }
+        pack(&mut out, cell);
+    }
+    Ok(out)
+}

@@ -1,0 +1,138 @@
+//! What came of a row's mutation, as the log and the exactly-once window hold it.
+//!
+//! Results go through the log, those of rows to which nothing was applied too: an answer given before the commit could
+//! speak of a state that never was. A retry is answered with the same bytes.
+//!
+//! ```text
+//! result = version u8 (1) | stamp u64 | kind u8 | body
+//! kind   = 0 applied, body: returned cells        1 the condition did not hold, body: the columns it found
+//!        | 2 invalid, body: the sentence, UTF-8   3 not tried   4 applied by an earlier try, the result is not kept
+//! ```
+
+use bytes::Bytes;
+use terrane_types::{Error, Invalid, PackedCells, RowOutcome};
+
+use crate::record::{Malformed, Reader, put_u64};
+
+const VERSION: u8 = 1;
+
+const APPLIED: u8 = 0;
+const CONDITION_FAILED: u8 = 1;
+const INVALID: u8 = 2;
+const NOT_TRIED: u8 = 3;
+const ALREADY_APPLIED: u8 = 4;
+
+/// What came of a row that has something to tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowResult {
+    /// The stamp of the entry.
+    pub stamp: u64,
+    pub kind: ResultKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ResultKind {
+    /// Applied; these cells were asked for.
+    Applied { returned: Bytes },
+    /// Nothing was applied, since the condition did not hold; these are the columns it names, where asked for.
+    ConditionFailed { found: Bytes },
+    /// Nothing was applied, and the sentence says why.
+    Invalid { what: String },
+    /// Nothing was applied: the operation is older than what the region remembers.
+    NotTried,
+    /// Applied by an earlier try, whose result is no longer kept.
+    AlreadyApplied,
+}
+
+impl RowResult {
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(16);
+        out.push(VERSION);
+        put_u64(&mut out, self.stamp);
+        match &self.kind {
+            ResultKind::Applied { returned } => {
+                out.push(APPLIED);
+                out.extend_from_slice(returned);
+            }
+            ResultKind::ConditionFailed { found } => {
+                out.push(CONDITION_FAILED);
+                out.extend_from_slice(found);
+            }
+            ResultKind::Invalid { what } => {
+                out.push(INVALID);
+                out.extend_from_slice(what.as_bytes());
+            }
+            ResultKind::NotTried => out.push(NOT_TRIED),
+            ResultKind::AlreadyApplied => out.push(ALREADY_APPLIED),
+        }
+        out
+    }
+
+    pub fn decode(record: Bytes) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(record);
+        if reader.u8()? != VERSION {
+            return Err(Malformed("a row's result is of a version that is not known to this build"));
+        }
+        let stamp = reader.u64()?;
+        let kind = match reader.u8()? {
+            APPLIED => ResultKind::Applied { returned: reader.rest() },
+            CONDITION_FAILED => ResultKind::ConditionFailed { found: reader.rest() },
+            INVALID => {
+                let what = String::from_utf8(reader.rest().into());
+                ResultKind::Invalid { what: what.map_err(|_| Malformed("a text is not UTF-8"))? }
+            }
+            NOT_TRIED => ResultKind::NotTried,
+            ALREADY_APPLIED => ResultKind::AlreadyApplied,
+            _ => return Err(Malformed("a row's result is of a kind that is not known to this build")),
+        };
+        reader.finish()?;
+        Ok(Self { stamp, kind })
+    }
+
+    /// The outcome as the client hears it.
+    pub fn outcome(self) -> Result<RowOutcome, Error> {
+        let Self { stamp, kind } = self;
+        let cells =
+            |cells| PackedCells::validate(cells).map_err(|error| Error::Internal { message: error.to_string() });
+        match kind {
+            ResultKind::Applied { returned } => {
+                Ok(RowOutcome { condition_failed: false, cells: cells(returned)?, stamp })
+            }
+            ResultKind::ConditionFailed { found } => {
+                Ok(RowOutcome { condition_failed: true, cells: cells(found)?, stamp })
+            }
+            ResultKind::Invalid { what } => Err(Error::Invalid(Invalid { what })),
+            ResultKind::NotTried => Err(Error::Uncertain { not_tried: true }),
+            ResultKind::AlreadyApplied => Err(Error::AlreadyApplied),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_come_back() {
+        for kind in [
+            ResultKind::Applied { returned: Bytes::from_static(b"cells") },
+            ResultKind::ConditionFailed { found: Bytes::new() },
+            ResultKind::Invalid { what: "why".to_owned() },
+            ResultKind::NotTried,
+            ResultKind::AlreadyApplied,
+        ] {
+            let result = RowResult { stamp: 7, kind };
+            assert_eq!(RowResult::decode(result.encode().into()).unwrap(), result);
+        }
+    }
+
+    #[test]
+    fn the_layout_is_on_disks() {
+        let result = RowResult { stamp: 7, kind: ResultKind::Invalid { what: "no".to_owned() } };
+        assert_eq!(result.encode(), [1, 7, 0, 0, 0, 0, 0, 0, 0, 2, b'n', b'o']);
+        assert!(RowResult::decode(Bytes::from_static(&[2, 7, 0, 0, 0, 0, 0, 0, 0, 3])).is_err(), "another version");
+        assert!(RowResult::decode(Bytes::from_static(&[1, 7, 0, 0, 0, 0, 0, 0, 0, 9])).is_err(), "another kind");
+        assert!(RowResult::decode(Bytes::from_static(&[1, 7, 0, 0, 0, 0, 0, 0, 0, 3, 0])).is_err(), "bytes left over");
+    }
+}

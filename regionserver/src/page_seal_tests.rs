@@ -1,0 +1,147 @@
+//! Tokens come back as they were sealed, and in no other way.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn key(id: u32) -> PageKey {
+    PageKey { id, secret: Bytes::from(vec![u8::try_from(id).unwrap(); 32]) }
+}
+
+fn seal_with(keys: Vec<PageKey>) -> PageSeal {
+    let seal = PageSeal::default();
+    seal.set(keys);
+    seal
+}
+
+fn binding() -> Binding {
+    Binding {
+        table: TableId(7),
+        start: Bytes::from_static(b"a"),
+        stop: Bytes::from_static(b"z"),
+        reverse: false,
+        filter: "prefix(row, 'a')".to_owned(),
+    }
+}
+
+fn position(bucket: u32, last: &'static str, finished: bool) -> Position {
+    Position { bucket, last: Bytes::from_static(last.as_bytes()), finished }
+}
+
+fn refusal(opened: Result<Vec<Position>, Error>) -> String {
+    match opened {
+        Err(Error::Invalid(invalid)) => invalid.what,
+        other => panic!("not refused as invalid: {other:?}"),
+    }
+}
+
+/// Readers keep tokens for weeks: these bytes must open in every later build.
+#[test]
+fn the_layout_is_fixed() {
+    let seal = seal_with(vec![key(3)]);
+    let token = seal.seal(&binding(), &[position(0, "m", false), position(1, "", true)]).unwrap();
+    let hex: String = token.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(hex, GOLDEN);
+}
+
+const GOLDEN: &str = "";
+
+#[test]
+fn every_flipped_bit_and_every_cut_is_refused() {
+    let seal = seal_with(vec![key(3), key(2)]);
+    let token = seal.seal(&binding(), &[position(0, "row", false)]).unwrap();
+    for bit in 0..token.len() * 8 {
+        let mut flipped = token.to_vec();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        refusal(seal.open(&binding(), flipped.into()));
+    }
+    for len in 0..token.len() {
+        refusal(seal.open(&binding(), token.slice(..len)));
+    }
+    let longer = [&token[..], b"x"].concat();
+    refusal(seal.open(&binding(), longer.into()));
+    assert_eq!(seal.open(&binding(), token).unwrap(), [position(0, "row", false)]);
+}
+
+#[test]
+fn a_refusal_says_what_the_token_does_not_fit() {
+    let seal = seal_with(vec![key(3)]);
+    let token = seal.seal(&binding(), &[position(0, "row", false)]).unwrap();
+    let other_table = Binding { table: TableId(8), ..binding() };
+    assert!(refusal(seal.open(&other_table, token.clone())).contains("another table"));
+    let others = [
+        Binding { start: Bytes::new(), ..binding() },
+        Binding { stop: Bytes::new(), ..binding() },
+        Binding { reverse: true, ..binding() },
+        Binding { filter: String::new(), ..binding() },
+        // The same bytes, cut at other places.
+        Binding { start: Bytes::from_static(b"az"), stop: Bytes::new(), ..binding() },
+    ];
+    for other in others {
+        let refusal = refusal(seal.open(&other, token.clone()));
+        assert!(refusal.contains("this range, direction or filter"), "{refusal}");
+    }
+    let mut damaged = token.to_vec();
+    *damaged.last_mut().unwrap() ^= 1;
+    assert!(refusal(seal.open(&binding(), damaged.into())).contains("damaged"));
+    let elsewhere = seal_with(vec![key(9)]);
+    assert!(refusal(elsewhere.open(&binding(), token)).contains("no longer valid"));
+}
+
+#[test]
+fn the_key_before_the_newest_still_opens() {
+    let before = seal_with(vec![key(1)]);
+    let token = before.seal(&binding(), &[position(0, "row", false)]).unwrap();
+    before.set(vec![key(2), key(1)]);
+    before.open(&binding(), token.clone()).unwrap();
+    let newer = before.seal(&binding(), &[]).unwrap();
+    assert_eq!(newer[1], 2, "the newest seals");
+    before.set(vec![key(3), key(2)]);
+    refusal(before.open(&binding(), token));
+    before.set(Vec::new());
+    before.open(&binding(), newer).expect("a master that tells nothing takes nothing away");
+}
+
+#[test]
+fn without_a_key_nothing_is_sealed_or_opened() {
+    let seal = PageSeal::default();
+    assert!(matches!(seal.seal(&binding(), &[]), Err(Error::Unavailable { .. })));
+    assert!(matches!(seal.open(&binding(), Bytes::new()), Err(Error::Unavailable { .. })));
+}
+
+#[test]
+fn what_is_too_much_for_a_token_is_refused() {
+    let seal = seal_with(vec![key(1)]);
+    let longest = Position { last: vec![1; ROW_BYTES_MAX].into(), ..position(0, "", false) };
+    seal.seal(&binding(), std::slice::from_ref(&longest)).unwrap();
+    assert!(seal.seal(&binding(), &[longest.clone(), longest.clone(), longest]).is_err());
+    let longer = Position { last: vec![1; ROW_BYTES_MAX + 1].into(), ..position(0, "", false) };
+    assert!(seal.seal(&binding(), &[longer]).is_err());
+    seal.seal(&binding(), &vec![position(0, "", true); 256]).unwrap();
+    assert!(seal.seal(&binding(), &vec![position(0, "", true); 257]).is_err());
+}
+
+proptest! {
+    #[test]
+    fn positions_come_back(
+        positions in proptest::collection::vec(
+            (any::<u32>(), proptest::collection::vec(any::<u8>(), 0..40), any::<bool>()), 0..20),
+        start in proptest::collection::vec(any::<u8>(), 0..10),
+        reverse in any::<bool>(),
+    ) {
+        let seal = seal_with(vec![key(5), key(4)]);
+        let binding = Binding { start: start.into(), reverse, ..binding() };
+        let positions: Vec<Position> = positions
+            .into_iter()
+            .map(|(bucket, last, finished)| Position { bucket, last: last.into(), finished })
+            .collect();
+        let token = seal.seal(&binding, &positions).unwrap();
+        prop_assert_eq!(seal.open(&binding, token).unwrap(), positions);
+    }
+
+    #[test]
+    fn foreign_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let seal = seal_with(vec![key(5)]);
+        prop_assert!(seal.open(&binding(), bytes.into()).is_err());
+    }
+}

@@ -1,0 +1,165 @@
+//! Filters where rows are read: what is read for them, whole rows put together before they are judged, and rows that are
+//! jumped over.
+//!
+//! A read without a filter, or with one that is a single range of rows and nothing else, never comes here: the range is cut
+//! and that is all. A filter that asks the row key alone judges a row by its first part. Any other sees whole rows, so a
+//! row is gathered up to [`FILTERED_ROW_BYTES_MAX`] whatever the size of a block, and a larger one is refused.
+
+use terrane_types::filter::{RowFilter, Seek, Verdict};
+use terrane_types::rows::ROW_HEADER_BYTES;
+use terrane_types::{Error, Invalid, KeyRange, Projection, escape};
+
+/// The largest row that a filter judges. One message holds it, as it does the largest answer to a get.
+pub const FILTERED_ROW_BYTES_MAX: usize = 32 << 20;
+
+/// Rows that are read, though a filter says that none before a later one can pass, before that one is sought: a seek costs
+/// as much as reading a few small rows, and often the one sought is among them.
+const ROWS_BEFORE_SEEK: u32 = 4;
+
+/// What a read is to find: a projection, and the filter in it made ready once per request.
+pub struct Lookup {
+    projection: Projection,
+    filter: Option<RowFilter>,
+    reads: Projection,
+}
+
+impl Lookup {
+    /// A lookup of what a checked projection asks for.
+    pub fn new(projection: Projection) -> Self {
+        let filter = RowFilter::of(&projection);
+        let reads = filter.as_ref().map_or_else(|| projection.clone(), |filter| filter.reads().clone());
+        Self { projection, filter, reads }
+    }
+
+    /// A lookup of whether rows are there: without a filter, a single cell tells.
+    pub fn exists(projection: Projection) -> Self {
+        let mut lookup = Self::new(projection);
+        if lookup.filter.is_none() {
+            lookup.reads.first_cell_only = true;
+            lookup.reads.keys_only = true;
+        }
+        lookup
+    }
+
+    /// What was asked for.
+    pub fn projection(&self) -> &Projection {
+        &self.projection
+    }
+
+    /// What is read for it.
+    pub fn reads(&self) -> &Projection {
+        &self.reads
+    }
+
+    /// The filter, for one reader.
+    pub fn filter(&self) -> Option<RowFilter> {
+        self.filter.clone()
+    }
+
+    /// The filter at work in a scan; `None` where cutting the range is all there is to do.
+    pub fn filtering(&self) -> Option<Filtering> {
+        let filter = self.filter.clone().filter(|filter| !filter.is_range())?;
+        Some(Filtering { filter, target: None, waited: 0, over: false })
+    }
+
+    /// The part of the range in which rows can pass.
+    pub fn clip(&self, range: KeyRange) -> Option<KeyRange> {
+        match &self.filter {
+            Some(filter) => filter.clip(&range),
+            None => Some(range),
+        }
+    }
+
+    /// Rows after which the filter ends a scan.
+    pub fn page(&self) -> Option<u64> {
+        self.projection.filter.as_ref().and_then(|filter| filter.page())
+    }
+}
+
+/// A filter at work in a scan.
+pub struct Filtering {
+    filter: RowFilter,
+    /// No row before this one can pass.
+    target: Option<Vec<u8>>,
+    /// Rows read since that was known.
+    waited: u32,
+    over: bool,
+}
+
+/// Where a scan is to go on.
+pub enum Hop {
+    Next,
+    /// At the first row not before this one.
+    Seek(Vec<u8>),
+    /// Nowhere: no further row of the source can pass.
+    Leave,
+}
+
+impl Filtering {
+    /// Whether rows must be whole to be judged.
+    pub fn needs_whole_rows(&self) -> bool {
+        !self.filter.is_about_key()
+    }
+
+    /// Whether the filter ended the scan, in all regions.
+    pub fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Judges the row, or the part of one, that begins at `from` and ends the block; takes it away if it is not shown.
+    pub fn judge(&mut self, block: &mut Vec<u8>, from: usize, reverse: bool) -> bool {
+        if let Some(target) = &self.target {
+            let row = key_of(&block[from..]);
+            if if reverse { row > &target[..] } else { row < &target[..] } {
+                block.truncate(from);
+                return false;
+            }
+            self.target = None;
+        }
+        match self.filter.judge(block, from) {
+            Verdict::Shown => return true,
+            Verdict::Hidden => {}
+            Verdict::End => self.over = true,
+        }
+        block.truncate(from);
+        false
+    }
+
+    /// Where to go on behind a row that was read.
+    pub fn hop(&mut self, row: &[u8], reverse: bool) -> Hop {
+        if self.over {
+            return Hop::Leave;
+        }
+        if !self.filter.may_seek() {
+            return Hop::Next;
+        }
+        if self.target.is_none() {
+            self.waited = 0;
+            match self.filter.seek(row, reverse) {
+                Seek::Next => return Hop::Next,
+                Seek::Nothing => return Hop::Leave,
+                Seek::To(target) => self.target = Some(target),
+            }
+        }
+        self.waited += 1;
+        if self.waited < ROWS_BEFORE_SEEK {
+            return Hop::Next;
+        }
+        self.target.take().map_or(Hop::Next, Hop::Seek)
+    }
+}
+
+/// What is answered where a row is too large to be judged.
+pub fn too_large(row: &[u8]) -> Error {
+    Error::Invalid(Invalid::new(format!(
+        "row {} has more than {FILTERED_ROW_BYTES_MAX} bytes of cells, which is more than a filter looks at; ask for fewer \
+         of its columns, or filter by row key alone",
+        escape(row)
+    )))
+}
+
+/// The key of a packed row.
+pub fn key_of(packed: &[u8]) -> &[u8] {
+    let len = packed.first_chunk::<2>().map_or(0, |len| usize::from(u16::from_le_bytes(*len)));
+    packed.get(ROW_HEADER_BYTES..ROW_HEADER_BYTES + len).unwrap_or_default()
+}

@@ -1,0 +1,208 @@
+//! The latest rows of each prefix: which prefix a row has, how many of its rows were given, and where the next one begins.
+//!
+//! Rows of one prefix lie next to each other. Once a scan has given as many of them as are wanted, it seeks what lies
+//! beyond, so that what a prefix holds besides costs nothing. A key that the declaration cannot cut, or that is shorter
+//! than the bytes asked for, is a prefix of its own.
+//!
+//! Invariant: [`Group::prefix`] is the prefix of the last row given, in whichever region that was: it travels in the
+//! resume token, and to the next region in the request.
+
+use bytes::Bytes;
+use terrane_types::limits::ROW_BYTES_MAX;
+use terrane_types::{Error, Invalid, KeyDeclaration, KeyRange, TableSchema};
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Latest {
+    pub cut: Cut,
+    /// Rows of each prefix, at least 1.
+    pub rows: u32,
+}
+
+/// What of a row is its prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// So many leading parts of the declared key.
+    Parts(u32),
+    /// So many bytes.
+    Bytes(u32),
+}
+
+/// How far a scan is with the prefix it is at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Group {
+    /// Of the last row given; empty: none was.
+    pub prefix: Bytes,
+    /// How many rows of it were given.
+    pub given: u32,
+}
+
+impl Latest {
+    /// Checks what came from outside, as far as it can be without the table.
+    ///
+    /// # Errors
+    /// [`Invalid`] for a prefix of nothing, or longer than a row.
+    pub fn checked(self) -> Result<Self, Invalid> {
+        match self.cut {
+            Cut::Parts(0) | Cut::Bytes(0) => {
+                Err(Invalid::new("the latest rows of each prefix need one: leading parts of the key, or leading bytes"))
+            }
+            Cut::Bytes(bytes) if bytes as usize > ROW_BYTES_MAX => {
+                Err(Invalid::new(format!("a prefix of {bytes} bytes is longer than a row, which has {ROW_BYTES_MAX}")))
+            }
+            _ => Ok(Self { rows: self.rows.max(1), ..self }),
+        }
+    }
+}
+
+/// Cuts the rows of one table.
+pub struct Cutter {
+    cut: Cut,
+    key: Option<KeyDeclaration>,
+}
+
+impl Cutter {
+    /// For rows of this table.
+    ///
+    /// # Errors
+    /// [`Invalid`] where parts are asked for and the table declares none, or fewer.
+    pub fn new(cut: Cut, schema: &TableSchema) -> Result<Self, Error> {
+        let Cut::Parts(parts) = cut else { return Ok(Self { cut, key: None }) };
+        let Some(key) = &schema.key else {
+            let what =
+                format!("table {} declares no key, so its rows have no parts: name a number of bytes", schema.name);
+            return Err(Invalid::new(what).into());
+        };
+        let known = key.parts().len();
+        if parts as usize > known {
+            return Err(Invalid::new(format!("the key of table {} has {known} parts, not {parts}", schema.name)).into());
+        }
+        Ok(Self { cut, key: Some(key.clone()) })
+    }
+
+    /// The prefix of a row.
+    #[must_use]
+    pub fn prefix<'r>(&self, row: &'r [u8]) -> &'r [u8] {
+        self.length(row).and_then(|length| row.get(..length)).unwrap_or(row)
+    }
+
+    fn length(&self, row: &[u8]) -> Option<usize> {
+        match self.cut {
+            Cut::Parts(parts) => self.key.as_ref()?.prefix_len(row, parts),
+            Cut::Bytes(bytes) => Some(bytes as usize).filter(|bytes| *bytes <= row.len()),
+        }
+    }
+
+    /// The first row, in the direction of the scan, that is not of this prefix: forward the first one behind all rows of
+    /// it, in reverse the prefix itself, which is not before any of them. Empty: there is none.
+    #[must_use]
+    pub fn beyond(&self, prefix: &[u8], reverse: bool) -> Bytes {
+        if reverse {
+            return Bytes::copy_from_slice(prefix);
+        }
+        // Where the prefix goes on to the end of the row, longer rows are no kin.
+        let goes_on = |byte: u8| self.length(&[prefix, &[byte]].concat()) == Some(prefix.len());
+        if goes_on(0) && goes_on(0xFF) { KeyRange::prefix(prefix).stop } else { KeyRange::row(prefix).stop }
+    }
+
+    /// What of a range is left once enough rows of this prefix were given.
+    #[must_use]
+    pub fn rest(&self, range: KeyRange, prefix: &[u8], reverse: bool) -> Option<KeyRange> {
+        let beyond = self.beyond(prefix, reverse);
+        if beyond.is_empty() {
+            return None;
+        }
+        let rest = if reverse {
+            KeyRange { start: Bytes::new(), stop: beyond }
+        } else {
+            KeyRange { start: beyond, stop: Bytes::new() }
+        };
+        range.intersect(&rest)
+    }
+}
+
+impl Group {
+    /// Counts a row that is given.
+    pub fn count(&mut self, prefix: &[u8]) {
+        if self.given > 0 && self.prefix == prefix {
+            self.given = self.given.saturating_add(1);
+        } else {
+            *self = Self { prefix: Bytes::copy_from_slice(prefix), given: 1 };
+        }
+    }
+
+    /// Whether enough rows of the prefix were given.
+    #[must_use]
+    pub fn is_full(&self, latest: &Latest) -> bool {
+        self.given >= latest.rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use terrane_types::TableName;
+
+    use super::*;
+
+    fn schema(key: &str) -> TableSchema {
+        let mut schema = TableSchema::new(TableName::new("t").unwrap());
+        schema.key = (!key.is_empty()).then(|| KeyDeclaration::parse(key).unwrap());
+        schema
+    }
+
+    #[test]
+    fn rows_of_one_prefix_are_those_before_what_lies_beyond() {
+        let (numbers, texts, tails) = (schema("a:u32, b:u32"), schema("a:text, b:u32"), schema("a:u32, b:tail"));
+        let rows: [&[u8]; 9] = [
+            b"\0",
+            b"\0\0\0\x01",
+            b"\0\0\0\x01\0\0\0\x07",
+            b"\0\0\0\x01\xff",
+            b"\0\0\0\x02",
+            b"ab\0\x01",
+            b"ab\0\x01\0\0\0\x01",
+            b"ab\0\x01\xff\xff",
+            b"\xff\xff\xff\xff\xff",
+        ];
+        for (cut, schema) in [
+            (Cut::Bytes(1), &numbers),
+            (Cut::Bytes(4), &numbers),
+            (Cut::Bytes(8), &numbers),
+            (Cut::Parts(1), &numbers),
+            (Cut::Parts(1), &texts),
+            (Cut::Parts(2), &tails),
+        ] {
+            let cutter = Cutter::new(cut, schema).unwrap();
+            for row in rows {
+                let prefix = cutter.prefix(row);
+                let after = cutter.beyond(prefix, false);
+                for other in rows {
+                    let kin = cutter.prefix(other) == prefix;
+                    let before = after.is_empty() || other < &after[..];
+                    assert_eq!(kin, other >= prefix && before, "{cut:?}: {row:?} and {other:?}");
+                    assert!(!kin || other >= &cutter.beyond(prefix, true)[..]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_table_without_a_key_has_no_parts() {
+        let refused = Cutter::new(Cut::Parts(1), &schema("")).err().unwrap();
+        assert!(refused.to_string().contains("declares no key"), "{refused}");
+        assert!(Cutter::new(Cut::Parts(3), &schema("a:u32, b:u32")).is_err());
+        assert!(Cutter::new(Cut::Bytes(3), &schema("")).is_ok());
+    }
+
+    #[test]
+    fn rows_are_counted_per_prefix() {
+        let mut group = Group::default();
+        let latest = Latest { cut: Cut::Bytes(1), rows: 2 };
+        group.count(b"a");
+        assert!(!group.is_full(&latest));
+        group.count(b"a");
+        assert!(group.is_full(&latest));
+        group.count(b"b");
+        assert_eq!(group, Group { prefix: "b".into(), given: 1 });
+    }
+}

@@ -1,0 +1,81 @@
+//! The window as it lies in a region's durable point (`docs/formats/operations.md`).
+//!
+//! ```text
+//! window = version u8 (1) | floor u64 | clients u32 | client ...                       nothing at all: an empty window
+//! client = id [16] | last u64 | since u64 | settled u64 | ranges u32 | (first u64 | last u64) ...
+//!        | results u32 | (operation u64 | result u32-length) ...
+//! ```
+//!
+//! Clients, ranges and results are ascending. The manifest's record has the checksum.
+
+use bytes::Bytes;
+
+use super::{CLIENT_BYTES, Client, RANGE_BYTES, RESULT_OVERHEAD_BYTES, Window};
+use crate::record::{Malformed, Reader, put_count, put_long, put_u64};
+
+const VERSION: u8 = 1;
+
+impl Window {
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        let mut out = Vec::with_capacity(1 + 8 + 4 + self.bytes);
+        out.push(VERSION);
+        put_u64(&mut out, self.floor);
+        put_count(&mut out, self.clients.len());
+        for (id, client) in &self.clients {
+            out.extend_from_slice(id);
+            put_u64(&mut out, client.last);
+            put_u64(&mut out, client.since);
+            put_u64(&mut out, client.settled);
+            put_count(&mut out, client.applied.len());
+            for (first, last) in client.applied.iter() {
+                put_u64(&mut out, first);
+                put_u64(&mut out, last);
+            }
+            put_count(&mut out, client.results.len());
+            for (operation, result) in &client.results {
+                put_u64(&mut out, *operation);
+                put_long(&mut out, result);
+            }
+        }
+        out.into()
+    }
+
+    pub fn decode(record: Bytes) -> Result<Self, Malformed> {
+        if record.is_empty() {
+            return Ok(Self::default());
+        }
+        let mut reader = Reader::new(record);
+        if reader.u8()? != VERSION {
+            return Err(Malformed("the window of operations is of a version that is not known to this build"));
+        }
+        let mut window = Self { floor: reader.u64()?, ..Self::default() };
+        for _ in 0..reader.count(CLIENT_BYTES)? {
+            let id = reader.array()?;
+            let client = read_client(&mut reader)?;
+            window.insert(id, client);
+        }
+        reader.finish()?;
+        Ok(window)
+    }
+}
+
+fn read_client(reader: &mut Reader) -> Result<Client, Malformed> {
+    let (last, since, settled) = (reader.u64()?, reader.u64()?, reader.u64()?);
+    let mut client = Client::new(last, since, settled);
+    let mut above = None;
+    for _ in 0..reader.count(RANGE_BYTES)? {
+        let (first, last) = (reader.u64()?, reader.u64()?);
+        if first > last || above.is_some_and(|above| first <= above) {
+            return Err(Malformed("the numbers of a window are not ascending"));
+        }
+        above = Some(last);
+        client.applied.insert_range(first, last);
+    }
+    for _ in 0..reader.count(RESULT_OVERHEAD_BYTES)? {
+        let operation = reader.u64()?;
+        // A copy: a slice would keep the whole record in memory.
+        client.keep(operation, Bytes::copy_from_slice(&reader.long()?));
+    }
+    Ok(client)
+}

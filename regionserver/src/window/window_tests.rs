@@ -1,0 +1,236 @@
+//! The window at its edges, and against a memory that forgets nothing.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const A: ClientId = [1; 16];
+const B: ClientId = [2; 16];
+
+fn applied(window: &mut Window, client: ClientId, operation: u64, stamp: u64) -> bool {
+    window.note(client, 0, stamp).applied(operation, None)
+}
+
+fn with_result(window: &mut Window, client: ClientId, operation: u64, stamp: u64, bytes: usize) {
+    let result = Bytes::from(vec![7; bytes]);
+    assert!(window.note(client, 0, stamp).applied(operation, Some(&result)));
+}
+
+#[test]
+fn an_applied_number_is_known_with_its_result_and_others_are_new() {
+    let mut window = Window::default();
+    with_result(&mut window, A, 5, 100, 3);
+    assert!(applied(&mut window, A, 6, 100));
+    assert_eq!(window.look_up(&A, 5, 90), Known::Applied(Some(Bytes::from_static(&[7; 3]))));
+    assert_eq!(window.look_up(&A, 6, 90), Known::Applied(None));
+    assert_eq!(window.look_up(&A, 7, 90), Known::New);
+    assert_eq!(window.look_up(&B, 5, 0), Known::New);
+    assert!(!applied(&mut window, A, 5, 101), "applied twice");
+}
+
+#[test]
+fn nobody_and_operations_without_a_number_are_not_remembered() {
+    let mut window = Window::default();
+    assert!(applied(&mut window, NOBODY, 5, 100));
+    assert!(applied(&mut window, A, 0, 100));
+    assert_eq!(window.look_up(&NOBODY, 5, 1), Known::New);
+    assert_eq!(window.look_up(&A, 0, 1), Known::New);
+}
+
+#[test]
+fn below_the_settled_mark_everything_is_too_old() {
+    let mut window = Window::default();
+    with_result(&mut window, A, 5, 100, 3);
+    window.note(A, 6, 101).applied(6, None);
+    assert_eq!(window.look_up(&A, 5, 90), Known::TooOld);
+    assert_eq!(window.look_up(&A, 6, 90), Known::Applied(None));
+    window.note(A, 3, 102).applied(8, None);
+    assert_eq!(window.look_up(&A, 5, 90), Known::TooOld, "the mark never goes back");
+}
+
+#[test]
+fn a_result_of_4096_bytes_is_kept_and_one_more_is_not() {
+    let mut window = Window::default();
+    with_result(&mut window, A, 1, 100, RESULT_BYTES_MAX);
+    with_result(&mut window, A, 2, 100, RESULT_BYTES_MAX + 1);
+    assert!(matches!(window.look_up(&A, 1, 90), Known::Applied(Some(result)) if result.len() == 4096));
+    assert_eq!(window.look_up(&A, 2, 90), Known::Applied(None));
+}
+
+#[test]
+fn a_client_leaves_when_it_was_idle_for_exactly_fifteen_minutes() {
+    let mut window = Window::default();
+    applied(&mut window, A, 5, 1_000);
+    applied(&mut window, B, 1, 1_000 + IDLE_MS_MAX - 1);
+    assert_eq!((window.look_up(&A, 5, 900), window.floor()), (Known::Applied(None), 0));
+    applied(&mut window, B, 2, 1_000 + IDLE_MS_MAX);
+    assert_eq!((window.look_up(&A, 5, 900), window.floor()), (Known::TooOld, 1_000));
+    assert_eq!(window.look_up(&A, 6, 1_000), Known::TooOld, "first tried at the floor");
+    assert_eq!(window.look_up(&A, 6, 1_001), Known::New);
+}
+
+#[test]
+fn a_client_that_comes_back_is_not_asked_about_what_it_did_before() {
+    let mut window = Window::default();
+    applied(&mut window, A, 5, 1_000);
+    // It leaves and comes back in one step, still waiting for number 5.
+    window.note(A, 5, 1_000 + IDLE_MS_MAX).applied(9, None);
+    assert_eq!(window.look_up(&A, 9, 900_000), Known::Applied(None));
+    assert_eq!(window.look_up(&A, 5, 900), Known::TooOld, "applied before it left");
+    assert_eq!(window.look_up(&A, 6, 900_000), Known::New);
+}
+
+#[test]
+fn a_full_window_lets_the_longest_idle_leave_and_no_more_than_needed() {
+    let mut window = Window::default();
+    let id = |n: u32| {
+        let mut id = [9; 16];
+        id[..4].copy_from_slice(&n.to_be_bytes());
+        id
+    };
+    let one = CLIENT_BYTES + RANGE_BYTES;
+    let fit = u32::try_from(WINDOW_BYTES_MAX / one).unwrap();
+    for n in 0..fit {
+        applied(&mut window, id(n), 1, 1_000 + u64::from(n));
+    }
+    assert_eq!((window.floor(), window.clients.len()), (0, fit as usize), "full to the brim");
+    applied(&mut window, id(fit), 1, 500_000);
+    assert_eq!((window.floor(), window.clients.len()), (1_000, fit as usize));
+    assert_eq!(window.look_up(&id(0), 1, 999), Known::TooOld);
+    assert_eq!(window.look_up(&id(1), 1, 999), Known::Applied(None));
+    assert!(window.bytes <= WINDOW_BYTES_MAX);
+}
+
+#[test]
+fn a_client_that_fills_the_window_alone_loses_results_first_and_then_its_lowest_numbers() {
+    let mut window = Window::default();
+    for n in 1..=70 {
+        with_result(&mut window, A, n, 1_000, RESULT_BYTES_MAX);
+    }
+    assert_eq!(window.floor(), 0, "it stays");
+    assert_eq!(window.look_up(&A, 1, 900), Known::Applied(None));
+    assert!(matches!(window.look_up(&A, 70, 900), Known::Applied(Some(_))));
+    // Numbers that never join to ranges.
+    for n in 50..40_000 {
+        applied(&mut window, A, 2 * n, 1_000);
+    }
+    assert!(window.bytes <= WINDOW_BYTES_MAX);
+    assert_eq!(window.look_up(&A, 1, 900), Known::TooOld);
+    assert_eq!(window.look_up(&A, 79_998, 900), Known::Applied(None));
+    assert_eq!(window.look_up(&A, 79_997, 900), Known::New);
+}
+
+#[test]
+fn merged_windows_know_what_both_knew_and_take_the_higher_floor() {
+    let (mut left, mut right) = (Window::default(), Window::default());
+    applied(&mut left, A, 1, 1_000);
+    applied(&mut left, A, 3, 1_000);
+    applied(&mut right, A, 2, 2_000);
+    with_result(&mut right, B, 7, 2_000, 5);
+    // In the left region B was known once and left.
+    left.floor = 1_500;
+    let merged = left.merge(&right);
+    assert_eq!(merged.floor(), 1_500);
+    for n in 1..=3 {
+        assert_eq!(merged.look_up(&A, n, 900), Known::Applied(None));
+    }
+    assert!(matches!(merged.look_up(&B, 7, 900), Known::Applied(Some(_))));
+    assert_eq!(merged.look_up(&B, 8, 1_500), Known::TooOld, "it may have been applied in the left region");
+    assert_eq!(merged.look_up(&B, 8, 1_501), Known::New);
+    assert_eq!(merged, right.merge(&left));
+}
+
+#[test]
+fn the_record_has_this_layout() {
+    assert_eq!(Window::decode(Bytes::new()).unwrap(), Window::default());
+    let mut window = Window::default();
+    window.note(A, 3, 100).applied(4, Some(&Bytes::from_static(b"r")));
+    let numbers = |numbers: &[u64]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
+    let expected = [
+        &[1][..],
+        &numbers(&[0]),
+        &[1, 0, 0, 0],
+        &A,
+        &numbers(&[100, 0, 3]),
+        &[1, 0, 0, 0],
+        &numbers(&[4, 4]),
+        &[1, 0, 0, 0],
+        &numbers(&[4]),
+        &[1, 0, 0, 0, b'r'],
+    ]
+    .concat();
+    assert_eq!(window.encode(), expected);
+    for cut in 1..expected.len() {
+        assert!(Window::decode(Bytes::copy_from_slice(&expected[..cut])).is_err(), "cut at {cut}");
+    }
+    assert!(Window::decode(Bytes::from_static(&[2])).is_err(), "another version");
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Apply { client: u8, back: u64, result: Option<usize>, settle: bool },
+    Wait(u64),
+    Restart,
+    Split,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let result = proptest::option::of(prop_oneof![Just(1), Just(4096), Just(4097), 1..5000usize]);
+    let step = prop_oneof![
+        8 => (0..6u8, 0..4u64, result, proptest::bool::weighted(0.1))
+            .prop_map(|(client, back, result, settle)| Step::Apply { client, back, result, settle }),
+        2 => (0..IDLE_MS_MAX / 2).prop_map(Step::Wait),
+        1 => Just(Step::Restart),
+        1 => Just(Step::Split),
+    ];
+    proptest::collection::vec(step, 1..200)
+}
+
+proptest! {
+    /// Numbers come nearly in order, some twice. Whatever was applied is never taken for new, whatever is said to be
+    /// applied was, and a number that was never tried before is new.
+    #[test]
+    fn it_never_guesses(steps in steps()) {
+        let mut window = Window::default();
+        let (mut now, mut next) = (1_000u64, BTreeMap::<u8, u64>::new());
+        let mut everything = BTreeMap::<(u8, u64), (u64, Option<Bytes>)>::new();
+        for step in steps {
+            match step {
+                Step::Wait(ms) => now += ms,
+                Step::Restart => window = Window::decode(window.encode()).unwrap(),
+                Step::Split => window = window.merge(&window.clone()),
+                Step::Apply { client, back, result, settle } => {
+                    now += 1;
+                    let id = [client + 1; 16];
+                    let highest = next.entry(client).or_insert(1);
+                    let number = highest.saturating_sub(back).max(1);
+                    let before = everything.get(&(client, number));
+                    let first_try = before.map_or(now, |(first_try, _)| *first_try);
+                    let known = window.look_up(&id, number, first_try);
+                    match (before, &known) {
+                        (None, Known::New) => {}
+                        (None, Known::TooOld) => prop_assert!(number < *highest, "the highest number yet is new"),
+                        (None, Known::Applied(_)) => prop_assert!(false, "a number never tried is taken for applied"),
+                        (Some(_), Known::New) => prop_assert!(false, "an applied number is taken for new"),
+                        (Some((_, kept)), Known::Applied(result)) => {
+                            prop_assert!(result.is_none() || result == kept);
+                        }
+                        (Some(_), Known::TooOld) => {}
+                    }
+                    if known == Known::New {
+                        let result = result.map(|bytes| Bytes::from(vec![client; bytes]));
+                        let lowest = if settle { number } else { 0 };
+                        prop_assert!(window.note(id, lowest, now).applied(number, result.as_ref()));
+                        everything.insert((client, number), (first_try, result));
+                        *highest = (*highest).max(number + 1);
+                    }
+                }
+            }
+            prop_assert!(window.bytes <= WINDOW_BYTES_MAX);
+            prop_assert_eq!(window.bytes, window.clients.values().map(Client::bytes).sum::<usize>());
+            prop_assert_eq!(&Window::decode(window.encode()).unwrap(), &window);
+        }
+    }
+}

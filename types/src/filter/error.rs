@@ -1,0 +1,92 @@
+//! What is wrong with a filter, said so that the reader sees the place.
+
+use crate::error::Invalid;
+
+/// A filter that is refused. The same filter will be refused again.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FilterError {
+    /// The text is not of the language.
+    #[error("{}", drawn(what, text, *at))]
+    Syntax {
+        /// What is wrong and what was expected.
+        what: String,
+        /// The text.
+        text: String,
+        /// The byte of the text at which it is wrong.
+        at: usize,
+    },
+    /// The text is over the limit.
+    #[error("the filter has {bytes} bytes of text; the limit is {limit}")]
+    TooLong {
+        /// What it has.
+        bytes: usize,
+        /// What is allowed.
+        limit: usize,
+    },
+    /// Expressions lie too deep in one another.
+    #[error("the filter is nested {depth} deep; the limit is {limit}")]
+    TooDeep {
+        /// What it has.
+        depth: usize,
+        /// What is allowed.
+        limit: usize,
+    },
+    /// There is too much of something.
+    #[error("the filter has {count} {what}; the limit is {limit}")]
+    TooMany {
+        /// Of what, in the plural.
+        what: &'static str,
+        /// What it has.
+        count: usize,
+        /// What is allowed.
+        limit: usize,
+    },
+    /// A regular expression is malformed or too large.
+    #[error("the regular expression '{pattern}' is refused: {why}")]
+    Pattern {
+        /// The expression, shortened.
+        pattern: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// `page`, `while` or `keys_only` inside of another expression.
+    #[error("{name}() is about the whole scan: it stands alone or in the outermost `and`")]
+    Misplaced {
+        /// Which.
+        name: &'static str,
+    },
+    /// A value breaks a rule of the test it is given to.
+    #[error("{what}")]
+    BadOperand {
+        /// The rule, as a sentence.
+        what: String,
+    },
+}
+
+impl From<FilterError> for Invalid {
+    fn from(error: FilterError) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
+/// How much of a long text is shown around the place.
+const SHOWN_CHARS: usize = 60;
+
+/// The sentence, the line of the text around the place, and a caret below it.
+fn drawn(what: &str, text: &str, at: usize) -> String {
+    let at = (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+    let column = text[..at].chars().count();
+    let line_start = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
+    let line_end = text[at..].find('\n').map_or(text.len(), |newline| at + newline);
+    let before: Vec<char> = text[line_start..at].chars().collect();
+    let cut = before.len().saturating_sub(SHOWN_CHARS);
+    let after: String = text[at..line_end].chars().take(SHOWN_CHARS).collect();
+    // What a terminal would act on, or show with another width, must not move the caret.
+    let plain = |shown: char| if shown.is_control() { ' ' } else { shown };
+    let mark = if cut > 0 { "…" } else { "" };
+    let shown: String = before[cut..].iter().copied().chain(after.chars()).map(plain).collect();
+    let more = if text[at..line_end].chars().count() > SHOWN_CHARS { "…" } else { "" };
+    let caret = " ".repeat(before.len() - cut + mark.chars().count());
+    format!("the filter is wrong at character {}: {what}\n  {mark}{shown}{more}\n  {caret}^", column + 1)
+}

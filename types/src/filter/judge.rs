@@ -1,0 +1,406 @@
+//! Filters over packed rows: which are shown, with which of their cells, and where a scan goes on.
+//!
+//! A reader reads what [`RowFilter::reads`] says, hands each packed row to [`RowFilter::judge`], which leaves of it what is shown,
+//! and asks [`RowFilter::seek`] whether rows may be jumped over. The filter sees whole rows only: whoever reads rows in parts puts
+//! them together first.
+//!
+//! Rows that pass unchanged are not copied, and where the row key alone decides, cells are not looked at.
+
+use std::sync::Arc;
+
+use super::plan::{CellNode, Plan, RowNode};
+use super::{ColumnSubject, Filter, FuzzyKey, Subject};
+use crate::cell::{CellRef, Cells, pack};
+use crate::name::FamilyName;
+use crate::projection::Projection;
+use crate::range::KeyRange;
+use crate::rows::{ROW_HEADER_BYTES, begin_row, end_row};
+
+/// What becomes of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is shown, as it lies in the block now.
+    Shown,
+    /// It is not shown.
+    Hidden,
+    /// It is not shown, and neither is any row after it: the scan is over, in all regions.
+    End,
+}
+
+/// Where a scan goes on behind a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seek {
+    /// With the next row.
+    Next,
+    /// With the first row, in the direction of the scan, that is not before this one: no row between can pass.
+    To(Vec<u8>),
+    /// No further row can pass. (In this direction; it is no end of a `while`.)
+    Nothing,
+}
+
+/// A projection's filter at work. Cheap to clone; each reader has its own.
+#[derive(Clone, Debug)]
+pub struct RowFilter {
+    shared: Arc<Shared>,
+    /// Answers about the row at hand, by slot.
+    answers: Vec<Option<bool>>,
+    /// The row as it is shown, on its way.
+    shown: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    plan: Plan,
+    reads: Projection,
+    /// What the answer is made of, where more than that is read.
+    asked: Option<Projection>,
+    /// Cells left out first, and shown then, of those that passed.
+    window: (usize, usize),
+    keys_only: bool,
+    lengths: bool,
+    /// Rows that pass are shown as they are read.
+    as_read: bool,
+}
+
+/// A cell with its place among those of the row.
+#[derive(Clone, Copy)]
+struct Placed<'a> {
+    cell: CellRef<'a>,
+    /// Which column of the row it is of, counted from 0.
+    column: u32,
+    is_first: bool,
+}
+
+impl RowFilter {
+    /// The filter of a projection that was [checked](Projection::checked), if it has one.
+    #[must_use]
+    pub fn of(projection: &Projection) -> Option<Self> {
+        let filter = projection.filter.as_ref()?;
+        let plan = Plan::of(filter);
+        let mut reads = Projection { filter: None, ..projection.clone() };
+        let mut asked = None;
+        let keys_only = projection.keys_only || plan.keys_only;
+        let lengths = plan.lengths && !projection.keys_only;
+        // What the reader can do itself, where no cell is looked at.
+        let as_read = plan.is_about_key() && !lengths && !(plan.first_only && projection.limits_cells());
+        if as_read {
+            reads.keys_only = keys_only;
+            reads.first_cell_only |= plan.first_only;
+        } else {
+            (reads.cell_offset, reads.cell_limit, reads.first_cell_only) = (0, 0, false);
+            reads.keys_only = keys_only && !lengths && !looks_at_values(filter);
+            let widened = widen(&reads, filter);
+            if widened != reads {
+                reads = widened;
+                asked = Some(projection.clone());
+            }
+        }
+        let answers = vec![None; plan.slots];
+        let window = projection.cell_window();
+        let shared = Shared { plan, reads, asked, window, keys_only, lengths, as_read };
+        Some(Self { shared: Arc::new(shared), answers, shown: Vec::new() })
+    }
+
+    /// What is to be read: the columns asked for and those that the filter looks at, with offset and limit of cells where the filter
+    /// does not come first.
+    #[must_use]
+    pub fn reads(&self) -> &Projection {
+        &self.shared.reads
+    }
+
+    /// The part of a range outside of which no row can pass; `None` when none can.
+    #[must_use]
+    pub fn clip(&self, range: &KeyRange) -> Option<KeyRange> {
+        self.shared.plan.rows.clip(range)
+    }
+
+    /// Whether the row can pass, as far as its key tells.
+    #[must_use]
+    pub fn may_pass(&self, row: &[u8]) -> bool {
+        let Plan { rows, fuzzy, .. } = &self.shared.plan;
+        rows.contains(row) && fuzzy.iter().all(|keys| keys.iter().any(|key| key.matches(row)))
+    }
+
+    /// Whether the row key alone decides: a part of a row can then be judged as the whole.
+    #[must_use]
+    pub fn is_about_key(&self) -> bool {
+        self.shared.as_read
+    }
+
+    /// Whether the filter lets pass all rows of one range, and what is read for it is shown as it is: once a range was clipped,
+    /// nothing is left to do.
+    #[must_use]
+    pub fn is_range(&self) -> bool {
+        self.shared.as_read && self.shared.plan.row_tests.is_empty() && !self.may_seek()
+    }
+
+    /// Whether some rows may be jumped over inside of what [`RowFilter::clip`] gives.
+    #[must_use]
+    pub fn may_seek(&self) -> bool {
+        !self.shared.plan.fuzzy.is_empty() || self.shared.plan.rows.is_parted()
+    }
+
+    /// Where to go on behind a row that was read.
+    #[must_use]
+    pub fn seek(&self, row: &[u8], reverse: bool) -> Seek {
+        if reverse { self.seek_down(row) } else { self.seek_up(row) }
+    }
+
+    fn seek_up(&self, row: &[u8]) -> Seek {
+        let next = [row, &[0]].concat();
+        let Some(range) = self.shared.plan.rows.range_from(&next) else { return Seek::Nothing };
+        let mut target = next.clone();
+        if range.start[..] > *target {
+            target = range.start.to_vec();
+        }
+        for keys in &self.shared.plan.fuzzy {
+            match keys.iter().filter_map(|key| key.at_or_after(&target)).min() {
+                Some(least) => target = least,
+                None => return Seek::Nothing,
+            }
+        }
+        if target == next { Seek::Next } else { Seek::To(target) }
+    }
+
+    fn seek_down(&self, row: &[u8]) -> Seek {
+        let Some(range) = self.shared.plan.rows.range_before(row) else { return Seek::Nothing };
+        let mut target = row.to_vec();
+        if !range.stop.is_empty() && range.stop[..] < *target {
+            target = range.stop.to_vec();
+        }
+        for keys in &self.shared.plan.fuzzy {
+            match keys.iter().filter_map(|key| key.at_or_before(&target)).max() {
+                Some(greatest) => target = greatest,
+                None => return Seek::Nothing,
+            }
+        }
+        // The row itself is done, so that it is no place to go on at.
+        if target == row { Seek::Next } else { Seek::To(target) }
+    }
+
+    /// Judges the packed row that begins at `from` and ends the block, and leaves of it what is shown. Of a row that is not shown,
+    /// the caller takes away what it put there.
+    pub fn judge(&mut self, block: &mut Vec<u8>, from: usize) -> Verdict {
+        let shared = Arc::clone(&self.shared);
+        let (row, cells) = parts_of(&block[from..]);
+        if !self.may_pass(row) {
+            return Verdict::Hidden;
+        }
+        self.answers.fill(None);
+        let mut judging = Judging { row, cells, asked: shared.asked.as_ref(), answers: &mut self.answers };
+        if !shared.plan.row_tests.iter().all(|test| judging.row_passes(test)) {
+            return Verdict::Hidden;
+        }
+        if shared.as_read {
+            return Verdict::Shown;
+        }
+        self.shown.clear();
+        let start = begin_row(&mut self.shown, row);
+        let (mut passed, mut kept, mut changed) = (0, 0, false);
+        for placed in judging.placed() {
+            let passes = (!shared.plan.first_only || placed.is_first)
+                && shared.plan.cell_tests.iter().all(|test| judging.cell_passes(test, &placed));
+            if !passes {
+                changed = true;
+                continue;
+            }
+            passed += 1;
+            if passed <= shared.window.0 || kept >= shared.window.1 {
+                changed = true;
+                continue;
+            }
+            kept += 1;
+            let length = u32::try_from(placed.cell.value.len()).unwrap_or(u32::MAX).to_be_bytes();
+            let value = match (shared.keys_only, shared.lengths) {
+                (false, _) => placed.cell.value,
+                (true, false) => &[],
+                (true, true) => &length,
+            };
+            pack(&mut self.shown, CellRef { value, ..placed.cell });
+        }
+        if passed == 0 {
+            return Verdict::Hidden;
+        }
+        let goes_on = shared.plan.whiles.iter().all(|test| {
+            let mut cells = judging.placed();
+            cells.all(|placed| judging.cell_passes(test, &placed))
+        });
+        if !goes_on {
+            return Verdict::End;
+        }
+        if kept == 0 {
+            return Verdict::Hidden;
+        }
+        end_row(&mut self.shown, start);
+        if changed || shared.keys_only || shared.asked.is_some() {
+            block.truncate(from);
+            block.extend_from_slice(&self.shown);
+        }
+        Verdict::Shown
+    }
+}
+
+/// The key and the packed cells of one packed row.
+fn parts_of(packed: &[u8]) -> (&[u8], &[u8]) {
+    let length = packed.first_chunk::<2>().map_or(0, |length| usize::from(u16::from_le_bytes(*length)));
+    let behind = packed.get(ROW_HEADER_BYTES..).unwrap_or_default();
+    behind.split_at_checked(length).unwrap_or_default()
+}
+
+/// The row being judged.
+struct Judging<'a> {
+    row: &'a [u8],
+    cells: &'a [u8],
+    asked: Option<&'a Projection>,
+    answers: &'a mut [Option<bool>],
+}
+
+impl<'a> Judging<'a> {
+    /// The cells that the projection shows, each with its place.
+    fn placed(&self) -> impl Iterator<Item = Placed<'a>> + use<'a> {
+        let asked = self.asked;
+        let is_asked = move |cell: &CellRef<'_>| asked.is_none_or(|asked| asked.selects(cell.family, cell.qualifier));
+        let mut last: Option<(&[u8], &[u8], u32)> = None;
+        Cells::new(self.cells).filter(is_asked).map(move |cell| {
+            let (column, is_first) = match last {
+                None => (0, true),
+                Some((family, qualifier, column)) if family == cell.family && qualifier == cell.qualifier => {
+                    (column, false)
+                }
+                Some((_, _, column)) => (column + 1, false),
+            };
+            last = Some((cell.family, cell.qualifier, column));
+            Placed { cell, column, is_first }
+        })
+    }
+
+    /// The versions of a column, the newest first.
+    fn versions(&self, family: &FamilyName, qualifier: &[u8]) -> impl Iterator<Item = CellRef<'a>> {
+        let family = family.as_bytes();
+        Cells::new(self.cells)
+            .skip_while(move |cell| (cell.family, cell.qualifier) < (family, qualifier))
+            .take_while(move |cell| cell.family == family && cell.qualifier == qualifier)
+    }
+
+    fn row_passes(&mut self, node: &RowNode) -> bool {
+        match node {
+            RowNode::All(parts) => parts.iter().all(|part| self.row_passes(part)),
+            RowNode::Any(parts) => parts.iter().any(|part| self.row_passes(part)),
+            RowNode::Not(inner) => !self.row_passes(inner),
+            RowNode::Key(test) => test.passes(self.row),
+            RowNode::Ranges(rows) => rows.contains(self.row),
+            RowNode::Fuzzy(keys) => keys.iter().any(|key: &FuzzyKey| key.matches(self.row)),
+            RowNode::Column { column, test } => {
+                let ColumnSubject { family, qualifier, pass_missing, any_version } = column;
+                let mut versions = self.versions(family, qualifier).peekable();
+                if versions.peek().is_none() {
+                    return *pass_missing;
+                }
+                versions.take(if *any_version { usize::MAX } else { 1 }).any(|cell| test.passes(cell.value))
+            }
+            RowNode::Exists { family, qualifier } => self.versions(family, qualifier).next().is_some(),
+            RowNode::Random { millionths, seed } => {
+                let hash = u128::from(xxhash_rust::xxh3::xxh3_64_with_seed(self.row, *seed));
+                (hash * 1_000_000) >> 64 < u128::from(*millionths)
+            }
+            RowNode::EveryCell(test) => {
+                let mut cells = self.placed();
+                cells.all(|placed| self.cell_passes(test, &placed))
+            }
+            RowNode::SomeCell(test) => {
+                let mut cells = self.placed();
+                cells.any(|placed| self.cell_passes(test, &placed))
+            }
+        }
+    }
+
+    fn cell_passes(&mut self, node: &CellNode, placed: &Placed<'_>) -> bool {
+        let cell = &placed.cell;
+        match node {
+            CellNode::Row { slot, test } => match self.answers[*slot] {
+                Some(answer) => answer,
+                None => {
+                    let answer = self.row_passes(test);
+                    self.answers[*slot] = Some(answer);
+                    answer
+                }
+            },
+            CellNode::All(parts) => parts.iter().all(|part| self.cell_passes(part, placed)),
+            CellNode::Any(parts) => parts.iter().any(|part| self.cell_passes(part, placed)),
+            CellNode::Not(inner) => !self.cell_passes(inner, placed),
+            CellNode::Family(test) => test.passes(cell.family),
+            CellNode::Qualifier(test) => test.passes(cell.qualifier),
+            CellNode::Value(test) => test.passes(cell.value),
+            CellNode::Qualifiers { start, stop } => {
+                cell.qualifier >= &start[..] && (stop.is_empty() || cell.qualifier < &stop[..])
+            }
+            CellNode::Timestamps(times) => times.binary_search(&cell.timestamp).is_ok(),
+            CellNode::Columns { limit, offset } => {
+                placed.column >= *offset && u64::from(placed.column) < u64::from(*offset) + u64::from(*limit)
+            }
+            CellNode::First => placed.is_first,
+        }
+    }
+}
+
+/// Whether values matter for what passes.
+fn looks_at_values(filter: &Filter) -> bool {
+    match filter {
+        Filter::And(parts) | Filter::Or(parts) => parts.iter().any(looks_at_values),
+        Filter::Not(inner) | Filter::Skip(inner) | Filter::Any(inner) | Filter::While(inner) => looks_at_values(inner),
+        Filter::Compare { subject, .. }
+        | Filter::OneOf { subject, .. }
+        | Filter::Prefix { subject, .. }
+        | Filter::Contains { subject, .. }
+        | Filter::Matches { subject, .. }
+        | Filter::Bits { subject, .. } => matches!(subject, Subject::Value | Subject::Column(_)),
+        _ => false,
+    }
+}
+
+/// The projection with the columns that the filter names. Not every column needs to exist: a family that the table does not
+/// have is refused where the schema is known, as with one that is asked for.
+fn widen(projection: &Projection, filter: &Filter) -> Projection {
+    let mut wide = projection.clone();
+    if !wide.families.is_empty() {
+        named_columns(filter, &mut |family, qualifier| {
+            if !wide.selects(family.as_bytes(), qualifier) {
+                let taken = std::mem::take(&mut wide);
+                wide = taken.with_column(family.clone(), qualifier.to_vec());
+            }
+        });
+    }
+    wide
+}
+
+/// Hands over every column that a test names.
+fn named_columns(filter: &Filter, take: &mut impl FnMut(&FamilyName, &[u8])) {
+    match filter {
+        Filter::And(parts) | Filter::Or(parts) => parts.iter().for_each(|part| named_columns(part, take)),
+        Filter::Not(inner) | Filter::Skip(inner) | Filter::Any(inner) | Filter::While(inner) => {
+            named_columns(inner, take);
+        }
+        Filter::Exists { family, qualifier } => take(family, qualifier),
+        Filter::Compare { subject: Subject::Column(column), .. }
+        | Filter::OneOf { subject: Subject::Column(column), .. }
+        | Filter::Prefix { subject: Subject::Column(column), .. }
+        | Filter::Contains { subject: Subject::Column(column), .. }
+        | Filter::Matches { subject: Subject::Column(column), .. }
+        | Filter::Bits { subject: Subject::Column(column), .. } => take(&column.family, &column.qualifier),
+        _ => {}
+    }
+}
+
+impl Filter {
+    /// The families of the columns that the filter tests by name: a table without one of them refuses the filter.
+    #[must_use]
+    pub fn families(&self) -> Vec<FamilyName> {
+        let mut families = Vec::new();
+        named_columns(self, &mut |family, _| {
+            if !families.contains(family) {
+                families.push(family.clone());
+            }
+        });
+        families
+    }
+}

@@ -1,0 +1,166 @@
+//! Which rows can pass a filter at all, as sorted ranges: what a scan need not read.
+//!
+//! The ranges may hold rows that do not pass, never the other way round. Filters on the row key give exact ranges, which `and`,
+//! `or` and `not` join as sets; everything else gives all rows.
+//!
+//! Invariant: the ranges of a [`RowSet`] are sorted, not empty, and apart from each other.
+
+use bytes::Bytes;
+
+use super::{Filter, Relation, Subject};
+use crate::range::KeyRange;
+use crate::value_type::ValueType;
+
+/// Rows, as ranges.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RowSet(Vec<KeyRange>);
+
+/// The rows that can pass, and whether all of them do.
+struct Rows {
+    set: RowSet,
+    exact: bool,
+}
+
+impl RowSet {
+    /// The rows that can pass the filter.
+    pub(super) fn of(filter: &Filter) -> Self {
+        rows_of(filter).set
+    }
+
+    pub(super) fn all() -> Self {
+        Self(vec![KeyRange::all()])
+    }
+
+    /// Takes ranges in any order that may meet.
+    pub(super) fn new(mut ranges: Vec<KeyRange>) -> Self {
+        ranges.retain(|range| range.stop.is_empty() || range.start < range.stop);
+        ranges.sort();
+        let mut joined: Vec<KeyRange> = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            match joined.last_mut() {
+                Some(last) if last.stop.is_empty() => break,
+                Some(last) if range.start <= last.stop => {
+                    if range.stop.is_empty() || range.stop > last.stop {
+                        last.stop = range.stop;
+                    }
+                }
+                _ => joined.push(range),
+            }
+        }
+        Self(joined)
+    }
+
+    fn intersect(&self, other: &Self) -> Self {
+        let (mut left, mut right) = (self.0.iter().peekable(), other.0.iter().peekable());
+        let mut both = Vec::new();
+        while let (Some(a), Some(b)) = (left.peek(), right.peek()) {
+            both.extend(a.intersect(b));
+            // Whichever ends first can meet nothing more.
+            let left_ends = !a.stop.is_empty() && (b.stop.is_empty() || a.stop < b.stop);
+            if left_ends {
+                left.next()
+            } else {
+                right.next()
+            };
+        }
+        both.retain(|range| range.stop.is_empty() || range.start < range.stop);
+        Self(both)
+    }
+
+    fn complement(&self) -> Self {
+        let mut start = Bytes::new();
+        let mut rest = Vec::with_capacity(self.0.len() + 1);
+        for range in &self.0 {
+            if range.start > start {
+                rest.push(KeyRange { start, stop: range.start.clone() });
+            }
+            if range.stop.is_empty() {
+                return Self(rest);
+            }
+            start = range.stop.clone();
+        }
+        rest.push(KeyRange { start, stop: Bytes::new() });
+        Self(rest)
+    }
+
+    pub(super) fn contains(&self, row: &[u8]) -> bool {
+        self.range_from(row).is_some_and(|range| range.start[..] <= *row)
+    }
+
+    /// The range that holds the row, or else the next one behind it.
+    pub(super) fn range_from(&self, row: &[u8]) -> Option<&KeyRange> {
+        self.0.get(self.0.partition_point(|range| !range.is_before_stop(row)))
+    }
+
+    /// The last range that has rows before this one.
+    pub(super) fn range_before(&self, row: &[u8]) -> Option<&KeyRange> {
+        let behind = self.0.partition_point(|range| range.start[..] < *row);
+        self.0[..behind].last()
+    }
+
+    /// Whether there are rows between the first and the last that cannot pass.
+    pub(super) fn is_parted(&self) -> bool {
+        self.0.len() > 1
+    }
+
+    /// The part of `range` from the first row inside to the last; `None` when there is none.
+    pub(super) fn clip(&self, range: &KeyRange) -> Option<KeyRange> {
+        let inside = self.intersect(&Self(vec![range.clone()]));
+        let (first, last) = (inside.0.first()?, inside.0.last()?);
+        Some(KeyRange { start: first.start.clone(), stop: last.stop.clone() })
+    }
+}
+
+fn rows_of(filter: &Filter) -> Rows {
+    let exact = |set: RowSet| Rows { set, exact: true };
+    let all = || Rows { set: RowSet::all(), exact: false };
+    match filter {
+        Filter::And(parts) => {
+            let parts = parts.iter().map(rows_of);
+            parts.fold(exact(RowSet::all()), |joined, part| Rows {
+                set: joined.set.intersect(&part.set),
+                exact: joined.exact && part.exact,
+            })
+        }
+        Filter::Or(parts) => {
+            let parts: Vec<Rows> = parts.iter().map(rows_of).collect();
+            let exact = parts.iter().all(|part| part.exact);
+            Rows { set: RowSet::new(parts.into_iter().flat_map(|part| part.set.0).collect()), exact }
+        }
+        Filter::Not(inner) => match rows_of(inner) {
+            Rows { set, exact: true } => exact(set.complement()),
+            Rows { exact: false, .. } => all(),
+        },
+        // A row passes when some or all of its cells pass, and a row test says the same of each.
+        // (Not so with `while`: a row that it does not let pass has to be met, since it ends the scan.)
+        Filter::Skip(inner) | Filter::Any(inner) => Rows { exact: false, ..rows_of(inner) },
+        Filter::Rows(ranges) => exact(RowSet::new(ranges.clone())),
+        Filter::Fuzzy(keys) => {
+            Rows { set: RowSet::new(keys.iter().map(super::FuzzyKey::range).collect()), exact: false }
+        }
+        Filter::Prefix { subject: Subject::Row, prefix } => exact(RowSet::new(vec![KeyRange::prefix(prefix)])),
+        Filter::Compare { subject: Subject::Row, read_as: ValueType::Bytes, relation, operand } => {
+            exact(compared(*relation, operand))
+        }
+        Filter::OneOf { subject: Subject::Row, read_as: ValueType::Bytes, operands } => {
+            exact(RowSet::new(operands.iter().map(|row| KeyRange::row(row)).collect()))
+        }
+        _ => all(),
+    }
+}
+
+fn compared(relation: Relation, operand: &Bytes) -> RowSet {
+    let KeyRange { start, stop: behind } = KeyRange::row(operand);
+    let from = |start: Bytes| KeyRange { start, stop: Bytes::new() };
+    let until = |stop: Bytes| KeyRange { start: Bytes::new(), stop };
+    // No row is empty, so nothing lies before or at the empty operand; and an empty stop would say no bound.
+    let before = if start.is_empty() { Vec::new() } else { vec![until(start.clone())] };
+    RowSet::new(match relation {
+        Relation::Equal => vec![KeyRange { start, stop: behind }],
+        Relation::NotEqual => before.into_iter().chain([from(behind)]).collect(),
+        Relation::Less => before,
+        Relation::LessOrEqual => vec![until(behind)],
+        Relation::Greater => vec![from(behind)],
+        Relation::GreaterOrEqual => vec![from(start)],
+    })
+}
