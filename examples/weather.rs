@@ -4,7 +4,7 @@
 //! rows of its prefix. Start a cluster (`terrane dev`), then `cargo run -p terrane-examples --example weather`.
 
 use anyhow::Context as _;
-use terrane_client::{Client, Desc, Error, Put, RowData, RowKey, Table, TableSpec, KeyedTable, WriterOptions};
+use terrane_client::{Client, Desc, Error, KeyedTable, Put, RowData, RowKey, Table, TableSpec, WriterOptions};
 use tokio::time::Instant;
 
 /// `station | Long.MAX_VALUE - time`, as the command's importer writes it too.

@@ -224,8 +224,9 @@ macro_rules! selection_methods {
             self
         }
 
-        /// Reads only what passes the filter: its text (`"i32(data:airtemp) > 100"`) or a [`Filter`](crate::Filter). It is evaluated on the servers; `docs/filters.md` has the language. A filter that cannot be read is
-        /// answered as [`Error::Invalid`](crate::Error::Invalid) when the read is carried out.
+        /// Reads only what passes the filter: its text (`"i32(data:airtemp) > 100"`) or a [`Filter`](crate::Filter). It is
+        /// evaluated on the servers; `docs/filters.md` has the language. A filter that cannot be read is answered as
+        /// [`Error::Invalid`](crate::Error::Invalid) when the read is carried out, before anything is sent.
         pub fn filter(mut self, filter: impl std::fmt::Display) -> Self {
             self.$($path).+.filter(&filter);
             self

@@ -174,6 +174,8 @@ pub struct Region {
     /// The first log index that went into the active memtables or changed the descriptor since the last freeze.
     active_first: AtomicU64,
     pub(crate) snapshots: Snapshots,
+    /// Of a daughter, until somebody takes them: snapshots that lived on its parent when that was split.
+    handed_down: parking_lot::Mutex<Vec<Snapshot>>,
     /// Held by whoever changes the region's record (a flush, the end of a compaction), so that records follow in the order
     /// of what they say.
     pub(crate) recording: tokio::sync::Mutex<()>,
@@ -205,7 +207,8 @@ impl Region {
         Self::with_snapshots(id, table, range, families, point, files, snapshots)
     }
 
-    /// The daughter of a split: its sequence numbers go on where the parent's end, and its snapshots with them.
+    /// The daughter of a split: its sequence numbers go on where the parent's end, and its snapshots with them. What lives
+    /// of those waits in [`Region::take_handed_down`].
     pub(crate) fn after_split(
         &self,
         id: RegionId,
@@ -214,8 +217,10 @@ impl Region {
         point: DurablePoint,
         files: Files,
     ) -> Self {
-        let snapshots = self.snapshots.after_split(point.sequence);
-        Self::with_snapshots(id, self.table, range, families, point, files, snapshots)
+        let (snapshots, handed_down) = self.snapshots.after_split(point.sequence);
+        let daughter = Self::with_snapshots(id, self.table, range, families, point, files, snapshots);
+        *daughter.handed_down.lock() = handed_down;
+        daughter
     }
 
     fn with_snapshots(
@@ -243,6 +248,7 @@ impl Region {
             state: RwLock::new(state),
             active_first: AtomicU64::new(NONE),
             snapshots,
+            handed_down: parking_lot::Mutex::default(),
             recording: tokio::sync::Mutex::new(()),
             unrecorded: AtomicBool::new(true),
             compaction: Compactions::default(),
@@ -495,6 +501,14 @@ impl Region {
     /// that keeps some is told before it is written to.
     pub fn advance(&self, stamp_ms: u64) {
         self.snapshots.advance(stamp_ms);
+    }
+
+    /// Snapshots that lived on the parent when this region came from it by a split: as long as they live here, whoever read
+    /// the parent can go on reading at the same number. Who splits takes them, and drops them when the readers had time to
+    /// come; until then nothing that they see is collected.
+    #[must_use]
+    pub fn take_handed_down(&self) -> Vec<Snapshot> {
+        std::mem::take(&mut *self.handed_down.lock())
     }
 
     /// The oldest sequence number that a snapshot can be taken at, and that of the last row mutation.

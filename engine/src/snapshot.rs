@@ -18,6 +18,9 @@ use crate::SnapshotTooOld;
 use crate::history::History;
 use crate::memtable::{Limits, Retention};
 
+/// Snapshots of a region that live on in its daughters, at most: the newest.
+const HANDED_DOWN_MAX: usize = 64;
+
 #[derive(Debug)]
 struct Held {
     published: u64,
@@ -81,11 +84,23 @@ impl Snapshots {
     ///
     /// Without history the past is closed: a merge of the parent's memtables, which both daughters share, may still be
     /// dropping versions below `sequence`. With it, none does.
-    pub(crate) fn after_split(&self, sequence: u64) -> Self {
-        let held = self.0.lock();
+    ///
+    /// Snapshots that live on the parent live on the daughter too, as long as those answered here do: readers of the parent
+    /// go on in the daughter. Each also holds the parent's own, so that a merge which has begun there keeps what it sees.
+    pub(crate) fn after_split(&self, sequence: u64) -> (Self, Vec<Snapshot>) {
+        let mut held = self.0.lock();
         let collected = if held.history.is_some() { held.collected.min(sequence) } else { sequence };
+        let numbers: Vec<u64> = held.live.iter().rev().map(|(number, _)| *number).take(HANDED_DOWN_MAX).collect();
         let history = held.history.clone();
-        Self(Arc::new(Mutex::new(Held { published: sequence, live: Vec::new(), collected, history })))
+        let live = numbers.iter().rev().map(|number| (*number, 1)).collect();
+        let daughter = Self(Arc::new(Mutex::new(Held { published: sequence, live, collected, history })));
+        let hand_down = |number: u64| {
+            held.add(number);
+            let parent = Snapshot { sequence: number, snapshots: self.clone(), parent: None };
+            Snapshot { sequence: number, snapshots: daughter.clone(), parent: Some(Box::new(parent)) }
+        };
+        let handed_down = numbers.into_iter().map(hand_down).collect();
+        (daughter, handed_down)
     }
 
     /// Keeps what was current during the last `history_ms` of log time, from now on; 0: nothing.
@@ -154,7 +169,7 @@ impl Snapshots {
         let sequence = held.published;
         held.add(sequence);
         drop(held);
-        Snapshot { sequence, snapshots: self.clone() }
+        Snapshot { sequence, snapshots: self.clone(), parent: None }
     }
 
     pub(crate) fn take_at(&self, sequence: u64) -> Result<Snapshot, SnapshotTooOld> {
@@ -166,7 +181,7 @@ impl Snapshots {
         let sequence = sequence.min(held.published);
         held.add(sequence);
         drop(held);
-        Ok(Snapshot { sequence, snapshots: self.clone() })
+        Ok(Snapshot { sequence, snapshots: self.clone(), parent: None })
     }
 }
 
@@ -188,6 +203,8 @@ impl Retention for Snapshots {
 pub struct Snapshot {
     sequence: u64,
     snapshots: Snapshots,
+    /// What it was on the region that was split.
+    parent: Option<Box<Snapshot>>,
 }
 
 impl Snapshot {
@@ -202,5 +219,8 @@ impl Drop for Snapshot {
     fn drop(&mut self) {
         let mut held = self.snapshots.0.lock();
         held.remove(self.sequence);
+        drop(held);
+        // Under the mutex of another region.
+        drop(self.parent.take());
     }
 }

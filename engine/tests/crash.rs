@@ -25,6 +25,9 @@ mod files;
 #[allow(dead_code, reason = "the conformance tests use the rest")]
 #[path = "conformance/model.rs"]
 mod model;
+#[allow(dead_code, reason = "the conformance tests use the rest")]
+#[path = "conformance/passing.rs"]
+mod passing;
 #[path = "crash/sampled.rs"]
 mod sampled;
 #[allow(dead_code, reason = "the conformance tests use the rest")]

@@ -109,6 +109,8 @@ impl Replica {
     /// A point to read at without waiting for anybody, and the time up to which it is complete.
     pub(crate) fn stale_point(&self) -> Result<StalePoint, ProposeError> {
         if let Some(bound) = self.leading_bound() {
+            // It still holds, less the margin, when this replica has ceased to lead.
+            self.heard.note(bound, bound.index);
             let stamp = self.standing.stamp();
             return Ok(StalePoint { index: bound.index, stamp, as_of_ms: bound.time_ms.max(stamp) });
         }

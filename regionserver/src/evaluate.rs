@@ -41,7 +41,7 @@ use self::row::{Evaluated, Row};
 use crate::operation::{self, Request, ResultKind, RowResult, Submitted, SubmittedRow, Tracked, WriteBuilder};
 use crate::record::Malformed;
 use crate::reply::Reply;
-use crate::window::{Known, NOBODY, Window};
+use crate::window::{Kept, Known, NOBODY, Window};
 
 /// Bytes that one write may take in the log once it is evaluated. With the largest entry before it, it still travels in one
 /// piece.
@@ -226,7 +226,7 @@ impl Evaluator {
             match self.gather(packing, write.header.region, &rows, target, fetched)? {
                 Gathered::All(whole) => whole,
                 Gathered::WhenLanded => return Ok(Prepared::WhenLanded),
-                Gathered::NeedsDisk(reads) => return Ok(self.fetch(packing, target, operation, reads)),
+                Gathered::NeedsDisk(reads, had) => return Ok(self.fetch(packing, target, operation, reads, had)),
                 Gathered::Failed(error) => return Ok(Prepared::Refused(Reply::failed(error).encode())),
             }
         } else {
@@ -264,7 +264,9 @@ impl Evaluator {
             if !missing.is_empty() {
                 let projection = needs::columns(&missing);
                 match read(target.columns, &mut fetched, (at, false), item.row.row, &projection, now_ms) {
-                    Ok(cells) => self.overlay.insert(region, item.row.row, &missing, &cells),
+                    Ok(cells) => {
+                        self.overlay.insert(region, item.row.row, &missing, &cells, target.schema, now_ms);
+                    }
                     Err(terrane_engine::Error::NeedsDisk) => {
                         reads.push(Read { at: (at, false), row: Bytes::copy_from_slice(item.row.row), projection });
                     }
@@ -282,17 +284,32 @@ impl Evaluator {
                 }
             }
         }
-        Ok(if reads.is_empty() { Gathered::All(whole) } else { Gathered::NeedsDisk(reads) })
+        if reads.is_empty() {
+            return Ok(Gathered::All(whole));
+        }
+        // What memory had now it may not have the next time, and then it would never come to an end.
+        let had = whole.into_iter().filter_map(|(at, cells)| {
+            let projection = rows[at].request.as_ref()?.1.whole.clone()?;
+            Some(((at, true), (projection, cells)))
+        });
+        Ok(Gathered::NeedsDisk(reads, had.collect()))
     }
 
     /// Reads off the runtime's threads, for the same operation when it is asked about again.
-    fn fetch(&mut self, packing: &Packing, target: &Target<'_>, operation: &[u8], reads: Vec<Read>) -> Prepared {
+    fn fetch(
+        &mut self,
+        packing: &Packing,
+        target: &Target<'_>,
+        operation: &[u8],
+        reads: Vec<Read>,
+        had: Fetched,
+    ) -> Prepared {
         let fetching = Fetching::default();
         self.reading = Some((hash_of(operation), fetching.clone()));
         let (columns, now_ms) = (target.columns.clone(), stamp_of(packing));
         Prepared::NeedsDisk(Box::pin(async move {
             let fetched = run_blocking(move || {
-                let mut fetched = Fetched::new();
+                let mut fetched = had;
                 for Read { at, row, projection } in reads {
                     let mut cells = Vec::new();
                     columns
@@ -347,10 +364,9 @@ impl<'a> Item<'a> {
         match &self.known {
             Known::New => None,
             Known::TooOld => Some(result(ResultKind::NotTried)),
-            Known::Applied(Some(kept)) => Some(Answer { result: Some(kept.clone()) }),
-            // A row that asks for nothing had nothing to tell the first time.
-            Known::Applied(None) if self.row.request.is_none() => Some(Answer { result: None }),
-            Known::Applied(None) => Some(result(ResultKind::AlreadyApplied)),
+            Known::Applied(Kept::Result(kept)) => Some(Answer { result: Some(kept.clone()) }),
+            Known::Applied(Kept::Nothing) => Some(Answer { result: None }),
+            Known::Applied(Kept::Gone) => Some(result(ResultKind::AlreadyApplied)),
         }
     }
 }
@@ -364,7 +380,8 @@ enum Gathered {
     /// Everything is there; of some rows all that they have, by their place.
     All(BTreeMap<usize, Vec<u8>>),
     WhenLanded,
-    NeedsDisk(Vec<Read>),
+    /// What is to be read, and what was read of the same write already.
+    NeedsDisk(Vec<Read>, Fetched),
     Failed(Error),
 }
 

@@ -45,10 +45,20 @@ const RESULT_OVERHEAD_BYTES: usize = 8 + 4;
 pub enum Known {
     /// It was not applied here.
     New,
-    /// It was applied, with this result if it is kept.
-    Applied(Option<Bytes>),
+    /// It was applied.
+    Applied(Kept),
     /// It is older than what is remembered: it may have been applied.
     TooOld,
+}
+
+/// What is kept of the result of an operation that was applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// It had nothing to tell.
+    Nothing,
+    Result(Bytes),
+    /// It had a result, which was too large to be kept or has been forgotten.
+    Gone,
 }
 
 /// A region's memory of operations.
@@ -71,6 +81,7 @@ pub struct Client {
     since: u64,
     settled: u64,
     applied: Ranges,
+    /// Of the operations that had one. Empty: it is not kept.
     results: BTreeMap<u64, Bytes>,
     /// What the results take on disk.
     result_bytes: usize,
@@ -109,7 +120,11 @@ impl Client {
             return Known::TooOld;
         }
         if self.applied.contains(operation) {
-            return Known::Applied(self.results.get(&operation).cloned());
+            return Known::Applied(match self.results.get(&operation) {
+                None => Kept::Nothing,
+                Some(result) if result.is_empty() => Kept::Gone,
+                Some(result) => Kept::Result(result.clone()),
+            });
         }
         if self.was_away(first_try_ms) { Known::TooOld } else { Known::New }
     }
@@ -255,10 +270,18 @@ impl Client {
     }
 
     fn forget(&mut self, bytes_max: usize) {
-        while self.bytes() > bytes_max && self.forget_first_result() {}
+        let mut bytes = self.bytes();
+        for result in self.results.values_mut() {
+            if bytes <= bytes_max {
+                return;
+            }
+            bytes -= result.len();
+            self.result_bytes -= result.len();
+            *result = Bytes::new();
+        }
         while self.bytes() > bytes_max {
             let Some(last) = self.applied.pop_first() else { break };
-            self.settled = self.settled.max(last.saturating_add(1));
+            self.settle(last.saturating_add(1));
         }
     }
 
@@ -297,9 +320,10 @@ impl Noting<'_> {
         if !client.applied.insert(operation) {
             return false;
         }
-        if let Some(result) = result.filter(|result| result.len() <= RESULT_BYTES_MAX) {
+        if let Some(result) = result {
             // A copy: a slice would keep the whole entry in memory.
-            client.keep(operation, Bytes::copy_from_slice(result));
+            let kept = if result.len() <= RESULT_BYTES_MAX { Bytes::copy_from_slice(result) } else { Bytes::new() };
+            client.keep(operation, kept);
         }
         // Numbers between two ranges join them, so it may have become less.
         self.window.bytes = self.window.bytes - before + client.bytes();

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use terrane_client::{Client, Desc, KeyRange, Put, RowData, RowKey, Scan, Table, TableSpec, KeyedTable, WriterOptions};
+use terrane_client::{Client, Desc, KeyRange, KeyedTable, Put, RowData, RowKey, Scan, Table, TableSpec, WriterOptions};
 use terrane_engine::BackendKind;
 use terrane_env::task::shutdown_signal;
 use tokio::time::Instant;

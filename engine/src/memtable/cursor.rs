@@ -196,10 +196,11 @@ impl Cursor for MemtableCursor {
     }
 
     fn seek(&mut self, row: &[u8]) -> Result<(), Error> {
+        let head = self.lanes.view.prefix.head(row);
         // Mostly the next row, or one close to it: then few lanes move.
         let mut moved = 0;
         while let Some(lane) = self.heap.first().copied() {
-            if !self.lanes.is_behind(lane, row) {
+            if !self.lanes.is_behind(lane, row, head) {
                 return Ok(());
             }
             if moved >= 4 {
@@ -213,7 +214,7 @@ impl Cursor for MemtableCursor {
             }
         }
         for lane in 0..self.lanes.lanes.len() {
-            if self.lanes.has_row(lane) && self.lanes.is_behind(lane, row) {
+            if self.lanes.has_row(lane) && self.lanes.is_behind(lane, row, head) {
                 self.lanes.seek(lane, row);
             }
         }
@@ -232,8 +233,9 @@ impl Lanes {
             self.refill(0);
         }
         for (index, run) in view.runs.iter().enumerate().rev() {
-            let start = run.not_before(&bounds.start, 0..run.rows());
-            let end = if bounds.stop.is_empty() { run.rows() } else { run.not_before(&bounds.stop, start..run.rows()) };
+            let rows = run.rows();
+            let start = if bounds.start.is_empty() { 0 } else { run.not_before(&bounds.start, 0..rows) };
+            let end = if bounds.stop.is_empty() { rows } else { run.not_before(&bounds.stop, start..rows) };
             if start < end {
                 self.lanes.push(Lane { head: 0, part: Part::Run(index, start..end) });
                 self.set_head(self.lanes.len() - 1);
@@ -287,9 +289,10 @@ impl Lanes {
         self.compare(a, b).then(a.cmp(&b)).is_lt()
     }
 
-    /// Whether the row at hand of a lane comes before `row`.
-    fn is_behind(&self, lane: usize, row: &[u8]) -> bool {
-        if self.reverse { self.row(lane) > row } else { self.row(lane) < row }
+    /// Whether the row at hand of a lane comes before `row`, which has this head under the prefix of the view.
+    fn is_behind(&self, lane: usize, row: &[u8], head: u64) -> bool {
+        let order = self.lanes[lane].head.cmp(&head).then_with(|| self.row(lane).cmp(row));
+        if self.reverse { order.is_gt() } else { order.is_lt() }
     }
 
     /// Appends the row at hand of a lane.
@@ -366,10 +369,10 @@ impl Lanes {
                 let run: &Run = &self.view.runs[*run];
                 if self.reverse {
                     // The last row that is not above: right before the first one that is not before its successor.
-                    let at = run.not_before(row, left.clone());
-                    left.end = if at < left.end && run.row(at) == row { at + 1 } else { at };
+                    let at = run.not_before_near(row, left.clone(), true);
+                    left.end = if at < left.end && run.is_row(at, row) { at + 1 } else { at };
                 } else {
-                    left.start = run.not_before(row, left.clone());
+                    left.start = run.not_before_near(row, left.clone(), false);
                 }
             }
             Part::Active(active) => {

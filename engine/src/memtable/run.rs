@@ -5,6 +5,7 @@
 //!
 //! Invariant: there is at least one cell; `heads` has one number for each row, and they never go down.
 
+use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::OnceLock;
 
@@ -124,8 +125,12 @@ impl Run {
     pub(super) fn not_before(&self, row: &[u8], within: Range<usize>) -> usize {
         let head = self.prefix.head(row);
         let (mut low, mut high) = (within.start, within.end);
-        if low >= high {
+        // The ends first: bounds of scans mostly lie outside of a run.
+        if low >= high || self.heads[low] > head {
             return low;
+        }
+        if self.heads[high - 1] < head {
+            return high;
         }
         // The first top that is not below has the answer at or before it, the one before has it behind.
         let (first, last) = (low.div_ceil(STRIDE), high.div_ceil(STRIDE));
@@ -152,6 +157,35 @@ impl Run {
             }
         }
         low
+    }
+
+    /// As [`Run::not_before`], where the answer is likely to be near: found in about as many steps as there are digits in
+    /// its distance from the beginning of `within`, or with `from_end` from the end.
+    #[inline]
+    pub(super) fn not_before_near(&self, row: &[u8], within: Range<usize>, from_end: bool) -> usize {
+        let head = self.prefix.head(row);
+        let (mut low, mut high) = (within.start, within.end);
+        let mut step = 1;
+        while step <= within.len() {
+            let at = if from_end { within.end - step } else { within.start + step - 1 };
+            // Equal heads decide nothing: such a row is neither known to be before nor not to be.
+            match self.heads[at].cmp(&head) {
+                Ordering::Less => low = low.max(at + 1),
+                Ordering::Greater => high = high.min(at),
+                Ordering::Equal => {}
+            }
+            if (self.heads[at] < head) == from_end && self.heads[at] != head {
+                break;
+            }
+            step *= 2;
+        }
+        self.not_before(row, low..high)
+    }
+
+    /// Whether the row with this index is `row`.
+    #[inline]
+    pub(super) fn is_row(&self, index: usize, row: &[u8]) -> bool {
+        self.heads[index] == self.prefix.head(row) && self.row(index) == row
     }
 
     /// The row's index.
@@ -231,4 +265,43 @@ fn push_all<'a>(mut cells: impl Iterator<Item = Cell<'a>>, out: &mut Cells) {
 
 fn offset(index: usize) -> u32 {
     u32::try_from(index).expect("a run has fewer cells than bytes, and those are addressed by 32 bits")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use terrane_types::CellKind;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_is_near_is_found_as_everything_else(
+            rows in prop::collection::btree_set(prop::collection::vec(0u8..3, 1..12), 1..80),
+            sought in prop::collection::vec(0u8..3, 0..12),
+            bounds: (usize, usize),
+            from_end: bool,
+        ) {
+            let mut cells = Cells::default();
+            for row in &rows {
+                let cell = Cell {
+                    row,
+                    qualifier: b"",
+                    tags: b"",
+                    value: b"",
+                    timestamp: 1,
+                    sequence: 1,
+                    position: 0,
+                    kind: CellKind::Put,
+                };
+                cells.push(cell);
+            }
+            let run = Run::new(cells).expect("there are rows");
+            let (one, other) = (bounds.0 % (rows.len() + 1), bounds.1 % (rows.len() + 1));
+            let within = one.min(other)..one.max(other);
+            let plain = rows.iter().skip(within.start).take(within.len()).take_while(|row| **row < sought).count();
+            prop_assert_eq!(run.not_before(&sought, within.clone()), within.start + plain);
+            prop_assert_eq!(run.not_before_near(&sought, within.clone(), from_end), within.start + plain);
+        }
+    }
 }

@@ -13,6 +13,7 @@ use terrane_types::CellRef;
 use super::{FamilyScan, HIDDEN_CELLS_MAX, RowScanner, Step};
 use crate::Error;
 use crate::read::Patience;
+use crate::window::CellWindow;
 
 impl RowScanner {
     /// Passes visible rows, up to `left` of them, and counts `left` down by each. [`Step::Row`]: all were passed;
@@ -84,10 +85,11 @@ impl RowScanner {
             return Ok(None);
         }
         let mut shown = false;
+        let shape = CellWindow::of(&self.projection);
         for FamilyScan { store, gathered, visible, .. } in &self.families {
             shown |= !visible.is_empty();
             for &at in visible {
-                each(&self.row, gathered.get(at).packed(store.name.as_bytes()));
+                each(&self.row, shape.shown(gathered.get(at).packed(store.name.as_bytes())));
             }
         }
         Ok(Some(shown))

@@ -120,6 +120,27 @@ async fn daughters_keep_the_sequence_numbers_and_the_history() {
 }
 
 #[tokio::test]
+async fn a_snapshot_that_lives_goes_on_in_the_daughters_without_any_history() {
+    for backend in backends() {
+        let (mut world, region) = world_with_history(backend, 0).await;
+        let first = overwrite(&mut world, region, 10);
+        let held = world.live[&region].snapshot();
+        overwrite(&mut world, region, 10);
+        let (_, right) = world.split(region, b"k").await;
+        // What comes next in the parent's reader: it lets the parent go and asks the daughter.
+        drop(held);
+        overwrite(&mut world, right, 10);
+        flush_and_compact(&mut world, right).await;
+        let handle = world.live[&right].clone();
+        let snapshot = handle.snapshot_at(first + 9).unwrap();
+        assert_eq!(value_at(&handle, &snapshot, b"m"), format!("v{}", first + 9), "{backend}");
+        drop(snapshot);
+        world.held.clear();
+        handle.snapshot_at(first + 9).unwrap_err();
+    }
+}
+
+#[tokio::test]
 async fn after_a_restart_snapshots_begin_at_the_durable_point() {
     let (mut world, region) = world_with_history(BackendKind::Lsm, HISTORY).await;
     let first = overwrite(&mut world, region, 10);

@@ -84,7 +84,10 @@ impl RegionModel {
                 seen.extend(read_column(&of_family, changes, qualifier, projection, sequence, now));
             }
         }
-        seen
+        let (offset, limit) = projection.cell_window();
+        let shown = seen.into_iter().skip(offset).take(limit);
+        let value = |value: Vec<u8>| if projection.keys_only { Vec::new() } else { value };
+        shown.map(|(family, qualifier, time, of)| (family, qualifier, time, value(of))).collect()
     }
 }
 

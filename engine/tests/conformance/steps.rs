@@ -84,6 +84,25 @@ fn any_projection(dice: &mut Dice, stamp: u64) -> Projection {
             projection.with_times(middle, middle + i64::try_from(dice.below(10)).unwrap())
         };
     }
+    any_part(dice, projection)
+}
+
+/// Now and then ranges of columns, some of the cells, cells without values.
+fn any_part(dice: &mut Dice, mut projection: Projection) -> Projection {
+    if dice.one_in(6) {
+        let (a, b) = (dice.pick(QUALIFIERS), dice.pick(QUALIFIERS));
+        projection = projection.with_qualifier_range(name(dice.pick(FAMILIES)), a.min(b).to_vec(), a.max(b).to_vec());
+    }
+    if dice.one_in(6) {
+        projection =
+            projection.with_cells(u32::try_from(dice.below(3)).unwrap(), u32::try_from(dice.below(4)).unwrap());
+    }
+    if dice.one_in(8) {
+        projection = projection.with_keys_only();
+    }
+    if dice.one_in(8) {
+        projection = projection.with_first_cell_only();
+    }
     projection
 }
 

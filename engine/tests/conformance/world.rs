@@ -249,8 +249,11 @@ impl World {
                 let point = DurablePoint { stamp, ..self.point(&parent, index) };
                 let side = |region: u64| SplitDaughter { region: RegionId(region), point: point.clone() };
                 let halves = self.engine().split(&parent, &at, side(left), side(right)).unwrap();
-                self.live.insert(left, halves.0);
-                self.live.insert(right, halves.1);
+                for (id, half) in [(left, halves.0), (right, halves.1)] {
+                    let inherited = half.take_handed_down();
+                    self.held.extend(inherited.into_iter().map(|snapshot| (id, half.clone(), snapshot)));
+                    self.live.insert(id, half);
+                }
                 self.unsettled.extend([left, right]);
             }
         }

@@ -77,6 +77,14 @@ pub struct Version {
 /// The newest version of a column, `None` where there is none.
 pub type Newest = Option<Version>;
 
+/// What is known of a column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Known {
+    newest: Newest,
+    /// A reader saw it although it had expired: the family's `min_versions` protects it, until the column is written again.
+    protected: bool,
+}
+
 /// What a look at a column gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Look {
@@ -97,7 +105,7 @@ enum After {
 }
 
 /// The rows of which something is known, by region and row.
-type Rows = HashMap<Box<[u8]>, BTreeMap<Column, Newest>, Hashed>;
+type Rows = HashMap<Box<[u8]>, BTreeMap<Column, Known>, Hashed>;
 
 /// The overlay of one group.
 #[derive(Default)]
@@ -153,14 +161,16 @@ impl Overlay {
         let rules = rules_of(schema, column.family());
         let known = self.row(region, row).and_then(|columns| columns.get(column).cloned());
         match known {
-            Some(Some(version)) if is_expired(&rules, version.timestamp, now_ms) => {
+            Some(Known { newest: Some(version), protected: false })
+                if is_expired(&rules, version.timestamp, now_ms) =>
+            {
                 if rules.min_versions == 0 {
                     return Look::Known(None);
                 }
                 // Whether it is protected takes more to know than the newest version.
                 self.forget(region, row, column);
             }
-            Some(newest) => return Look::Known(newest),
+            Some(known) => return Look::Known(known.newest),
             None => {}
         }
         let hashes = Hashes::of(region, row);
@@ -176,18 +186,28 @@ impl Overlay {
         self.touches(Hashes::of(region, row).row())
     }
 
-    /// Learns columns from the cells that a read of them gave; those that it did not give are absent.
-    pub fn insert(&mut self, region: RegionId, row: &[u8], columns: &[Column], cells: &[u8]) {
-        let mut known: BTreeMap<Column, Newest> = columns.iter().map(|column| (column.clone(), None)).collect();
+    /// Learns columns from the cells that a read of them at this time gave; those that it did not give are absent.
+    pub fn insert(
+        &mut self,
+        region: RegionId,
+        row: &[u8],
+        columns: &[Column],
+        cells: &[u8],
+        schema: &TableSchema,
+        now_ms: i64,
+    ) {
+        let mut newest: BTreeMap<Column, Newest> = columns.iter().map(|column| (column.clone(), None)).collect();
         for cell in Cells::new(cells) {
-            if let Some(newest) = known.get_mut(&Column::new(cell.family, cell.qualifier))
+            if let Some(newest) = newest.get_mut(&Column::new(cell.family, cell.qualifier))
                 && newest.is_none()
             {
                 *newest = Some(version_of(&cell));
             }
         }
-        for (column, newest) in known {
-            self.set(region, row, column, newest);
+        for (column, newest) in newest {
+            let rules = rules_of(schema, column.family());
+            let protected = newest.as_ref().is_some_and(|version| is_expired(&rules, version.timestamp, now_ms));
+            self.set(region, row, column, Known { newest, protected });
         }
     }
 
@@ -224,42 +244,45 @@ impl Overlay {
             }
         };
         for column in touched {
-            let now = self.row(region, row).and_then(|columns| columns.get(&column).cloned()).flatten();
-            match after(now.as_ref(), cell, &rules) {
+            let now = self.row(region, row).and_then(|columns| columns.get(&column).cloned());
+            let newest = now.and_then(|known| known.newest);
+            match after(newest.as_ref(), cell, &rules) {
                 After::Same => {}
-                After::Newest(version) => self.set(region, row, column, Some(version)),
-                After::Absent => self.set(region, row, column, None),
+                After::Newest(version) => {
+                    self.set(region, row, column, Known { newest: Some(version), protected: false });
+                }
+                After::Absent => self.set(region, row, column, Known { newest: None, protected: false }),
                 After::Unknown => self.forget(region, row, &column),
             }
         }
     }
 
     /// What is known of a row. It counts as looked at.
-    fn row(&mut self, region: RegionId, row: &[u8]) -> Option<&mut BTreeMap<Column, Newest>> {
+    fn row(&mut self, region: RegionId, row: &[u8]) -> Option<&mut BTreeMap<Column, Known>> {
         let key = key_of(region, row);
         if !self.young.contains_key(&key) {
             let columns = self.old.remove(&key)?;
             self.young_columns += columns.len();
-            self.young_bytes += columns.iter().map(|(column, newest)| bytes_of(&key, column, newest)).sum::<usize>();
+            self.young_bytes += columns.iter().map(|(column, known)| bytes_of(&key, column, known)).sum::<usize>();
             self.young.insert(key.clone(), columns);
         }
         self.young.get_mut(&key)
     }
 
-    fn set(&mut self, region: RegionId, row: &[u8], column: Column, newest: Newest) {
+    fn set(&mut self, region: RegionId, row: &[u8], column: Column, now: Known) {
         let key = key_of(region, row);
         // Brings the row among the young ones if it is old.
         self.row(region, row);
-        let bytes = bytes_of(&key, &column, &newest);
+        let bytes = bytes_of(&key, &column, &now);
         let columns = self.young.entry(key.clone()).or_default();
         self.young_bytes += bytes;
         match columns.entry(column) {
             std::collections::btree_map::Entry::Occupied(mut known) => {
                 self.young_bytes -= bytes_of(&key, known.key(), known.get());
-                known.insert(newest);
+                known.insert(now);
             }
             std::collections::btree_map::Entry::Vacant(place) => {
-                place.insert(newest);
+                place.insert(now);
                 self.young_columns += 1;
             }
         }
@@ -268,10 +291,10 @@ impl Overlay {
     fn forget(&mut self, region: RegionId, row: &[u8], column: &Column) {
         let key = key_of(region, row);
         if let Some(columns) = self.row(region, row)
-            && let Some(newest) = columns.remove(column)
+            && let Some(known) = columns.remove(column)
         {
             self.young_columns -= 1;
-            self.young_bytes -= bytes_of(&key, column, &newest);
+            self.young_bytes -= bytes_of(&key, column, &known);
         }
     }
 
@@ -321,8 +344,8 @@ fn key_of(region: RegionId, row: &[u8]) -> Box<[u8]> {
     [&region.0.to_be_bytes(), row].concat().into()
 }
 
-fn bytes_of(key: &[u8], column: &Column, newest: &Newest) -> usize {
-    let value = newest.as_ref().map_or(0, |version| version.value.len());
+fn bytes_of(key: &[u8], column: &Column, known: &Known) -> usize {
+    let value = known.newest.as_ref().map_or(0, |version| version.value.len());
     COLUMN_OVERHEAD_BYTES + key.len() + column.name.len() + value
 }
 

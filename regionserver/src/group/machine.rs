@@ -463,6 +463,10 @@ impl GroupMachine {
             hosted.set_settled(false);
             // A retry of what was applied to the parent comes to either of the two.
             inner.windows.insert(hosted.region, window.clone());
+            // Readers of the parent find their moment here, if they come soon. What is held is nobody's state but theirs.
+            for snapshot in hosted.engine.take_handed_down() {
+                hosted.cut_rows.hold(snapshot, terrane_env::time::now_ns());
+            }
             inner.hosted.insert(hosted.region, hosted.clone());
             self.regions.insert(hosted.clone());
             self.signals.flush(hosted.region);

@@ -70,6 +70,7 @@ fn write_header(region: u64, epoch: u64) -> WriteHeader {
         schema_version: 0,
         client: [0; 16],
         lowest_unsettled: 0,
+        atomic: false,
     }
 }
 

@@ -1,4 +1,5 @@
-//! Rows that are sent in parts keep their moment for a while.
+//! Moments that readers come back for keep for a while: those of rows that are sent in parts, and those that were read of
+//! a region when it was split.
 //!
 //! All parts of a row come from one sequence number. Without a snapshot between two parts, a single overwritten cell
 //! anywhere in the region would collect past that number and the row would start anew, for ever under steady writes. So
@@ -10,12 +11,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use terrane_engine::Snapshot;
 
-/// How long a reader has to ask for the next part; each part begins it anew.
+/// How long a reader has to ask for the next part, or to find the daughter; each part begins it anew.
 const HOLD: Duration = Duration::from_secs(10);
 /// Moments held per region; the oldest goes for a new one.
 const HELD_MAX: usize = 64;
 
-/// The moments of one region's cut rows, the oldest first, each with when it goes (nanoseconds of the monotonic clock).
+/// The moments that are held of one region, the oldest first, each with when it goes (nanoseconds of the monotonic clock).
 #[derive(Default)]
 pub struct CutRows(Mutex<VecDeque<(u64, Snapshot)>>);
 

@@ -312,6 +312,60 @@ mod tests {
         assert!(failed(empty).contains("no cell"));
     }
 
+    /// A mutation that merges into one column.
+    fn merging(row: &'static str, family: &str, what: MergeKind) -> RowMutation {
+        let merge = Merge { family: FamilyName::new(family).unwrap(), qualifier: "n".into(), what };
+        let request = Request { merges: vec![merge], ..Request::default() };
+        RowMutation { cells: Ok(Bytes::new()), request: Ok(request), ..put(row, "f", b"") }
+    }
+
+    #[test]
+    fn what_is_asked_of_a_row_is_checked_too() {
+        assert!(failed(merging("c", "g", MergeKind::Increment(1))).contains("no family g; it has f"));
+        let mut twice = merging("c", "f", MergeKind::Increment(1));
+        let again = twice.request.as_ref().unwrap().merges[0].clone();
+        twice.request.as_mut().unwrap().merges.push(again);
+        assert!(failed(twice).contains("f:n is named by a merge and once more"));
+        let mut nothing = merging("c", "f", MergeKind::Increment(1));
+        nothing.request = Ok(Request { returns: terrane_types::Returns::Old, ..Request::default() });
+        assert!(failed(nothing).contains("changes nothing"));
+    }
+
+    fn refused_together(key: Option<&str>, atomic: u32, rows: &[&'static str]) -> Option<String> {
+        let mut region = region();
+        let schema = Arc::make_mut(&mut region.schema);
+        schema.key = key.map(|key| key.parse().unwrap());
+        schema.atomic = atomic;
+        let rows = rows.iter().map(|row| put(*row, "f", b"")).collect();
+        let header = WriteHeader { atomic: true, ..header() };
+        prepare(&header, rows, &region).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn rows_of_an_atomic_batch_share_the_declared_prefix() {
+        let key = Some("user:bytes2, item:tail");
+        assert_eq!(refused_together(key, 1, &["c1a", "c1b"]), None);
+        assert_eq!(refused_together(None, 0, &["c1a"]), None, "one row is always atomic");
+        assert!(refused_together(key, 1, &["c1a", "c2a"]).unwrap().contains("do not share the 1 key parts"));
+        assert!(refused_together(key, 0, &["c1a", "c1b"]).unwrap().contains("declares no atomic key prefix"));
+        assert!(refused_together(key, 1, &["c", "c1"]).unwrap().contains("does not have the 1 key parts"));
+        assert!(refused_together(key, 1, &["c1a", "c1a"]).unwrap().contains("comes twice"));
+    }
+
+    #[test]
+    fn one_row_of_an_atomic_batch_that_fails_refuses_all() {
+        let header = WriteHeader { atomic: true, ..header() };
+        let mut region = region();
+        let schema = Arc::make_mut(&mut region.schema);
+        schema.key = Some("user:bytes2, item:tail".parse().unwrap());
+        schema.atomic = 1;
+        let prepared = prepare(&header, vec![put("c1a", "f", b""), put("c1b", "g", b"")], &region).unwrap();
+        assert!(prepared.operation.is_none());
+        let errors: Vec<String> = prepared.errors.iter().map(|(at, error)| format!("{at}: {error}")).collect();
+        assert!(errors[0].starts_with("0: nothing of the atomic batch was applied"), "{errors:?}");
+        assert!(errors[1].starts_with("1: table t has no family g"), "{errors:?}");
+    }
+
     #[test]
     fn another_epoch_is_refused_with_the_region_as_it_is() {
         let old = WriteHeader { epoch: RegionEpoch(2), ..header() };

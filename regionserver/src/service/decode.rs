@@ -169,7 +169,10 @@ pub fn get(body: v1::Get) -> Result<GetRequest, Error> {
 pub fn scan(body: v1::Scan) -> Result<(Arc<ScanRequest>, Cursor), Error> {
     let aggregate = body.aggregate.map(|of| Aggregate::new(&of.family, of.qualifier, &of.read_as)).transpose()?;
     let (latest, group) = body.latest.map(latest).transpose()?.unzip();
-    let lookup = Lookup::new(projection(body.projection)?);
+    let mut projection = projection(body.projection)?;
+    // Values are what is summed up; none are sent.
+    projection.keys_only &= aggregate.is_none();
+    let lookup = Lookup::new(projection);
     let cursor = if body.resume.is_empty() {
         // A page of the filter is a limit, whichever is less.
         let limit_left = [(body.limit != 0).then_some(body.limit), lookup.page()].into_iter().flatten().min();

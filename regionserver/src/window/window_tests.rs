@@ -23,8 +23,8 @@ fn an_applied_number_is_known_with_its_result_and_others_are_new() {
     let mut window = Window::default();
     with_result(&mut window, A, 5, 100, 3);
     assert!(applied(&mut window, A, 6, 100));
-    assert_eq!(window.look_up(&A, 5, 90), Known::Applied(Some(Bytes::from_static(&[7; 3]))));
-    assert_eq!(window.look_up(&A, 6, 90), Known::Applied(None));
+    assert_eq!(window.look_up(&A, 5, 90), Known::Applied(Kept::Result(Bytes::from_static(&[7; 3]))));
+    assert_eq!(window.look_up(&A, 6, 90), Known::Applied(Kept::Nothing));
     assert_eq!(window.look_up(&A, 7, 90), Known::New);
     assert_eq!(window.look_up(&B, 5, 0), Known::New);
     assert!(!applied(&mut window, A, 5, 101), "applied twice");
@@ -45,7 +45,7 @@ fn below_the_settled_mark_everything_is_too_old() {
     with_result(&mut window, A, 5, 100, 3);
     window.note(A, 6, 101).applied(6, None);
     assert_eq!(window.look_up(&A, 5, 90), Known::TooOld);
-    assert_eq!(window.look_up(&A, 6, 90), Known::Applied(None));
+    assert_eq!(window.look_up(&A, 6, 90), Known::Applied(Kept::Nothing));
     window.note(A, 3, 102).applied(8, None);
     assert_eq!(window.look_up(&A, 5, 90), Known::TooOld, "the mark never goes back");
 }
@@ -55,8 +55,8 @@ fn a_result_of_4096_bytes_is_kept_and_one_more_is_not() {
     let mut window = Window::default();
     with_result(&mut window, A, 1, 100, RESULT_BYTES_MAX);
     with_result(&mut window, A, 2, 100, RESULT_BYTES_MAX + 1);
-    assert!(matches!(window.look_up(&A, 1, 90), Known::Applied(Some(result)) if result.len() == 4096));
-    assert_eq!(window.look_up(&A, 2, 90), Known::Applied(None));
+    assert!(matches!(window.look_up(&A, 1, 90), Known::Applied(Kept::Result(result)) if result.len() == 4096));
+    assert_eq!(window.look_up(&A, 2, 90), Known::Applied(Kept::Gone));
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn a_client_leaves_when_it_was_idle_for_exactly_fifteen_minutes() {
     let mut window = Window::default();
     applied(&mut window, A, 5, 1_000);
     applied(&mut window, B, 1, 1_000 + IDLE_MS_MAX - 1);
-    assert_eq!((window.look_up(&A, 5, 900), window.floor()), (Known::Applied(None), 0));
+    assert_eq!((window.look_up(&A, 5, 900), window.floor()), (Known::Applied(Kept::Nothing), 0));
     applied(&mut window, B, 2, 1_000 + IDLE_MS_MAX);
     assert_eq!((window.look_up(&A, 5, 900), window.floor()), (Known::TooOld, 1_000));
     assert_eq!(window.look_up(&A, 6, 1_000), Known::TooOld, "first tried at the floor");
@@ -77,7 +77,7 @@ fn a_client_that_comes_back_is_not_asked_about_what_it_did_before() {
     applied(&mut window, A, 5, 1_000);
     // It leaves and comes back in one step, still waiting for number 5.
     window.note(A, 5, 1_000 + IDLE_MS_MAX).applied(9, None);
-    assert_eq!(window.look_up(&A, 9, 900_000), Known::Applied(None));
+    assert_eq!(window.look_up(&A, 9, 900_000), Known::Applied(Kept::Nothing));
     assert_eq!(window.look_up(&A, 5, 900), Known::TooOld, "applied before it left");
     assert_eq!(window.look_up(&A, 6, 900_000), Known::New);
 }
@@ -99,7 +99,7 @@ fn a_full_window_lets_the_longest_idle_leave_and_no_more_than_needed() {
     applied(&mut window, id(fit), 1, 500_000);
     assert_eq!((window.floor(), window.clients.len()), (1_000, fit as usize));
     assert_eq!(window.look_up(&id(0), 1, 999), Known::TooOld);
-    assert_eq!(window.look_up(&id(1), 1, 999), Known::Applied(None));
+    assert_eq!(window.look_up(&id(1), 1, 999), Known::Applied(Kept::Nothing));
     assert!(window.bytes <= WINDOW_BYTES_MAX);
 }
 
@@ -110,15 +110,15 @@ fn a_client_that_fills_the_window_alone_loses_results_first_and_then_its_lowest_
         with_result(&mut window, A, n, 1_000, RESULT_BYTES_MAX);
     }
     assert_eq!(window.floor(), 0, "it stays");
-    assert_eq!(window.look_up(&A, 1, 900), Known::Applied(None));
-    assert!(matches!(window.look_up(&A, 70, 900), Known::Applied(Some(_))));
+    assert_eq!(window.look_up(&A, 1, 900), Known::Applied(Kept::Gone));
+    assert!(matches!(window.look_up(&A, 70, 900), Known::Applied(Kept::Result(_))));
     // Numbers that never join to ranges.
     for n in 50..40_000 {
         applied(&mut window, A, 2 * n, 1_000);
     }
     assert!(window.bytes <= WINDOW_BYTES_MAX);
     assert_eq!(window.look_up(&A, 1, 900), Known::TooOld);
-    assert_eq!(window.look_up(&A, 79_998, 900), Known::Applied(None));
+    assert_eq!(window.look_up(&A, 79_998, 900), Known::Applied(Kept::Nothing));
     assert_eq!(window.look_up(&A, 79_997, 900), Known::New);
 }
 
@@ -134,9 +134,9 @@ fn merged_windows_know_what_both_knew_and_take_the_higher_floor() {
     let merged = left.merge(&right);
     assert_eq!(merged.floor(), 1_500);
     for n in 1..=3 {
-        assert_eq!(merged.look_up(&A, n, 900), Known::Applied(None));
+        assert_eq!(merged.look_up(&A, n, 900), Known::Applied(Kept::Nothing));
     }
-    assert!(matches!(merged.look_up(&B, 7, 900), Known::Applied(Some(_))));
+    assert!(matches!(merged.look_up(&B, 7, 900), Known::Applied(Kept::Result(_))));
     assert_eq!(merged.look_up(&B, 8, 1_500), Known::TooOld, "it may have been applied in the left region");
     assert_eq!(merged.look_up(&B, 8, 1_501), Known::New);
     assert_eq!(merged, right.merge(&left));
@@ -214,9 +214,11 @@ proptest! {
                         (None, Known::TooOld) => prop_assert!(number < *highest, "the highest number yet is new"),
                         (None, Known::Applied(_)) => prop_assert!(false, "a number never tried is taken for applied"),
                         (Some(_), Known::New) => prop_assert!(false, "an applied number is taken for new"),
-                        (Some((_, kept)), Known::Applied(result)) => {
-                            prop_assert!(result.is_none() || result == kept);
-                        }
+                        (Some((_, first)), Known::Applied(kept)) => match kept {
+                            Kept::Nothing => prop_assert_eq!(first, &None),
+                            Kept::Result(result) => prop_assert_eq!(first.as_ref(), Some(result)),
+                            Kept::Gone => prop_assert!(first.is_some()),
+                        },
                         (Some(_), Known::TooOld) => {}
                     }
                     if known == Known::New {

@@ -60,7 +60,7 @@ impl Master for IdMaster {
             region_id_first,
             region_id_count,
             report_every_ms: 20,
-            page_keys: Vec::new(),
+            page_keys: vec![v1::PageKey { id: 1, secret: Bytes::from_static(&[1; 32]) }],
         }))
     }
 
@@ -298,6 +298,9 @@ pub struct Client {
     requests: mpsc::Sender<v1::SessionRequest>,
     replies: Streaming<v1::SessionReply>,
     next: u64,
+    /// Of the header of every request.
+    client_id: Bytes,
+    pub lowest_unsettled: u64,
 }
 
 impl Client {
@@ -319,7 +322,7 @@ impl Client {
         requests.send(v1::SessionRequest { body: Some(v1::session_request::Body::Hello(hello)) }).await.unwrap();
         let mut replies = data.session(outgoing).await.unwrap().into_inner();
         let first = replies.message().await.unwrap().and_then(|reply| reply.body);
-        (Client { requests, replies, next: 1 }, first)
+        (Client { requests, replies, next: 1, client_id: Bytes::new(), lowest_unsettled: 0 }, first)
     }
 
     /// Sends a batch and waits for all of its answers, in the order of the requests.
@@ -328,7 +331,12 @@ impl Client {
         let count = bodies.len();
         let mut requests = Vec::new();
         for (region, body) in bodies {
-            requests.push(v1::Request { id: self.next, header: header(&region), body: Some(body) });
+            let header = v1::RequestHeader {
+                client_id: self.client_id.clone(),
+                lowest_unsettled: self.lowest_unsettled,
+                ..header(&region).unwrap()
+            };
+            requests.push(v1::Request { id: self.next, header: Some(header), body: Some(body) });
             self.next += 1;
         }
         let batch = v1::session_request::Body::Batch(v1::RequestBatch { requests });
@@ -360,10 +368,42 @@ impl Client {
         }
     }
 
+    /// A write as this client.
+    pub async fn mutate(
+        &mut self,
+        region: &RegionDescriptor,
+        client: [u8; 16],
+        body: v1::Mutate,
+    ) -> Result<v1::MutateReply, Error> {
+        self.client_id = Bytes::copy_from_slice(&client);
+        match self.one(region, v1::request::Body::Mutate(body)).await {
+            v1::reply::Body::Mutate(reply) => Ok(reply),
+            other => Err(refusal(other)),
+        }
+    }
+
     pub async fn get(&mut self, region: &RegionDescriptor, rows: &[&[u8]]) -> Result<Vec<String>, Error> {
         let rows = rows.iter().map(|row| Bytes::copy_from_slice(row)).collect();
         match self.one(region, v1::request::Body::Get(v1::Get { rows, ..Default::default() })).await {
             v1::reply::Body::Get(reply) => Ok(shown(&reply.rows)),
+            other => Err(refusal(other)),
+        }
+    }
+
+    pub async fn seal(&mut self, region: &RegionDescriptor, page: v1::SealPage) -> Result<Bytes, Error> {
+        match self.one(region, v1::request::Body::SealPage(page)).await {
+            v1::reply::Body::SealPage(reply) => Ok(reply.token),
+            other => Err(refusal(other)),
+        }
+    }
+
+    pub async fn open(
+        &mut self,
+        region: &RegionDescriptor,
+        page: v1::OpenPage,
+    ) -> Result<Vec<v1::PagePosition>, Error> {
+        match self.one(region, v1::request::Body::OpenPage(page)).await {
+            v1::reply::Body::OpenPage(reply) => Ok(reply.positions),
             other => Err(refusal(other)),
         }
     }

@@ -66,8 +66,8 @@ async fn refused_by_the_client(client: &Client, table: &Table) -> Result<()> {
     let spec = || TableSpec::new("new").expect("a name");
     let attribute = refusal("an unknown attribute", spec().set("colour", "red").map(drop))?;
     assert!(attribute.contains("colour"), "{attribute}");
-    let later = refusal("an attribute not built yet", spec().set("history", "1d").map(drop))?;
-    assert!(later.contains("history") && later.contains("not built"), "{later}");
+    let slip = refusal("a slip of the pen", spec().set("readonly", "true").map(drop))?;
+    assert!(slip.contains("did you mean read_only?"), "{slip}");
     let compression = refusal("no such compression", spec().family("f", &[("compression", "gzip")]).map(drop))?;
     assert!(compression.contains("gzip") && compression.contains("zstd"), "{compression}");
     let small = spec().family("f", &[])?.region_size(limits::REGION_SIZE_MIN - 1);

@@ -6,9 +6,11 @@
 #![cfg(not(feature = "sim"))]
 
 mod bad_input;
+mod consistency;
 mod data_model;
 mod faults;
 mod routing;
+mod schema;
 mod splits;
 
 use std::time::Duration;

@@ -31,7 +31,7 @@ async fn a_warm_client_asks_no_master() -> Result<()> {
         let read = table.get(Get::new(key(row))).await?.expect("was put");
         assert_eq!(read.value("f", "q"), Some(&row.to_be_bytes()[..]));
     }
-    let read = table.get_many((0..ROWS).map(|row| Get::new(key(row))).collect()).await?;
+    let read = table.get_many((0..ROWS).map(|row| Get::new(key(row))).collect::<Vec<_>>()).await?;
     assert!(read.iter().all(Option::is_some));
     table.put(Put::new(key(7)).set("f", "q", "warm")).await?;
     assert_eq!(table.count(KeyRange::all()).await?, u64::from(ROWS));
