@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::connect;
-use crate::args::client::{Bench, BenchFlags};
+use crate::args::bench::{Bench, BenchFlags};
 use crate::bench::stats::{Interval, Recorder, Summary, second_text};
 use crate::bench::workload::{Choices, FAMILY, QUALIFIER, key, split_points};
 use crate::failure::{During, Failure, chain};
