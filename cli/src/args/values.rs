@@ -218,7 +218,10 @@ mod tests {
     #[test]
     fn typed_columns_name_type_and_column() {
         let column: TypedColumn = r"i32(data:a\x00(b))".parse().expect("a typed column");
-        assert_eq!((column.read_as, column.family.as_str(), &column.qualifier[..]), (ValueType::I32, "data", &b"a\0(b)"[..]));
+        assert_eq!(
+            (column.read_as, column.family.as_str(), &column.qualifier[..]),
+            (ValueType::I32, "data", &b"a\0(b)"[..])
+        );
         assert_eq!(column.to_string(), r"i32(data:a\x00(b))");
         for bad in ["", "data:a", "i32(data)", "i32 data:a", "i33(data:a)", "text(data:a)", "i32(data:a", "i32(:a)"] {
             assert!(bad.parse::<TypedColumn>().is_err(), "{bad:?}");

@@ -90,7 +90,9 @@ pub async fn latest(args: args::Latest) -> Result<(), Failure> {
     let per = match (args.parts, args.prefix_bytes) {
         (Some(parts), _) => LatestPer::parts(parts),
         (None, Some(bytes)) => LatestPer::bytes(bytes),
-        (None, None) => return Err(Failure::usage("one of --parts and --prefix-bytes says which rows belong together")),
+        (None, None) => {
+            return Err(Failure::usage("one of --parts and --prefix-bytes says which rows belong together"));
+        }
     };
     let mut scan = shown(Scan::range(range(&args.range)?), &args.columns, args.versions, &args.read);
     scan = scan.latest(per, args.rows);
