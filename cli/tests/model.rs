@@ -197,7 +197,9 @@ fn benchmarks_of_the_model_check_what_they_measure() {
         summary
     };
     // Many counters, one hot counter, batches: what was acknowledged is what is there.
-    for words in ["incr --table c --rows 50", "incr --table c --rows 1", "incr --table c --rows 50 --batch 20 --in-flight 4"] {
+    for words in
+        ["incr --table c --rows 50", "incr --table c --rows 1", "incr --table c --rows 50 --batch 20 --in-flight 4"]
+    {
         let summary = bench(words);
         assert_eq!((&summary["exact"], &summary["uncertain"]), (&true.into(), &0.into()), "{summary}");
         assert_eq!(summary["grew"], summary["acknowledged"], "{summary}");
@@ -221,6 +223,9 @@ fn benchmarks_of_the_model_check_what_they_measure() {
         assert!(ends[kind]["ratio"].as_f64().expect("a ratio") > 0.0, "{ends}");
     }
     let latest = bench("latest --table l --rows 5000");
-    assert_eq!((&latest["prefixes"], latest["rows"].as_u64()), (&5.into(), latest["operations"].as_u64().map(|n| n * 5)));
+    assert_eq!(
+        (&latest["prefixes"], latest["rows"].as_u64()),
+        (&5.into(), latest["operations"].as_u64().map(|n| n * 5))
+    );
     assert!(latest["ratio"].as_f64().expect("a ratio") > 0.0, "{latest}");
 }

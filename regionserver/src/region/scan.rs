@@ -452,8 +452,6 @@ impl Filler {
         self.block.rows.len() >= self.request.block_bytes
     }
 
-    }
-
     /// A row is complete: it is skipped, counted or sent.
     fn finish_row(&mut self, before: usize) {
         if !self.give(1) || self.request.count_only {
