@@ -512,6 +512,7 @@ impl Inner {
             hosted.engine.remove_family(&gone.name);
         }
         if changes_views {
+            hosted.engine.advance(entry.stamp);
             hosted.engine.take_sequence(next);
         }
         set_attributes(&hosted.engine, &state.schema);
