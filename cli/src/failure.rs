@@ -119,6 +119,8 @@ fn advice(error: &ClientError) -> Option<String> {
         ClientError::Timeout { uncertain: true, .. } => "read what is there before writing again",
         ClientError::Timeout { .. } => "`terrane status` shows what is wrong; --timeout gives it more time",
         ClientError::Uncertain { .. } => "read what is there before writing again",
+        ClientError::ResultLost => "read the row",
+        ClientError::RetriesSpent { .. } => "send less at once; `terrane status` shows what is wrong",
         ClientError::Unavailable { .. } => "try again in a moment; `terrane status` shows what is wrong",
         ClientError::Corruption { .. } => "do not retry; keep the file and look at the server's log",
         ClientError::NotFound { what } if what.starts_with("table") => "`terrane table list` shows the tables",

@@ -34,6 +34,9 @@ pub(crate) struct Cursor {
     /// Of a scan for the latest rows: the last prefix met and the rows given of it, as of the last whole row or region.
     prefix: (Bytes, u32),
     as_of_ms: Option<u64>,
+    /// Of a snapshot scan: the sequence number that the region with this range was last read at. It holds for the daughters
+    /// of that region, which go on at it.
+    moment: Option<(KeyRange, u64)>,
 }
 
 #[derive(Debug)]
@@ -84,6 +87,7 @@ impl Cursor {
             sums: Vec::new(),
             prefix: (Bytes::new(), 0),
             as_of_ms: None,
+            moment: None,
         }
     }
 
@@ -151,7 +155,11 @@ impl Cursor {
             latest,
             snapshot: wanted.snapshot,
             fill_cache_never: wanted.fill_cache_never,
-            at_sequence: None,
+            at_sequence: self
+                .moment
+                .as_ref()
+                .filter(|(range, _)| wanted.snapshot && range.covers(&within.asked))
+                .map(|(_, sequence)| *sequence),
         }
     }
 
@@ -174,6 +182,13 @@ impl Cursor {
         }
         let before = rows.len();
         self.as_of_ms = older(self.as_of_ms, block.as_of_ms);
+        if let Some(sequence) = block.sequence {
+            let known = self.moment.as_ref();
+            // The parent's range is kept while its daughters are read.
+            if !known.is_some_and(|(range, known)| *known == sequence && range.covers(&region.range)) {
+                self.moment = Some((region.range.clone(), sequence));
+            }
+        }
         let last = self.take_rows(block.rows, block.row_continues, rows)?;
         let taken = (rows.len() - before) as u64;
         let within = self.within.as_mut().ok_or("a block came for no region")?;
@@ -196,7 +211,7 @@ impl Cursor {
             self.step_behind(&last);
             (self.offset, self.limit, self.prefix) = (offset, limit, prefix);
         }
-        if limit == Some(0) {
+        if limit == Some(0) || block.ended {
             self.leave_region();
             self.finished = true;
         } else if block.done {
@@ -469,5 +484,47 @@ mod tests {
     fn empty_ranges_and_a_limit_of_nothing_ask_nobody() {
         assert!(Cursor::new(KeyRange::new("b", "b").expect("ordered"), false, None, 0).is_finished());
         assert!(Cursor::new(KeyRange::all(), false, Some(0), 0).is_finished());
+    }
+
+    #[test]
+    fn a_snapshot_goes_on_at_its_moment_in_the_daughters_and_not_beyond() {
+        let snapshot = Wanted { snapshot: true, ..Wanted::default() };
+        let mut cursor = Cursor::new(KeyRange::all(), false, None, 0);
+        let mut take = |region: &RegionDescriptor, rows: &str, done, sequence| {
+            let asked = cursor.request(region, &snapshot).at_sequence;
+            let block = v1::ScanBlock { sequence: Some(sequence), ..block(rows, done) };
+            cursor.accept(region, block, &snapshot, &mut Vec::new()).expect("a good block");
+            asked
+        };
+        assert_eq!(take(&region(1, 1, "", "m"), "a b", false, 7), None);
+        assert_eq!(take(&region(1, 2, "", "c"), "", true, 7), Some(7));
+        assert_eq!(take(&region(2, 2, "c", "m"), "d", true, 7), Some(7));
+        assert_eq!(take(&region(3, 1, "m", ""), "n", true, 3), None);
+    }
+
+    #[test]
+    fn a_scan_that_the_filter_ended_asks_no_further_region() {
+        let mut cursor = Cursor::new(KeyRange::all(), false, None, 0);
+        let first = region(1, 1, "", "m");
+        cursor.request(&first, &wanted(false));
+        let block = v1::ScanBlock { ended: true, ..block("a", true) };
+        cursor.accept(&first, block, &wanted(false), &mut Vec::new()).expect("a good block");
+        assert!(cursor.is_finished());
+    }
+
+    #[test]
+    fn the_prefix_of_the_latest_rows_is_handed_on_over_a_region_without_any() {
+        let latest = v1::Latest { rows: 2, ..v1::Latest::default() };
+        let wanted = Wanted { latest: Some(latest), ..Wanted::default() };
+        let mut cursor = Cursor::new(KeyRange::all(), false, None, 0);
+        let mut take = |region: &RegionDescriptor, rows: &str, prefix: &'static str, given| {
+            let asked = cursor.request(region, &wanted).latest.expect("asked for");
+            let block = v1::ScanBlock { last_prefix: prefix.into(), prefix_given: given, ..block(rows, true) };
+            cursor.accept(region, block, &wanted, &mut Vec::new()).expect("a good block");
+            (asked.last_prefix, asked.given)
+        };
+        assert_eq!(take(&region(1, 1, "", "c"), "b", "b", 1), (Bytes::new(), 0));
+        assert_eq!(take(&region(2, 1, "c", "m"), "", "", 0), ("b".into(), 1));
+        assert_eq!(take(&region(3, 1, "m", ""), "n", "n", 1), ("b".into(), 1));
     }
 }

@@ -102,6 +102,10 @@ pub enum Error {
         /// What was closed.
         what: String,
     },
+    /// The moment that a snapshot scan reads at has been collected: begin the scan again. The table's `history` says for how
+    /// long moments are kept.
+    #[error("the snapshot that the scan reads is too old and was collected; begin the scan again")]
+    SnapshotTooOld,
     /// The cluster cannot do it now. Nothing was applied; trying later is safe.
     #[error("{message}")]
     Unavailable {
@@ -193,6 +197,7 @@ impl From<terrane_types::Error> for Error {
             Wire::AlreadyApplied => Self::ResultLost,
             Wire::Uncertain { .. } | Wire::DeadlineExceeded => Self::Uncertain { cause: error.to_string() },
             Wire::Corruption { file, offset } => Self::Corruption { file, offset },
+            Wire::SnapshotTooOld { .. } => Self::SnapshotTooOld,
             Wire::Internal { message } => Self::Internal { message },
             Wire::Unavailable { message, retry_after } => Self::Unavailable { message, retry_after },
             Wire::Busy { retry_after } | Wire::Moving { retry_after, .. } | Wire::LogFull { retry_after, .. } => {

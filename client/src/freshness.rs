@@ -102,7 +102,7 @@ impl Router {
                 Ok(place) => {
                     let answer = match &self.hedging {
                         Some(hedging) if consistency == Consistency::Follower => {
-                            self.attempt_hedged(hedging, target, row, place, &body, progress).await
+                            Box::pin(self.attempt_hedged(hedging, target, row, place, &body, progress)).await
                         }
                         _ => self.attempt_read(target, place, consistency, body(), progress.try_until()).await,
                     };
@@ -116,7 +116,8 @@ impl Router {
                 }
                 Err(failure) => failure.clone(),
             };
-            self.recover(target, Position::Row(row), place.as_ref().ok(), failure, progress).await?;
+            // Rare, and large: kept apart, so that the future of a call that goes well stays small.
+            Box::pin(self.recover(target, Position::Row(row), place.as_ref().ok(), failure, progress)).await?;
         }
     }
 

@@ -22,7 +22,63 @@
 //!
 //! A client asks a master where the regions of a table are, remembers it, and from then on talks straight to the servers
 //! that host them. It follows splits, moves and failovers by itself; callers see an [`Error`] only when the request is
-//! wrong or its time is over. Writes are applied exactly once, however often they have to be sent.
+//! wrong or its time is over. Make one [`Client`] per cluster and process, and clone it: clones share one connection per
+//! server, over which any number of calls are under way at once.
+//!
+//! # Writing
+//!
+//! Calls are requests that take more settings and begin when they are awaited:
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use terrane_client::{Increment, Put, Returns, RowMutation, column};
+//!
+//! # async fn run(jobs: terrane_client::Table) -> Result<(), terrane_client::Error> {
+//! // All or nothing of a row: puts, deletes, increments and appends, in any mixture.
+//! let visits: i64 = jobs.increment("page-9", "stats", "visits", 1).await?;
+//! jobs.mutate(Increment::new("page-9").by("stats", "hits", 1).by("stats", "bytes", 5_120)).await?;
+//!
+//! // Only if: evaluated on the server, in the order of the row's writes.
+//! let take = Put::new("job-17").set("job", "owner", "worker-3");
+//! let mine = jobs.check_and_put(column("job", "owner").is_absent(), take).await?;
+//!
+//! // The row as it was, or is then, with the same call; each call may have a deadline of its own.
+//! let outcome = jobs
+//!     .mutate(RowMutation::new("job-17").set("job", "state", "done").increment("job", "runs", 1))
+//!     .when(column("job", "runs").as_i64().less_than(5).or(column("job", "runs").is_absent()))
+//!     .returning(Returns::New)
+//!     .timeout(Duration::from_secs(2))
+//!     .await?;
+//! println!("{} {:?}", outcome.held, outcome.row);
+//! # Ok(()) }
+//! ```
+//!
+//! Many rows: [`Table::mutate_many`] answers each by itself, [`Table::atomic`] writes rows that share the table's atomic key
+//! prefix as one, and [`Table::writer`] takes rows over and sends them in batches by itself.
+//!
+//! **Exactly once.** Every row mutation has an operation number under which servers apply it once, whatever happens to
+//! its answer: a lost reply, a change of leader, a split in the middle of a batch. So the client tries again by itself, and
+//! the caller gets the first answer. When its time runs out in the middle, [`Error::is_uncertain`] says that a write may
+//! have been applied; making the call again is a new operation.
+//!
+//! # Reading
+//!
+//! [`Table::get`] and [`Table::get_many`], [`Table::scan`] as a stream with back-pressure, [`Table::first`], [`Table::last`]
+//! and their neighbours in one call, [`Table::latest`] of each key prefix, [`Table::count`] and [`Table::aggregate`] on the
+//! servers, [`Table::page`] with tokens that may be shown to anybody. Reads see every write that was acknowledged before
+//! them, unless they ask for less ([`Consistency`]).
+//!
+//! # Manners
+//!
+//! - Every call has a deadline, 30 seconds if not set; what stood in the way last is found in [`Error::Timeout`].
+//! - Dropping a future gives its call up. What was not sent is not sent.
+//! - Retries wait with jitter and are paid for from a budget ([`RetryBudget`]), so that a struggling cluster is not pushed
+//!   over; then errors come back.
+//! - [`ClientBuilder::metrics`] takes a hook for every call, [`Client::counters`] shows sums, and calls are `tracing` spans at
+//!   the level of debugging.
+//! - [`ClientBuilder::hedge_reads`] asks a second member where a follower is slow.
+//! - [`Client::close`] waits for the calls under way. [`blocking`] is for programs without async code.
+//! - One string configures it all: [`ClientBuilder::from_url`].
 //!
 //! Inside, what decides is apart from what waits and sends: the location cache (`locator`), the retry policy and
 //! the position of a scan are plain values, tested without a runtime.
@@ -69,6 +125,7 @@ mod table;
 mod typed;
 mod typed_reads;
 mod url;
+mod values;
 mod write_requests;
 mod writer;
 mod writes;
@@ -95,6 +152,10 @@ pub use scans::{EndRequest, LatestRequest, ScanRequest};
 pub use table::Table;
 pub use typed::TypedTable;
 pub use typed_reads::{FromRow, TypedEnd, TypedGet, TypedPage, TypedPageRequest, TypedRows, TypedScan};
+#[cfg(feature = "json")]
+pub use values::Json;
+#[cfg(feature = "postcard")]
+pub use values::Postcard;
 pub use write_requests::{AtomicRequest, WriteManyRequest, WriteRequest};
 pub use writer::{BatchWriter, FlushError, Receipt, WriterOptions};
 

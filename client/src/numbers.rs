@@ -190,7 +190,7 @@ mod tests {
             let mut window = Window::new();
             let mut open = BTreeSet::new();
             for _ in 0..300 {
-                if open.is_empty() || random() % 2 == 0 {
+                if open.is_empty() || random().is_multiple_of(2) {
                     let count = random() % 100 + 1;
                     let first = window.reserve(count);
                     open.extend(first..first + count);

@@ -1,9 +1,9 @@
 //! Pages: a bounded number of rows, and a token with which anybody may go on behind them later.
 //!
 //! A token is a position, not a cursor: no server keeps anything for it, and it stays right when regions split or move, when
-//! leaders change and servers restart. A server made it: it is sealed for one table, range, direction and filter, and only
-//! a server opens it, so that it may be shown to a browser. Who holds one can neither read a row from it nor go elsewhere
-//! with it. Its keys change; a token lives for 30 days at least.
+//! leaders change and servers restart. A server made it: it is sealed for one table, range, direction and filter, and opens
+//! under these alone, so that it may be shown to a browser: nobody can make one or change it. It tells no more than the last
+//! row of its page, which its holder has seen. The keys change; a token lives for 30 days at least.
 //!
 //! A row more than the page shows is read: it tells whether anything follows. The token says behind which row the next
 //! page begins, so that a row written right behind the end of one page is on the next.
@@ -30,8 +30,8 @@ use crate::table::{Table, broken_reply};
 /// Rows of a page whose scan names no limit.
 pub const PAGE_ROWS_DEFAULT: u64 = 100;
 
-/// Longest text that may be a token: positions in 256 buckets with the longest rows come to 11 MiB.
-const TOKEN_TEXT_MAX: usize = 16 << 20;
+/// Longest text that may be a token: servers make none of more than 64 KiB, and text takes a third more.
+const TOKEN_TEXT_MAX: usize = 96 << 10;
 
 /// Rows of one page, and where the next begins.
 #[derive(Clone, Debug)]

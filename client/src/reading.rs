@@ -65,6 +65,7 @@ pub(crate) fn older(known: Option<u64>, as_of_ms: u64) -> Option<u64> {
 /// let get = Get::new("user-17").family("info").column_prefix("seen", "2026-").versions(3);
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "a table reads what it is given"]
 pub struct Get {
     pub(crate) row: Bytes,
     pub(crate) selection: Selection,
@@ -72,7 +73,6 @@ pub struct Get {
 
 impl Get {
     /// A get of `row`.
-    #[must_use]
     pub fn new(row: impl AsRef<[u8]>) -> Self {
         Self { row: Bytes::copy_from_slice(row.as_ref()), selection: Selection::all() }
     }
@@ -134,6 +134,7 @@ impl LatestPer {
 /// let between = Scan::rows("a"..="m").filter("i32(data:airtemp) > 100");
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "a table reads what it is given"]
 pub struct Scan {
     pub(crate) range: KeyRange,
     pub(crate) reverse: bool,
@@ -162,13 +163,11 @@ impl From<KeyRange> for Scan {
 
 impl Scan {
     /// A scan of the whole table.
-    #[must_use]
     pub fn all() -> Self {
         Self::range(KeyRange::all())
     }
 
     /// A scan of the rows in `range`.
-    #[must_use]
     pub fn range(range: KeyRange) -> Self {
         Self {
             range,
@@ -186,14 +185,12 @@ impl Scan {
     }
 
     /// A scan of the rows that begin with `prefix`.
-    #[must_use]
     pub fn prefix(prefix: impl AsRef<[u8]>) -> Self {
         Self::range(KeyRange::prefix(prefix.as_ref()))
     }
 
     /// A scan of the rows between two bounds, each included or not: `Scan::rows("a".."c")`, `Scan::rows("a"..="c")`,
     /// `Scan::rows("b"..)`. The lower bound is given first in both directions.
-    #[must_use]
     pub fn rows<R: AsRef<[u8]>>(bounds: impl RangeBounds<R>) -> Self {
         let scan = match bounds.start_bound() {
             Bound::Included(row) => Self::all().start(row),
@@ -210,49 +207,42 @@ impl Scan {
     selection_methods!(selection);
 
     /// Begins at this row, itself included. In both directions the start is the lower bound.
-    #[must_use]
     pub fn start(mut self, row: impl AsRef<[u8]>) -> Self {
         self.range.start = Bytes::copy_from_slice(row.as_ref());
         self
     }
 
     /// Begins behind this row.
-    #[must_use]
     pub fn start_after(mut self, row: impl AsRef<[u8]>) -> Self {
         self.range.start = behind(row.as_ref());
         self
     }
 
     /// Ends before this row; nothing bounds it if the row is empty. In both directions the stop is the upper bound.
-    #[must_use]
     pub fn stop(mut self, row: impl AsRef<[u8]>) -> Self {
         self.range.stop = Bytes::copy_from_slice(row.as_ref());
         self
     }
 
     /// Ends with this row, itself included.
-    #[must_use]
     pub fn stop_after(mut self, row: impl AsRef<[u8]>) -> Self {
         self.range.stop = behind(row.as_ref());
         self
     }
 
     /// From the last row of the range to the first.
-    #[must_use]
     pub fn reverse(mut self) -> Self {
         self.reverse = true;
         self
     }
 
     /// Skips so many rows first; they are skipped on the servers, exactly, over as many regions as it takes.
-    #[must_use]
     pub fn offset(mut self, rows: u64) -> Self {
         self.offset = rows;
         self
     }
 
     /// Ends after so many rows; if not set, with the range.
-    #[must_use]
     pub fn limit(mut self, rows: u64) -> Self {
         self.limit = Some(rows);
         self
@@ -260,21 +250,18 @@ impl Scan {
 
     /// Goes on where the page that gave this token ended. Range, direction and filter must be those of that page; it is
     /// for [`Table::page`](crate::Table::page) alone.
-    #[must_use]
     pub fn after(mut self, token: PageToken) -> Self {
         self.after = Some(token);
         self
     }
 
     /// The size of the blocks that servers send, in bytes; 256 KiB if not set.
-    #[must_use]
     pub fn block_bytes(mut self, bytes: u32) -> Self {
         self.block_bytes = bytes;
         self
     }
 
     /// How fresh the rows are; [`Consistency::Leased`] if not set.
-    #[must_use]
     pub fn consistency(mut self, consistency: Consistency) -> Self {
         self.consistency = consistency;
         self
@@ -283,7 +270,6 @@ impl Scan {
     /// Shows each region as it was at one moment, that of the scan's first block from it. Without, each row is of one
     /// moment and later rows may be newer. A scan that takes longer than the table's `history` and is cut off meanwhile
     /// may be answered that its snapshot is too old: begin again.
-    #[must_use]
     pub fn snapshot(mut self) -> Self {
         self.snapshot = true;
         self
@@ -291,7 +277,6 @@ impl Scan {
 
     /// Whether blocks that servers read from disk for this scan stay in their cache; they do if not set. A scan over much
     /// that is read once does better without.
-    #[must_use]
     pub fn fill_cache(mut self, fill: bool) -> Self {
         self.fill_cache_never = !fill;
         self
@@ -299,7 +284,6 @@ impl Scan {
 
     /// Shows of the rows that share a prefix the first `rows` only (the last, when reversed); servers seek over the rest.
     /// Limit and offset count the rows shown. [`Table::latest`](crate::Table::latest) reads well for the same.
-    #[must_use]
     pub fn latest(mut self, per: LatestPer, rows: u32) -> Self {
         self.latest = Some((per, rows));
         self

@@ -56,12 +56,15 @@ pub struct RowStream {
     rows: std::vec::IntoIter<RowData>,
 }
 
+/// The scan as it went on, and the rows that came.
+type Fetched = (Box<Scanner>, Result<Vec<RowData>, Error>);
+
 /// What a stream does between two rows.
 enum State {
     /// Nothing is under way.
     Waits(Box<Scanner>),
     /// A block is.
-    Fetches(BoxFuture<'static, (Box<Scanner>, Result<Vec<RowData>, Error>)>),
+    Fetches(BoxFuture<'static, Fetched>),
     /// The last row came, or an error.
     Ended(Option<u64>),
 }
@@ -253,6 +256,10 @@ impl Scanner {
             if self.target.table == TableId::META {
                 progress.failed(failure.clone());
                 return Err(self.meta_failed(failure, progress));
+            }
+            // Asking again would show another moment.
+            if self.wanted.snapshot && matches!(failure, Failure::Refused(Wire::SnapshotTooOld { .. })) {
+                return Err(failure.into_error(false));
             }
             if matches!(failure, Failure::Refused(Wire::StaleEpoch { .. })) {
                 self.cursor.restart();

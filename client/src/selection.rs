@@ -158,14 +158,12 @@ fn complete((mut family, whole): (v1::FamilyColumns, bool)) -> v1::FamilyColumns
 macro_rules! selection_methods {
     ($($path:ident).+) => {
         /// Reads this column (and others that are named); without any named, all are read.
-        #[must_use]
         pub fn column(mut self, family: &str, qualifier: impl AsRef<[u8]>) -> Self {
             self.$($path).+.column(family, qualifier.as_ref());
             self
         }
 
         /// Reads the columns of a family whose qualifiers begin with these bytes (and others that are named).
-        #[must_use]
         pub fn column_prefix(mut self, family: &str, prefix: impl AsRef<[u8]>) -> Self {
             self.$($path).+.column_prefix(family, prefix.as_ref());
             self
@@ -173,7 +171,6 @@ macro_rules! selection_methods {
 
         /// Reads the columns of a family with qualifiers from `start` up to but not including `stop` (and others that are
         /// named). An empty `stop` is no bound.
-        #[must_use]
         pub fn column_range(
             mut self,
             family: &str,
@@ -185,21 +182,18 @@ macro_rules! selection_methods {
         }
 
         /// Reads all columns of this family (and others that are named).
-        #[must_use]
         pub fn family(mut self, family: &str) -> Self {
             self.$($path).+.family(family);
             self
         }
 
         /// Reads up to so many versions of each column, newest first; 1 if not told otherwise.
-        #[must_use]
         pub fn versions(mut self, versions: u32) -> Self {
             self.$($path).+.versions(versions);
             self
         }
 
         /// Reads only cells with a timestamp from `min` up to but not including `max`, in milliseconds.
-        #[must_use]
         pub fn time_range(mut self, min: i64, max: i64) -> Self {
             self.$($path).+.time_range(min, max);
             self
@@ -207,21 +201,18 @@ macro_rules! selection_methods {
 
         /// Leaves out the first `offset` cells of each row and shows at most `limit` of those that follow (0: all).
         /// Counted on the servers, after the filter: pages over the columns of a wide row.
-        #[must_use]
         pub fn cells(mut self, offset: u32, limit: u32) -> Self {
             self.$($path).+.cells(offset, limit);
             self
         }
 
         /// Reads cells without their values: rows, columns and timestamps are shown, values are empty and do not travel.
-        #[must_use]
         pub fn keys_only(mut self) -> Self {
             self.$($path).+.keys_only();
             self
         }
 
         /// Reads of each row the first cell only. With `keys_only` the cheapest way to see which rows there are.
-        #[must_use]
         pub fn first_cell_only(mut self) -> Self {
             self.$($path).+.first_cell_only();
             self
@@ -230,7 +221,6 @@ macro_rules! selection_methods {
         /// Reads only what passes the filter: its text (`"i32(data:airtemp) > 100"`), or any value that shows itself as
         /// such a text. It is evaluated on the servers; `docs/filters.md` has the language. A filter that cannot be read is
         /// answered as [`Error::Invalid`](crate::Error::Invalid) when the read is carried out.
-        #[must_use]
         pub fn filter(mut self, filter: impl std::fmt::Display) -> Self {
             self.$($path).+.filter(&filter);
             self

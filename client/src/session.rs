@@ -118,6 +118,10 @@ impl Session {
         self.clock_in_doubt.store(true, Ordering::Relaxed);
     }
 
+    pub(crate) fn clock_is_in_doubt(&self) -> bool {
+        self.clock_in_doubt.load(Ordering::Relaxed)
+    }
+
     /// If the clock is in doubt: asks the server for its time again, on a connection of its own.
     pub(crate) async fn mend_clock(&self, until: Instant) -> Result<(), Failure> {
         if !self.clock_in_doubt.swap(false, Ordering::Relaxed) {

@@ -9,6 +9,7 @@
 //! A number that a region has forgotten is refused untried. If no earlier try may have been applied, the operation begins
 //! anew under another number; else nobody knows, and its caller is told so.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -90,7 +91,8 @@ impl Unit {
                 self.ticket = self.ticket.another(self.rows.len() as u64);
                 self.number();
             }
-            router.recover(target, Position::Row(row), place.as_ref().ok(), failure, progress).await?;
+            // Rare, and large: kept apart, so that the future of a call that goes well stays small.
+            Box::pin(router.recover(target, Position::Row(row), place.as_ref().ok(), failure, progress)).await?;
         }
     }
 
@@ -107,7 +109,11 @@ impl Unit {
         if let Some((_, failure)) = failed.into_iter().next() {
             return Err(failure);
         }
-        self.rows.iter().enumerate().map(|(index, row)| answers.outcome(index, row)).collect()
+        let mut outcomes = vec![MutationOutcome::applied(answers.stamp); self.rows.len()];
+        for (index, result) in answers.take_results() {
+            outcomes[index] = MutationOutcome::decode(&self.rows[index].row, result, answers.stamp)?;
+        }
+        Ok(outcomes)
     }
 }
 
@@ -119,10 +125,11 @@ fn body(rows: &mut [v1::RowMutation], atomic: bool, now_ms: Option<u64>) -> requ
     request::Body::Mutate(v1::Mutate { rows: rows.to_vec(), atomic })
 }
 
-/// A reply to a mutation, by row.
+/// A reply to a mutation, its parts named by rows of the request.
 struct Answers {
+    rows: usize,
     errors: Vec<v1::RowError>,
-    results: Vec<Option<v1::RowResult>>,
+    results: Vec<v1::RowResult>,
     stamp: u64,
 }
 
@@ -131,17 +138,7 @@ impl Answers {
         let reply::Body::Mutate(reply) = answer else {
             return Err(broken_reply("the server answered a mutation with something else"));
         };
-        let mut results = Vec::new();
-        // Most replies have none.
-        if !reply.results.is_empty() {
-            results.resize_with(rows, || None);
-        }
-        for result in reply.results {
-            if let Some(slot) = results.get_mut(result.row as usize) {
-                *slot = Some(result);
-            }
-        }
-        Ok(Self { errors: reply.errors, results, stamp: reply.stamp })
+        Ok(Self { rows, errors: reply.errors, results: reply.results, stamp: reply.stamp })
     }
 
     /// The rows that failed. One that was applied before and has nothing to tell did not fail.
@@ -155,11 +152,11 @@ impl Answers {
         failures.collect()
     }
 
-    fn outcome(&mut self, index: usize, row: &v1::RowMutation) -> Result<MutationOutcome, Failure> {
-        match self.results.get_mut(index).and_then(Option::take) {
-            Some(result) => MutationOutcome::decode(&row.row, result, self.stamp),
-            None => Ok(MutationOutcome::applied(self.stamp)),
-        }
+    /// The rows with something to tell.
+    fn take_results(&mut self) -> impl Iterator<Item = (usize, v1::RowResult)> + use<> {
+        let rows = self.rows;
+        let results = std::mem::take(&mut self.results).into_iter();
+        results.map(|result| (result.row as usize, result)).filter(move |(row, _)| *row < rows)
     }
 }
 
@@ -168,24 +165,40 @@ fn wants_result(row: &v1::RowMutation) -> bool {
     row.condition.is_some() || row.returns != v1::Returns::Nothing as i32
 }
 
-/// Many rows, each by itself; the outcomes come in the order given.
-pub(crate) async fn send_many(
-    router: &Router,
-    target: &Target,
-    rows: Vec<v1::RowMutation>,
-    timeout: Duration,
-) -> Result<Vec<Result<MutationOutcome, Error>>, Error> {
-    if rows.is_empty() {
-        return Ok(Vec::new());
-    }
+/// Many rows, each by itself.
+pub(crate) async fn send_many(router: &Router, target: &Target, rows: Vec<v1::RowMutation>, timeout: Duration) -> Sent {
+    let count = rows.len();
     let many = Many::new(router, rows);
-    let failed = scatter::run(router, target, &many, timeout).await?;
-    let state = many.state.into_inner();
-    let mut outcomes: Vec<_> = state.outcomes.into_iter().map(Ok).collect();
-    for (index, error) in failed {
-        outcomes[index] = Err(told_of_row(error, state.applied_maybe[index]));
+    let failed = match scatter::run(router, target, &many, timeout).await {
+        Ok(failed) => failed,
+        Err(refused) => (0..count).map(|index| (index, refused.clone())).collect(),
+    };
+    let State { stamps, told, applied_maybe, .. } = many.state.into_inner();
+    let failed = failed.into_iter().map(|(index, error)| (index, told_of_row(error, applied_maybe[index])));
+    Sent { failed: failed.collect(), stamps, told }
+}
+
+/// What became of many rows. Most have nothing to tell, so only what is different is kept by row.
+pub(crate) struct Sent {
+    failed: BTreeMap<usize, Error>,
+    stamps: Vec<u64>,
+    told: BTreeMap<usize, MutationOutcome>,
+}
+
+impl Sent {
+    /// Whether the outcome of a row is that it was not written, or that nobody knows.
+    pub(crate) fn has_failed(&self, index: usize) -> bool {
+        self.failed.contains_key(&index)
     }
-    Ok(outcomes)
+
+    /// The outcome of a row; to be asked once.
+    pub(crate) fn take(&mut self, index: usize) -> Result<MutationOutcome, Error> {
+        if let Some(error) = self.failed.remove(&index) {
+            return Err(error);
+        }
+        let applied = || MutationOutcome::applied(self.stamps[index]);
+        Ok(self.told.remove(&index).unwrap_or_else(applied))
+    }
 }
 
 /// What ended a call over many rows, as it is for one of them: not every row was on its way then.
@@ -199,30 +212,37 @@ fn told_of_row(error: Error, applied_maybe: bool) -> Error {
 
 /// The rows of a call that writes many, and how far each has come.
 pub(crate) struct Many {
-    /// Of all rows, and of those that began anew. Given back when the call ends.
+    /// Of all rows. Those that began anew have others, under the same identity.
     ticket: Ticket,
+    rows: Vec<v1::RowMutation>,
     state: Mutex<State>,
-    /// Of each row: it and its bytes in a request.
-    keys: Vec<(bytes::Bytes, usize)>,
 }
 
 struct State {
-    rows: Vec<v1::RowMutation>,
+    /// When each row was first tried, in cluster time.
+    first_try_ms: Vec<u64>,
     /// Whether a try of the row may have been applied.
     applied_maybe: Vec<bool>,
-    outcomes: Vec<MutationOutcome>,
-    anew: Vec<Ticket>,
+    /// When each row was applied, in cluster time.
+    stamps: Vec<u64>,
+    /// Outcomes with more to tell.
+    told: BTreeMap<usize, MutationOutcome>,
+    /// The numbers of rows that began anew.
+    anew: BTreeMap<usize, Ticket>,
 }
 
 impl Many {
     fn new(router: &Router, mut rows: Vec<v1::RowMutation>) -> Self {
         let ticket = router.operations.take(rows.len() as u64);
         number_in_row_order(&mut rows, ticket.first());
-        let keys =
-            rows.iter().map(|row| (row.row.clone(), row.row.len() + row.cells.len() + extra_bytes(row))).collect();
-        let outcomes = vec![MutationOutcome::applied(0); rows.len()];
-        let state = State { applied_maybe: vec![false; rows.len()], rows, outcomes, anew: Vec::new() };
-        Self { ticket, state: Mutex::new(state), keys }
+        let state = State {
+            first_try_ms: vec![0; rows.len()],
+            applied_maybe: vec![false; rows.len()],
+            stamps: vec![0; rows.len()],
+            told: BTreeMap::new(),
+            anew: BTreeMap::new(),
+        };
+        Self { ticket, rows, state: Mutex::new(state) }
     }
 }
 
@@ -260,27 +280,33 @@ impl Many {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.keys.len()
+        self.rows.len()
     }
 
     pub(crate) fn row(&self, index: usize) -> &[u8] {
-        &self.keys[index].0
+        &self.rows[index].row
     }
 
     /// About how many bytes a row takes in a request.
     pub(crate) fn bytes(&self, index: usize) -> usize {
-        self.keys[index].1
+        let row = &self.rows[index];
+        row.row.len() + row.cells.len() + extra_bytes(row)
     }
 
     /// The request for some rows, sent at this cluster time.
     pub(crate) fn body(&self, indices: &[usize], now_ms: u64) -> request::Body {
         let mut state = self.state.lock();
-        let State { rows, applied_maybe, .. } = &mut *state;
-        let sent = indices.iter().map(|index| {
-            if !applied_maybe[*index] {
-                rows[*index].first_try_ms = now_ms;
+        let State { first_try_ms, applied_maybe, anew, .. } = &mut *state;
+        let sent = indices.iter().map(|&index| {
+            if !applied_maybe[index] {
+                first_try_ms[index] = now_ms;
             }
-            rows[*index].clone()
+            let mut row = self.rows[index].clone();
+            row.first_try_ms = first_try_ms[index];
+            if let Some(ticket) = anew.get(&index) {
+                row.operation = ticket.first();
+            }
+            row
         });
         request::Body::Mutate(v1::Mutate { rows: sent.collect(), atomic: false })
     }
@@ -288,14 +314,16 @@ impl Many {
     /// Takes the reply to that request; answers the rows that failed. `Err`: the reply itself is unusable.
     pub(crate) fn finish(&self, indices: &[usize], answer: reply::Body) -> Result<Vec<(usize, Failure)>, Failure> {
         let mut answers = Answers::decode(answer, indices.len())?;
-        let mut state = self.state.lock();
-        let State { rows, outcomes, .. } = &mut *state;
-        let refused = answers.take_failures(|at| indices.get(at).map(|index| &rows[*index]));
+        let refused = answers.take_failures(|at| indices.get(at).map(|index| &self.rows[*index]));
         let mut failed: Vec<_> = refused.into_iter().map(|(at, failure)| (indices[at], failure)).collect();
-        for (at, index) in indices.iter().enumerate() {
-            match answers.outcome(at, &rows[*index]) {
-                Ok(outcome) => outcomes[*index] = outcome,
-                Err(failure) => failed.push((*index, failure)),
+        let mut state = self.state.lock();
+        for &index in indices {
+            state.stamps[index] = answers.stamp;
+        }
+        for (at, result) in answers.take_results() {
+            match MutationOutcome::decode(&self.rows[indices[at]].row, result, answers.stamp) {
+                Ok(outcome) => drop(state.told.insert(indices[at], outcome)),
+                Err(failure) => failed.push((indices[at], failure)),
             }
         }
         Ok(failed)
@@ -310,9 +338,7 @@ impl Many {
     pub(crate) fn failed(&self, index: usize, failure: &Failure) {
         let mut state = self.state.lock();
         if failure.is_forgotten() && !state.applied_maybe[index] {
-            let anew = self.ticket.another(1);
-            state.rows[index].operation = anew.first();
-            state.anew.push(anew);
+            state.anew.insert(index, self.ticket.another(1));
         }
         state.applied_maybe[index] |= failure.is_uncertain();
     }

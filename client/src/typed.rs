@@ -101,11 +101,11 @@ impl<R: TableRow + Send + 'static> TypedTable<R> {
     /// The mutation that [`TypedTable::put`] sends: for a writer, for [`Table::mutate_many`], or to be sent under a condition.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the key's parts are too long together.
+    /// [`Error::Invalid`] when the key's parts are too long together, or a value has no encoding.
     pub fn mutation(row: &R) -> Result<RowMutation, Error> {
         let name = row.key().encode()?;
         let mut mutation = RowMutation::new(&name);
-        for ((family, qualifier), value) in R::COLUMNS.iter().zip(row.columns()) {
+        for ((family, qualifier), value) in R::COLUMNS.iter().zip(row.columns()?) {
             mutation = match value {
                 Some(value) => mutation.put(Put::new(&name).set(family, qualifier, value)),
                 None => mutation.delete(Delete::new(&name).column(family, qualifier)),

@@ -35,7 +35,6 @@ pub trait FromRow: Sized + Send + 'static {
     fn from_row(row: RowData) -> Result<Self, Error>;
 
     /// Names the columns that it is made of; none for all.
-    #[must_use]
     fn select(scan: Scan) -> Scan {
         scan
     }

@@ -45,7 +45,9 @@ pub struct WriteRequest<T> {
 }
 
 enum State {
-    Built(Box<Built>),
+    Built(Built),
+    /// For the moment in which the call is made of it.
+    Begins,
     Sent(BoxFuture<'static, Result<MutationOutcome, Error>>),
 }
 
@@ -58,7 +60,7 @@ struct Built {
 impl<T> WriteRequest<T> {
     pub(crate) fn new(table: &Table, mutation: RowMutation, answer: fn(MutationOutcome) -> Result<T, Error>) -> Self {
         let built = Built { table: table.clone(), mutation, timeout: table.timeout };
-        Self { state: State::Built(Box::new(built)), answer }
+        Self { state: State::Built(built), answer }
     }
 
     /// Gives this call so much time, waits and retries included, in place of the table's.
@@ -97,7 +99,9 @@ impl<T> WriteRequest<T> {
     fn build(mut self, set: impl FnOnce(&mut Built)) -> Self {
         match &mut self.state {
             State::Built(built) => set(built),
-            State::Sent(_) => tracing::warn!("a write was changed after it was sent: the change has no effect"),
+            State::Begins | State::Sent(_) => {
+                tracing::warn!("a write was changed after it was sent: the change has no effect")
+            }
         }
         self
     }
@@ -107,9 +111,10 @@ impl<T> Future for WriteRequest<T> {
     type Output = Result<T, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if let State::Built(built) = &mut self.state {
-            let (table, timeout) = (built.table.clone(), built.timeout);
-            let mutation = std::mem::replace(&mut built.mutation, RowMutation::new([]));
+        if let State::Built(_) = &self.state
+            && let State::Built(built) = std::mem::replace(&mut self.state, State::Begins)
+        {
+            let Built { table, mutation, timeout } = built;
             self.state = State::Sent(Box::pin(async move { table.write_row(mutation, timeout).await }));
         }
         let State::Sent(call) = &mut self.state else { return Poll::Pending };
@@ -122,7 +127,7 @@ impl<T> fmt::Debug for WriteRequest<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.state {
             State::Built(built) => f.debug_struct("WriteRequest").field("mutation", &built.mutation).finish(),
-            State::Sent(_) => f.write_str("WriteRequest(sent)"),
+            State::Begins | State::Sent(_) => f.write_str("WriteRequest(sent)"),
         }
     }
 }

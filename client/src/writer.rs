@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use terrane_proto::v1;
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -148,6 +149,7 @@ struct Shared {
     closed: AtomicBool,
 }
 
+#[expect(clippy::large_enum_variant, reason = "almost every message is a row")]
 enum Message {
     Row(Item),
     /// Answered when all rows before it are.
@@ -156,6 +158,12 @@ enum Message {
 
 struct Item {
     row: v1::RowMutation,
+    keeps: Keeps,
+}
+
+/// What is kept of a row while it is under way.
+struct Keeps {
+    row: Bytes,
     hash: u64,
     /// Permits it holds.
     bytes: u32,
@@ -203,6 +211,7 @@ impl BatchWriter {
             queued,
             incoming: VecDeque::new(),
             gathered: Vec::new(),
+            keeps: Vec::new(),
             bytes: 0,
             due: None,
             sent: JoinSet::new(),
@@ -262,7 +271,8 @@ impl BatchWriter {
         if self.shared.closed.load(Ordering::Acquire) {
             return Err(closed());
         }
-        let item = Item { hash: hash_of(&row.row), row, bytes, receipt };
+        let keeps = Keeps { row: row.row.clone(), hash: hash_of(&row.row), bytes, receipt };
+        let item = Item { row, keeps };
         self.queue.send(Message::Row(item)).await.map_err(|_| closed())?;
         // Given back when the row is answered.
         permits.forget();
@@ -318,7 +328,9 @@ struct Gatherer {
     queued: mpsc::Receiver<Message>,
     /// Taken from the queue and not looked at yet.
     incoming: VecDeque<Message>,
-    gathered: Vec<Item>,
+    gathered: Vec<v1::RowMutation>,
+    /// Of each gathered row.
+    keeps: Vec<Keeps>,
     bytes: usize,
     /// When what is gathered goes out, full or not; `None` when nothing is.
     due: Option<Instant>,
@@ -387,7 +399,7 @@ impl Gatherer {
     fn gather(&mut self) {
         while self.flushes.is_empty() && !self.is_full() {
             match self.incoming.pop_front() {
-                Some(Message::Row(item)) if self.busy.contains(&item.hash) => {
+                Some(Message::Row(item)) if self.busy.contains(&item.keeps.hash) => {
                     self.incoming.push_front(Message::Row(item));
                     // What it waits for must not wait for others.
                     return;
@@ -395,7 +407,8 @@ impl Gatherer {
                 Some(Message::Row(item)) => {
                     self.due.get_or_insert_with(|| Instant::now() + self.shared.options.linger);
                     self.bytes += item.row.row.len() + item.row.cells.len();
-                    self.gathered.push(item);
+                    self.gathered.push(item.row);
+                    self.keeps.push(item.keeps);
                 }
                 Some(Message::Flush(done)) => self.flushes.push(done),
                 None => return,
@@ -409,36 +422,34 @@ impl Gatherer {
     }
 
     fn send(&mut self) {
-        let items = std::mem::take(&mut self.gathered);
+        // The next batch will be about as large: its memory is taken once.
+        let room = self.gathered.len();
+        let rows = std::mem::replace(&mut self.gathered, Vec::with_capacity(room));
+        let keeps = std::mem::replace(&mut self.keeps, Vec::with_capacity(room));
         self.bytes = 0;
         self.due = None;
-        self.busy.extend(items.iter().map(|item| item.hash));
-        self.sent.spawn(send_batch(self.table.clone(), Arc::clone(&self.shared), items));
+        self.busy.extend(keeps.iter().map(|row| row.hash));
+        self.sent.spawn(send_batch(self.table.clone(), Arc::clone(&self.shared), rows, keeps));
     }
 }
 
 /// Sends a batch and tells what became of its rows.
-async fn send_batch(table: Table, shared: Arc<Shared>, items: Vec<Item>) -> Vec<u64> {
-    let mut rows = Vec::with_capacity(items.len());
-    let mut waiting = Vec::with_capacity(items.len());
-    let mut hashes = Vec::with_capacity(items.len());
-    let mut bytes = 0;
-    for item in items {
-        bytes += item.bytes as usize;
-        hashes.push(item.hash);
-        waiting.push((item.row.row.clone(), item.receipt));
-        rows.push(item.row);
-    }
-    let outcomes = table.write_prepared(rows, table.timeout).await;
+async fn send_batch(table: Table, shared: Arc<Shared>, rows: Vec<v1::RowMutation>, keeps: Vec<Keeps>) -> Vec<u64> {
+    let mut sent = table.write_prepared(rows, table.timeout).await;
     let mut failed = Vec::new();
-    let mut written = 0;
-    for ((row, receipt), outcome) in waiting.into_iter().zip(outcomes) {
-        written += u64::from(outcome.is_ok());
-        match (receipt, outcome) {
+    let (mut written, mut bytes) = (0, 0);
+    let mut hashes = Vec::with_capacity(keeps.len());
+    for (index, Keeps { row, hash, bytes: permits, receipt }) in keeps.into_iter().enumerate() {
+        hashes.push(hash);
+        bytes += permits as usize;
+        written += u64::from(!sent.has_failed(index));
+        if let Some(receipt) = receipt {
             // A holder who dropped the receipt does not want to know.
-            (Some(receipt), outcome) => drop(receipt.send(outcome)),
-            (None, Err(error)) => failed.push(RowError { row, error }),
-            (None, Ok(_)) => {}
+            let _ = receipt.send(sent.take(index));
+        } else if sent.has_failed(index)
+            && let Err(error) = sent.take(index)
+        {
+            failed.push(RowError { row, error });
         }
     }
     shared.written.fetch_add(written, Ordering::Relaxed);

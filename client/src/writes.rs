@@ -12,7 +12,7 @@ use crate::error::{Error, RowError};
 use crate::mutation::{Extra, RowMutation};
 use crate::operations::{Delete, Put};
 use crate::outcome::{AtomicOutcome, MutationOutcome};
-use crate::submit::{self, Unit};
+use crate::submit::{self, Sent, Unit};
 use crate::table::{Table, unknown_family};
 use crate::write_requests::{AtomicRequest, WriteManyRequest, WriteRequest, answers};
 use crate::writer::{BatchWriter, WriterOptions};
@@ -187,20 +187,14 @@ impl Table {
             rows.push(self.prepare(mutation).await?);
         }
         let keys: Vec<Bytes> = rows.iter().map(|row| row.row.clone()).collect();
-        let outcomes = self.write_prepared(rows, timeout).await;
-        let named = outcomes.into_iter().zip(keys);
-        Ok(named.map(|(outcome, row)| outcome.map_err(|error| RowError { row, error })).collect())
+        let mut sent = self.write_prepared(rows, timeout).await;
+        let outcomes = keys.into_iter().enumerate();
+        Ok(outcomes.map(|(index, row)| sent.take(index).map_err(|error| RowError { row, error })).collect())
     }
 
     /// Sends mutations that were checked.
-    pub(crate) async fn write_prepared(
-        &self,
-        rows: Vec<v1::RowMutation>,
-        timeout: Duration,
-    ) -> Vec<Result<MutationOutcome, Error>> {
-        let count = rows.len();
-        let sent = submit::send_many(&self.core.router, &self.target, rows, timeout).await;
-        sent.unwrap_or_else(|error| vec![Err(error); count])
+    pub(crate) async fn write_prepared(&self, rows: Vec<v1::RowMutation>, timeout: Duration) -> Sent {
+        submit::send_many(&self.core.router, &self.target, rows, timeout).await
     }
 
     pub(crate) async fn write_atomic(
@@ -231,14 +225,15 @@ impl Table {
         }
         mutation.check()?;
         if mutation.whole_row && self.target.is_due() && self.target.may_refresh() {
-            self.look_for_new_families().await?;
+            // What is rare is kept apart in memory, so that the future of a plain put stays small.
+            Box::pin(self.look_for_new_families()).await?;
         }
         let mut schema = self.target.schema();
         if let Err(unknown) = check_families(&schema, &mutation) {
             if !self.target.may_refresh() {
                 return Err(unknown.into());
             }
-            self.refresh_schema(self.timeout).await?;
+            Box::pin(self.refresh_schema(self.timeout)).await?;
             schema = self.target.schema();
             check_families(&schema, &mutation)?;
         }

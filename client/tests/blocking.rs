@@ -1,5 +1,7 @@
 //! The façade without async code, against a fake cluster that lives on another thread's runtime.
 
+#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+
 mod fake;
 
 use fake::Fake;

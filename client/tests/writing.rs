@@ -1,5 +1,7 @@
 //! Writes against a fake cluster: conditions, counters, batches, what is applied exactly once, and the client's manners.
 
+#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+
 mod fake;
 
 use std::future::Future;
@@ -11,8 +13,8 @@ use fake::{Fake, Fault};
 use futures::future::join_all;
 use parking_lot::Mutex;
 use terrane_client::{
-    CallFinished, CallKind, CallOutcome, Delete, Error, Get, Increment, KeyDeclaration, Metrics, Put, RetryBudget,
-    Returns, RowMutation, Table, WriterOptions, column,
+    CallFinished, CallKind, CallOutcome, Consistency, Delete, Error, Get, Increment, KeyDeclaration, Metrics, Put,
+    RetryBudget, Returns, RowMutation, Table, WriterOptions, column,
 };
 use terrane_types::Error as Wire;
 
@@ -356,4 +358,19 @@ async fn a_write_is_a_future_that_can_be_spawned() {
     (0..1000).for_each(|_| cluster.fault(Fault::Refuse(Wire::Busy { retry_after: Duration::from_millis(50) })));
     assert!(late.await.is_err_and(|error| error.is_timeout()));
     assert!(format!("{:?}", table.put(put("c"))).contains("Write"));
+}
+
+#[tokio::test]
+async fn a_follower_read_that_takes_long_is_asked_of_another_member() {
+    let cluster = Fake::start(&[]).await;
+    let client = cluster.builder().hedge_reads(true).build().await.unwrap();
+    let table = client.table("t").await.unwrap();
+    table.put(put("a")).await.unwrap();
+    cluster.fault(Fault::Silence);
+    let read = table.get("a").consistency(Consistency::Follower).timeout(Duration::from_secs(4));
+    let row = read.await.expect("the second member answers, before the first is given up").expect("just put");
+    assert_eq!(row.value("f", "q"), Some(&b"v"[..]));
+    assert_eq!((client.counters().hedged_reads, client.counters().retries), (1, 0));
+    table.get("a").await.unwrap();
+    assert_eq!(client.counters().hedged_reads, 1, "reads of the leader are not hedged");
 }

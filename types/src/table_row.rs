@@ -29,7 +29,7 @@
 //! let row = Action { user: 7, time: Desc(1), action: 3, kind: "login".into(), note: None, duration: 5 };
 //! assert_eq!(row.key(), ActionKey { user: 7, time: Desc(1), action: 3 });
 //! assert_eq!(Action::COLUMNS, [("a", "kind"), ("a", "note"), ("n", "seconds")]);
-//! assert_eq!(row.columns(), [Some(b"login".to_vec()), None, Some(vec![0, 0, 0, 5])]);
+//! assert_eq!(row.columns()?, [Some(b"login".to_vec()), None, Some(vec![0, 0, 0, 5])]);
 //! let again = Action::from_columns(row.key(), &[Some(b"login"), None, Some(&[0, 0, 0, 5])])?;
 //! assert_eq!(again, row);
 //! # Ok::<(), terrane_types::Invalid>(())
@@ -85,7 +85,10 @@ pub trait TableRow: Sized {
     fn key(&self) -> Self::Key;
 
     /// The value of each column in the order of [`TableRow::COLUMNS`]; `None`: it is absent.
-    fn columns(&self) -> Vec<Option<Vec<u8>>>;
+    ///
+    /// # Errors
+    /// [`Invalid`] for a value that has no encoding.
+    fn columns(&self) -> Result<Vec<Option<Vec<u8>>>, Invalid>;
 
     /// The row with this key and these values, in the order of [`TableRow::COLUMNS`].
     ///
@@ -98,7 +101,7 @@ pub trait TableRow: Sized {
 ///
 /// ```
 /// use terrane_types::ColumnValue;
-/// assert_eq!(5i64.to_value(), [0, 0, 0, 0, 0, 0, 0, 5]);
+/// assert_eq!(5i64.to_value()?, [0, 0, 0, 0, 0, 0, 0, 5]);
 /// assert_eq!(i64::from_value(&[0, 0, 0, 0, 0, 0, 0, 5])?, 5);
 /// assert!(i64::from_value(b"five").is_err());
 /// # Ok::<(), terrane_types::Invalid>(())
@@ -109,7 +112,10 @@ pub trait TableRow: Sized {
 )]
 pub trait ColumnValue: Sized {
     /// The value's bytes.
-    fn to_value(&self) -> Vec<u8>;
+    ///
+    /// # Errors
+    /// [`Invalid`] for a value that has no encoding. Those of this crate all have one.
+    fn to_value(&self) -> Result<Vec<u8>, Invalid>;
 
     /// The value of these bytes.
     ///
@@ -121,13 +127,13 @@ pub trait ColumnValue: Sized {
 /// A field that is a column: a value, or an `Option` of one. For the derive's use.
 #[doc(hidden)]
 pub trait ColumnField: Sized {
-    fn to_column(&self) -> Option<Vec<u8>>;
+    fn to_column(&self) -> Result<Option<Vec<u8>>, Invalid>;
     fn from_column(value: Option<&[u8]>) -> Result<Self, Invalid>;
 }
 
 impl<T: ColumnValue> ColumnField for T {
-    fn to_column(&self) -> Option<Vec<u8>> {
-        Some(self.to_value())
+    fn to_column(&self) -> Result<Option<Vec<u8>>, Invalid> {
+        self.to_value().map(Some)
     }
 
     fn from_column(value: Option<&[u8]>) -> Result<Self, Invalid> {
@@ -136,8 +142,8 @@ impl<T: ColumnValue> ColumnField for T {
 }
 
 impl<T: ColumnValue> ColumnField for Option<T> {
-    fn to_column(&self) -> Option<Vec<u8>> {
-        self.as_ref().map(T::to_value)
+    fn to_column(&self) -> Result<Option<Vec<u8>>, Invalid> {
+        self.as_ref().map(T::to_value).transpose()
     }
 
     fn from_column(value: Option<&[u8]>) -> Result<Self, Invalid> {
@@ -162,8 +168,8 @@ macro_rules! number_value {
     ($($number:ty),*) => {$(
         /// Raw and big-endian.
         impl ColumnValue for $number {
-            fn to_value(&self) -> Vec<u8> {
-                self.to_be_bytes().to_vec()
+            fn to_value(&self) -> Result<Vec<u8>, Invalid> {
+                Ok(self.to_be_bytes().to_vec())
             }
 
             fn from_value(value: &[u8]) -> Result<Self, Invalid> {
@@ -181,8 +187,8 @@ fn exactly<const N: usize>(name: &str, value: &[u8]) -> Result<[u8; N], Invalid>
 
 /// One byte as HBase has it: FF is true and 00 is false; every other byte reads as true.
 impl ColumnValue for bool {
-    fn to_value(&self) -> Vec<u8> {
-        vec![if *self { 0xff } else { 0 }]
+    fn to_value(&self) -> Result<Vec<u8>, Invalid> {
+        Ok(vec![if *self { 0xff } else { 0 }])
     }
 
     fn from_value(value: &[u8]) -> Result<Self, Invalid> {
@@ -193,8 +199,8 @@ impl ColumnValue for bool {
 
 /// UTF-8.
 impl ColumnValue for String {
-    fn to_value(&self) -> Vec<u8> {
-        self.as_bytes().to_vec()
+    fn to_value(&self) -> Result<Vec<u8>, Invalid> {
+        Ok(self.as_bytes().to_vec())
     }
 
     fn from_value(value: &[u8]) -> Result<Self, Invalid> {
@@ -203,8 +209,8 @@ impl ColumnValue for String {
 }
 
 impl ColumnValue for Vec<u8> {
-    fn to_value(&self) -> Vec<u8> {
-        self.clone()
+    fn to_value(&self) -> Result<Vec<u8>, Invalid> {
+        Ok(self.clone())
     }
 
     fn from_value(value: &[u8]) -> Result<Self, Invalid> {
@@ -213,8 +219,8 @@ impl ColumnValue for Vec<u8> {
 }
 
 impl ColumnValue for Bytes {
-    fn to_value(&self) -> Vec<u8> {
-        self.to_vec()
+    fn to_value(&self) -> Result<Vec<u8>, Invalid> {
+        Ok(self.to_vec())
     }
 
     fn from_value(value: &[u8]) -> Result<Self, Invalid> {
@@ -223,8 +229,8 @@ impl ColumnValue for Bytes {
 }
 
 impl<const N: usize> ColumnValue for [u8; N] {
-    fn to_value(&self) -> Vec<u8> {
-        self.to_vec()
+    fn to_value(&self) -> Result<Vec<u8>, Invalid> {
+        Ok(self.to_vec())
     }
 
     fn from_value(value: &[u8]) -> Result<Self, Invalid> {
@@ -234,8 +240,8 @@ impl<const N: usize> ColumnValue for [u8; N] {
 
 /// 16 bytes.
 impl ColumnValue for Uuid {
-    fn to_value(&self) -> Vec<u8> {
-        self.as_bytes().to_vec()
+    fn to_value(&self) -> Result<Vec<u8>, Invalid> {
+        Ok(self.as_bytes().to_vec())
     }
 
     fn from_value(value: &[u8]) -> Result<Self, Invalid> {
@@ -277,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_row_comes_back_from_its_columns() {
-        let columns = whole().columns();
+        let columns = whole().columns().expect("all have an encoding");
         let values: Vec<Option<&[u8]>> = columns.iter().map(Option::as_deref).collect();
         assert_eq!(Whole::from_columns(whole().key(), &values), Ok(whole()));
         assert_eq!(Whole::COLUMNS, [("f", "count"), ("f", "ratio"), ("f", "on"), ("f", "raw"), ("f", "id")]);
@@ -287,7 +293,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_or_wrong_is_named() {
-        let columns = whole().columns();
+        let columns = whole().columns().expect("all have an encoding");
         let refused = |at: usize, value: Option<&'static [u8]>| {
             let mut values: Vec<Option<&[u8]>> = columns.iter().map(Option::as_deref).collect();
             values[at] = value;

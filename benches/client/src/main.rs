@@ -4,7 +4,7 @@
 //!
 //! - `puts`: single puts, so many under way at once, each its own call with its own answer;
 //! - `writer`: the batching writer, fed by one task;
-//! - `look-up`: from a row to its region, leader and session in a warm cache of 1,000 regions.
+//! - `look-up`: from a row to its region, leader and session in a warm cache of 64 regions.
 
 mod null;
 
@@ -145,7 +145,7 @@ fn report(name: &str, measured: Measured) {
     println!("{name:<24} {:>14.0} {:>18.0} {:>14.2}", rows * 1e9 / ns, cpu_ns / rows, cpu_ns / ns);
 }
 
-/// Spread over all regions of the null table: its regions begin at each two-byte prefix below 1,000.
+/// Spread over all regions of the null table: its regions begin at each two-byte prefix below their number.
 fn key(number: u64) -> [u8; 16] {
     let spread = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mut key = [0; 16];

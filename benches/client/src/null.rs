@@ -28,7 +28,7 @@ const CLUSTER: [u8; 16] = [1; 16];
 const SERVER: u64 = 1;
 const TABLE: TableId = TableId(1);
 /// Regions of the table; each begins at its number, two bytes.
-pub const REGIONS: u16 = 1_000;
+pub const REGIONS: u16 = 64;
 
 /// A session request without what the null server does not look at.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -121,7 +121,8 @@ fn answer(request: NullRequest) -> v1::SessionReply {
         Some(batch) => {
             let reply = |request: Id| {
                 let done = v1::MutateReply { stamp: 1, ..v1::MutateReply::default() };
-                v1::Reply { id: request.id, body: Some(v1::reply::Body::Mutate(done)) }
+                let body = Some(v1::reply::Body::Mutate(done));
+                v1::Reply { id: request.id, body, ..v1::Reply::default() }
             };
             v1::session_reply::Body::Batch(v1::ReplyBatch { replies: batch.requests.into_iter().map(reply).collect() })
         }

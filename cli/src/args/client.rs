@@ -1,4 +1,4 @@
-//! The arguments of what talks to a cluster: administration, data, import and export, load.
+//! The arguments of what talks to a cluster: administration, tables, import and export, and what all of them share.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use terrane_types::{KeyRange, NamespaceName, TableName};
 
-use super::values::{Addresses, Column, Escaped, FamilySpec, Size, addresses, attribute, duration, full_column};
+use super::values::{Addresses, Escaped, FamilySpec, Size, addresses, attribute, duration};
 use crate::formats::Format;
 
 /// What every client command takes.
@@ -203,106 +203,6 @@ pub struct AlterTable {
 }
 
 #[derive(Debug, Args)]
-pub struct Put {
-    /// The table's name, or `namespace:name`.
-    pub table: TableName,
-    /// The row key; `\xHH` stands for a byte.
-    #[arg(allow_hyphen_values = true)]
-    pub row: Escaped,
-    /// The column, `family:qualifier`.
-    #[arg(value_parser = full_column)]
-    pub column: Column,
-    /// The value; `\xHH` stands for a byte.
-    #[arg(allow_hyphen_values = true)]
-    pub value: Escaped,
-    /// The cell's timestamp in milliseconds (default: the server's).
-    #[arg(long, value_name = "MS", allow_negative_numbers = true)]
-    pub timestamp: Option<i64>,
-    #[command(flatten)]
-    pub connection: Connection,
-}
-
-#[derive(Debug, Args)]
-pub struct Get {
-    /// The table's name, or `namespace:name`.
-    pub table: TableName,
-    /// The row key; `\xHH` stands for a byte.
-    #[arg(allow_hyphen_values = true)]
-    pub row: Escaped,
-    /// Columns (`family:qualifier`) or whole families to read (default: all).
-    pub columns: Vec<Column>,
-    /// How many versions of each column to read.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    pub versions: u32,
-    #[command(flatten)]
-    pub connection: Connection,
-}
-
-#[derive(Debug, Args)]
-pub struct Delete {
-    /// The table's name, or `namespace:name`.
-    pub table: TableName,
-    /// The row key; `\xHH` stands for a byte.
-    #[arg(allow_hyphen_values = true)]
-    pub row: Escaped,
-    /// The column to delete with all its versions, or a whole family (default: the whole row).
-    pub column: Option<Column>,
-    #[command(flatten)]
-    pub connection: Connection,
-}
-
-#[derive(Debug, Args)]
-pub struct Scan {
-    /// The table's name, or `namespace:name`.
-    pub table: TableName,
-    #[command(flatten)]
-    pub range: RangeFlags,
-    /// From the last row of the range to the first.
-    #[arg(long)]
-    pub reverse: bool,
-    /// Skip so many rows first.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub offset: u64,
-    /// End after so many rows.
-    #[arg(long, value_name = "N")]
-    pub limit: Option<u64>,
-    /// A column (`family:qualifier`) or whole family to read; may be given several times (default: all).
-    #[arg(long = "column", value_name = "COLUMN", num_args = 1..)]
-    pub columns: Vec<Column>,
-    /// How many versions of each column to read.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    pub versions: u32,
-    /// End with a line {"after":"…"}: what to give to --after for the next page, null when nothing follows.
-    #[arg(long)]
-    pub token: bool,
-    /// Go on where the page that printed this token ended; range and direction must be the same.
-    #[arg(long, value_name = "TOKEN")]
-    pub after: Option<String>,
-    #[command(flatten)]
-    pub connection: Connection,
-}
-
-#[derive(Debug, Args)]
-pub struct Count {
-    /// The table's name, or `namespace:name`.
-    pub table: TableName,
-    #[command(flatten)]
-    pub range: RangeFlags,
-    #[command(flatten)]
-    pub connection: Connection,
-}
-
-#[derive(Debug, Args)]
-pub struct FirstOrLast {
-    /// The table's name, or `namespace:name`.
-    pub table: TableName,
-    #[command(flatten)]
-    pub range: RangeFlags,
-    #[command(flatten)]
-    pub connection: Connection,
-}
-
-#[derive(Debug, Args)]
 pub struct Import {
     /// The table's name, or `namespace:name`.
     pub table: TableName,
@@ -339,71 +239,6 @@ pub struct Export {
     /// How many versions of each column to write (default: all that the table keeps).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub versions: Option<u32>,
-    #[command(flatten)]
-    pub connection: Connection,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum Bench {
-    /// Put random rows.
-    Put(BenchFlags),
-    /// Get random rows.
-    Get(BenchFlags),
-    /// Scan --batch rows from a random start.
-    Scan(BenchScan),
-    /// Read the whole table in order, each worker with one stream; ends with the table unless --seconds is given.
-    Fullscan(BenchScan),
-    /// Write --rows rows in big batches.
-    Load(BenchFlags),
-    /// Compare the storage engines, in this process and without a cluster.
-    Engine(BenchEngine),
-}
-
-#[derive(Clone, Debug, Args)]
-pub struct BenchScan {
-    /// From the last row to the first.
-    #[arg(long)]
-    pub reverse: bool,
-    #[command(flatten)]
-    pub flags: BenchFlags,
-}
-
-#[derive(Clone, Debug, Args)]
-pub struct BenchEngine {
-    #[command(flatten)]
-    pub options: terrane_bench_engine::Options,
-    /// Engines that take part, with commas between; all that are built in when absent.
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
-    pub only: Vec<String>,
-    /// Print one JSON object per line on standard output, and nothing else there.
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Clone, Debug, Args)]
-pub struct BenchFlags {
-    /// The table; made when it is absent.
-    #[arg(long, value_name = "NAME", default_value = "bench")]
-    /// The table's name, or `namespace:name`.
-    pub table: TableName,
-    /// How many different rows there are.
-    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
-    pub rows: u64,
-    /// Bytes of each value.
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=10_485_760))]
-    pub value_bytes: u32,
-    /// Calls in flight at once (default: 64; load: 8; fullscan: 1).
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub in_flight: Option<u32>,
-    /// Rows in one call (default: 1; scan: 100; load: 1000).
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub batch: Option<u32>,
-    /// How long to measure (default: 10; load: until all rows are written; fullscan: until all rows are read).
-    #[arg(long, value_name = "S", value_parser = duration)]
-    pub seconds: Option<Duration>,
-    /// Regions that a new table begins with.
-    #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub regions: u32,
     #[command(flatten)]
     pub connection: Connection,
 }

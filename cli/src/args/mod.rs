@@ -7,17 +7,20 @@
 //!
 //! The text of the help is in these doc comments: it is what users see.
 
+pub mod bench;
 pub mod client;
+pub mod condition;
 pub mod roles;
+pub mod rows;
 pub mod tool;
 pub mod values;
 
 use clap::{Parser, Subcommand};
 
-use client::{
-    Admin, Bench, Count, Delete, Export, FirstOrLast, Get, Import, NamespaceCommand, Put, Scan, Status, TableCommand,
-};
+use bench::Bench;
+use client::{Admin, Export, Import, NamespaceCommand, Status, TableCommand};
 use roles::{Demo, Dev, Master, Server};
+use rows::{Aggregate, Count, Delete, FirstOrLast, Get, Increment, Latest, Put, Scan};
 use tool::Tool;
 
 /// A distributed, region-sharded, sorted wide-column store.
@@ -55,6 +58,8 @@ pub enum Command {
     Get(Get),
     /// Delete a column of a row with all its versions, or the whole row.
     Delete(Delete),
+    /// Add to a counter and show its new value.
+    Incr(Increment),
     /// Read the rows of a range.
     Scan(Scan),
     /// Count the rows of a range.
@@ -63,6 +68,10 @@ pub enum Command {
     First(FirstOrLast),
     /// Read the last row of a range; exit status 3 when there is none.
     Last(FirstOrLast),
+    /// Calculate the sum, least, greatest, mean or number of a column's values.
+    Aggregate(Aggregate),
+    /// Read the first row, or the first few, of every distinct key prefix.
+    Latest(Latest),
     /// Write the records of files, plain or gzipped, into a table.
     Import(Import),
     /// Write the rows of a table to standard output, in a form that `import` reads.

@@ -2,7 +2,7 @@
 
 use clap::error::ErrorKind;
 
-use super::client::{Bench, ExportFormat};
+use super::client::ExportFormat;
 use super::*;
 
 fn parse(line: &[&str]) -> Command {
@@ -75,6 +75,19 @@ fn every_line_of_the_grammar_is_read() {
         "count t",
         "count t --prefix k",
         "count t --start a --stop b",
+        "put t r f:q v --if f:q='a'",
+        "delete t r f:q --if exists(f:q)",
+        "get t r f:q --consistency follower --filter f:q='v'",
+        "incr t r f:q",
+        "incr t r f:q 5",
+        "incr t r f:q -5 --json",
+        "scan t --filter i32(f:q)>5 --snapshot --consistency strict",
+        "count t --filter prefix(row,'a') --prefix a",
+        "aggregate t sum i32(f:q)",
+        "aggregate t avg f64(f:q) --start a --stop b --filter exists(f:p) --json",
+        "aggregate t count u64(f:q) --prefix k",
+        "latest t --parts 1",
+        "latest t --prefix-bytes 12 --rows 3 --reverse --start a --stop b --limit 5 --column f:q",
         "first t",
         "first t --prefix k",
         "last t --prefix k",
@@ -88,6 +101,13 @@ fn every_line_of_the_grammar_is_read() {
         "bench get --table t --rows 10 --value-bytes 5 --in-flight 7 --batch 3 --seconds 2 --regions 4",
         "bench scan --batch 100",
         "bench load --json",
+        "bench incr --rows 1 --in-flight 256",
+        "bench cas --rows 1000",
+        "bench page --offset 1000 --batch 10",
+        "bench count",
+        "bench sum --rows 1000",
+        "bench ends",
+        "bench latest --rows 1000000",
     ];
     for line in lines {
         parse(&words(line));
@@ -147,6 +167,18 @@ fn what_is_wrong_is_status_two() {
         "get t r f:q --versions 0",
         "scan t --prefix a --start b",
         "scan t --limit many",
+        "scan t --filter f:q>5",
+        "scan t --consistency sometimes",
+        "incr t r f",
+        "incr t r f:q many",
+        "put t r f:q v --if row='a'",
+        "aggregate t",
+        "aggregate t median i32(f:q)",
+        "aggregate t sum f:q",
+        "aggregate t sum text(f:q)",
+        "latest t",
+        "latest t --parts 0",
+        "latest t --parts 1 --prefix-bytes 2",
         "table create t",
         "table create a/b --family f",
         "namespace create a:b",
@@ -166,6 +198,16 @@ fn what_is_wrong_is_status_two() {
     for line in lines {
         refused(line);
     }
+}
+
+#[test]
+fn a_filter_that_is_wrong_is_shown_with_its_place() {
+    let line = ["terrane", "scan", "t", "--filter", "i32(data:airtemp > 100"];
+    let text = Cli::try_parse_from(line).expect_err("a bracket is missing").to_string();
+    let lines: Vec<&str> = text.lines().collect();
+    let shown = lines.iter().position(|line| *line == "  i32(data:airtemp > 100");
+    let shown = shown.unwrap_or_else(|| panic!("{text}"));
+    assert_eq!(lines[shown + 1].find('^'), lines[shown].find(" >").map(|at| at + 1), "{text}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use terrane_types::{FamilyName, Invalid, escape, unescape};
+use terrane_types::{FamilyName, Invalid, ValueType, escape, unescape};
 
 /// Bytes as they are written on a command line: `\xHH` and `\\` are read, all else stands for itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +53,39 @@ pub fn full_column(text: &str) -> Result<Column, Invalid> {
         return Err(Invalid::new(format!("the column {text:?} is not `family:qualifier`")));
     }
     Ok(column)
+}
+
+/// A column whose values are read as numbers: `i32(data:airtemp)`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypedColumn {
+    pub family: String,
+    pub qualifier: Bytes,
+    pub read_as: ValueType,
+}
+
+impl FromStr for TypedColumn {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<TypedColumn, Invalid> {
+        let bad = || {
+            Invalid::new(format!(
+                "{text:?} is not `TYPE(COLUMN)`, for example i32(data:airtemp); the types are i32, i64, u32, u64 and f64"
+            ))
+        };
+        let (read_as, column) = text.strip_suffix(')').and_then(|text| text.split_once('(')).ok_or_else(bad)?;
+        let read_as = ValueType::parse(read_as.trim())?;
+        if !read_as.is_number() {
+            return Err(bad());
+        }
+        let Column { family, qualifier } = full_column(column.trim())?;
+        Ok(TypedColumn { family, qualifier: qualifier.unwrap_or_default(), read_as })
+    }
+}
+
+impl fmt::Display for TypedColumn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}({}:{})", self.read_as, self.family, escape(&self.qualifier))
+    }
 }
 
 /// A family with its attributes: `F`, or `F:attribute=value,...`.
@@ -179,6 +212,19 @@ mod tests {
         assert!(full_column("f").is_err());
         for bad in ["", ":q", "a b:q", r"f:\q"] {
             assert!(bad.parse::<Column>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn typed_columns_name_type_and_column() {
+        let column: TypedColumn = r"i32(data:a\x00(b))".parse().expect("a typed column");
+        assert_eq!(
+            (column.read_as, column.family.as_str(), &column.qualifier[..]),
+            (ValueType::I32, "data", &b"a\0(b)"[..])
+        );
+        assert_eq!(column.to_string(), r"i32(data:a\x00(b))");
+        for bad in ["", "data:a", "i32(data)", "i32 data:a", "i33(data:a)", "text(data:a)", "i32(data:a", "i32(:a)"] {
+            assert!(bad.parse::<TypedColumn>().is_err(), "{bad:?}");
         }
     }
 

@@ -13,6 +13,14 @@ pub const KEY_BYTES: usize = 40;
 /// The family and qualifier that hold the values.
 pub const FAMILY: &str = "f";
 pub const QUALIFIER: &str = "q";
+/// The qualifier of counters.
+pub const COUNTER: &str = "count";
+/// The qualifier of what is compared and set.
+pub const STATE: &str = "state";
+/// The qualifier that holds the row's number, as an `i64`.
+pub const NUMBER: &str = "n";
+/// Bytes of a key without its last three digits: 1,000 rows share them.
+pub const PREFIX_BYTES: usize = KEY_BYTES - 3;
 
 /// The key of a row.
 pub fn key(number: u64) -> [u8; KEY_BYTES] {
@@ -59,6 +67,12 @@ impl Choices {
         self.random.below(self.rows)
     }
 
+    /// The number of a random row among those that only this worker chooses, if there are enough for all.
+    pub fn row_of(&mut self, worker: usize, workers: usize) -> u64 {
+        let (worker, workers) = (worker as u64, workers as u64);
+        if self.rows < workers { self.row() } else { self.random.below(self.rows / workers) * workers + worker }
+    }
+
     /// A row to start reading `batch` rows from, so that they all exist.
     pub fn scan_start(&mut self, batch: u64) -> u64 {
         self.random.below(self.rows.saturating_sub(batch) + 1)
@@ -102,6 +116,24 @@ mod tests {
         assert_eq!(rows(1), rows(1));
         assert_ne!(rows(1), rows(2));
         assert!(rows(3).iter().all(|&row| row < 1_000));
+    }
+
+    #[test]
+    fn workers_have_rows_of_their_own_where_there_are_enough() {
+        let rows = |worker, of| {
+            let mut choices = Choices::new(worker, of, 0);
+            (0..500).map(|_| choices.row_of(worker, 4)).collect::<std::collections::BTreeSet<u64>>()
+        };
+        assert!(rows(3, 10).is_disjoint(&rows(1, 10)));
+        assert_eq!(rows(3, 10), [3, 7].into());
+        assert_eq!(rows(3, 2), [0, 1].into());
+    }
+
+    #[test]
+    fn prefixes_hold_a_thousand_rows() {
+        let prefix = |number| key(number)[..PREFIX_BYTES].to_vec();
+        assert_eq!(prefix(0), prefix(999));
+        assert_ne!(prefix(0), prefix(1_000));
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::io::IsTerminal;
 use terrane_client::Scan;
 
 use super::connect;
-use super::data::{range, record_of};
+use super::ranges::range;
+use super::row_printer::record_of;
 use crate::args::client::{Export, ExportFormat};
 use crate::failure::{During, Failure};
 use crate::formats::{Record, jsonl, tsv};

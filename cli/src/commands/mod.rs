@@ -8,7 +8,9 @@ pub mod dev;
 pub mod export;
 pub mod import;
 pub mod namespace;
+pub mod ranges;
 pub mod role;
+mod row_printer;
 pub mod status;
 pub mod table;
 pub mod tool;
@@ -33,10 +35,13 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Put(args) => data::put(args).await,
         Command::Get(args) => data::get(args).await,
         Command::Delete(args) => data::delete(args).await,
-        Command::Scan(args) => data::scan(args).await,
-        Command::Count(args) => data::count(args).await,
-        Command::First(args) => data::first(args).await,
-        Command::Last(args) => data::last(args).await,
+        Command::Incr(args) => data::incr(args).await,
+        Command::Scan(args) => ranges::scan(args).await,
+        Command::Count(args) => ranges::count(args).await,
+        Command::First(args) => ranges::first(args).await,
+        Command::Last(args) => ranges::last(args).await,
+        Command::Aggregate(args) => ranges::aggregate(args).await,
+        Command::Latest(args) => ranges::latest(args).await,
         Command::Import(args) => import::run(args).await,
         Command::Export(args) => export::run(args).await,
         Command::Bench(args) => bench::run(args).await,

@@ -65,8 +65,13 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<Tokens, Error> {
                 #make
             }
 
-            fn columns(&self) -> ::std::vec::Vec<::std::option::Option<::std::vec::Vec<u8>>> {
-                ::std::vec![#(::terrane_types::table_row::ColumnField::to_column(&self.#names)),*]
+            fn columns(
+                &self,
+            ) -> ::std::result::Result<::std::vec::Vec<::std::option::Option<::std::vec::Vec<u8>>>, ::terrane_types::Invalid>
+            {
+                ::std::result::Result::Ok(
+                    ::std::vec![#(::terrane_types::table_row::ColumnField::to_column(&self.#names)?),*]
+                )
             }
 
             fn from_columns(

@@ -80,7 +80,8 @@ fn the_highest_values_have_nothing_behind_them() {
     assert!(Action::prefix().user_between(u64::MAX..).contains(&high));
     assert!(Action::prefix().user_between(..=u64::MAX).contains(&high));
     assert!(!Action::prefix().user_between(..u64::MAX).contains(&high));
-    assert!(Action::prefix().user_between(5..3).inner().is_empty());
+    let (low, high) = (Bound::Included(5), Bound::Excluded(3));
+    assert!(Action::prefix().user_between((low, high)).inner().is_empty());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use terrane_bench_engine::command::{Command, measure};
 use terrane_bench_engine::contenders;
 
-use crate::args::client::BenchEngine;
+use crate::args::bench::BenchEngine;
 use crate::failure::{Failure, chain};
 
 pub async fn run(args: BenchEngine) -> Result<(), Failure> {

@@ -1,0 +1,111 @@
+//! The text of a condition, `--if`: the part of the filters' language that is about columns by name.
+//!
+//! One language for both, so that what a reader learnt for `--filter` is right here as well. A condition is evaluated on one
+//! row while it is written, and knows columns by name only: tests of row keys, of any value, patterns and bits are
+//! refused, naming what there is. A column that is absent fails every comparison, `!=` too, as it does in a filter;
+//! `not exists(f:q)` asks for absence.
+
+use terrane_types::filter::{ColumnSubject, Relation, Subject};
+use terrane_types::{ColumnTest, Condition, FamilyName, Filter, Invalid, Test, ValueType};
+
+/// Reads a condition.
+pub fn condition(text: &str) -> Result<Condition, Invalid> {
+    let condition = condition_of(text.parse()?)?;
+    condition.check()?;
+    Ok(condition)
+}
+
+fn condition_of(filter: Filter) -> Result<Condition, Invalid> {
+    let all = |filters: Vec<Filter>| filters.into_iter().map(condition_of).collect::<Result<Vec<_>, _>>();
+    match filter {
+        Filter::And(filters) => Ok(Condition::All(all(filters)?)),
+        Filter::Or(filters) => Ok(Condition::Any(all(filters)?)),
+        Filter::Compare { subject: Subject::Column(column), read_as, relation, operand } => {
+            let test = match relation {
+                Relation::Equal => Test::Equal(operand),
+                Relation::NotEqual => Test::NotEqual(operand),
+                Relation::Less => Test::Less(operand),
+                Relation::LessOrEqual => Test::LessOrEqual(operand),
+                Relation::Greater => Test::Greater(operand),
+                Relation::GreaterOrEqual => Test::GreaterOrEqual(operand),
+            };
+            compared(column, read_as, test)
+        }
+        Filter::OneOf { subject: Subject::Column(column), read_as, operands } => {
+            compared(column, read_as, Test::In(operands))
+        }
+        Filter::Exists { family, qualifier } => Ok(tested(family, qualifier, ValueType::Bytes, Test::Exists)),
+        Filter::Not(filter) => match *filter {
+            Filter::Exists { family, qualifier } => Ok(tested(family, qualifier, ValueType::Bytes, Test::Absent)),
+            other => Err(Invalid::new(format!(
+                "a condition has `not` before exists(…) only; say `{other}` the other way round"
+            ))),
+        },
+        other => Err(Invalid::new(format!(
+            "`{other}` is no condition: it compares columns by name (f:q = 'v', i64(f:q) < 5, f:q in ('a', 'b')) or asks for \
+             exists(f:q) or not exists(f:q), joined by `and` and `or`"
+        ))),
+    }
+}
+
+fn compared(column: ColumnSubject, read_as: ValueType, test: Test) -> Result<Condition, Invalid> {
+    let ColumnSubject { family, qualifier, pass_missing, any_version } = column;
+    if any_version {
+        return Err(Invalid::new("a condition looks at the newest version of a column only"));
+    }
+    let passes_absence = matches!(test, Test::NotEqual(_));
+    let compared = tested(family.clone(), qualifier.clone(), read_as, test);
+    let presence = |test| tested(family, qualifier, ValueType::Bytes, test);
+    // Where the two languages differ about a column that is not there, the filters' meaning is spelt out.
+    Ok(match (passes_absence, pass_missing) {
+        (true, false) => Condition::All(vec![presence(Test::Exists), compared]),
+        (false, true) => Condition::Any(vec![presence(Test::Absent), compared]),
+        (true, true) | (false, false) => compared,
+    })
+}
+
+fn tested(family: FamilyName, qualifier: bytes::Bytes, read_as: ValueType, test: Test) -> Condition {
+    Condition::Column(ColumnTest::new(family, qualifier, test).reading_as(read_as))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether the condition holds of a row with these columns.
+    fn holds(text: &str, columns: &[(&[u8], &[u8])]) -> bool {
+        let newest = |_: &FamilyName, qualifier: &[u8]| {
+            columns.iter().find(|(name, _)| *name == qualifier).map(|(_, value)| (1, *value))
+        };
+        let condition = condition(text).unwrap_or_else(|invalid| panic!("{text}: {invalid}"));
+        condition.holds(&newest).expect("values of the right width")
+    }
+
+    #[test]
+    fn a_condition_means_what_the_filter_of_the_same_text_means() {
+        let five = 5_i64.to_be_bytes();
+        let row: &[(&[u8], &[u8])] = &[(b"a", b"x"), (b"n", &five)];
+        for (text, there, absent) in [
+            ("f:a = 'x'", true, false),
+            ("f:a != 'x'", false, false),
+            ("f:a != 'y'", true, false),
+            ("f:a in ('w', 'x')", true, false),
+            ("i64(f:n) <= 5", true, false),
+            ("i64(f:n) > 5", false, false),
+            ("exists(f:a)", true, false),
+            ("not exists(f:a)", false, true),
+            ("f:a = 'x' and i64(f:n) < 6", true, false),
+            ("not exists(f:a) or i64(f:n) = 5", true, true),
+        ] {
+            assert_eq!((holds(text, row), holds(text, &[])), (there, absent), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_about_more_than_columns_by_name_is_refused() {
+        for text in ["row = 'a'", "value = 'a'", "prefix(f:q, 'a')", "not f:q = 'a'", "keys_only()", "f:q =", ""] {
+            assert!(condition(text).is_err(), "{text:?}");
+        }
+        assert!(condition("f:q =").expect_err("no value").to_string().contains('^'), "the place is shown");
+    }
+}

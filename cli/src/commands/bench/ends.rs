@@ -1,0 +1,105 @@
+//! `bench ends`: first, last, floor and ceiling against gets.
+//!
+//! Each kind of call is made by itself for a slice of the time, gets before them, and all of it in several rounds: mixed
+//! calls would wait in one queue and look alike, and slices far apart would compare a machine with its later self.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use terrane_client::Table;
+
+use super::calls::Workload;
+use super::run::{Measured, Run, SECONDS_DEFAULT, measure, progress_line};
+use crate::args::bench::BenchFlags;
+use crate::bench::stats::Interval;
+use crate::failure::Failure;
+use crate::output::{grouped, rate};
+
+const KINDS: [Workload; 5] = [Workload::Get, Workload::First, Workload::Last, Workload::Floor, Workload::Ceiling];
+const ROUNDS: u32 = 3;
+/// A slice of each kind before anything counts: places are looked up and blocks come into the cache.
+const WARM_UP: Duration = Duration::from_millis(100);
+
+/// One kind of call.
+#[derive(Clone, Debug, Serialize)]
+pub struct Kind {
+    operations: u64,
+    rate: f64,
+    p50_us: u64,
+    p99_us: u64,
+    /// How many gets are made in the time of one call of this kind.
+    ratio: f64,
+}
+
+/// What `ends` adds to the summary.
+#[derive(Debug, Serialize)]
+pub struct Ends {
+    get: Kind,
+    first: Kind,
+    last: Kind,
+    floor: Kind,
+    ceiling: Kind,
+    /// The largest of the four ratios.
+    ratio: f64,
+}
+
+impl Ends {
+    pub fn text(&self) -> String {
+        let kinds = [("first", &self.first), ("last", &self.last), ("floor", &self.floor), ("ceiling", &self.ceiling)];
+        let ratios = kinds.map(|(name, kind)| format!("{name} {:.2}", kind.ratio)).join(", ");
+        format!("gets in the time of one call: {ratios} (get: {} calls/s)", grouped(self.get.rate as u64))
+    }
+}
+
+/// Calls of one kind, all rounds together.
+struct Slices {
+    total: Interval,
+    elapsed: Duration,
+}
+
+/// Measures all kinds; answers the ends alone as the measurement, and the comparison.
+pub async fn run(table: &Table, flags: &BenchFlags) -> Result<(Measured, Ends), Failure> {
+    let slices = ROUNDS * u32::try_from(KINDS.len()).expect("five");
+    let slice = flags.seconds.unwrap_or(SECONDS_DEFAULT) / slices;
+    let mut all: Vec<Slices> =
+        KINDS.iter().map(|_| Slices { total: Interval::empty(), elapsed: Duration::ZERO }).collect();
+    for kind in KINDS {
+        measure(&Run::new(kind, table, flags), Some(WARM_UP.min(slice)), true).await?;
+    }
+    let mut cpu = Some(Duration::ZERO);
+    for round in 1..=ROUNDS {
+        for (kind, sum) in KINDS.into_iter().zip(&mut all) {
+            let measured = measure(&Run::new(kind, table, flags), Some(slice), flags.connection.json).await?;
+            let calls = grouped(rate(measured.total.operations, measured.elapsed) as u64);
+            let p50 = grouped(measured.total.quantile_us(0.5));
+            let line = format!("round {round}  {:<8} {calls:>10} calls/s  p50 {p50:>8} µs", kind.name());
+            progress_line(flags.connection.json, &line)?;
+            sum.total.add(&measured.total);
+            sum.elapsed += measured.elapsed;
+            if kind != Workload::Get {
+                cpu = cpu.zip(measured.cpu).map(|(sum, slice)| sum + slice);
+            }
+        }
+    }
+    let mut ends = Measured { total: Interval::empty(), elapsed: Duration::ZERO, cpu };
+    for kind in &all[1..] {
+        ends.total.add(&kind.total);
+        ends.elapsed += kind.elapsed;
+    }
+    let gets = rate(all[0].total.operations, all[0].elapsed);
+    let [get, first, last, floor, ceiling] = [0, 1, 2, 3, 4].map(|kind| compared(&all[kind], gets));
+    let ratio = [&first, &last, &floor, &ceiling].map(|kind| kind.ratio).into_iter().fold(0.0, f64::max);
+    Ok((ends, Ends { get, first, last, floor, ceiling, ratio }))
+}
+
+fn compared(slices: &Slices, gets: f64) -> Kind {
+    let of_kind = rate(slices.total.operations, slices.elapsed);
+    let ratio = if of_kind > 0.0 { gets / of_kind } else { 0.0 };
+    Kind {
+        operations: slices.total.operations,
+        rate: (of_kind * 10.0).round() / 10.0,
+        p50_us: slices.total.quantile_us(0.5),
+        p99_us: slices.total.quantile_us(0.99),
+        ratio: (ratio * 1_000.0).round() / 1_000.0,
+    }
+}

@@ -1,0 +1,57 @@
+//! Rows for workloads that read: written first where there are none, with progress.
+
+use std::time::Duration;
+
+use terrane_client::Table;
+use terrane_types::KeyRange;
+use tokio::time::{Instant, interval_at};
+
+use super::calls::{FILL_BATCH, FILL_IN_FLIGHT, Workload};
+use super::run::{Run, joined_well};
+use super::tally::numbers;
+use crate::args::bench::BenchFlags;
+use crate::bench::stats::Interval;
+use crate::failure::{During, Failure};
+use crate::output::grouped;
+use crate::progress::Progress;
+
+/// How often progress is shown.
+const SHOWN_EVERY: Duration = Duration::from_millis(200);
+
+/// Fills a table that has no row.
+pub async fn fill_if_empty(table: &Table, flags: &BenchFlags, rows: u64) -> Result<(), Failure> {
+    let first = table.first(KeyRange::all()).await.during(format!("look into table {}", flags.table))?;
+    if first.is_some() { Ok(()) } else { fill(Workload::Load, table, flags, rows).await }
+}
+
+/// Fills a table in which no row has its number in a column.
+pub async fn fill_with_numbers(table: &Table, flags: &BenchFlags) -> Result<(), Failure> {
+    if numbers(table).await? > 0 { Ok(()) } else { fill(Workload::LoadNumbers, table, flags, flags.rows).await }
+}
+
+async fn fill(workload: Workload, table: &Table, flags: &BenchFlags, rows: u64) -> Result<(), Failure> {
+    eprintln!("filling table {} with {} rows", flags.table, grouped(rows));
+    let fill =
+        BenchFlags { rows, batch: Some(FILL_BATCH), in_flight: Some(FILL_IN_FLIGHT), seconds: None, ..flags.clone() };
+    let run = Run::new(workload, table, &fill);
+    let mut workers = run.start();
+    let mut progress = Progress::over_rows("fill", rows);
+    let mut looks = interval_at(Instant::now(), SHOWN_EVERY);
+    let mut total = Interval::empty();
+    while !workers.is_empty() {
+        tokio::select! {
+            biased;
+            joined = workers.join_next() => joined_well(joined)?,
+            _ = looks.tick() => {
+                total.add(&run.recorder.drain());
+                progress.update(total.rows, total.rows);
+            }
+        }
+    }
+    total.add(&run.recorder.drain());
+    if total.errors > 0 {
+        let failed = Failure::new(format!("{} calls failed", total.errors));
+        return Err(failed.during(format!("fill table {}", flags.table)));
+    }
+    Ok(())
+}

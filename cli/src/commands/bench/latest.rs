@@ -1,0 +1,121 @@
+//! `bench latest`: the first row of every prefix in one call, against gets of the same rows.
+//!
+//! Both kinds of gets are made each time round, so that all three see the same machine: in one call, and each by itself with
+//! as many in flight as `--in-flight` says. The rows of all three have to be the same.
+
+use std::time::Duration;
+
+use futures::{StreamExt as _, TryStreamExt as _};
+use serde::Serialize;
+use terrane_client::{Get, LatestPer, RowData, Table};
+use tokio::time::Instant;
+
+use super::calls::Workload;
+use super::cpu::cpu_time;
+use super::run::{Measured, SECONDS_DEFAULT, progress_line};
+use crate::args::bench::BenchFlags;
+use crate::bench::stats::{Interval, Recorder};
+use crate::bench::workload::PREFIX_BYTES;
+use crate::failure::{During, Failure};
+use crate::output::{duration_text, grouped};
+
+/// What `latest` adds to the summary. Times are medians.
+#[derive(Debug, Serialize)]
+pub struct Latest {
+    prefixes: usize,
+    /// As many gets in one call.
+    get_many_us: u64,
+    /// As many gets, each a call by itself.
+    gets_us: u64,
+    /// The time of one call by that of the gets in one call.
+    ratio: f64,
+    /// The same by that of the gets by themselves.
+    ratio_gets: f64,
+}
+
+impl Latest {
+    pub fn text(&self) -> String {
+        let us = |us| duration_text(Duration::from_micros(us));
+        format!(
+            "{} prefixes: as many gets take {} in one call (ratio {:.2}), {} each by itself (ratio {:.2})",
+            grouped(self.prefixes as u64),
+            us(self.get_many_us),
+            self.ratio,
+            us(self.gets_us),
+            self.ratio_gets
+        )
+    }
+}
+
+/// Measures for the time asked for; the measurement is that of the latest rows alone.
+pub async fn run(table: &Table, flags: &BenchFlags) -> Result<(Measured, Latest), Failure> {
+    let in_flight = flags.in_flight.unwrap_or_else(|| Workload::Get.in_flight_default());
+    let in_flight = usize::try_from(in_flight).expect("32 bits fit a length");
+    let end = Instant::now() + flags.seconds.unwrap_or(SECONDS_DEFAULT);
+    let [latest, many, single] = [(); 3].map(|()| Recorder::new());
+    let expected = latest_rows(table).await?;
+    let gets = || expected.iter().map(|row| Get::new(row.row()));
+    let cpu_before = cpu_time().await;
+    let mut elapsed = Duration::ZERO;
+    loop {
+        let asked = Instant::now();
+        let rows = latest_rows(table).await?;
+        let took = asked.elapsed();
+        elapsed += took;
+        latest.acknowledged(0, rows.len() as u64, took);
+        same(&rows, &expected)?;
+
+        let asked = Instant::now();
+        let found = table.get_many(gets()).await.during("get the same rows")?;
+        many.acknowledged(0, found.len() as u64, asked.elapsed());
+        let found: Vec<RowData> = found.into_iter().flatten().collect();
+        same(&found, &expected)?;
+
+        let asked = Instant::now();
+        let calls = gets().map(|get| table.get(get).into_future());
+        let found: Vec<Option<RowData>> =
+            futures::stream::iter(calls).buffered(in_flight).try_collect().await.during("get the same rows")?;
+        single.acknowledged(0, found.len() as u64, asked.elapsed());
+
+        let line = format!("latest {} of {} prefixes", duration_text(took), grouped(rows.len() as u64));
+        progress_line(flags.connection.json, &line)?;
+        if Instant::now() >= end {
+            break;
+        }
+    }
+    let [total, many, single] = [latest.drain(), many.drain(), single.drain()];
+    let (get_many_us, gets_us) = (many.quantile_us(0.5), single.quantile_us(0.5));
+    let compared = Latest {
+        prefixes: expected.len(),
+        get_many_us,
+        gets_us,
+        ratio: ratio(&total, get_many_us),
+        ratio_gets: ratio(&total, gets_us),
+    };
+    let cpu = cpu_time().await.zip(cpu_before).map(|(after, before)| after.saturating_sub(before));
+    Ok((Measured { total, elapsed, cpu }, compared))
+}
+
+async fn latest_rows(table: &Table) -> Result<Vec<RowData>, Failure> {
+    let bytes = u32::try_from(PREFIX_BYTES).expect("a short prefix");
+    let mut stream = table.latest(LatestPer::bytes(bytes)).await.during("read the latest rows")?;
+    let mut rows = Vec::new();
+    while let Some(row) = stream.next().await {
+        rows.push(row.during("read the latest rows")?);
+    }
+    Ok(rows)
+}
+
+/// A comparison of different rows would say nothing. Values may change meanwhile; keys must not.
+fn same(rows: &[RowData], expected: &[RowData]) -> Result<(), Failure> {
+    if rows.iter().map(RowData::row).eq(expected.iter().map(RowData::row)) {
+        return Ok(());
+    }
+    Err(Failure::new(format!("{} rows were read where {} were before", rows.len(), expected.len()))
+        .advise("choose a table that nobody writes to"))
+}
+
+fn ratio(latest: &Interval, gets_us: u64) -> f64 {
+    let ratio = latest.quantile_us(0.5) as f64 / gets_us.max(1) as f64;
+    (ratio * 1_000.0).round() / 1_000.0
+}

@@ -1,0 +1,83 @@
+//! Rows on standard output: a line of JSON each, or a table for people.
+
+use serde::Serialize;
+use terrane_client::{PageToken, RowData};
+use terrane_types::escape;
+
+use crate::failure::Failure;
+use crate::formats::{Record, RecordCell, column_text, jsonl};
+use crate::output::{Output, grouped};
+
+/// Rows gathered into one table for people before it is printed; its columns are as wide as they need.
+const TABLE_ROWS: usize = 500;
+
+/// A row that was read, as the formats write it.
+pub fn record_of(row: &RowData) -> Record {
+    let cells = row.to_cells().into_iter().map(|cell| RecordCell {
+        family: cell.family,
+        qualifier: cell.qualifier,
+        timestamp: Some(cell.timestamp),
+        value: cell.value,
+    });
+    Record { row: row.row().clone().into_bytes(), cells: cells.collect() }
+}
+
+/// Prints a row that may be missing; then the command ends with the status that says so.
+pub fn print_one(json: bool, row: Option<RowData>, absent: impl Fn() -> String) -> Result<(), Failure> {
+    let Some(row) = row else { return Err(Failure::nothing_there(absent())) };
+    let mut printer = RowPrinter::new(json);
+    printer.row(&row)?;
+    printer.end(None)
+}
+
+/// Prints rows as they come: JSON at once, for people in tables of many rows.
+pub struct RowPrinter {
+    output: Output,
+    cells: Vec<Vec<String>>,
+    heading_printed: bool,
+    rows: u64,
+}
+
+impl RowPrinter {
+    pub fn new(json: bool) -> RowPrinter {
+        RowPrinter { output: Output::new(json), cells: Vec::new(), heading_printed: false, rows: 0 }
+    }
+
+    pub fn row(&mut self, row: &RowData) -> Result<(), Failure> {
+        self.rows += 1;
+        if self.output.is_json() {
+            return self.output.line(&jsonl::write(&record_of(row)));
+        }
+        for cell in row.cells() {
+            let column = column_text(cell.family, cell.qualifier);
+            self.cells.push(vec![escape(row.row()), column, cell.timestamp.to_string(), escape(cell.value)]);
+        }
+        if self.cells.len() >= TABLE_ROWS { self.print_cells() } else { Ok(()) }
+    }
+
+    fn print_cells(&mut self) -> Result<(), Failure> {
+        let heading: &[&str] = if self.heading_printed { &[] } else { &["row", "column", "timestamp", "value"] };
+        self.heading_printed = true;
+        self.output.table(heading, std::mem::take(&mut self.cells))
+    }
+
+    /// Prints what is left, then the token line where one was asked for: `Some(None)` says that nothing follows.
+    pub fn end(mut self, token: Option<Option<PageToken>>) -> Result<(), Failure> {
+        #[derive(Serialize)]
+        struct After {
+            after: Option<String>,
+        }
+        if !self.cells.is_empty() {
+            self.print_cells()?;
+        }
+        if let Some(token) = token {
+            self.output.object(&After { after: token.map(|token| token.to_string()) })?;
+        }
+        self.output.flush()?;
+        if !self.output.is_json() {
+            let plural = if self.rows == 1 { "" } else { "s" };
+            eprintln!("{} row{plural}", grouped(self.rows));
+        }
+        Ok(())
+    }
+}
