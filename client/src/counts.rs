@@ -164,8 +164,10 @@ async fn in_parallel<T, F: Future<Output = Result<T, Error>>>(
     table.check_projection(&projection).await?;
     let scanner = |range| Scanner::new(table, scan, range, projection.clone(), how);
     // What counts across parts cannot be counted in each by itself.
-    let whole =
-        scan.limit.is_some() || scan.offset > 0 || scan.latest.is_some() || may_end(scan.selection.filter_text());
+    let whole = scan.limit_in_all().is_some()
+        || scan.offset > 0
+        || scan.latest.is_some()
+        || may_end(scan.selection.filter_text());
     if whole || table.target.table == TableId::META || range.is_empty() {
         return Ok(vec![work(scanner(range)).await?]);
     }
@@ -254,11 +256,10 @@ impl std::fmt::Display for Number {
     }
 }
 
-/// Whether the filter may end the scan, so that its parts depend on those before. A filter that only speaks of such words is
-/// counted one region after another for nothing.
+/// Whether the filter may end the scan, so that what is counted in one region depends on those before. A filter that only
+/// has the word in it is counted one region after another for nothing.
 fn may_end(filter: &str) -> bool {
-    let filter = filter.to_ascii_lowercase();
-    filter.contains("while") || filter.contains("page")
+    filter.contains("while")
 }
 
 /// What a column's values come to, all rows together.

@@ -161,7 +161,7 @@ pub use writer::{BatchWriter, FlushError, Receipt, WriterOptions};
 
 pub use terrane_types::{
     Bloom, Bucket, CellKind, CellRef, ClusterId, ColumnValue, Compression, Desc, FamilyName, FamilySchema,
-    FamilyStorage, IntoSpan, Invalid, KeyDeclaration, KeyRange, KeySpan, LATEST, NamespaceName, RegionDescriptor,
-    RegionId, Returns, Row, RowKey, ServerId, TableId, TableName, TableRow, TableSchema, Tail, ValueType, escape,
-    unescape,
+    FamilyStorage, Filter, IntoSpan, Invalid, KeyDeclaration, KeyRange, KeySpan, LATEST, NamespaceName,
+    RegionDescriptor, RegionId, Returns, Row, RowKey, ServerId, TableId, TableName, TableRow, TableSchema, Tail,
+    ValueType, escape, unescape,
 };

@@ -44,8 +44,8 @@ impl MutationOutcome {
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AtomicOutcome {
-    /// Whether all conditions held. If false, nothing of the batch was applied, and the rows whose own condition did not
-    /// hold say so.
+    /// Whether all conditions held. If false, nothing of the batch was applied, and no row of it `held`; those that asked for
+    /// it ([`crate::RowMutation::return_found`]) and whose own condition did not hold say what they found.
     pub held: bool,
     /// The outcome of each row, in the order given.
     pub rows: Vec<MutationOutcome>,

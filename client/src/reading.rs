@@ -289,6 +289,12 @@ impl Scan {
         self
     }
 
+    /// How many rows are shown at most: the limit, or what a `page(n)` in the filter leaves behind the offset.
+    pub(crate) fn limit_in_all(&self) -> Option<u64> {
+        let passing = self.selection.rows_that_pass().map(|rows| rows.saturating_sub(self.offset));
+        self.limit.into_iter().chain(passing).min()
+    }
+
     /// The range, checked.
     pub(crate) fn checked_range(&self) -> Result<KeyRange, Invalid> {
         KeyRange::new(self.range.start.clone(), self.range.stop.clone())

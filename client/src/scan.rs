@@ -189,11 +189,12 @@ impl Scanner {
             snapshot: scan.snapshot,
             fill_cache_never: scan.fill_cache_never,
         };
-        let small = table.target.table != TableId::META && scan.limit.is_some_and(|limit| limit <= SMALL_ROWS_MAX);
+        let limit = scan.limit_in_all();
+        let small = table.target.table != TableId::META && limit.is_some_and(|limit| limit <= SMALL_ROWS_MAX);
         Self {
             core: Arc::clone(&table.core),
             target: Arc::clone(&table.target),
-            cursor: Cursor::new(range, scan.reverse, scan.selection.limit(scan.limit), scan.offset),
+            cursor: Cursor::new(range, scan.reverse, limit, scan.offset),
             wanted,
             consistency: how.consistency,
             small,

@@ -90,15 +90,21 @@ impl Selection {
         &self.filter
     }
 
-    /// The limit of a scan, or what its filter's `page(n)` says, if that is less: a server counts in its own region only. A filter
-    /// that cannot be read says nothing here; the server says why.
-    pub(crate) fn limit(&self, limit: Option<u64>) -> Option<u64> {
-        let page = Filter::from_text(&self.filter).ok().and_then(|filter| filter.page());
-        limit.into_iter().chain(page).min()
+    /// The filter, read here as servers will read it: what is wrong with it is known before anything is sent.
+    fn parsed_filter(&self) -> Result<Option<Filter>, Invalid> {
+        if self.filter.is_empty() { Ok(None) } else { Ok(Some(self.filter.parse()?)) }
+    }
+
+    /// How many rows a `page(n)` in the filter lets pass. A server counts those of its own region only, so that the scan has
+    /// to count them all.
+    pub(crate) fn rows_that_pass(&self) -> Option<u64> {
+        // A filter that cannot be read is refused where the projection is made.
+        self.parsed_filter().ok().flatten().and_then(|filter| filter.page())
     }
 
     /// The selection as it travels, with its names and numbers checked.
     pub(crate) fn projection(&self) -> Result<v1::Projection, Invalid> {
+        self.parsed_filter()?;
         let times = Projection::all().with_versions(self.versions).with_times(self.time_min, self.time_max);
         Ok(v1::Projection {
             families: self.families()?,
@@ -218,9 +224,9 @@ macro_rules! selection_methods {
             self
         }
 
-        /// Reads only what passes the filter: its text (`"i32(data:airtemp) > 100"`), or any value that shows itself as
-        /// such a text. It is evaluated on the servers; `docs/filters.md` has the language. A filter that cannot be read is
-        /// answered as [`Error::Invalid`](crate::Error::Invalid) when the read is carried out.
+        /// Reads only what passes the filter: its text (`"i32(data:airtemp) > 100"`) or a [`Filter`](crate::Filter). It is
+        /// evaluated on the servers; `docs/filters.md` has the language. A filter that cannot be read is answered as
+        /// [`Error::Invalid`](crate::Error::Invalid) when the read is carried out, before anything is sent.
         pub fn filter(mut self, filter: impl std::fmt::Display) -> Self {
             self.$($path).+.filter(&filter);
             self
@@ -261,5 +267,6 @@ mod tests {
         assert!(refused(|s| s.versions(0)).contains("0 versions"));
         assert!(refused(|s| s.time_range(5, 4)).contains("turned round"));
         assert!(!refused(|s| s.family("")).is_empty());
+        assert!(refused(|s| s.filter(&"i32(f:q > 5")).contains('^'), "the place is pointed at");
     }
 }

@@ -1,5 +1,6 @@
 //! A table's writing side: what is checked before anything is sent, and the calls that send it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -303,6 +304,13 @@ fn check_atomic(schema: &TableSchema, rows: &[v1::RowMutation]) -> Result<(), In
     let bytes: usize = rows.iter().map(|row| row.row.len() + row.cells.len()).sum();
     if bytes > BATCH_BYTES_MAX {
         return Err(Invalid::new(format!("the batch has {bytes} bytes; at most {BATCH_BYTES_MAX} are written as one")));
+    }
+    let mut seen = BTreeSet::new();
+    if let Some(twice) = rows.iter().find(|row| !seen.insert(&row.row)) {
+        let row = escape(&twice.row);
+        return Err(Invalid::new(format!(
+            "an atomic batch names each row once; {row} is there twice: make one mutation of it"
+        )));
     }
     let prefix = |row: &v1::RowMutation| key.prefix_len(&row.row, parts).map(|len| row.row.slice(..len));
     let not_a_key: Vec<&Bytes> = rows.iter().filter(|row| prefix(row).is_none()).map(|row| &row.row).collect();

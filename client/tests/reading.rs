@@ -32,7 +32,7 @@ fn number(at: usize) -> String {
 async fn what_a_get_asks_to_be_shown_travels() {
     let (cluster, table) = filled(3).await;
     let get = table.get("r0001").column("f", "b").column("f", "a").column_prefix("f", "x").family("g");
-    let found = get.versions(3).time_range(5, 9).cells(2, 4).keys_only().first_cell_only().filter("keyonly()");
+    let found = get.versions(3).time_range(5, 9).cells(2, 4).keys_only().first_cell_only().filter("prefix(row, 'r')");
     assert!(found.await.unwrap().is_some());
     let asked = cluster.world.lock().projection.clone();
     let ranges = vec![v1::QualifierRange { start: "x".into(), stop: "y".into() }];
@@ -47,7 +47,7 @@ async fn what_a_get_asks_to_be_shown_travels() {
         cell_limit: 4,
         keys_only: true,
         first_cell_only: true,
-        filter: "keyonly()".into(),
+        filter: "prefix(row, 'r')".into(),
     };
     assert_eq!(asked, expected);
 }

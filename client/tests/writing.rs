@@ -213,7 +213,7 @@ async fn an_atomic_batch_is_applied_as_a_whole_or_not_at_all() {
     let first = transfer().await.unwrap();
     assert!(first.held && first.rows.len() == 2 && first.rows[1].row.is_some());
     let second = transfer().await.unwrap();
-    assert!(!second.held && !second.rows[0].held && second.rows[1].held);
+    assert!(!second.held && second.rows.iter().all(|row| !row.held));
     assert_eq!(accounts.increment(current, "f", "cents", 0).await.unwrap(), 100);
     assert_eq!(accounts.increment(savings, "f", "cents", 0).await.unwrap(), 500);
     assert!(accounts.atomic(Vec::new()).await.unwrap().held);
@@ -232,6 +232,8 @@ async fn rows_that_do_not_share_the_atomic_prefix_are_refused_before_anything_is
     let sentence = refused.to_string();
     assert!(refused.is_invalid() && sentence.contains("ben") && sentence.contains("cid"), "{sentence}");
     assert!(!sentence.contains("ann\\x00\\x01b"), "{sentence}");
+    let twice = ["ann\0\x01a\0\x01", "ann\0\x01a\0\x01"].map(|row| put(row).into());
+    assert!(accounts.atomic(twice.to_vec()).await.expect_err("one row twice").to_string().contains("twice"));
     let refused = accounts.atomic(vec![put("no key").into()]).await.expect_err("not a key");
     assert!(refused.to_string().contains("not keys of table t"), "{refused}");
     assert_eq!(cluster.world.lock().requests, 0);

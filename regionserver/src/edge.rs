@@ -16,6 +16,8 @@ use tokio_util::task::TaskTracker;
 use crate::admission::Admission;
 use crate::cluster::Addresses;
 use crate::consistency::{Consistency, ReadTime};
+use crate::evaluate::Columns;
+use crate::evaluate::prefetch::Prefetch;
 use crate::faults::{not_leader, propose_error, stopping};
 use crate::metrics::Metrics;
 use crate::operation::WriteHeader;
@@ -74,6 +76,7 @@ pub struct Edge {
     pub addresses: Arc<Addresses>,
     pub admission: Arc<Admission>,
     pub metrics: Arc<Metrics>,
+    pub prefetch: Prefetch,
     pub page_seal: Arc<PageSeal>,
     /// Set when the server stops: nothing new is taken in, streams end.
     pub closing: CancellationToken,
@@ -121,6 +124,10 @@ impl Edge {
         let operation = match prepared.operation {
             Some(operation) => {
                 let admitted = self.admission.admit(operation.len()).map_err(|busy| self.elsewhere(&group, busy))?;
+                if prepared.evaluates {
+                    let columns: Arc<dyn Columns> = hosted;
+                    self.prefetch.begin(&columns, &operation, &self.tasks);
+                }
                 Some((operation, admitted))
             }
             None => None,

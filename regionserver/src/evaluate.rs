@@ -21,6 +21,7 @@
 mod in_flight;
 mod needs;
 mod overlay;
+pub mod prefetch;
 mod row;
 
 use std::collections::BTreeMap;
@@ -536,7 +537,11 @@ impl Packer<'_, '_> {
 
 /// The stamp as cells carry it.
 fn stamp_of(packing: &Packing) -> i64 {
-    i64::try_from(packing.stamp).unwrap_or(i64::MAX - 1)
+    stamp_ms(packing.stamp)
+}
+
+fn stamp_ms(ms: u64) -> i64 {
+    i64::try_from(ms).unwrap_or(i64::MAX - 1)
 }
 
 fn hash_of(operation: &[u8]) -> u64 {

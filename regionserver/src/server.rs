@@ -27,6 +27,7 @@ use crate::admission::Admission;
 use crate::cluster::Addresses;
 use crate::config::ServerConfig;
 use crate::edge::Edge;
+use crate::evaluate::prefetch::Prefetch;
 use crate::flush::FLUSHES_MAX;
 use crate::group::machine::GroupMachine;
 use crate::housekeeping::{Housekeeper, Signals};
@@ -275,6 +276,7 @@ impl Parts {
             addresses: self.addresses.clone(),
             admission: self.admission.clone(),
             metrics: self.metrics.clone(),
+            prefetch: Prefetch::default(),
             page_seal: self.page_seal.clone(),
             closing: CancellationToken::new(),
             tasks: TaskTracker::new(),

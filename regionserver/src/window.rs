@@ -219,7 +219,8 @@ impl Window {
             let Some(mut alone) = self.clients.remove(keep) else { return };
             self.bytes -= alone.bytes();
             self.by_time.remove(&(alone.last, *keep));
-            alone.forget(WINDOW_BYTES_MAX);
+            // Some more than needed, so that a client that stays at the limit does not come here with every operation.
+            alone.forget(WINDOW_BYTES_MAX / 8 * 7);
             self.insert(*keep, alone);
             return;
         }

@@ -77,8 +77,7 @@ fn apply_atomic(
     for (index, row) in rows.iter().enumerate() {
         let index = index as u32;
         let outcome = if fails {
-            let condition_failed = !matches!(held(world, row), Ok(true));
-            Ok(RowOutcome { condition_failed, ..RowOutcome::default() })
+            Ok(RowOutcome { condition_failed: true, ..RowOutcome::default() })
         } else {
             once(world, client, row)
         };

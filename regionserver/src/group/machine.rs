@@ -10,10 +10,11 @@
 //! the housekeeping. Until then `dirty` holds back the log. After a restart each region skips entries up to the point
 //! it was opened with, and entries about regions that are no longer there have no effect.
 //!
-//! Exactly once: each region's window of operations changes with the writes that are applied, and lies in the region's
-//! durable point as of that point, so a replay gives it again.
+//! A region's window of operations changes with its writes and lies in its durable point, so a replay gives it again.
 //!
 //! An entry that this build cannot read ends the process: going on would make this replica differ from the others.
+
+mod prepare;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,11 +27,10 @@ use terrane_raft::{AppliedEntry, BoxFuture, Durable, Packing, Prepared, StateMac
 use terrane_types::{GroupId, PackedCells, RegionDescriptor, RegionId, TableSchema};
 
 use super::state::{GroupState, RegionState};
-use crate::evaluate::{Columns, Evaluator, Numbers, Target};
+use crate::evaluate::Evaluator;
 use crate::housekeeping::Signals;
 use crate::metrics::Metrics;
-use crate::operation::{self, ChangeTables, Operation, Split, Submitted, Write};
-use crate::record::Malformed;
+use crate::operation::{ChangeTables, Operation, Split, Write};
 use crate::region::prefix::row_prefix;
 use crate::registry::{Hosted, Regions};
 use crate::reply::Reply;
@@ -514,6 +514,7 @@ impl Inner {
             hosted.engine.remove_family(&gone.name);
         }
         if changes_views {
+            hosted.engine.advance(entry.stamp);
             hosted.engine.take_sequence(next);
         }
         set_attributes(&hosted.engine, &state.schema);
@@ -549,12 +550,7 @@ fn region_spec(state: &RegionState) -> RegionSpec {
 
 impl StateMachine for GroupMachine {
     fn prepare(&self, packing: &Packing, operation: &[u8], entry: &mut Vec<u8>) -> Prepared {
-        let prepared = match Submitted::read(operation) {
-            Ok(Some(write)) => self.prepare_write(packing, &write, operation, entry),
-            Ok(None) => Ok(self.prepare_other(packing, operation, entry)),
-            Err(error) => Err(error),
-        };
-        prepared.unwrap_or_else(|error| Prepared::Refused(Reply::Invalid { what: error.to_string() }.encode()))
+        self.prepare_operation(packing, operation, entry)
     }
 
     fn apply<'a>(&'a self, entries: &'a [AppliedEntry]) -> BoxFuture<'a, Vec<Vec<Bytes>>> {
@@ -599,52 +595,6 @@ impl StateMachine for GroupMachine {
 
     fn lost_leadership(&self) {
         self.evaluator.lock().forget();
-    }
-}
-
-impl GroupMachine {
-    /// Packs a write, as far as what is applied here allows: leader only.
-    fn prepare_write(
-        &self,
-        packing: &Packing,
-        write: &Submitted<'_>,
-        operation: &[u8],
-        entry: &mut Vec<u8>,
-    ) -> Result<Prepared, Malformed> {
-        let mut evaluator = self.evaluator.lock();
-        let (numbers, target) = {
-            let inner = self.inner.lock();
-            let region = match inner.state.check_write(&write.header) {
-                Ok(region) => region,
-                Err(refusal) => return Ok(Prepared::Refused(refusal.encode())),
-            };
-            let Some(hosted) = inner.hosted.get(&write.header.region) else {
-                return Ok(Prepared::Refused(inner.state.stale(write.header.region).encode()));
-            };
-            let numbers = evaluator.look_up(packing, inner.windows.get(&hosted.region), write)?;
-            let needed = numbers != Numbers::Plain || evaluator.is_watching();
-            (numbers, needed.then(|| (hosted.clone() as Arc<dyn Columns>, region.schema.clone())))
-        };
-        let target = target.as_ref().map(|(columns, schema)| Target { columns, schema });
-        match (numbers, target) {
-            (Numbers::InFlight, _) => Ok(Prepared::WhenLanded),
-            (Numbers::Each(known), Some(target)) => evaluator.pack(packing, write, &target, known, operation, entry),
-            (_, target) => evaluator.pack_plain(packing, write, target.as_ref(), operation, entry),
-        }
-    }
-
-    fn prepare_other(&self, packing: &Packing, operation: &[u8], entry: &mut Vec<u8>) -> Prepared {
-        let alone = operation::changes_regions(operation);
-        if alone && !packing.alone {
-            return Prepared::WhenLanded;
-        }
-        entry.extend_from_slice(operation);
-        if !alone {
-            return Prepared::Packed;
-        }
-        // Regions and schemas are others afterwards.
-        self.evaluator.lock().forget();
-        Prepared::PackedAlone
     }
 }
 

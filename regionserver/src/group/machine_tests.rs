@@ -5,7 +5,7 @@ use terrane_types::cell::{CellRef, LATEST, pack};
 use terrane_types::{FamilyName, FamilySchema, KeyRange, Projection, RegionEpoch, TableId, TableName};
 
 use super::*;
-use crate::operation::{WriteBuilder, WriteHeader};
+use crate::operation::{self, Request, RowResult, WriteBuilder, WriteHeader};
 
 const GROUP: GroupId = GroupId(2);
 
@@ -72,6 +72,37 @@ impl Replica {
         builder.finish();
         operation::stamp(&mut operation, timestamp).unwrap();
         self.apply(operation).await
+    }
+
+    /// Prepares a write of one row as the leader would, alone, and applies what comes of it.
+    async fn mutate(&mut self, region: u64, epoch: u64, number: u64, row: &str, request: Option<Request>) -> Reply {
+        let header = WriteHeader {
+            region: RegionId(region),
+            epoch: RegionEpoch(epoch),
+            schema_version: 0,
+            client: [4; 16],
+            lowest_unsettled: 0,
+            atomic: false,
+        };
+        let (mut cells, mut operation) = (Vec::new(), Vec::new());
+        pack(&mut cells, CellRef::put(b"f", b"q", LATEST, row.as_bytes()));
+        let mut builder = WriteBuilder::new(&mut operation, &header);
+        match request {
+            None => builder.push(number, 900, row.as_bytes(), &cells),
+            Some(request) => builder.push_request(number, 900, row.as_bytes(), &cells, &request.encode()),
+        }
+        builder.finish();
+        let ordinal = self.log.len() as u64 + 1;
+        let packing = Packing { term: 1, ordinal, stamp: 1000 + ordinal, landed: ordinal - 1, alone: true };
+        let mut entry = Vec::new();
+        let Prepared::Packed = self.machine.prepare(&packing, &operation, &mut entry) else { panic!("not packed") };
+        self.apply(entry).await
+    }
+
+    /// What the regions remember of operations, as it would be recorded.
+    fn windows(&self) -> Vec<(RegionId, Bytes)> {
+        let inner = self.machine.inner.lock();
+        inner.windows.iter().map(|(region, window)| (*region, window.encode())).collect()
     }
 
     async fn alter(&mut self, schema: TableSchema) -> Reply {
@@ -173,6 +204,84 @@ async fn a_split_that_is_replayed_over_its_daughters_still_forwards_to_them() {
     let replica = replica.crash_and_replay().await;
     assert_eq!(replica.machine.successors(RegionId(1)).len(), 2);
     assert_eq!(replica.shown(), "r2[a] r3[]");
+}
+
+/// A condition that holds of rows without the column.
+fn absent() -> Option<Request> {
+    let test = terrane_types::ColumnTest::new(FamilyName::new("f").unwrap(), "q", terrane_types::Test::Absent);
+    Some(Request { condition: Some(terrane_types::Condition::Column(test)), ..Request::default() })
+}
+
+#[tokio::test]
+async fn a_replay_gives_the_same_windows_and_the_same_answers() {
+    let mut replica = Replica::new().await;
+    replica.create().await;
+    assert_eq!(replica.mutate(1, 1, 1, "a", absent()).await, Reply::Applied { stamp: 1002 });
+    let failed = replica.mutate(1, 1, 2, "a", absent()).await;
+    assert!(matches!(&failed, Reply::Rows { results, .. } if results.len() == 1), "{failed:?}");
+    replica.machine.flush(RegionId(1)).await.unwrap();
+    replica.mutate(1, 1, 3, "m", None).await;
+    replica.split(1, 1, "c", 2, 3).await;
+    replica.mutate(2, 2, 5, "b", None).await;
+    let before = replica.windows();
+    assert_eq!(before.len(), 2);
+    let mut replica = replica.crash_and_replay().await;
+    assert_eq!(replica.windows(), before);
+    // A retry of what was refused is refused again, with the result of the first time, in whichever daughter it comes to.
+    let (Reply::Rows { results: first, .. }, Reply::Rows { results: again, .. }) =
+        (failed, replica.mutate(2, 2, 2, "a", absent()).await)
+    else {
+        panic!("nothing to tell")
+    };
+    assert_eq!(first, again);
+    assert_eq!(RowResult::decode(again[0].1.clone()).unwrap().stamp, 1003);
+    assert_eq!(replica.shown(), "r2[a b] r3[m]");
+}
+
+#[tokio::test]
+async fn a_number_without_cells_holds_back_the_log_until_it_is_on_disk() {
+    let mut replica = Replica::new().await;
+    replica.create().await;
+    replica.mutate(1, 1, 1, "a", absent()).await;
+    replica.machine.record().await.unwrap();
+    replica.machine.flush(RegionId(1)).await.unwrap();
+    assert_eq!(replica.machine.durable().index, 2);
+    replica.mutate(1, 1, 2, "a", absent()).await;
+    assert_eq!(replica.machine.durable().index, 2, "the refusal is in the log alone");
+    replica.machine.flush(RegionId(1)).await.unwrap();
+    assert_eq!(replica.machine.durable().index, 3);
+    let replica = replica.crash_and_replay().await;
+    assert!(!replica.windows()[0].1.is_empty());
+}
+
+#[tokio::test]
+async fn what_changes_regions_is_packed_alone_and_a_write_of_a_region_that_is_gone_is_refused() {
+    let mut replica = Replica::new().await;
+    replica.create().await;
+    let split =
+        Split { region: RegionId(1), epoch: RegionEpoch(1), left: RegionId(2), right: RegionId(3), at: "c".into() };
+    let packing = Packing { term: 1, ordinal: 2, stamp: 1002, landed: 0, alone: false };
+    let prepared = replica.machine.prepare(&packing, &split.encode(), &mut Vec::new());
+    assert!(matches!(prepared, Prepared::WhenLanded));
+    let mut entry = Vec::new();
+    let prepared = replica.machine.prepare(&Packing { alone: true, ..packing }, &split.encode(), &mut entry);
+    assert!(matches!(prepared, Prepared::PackedAlone));
+    replica.apply(entry).await;
+    let mut operation = Vec::new();
+    let header = WriteHeader {
+        region: RegionId(1),
+        epoch: RegionEpoch(1),
+        schema_version: 0,
+        client: [4; 16],
+        lowest_unsettled: 0,
+        atomic: false,
+    };
+    WriteBuilder::new(&mut operation, &header).finish();
+    let packing = Packing { ordinal: 3, landed: 2, alone: true, ..packing };
+    let Prepared::Refused(reply) = replica.machine.prepare(&packing, &operation, &mut Vec::new()) else {
+        panic!("the parent is gone")
+    };
+    assert!(matches!(Reply::decode(reply).unwrap(), Reply::Stale { current, .. } if current.len() == 2));
 }
 
 fn versions_of(replica: &Replica, row: &str) -> Vec<i64> {

@@ -19,21 +19,22 @@
 //! it, which a stream keeps for as long as it is open; otherwise the number is good for as long as the table's history
 //! keeps it, and then the scan ends with `SnapshotTooOld`.
 
+mod counting;
+mod filtered;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use terrane_engine::{CellPosition, Patience, RowScanner, ScanSpec, Snapshot, SnapshotTooOld, Step};
 use terrane_env::task::run_blocking;
-use terrane_types::cell::Cells;
-use terrane_types::rows::ROW_HEADER_BYTES;
-use terrane_types::{Error, Invalid, KeyRange, RegionDescriptor, escape};
+use terrane_types::{Error, Invalid, KeyRange, RegionDescriptor};
 
+use self::counting::check_aggregate;
 use super::aggregate::{Aggregate, Totals};
-use super::filter::{FILTERED_ROW_BYTES_MAX, Filtering, Hop, Lookup, key_of, too_large};
+use super::filter::{Filtering, Lookup, key_of};
 use super::latest::{Cutter, Group, Latest};
 use super::read::check_projection;
-use crate::group::state::RegionState;
 use crate::registry::Hosted;
 use crate::token::{CellAt, Position, Token};
 
@@ -451,112 +452,6 @@ impl Filler {
         self.block.rows.len() >= self.request.block_bytes
     }
 
-    /// Reads the next row for the filter, and does with it what is asked if it passes.
-    fn filter(&mut self, patience: Patience) -> Result<bool, Halt> {
-        let (Source::Rows { scanner, sequence }, Some(filtering)) = (&mut self.source, &mut self.filtering) else {
-            return Ok(false);
-        };
-        let (sequence, reverse) = (*sequence, self.request.reverse);
-        let is_whole = filtering.needs_whole_rows() || self.request.aggregate.is_some();
-        let before = self.block.rows.len();
-        let row_bytes_max = if is_whole { FILTERED_ROW_BYTES_MAX } else { self.request.block_bytes };
-        let step = scanner.next(&mut self.block.rows, before + row_bytes_max, patience)?;
-        match step {
-            Step::Row => {}
-            Step::Part { .. } if is_whole => return Err(too_large(scanner.row()).into()),
-            // What is left of a row that does not pass comes as further parts, which do not either.
-            Step::Part { .. } if !filtering.judge(&mut self.block.rows, before, reverse) => return Ok(false),
-            Step::Part { .. } | Step::Hidden | Step::End => return Ok(self.sent(step, sequence, before)),
-        }
-        self.last_row.clear();
-        self.last_row.extend_from_slice(scanner.row());
-        let shown = filtering.judge(&mut self.block.rows, before, reverse);
-        let hop = filtering.hop(&self.last_row, reverse);
-        let is_over = filtering.is_over();
-        if let Hop::Seek(target) = &hop {
-            // It is where it was told to go even where this ends with an error, and what was read is not read again.
-            let sought = scanner.seek(target, patience);
-            if shown {
-                self.give_filtered(before)?;
-            }
-            sought?;
-        } else if shown {
-            self.give_filtered(before)?;
-        }
-        if matches!(hop, Hop::Leave) {
-            self.leave_source();
-            self.block.ended |= is_over;
-        }
-        Ok(self.block.rows.len() >= self.request.block_bytes)
-    }
-
-    /// A row has passed the filter: it is summed up, skipped, counted or sent.
-    fn give_filtered(&mut self, before: usize) -> Result<(), Halt> {
-        if let Some(aggregate) = &self.request.aggregate {
-            let row = &self.block.rows[before..];
-            let key = key_of(row);
-            let mut cells = Cells::new(&row[ROW_HEADER_BYTES + key.len()..]);
-            let value =
-                cells.find(|cell| aggregate.is_of(cell)).map(|cell| aggregate.read(key, cell.value)).transpose()?;
-            self.block.cursor.totals.get_or_insert_with(|| aggregate.nothing()).add(value)?;
-            self.block.rows.truncate(before);
-            self.give(1);
-            return Ok(());
-        }
-        self.finish_row(before);
-        Ok(())
-    }
-
-    /// Passes rows that are skipped or counted.
-    fn pass(&mut self, patience: Patience) -> Result<bool, Halt> {
-        let Source::Rows { scanner, .. } = &mut self.source else { return Ok(false) };
-        let cursor = &self.block.cursor;
-        let wanted = match (cursor.offset_left, cursor.limit_left) {
-            (0, limit) => limit.unwrap_or(u64::MAX),
-            (offset, _) => offset,
-        };
-        // Each row may be the last one wanted of its prefix.
-        let wanted = wanted.min(if self.cutter.is_some() { 1 } else { ROWS_PASSED_PER_STEP });
-        let mut left = wanted;
-        let step = scanner.pass(&mut left, patience);
-        if !scanner.row().is_empty() {
-            self.last_row.clear();
-            self.last_row.extend_from_slice(scanner.row());
-        }
-        if left < wanted {
-            self.give(wanted - left);
-        }
-        if step? == Step::End {
-            self.end();
-        }
-        Ok(false)
-    }
-
-    /// Sums up the next row.
-    fn sum_up(&mut self, patience: Patience) -> Result<bool, Halt> {
-        let (Source::Rows { scanner, .. }, Some(aggregate)) = (&mut self.source, &self.request.aggregate) else {
-            return Ok(false);
-        };
-        // Of the versions of a column the newest comes first.
-        let mut value = Ok(None);
-        let step = scanner.look(patience, |row, cell| {
-            if matches!(value, Ok(None)) && aggregate.is_of(&cell) {
-                value = aggregate.read(row, cell.value).map(Some);
-            }
-        })?;
-        match step {
-            Step::Row => {
-                self.block.cursor.totals.get_or_insert_with(|| aggregate.nothing()).add(value?)?;
-                self.last_row.clear();
-                self.last_row.extend_from_slice(scanner.row());
-                self.give(1);
-            }
-            Step::Part { .. } | Step::Hidden => self.hidden(),
-            Step::End => self.end(),
-        }
-        Ok(false)
-    }
-
     /// A row is complete: it is skipped, counted or sent.
     fn finish_row(&mut self, before: usize) {
         if !self.give(1) || self.request.count_only {
@@ -655,19 +550,6 @@ impl Filler {
             Source::Rows { .. } | Source::Nothing => Source::Nothing,
         };
     }
-}
-
-/// An aggregate may only name a column that is read.
-fn check_aggregate(aggregate: &Aggregate, request: &ScanRequest, state: &RegionState) -> Result<(), Error> {
-    let Aggregate { family, qualifier, .. } = aggregate;
-    if state.schema.family(family.as_bytes()).is_none() {
-        return Err(Invalid::new(format!("table {} has no family {family}", state.schema.name)).into());
-    }
-    if !request.lookup.projection().selects(family.as_bytes(), qualifier) {
-        let column = format!("{family}:{}", escape(qualifier));
-        return Err(Invalid::new(format!("column {column} is to be summed up but is not among those read")).into());
-    }
-    Ok(())
 }
 
 fn too_old(error: SnapshotTooOld) -> Error {

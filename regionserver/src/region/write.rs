@@ -43,6 +43,8 @@ pub struct Prepared {
     pub errors: Vec<(u32, Error)>,
     /// The places in the request of the rows that are proposed; empty when none failed, and a row's place is its own.
     pub places: Vec<u32>,
+    /// Some of the proposed rows are to be evaluated.
+    pub evaluates: bool,
 }
 
 /// Checks a write of `rows` against the region as it is now.
@@ -56,7 +58,7 @@ pub fn prepare(header: &WriteHeader, rows: Vec<RowMutation>, region: &RegionStat
     let bytes = batch_bytes(&rows)?;
     let mut operation = Vec::with_capacity(bytes);
     let mut builder = WriteBuilder::new(&mut operation, header);
-    let (mut errors, mut places) = (Vec::new(), Vec::new());
+    let (mut errors, mut places, mut evaluates) = (Vec::new(), Vec::new(), false);
     if header.atomic {
         check_together(&rows, &region.schema)?;
     }
@@ -65,6 +67,7 @@ pub fn prepare(header: &WriteHeader, rows: Vec<RowMutation>, region: &RegionStat
         match check(&row, cells, request, region) {
             Ok((cells, None)) => builder.push(operation, first_try_ms, &row, cells.as_bytes()),
             Ok((cells, Some(request))) => {
+                evaluates = true;
                 builder.push_request(operation, first_try_ms, &row, cells.as_bytes(), &request.encode());
             }
             Err(error) => {
@@ -77,12 +80,12 @@ pub fn prepare(header: &WriteHeader, rows: Vec<RowMutation>, region: &RegionStat
     let proposed = builder.finish();
     if header.atomic && !errors.is_empty() {
         fail_together(&mut errors, &places);
-        return Ok(Prepared { operation: None, errors, places: Vec::new() });
+        return Ok(Prepared { operation: None, errors, places: Vec::new(), evaluates: false });
     }
     if errors.is_empty() {
         places.clear();
     }
-    Ok(Prepared { operation: (proposed > 0).then_some(operation), errors, places })
+    Ok(Prepared { operation: (proposed > 0).then_some(operation), errors, places, evaluates })
 }
 
 /// Rows of an atomic batch are different ones that share the table's atomic key prefix.

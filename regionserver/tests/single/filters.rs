@@ -19,7 +19,7 @@ async fn numbered(bench: &mut Bench) -> (RegionDescriptor, Client) {
     let mut client = bench.client().await;
     let row = |number: u32| {
         let mut cells = Vec::new();
-        if number % 2 == 0 {
+        if number.is_multiple_of(2) {
             cells.extend_from_slice(&packed(b"even", b"yes"));
         }
         cells.extend_from_slice(&packed(b"n", &number.to_be_bytes()));

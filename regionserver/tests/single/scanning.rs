@@ -323,3 +323,29 @@ async fn offsets_and_counts_step_over_rows_in_files_and_memory() {
     }
     bench.stop_server().await;
 }
+
+#[tokio::test]
+async fn a_filter_stands_before_offset_sum_and_latest() {
+    let mut bench = Bench::start().await;
+    let region = table(&mut bench).await;
+    let mut client = bench.client().await;
+    fill(&mut bench, &mut client, &region).await;
+    let filter = |filter: &str| Some(v1::Projection { filter: filter.into(), ..Default::default() });
+    let text = "i32(f:n) > 0";
+    let positive: Vec<_> = all().into_iter().filter(|(user, time)| value(*user, *time) > 0).collect();
+    let scan = v1::Scan { projection: filter(text), offset: 5, limit: 20, ..Default::default() };
+    assert_eq!(blocks(&mut client, &region, scan.clone()).await.0, positive[5..25]);
+    let sum = v1::Scan { aggregate: sum_of("n", "i32"), ..scan };
+    let part = client.scan(&region, sum).await.unwrap().aggregate.unwrap();
+    let expected: i128 = positive[5..25].iter().map(|(user, time)| i128::from(value(*user, *time))).sum();
+    assert_eq!((integer(&part.sum), part.values), (expected, 20), "what an offset skips is not summed up");
+    let mut first_of_each = positive;
+    first_of_each.dedup_by_key(|(user, _)| *user);
+    let latest = v1::Scan { latest: of_each(1), projection: filter(text), block_bytes: 100, ..Default::default() };
+    assert_eq!(blocks(&mut client, &region, latest).await.0, first_of_each);
+    let keys = v1::Projection { keys_only: true, ..Default::default() };
+    let sum = v1::Scan { aggregate: sum_of("n", "i32"), projection: Some(keys), ..Default::default() };
+    let part = client.scan(&region, sum).await.unwrap().aggregate.unwrap();
+    assert_eq!(part.values, all().len() as u64, "what is summed up is read though values are not shown");
+    bench.stop_server().await;
+}

@@ -1,0 +1,95 @@
+//! Rows that are not sent: skipped, counted, summed up.
+//!
+//! Rows that are skipped or counted are passed some at a time, and rows that are summed up are looked at where they lie. With
+//! a filter that has to see rows, they were packed for it, and are summed up from there.
+
+use terrane_engine::{Patience, Step};
+use terrane_types::cell::Cells;
+use terrane_types::rows::ROW_HEADER_BYTES;
+use terrane_types::{Error, Invalid, escape};
+
+use super::{Filler, Halt, ROWS_PASSED_PER_STEP, ScanRequest, Source, key_of};
+use crate::group::state::RegionState;
+use crate::region::aggregate::Aggregate;
+
+impl Filler {
+    /// A row has passed the filter: it is summed up, skipped, counted or sent.
+    pub(super) fn give_filtered(&mut self, before: usize) -> Result<(), Halt> {
+        if let Some(aggregate) = self.request.aggregate.as_ref().filter(|_| self.block.cursor.offset_left == 0) {
+            let row = &self.block.rows[before..];
+            let key = key_of(row);
+            let mut cells = Cells::new(&row[ROW_HEADER_BYTES + key.len()..]);
+            let value =
+                cells.find(|cell| aggregate.is_of(cell)).map(|cell| aggregate.read(key, cell.value)).transpose()?;
+            self.block.cursor.totals.get_or_insert_with(|| aggregate.nothing()).add(value)?;
+            self.block.rows.truncate(before);
+            self.give(1);
+            return Ok(());
+        }
+        self.finish_row(before);
+        Ok(())
+    }
+
+    /// Passes rows that are skipped or counted.
+    pub(super) fn pass(&mut self, patience: Patience) -> Result<bool, Halt> {
+        let Source::Rows { scanner, .. } = &mut self.source else { return Ok(false) };
+        let cursor = &self.block.cursor;
+        let wanted = match (cursor.offset_left, cursor.limit_left) {
+            (0, limit) => limit.unwrap_or(u64::MAX),
+            (offset, _) => offset,
+        };
+        // Each row may be the last one wanted of its prefix.
+        let wanted = wanted.min(if self.cutter.is_some() { 1 } else { ROWS_PASSED_PER_STEP });
+        let mut left = wanted;
+        let step = scanner.pass(&mut left, patience);
+        if !scanner.row().is_empty() {
+            self.last_row.clear();
+            self.last_row.extend_from_slice(scanner.row());
+        }
+        if left < wanted {
+            self.give(wanted - left);
+        }
+        if step? == Step::End {
+            self.end();
+        }
+        Ok(false)
+    }
+
+    /// Sums up the next row.
+    pub(super) fn sum_up(&mut self, patience: Patience) -> Result<bool, Halt> {
+        let (Source::Rows { scanner, .. }, Some(aggregate)) = (&mut self.source, &self.request.aggregate) else {
+            return Ok(false);
+        };
+        // Of the versions of a column the newest comes first.
+        let mut value = Ok(None);
+        let step = scanner.look(patience, |row, cell| {
+            if matches!(value, Ok(None)) && aggregate.is_of(&cell) {
+                value = aggregate.read(row, cell.value).map(Some);
+            }
+        })?;
+        match step {
+            Step::Row => {
+                self.block.cursor.totals.get_or_insert_with(|| aggregate.nothing()).add(value?)?;
+                self.last_row.clear();
+                self.last_row.extend_from_slice(scanner.row());
+                self.give(1);
+            }
+            Step::Part { .. } | Step::Hidden => self.hidden(),
+            Step::End => self.end(),
+        }
+        Ok(false)
+    }
+}
+
+/// An aggregate may only name a column that is read.
+pub(super) fn check_aggregate(aggregate: &Aggregate, request: &ScanRequest, state: &RegionState) -> Result<(), Error> {
+    let Aggregate { family, qualifier, .. } = aggregate;
+    if state.schema.family(family.as_bytes()).is_none() {
+        return Err(Invalid::new(format!("table {} has no family {family}", state.schema.name)).into());
+    }
+    if !request.lookup.projection().selects(family.as_bytes(), qualifier) {
+        let column = format!("{family}:{}", escape(qualifier));
+        return Err(Invalid::new(format!("column {column} is to be summed up but is not among those read")).into());
+    }
+    Ok(())
+}

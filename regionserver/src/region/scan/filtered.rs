@@ -1,0 +1,48 @@
+//! The steps of a scan with a filter that has to see rows: each row is read whole, judged, and only then counted, summed up or
+//! sent; and rows that cannot pass are sought over.
+
+use terrane_engine::{Patience, Step};
+
+use super::{Filler, Halt, Source};
+use crate::region::filter::{FILTERED_ROW_BYTES_MAX, Hop, too_large};
+
+impl Filler {
+    /// Reads the next row for the filter, and does with it what is asked if it passes.
+    pub(super) fn filter(&mut self, patience: Patience) -> Result<bool, Halt> {
+        let (Source::Rows { scanner, sequence }, Some(filtering)) = (&mut self.source, &mut self.filtering) else {
+            return Ok(false);
+        };
+        let (sequence, reverse) = (*sequence, self.request.reverse);
+        let is_whole = filtering.needs_whole_rows() || self.request.aggregate.is_some();
+        let before = self.block.rows.len();
+        let row_bytes_max = if is_whole { FILTERED_ROW_BYTES_MAX } else { self.request.block_bytes };
+        let step = scanner.next(&mut self.block.rows, before + row_bytes_max, patience)?;
+        match step {
+            Step::Row => {}
+            Step::Part { .. } if is_whole => return Err(too_large(scanner.row()).into()),
+            // What is left of a row that does not pass comes as further parts, which do not either.
+            Step::Part { .. } if !filtering.judge(&mut self.block.rows, before, reverse) => return Ok(false),
+            Step::Part { .. } | Step::Hidden | Step::End => return Ok(self.sent(step, sequence, before)),
+        }
+        self.last_row.clear();
+        self.last_row.extend_from_slice(scanner.row());
+        let shown = filtering.judge(&mut self.block.rows, before, reverse);
+        let hop = filtering.hop(&self.last_row, reverse);
+        let is_over = filtering.is_over();
+        if let Hop::Seek(target) = &hop {
+            // It is where it was told to go even where this ends with an error, and what was read is not read again.
+            let sought = scanner.seek(target, patience);
+            if shown {
+                self.give_filtered(before)?;
+            }
+            sought?;
+        } else if shown {
+            self.give_filtered(before)?;
+        }
+        if matches!(hop, Hop::Leave) {
+            self.leave_source();
+            self.block.ended |= is_over;
+        }
+        Ok(self.block.rows.len() >= self.request.block_bytes)
+    }
+}
