@@ -150,9 +150,7 @@ impl Ledger {
         let replaced = object.replaces.get(&begun.operation).copied().unwrap_or_default();
         match object.replaced_by.insert(replaced, begun.operation) {
             None => Ok(()),
-            Some(other) => {
-                Err(format!("both {other} and {} were told that they replaced {replaced}", begun.operation))
-            }
+            Some(other) => Err(format!("both {other} and {} were told that they replaced {replaced}", begun.operation)),
         }
     }
 

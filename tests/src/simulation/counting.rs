@@ -305,7 +305,8 @@ impl Worker {
         self.stage.judge(&self.who, &left, verdict);
         let verdict = self.stage.ledger().appended(&begun_right, &lists[1]);
         self.stage.judge(&self.who, &right, verdict);
-        let same = if lists[0] == lists[1] { Ok(()) } else { Err(format!("has not the lists of one moment: {lists:?}")) };
+        let same =
+            if lists[0] == lists[1] { Ok(()) } else { Err(format!("has not the lists of one moment: {lists:?}")) };
         self.stage.judge(&self.who, &left, same);
         Ok(())
     }
