@@ -229,7 +229,8 @@ fn what_was_acknowledged_counts_once_although_answers_are_lost_and_a_server_is_k
     });
     cluster.client.succeed(&["table", "create", "t", "--family", "f", "--split-at", "60", "a0"]);
 
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     let budget = RetryBudget::default().percent(1_000).per_second(100_000).saved_max(1_000_000);
     let masters = cluster.client.masters.clone();
     let connecting = Client::builder().masters(&masters).timeout(PATIENCE).retry_budget(budget).build();
