@@ -48,7 +48,7 @@ enum Fate {
 pub struct Begun {
     pub operation: Operation,
     key: Vec<u8>,
-    /// What was certain of its object: a counter's value, a list's length.
+    /// What was certain of its object: a counter's value, a list's length, that a register was written.
     certain: u64,
 }
 
@@ -205,11 +205,10 @@ impl Ledger {
     ///
     /// # Errors
     /// When nobody can have given it.
-    pub fn read_register(&mut self, key: &[u8], operation: Operation) -> Verdict {
-        let object = self.object(key);
+    pub fn read_register(&mut self, reading: &Reading, operation: Operation) -> Verdict {
+        let object = self.object(&reading.key);
         if operation == 0 {
-            let written = object.applied > 0 || !object.shown.is_empty();
-            return if written { Err("is absent, but was written".to_owned()) } else { Ok(()) };
+            return if reading.certain > 0 { Err("is absent, but was written".to_owned()) } else { Ok(()) };
         }
         object.may_show(operation)?;
         object.shown.insert(operation);
@@ -284,7 +283,7 @@ impl Ledger {
 impl Object {
     /// What no later read or answer may be below.
     fn certain(&self) -> u64 {
-        self.applied.max(self.seen).max(self.list.len() as u64)
+        self.applied.max(self.seen).max(self.list.len() as u64).max(self.shown.len() as u64)
     }
 
     /// Whether a counter may be `value` now, when it was at least `least`.
@@ -437,15 +436,17 @@ mod tests {
         ledger.final_register(b"r", 2).unwrap();
         ledger.refused(&three).unwrap();
         assert!(ledger.final_register(b"r", 3).unwrap_err().contains("refused"));
-        assert!(ledger.read_register(b"r", 0).unwrap_err().contains("absent"));
+        let reading = ledger.begin_read(b"r");
+        assert!(ledger.read_register(&reading, 0).unwrap_err().contains("absent"));
     }
 
     #[test]
     fn a_retry_that_is_answered_anew_is_found() {
         // Its first try was applied, and the second was told that the condition does not hold: its own value is there.
         let mut ledger = Ledger::default();
-        let one = ledger.begin_replacing(b"r", 0);
-        ledger.read_register(b"r", 1).unwrap();
+        let (one, early) = (ledger.begin_replacing(b"r", 0), ledger.begin_read(b"r"));
+        ledger.read_register(&early, 1).unwrap();
+        ledger.read_register(&early, 0).unwrap();
         ledger.refused(&one).unwrap_err();
         let mut ledger = Ledger::default();
         let (one, two) = (ledger.begin_replacing(b"r", 0), ledger.begin_replacing(b"r", 0));

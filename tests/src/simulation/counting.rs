@@ -254,10 +254,12 @@ impl Worker {
     async fn replace(&self, group: usize) -> Result<(), Error> {
         let row = row(group, "register");
         let register = object(&row, REGISTER);
+        let reading = self.stage.ledger().begin_read(&register);
         let Some(found) = self.read(self.table.get(Get::new(&row)).await)? else { return Ok(()) };
         let before = register_in(found.as_ref());
-        let verdict = self.stage.ledger().read_register(&register, before);
+        let verdict = self.stage.ledger().read_register(&reading, before);
         self.stage.judge(&self.who, &register, verdict);
+        let reading = self.stage.ledger().begin_read(&register);
         let begun = self.stage.ledger().begin_replacing(&register, before);
         let tested = column(FAMILY, REGISTER);
         let condition = if before == 0 { tested.is_absent() } else { tested.equals(token(before)) };
@@ -278,7 +280,7 @@ impl Worker {
         self.stage.judge(&self.who, &register, verdict);
         let there = register_in(outcome.row.as_ref());
         let verdict = if there == before { Err(format!("has {before}, as was asked for")) } else { Ok(()) };
-        let verdict = verdict.and_then(|()| self.stage.ledger().read_register(&register, there));
+        let verdict = verdict.and_then(|()| self.stage.ledger().read_register(&reading, there));
         self.stage.judge(&self.who, &register, verdict);
         Ok(())
     }
