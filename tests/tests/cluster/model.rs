@@ -165,10 +165,11 @@ impl World {
                 }
             }
             Ok(outcome) => {
-                ensure!(!all_held, "{changes:?} was not applied: {outcome:?}");
+                ensure!(!all_held && !refused, "{changes:?} was not applied: {outcome:?}");
                 for (decision, row) in decisions.iter().zip(&outcome.rows) {
-                    let not_held = matches!(decision, Decision::NotHeld(_));
-                    ensure!(refused || row.held != not_held, "{decision:?} was answered {row:?}");
+                    let found = row.row.as_ref().map(seen_in).unwrap_or_default();
+                    let expected = if let Decision::NotHeld(found) = decision { &found[..] } else { &[] };
+                    ensure!(!row.held && found == expected, "{decision:?} was answered {row:?}");
                 }
             }
         }
