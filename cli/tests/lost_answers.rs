@@ -74,7 +74,8 @@ impl ProxyState {
         // While the server is down, a connection to it is refused; ours ends at once.
         let Ok(server) = TcpStream::connect(&self.target) else { return };
         let (Ok(from_client), Ok(to_client)) = (client.try_clone(), client.try_clone()) else { return };
-        let (Ok(from_server), Ok(to_server)) = (server.try_clone(), server) else { return };
+        let Ok(from_server) = server.try_clone() else { return };
+        let to_server = server;
         client.set_nodelay(true).ok();
         to_server.set_nodelay(true).ok();
         let state = Arc::clone(self);
@@ -272,7 +273,7 @@ fn what_was_acknowledged_counts_once_although_answers_are_lost_and_a_server_is_k
     println!("{cuts} connections cut, {} operations, unknown {:?}, {:?}", told.done, told.unknown, client.counters());
     assert!(cuts > 20, "{cuts} connections were cut: too few for this to mean much");
     for number in 0..ROWS {
-        let found = runtime.block_on(table.get(Get::new(row(number)))).expect("read").expect("there");
+        let found = runtime.block_on(async { table.get(Get::new(row(number))).await }).expect("read").expect("there");
         let unknown = |what| told.unknown.get(&(number, what)).copied().unwrap_or_default();
         let (counted, _) = told.increments.get(&number).cloned().unwrap_or_default();
         let value = number_in(found.value("f", "n"));

@@ -75,6 +75,15 @@ impl Progress {
         Error::RetriesSpent { uncertain: self.uncertain, last }
     }
 
+    /// The error of a call that ends on the way to its next try, at a master that does not answer, say. That one knows nothing
+    /// of an earlier try, and may not say that nothing was applied when that one may have been.
+    pub(crate) fn in_truth(&self, error: Error) -> Error {
+        if !self.uncertain || !error.is_retry_safe() {
+            return error;
+        }
+        Error::Timeout { after: self.started.elapsed(), uncertain: true, last: Some(Box::new(error)) }
+    }
+
     /// The error of a call whose time is over.
     pub(crate) fn timeout(&mut self) -> Error {
         let write = self.risk.write;
@@ -83,5 +92,25 @@ impl Progress {
             uncertain: self.uncertain,
             last: self.last.take().map(|failure| Box::new(failure.into_error(write))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unreachable() -> Error {
+        Error::Unreachable { masters: "m:7600".to_owned(), last: None }
+    }
+
+    #[tokio::test]
+    async fn a_master_that_does_not_answer_leaves_a_write_uncertain_that_was_tried_before() {
+        let mut progress = Progress::new(Risk::WRITE, Duration::from_secs(1));
+        assert!(progress.in_truth(unreachable()).is_retry_safe(), "nothing was sent yet");
+        progress.failed(Failure::Lost("the stream broke".into()));
+        let error = progress.in_truth(unreachable());
+        assert!(error.is_uncertain() && !error.is_retry_safe(), "{error}");
+        let missing = Error::NotFound { what: "table t".to_owned() };
+        assert!(progress.in_truth(missing).is_not_found(), "what is final stays");
     }
 }

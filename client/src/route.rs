@@ -248,7 +248,7 @@ impl Router {
         let jitter = terrane_env::rand::u64();
         let action = decide(&failure, progress.risk, applied_maybe, progress.tries, jitter);
         if action == RetryAction::GiveUp {
-            return Err(failure.into_error(progress.risk.write));
+            return Err(progress.in_truth(failure.into_error(progress.risk.write)));
         }
         if failure.costs_a_retry() && !self.may_retry() {
             return Err(progress.overspent());
@@ -261,7 +261,8 @@ impl Router {
         }
         progress.wait(action.wait()).await?;
         if let RetryAction::Relocate { .. } = action {
-            self.locate(target, position, progress).await?;
+            let located = self.locate(target, position, progress).await;
+            located.map_err(|error| progress.in_truth(error))?;
         }
         Ok(())
     }

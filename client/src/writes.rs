@@ -135,7 +135,8 @@ impl Table {
     /// as none of them fails.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when any of them is outside the limits: then nothing was sent.
+    /// [`Error::Invalid`] when any of them is outside the limits: then nothing was sent. Of a row that comes twice, a
+    /// mutation that deletes is not answered with what was there or is left: it is refused by itself, so send the two apart.
     pub fn mutate_many(&self, mutations: Vec<RowMutation>) -> WriteManyRequest {
         WriteManyRequest::new(self, mutations)
     }

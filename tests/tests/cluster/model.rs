@@ -13,7 +13,7 @@ mod plain;
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
-use plain::{Change, Decision, Model, Rows, Seen, Selection};
+use plain::{Answers, Change, Decision, Model, Rows, Seen, Selection};
 use terrane_client::{
     Admin, Client, Delete, Error, Get, KeyRange, LatestPer, Number, RowData, Scan, Table, TableSpec, ValueType,
 };
@@ -141,7 +141,14 @@ impl World {
 
     /// Rows by themselves; those of one row in the order given.
     async fn write_many(&mut self) -> Result<()> {
-        let changes: Vec<Change> = (0..=self.draw.below(8)).map(|_| self.draw.change()).collect();
+        let mut changes: Vec<Change> = (0..=self.draw.below(8)).map(|_| self.draw.change()).collect();
+        let rows: Vec<Vec<u8>> = changes.iter().map(|change| change.row.clone()).collect();
+        for change in &mut changes {
+            // Refused where what is returned needs the whole row, as it is between the two.
+            if rows.iter().filter(|row| **row == change.row).count() > 1 {
+                change.answers = Answers::Nothing;
+            }
+        }
         let outcomes = self.table.mutate_many(changes.iter().map(mutation_of).collect()).await?;
         for (change, outcome) in changes.iter().zip(outcomes) {
             let decision = self.model.decide(change);
