@@ -363,7 +363,7 @@ impl Shared {
         self.permits.add_permits(done.len());
         for (sender, v1::Reply { body, schema_version, .. }) in done {
             let result = match body {
-                Some(reply::Body::Error(detail)) => Err(Failure::Refused(error::from_detail(detail))),
+                Some(reply::Body::Error(detail)) => Err(Failure::Refused(error::from_detail(*detail))),
                 Some(body) => Ok(Answered { body, schema_version }),
                 None => Err(Failure::Refused(Wire::Internal { message: "the server sent an empty reply".to_owned() })),
             };
