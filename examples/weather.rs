@@ -1,10 +1,12 @@
 //! HBase's classic weather application: stations and their observations, newest first.
 //!
 //! The key of an observation is the station and the reversed time, so that the latest readings of a station are the first
-//! rows of its prefix. Start a cluster (`terrane dev`), then `cargo run -p terrane-examples --example weather`.
+//! rows of its prefix. The columns are those of `terrane import`: what it imports, this program reads.
+//!
+//! `cargo run -p terrane-examples --example weather [MASTER]`
 
-use anyhow::Context as _;
-use terrane_client::{Client, Desc, Error, KeyedTable, Put, RowData, RowKey, Table, TableSpec, WriterOptions};
+use anyhow::{Context as _, ensure};
+use terrane_client::{Client, Desc, KeyRange, KeyedTable, Put, RowData, RowKey, Table, TableSpec, ValueType, WriterOptions};
 use tokio::time::Instant;
 
 /// `station | Long.MAX_VALUE - time`, as the command's importer writes it too.
@@ -29,27 +31,19 @@ const STATIONS: [(&[u8; 12], &str, i64); 4] = [
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let masters = std::env::var("TERRANE_MASTERS").unwrap_or_else(|_| "127.0.0.1:7600".to_owned());
-    let client = Client::connect(&masters).await.context("connect to the cluster (is `terrane dev` running?)")?;
-    let stations = table(&client, TableSpec::new("example.stations")?.family("info", &[])?).await?;
-    let observations =
-        TableSpec::new("example.observations")?.family("data", &[])?.key("station:bytes12, time:desc i64")?;
-    let observations: KeyedTable<Observation> = KeyedTable::new(table(&client, observations).await?)?;
+    let cluster = terrane_examples::cluster()?;
+    let client = Client::connect(&cluster.masters).await?;
+    let stations = client.open_or_create(TableSpec::new("example.stations")?.family("info", &[])?).await?;
+    let spec = TableSpec::new("example.observations")?.family("data", &[])?.keyed_by::<Observation>();
+    let observations: KeyedTable<Observation> = KeyedTable::new(client.open_or_create(spec).await?)?;
 
     write(&stations, &observations).await?;
     for (station, ..) in &STATIONS[..2] {
         show_latest(&stations, &observations, station).await?;
     }
-    show_extremes(&observations).await
-}
-
-/// Opens a table, and makes it where it is not there yet.
-async fn table(client: &Client, spec: TableSpec) -> Result<Table, Error> {
-    let name = spec.schema.name.to_string();
-    match client.admin().create_table(spec).await {
-        Ok(_) | Err(Error::AlreadyExists { .. }) => client.table(&name).await,
-        Err(error) => Err(error),
-    }
+    show_extremes(&observations).await?;
+    client.close().await;
+    Ok(())
 }
 
 async fn write(stations: &Table, observations: &KeyedTable<Observation>) -> anyhow::Result<()> {
@@ -93,10 +87,9 @@ async fn show_latest(
 }
 
 async fn show_extremes(observations: &KeyedTable<Observation>) -> anyhow::Result<()> {
-    let all = terrane_client::KeyRange::all();
-    let count = observations.table().count(all.clone()).await?;
-    let first = observations.first(all.clone()).await?.context("the table has rows")?;
-    let last = observations.last(all).await?.context("the table has rows")?;
+    let count = observations.count(..).await?;
+    let first = observations.first(..).await?.context("the table has rows")?;
+    let last = observations.last(..).await?.context("the table has rows")?;
     for (what, row) in [("first", first), ("last", last)] {
         let station = String::from_utf8_lossy(&row.key.station).into_owned();
         println!("the {what} of {count} rows: {station} {} {}", moment(row.key.time.0), degrees(&row.data));
@@ -105,7 +98,7 @@ async fn show_extremes(observations: &KeyedTable<Observation>) -> anyhow::Result
 }
 
 fn degrees(row: &RowData) -> String {
-    let tenths = row.value("data", "airtemp").and_then(|value| value.try_into().ok()).map(i32::from_be_bytes);
+    let tenths: Option<i32> = row.read("data", "airtemp").ok().flatten();
     tenths.map_or_else(|| "-".to_owned(), |tenths| format!("{:.1} \u{b0}C", f64::from(tenths) / 10.0))
 }
 
