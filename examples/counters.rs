@@ -8,7 +8,7 @@
 
 use anyhow::{Context as _, ensure};
 use futures::future::try_join_all;
-use terrane_client::{Client, Delete, Increment, RowMutation, Table, TableSpec, ValueType, column};
+use terrane_client::{Client, Delete, Increment, KeyRange, RowMutation, Table, TableSpec, ValueType, column};
 
 const PAGES: [&str; 4] = ["/", "/about", "/docs", "/blog"];
 const VISITORS: i64 = 40;
@@ -33,8 +33,11 @@ async fn main() -> anyhow::Result<()> {
     // Servers add up; only the sums travel.
     let views = counters.aggregate("stats", "views", ValueType::I64).await?;
     let bytes = counters.aggregate("stats", "bytes", ValueType::I64).await?;
-    println!("{} pages, {} views, {} bytes", views.count(), views.sum(), bytes.sum());
-    let busy = counters.count(terrane_client::KeyRange::all()).filter("i64(stats:views) >= 100").await?;
+    let (pages, views, bytes) = (views.count(), views.sum(), bytes.sum());
+    let (views, bytes) = (views.context("there are counters")?, bytes.context("there are counters")?);
+    println!("{pages} pages, {views} views, {bytes} bytes");
+    ensure!(views.as_i128() == Some(i128::from(VISITORS * VISITS)), "every visit counts once");
+    let busy = counters.count(KeyRange::all()).filter("i64(stats:views) >= 100").await?;
     println!("{busy} pages had 100 views or more");
     for page in PAGES {
         let row = counters.get(page).await?.context("it was visited")?;

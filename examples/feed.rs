@@ -72,12 +72,11 @@ async fn main() -> anyhow::Result<()> {
     let expected = AUTHORS.iter().enumerate().flat_map(|(at, _)| [post(at, POSTS - 1), post(at, POSTS - 2)]);
     ensure!(latest == expected.collect::<Vec<_>>(), "two of each, newest first");
 
-    let author = "grace".to_owned();
-    let newest = posts.latest(author.clone()).await?.context("she has posts")?;
-    let before = posts.higher(&newest.key).within(author.clone()).await?.context("she has more")?;
+    let newest = posts.latest("grace").await?.context("she has posts")?;
+    let before = posts.higher(&newest.key).within("grace").await?.context("she has more")?;
     println!("\ngrace: {:?}, and before it {:?}", newest.text, before.text);
     ensure!((newest.text.as_str(), before.text.as_str()) == ("post 29", "post 28"));
-    let about_compilers = posts.scan(author).filter("contains(p:tags, 'compilers')").await?;
+    let about_compilers = posts.scan("grace").filter("contains(p:tags, 'compilers')").await?;
     let about_compilers: Vec<Post> = about_compilers.try_collect().await?;
     ensure!(about_compilers.len() == 10, "every third post of hers, not {}", about_compilers.len());
 

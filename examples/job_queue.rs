@@ -9,7 +9,9 @@
 
 use anyhow::ensure;
 use futures::future::try_join_all;
-use terrane_client::{Client, Condition, Delete, Error, KeyedTable, Put, RowKey, RowMutation, Table, TableSpec, column};
+use terrane_client::{
+    Client, Condition, Delete, Error, KeyedTable, Put, RowKey, RowMutation, Table, TableSpec, column,
+};
 
 /// Jobs that wait or run lie before those that are done, oldest first.
 #[derive(Clone, Debug, PartialEq, RowKey)]
@@ -90,9 +92,11 @@ async fn take(jobs: &KeyedTable<JobKey>, worker: u64, now_ms: i64) -> Result<Opt
     let mut waiting = jobs.scan(JobKey::prefix().queue(QUEUE).done(0)).filter(free).await?;
     while let Some(job) = waiting.next().await {
         let job = job?;
-        let mine = Put::new(job.data.row())
-            .set("job", "owner", worker.to_be_bytes())
-            .set("job", "lease", (now_ms + LEASE_MS).to_be_bytes());
+        let mine = Put::new(job.data.row()).set("job", "owner", worker.to_be_bytes()).set(
+            "job",
+            "lease",
+            (now_ms + LEASE_MS).to_be_bytes(),
+        );
         if jobs.table().check_and_put(is_free(now_ms), mine).await? {
             return Ok(Some(job.key.number));
         }

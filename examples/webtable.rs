@@ -53,7 +53,8 @@ async fn main() -> anyhow::Result<()> {
     ensure!(days == [4, 3, 2], "of five crawls three are kept: {days:?}");
 
     // As it was on the third day: the newest version below a time.
-    let then = web.get(&front).family("contents").time_range(0, FIRST_MS + 3 * DAY_MS).await?.context("it was there")?;
+    let then =
+        web.get(&front).family("contents").time_range(0, FIRST_MS + 3 * DAY_MS).await?.context("it was there")?;
     ensure!(then.read::<String>("contents", "html")?.as_deref() == Some("<h1>edition 2</h1>"));
 
     println!("\nwho links to it");
