@@ -177,3 +177,12 @@ mod derived {
 }
 pub use derived::*;
 pub use terrane_types_derive::{ClientRow as Row, ClientRowKey as RowKey};
+
+/// Compiles what the README and the guide show.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../docs/client.md")]
+    struct Guide;
+}
