@@ -80,9 +80,11 @@ async fn work(jobs: &KeyedTable<JobKey>, worker: u64, now_ms: i64) -> Result<u64
     Ok(finished)
 }
 
-/// Nobody has it, or whoever had it is not heard of any more.
+/// Nobody has it, or whoever had it is not heard of any more. And it is there: a job that was finished meanwhile has no
+/// owner either.
 fn is_free(now_ms: i64) -> Condition {
-    column("job", "owner").is_absent().or(column("job", "lease").as_i64().less_than(now_ms))
+    let left = column("job", "owner").is_absent().or(column("job", "lease").as_i64().less_than(now_ms));
+    column("job", "file").exists().and(left)
 }
 
 /// The first free job, now this worker's.

@@ -76,7 +76,7 @@ async fn main() -> anyhow::Result<()> {
         }
         seen.extend(page.rows);
         let Some(text) = &link else { break };
-        println!("  next page: ?after={}...", &text[..16]);
+        println!("  next page: ?after=...{}", &text[text.len() - 16..]);
     }
     let expected: Vec<Action> = (0..ACTIONS).rev().map(|number| action(user, number)).collect();
     ensure!(seen == expected, "all pages together are all actions, newest first");
@@ -111,6 +111,7 @@ async fn write(actions: &TypedTable<Action>) -> anyhow::Result<()> {
 fn show(page: &TypedPage<Action>) {
     for row in &page.rows {
         let minute = (row.time.0 - FIRST_MS) / MINUTE_MS;
-        println!("  00:{minute:02}  {}  {}", row.kind, row.search.as_deref().unwrap_or_default());
+        let search = row.search.as_deref().map_or(String::new(), |words| format!(" for {words:?}"));
+        println!("  00:{minute:02}  {}{search}", row.kind);
     }
 }
