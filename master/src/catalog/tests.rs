@@ -396,11 +396,11 @@ fn the_last_two_page_keys_are_valid() {
 }
 
 #[test]
-fn a_checkpoint_from_before_page_keys_is_read() {
+fn a_checkpoint_from_before_page_keys_and_namespaces_is_read() {
     let checkpoint = Checkpoint { applied: 77, stamp: 1_234, catalog: full() };
     let mut bytes = checkpoint.encode();
-    // Without the empty list at the end, and the checksum.
-    bytes.truncate(bytes.len() - 8);
+    // Without the two empty lists at the end, of keys and of namespaces, and the checksum.
+    bytes.truncate(bytes.len() - 12);
     bytes[8] = 1;
     bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
     assert_eq!(Checkpoint::decode(&bytes).unwrap(), checkpoint);

@@ -10,8 +10,7 @@
 //! the housekeeping. Until then `dirty` holds back the log. After a restart each region skips entries up to the point
 //! it was opened with, and entries about regions that are no longer there have no effect.
 //!
-//! Exactly once: each region's window of operations changes with the writes that are applied, and lies in the region's
-//! durable point as of that point, so a replay gives it again.
+//! A region's window of operations changes with its writes and lies in its durable point, so a replay gives it again.
 //!
 //! An entry that this build cannot read ends the process: going on would make this replica differ from the others.
 

@@ -75,7 +75,7 @@ impl Lines {
 }
 
 async fn write(table: &Table, value: &str) -> Result<u64> {
-    table.put(Put::new("row").set("f", "q", value.to_owned())).await?;
+    table.put(Put::new("row").set("f", "q", value)).await?;
     Ok(terrane_env::time::wall_ms())
 }
 

@@ -91,8 +91,5 @@ pub(super) fn check_aggregate(aggregate: &Aggregate, request: &ScanRequest, stat
         let column = format!("{family}:{}", escape(qualifier));
         return Err(Invalid::new(format!("column {column} is to be summed up but is not among those read")).into());
     }
-    if request.lookup.projection().keys_only {
-        return Err(Invalid::new("values are summed up, so they cannot be left out: ask for more than keys").into());
-    }
     Ok(())
 }
