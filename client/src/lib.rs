@@ -176,7 +176,7 @@ mod derived {
     pub use terrane_types::{Row, RowKey};
 }
 pub use derived::*;
-pub use terrane_types_derive::{ClientRow as Row, ClientRowKey as RowKey};
+pub use terrane_types::{ClientRow as Row, ClientRowKey as RowKey};
 
 /// Compiles what the README and the guide show.
 #[cfg(doctest)]
