@@ -270,7 +270,8 @@ fn extra_bytes(row: &v1::RowMutation) -> usize {
         };
         merge.family.len() + merge.qualifier.len() + appended
     };
-    row.merges.iter().map(merge).sum::<usize>() + row.condition.as_ref().map_or(0, prost::Message::encoded_len)
+    row.merges.iter().map(merge).sum::<usize>()
+        + row.condition.as_ref().map_or(0, terrane_proto::mutation::condition_bytes)
 }
 
 impl Many {
