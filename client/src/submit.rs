@@ -77,7 +77,7 @@ impl Unit {
                     let (rows, atomic) = (&mut self.rows, self.atomic);
                     let body = |now_ms| body(rows, atomic, first.then_some(now_ms));
                     let answer = router.attempt_write(target, place, &self.ticket, progress.try_until(), body).await;
-                    match answer.and_then(|answer| self.finish(answer)) {
+                    match answer.and_then(|answer| self.finish(answer, first)) {
                         Ok(outcomes) => {
                             router.answered(place);
                             return Ok(outcomes);
@@ -92,7 +92,9 @@ impl Unit {
                 self.number();
             }
             // Rare, and large: kept apart, so that the future of a call that goes well stays small.
-            Box::pin(router.recover(target, Position::Row(row), place.as_ref().ok(), failure, progress)).await?;
+            let recovered =
+                Box::pin(router.recover(target, Position::Row(row), place.as_ref().ok(), failure, progress)).await;
+            recovered.map_err(|error| error.of_write(progress.applied_maybe()))?;
         }
     }
 
@@ -103,8 +105,12 @@ impl Unit {
     }
 
     /// An error of any row is an error of all: there is one row, or they are atomic.
-    fn finish(&self, answer: reply::Body) -> Result<Vec<MutationOutcome>, Failure> {
+    fn finish(&self, answer: reply::Body, first: bool) -> Result<Vec<MutationOutcome>, Failure> {
         let mut answers = Answers::decode(answer, self.rows.len())?;
+        if !first {
+            // It may be an earlier try that was applied, and then this is not its stamp.
+            answers.stamp = 0;
+        }
         let failed = answers.take_failures(|index| self.rows.get(index));
         if let Some((_, failure)) = failed.into_iter().next() {
             return Err(failure);
@@ -138,6 +144,9 @@ impl Answers {
         let reply::Body::Mutate(reply) = answer else {
             return Err(broken_reply("the server answered a mutation with something else"));
         };
+        if reply.errors.iter().any(|error| error.row as usize >= rows) {
+            return Err(broken_reply("the server answered for a row that it was not sent"));
+        }
         Ok(Self { rows, errors: reply.errors, results: reply.results, stamp: reply.stamp })
     }
 
@@ -174,7 +183,8 @@ pub(crate) async fn send_many(router: &Router, target: &Target, rows: Vec<v1::Ro
         Err(refused) => (0..count).map(|index| (index, refused.clone())).collect(),
     };
     let State { stamps, told, applied_maybe, .. } = many.state.into_inner();
-    let failed = failed.into_iter().map(|(index, error)| (index, told_of_row(error, applied_maybe[index])));
+    // Not every row was on its way when the call ended, and those that were may have been applied.
+    let failed = failed.into_iter().map(|(index, error)| (index, error.of_write(applied_maybe[index])));
     Sent { failed: failed.collect(), stamps, told }
 }
 
@@ -198,15 +208,6 @@ impl Sent {
         }
         let applied = || MutationOutcome::applied(self.stamps[index]);
         Ok(self.told.remove(&index).unwrap_or_else(applied))
-    }
-}
-
-/// What ended a call over many rows, as it is for one of them: not every row was on its way then.
-fn told_of_row(error: Error, applied_maybe: bool) -> Error {
-    match error {
-        Error::Timeout { after, last, .. } => Error::Timeout { after, uncertain: applied_maybe, last },
-        Error::RetriesSpent { last, .. } => Error::RetriesSpent { uncertain: applied_maybe, last },
-        other => other,
     }
 }
 
@@ -262,7 +263,8 @@ fn number_in_row_order(rows: &mut [v1::RowMutation], first: u64) {
     }
 }
 
-fn extra_bytes(row: &v1::RowMutation) -> usize {
+/// About how many bytes a mutation has besides its row and its cells.
+pub(crate) fn extra_bytes(row: &v1::RowMutation) -> usize {
     let merge = |merge: &v1::Merge| {
         let appended = match &merge.what {
             Some(v1::merge::What::Append(value)) => value.len(),
@@ -319,10 +321,11 @@ impl Many {
         let mut failed: Vec<_> = refused.into_iter().map(|(at, failure)| (indices[at], failure)).collect();
         let mut state = self.state.lock();
         for &index in indices {
-            state.stamps[index] = answers.stamp;
+            // It may be an earlier try that was applied, and then this is not its stamp.
+            state.stamps[index] = if state.applied_maybe[index] { 0 } else { answers.stamp };
         }
         for (at, result) in answers.take_results() {
-            match MutationOutcome::decode(&self.rows[indices[at]].row, result, answers.stamp) {
+            match MutationOutcome::decode(&self.rows[indices[at]].row, result, state.stamps[indices[at]]) {
                 Ok(outcome) => drop(state.told.insert(indices[at], outcome)),
                 Err(failure) => failed.push((indices[at], failure)),
             }
