@@ -24,6 +24,8 @@ struct State {
     faults: bool,
     /// For each fault point met so far: it fires once in so many passes, 0 for never.
     points: BTreeMap<&'static str, u64>,
+    /// Fault points that were told how often to fire.
+    aimed: BTreeMap<&'static str, u64>,
     /// The mistake that is made on purpose, if any.
     planted: Option<String>,
     suspended: Duration,
@@ -41,6 +43,7 @@ impl State {
             disk,
             faults: false,
             points: BTreeMap::new(),
+            aimed: BTreeMap::new(),
             planted: None,
             suspended: Duration::ZERO,
             last_since_epoch: Duration::ZERO,
@@ -117,6 +120,11 @@ pub fn set_fault_points(on: bool) {
     with_state(|state| state.faults = on);
 }
 
+/// Has the fault point of this name fire once in so many passes, whatever the seed drew; 0: never.
+pub fn aim_fault_point(name: &'static str, one_in: u64) {
+    with_state(|state| state.aimed.insert(name, one_in));
+}
+
 /// Has the bug of this name made from now on (see [`crate::planted!`]).
 pub fn plant(name: &str) {
     with_state(|state| state.planted = Some(name.to_owned()));
@@ -128,6 +136,9 @@ pub(crate) fn bug_is_planted(name: &'static str) -> bool {
 
 pub(crate) fn fault_point(name: &'static str) -> bool {
     with_state(|state| {
+        if let Some(&one_in) = state.aimed.get(name) {
+            return one_in != 0 && state.rng.next_u64().is_multiple_of(one_in);
+        }
         if !state.faults {
             return false;
         }

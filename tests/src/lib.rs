@@ -1,5 +1,5 @@
-//! What the tests of whole clusters share: a cluster in this process, an oracle for reads, waiting for conditions, and,
-//! under the feature `sim`, the simulated run itself.
+//! What the tests of whole clusters share: a cluster in this process, oracles for reads and for what must count once,
+//! waiting for conditions, and, under the feature `sim`, the simulated run itself.
 //!
 //! Two worlds, one code under test. `cluster` runs masters and servers on real sockets and files, on the real clock;
 //! `simulation` runs the same servers and the same client on turmoil's network, disk and clock, where crashes lose what
@@ -10,6 +10,7 @@
 pub mod cluster;
 #[cfg(not(feature = "sim"))]
 pub mod eventually;
+pub mod ledger;
 pub mod numbers;
 pub mod oracle;
 pub mod plan;

@@ -40,6 +40,48 @@ pub struct Plan {
     pub crash: Crash,
     pub cut: Cut,
     pub cut_off: CutOff,
+    /// What else befalls a run whose answers matter.
+    pub lost_answers: LostAnswers,
+}
+
+/// What the clients of a run do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Course {
+    /// They put and read rows.
+    #[default]
+    Rows,
+    /// They increment, append, and check and mutate: whatever is applied twice is seen.
+    Counters,
+}
+
+impl std::str::FromStr for Course {
+    type Err = ();
+
+    fn from_str(name: &str) -> Result<Course, ()> {
+        match name {
+            "rows" => Ok(Course::Rows),
+            "counters" => Ok(Course::Counters),
+            _ => Err(()),
+        }
+    }
+}
+
+/// Answers that do not arrive, so that clients ask again for what was done.
+#[derive(Clone, Debug)]
+pub struct LostAnswers {
+    /// One batch of answers in so many is lost, and its session with it.
+    pub one_in: u64,
+    /// Links on which for a while nothing comes back.
+    pub deaf: Vec<Deaf>,
+}
+
+/// A client hears nothing of a server, which hears the client.
+#[derive(Clone, Debug)]
+pub struct Deaf {
+    pub server: &'static str,
+    pub client: &'static str,
+    pub after_rows: usize,
+    pub lasts: Duration,
 }
 
 /// A server loses power.
@@ -108,6 +150,7 @@ impl Plan {
             crash: Crash::drawn(rng),
             cut: Cut::drawn(rng),
             cut_off: CutOff::drawn(rng),
+            lost_answers: LostAnswers::drawn(rng),
         }
     }
 }
@@ -144,6 +187,19 @@ impl CutOff {
             // Longer than any lease and any election: a new leader takes writes while the old one is asked.
             lasts: milliseconds(rng.random_range(2_000..6_000)),
         }
+    }
+}
+
+impl LostAnswers {
+    fn drawn(rng: &mut StdRng) -> LostAnswers {
+        let one_in = *[10, 30, 100].choose(rng).expect("not empty");
+        let deaf = (0..rng.random_range(2..=4)).map(|_| Deaf {
+            server: SERVERS.choose(rng).expect("not empty"),
+            client: ["w1", "w2"].choose(rng).expect("not empty"),
+            after_rows: rng.random_range(ROWS / 20..ROWS * 4 / 5),
+            lasts: milliseconds(rng.random_range(200..1_500)),
+        });
+        LostAnswers { one_in, deaf: deaf.collect() }
     }
 }
 

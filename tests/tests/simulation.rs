@@ -1,4 +1,4 @@
-//! Ten simulated runs of a whole cluster, and one of them twice.
+//! Simulated runs of a whole cluster: ten that put rows, one of them twice, and twenty that count.
 //!
 //! The simulator swaps the doors of `terrane-env` for the whole build, so it is a program of its own, built here by a
 //! nested cargo with its own flags, profile and target directory, as `cargo xtask sim` builds it: an ordinary build never
@@ -10,6 +10,8 @@ use std::sync::OnceLock;
 
 /// Seeds of the runs; any would do.
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=10;
+/// Seeds of the course of counters, which is shorter.
+const COUNTING: std::ops::RangeInclusive<u64> = 1..=20;
 /// The seed that is run twice.
 const TWICE: u64 = 4;
 
@@ -38,9 +40,9 @@ fn simulator() -> &'static Path {
     })
 }
 
-fn start(seed: u64) -> Child {
+fn start(seed: u64, course: &str) -> Child {
     let mut command = Command::new(simulator());
-    command.args(["--seed", &seed.to_string()]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.args(["--seed", &seed.to_string(), "--course", course]).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().expect("the simulator was just built")
 }
 
@@ -56,9 +58,20 @@ fn end(seed: u64, run: Child) -> String {
 
 #[test]
 fn ten_seeds_lose_nothing() {
-    let seeds: Vec<u64> = SEEDS.collect();
+    all_go_well(SEEDS, "rows");
+}
+
+/// Increments, appends and check-and-mutates, while answers are lost, regions split and servers lose power: each counts
+/// once.
+#[test]
+fn twenty_seeds_count_exactly() {
+    all_go_well(COUNTING, "counters");
+}
+
+fn all_go_well(seeds: std::ops::RangeInclusive<u64>, course: &str) {
+    let seeds: Vec<u64> = seeds.collect();
     for pair in seeds.chunks(2) {
-        let runs: Vec<(u64, Child)> = pair.iter().map(|&seed| (seed, start(seed))).collect();
+        let runs: Vec<(u64, Child)> = pair.iter().map(|&seed| (seed, start(seed, course))).collect();
         for (seed, run) in runs {
             let said = end(seed, run);
             println!("{said}");
@@ -68,17 +81,24 @@ fn ten_seeds_lose_nothing() {
 
 #[test]
 fn a_seed_gives_the_same_trace_twice() {
-    let (first, second) = (start(TWICE), start(TWICE));
-    assert_eq!(end(TWICE, first), end(TWICE, second));
+    for course in ["rows", "counters"] {
+        let (first, second) = (start(TWICE, course), start(TWICE, course));
+        assert_eq!(end(TWICE, first), end(TWICE, second), "{course}");
+    }
 }
 
 /// A harness that finds nothing proves nothing: mistakes made on purpose have to be found.
 #[test]
 fn planted_bugs_are_found() {
-    for bug in ["acknowledge before the sync", "a lease never ends"] {
+    let bugs = [
+        ("acknowledge before the sync", "rows"),
+        ("a lease never ends", "rows"),
+        ("a split forgets the window", "counters"),
+    ];
+    for (bug, course) in bugs {
         let found = PLANTED.into_iter().any(|seed| {
             let mut run = Command::new(simulator());
-            let output = run.args(["--seed", &seed.to_string(), "--plant", bug]).output();
+            let output = run.args(["--seed", &seed.to_string(), "--course", course, "--plant", bug]).output();
             let output = output.expect("the simulator was just built");
             let said = String::from_utf8_lossy(&output.stdout).into_owned();
             println!("{bug}: {said}");

@@ -3,7 +3,7 @@
 //! - `check` is what CI runs, step by step, and only reads; `fix` changes what can be changed mechanically.
 //! - `tidy` holds the rules that no compiler knows (see [`tidy`]).
 //! - `examples` and `python` run the examples, in Rust and in Python, against a `terrane dev` of their own.
-//! - `sim` builds the simulator apart, with its own flags and target directory, and runs one seed.
+//! - `sim` builds the simulator apart, with its own flags and target directory, and runs one seed, or many.
 //!
 //! Exit status: 0 done, 1 a step failed, 2 the command line is wrong.
 
@@ -31,6 +31,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   examples         every example in Rust, run against a cluster
   python           the example in Python, run against a cluster
   sim --seed N     one simulated run of a whole cluster; prints `seed N ok trace HASH`
+  sim --seeds A..B the runs from A up to B, B left out; more arguments go to each run, like `--course counters`
 ";
 
 fn main() -> ExitCode {
@@ -39,6 +40,9 @@ fn main() -> ExitCode {
         Some((command, rest)) => (command.as_str(), rest),
         None => ("", &[] as &[String]),
     };
+    if let ("sim", Some((seeds, rest))) = (command, simulator::names_seeds(rest)) {
+        return simulator::run_many(&root(), seeds, rest);
+    }
     match (command, rest) {
         ("check", []) => steps::check(&root()),
         ("fix", []) => steps::fix(&root()),

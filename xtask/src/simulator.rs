@@ -4,8 +4,10 @@
 //! features, flags, profile and a target directory of its own: an ordinary build never sees a switched door, and neither
 //! build throws the other's work away. What a build says goes to standard error; standard output belongs to the run.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::Mutex;
 
 use crate::steps;
 
@@ -22,15 +24,65 @@ pub fn names_a_seed(arguments: &[String]) -> bool {
     }
 }
 
-/// Builds the simulator and runs it; its standard output and exit status become ours.
-pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
+/// The seeds of `--seeds A..B`, B not among them, and the rest, for the simulator itself to judge.
+pub fn names_seeds(arguments: &[String]) -> Option<(Range<u64>, &[String])> {
+    let [flag, seeds, rest @ ..] = arguments else { return None };
+    let (first, end) = seeds.split_once("..").filter(|_| flag == "--seeds")?;
+    Some((first.parse().ok()?..end.parse().ok()?, rest)).filter(|(seeds, _)| !seeds.is_empty())
+}
+
+/// Builds the simulator; where it is.
+fn build(root: &Path) -> Option<PathBuf> {
     let mut build = simulator_cargo(root, "build");
     build.args(["--quiet", "--package", "terrane-tests", "--bin", "sim"]).stdout(std::io::stderr());
-    if !steps::succeeds(&mut build) {
-        eprintln!("the simulator does not build");
-        return ExitCode::FAILURE;
+    if steps::succeeds(&mut build) {
+        return Some(target_directory(root).join(PROFILE).join("sim"));
     }
-    let program = target_directory(root).join(PROFILE).join("sim");
+    eprintln!("the simulator does not build");
+    None
+}
+
+/// Builds the simulator and runs many seeds, as many at a time as there are processors. The verdict of each is a line, in
+/// the order in which they end.
+pub fn run_many(root: &Path, seeds: Range<u64>, arguments: &[String]) -> ExitCode {
+    let Some(program) = build(root) else { return ExitCode::FAILURE };
+    let (count, todo, failed) = (seeds.end - seeds.start, Mutex::new(seeds), Mutex::new(Vec::new()));
+    let next = || todo.lock().expect("nobody panics with it").next();
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some(seed) = next() {
+                    let (verdict, well) = verdict(&program, seed, arguments);
+                    println!("{verdict}");
+                    if !well {
+                        failed.lock().expect("nobody panics with it").push(seed);
+                    }
+                }
+            });
+        }
+    });
+    let mut failed = failed.into_inner().expect("all threads ended");
+    failed.sort_unstable();
+    println!("{count} seeds, {} failed: {failed:?}", failed.len());
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs one seed: its last line, and whether it went well.
+fn verdict(program: &Path, seed: u64, arguments: &[String]) -> (String, bool) {
+    match Command::new(program).args(["--seed", &seed.to_string()]).args(arguments).output() {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stdout);
+            let last =
+                said.lines().last().map_or_else(|| format!("seed {seed} ended: {}", output.status), str::to_owned);
+            (last, output.status.success())
+        }
+        Err(error) => (format!("seed {seed}: cannot run {}: {error}", program.display()), false),
+    }
+}
+
+/// Builds the simulator and runs it; its standard output and exit status become ours.
+pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
+    let Some(program) = build(root) else { return ExitCode::FAILURE };
     match Command::new(&program).args(arguments).current_dir(root).status() {
         Ok(status) if status.success() => ExitCode::SUCCESS,
         // A run that was ended by a signal has no code; it is a failed one all the same.
@@ -79,6 +131,16 @@ mod tests {
         assert!(accepts(&["--seed", "7", "--verbose"]));
         for wrong in [&[] as &[&str], &["--seed"], &["--seed", "seven"], &["7"], &["--seed", "-1"]] {
             assert!(!accepts(wrong), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn many_runs_need_a_range_of_seeds() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let given = words("--seeds 3..7 --course counters");
+        assert_eq!(names_seeds(&given), Some((3..7, &given[2..])));
+        for wrong in ["--seeds", "--seeds 3", "--seeds 3..3", "--seeds a..b", "--seed 3..7"] {
+            assert_eq!(names_seeds(&words(wrong)), None, "{wrong}");
         }
     }
 

@@ -463,8 +463,16 @@ pub fn server_arguments(data: &Path, listen: u16, console: u16, masters: &str, e
 impl Cluster {
     /// Starts a new one; `flags` are those of every server.
     pub fn start(engine: &str, flags: &[&str]) -> Cluster {
+        Cluster::start_with(engine, flags, |_| Vec::new())
+    }
+
+    /// Starts a new one; each server has flags of its own besides, made from its address.
+    pub fn start_with(engine: &str, flags: &[&str], mut own_flags: impl FnMut(&str) -> Vec<String>) -> Cluster {
         for _ in 0..START_ATTEMPTS {
             let mut cluster = Cluster::planned(engine, flags);
+            for (server, address) in cluster.servers.iter_mut().zip(&cluster.addresses) {
+                server.arguments.extend(own_flags(address));
+            }
             match cluster.try_start_all() {
                 Ok(()) => return cluster,
                 Err(ended) => assert!(ended.stderr.contains("in use"), "{ended:?}"),

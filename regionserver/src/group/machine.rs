@@ -464,7 +464,9 @@ impl GroupMachine {
             let hosted = Hosted::new(state, half, 0);
             hosted.set_settled(false);
             // A retry of what was applied to the parent comes to either of the two.
-            inner.windows.insert(hosted.region, window.clone());
+            if !terrane_env::planted!("a split forgets the window") {
+                inner.windows.insert(hosted.region, window.clone());
+            }
             // Readers of the parent find their moment here, if they come soon. What is held is nobody's state but theirs.
             for snapshot in hosted.engine.take_handed_down() {
                 hosted.cut_rows.hold(snapshot, terrane_env::time::now_ns());

@@ -40,6 +40,9 @@ pub fn serve(
         let mut ready = Vec::new();
         // Ends when the requests ended and every one of them was answered: each holds a sender.
         while answers.recv_many(&mut ready, REPLIES_PER_BATCH_MAX).await > 0 {
+            if terrane_env::buggify!("a session breaks before its answers are sent") {
+                return;
+            }
             for batch in batches(&mut ready) {
                 yield Ok(message(v1::session_reply::Body::Batch(batch)));
             }

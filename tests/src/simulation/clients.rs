@@ -148,12 +148,12 @@ fn shuffled<T>(mut items: Vec<T>) -> Vec<T> {
     items
 }
 
-fn below(bound: usize) -> usize {
+pub fn below(bound: usize) -> usize {
     let drawn = terrane_env::rand::range(0..bound as u64);
     usize::try_from(drawn).expect("below a length")
 }
 
-async fn pause(up_to_ms: u64) {
+pub async fn pause(up_to_ms: u64) {
     tokio::time::sleep(Duration::from_millis(terrane_env::rand::range(0..up_to_ms))).await;
 }
 

@@ -1,4 +1,5 @@
-//! The three scenes of faults, one after another, each begun when enough rows are written and ended by healing.
+//! The scenes of faults, one after another, each begun when enough rows are written and ended by healing: three in every
+//! run, and further ones where answers matter.
 //!
 //! They act between two steps of the simulation. A crash in the moment of an acknowledgement is aimed: the step in which a
 //! client saw it has just ended, and whatever had only been promised is lost.
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use super::stage::Stage;
 use super::{clients, trace};
-use crate::plan::{Crash, Cut, CutKind, CutOff, Plan, SERVERS};
+use crate::plan::{Course, Crash, Cut, CutKind, CutOff, Deaf, Plan, SERVERS};
 
 /// How long everything is left alone between two scenes.
 const CALM: Duration = Duration::from_millis(800);
@@ -27,6 +28,7 @@ enum Scene {
     Crash(Crash),
     Cut(Cut),
     CutOff(CutOff),
+    Deaf(Deaf),
 }
 
 enum Now {
@@ -52,14 +54,19 @@ enum Heal {
     Restart { server: &'static str },
     Link(Cut),
     Links { server: &'static str },
+    Hearing(Deaf),
 }
 
 type Sim = turmoil::Sim<'static>;
 
 impl Nemesis {
-    pub fn new(plan: &Plan) -> Nemesis {
-        let scenes =
-            [Scene::Crash(plan.crash.clone()), Scene::Cut(plan.cut.clone()), Scene::CutOff(plan.cut_off.clone())];
+    pub fn new(plan: &Plan, course: Course) -> Nemesis {
+        let mut scenes =
+            vec![Scene::Crash(plan.crash.clone()), Scene::Cut(plan.cut.clone()), Scene::CutOff(plan.cut_off.clone())];
+        if course == Course::Counters {
+            scenes.extend(plan.lost_answers.deaf.iter().cloned().map(Scene::Deaf));
+        }
+        scenes.sort_by_key(Scene::after_rows);
         Nemesis { scenes: scenes.into(), now: Now::Calm { until: Duration::ZERO } }
     }
 
@@ -97,6 +104,7 @@ impl Nemesis {
             Scene::Crash(crash) => strike_crash(sim, crash),
             Scene::Cut(cut) => strike_cut(sim, cut),
             Scene::CutOff(cut_off) => strike_cut_off(sim, cut_off, stage),
+            Scene::Deaf(deaf) => strike_deaf(sim, deaf),
         };
         self.now = now;
         self.scenes.pop_front();
@@ -109,6 +117,7 @@ impl Scene {
             Scene::Crash(crash) => crash.after_rows,
             Scene::Cut(cut) => cut.after_rows,
             Scene::CutOff(cut_off) => cut_off.after_rows,
+            Scene::Deaf(deaf) => deaf.after_rows,
         }
     }
 }
@@ -133,6 +142,12 @@ fn strike_cut(sim: &mut Sim, cut: &Cut) -> Now {
         CutKind::Hold => sim.hold(a, b),
     }
     Now::Struck { heal_at: sim.elapsed() + cut.lasts, heal: Heal::Link(cut.clone()) }
+}
+
+fn strike_deaf(sim: &mut Sim, deaf: &Deaf) -> Now {
+    trace::note(format_args!("DEAF {} to {}", deaf.client, deaf.server));
+    sim.partition_oneway(deaf.server, deaf.client);
+    Now::Struck { heal_at: sim.elapsed() + deaf.lasts, heal: Heal::Hearing(deaf.clone()) }
 }
 
 fn strike_cut_off(sim: &mut Sim, cut_off: &CutOff, stage: &Stage) -> Now {
@@ -166,6 +181,10 @@ impl Heal {
                     CutKind::DropOneWay => sim.repair_oneway(a, b),
                     CutKind::Hold => sim.release(a, b),
                 }
+            }
+            Heal::Hearing(deaf) => {
+                trace::note(format_args!("HEAL of {} - {}", deaf.server, deaf.client));
+                sim.repair_oneway(deaf.server, deaf.client);
             }
             Heal::Links { server } => {
                 trace::note(format_args!("HEAL of {server}"));

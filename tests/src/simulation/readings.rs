@@ -46,7 +46,7 @@ async fn read_everything(host: &'static str, stage: Stage) -> Result<(), Error> 
 }
 
 /// Goes on asking while the answer is only late: a cluster that never answers is a stalled run.
-async fn patiently<T>(mut ask: impl AsyncFnMut() -> Result<T, Error>) -> Result<T, Error> {
+pub async fn patiently<T>(mut ask: impl AsyncFnMut() -> Result<T, Error>) -> Result<T, Error> {
     loop {
         match ask().await {
             Err(error) if passes(&error) => trace::note(format_args!("no answer yet: {}", chain(&error))),

@@ -3,7 +3,7 @@
 //! Nothing in here is part of the system under test. Nodes leave their metrics, clients leave what they wrote and read, and
 //! the loop outside looks at it between two steps.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Arguments;
 use std::rc::Rc;
@@ -12,6 +12,7 @@ use std::time::Duration;
 use terrane_types::KeyRange;
 
 use super::{Summary, trace};
+use crate::ledger::{Ledger, Verdict};
 use crate::oracle::{History, Read};
 
 /// A handle to the one stage of the run.
@@ -27,6 +28,9 @@ type Numbers = BTreeMap<String, f64>;
 #[derive(Default)]
 struct Inner {
     history: RefCell<History>,
+    ledger: RefCell<Ledger>,
+    /// Judgements by the ledger.
+    judged: Cell<u64>,
     /// Keys of which some write had an unknown outcome for a while: it may have been applied twice.
     doubtful: RefCell<BTreeSet<Vec<u8>>>,
     table_made: Cell<bool>,
@@ -99,6 +103,24 @@ impl Stage {
         }
     }
 
+    /// What becomes of operations that must count once.
+    pub fn ledger(&self) -> RefMut<'_, Ledger> {
+        self.inner.ledger.borrow_mut()
+    }
+
+    /// What the ledger says of an answer or a read; a violation ends the run.
+    pub fn judge(&self, who: &str, what: &[u8], verdict: Verdict) {
+        self.inner.judged.set(self.inner.judged.get() + 1);
+        if let Err(violation) = verdict {
+            self.fail(format_args!("{who}: {} {violation}", what.escape_ascii()));
+        }
+    }
+
+    /// An operation was acknowledged: the run gets on as with a row.
+    pub fn advance(&self) {
+        self.inner.rows_written.set(self.rows_written() + 1);
+    }
+
     /// A write of `key` has an unknown outcome.
     pub fn doubt(&self, key: &[u8]) {
         self.inner.doubtful.borrow_mut().insert(key.to_vec());
@@ -124,7 +146,7 @@ impl Stage {
     }
 
     pub fn acknowledged(&self) -> u64 {
-        self.inner.history.borrow().acknowledged()
+        self.inner.history.borrow().acknowledged() + self.inner.ledger.borrow().counts().0
     }
 
     pub fn certain_keys(&self) -> u64 {
@@ -171,11 +193,13 @@ impl Stage {
         let numbers = self.inner.numbers.borrow();
         // Every boot counts from 0; what a host counted after its last look is missing, which only makes it less.
         let total = |name: &str| numbers.values().filter_map(|numbers| numbers.get(name)).sum::<f64>() as u64;
-        let history = self.inner.history.borrow();
+        let (_, refused, unknown) = self.inner.ledger.borrow().counts();
         Summary {
             simulated,
-            acknowledged: history.acknowledged(),
-            reads: history.reads(),
+            acknowledged: self.acknowledged(),
+            refused,
+            unknown,
+            reads: self.inner.history.borrow().reads() + self.inner.judged.get(),
             flushes: total("terrane_server_flushes_total"),
             splits: total("terrane_server_splits_total"),
             purges: self.inner.segments.borrow().values().map(|segments| segments.gone).sum(),

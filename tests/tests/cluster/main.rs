@@ -1,7 +1,7 @@
 //! Whole clusters in this process, on the real clock, sockets and files: what a user of the client sees of them.
 //!
-//! Every wait is for a condition with a limit. What is random prints nothing and needs no seed: the data is fixed, and
-//! every check holds in every interleaving.
+//! Every wait is for a condition with a limit. The data is fixed and every check holds in every interleaving, so that what is
+//! random prints nothing; but for `model`, which draws its data from a seed and names it.
 
 #![cfg(not(feature = "sim"))]
 
@@ -9,6 +9,7 @@ mod bad_input;
 mod consistency;
 mod data_model;
 mod faults;
+mod model;
 mod routing;
 mod schema;
 mod splits;

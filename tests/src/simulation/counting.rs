@@ -1,0 +1,501 @@
+//! The clients of the course of counters: workers whose operations must each count once, a reader, a captive worker, and
+//! somebody who splits regions under their hands.
+//!
+//! The table declares its key, so that rows of one group may be written as one. Each group of rows has a plain counter; a
+//! row with a counter and a list that change together; a register that is replaced by check-and-mutate; and two lists that
+//! are only appended to as one. Operations carry some padding, so that there is something to flush.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use terrane_client::{Client, Error, Get, Returns, RowData, RowMutation, Scan, Table, TableSpec, column};
+
+use super::clients::{CAPTIVE, TABLE, below, chain, connect, open_table, passes, pause, watch};
+use super::readings::patiently;
+use super::stage::Stage;
+use super::trace;
+use crate::ledger::{Begun, Operation, token, tokens};
+use crate::plan::{Plan, ROWS};
+
+const WORKER_HOSTS: [&str; 2] = ["w1", "w2"];
+const WORKERS_PER_HOST: usize = 6;
+const READER: &str = "r1";
+const SPLITTER: &str = "r2";
+
+/// Groups of rows, and the few of them that get half of all operations.
+const GROUPS: usize = 24;
+const HOT_GROUPS: usize = 3;
+/// Rows of one batch, at most.
+const BATCH_MAX: usize = 8;
+/// Regions after which nobody splits any more.
+const REGIONS_MAX: usize = 16;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+const CAPTIVE_PATIENCE: Duration = Duration::from_millis(300);
+/// Pauses between two calls, at most.
+const WORKER_PAUSE_MS: u64 = 40;
+const READER_PAUSE_MS: u64 = 60;
+const SPLITTER_PAUSE_MS: u64 = 1_500;
+
+const FAMILY: &str = "f";
+const COUNTER: &str = "n";
+const LIST: &str = "l";
+const REGISTER: &str = "v";
+
+/// Adds all clients to the simulation.
+pub fn add(sim: &mut turmoil::Sim<'static>, plan: &Plan, stage: &Stage) {
+    terrane_env::sim::aim_fault_point("a session breaks before its answers are sent", plan.lost_answers.one_in);
+    for (index, host) in WORKER_HOSTS.into_iter().enumerate() {
+        sim.client(host, watch(host, stage.clone(), work(host, index, plan.clone(), stage.clone())));
+    }
+    sim.client(READER, watch(READER, stage.clone(), read(stage.clone())));
+    sim.client(SPLITTER, watch(SPLITTER, stage.clone(), split(stage.clone())));
+    sim.client(CAPTIVE, watch(CAPTIVE, stage.clone(), be_captive(plan.clone(), stage.clone())));
+}
+
+/// Adds a client that reads everything when nothing is written any more, and compares.
+pub fn add_last_readings(sim: &mut turmoil::Sim<'static>, host: &'static str, stage: &Stage) {
+    sim.client(host, watch(host, stage.clone(), read_everything(host, stage.clone())));
+}
+
+/// The rows of a group.
+fn row(group: usize, name: &str) -> Vec<u8> {
+    let group = u32::try_from(group).expect("few groups");
+    [&group.to_be_bytes()[..], name.as_bytes()].concat()
+}
+
+/// What the ledger calls a column of a row.
+fn object(row: &[u8], column: &str) -> Vec<u8> {
+    [row, b"/", column.as_bytes()].concat()
+}
+
+/// Any group, the hot ones often.
+fn some_group() -> usize {
+    below(if below(2) == 0 { HOT_GROUPS } else { GROUPS })
+}
+
+async fn create_table(client: &Client, plan: &Plan) -> Result<(), Error> {
+    let spec = TableSpec::new(TABLE)?
+        .family(FAMILY, &[("versions", "1")])?
+        .key("group:u32, what:tail")?
+        .set("atomic", "1")?
+        .region_size(plan.region_size)
+        .set("flush_size", &format!("{}B", plan.flush_size))?;
+    let first_regions = 1..plan.first_regions;
+    let spec = first_regions.fold(spec, |spec, region| spec.split_at(&row(region * GROUPS / plan.first_regions, "")));
+    loop {
+        match client.admin().create_table(spec.clone()).await {
+            Err(error) if passes(&error) => trace::note(format_args!("table not made yet: {}", chain(&error))),
+            Ok(_) | Err(Error::AlreadyExists { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+async fn work(host: &'static str, index: usize, plan: Plan, stage: Stage) -> Result<(), Error> {
+    let client = connect(PATIENCE).await?;
+    if index == 0 {
+        create_table(&client, &plan).await?;
+        stage.table_is_made();
+    }
+    stage.table_made().await;
+    let table = open_table(&client).await?;
+    let workers = (0..WORKERS_PER_HOST).map(|worker| {
+        let who = format!("{host}.{worker}");
+        Worker { who, table: table.clone(), stage: stage.clone(), padding: padding(&plan) }.run(WORKER_PAUSE_MS)
+    });
+    join_all(workers).await.into_iter().collect()
+}
+
+/// A client that still reaches a leader that was cut off, and has little time.
+async fn be_captive(plan: Plan, stage: Stage) -> Result<(), Error> {
+    let client = connect(PATIENCE).await?;
+    stage.table_made().await;
+    let table = open_table(&client).await?.with_timeout(CAPTIVE_PATIENCE);
+    Worker { who: CAPTIVE.to_owned(), table, stage, padding: padding(&plan) }.run(WORKER_PAUSE_MS).await
+}
+
+fn padding(plan: &Plan) -> Vec<u8> {
+    vec![b'p'; plan.value_bytes]
+}
+
+/// How an operation ended, as its client was told.
+enum Told<T> {
+    Answer(T),
+    /// Applied; what it answers is lost.
+    ResultLost,
+    /// Nothing was done.
+    Refused,
+    Unknown,
+}
+
+/// One operation after another.
+struct Worker {
+    who: String,
+    table: Table,
+    stage: Stage,
+    padding: Vec<u8>,
+}
+
+impl Worker {
+    async fn run(self, pause_ms: u64) -> Result<(), Error> {
+        while !self.stage.is_over() {
+            let group = some_group();
+            match below(10) {
+                0..=3 => self.increment(group).await?,
+                4 | 5 => self.increment_and_append(group).await?,
+                6 | 7 => self.replace(group).await?,
+                8 => self.append_to_both(group).await?,
+                _ => self.increment_many().await?,
+            }
+            pause(pause_ms).await;
+        }
+        Ok(())
+    }
+
+    fn told<T>(&self, what: &[u8], operation: Operation, outcome: Result<T, Error>) -> Result<Told<T>, Error> {
+        let error = match outcome {
+            Ok(answer) => {
+                trace::note(format_args!("{} did {operation} of {}", self.who, what.escape_ascii()));
+                self.stage.advance();
+                return Ok(Told::Answer(answer));
+            }
+            Err(error) => error,
+        };
+        let (who, what) = (&self.who, what.escape_ascii());
+        trace::note(format_args!("{who} did not hear of {operation} of {what}: {}", chain(&error)));
+        match error {
+            Error::ResultLost => Ok(Told::ResultLost),
+            error if error.is_uncertain() => Ok(Told::Unknown),
+            error if error.is_retry_safe() => Ok(Told::Refused),
+            error => Err(error),
+        }
+    }
+
+    /// The books of an operation that was not answered.
+    fn without_answer<T>(&self, begun: &Begun, object: &[u8], told: &Told<T>) {
+        let mut ledger = self.stage.ledger();
+        let verdict = match told {
+            Told::Answer(_) => Ok(()),
+            Told::ResultLost => {
+                ledger.applied(begun);
+                Ok(())
+            }
+            Told::Refused => ledger.refused(begun),
+            Told::Unknown => {
+                ledger.unknown(begun);
+                Ok(())
+            }
+        };
+        drop(ledger);
+        self.stage.judge(&self.who, object, verdict);
+    }
+
+    async fn increment(&self, group: usize) -> Result<(), Error> {
+        let row = row(group, "counter");
+        let counter = object(&row, COUNTER);
+        let begun = self.stage.ledger().begin(&counter);
+        let outcome = self.table.mutate(increment(&row, &self.padding)).await;
+        let told = self.told(&counter, begun.operation, outcome)?;
+        let Told::Answer(outcome) = &told else {
+            self.without_answer(&begun, &counter, &told);
+            return Ok(());
+        };
+        let verdict = self.stage.ledger().incremented(&begun, counter_in(outcome.row.as_ref()));
+        self.stage.judge(&self.who, &counter, verdict);
+        Ok(())
+    }
+
+    /// Several counters in one call, each by itself, some of them twice.
+    async fn increment_many(&self) -> Result<(), Error> {
+        let rows: Vec<Vec<u8>> = (0..=below(BATCH_MAX)).map(|_| row(some_group(), "counter")).collect();
+        let counters: Vec<Vec<u8>> = rows.iter().map(|row| object(row, COUNTER)).collect();
+        let begun: Vec<Begun> = counters.iter().map(|counter| self.stage.ledger().begin(counter)).collect();
+        let mutations = rows.iter().map(|row| increment(row, &self.padding)).collect();
+        let outcomes = match self.table.mutate_many(mutations).await {
+            Ok(outcomes) => outcomes.into_iter().map(|outcome| outcome.map_err(|failed| failed.error)).collect(),
+            Err(error) => vec![Err(error); rows.len()],
+        };
+        for ((outcome, begun), counter) in outcomes.into_iter().zip(&begun).zip(&counters) {
+            let told = self.told(counter, begun.operation, outcome)?;
+            let Told::Answer(outcome) = &told else {
+                self.without_answer(begun, counter, &told);
+                continue;
+            };
+            let verdict = self.stage.ledger().incremented(begun, counter_in(outcome.row.as_ref()));
+            self.stage.judge(&self.who, counter, verdict);
+        }
+        Ok(())
+    }
+
+    /// A counter and a list of one row, in one mutation.
+    async fn increment_and_append(&self, group: usize) -> Result<(), Error> {
+        let row = row(group, "mixed");
+        let (counter, list) = (object(&row, COUNTER), object(&row, LIST));
+        let counted = self.stage.ledger().begin(&counter);
+        let appended = self.stage.ledger().begin_also(&counted, &list);
+        let mutation = increment(&row, &self.padding).append(FAMILY, LIST, token(counted.operation));
+        let told = self.told(&counter, counted.operation, self.table.mutate(mutation).await)?;
+        let Told::Answer(outcome) = &told else {
+            self.without_answer(&counted, &counter, &told);
+            self.without_answer(&appended, &list, &told);
+            return Ok(());
+        };
+        let (value, appends) = (counter_in(outcome.row.as_ref()), list_in(outcome.row.as_ref()));
+        let verdict = self.stage.ledger().incremented(&counted, value);
+        self.stage.judge(&self.who, &counter, verdict);
+        let verdict = self.stage.ledger().appended(&appended, &appends);
+        self.stage.judge(&self.who, &list, verdict);
+        self.stage.judge(&self.who, &row, changed_together(value, &appends));
+        Ok(())
+    }
+
+    /// Reads a register and replaces what was read, if it is still there.
+    async fn replace(&self, group: usize) -> Result<(), Error> {
+        let row = row(group, "register");
+        let register = object(&row, REGISTER);
+        let reading = self.stage.ledger().begin_read(&register);
+        let Some(found) = self.read(self.table.get(Get::new(&row)).await)? else { return Ok(()) };
+        let before = register_in(found.as_ref());
+        let verdict = self.stage.ledger().read_register(&reading, before);
+        self.stage.judge(&self.who, &register, verdict);
+        let reading = self.stage.ledger().begin_read(&register);
+        let begun = self.stage.ledger().begin_replacing(&register, before);
+        let tested = column(FAMILY, REGISTER);
+        let condition = if before == 0 { tested.is_absent() } else { tested.equals(token(before)) };
+        let mutation = RowMutation::new(&row).set(FAMILY, REGISTER, token(begun.operation)).when(condition);
+        let told = self.told(&register, begun.operation, self.table.mutate(mutation.return_found()).await)?;
+        let Told::Answer(outcome) = &told else {
+            // Whether the condition held is not known then.
+            let told: Told<()> = if matches!(told, Told::Refused) { Told::Refused } else { Told::Unknown };
+            self.without_answer(&begun, &register, &told);
+            return Ok(());
+        };
+        if outcome.held {
+            let verdict = self.stage.ledger().replaced(&begun);
+            self.stage.judge(&self.who, &register, verdict);
+            return Ok(());
+        }
+        let verdict = self.stage.ledger().refused(&begun);
+        self.stage.judge(&self.who, &register, verdict);
+        let there = register_in(outcome.row.as_ref());
+        let verdict = if there == before { Err(format!("has {before}, as was asked for")) } else { Ok(()) };
+        let verdict = verdict.and_then(|()| self.stage.ledger().read_register(&reading, there));
+        self.stage.judge(&self.who, &register, verdict);
+        Ok(())
+    }
+
+    /// Two rows as one.
+    async fn append_to_both(&self, group: usize) -> Result<(), Error> {
+        let rows = ["left", "right"].map(|name| row(group, name));
+        let [left, right] = [&rows[0], &rows[1]].map(|row| object(row, LIST));
+        let begun_left = self.stage.ledger().begin(&left);
+        let begun_right = self.stage.ledger().begin_also(&begun_left, &right);
+        let append = |row: &Vec<u8>| {
+            let mutation = RowMutation::new(row).append(FAMILY, LIST, token(begun_left.operation));
+            mutation.set(FAMILY, "p", &self.padding).returning(Returns::New)
+        };
+        let outcome = self.table.atomic(rows.iter().map(append).collect()).await;
+        let told = self.told(&left, begun_left.operation, outcome)?;
+        let Told::Answer(outcome) = &told else {
+            self.without_answer(&begun_left, &left, &told);
+            self.without_answer(&begun_right, &right, &told);
+            return Ok(());
+        };
+        let lists: Vec<Vec<u8>> = outcome.rows.iter().map(|row| list_in(row.row.as_ref())).collect();
+        let verdict = self.stage.ledger().appended(&begun_left, &lists[0]);
+        self.stage.judge(&self.who, &left, verdict);
+        let verdict = self.stage.ledger().appended(&begun_right, &lists[1]);
+        self.stage.judge(&self.who, &right, verdict);
+        let same =
+            if lists[0] == lists[1] { Ok(()) } else { Err(format!("has not the lists of one moment: {lists:?}")) };
+        self.stage.judge(&self.who, &left, same);
+        Ok(())
+    }
+
+    /// What was read, or nothing when it only has to be tried later.
+    fn read<T>(&self, outcome: Result<T, Error>) -> Result<Option<T>, Error> {
+        match outcome {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if passes(&error) => {
+                trace::note(format_args!("{} did not read: {}", self.who, chain(&error)));
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn increment(row: &[u8], padding: &[u8]) -> RowMutation {
+    RowMutation::new(row).increment(FAMILY, COUNTER, 1).set(FAMILY, "p", padding).returning(Returns::New)
+}
+
+fn counter_in(row: Option<&RowData>) -> u64 {
+    let value = row.and_then(|row| row.value(FAMILY, COUNTER));
+    // A counter of another length is no value that it can have, which the ledger then says.
+    value.map_or(0, |value| value.try_into().map_or(u64::MAX, u64::from_be_bytes))
+}
+
+fn list_in(row: Option<&RowData>) -> Vec<u8> {
+    row.and_then(|row| row.value(FAMILY, LIST)).unwrap_or_default().to_vec()
+}
+
+fn register_in(row: Option<&RowData>) -> Operation {
+    let value = row.and_then(|row| row.value(FAMILY, REGISTER));
+    value.map_or(0, |value| value.try_into().map_or(u64::MAX, u64::from_be_bytes))
+}
+
+fn changed_together(counter: u64, list: &[u8]) -> Result<(), String> {
+    let appends = tokens(list).map_or(0, |tokens| tokens.len() as u64);
+    if counter == appends { Ok(()) } else { Err(format!("was incremented {counter} times and appended to {appends}")) }
+}
+
+/// Reads rows of all kinds, singly and by scans, while they change.
+async fn read(stage: Stage) -> Result<(), Error> {
+    let client = connect(PATIENCE).await?;
+    stage.table_made().await;
+    let reader = Reader { who: READER.to_owned(), table: open_table(&client).await?, stage };
+    while !reader.stage.is_over() {
+        let group = some_group();
+        let outcome = match below(6) {
+            0 => reader.scan().await,
+            1 | 2 => reader.counter(&row(group, "counter")).await,
+            3 | 4 => reader.mixed(&row(group, "mixed")).await,
+            _ => reader.pair(group).await,
+        };
+        match outcome {
+            Err(error) if passes(&error) => trace::note(format_args!("{READER} did not read: {}", chain(&error))),
+            settled => settled?,
+        }
+        pause(READER_PAUSE_MS).await;
+    }
+    Ok(())
+}
+
+struct Reader {
+    who: String,
+    table: Table,
+    stage: Stage,
+}
+
+impl Reader {
+    async fn counter(&self, row: &[u8]) -> Result<(), Error> {
+        let counter = object(row, COUNTER);
+        let reading = self.stage.ledger().begin_read(&counter);
+        let found = self.table.get(Get::new(row)).await?;
+        let verdict = self.stage.ledger().read_counter(&reading, counter_in(found.as_ref()));
+        self.stage.judge(&self.who, &counter, verdict);
+        Ok(())
+    }
+
+    async fn mixed(&self, row: &[u8]) -> Result<(), Error> {
+        let list = object(row, LIST);
+        let reading = self.stage.ledger().begin_read(&list);
+        let found = self.table.get(Get::new(row)).await?;
+        let appends = list_in(found.as_ref());
+        let verdict = self.stage.ledger().read_list(&reading, &appends);
+        self.stage.judge(&self.who, &list, verdict);
+        self.stage.judge(&self.who, row, changed_together(counter_in(found.as_ref()), &appends));
+        Ok(())
+    }
+
+    /// The second list is read later, so it is never shorter.
+    async fn pair(&self, group: usize) -> Result<(), Error> {
+        let mut longest = 0;
+        for name in ["left", "right"] {
+            let row = row(group, name);
+            let list = object(&row, LIST);
+            let reading = self.stage.ledger().begin_read(&list);
+            let found = list_in(self.table.get(Get::new(&row)).await?.as_ref());
+            let verdict = self.stage.ledger().read_list(&reading, &found);
+            self.stage.judge(&self.who, &list, verdict);
+            let verdict = if found.len() < longest { Err("is shorter than its twin was".to_owned()) } else { Ok(()) };
+            self.stage.judge(&self.who, &list, verdict);
+            longest = found.len();
+        }
+        Ok(())
+    }
+
+    async fn scan(&self) -> Result<(), Error> {
+        let rows: Vec<Vec<u8>> = (0..GROUPS).map(|group| row(group, "counter")).collect();
+        let begin = |row: &Vec<u8>| self.stage.ledger().begin_read(&object(row, COUNTER));
+        let readings: Vec<_> = rows.iter().map(begin).collect();
+        let mut stream = self.table.scan(Scan::all()).await?;
+        let mut found = std::collections::BTreeMap::new();
+        while let Some(row) = stream.next().await {
+            let row = row?;
+            found.insert(row.row().to_vec(), row);
+        }
+        for (row, reading) in rows.iter().zip(&readings) {
+            let verdict = self.stage.ledger().read_counter(reading, counter_in(found.get(row)));
+            self.stage.judge(&self.who, row, verdict);
+        }
+        Ok(())
+    }
+}
+
+/// Splits a region now and then, between two groups, whatever else goes on.
+async fn split(stage: Stage) -> Result<(), Error> {
+    let client = connect(PATIENCE).await?;
+    let admin = client.admin().with_timeout(Duration::from_secs(2));
+    stage.table_made().await;
+    while !stage.is_over() {
+        pause(SPLITTER_PAUSE_MS).await;
+        let regions = match admin.regions(Some(TABLE)).await {
+            Ok(regions) => regions,
+            Err(error) if passes(&error) => continue,
+            Err(error) => return Err(error),
+        };
+        stage.show_regions(regions.len());
+        if regions.len() >= REGIONS_MAX {
+            continue;
+        }
+        let at = row(some_group(), "");
+        let holds = |region: &&terrane_client::RegionInfo| {
+            let range = &region.descriptor.range;
+            range.contains(&at) && range.start != at
+        };
+        let Some(region) = regions.iter().find(holds) else { continue };
+        let outcome = admin.split(region.descriptor.region, Some(&at)).await;
+        trace::note(format_args!("{SPLITTER} splits at {}: {}", at.escape_ascii(), outcome.is_ok()));
+        match outcome {
+            // It was split meanwhile, or the map the master has is old.
+            Err(error) if !(passes(&error) || error.is_invalid() || error.is_not_found()) => return Err(error),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Reads every row when nothing is written any more.
+async fn read_everything(host: &'static str, stage: Stage) -> Result<(), Error> {
+    let client = connect(Duration::from_secs(20)).await?;
+    let table = open_table(&client).await?;
+    for group in 0..GROUPS {
+        let names = ["counter", "mixed", "register", "left", "right"];
+        let rows: Vec<Vec<u8>> = names.iter().map(|name| row(group, name)).collect();
+        let found = patiently(async || table.get_many(rows.iter().map(Get::new)).await).await?;
+        let [counter, mixed, register, left, right] = [0, 1, 2, 3, 4].map(|index| found[index].as_ref());
+        let judge = |index: usize, verdict| stage.judge(host, &rows[index], verdict);
+        let name = |index: usize, column| object(&rows[index], column);
+        let verdict = stage.ledger().final_counter(&name(0, COUNTER), counter_in(counter));
+        judge(0, verdict);
+        let verdict = stage.ledger().final_counter(&name(1, COUNTER), counter_in(mixed));
+        judge(1, verdict);
+        let verdict = stage.ledger().final_list(&name(1, LIST), &list_in(mixed));
+        judge(1, verdict);
+        judge(1, changed_together(counter_in(mixed), &list_in(mixed)));
+        let verdict = stage.ledger().final_register(&name(2, REGISTER), register_in(register));
+        judge(2, verdict);
+        let verdict = stage.ledger().final_list(&name(3, LIST), &list_in(left));
+        judge(3, verdict);
+        let verdict = stage.ledger().final_list(&name(4, LIST), &list_in(right));
+        judge(4, verdict);
+        let same = list_in(left) == list_in(right);
+        judge(3, if same { Ok(()) } else { Err("has not the list of its twin".to_owned()) });
+    }
+    let regions = patiently(async || client.admin().regions(Some(TABLE)).await).await?;
+    stage.show_regions(regions.len());
+    trace::note(format_args!("{host} read {GROUPS} groups in {} regions, {ROWS} operations wanted", regions.len()));
+    Ok(())
+}

@@ -1,0 +1,322 @@
+//! What is drawn at random: rows, columns, changes, selections; and each as the client takes it.
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use terrane_client::{
+    Column, Condition as ClientCondition, Delete, Get, KeyRange, Put, Returns, RowMutation, Scan, column,
+};
+
+use super::plain::{Answers, Change, Columns, Condition, Event, Filter, Kind, Merge, Selection};
+
+/// Families, and how many versions they keep.
+pub const FAMILIES: [(&str, usize); 2] = [("f", 3), ("g", 1)];
+pub const GROUPS: usize = 16;
+
+const RESTS: [&str; 4] = ["", "a", "ab", "z"];
+/// Counters, lists, and whatever is put.
+const COUNTERS: [&str; 2] = ["n", "nn"];
+const TEXTS: [&str; 3] = ["l", "v", "vv"];
+/// Above every stamp of a server.
+const FUTURE: i64 = 5_000_000_000_000;
+/// Clients' own timestamps lie below.
+const TIMES: i64 = 12;
+
+/// The first row that a group can have.
+pub fn group_start(group: usize) -> Vec<u8> {
+    u32::try_from(group).expect("few groups").to_be_bytes().to_vec()
+}
+
+pub struct Draw {
+    rng: StdRng,
+}
+
+impl Draw {
+    pub fn new(seed: u64) -> Draw {
+        Draw { rng: StdRng::seed_from_u64(seed) }
+    }
+
+    pub fn below(&mut self, bound: usize) -> usize {
+        self.rng.random_range(0..bound)
+    }
+
+    pub fn one_in(&mut self, times: usize) -> bool {
+        self.below(times) == 0
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+
+    /// The first groups are drawn more often than the last: some rows have long histories.
+    pub fn group(&mut self) -> usize {
+        let most = 1 + self.below(GROUPS);
+        self.below(most)
+    }
+
+    pub fn row(&mut self) -> Vec<u8> {
+        let mut row = group_start(self.group());
+        row.extend_from_slice(self.pick(&RESTS).as_bytes());
+        row
+    }
+
+    /// A range of rows, often all of them; an empty end is none.
+    pub fn range(&mut self) -> (Vec<u8>, Vec<u8>) {
+        if self.one_in(3) {
+            return (Vec::new(), Vec::new());
+        }
+        let (one, other) = (self.row(), self.row());
+        match self.below(4) {
+            0 => (one, Vec::new()),
+            1 => (Vec::new(), one),
+            _ if one == other => (one, Vec::new()),
+            _ => (one.clone().min(other.clone()), one.max(other)),
+        }
+    }
+
+    /// Small blocks end in the middle of things.
+    pub fn block_bytes(&mut self) -> u32 {
+        self.pick(&[0, 1, 200])
+    }
+
+    pub fn counter(&mut self) -> (&'static str, &'static str) {
+        (self.pick(&FAMILIES).0, self.pick(&COUNTERS))
+    }
+
+    fn column(&mut self) -> (&'static str, &'static str) {
+        let (family, counter) = self.counter();
+        (family, if self.one_in(3) { counter } else { self.pick(&TEXTS) })
+    }
+
+    fn timestamp(&mut self) -> i64 {
+        if self.one_in(15) { FUTURE } else { self.rng.random_range(0..TIMES) }
+    }
+
+    fn value(&mut self, qualifier: &str) -> Vec<u8> {
+        if COUNTERS.contains(&qualifier) && !self.one_in(20) {
+            return self.rng.random_range(-5..100i64).to_be_bytes().to_vec();
+        }
+        let length = if self.one_in(10) { 300 } else { self.below(4) };
+        vec![self.pick(b"xyz"); length]
+    }
+
+    fn event(&mut self) -> Event {
+        let (family, qualifier) = self.column();
+        let put = Event { family, qualifier, timestamp: None, kind: Kind::Put, value: Vec::new() };
+        let own = self.timestamp();
+        let sometimes = if self.one_in(2) { Some(own) } else { None };
+        match self.below(10) {
+            0 => Event { kind: Kind::Version, timestamp: Some(own), ..put },
+            1 => Event { kind: Kind::Column, timestamp: sometimes, ..put },
+            2 if self.one_in(2) => Event { kind: Kind::Family, qualifier: "", timestamp: sometimes, ..put },
+            3 if self.one_in(2) => Event { kind: Kind::FamilyVersion, qualifier: "", timestamp: Some(own), ..put },
+            _ => Event { value: self.value(qualifier), timestamp: sometimes, ..put },
+        }
+    }
+
+    pub fn change(&mut self) -> Change {
+        let row = self.row();
+        self.change_of(row)
+    }
+
+    fn change_of(&mut self, row: Vec<u8>) -> Change {
+        let mut change = Change {
+            row,
+            events: Vec::new(),
+            merges: Vec::new(),
+            condition: None,
+            answers: self.pick(&[Answers::Nothing, Answers::Old, Answers::New]),
+            return_found: self.one_in(2),
+        };
+        if !self.one_in(3) {
+            change.events = (0..=self.below(4)).map(|_| self.event()).collect();
+        }
+        for _ in 0..self.below(3) {
+            let (family, counter) = self.counter();
+            if self.one_in(2) {
+                let by = self.rng.random_range(-3..10);
+                add_merge(&mut change, family, counter, Merge::Increment(by));
+            } else {
+                let value = vec![self.pick(b"pq"); 1 + self.below(3)];
+                add_merge(&mut change, family, "l", Merge::Append(value));
+            }
+        }
+        if change.events.is_empty() && change.merges.is_empty() {
+            change.events.push(self.event());
+        }
+        if self.one_in(3) {
+            change.condition = Some(self.condition(2));
+        }
+        change
+    }
+
+    fn condition(&mut self, deep: usize) -> Condition {
+        let (family, qualifier) = self.column();
+        let value = self.value(qualifier);
+        match self.below(if deep > 0 { 8 } else { 6 }) {
+            0 => Condition::Absent(family, qualifier),
+            1 => Condition::Exists(family, qualifier),
+            2 => Condition::Equals(family, qualifier, value),
+            3 => Condition::Differs(family, qualifier, value),
+            // Below others it would matter which is looked at first when a cell is no counter.
+            4 if deep == 2 => Condition::Above(family, self.pick(&COUNTERS), self.rng.random_range(-5..60)),
+            4 | 5 => Condition::Version(family, qualifier, self.timestamp()),
+            6 => Condition::And(Box::new(self.condition(deep - 1)), Box::new(self.condition(deep - 1))),
+            _ => Condition::Or(Box::new(self.condition(deep - 1)), Box::new(self.condition(deep - 1))),
+        }
+    }
+
+    /// Changes of different rows of one group.
+    pub fn atomic_changes(&mut self) -> Vec<Change> {
+        let group = self.group();
+        let first = self.below(2);
+        let rests = RESTS[first..=first + self.below(RESTS.len() - first)].iter();
+        let rows: Vec<Vec<u8>> = rests.map(|rest| [&group_start(group)[..], rest.as_bytes()].concat()).collect();
+        rows.into_iter().map(|row| self.change_of(row)).collect()
+    }
+
+    pub fn delete_of_a_row(&mut self) -> Change {
+        let event =
+            |(family, _)| Event { family, qualifier: "", timestamp: None, kind: Kind::Family, value: Vec::new() };
+        Change {
+            row: self.row(),
+            events: FAMILIES.map(event).to_vec(),
+            merges: Vec::new(),
+            condition: None,
+            answers: Answers::Nothing,
+            return_found: false,
+        }
+    }
+
+    pub fn selection(&mut self) -> Selection {
+        let mut selection = Selection { versions: 1 + self.below(4), ..Selection::default() };
+        if self.one_in(2) {
+            for _ in 0..=self.below(3) {
+                let (family, qualifier) = self.column();
+                selection.columns.push(match self.below(3) {
+                    0 => Columns::Family(family),
+                    1 => Columns::Prefix(family, &qualifier[..1]),
+                    _ => Columns::One(family, qualifier),
+                });
+            }
+        }
+        if self.one_in(4) {
+            let (one, other) = (self.timestamp(), self.timestamp());
+            selection.times = Some((one.min(other), one.max(other) + 1));
+        }
+        if self.one_in(4) {
+            selection.cells = Some((self.below(3), 1 + self.below(4)));
+        }
+        selection.keys_only = self.one_in(5);
+        if self.one_in(4) {
+            let filter = self.filter();
+            selection.filter = Some(if self.one_in(3) { Filter::Not(Box::new(filter)) } else { filter });
+        }
+        selection
+    }
+
+    fn filter(&mut self) -> Filter {
+        let (family, qualifier) = self.column();
+        match self.below(3) {
+            0 => Filter::Above(family, self.pick(&COUNTERS), self.rng.random_range(-5..60)),
+            1 => Filter::Qualifier(qualifier),
+            _ => Filter::Exists(family, qualifier),
+        }
+    }
+}
+
+/// A column may be named by one of them only, and by no cell beside it.
+fn add_merge(change: &mut Change, family: &'static str, qualifier: &'static str, merge: Merge) {
+    change.events.retain(|event| event.is_of_family() || event.family != family || event.qualifier != qualifier);
+    if !change.merges.iter().any(|merge| merge.0 == family && merge.1 == qualifier) {
+        change.merges.push((family, qualifier, merge));
+    }
+}
+
+/// A change as the client takes it; its cells in the same order.
+pub fn mutation_of(change: &Change) -> RowMutation {
+    let row = &change.row;
+    let mut mutation = RowMutation::new(row);
+    for Event { family, qualifier, timestamp, kind, value } in &change.events {
+        mutation = match (kind, timestamp) {
+            (Kind::Put, None) => mutation.put(Put::new(row).set(family, qualifier, value)),
+            (Kind::Put, Some(at)) => mutation.put(Put::new(row).set_at(family, qualifier, *at, value)),
+            (Kind::Version, at) => {
+                mutation.delete(Delete::new(row).version(family, qualifier, at.expect("always its own")))
+            }
+            (Kind::Column, None) => mutation.delete(Delete::new(row).column(family, qualifier)),
+            (Kind::Column, Some(at)) => mutation.delete(Delete::new(row).column_until(family, qualifier, *at)),
+            (Kind::Family, None) => mutation.delete(Delete::new(row).family(family)),
+            (Kind::Family, Some(at)) => mutation.delete(Delete::new(row).family_until(family, *at)),
+            (Kind::FamilyVersion, at) => {
+                mutation.delete(Delete::new(row).family_version(family, at.expect("always its own")))
+            }
+        };
+    }
+    for (family, qualifier, merge) in &change.merges {
+        mutation = match merge {
+            Merge::Increment(by) => mutation.increment(family, qualifier, *by),
+            Merge::Append(value) => mutation.append(family, qualifier, value),
+        };
+    }
+    if let Some(condition) = &change.condition {
+        mutation = mutation.when(condition_of(condition));
+    }
+    if change.return_found {
+        mutation = mutation.return_found();
+    }
+    mutation.returning(match change.answers {
+        Answers::Nothing => Returns::Nothing,
+        Answers::Old => Returns::Old,
+        Answers::New => Returns::New,
+    })
+}
+
+fn condition_of(condition: &Condition) -> ClientCondition {
+    let of = |family: &str, qualifier: &str| -> Column { column(family, qualifier) };
+    match condition {
+        Condition::Absent(family, qualifier) => of(family, qualifier).is_absent(),
+        Condition::Exists(family, qualifier) => of(family, qualifier).exists(),
+        Condition::Equals(family, qualifier, value) => of(family, qualifier).equals(value),
+        Condition::Differs(family, qualifier, value) => of(family, qualifier).not_equals(value),
+        Condition::Above(family, qualifier, least) => of(family, qualifier).as_i64().greater_than(*least),
+        Condition::Version(family, qualifier, at) => of(family, qualifier).version_is(*at),
+        Condition::And(one, other) => condition_of(one).and(condition_of(other)),
+        Condition::Or(one, other) => condition_of(one).or(condition_of(other)),
+    }
+}
+
+/// Gets and scans select in the same words.
+macro_rules! selected {
+    ($read:expr, $selection:expr) => {{
+        let (mut read, selection) = ($read.versions(u32::try_from($selection.versions).expect("few")), $selection);
+        for columns in &selection.columns {
+            read = match *columns {
+                Columns::Family(family) => read.family(family),
+                Columns::One(family, qualifier) => read.column(family, qualifier),
+                Columns::Prefix(family, prefix) => read.column_prefix(family, prefix),
+            };
+        }
+        if let Some((least, below)) = selection.times {
+            read = read.time_range(least, below);
+        }
+        if let Some((offset, limit)) = selection.cells {
+            read = read.cells(u32::try_from(offset).expect("few"), u32::try_from(limit).expect("few"));
+        }
+        if selection.keys_only {
+            read = read.keys_only();
+        }
+        if let Some(filter) = &selection.filter {
+            read = read.filter(filter);
+        }
+        read
+    }};
+}
+
+pub fn get_of(row: &[u8], selection: &Selection) -> Get {
+    selected!(Get::new(row), selection)
+}
+
+pub fn scan_of(selection: &Selection, from: &[u8], to: &[u8]) -> Scan {
+    let range = KeyRange::new(from.to_vec(), to.to_vec()).expect("drawn in order");
+    selected!(Scan::range(range), selection)
+}

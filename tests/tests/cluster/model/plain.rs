@@ -1,0 +1,332 @@
+//! The plain model: every cell ever applied, in write order, replayed for every question. It shares nothing with the code
+//! under test but names.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a cell of the log does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Put,
+    /// One version of a column.
+    Version,
+    /// A column's versions up to a timestamp.
+    Column,
+    /// A family's versions up to a timestamp.
+    Family,
+    /// A family's versions of one timestamp.
+    FamilyVersion,
+}
+
+/// A cell to be applied; without a timestamp of its own it gets the server's.
+#[derive(Clone, Debug)]
+pub struct Event {
+    pub family: &'static str,
+    pub qualifier: &'static str,
+    pub timestamp: Option<i64>,
+    pub kind: Kind,
+    pub value: Vec<u8>,
+}
+
+/// What one increment or append does.
+#[derive(Clone, Debug)]
+pub enum Merge {
+    Increment(i64),
+    Append(Vec<u8>),
+}
+
+/// What must hold of a row.
+#[derive(Clone, Debug)]
+pub enum Condition {
+    Absent(&'static str, &'static str),
+    Exists(&'static str, &'static str),
+    Equals(&'static str, &'static str, Vec<u8>),
+    Differs(&'static str, &'static str, Vec<u8>),
+    /// Reads the column as a counter: one of another length fails the mutation.
+    Above(&'static str, &'static str, i64),
+    Version(&'static str, &'static str, i64),
+    And(Box<Condition>, Box<Condition>),
+    Or(Box<Condition>, Box<Condition>),
+}
+
+/// What a mutation answers of the columns that it names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answers {
+    Nothing,
+    Old,
+    New,
+}
+
+/// One row's mutation.
+#[derive(Clone, Debug)]
+pub struct Change {
+    pub row: Vec<u8>,
+    pub events: Vec<Event>,
+    pub merges: Vec<(&'static str, &'static str, Merge)>,
+    pub condition: Option<Condition>,
+    pub answers: Answers,
+    pub return_found: bool,
+}
+
+/// What must come of a change.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Decision {
+    Applied,
+    /// The condition does not hold; what it named.
+    NotHeld(Vec<Seen>),
+    /// An increment or a condition met what is no counter.
+    Refused,
+}
+
+/// What a reader sees of a cell.
+pub type Seen = (String, String, i64, Vec<u8>);
+pub type Rows = Vec<(Vec<u8>, Vec<Seen>)>;
+
+/// What to read of each row.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    /// Empty: all. A family with a qualifier, or with a prefix of qualifiers, or whole.
+    pub columns: Vec<Columns>,
+    pub versions: usize,
+    pub times: Option<(i64, i64)>,
+    pub cells: Option<(usize, usize)>,
+    pub keys_only: bool,
+    pub filter: Option<Filter>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Columns {
+    Family(&'static str),
+    One(&'static str, &'static str),
+    Prefix(&'static str, &'static str),
+}
+
+#[derive(Clone, Debug)]
+pub enum Filter {
+    /// The newest version of a column, read as a counter, is above this.
+    Above(&'static str, &'static str, i64),
+    /// Cells of this qualifier alone.
+    Qualifier(&'static str),
+    /// Rows that have the column, whatever is shown of them.
+    Exists(&'static str, &'static str),
+    Not(Box<Filter>),
+}
+
+impl Default for Selection {
+    fn default() -> Self {
+        Self { columns: Vec::new(), versions: 1, times: None, cells: None, keys_only: false, filter: None }
+    }
+}
+
+/// All rows.
+#[derive(Debug, Default)]
+pub struct Model {
+    /// Families and how many versions they keep.
+    families: BTreeMap<&'static str, usize>,
+    rows: BTreeMap<Vec<u8>, Vec<Event>>,
+}
+
+impl Model {
+    pub fn new(families: &[(&'static str, usize)]) -> Self {
+        Self { families: families.iter().copied().collect(), rows: BTreeMap::new() }
+    }
+
+    pub fn decide(&self, change: &Change) -> Decision {
+        let newest = |family: &str, qualifier: &str| self.newest(&change.row, family, qualifier);
+        if let Some(condition) = &change.condition {
+            match condition.holds(&newest) {
+                None => return Decision::Refused,
+                Some(true) => {}
+                Some(false) if change.return_found => {
+                    let named: BTreeSet<_> = condition.columns().into_iter().collect();
+                    let found = named.into_iter().filter_map(|(family, qualifier)| newest(family, qualifier));
+                    return Decision::NotHeld(found.collect());
+                }
+                Some(false) => return Decision::NotHeld(Vec::new()),
+            }
+        }
+        let counts = |(family, qualifier, merge): &(&str, &str, Merge)| match merge {
+            Merge::Increment(_) => newest(family, qualifier).is_none_or(|seen| seen.3.len() == 8),
+            Merge::Append(_) => true,
+        };
+        if change.merges.iter().all(counts) { Decision::Applied } else { Decision::Refused }
+    }
+
+    /// Applies a change that the server stamped; what it answers.
+    pub fn apply(&mut self, change: &Change, stamp: i64) -> Vec<Seen> {
+        let named = |seen: &Seen| {
+            let marked = change.events.iter().any(|event| event.is_of_family() && event.family == seen.0);
+            let by_event = change.events.iter().any(|event| event.family == seen.0 && event.qualifier == seen.1);
+            let by_merge = change.merges.iter().any(|merge| merge.0 == seen.0 && merge.1 == seen.1);
+            marked || by_event || by_merge
+        };
+        let all = Selection::default();
+        let before = self.read(&change.row, &all);
+        let merged: Vec<Event> = change.merges.iter().map(|merge| self.merged(&change.row, merge, stamp)).collect();
+        let stamped = change
+            .events
+            .iter()
+            .map(|event| Event { timestamp: Some(event.timestamp.unwrap_or(stamp)), ..event.clone() });
+        let events: Vec<Event> = stamped.chain(merged).collect();
+        self.rows.entry(change.row.clone()).or_default().extend(events);
+        match change.answers {
+            Answers::Nothing => Vec::new(),
+            Answers::Old => before.into_iter().filter(named).collect(),
+            Answers::New => self.read(&change.row, &all).into_iter().filter(named).collect(),
+        }
+    }
+
+    fn merged(
+        &self,
+        row: &[u8],
+        (family, qualifier, merge): &(&'static str, &'static str, Merge),
+        stamp: i64,
+    ) -> Event {
+        let newest = self.newest(row, family, qualifier);
+        let timestamp = newest.as_ref().map_or(stamp, |seen| seen.2.max(stamp));
+        let before = newest.map(|seen| seen.3).unwrap_or_default();
+        let value = match merge {
+            Merge::Increment(by) => {
+                let before = before.try_into().map_or(0, i64::from_be_bytes);
+                (before + by).to_be_bytes().to_vec()
+            }
+            Merge::Append(value) => [&before[..], value].concat(),
+        };
+        Event { family, qualifier, timestamp: Some(timestamp), kind: Kind::Put, value }
+    }
+
+    pub fn newest(&self, row: &[u8], family: &str, qualifier: &str) -> Option<Seen> {
+        let seen = self.read(row, &Selection::default());
+        seen.into_iter().find(|seen| seen.0 == family && seen.1 == qualifier)
+    }
+
+    /// The cells that a read of one row shows.
+    pub fn read(&self, row: &[u8], selection: &Selection) -> Vec<Seen> {
+        let shown = self.live(row, selection, |family, qualifier| selection.has(family, qualifier));
+        let passed: Vec<Seen> = match &selection.filter {
+            None => shown,
+            Some(filter) => {
+                let all = self.live(row, selection, |_, _| true);
+                shown.into_iter().filter(|seen| filter.passes(seen, &all)).collect()
+            }
+        };
+        let (offset, limit) = selection.cells.unwrap_or((0, usize::MAX));
+        let cells = passed.into_iter().skip(offset).take(limit);
+        cells.map(|seen| if selection.keys_only { (seen.0, seen.1, seen.2, Vec::new()) } else { seen }).collect()
+    }
+
+    /// The rows of a range that have anything to show, in order.
+    pub fn scan(&self, from: &[u8], to: &[u8], selection: &Selection) -> Rows {
+        let within = |row: &Vec<u8>| &row[..] >= from && (to.is_empty() || &row[..] < to);
+        let rows = self.rows.keys().filter(|row| within(row));
+        rows.map(|row| (row.clone(), self.read(row, selection))).filter(|(_, cells)| !cells.is_empty()).collect()
+    }
+
+    fn live(&self, row: &[u8], selection: &Selection, has: impl Fn(&str, &str) -> bool) -> Vec<Seen> {
+        let Some(events) = self.rows.get(row) else { return Vec::new() };
+        let columns: BTreeSet<(&str, &str)> = events.iter().map(|event| (event.family, event.qualifier)).collect();
+        let mut seen = Vec::new();
+        for (family, qualifier) in columns.into_iter().filter(|(family, qualifier)| has(family, qualifier)) {
+            let versions = self.versions(events, family, qualifier);
+            let (least, below) = selection.times.unwrap_or((0, i64::MAX));
+            let versions = versions.into_iter().filter(|(timestamp, _)| (least..below).contains(timestamp));
+            let versions = versions.take(selection.versions);
+            seen.extend(versions.map(|(at, value)| (family.to_owned(), qualifier.to_owned(), at, value)));
+        }
+        seen
+    }
+
+    /// What is left of a column, newest first.
+    fn versions(&self, events: &[Event], family: &str, qualifier: &str) -> Vec<(i64, Vec<u8>)> {
+        let mut live: BTreeMap<i64, Vec<u8>> = BTreeMap::new();
+        let of_family = events.iter().filter(|event| event.family == family);
+        for event in of_family.filter(|event| event.is_of_family() || event.qualifier == qualifier) {
+            let at = event.timestamp.expect("what is applied is stamped");
+            match event.kind {
+                Kind::Put => {
+                    live.insert(at, event.value.clone());
+                    while live.len() > self.families[family] {
+                        live.pop_first();
+                    }
+                }
+                Kind::Version | Kind::FamilyVersion => drop(live.remove(&at)),
+                Kind::Column | Kind::Family => live.retain(|timestamp, _| *timestamp > at),
+            }
+        }
+        live.into_iter().rev().collect()
+    }
+}
+
+impl Event {
+    pub const fn is_of_family(&self) -> bool {
+        matches!(self.kind, Kind::Family | Kind::FamilyVersion)
+    }
+}
+
+impl Selection {
+    fn has(&self, family: &str, qualifier: &str) -> bool {
+        let one = |columns: &Columns| match *columns {
+            Columns::Family(of) => of == family,
+            Columns::One(of, name) => of == family && name == qualifier,
+            Columns::Prefix(of, prefix) => of == family && qualifier.starts_with(prefix),
+        };
+        self.columns.is_empty() || self.columns.iter().any(one)
+    }
+}
+
+impl Filter {
+    /// Whether a cell passes, when `all` is what there is to see of its row.
+    fn passes(&self, seen: &Seen, all: &[Seen]) -> bool {
+        let newest = |family: &str, qualifier: &str| all.iter().find(|seen| seen.0 == family && seen.1 == qualifier);
+        match self {
+            Self::Above(family, qualifier, least) => newest(family, qualifier)
+                .and_then(|seen| Some(i64::from_be_bytes(seen.3[..].try_into().ok()?)))
+                .is_some_and(|value| value > *least),
+            Self::Qualifier(name) => seen.1 == *name,
+            Self::Exists(family, qualifier) => newest(family, qualifier).is_some(),
+            Self::Not(filter) => !filter.passes(seen, all),
+        }
+    }
+}
+
+impl std::fmt::Display for Filter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Above(family, qualifier, least) => write!(f, "i64({family}:{qualifier}) > {least}"),
+            Self::Qualifier(name) => write!(f, "qualifier = '{name}'"),
+            Self::Exists(family, qualifier) => write!(f, "exists({family}:{qualifier})"),
+            Self::Not(filter) => write!(f, "not ({filter})"),
+        }
+    }
+}
+
+impl Condition {
+    /// Whether it holds; `None` when a column cannot be read as it is compared.
+    fn holds(&self, newest: &impl Fn(&str, &str) -> Option<Seen>) -> Option<bool> {
+        let value = |family, qualifier| newest(family, qualifier).map(|seen| seen.3);
+        Some(match self {
+            Self::Absent(family, qualifier) => value(family, qualifier).is_none(),
+            Self::Exists(family, qualifier) => value(family, qualifier).is_some(),
+            Self::Equals(family, qualifier, wanted) => value(family, qualifier).as_ref() == Some(wanted),
+            Self::Differs(family, qualifier, other) => value(family, qualifier).as_ref() != Some(other),
+            Self::Above(family, qualifier, least) => match value(family, qualifier) {
+                None => false,
+                Some(value) => i64::from_be_bytes(value.try_into().ok()?) > *least,
+            },
+            Self::Version(family, qualifier, at) => newest(family, qualifier).is_some_and(|seen| seen.2 == *at),
+            Self::And(one, other) => one.holds(newest)? && other.holds(newest)?,
+            Self::Or(one, other) => one.holds(newest)? || other.holds(newest)?,
+        })
+    }
+
+    fn columns(&self) -> Vec<(&'static str, &'static str)> {
+        match self {
+            Self::Absent(family, qualifier)
+            | Self::Exists(family, qualifier)
+            | Self::Equals(family, qualifier, _)
+            | Self::Differs(family, qualifier, _)
+            | Self::Above(family, qualifier, _)
+            | Self::Version(family, qualifier, _) => vec![(family, qualifier)],
+            Self::And(one, other) | Self::Or(one, other) => [one.columns(), other.columns()].concat(),
+        }
+    }
+}
