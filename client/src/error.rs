@@ -92,9 +92,13 @@ pub enum Error {
         /// How the answer was lost.
         cause: String,
     },
-    /// The write was applied, once, but its result (what it should return, or whether its condition held) is not kept any
-    /// more: the first answer was lost, and results above 4 KiB are not kept for a second. Read the row.
-    #[error("the write was applied, but its answer was lost and its result is too large to be kept: read the row")]
+    /// The write was decided, once, but its result (what it should return, or what its condition found) is not kept any
+    /// more: the first answer was lost, and results above 4 KiB are not kept for a second. Without a condition it was
+    /// applied; with one that asks for what it found, it may not have held. Read the row.
+    #[error(
+        "the write was decided once, but its answer was lost and its result is too large to be kept: read the row \
+         (without a condition it was applied)"
+    )]
     ResultLost,
     /// The client, or the writer, was closed. Nothing was sent.
     #[error("{what} was closed")]
