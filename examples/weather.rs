@@ -1,10 +1,14 @@
 //! HBase's classic weather application: stations and their observations, newest first.
 //!
 //! The key of an observation is the station and the reversed time, so that the latest readings of a station are the first
-//! rows of its prefix. Start a cluster (`terrane dev`), then `cargo run -p terrane-examples --example weather`.
+//! rows of its prefix. The columns are those of `terrane import`: what it imports, this program reads.
+//!
+//! `cargo run -p terrane-examples --example weather [MASTER]`
 
-use anyhow::Context as _;
-use terrane_client::{Client, Desc, Error, KeyedTable, Put, RowData, RowKey, Table, TableSpec, WriterOptions};
+use anyhow::{Context as _, ensure};
+use terrane_client::{
+    Client, Desc, KeyRange, KeyedTable, Put, RowData, RowKey, Table, TableSpec, ValueType, WriterOptions,
+};
 use tokio::time::Instant;
 
 /// `station | Long.MAX_VALUE - time`, as the command's importer writes it too.
@@ -29,27 +33,19 @@ const STATIONS: [(&[u8; 12], &str, i64); 4] = [
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let masters = std::env::var("TERRANE_MASTERS").unwrap_or_else(|_| "127.0.0.1:7600".to_owned());
-    let client = Client::connect(&masters).await.context("connect to the cluster (is `terrane dev` running?)")?;
-    let stations = table(&client, TableSpec::new("example.stations")?.family("info", &[])?).await?;
-    let observations =
-        TableSpec::new("example.observations")?.family("data", &[])?.key("station:bytes12, time:desc i64")?;
-    let observations: KeyedTable<Observation> = KeyedTable::new(table(&client, observations).await?)?;
+    let cluster = terrane_examples::cluster()?;
+    let client = Client::connect(&cluster.masters).await?;
+    let stations = client.open_or_create(TableSpec::new("example.stations")?.family("info", &[])?).await?;
+    let spec = TableSpec::new("example.observations")?.family("data", &[])?.keyed_by::<Observation>();
+    let observations: KeyedTable<Observation> = KeyedTable::new(client.open_or_create(spec).await?)?;
 
     write(&stations, &observations).await?;
     for (station, ..) in &STATIONS[..2] {
         show_latest(&stations, &observations, station).await?;
     }
-    show_extremes(&observations).await
-}
-
-/// Opens a table, and makes it where it is not there yet.
-async fn table(client: &Client, spec: TableSpec) -> Result<Table, Error> {
-    let name = spec.schema.name.to_string();
-    match client.admin().create_table(spec).await {
-        Ok(_) | Err(Error::AlreadyExists { .. }) => client.table(&name).await,
-        Err(error) => Err(error),
-    }
+    show_extremes(&observations).await?;
+    client.close().await;
+    Ok(())
 }
 
 async fn write(stations: &Table, observations: &KeyedTable<Observation>) -> anyhow::Result<()> {
@@ -80,33 +76,52 @@ async fn show_latest(
     observations: &KeyedTable<Observation>,
     station: &[u8; 12],
 ) -> anyhow::Result<()> {
-    let row = stations.get(terrane_client::Get::new(station)).await?.context("the station was written")?;
-    let name = row.value("info", "name").unwrap_or_default();
-    println!("{}: the latest ten readings", String::from_utf8_lossy(name));
-    let mut rows = observations.scan(Observation::prefix_1(station)).limit(10).await?;
+    let row = stations.get(station).await?.context("the station was written")?;
+    println!("{}: the latest ten readings", row.read::<String>("info", "name")?.unwrap_or_default());
+    let mut rows = observations.scan(*station).limit(10).await?;
+    let mut times = Vec::new();
     while let Some(row) = rows.next().await {
         let row = row?;
-        println!("  {}  {:>6}", moment(row.key.time.0), degrees(&row.data));
+        println!("  {}  {:>6}", moment(row.key.time.0), degrees(airtemp(&row.data)?));
+        times.push(row.key.time.0);
     }
-    println!();
+    let expected: Vec<i64> = (DAYS * 24 - 10..DAYS * 24).rev().map(|hour| FIRST_MS + hour * HOUR_MS).collect();
+    ensure!(times == expected, "the latest come first: {times:?}");
+
+    // Summed up on the servers.
+    let readings = observations.table().aggregate("data", "airtemp", ValueType::I32);
+    let readings = readings.range(Observation::prefix().station(*station)).await?;
+    let average = readings.average().context("it has readings")?;
+    println!("  {:.1} \u{b0}C on average of {} readings\n", average / 10.0, readings.count());
+    ensure!(readings.count() == (DAYS * 24) as u64);
     Ok(())
 }
 
 async fn show_extremes(observations: &KeyedTable<Observation>) -> anyhow::Result<()> {
-    let all = terrane_client::KeyRange::all();
-    let count = observations.table().count(all.clone()).await?;
-    let first = observations.first(all.clone()).await?.context("the table has rows")?;
-    let last = observations.last(all).await?.context("the table has rows")?;
-    for (what, row) in [("first", first), ("last", last)] {
-        let station = String::from_utf8_lossy(&row.key.station).into_owned();
-        println!("the {what} of {count} rows: {station} {} {}", moment(row.key.time.0), degrees(&row.data));
+    let count = observations.count(..).await?;
+    let first = observations.first(..).await?.context("the table has rows")?;
+    let last = observations.last(..).await?.context("the table has rows")?;
+    for (what, row) in [("first", &first), ("last", &last)] {
+        let station = String::from_utf8_lossy(&row.key.station);
+        println!("the {what} of {count} rows: {station} {} {}", moment(row.key.time.0), degrees(airtemp(&row.data)?));
     }
+    ensure!(&first.key.station == STATIONS[0].0 && &last.key.station == STATIONS[3].0, "stations in order");
+    ensure!(last.key.time.0 == FIRST_MS, "of a station the oldest is last");
+
+    let cold = observations.table().count(KeyRange::all()).filter("i32(data:airtemp) < 0").await?;
+    println!("{cold} of them were taken in frost");
+    let colder = |(_, _, mean): &(_, _, i64)| (0..DAYS * 24).filter(|&hour| temperature(*mean, hour) < 0).count();
+    ensure!(cold == STATIONS.iter().map(colder).sum::<usize>() as u64);
     Ok(())
 }
 
-fn degrees(row: &RowData) -> String {
-    let tenths = row.value("data", "airtemp").and_then(|value| value.try_into().ok()).map(i32::from_be_bytes);
-    tenths.map_or_else(|| "-".to_owned(), |tenths| format!("{:.1} \u{b0}C", f64::from(tenths) / 10.0))
+/// In tenths of a degree.
+fn airtemp(row: &RowData) -> anyhow::Result<i32> {
+    row.read("data", "airtemp")?.context("a reading has a temperature")
+}
+
+fn degrees(tenths: i32) -> String {
+    format!("{:.1} \u{b0}C", f64::from(tenths) / 10.0)
 }
 
 /// The day of January 2026 and the hour; all readings of this example lie there.

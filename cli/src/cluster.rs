@@ -66,8 +66,17 @@ impl ClusterPlan {
             listen: self.ports.address(0),
             replication: self.replication(),
             report_every: REPORT_EVERY,
+            groups_per_server: self.groups_per_server(),
             ..MasterConfig::default()
         }
+    }
+
+    /// As many as its share of the processors can keep busy: each entry of a group costs the same however full it is, and
+    /// the servers of one process share what a server on its own would have for itself.
+    fn groups_per_server(&self) -> usize {
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let servers = usize::try_from(self.servers).expect("32 bits fit a length").max(1);
+        (processors / servers).clamp(1, MasterConfig::default().groups_per_server)
     }
 
     fn server(&self, index: u16, master: &str) -> ServerConfig {

@@ -17,7 +17,7 @@ pub enum Exit {
     Failed = 1,
     /// The command line is wrong.
     Usage = 2,
-    /// The row, table or region is not there.
+    /// The row, table or region is not there, or a condition did not hold.
     NothingThere = 3,
 }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use terrane_proto::v1;
 use terrane_types::{
-    ClusterId, FamilyName, FamilySchema, GroupId, KeyDeclaration, NamespaceName, RegionDescriptor, RegionId, ServerId,
-    TableName, TableSchema,
+    ClusterId, FamilyName, FamilySchema, GroupId, KeyDeclaration, NamespaceName, RegionDescriptor, RegionId, RowKey,
+    ServerId, TableName, TableRow, TableSchema,
 };
 
 use crate::client::{Core, schema_of};
@@ -46,6 +46,44 @@ impl TableSpec {
         Ok(Self { schema: TableSchema::new(TableName::new(name)?), split_at: Vec::new() })
     }
 
+    /// A table for rows of this type: with the key of the type, and the families that it names, all attributes at their
+    /// defaults.
+    ///
+    /// ```
+    /// use terrane_client::{Desc, Row, RowKey, TableSpec};
+    ///
+    /// #[derive(Clone, RowKey)]
+    /// struct ActionKey { user: u64, time: Desc<i64> }
+    ///
+    /// #[derive(Row)]
+    /// #[row(key = ActionKey, family = "a")]
+    /// struct Action {
+    ///     #[row(part)]
+    ///     user: u64,
+    ///     #[row(part)]
+    ///     time: Desc<i64>,
+    ///     kind: String,
+    /// }
+    ///
+    /// # fn main() -> Result<(), terrane_client::Error> {
+    /// let spec = TableSpec::of_rows::<Action>("actions")?;
+    /// let same = TableSpec::new("actions")?.family("a", &[])?.key("user:u64, time:desc i64")?;
+    /// assert_eq!(spec.schema, same.schema);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when it is not a name, or the type names a family that cannot be.
+    pub fn of_rows<R: TableRow>(name: &str) -> Result<Self, Error> {
+        let mut spec = Self::new(name)?.keyed_by::<R::Key>();
+        for (family, _) in R::COLUMNS {
+            if spec.schema.family(family.as_bytes()).is_none() {
+                spec = spec.family(family, &[])?;
+            }
+        }
+        Ok(spec)
+    }
+
     /// Adds a family with attributes (`versions`, `min_versions`, `ttl`, `keep_deleted_cells`; `compression`, `bloom`,
     /// `block_size`, `in_memory`; `meta.NAME` for free metadata), each as [`FamilySchema::set_attribute`] takes it.
     ///
@@ -67,6 +105,24 @@ impl TableSpec {
     pub fn key(mut self, parts: &str) -> Result<Self, Error> {
         self.schema.key = Some(KeyDeclaration::parse(parts)?);
         Ok(self)
+    }
+
+    /// Declares the parts of a key type, for a [`KeyedTable`](crate::KeyedTable).
+    ///
+    /// ```
+    /// use terrane_client::{Desc, RowKey, TableSpec};
+    ///
+    /// #[derive(RowKey)]
+    /// struct ActionKey { user: u64, time: Desc<i64> }
+    ///
+    /// # fn main() -> Result<(), terrane_client::Error> {
+    /// let spec = TableSpec::new("actions")?.family("a", &[])?.keyed_by::<ActionKey>();
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn keyed_by<K: RowKey>(mut self) -> Self {
+        self.schema.key = Some(K::declaration());
+        self
     }
 
     /// Sets a table attribute by its name, like `region_size` to `16MiB` or `bloom_prefix` to `1`; see

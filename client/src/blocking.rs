@@ -28,6 +28,7 @@ use bytes::Bytes;
 use terrane_types::KeyRange;
 use tokio::runtime::Runtime;
 
+use crate::admin::TableSpec;
 use crate::client::ClientBuilder;
 use crate::condition::Condition;
 use crate::error::{Error, RowError};
@@ -101,6 +102,15 @@ impl Client {
     /// As for [`crate::Client::table`].
     pub fn table(&self, name: &str) -> Result<Table, Error> {
         let table = self.wait(self.client.table(name))?;
+        Ok(Table { table, waiter: Arc::clone(&self.waiter) })
+    }
+
+    /// Opens a table, and makes it first where there is none of its name: see [`crate::Client::open_or_create`].
+    ///
+    /// # Errors
+    /// As for [`crate::Client::open_or_create`].
+    pub fn open_or_create(&self, spec: TableSpec) -> Result<Table, Error> {
+        let table = self.wait(self.client.open_or_create(spec))?;
         Ok(Table { table, waiter: Arc::clone(&self.waiter) })
     }
 

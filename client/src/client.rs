@@ -6,7 +6,7 @@ use std::time::Duration;
 use terrane_proto::{hello, v1};
 use terrane_types::{ClusterId, FamilyName, FamilySchema, TableName, TableSchema};
 
-use crate::admin::Admin;
+use crate::admin::{Admin, TableSpec};
 use crate::budget::RetryBudget;
 use crate::counters::Counters;
 use crate::error::Error;
@@ -68,6 +68,31 @@ impl Client {
         let schema =
             if parsed.is_meta() { meta_schema(parsed)? } else { self.core.describe(name, self.core.timeout).await? };
         Ok(Table::new(Arc::clone(&self.core), schema))
+    }
+
+    /// Opens a table, and makes it first where there is none of its name. One that is there is opened as it is, whatever
+    /// the specification says: [`Admin::alter_table`] changes it. Safe to be called by several programs at once.
+    ///
+    /// ```no_run
+    /// use terrane_client::{Client, TableSpec};
+    /// # async fn run(client: Client) -> Result<(), terrane_client::Error> {
+    /// let users = client.open_or_create(TableSpec::new("users")?.family("info", &[])?).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Client::table`] and [`Admin::create_table`].
+    pub async fn open_or_create(&self, spec: TableSpec) -> Result<Table, Error> {
+        let name = spec.schema.name.to_string();
+        match self.table(&name).await {
+            Err(Error::NotFound { .. }) => {}
+            found => return found,
+        }
+        match self.admin().create_table(spec).await {
+            // Somebody else may have made it meanwhile, which is as well.
+            Ok(_) | Err(Error::AlreadyExists { .. }) => self.table(&name).await,
+            Err(error) => Err(error),
+        }
     }
 
     /// Tables, servers and regions as an administrator sees them.

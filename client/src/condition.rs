@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 use bytes::Bytes;
 use terrane_types::{ColumnTest, FamilyName, Invalid, Test, ValueType};
 
-/// What must hold of a row for a mutation of it to be applied; built by [`column`].
+/// What must hold of a row for a mutation of it to be applied; built by [`column()`].
 ///
 /// It looks at the newest version of each column it names and is evaluated once, on the server, in the order in which
 /// the row's writes are applied: nothing comes between the test and the mutation. At most 64 tests, 8 deep, comparing

@@ -14,6 +14,11 @@ use terrane_types::{KeyRange, PackedCells, PackedRow, PackedRows, RegionDescript
 use crate::reading::{RowData, older};
 use crate::route::Position;
 
+/// Bytes of the first block for each row, where fewer rows are asked for than would make a block of the usual size: what
+/// weighs as much as a get.
+const FEW_ROWS_BYTES_EACH: u32 = 16 << 10;
+const FEW_ROWS: u64 = 16;
+
 /// The state of one scan.
 #[derive(Debug)]
 pub(crate) struct Cursor {
@@ -51,6 +56,15 @@ struct Within {
     counted: u64,
     sum: Option<v1::AggregatePart>,
     prefix: (Bytes, u32),
+}
+
+impl Within {
+    /// The size of the next block. In what a server lets one client have in flight a scan weighs as much as the block it may
+    /// fill, so one for few rows begins with a small block; rows that do not fit go on in blocks of the usual size.
+    fn block_bytes(&self, wanted: &Wanted) -> u32 {
+        let few = self.limit.filter(|rows| wanted.block_bytes == 0 && self.resume.is_empty() && *rows < FEW_ROWS);
+        few.map_or(wanted.block_bytes, |rows| u32::try_from(rows).map_or(0, |rows| rows * FEW_ROWS_BYTES_EACH))
+    }
 }
 
 /// What a scan wants of each region.
@@ -147,7 +161,7 @@ impl Cursor {
             limit: within.limit.unwrap_or(0),
             offset: within.offset,
             projection: Some(wanted.projection.clone()),
-            block_bytes: wanted.block_bytes,
+            block_bytes: within.block_bytes(wanted),
             resume: within.resume.clone(),
             cells_as: 0,
             count_only: wanted.count_only,
@@ -478,6 +492,22 @@ mod tests {
         ask(&mut cursor, &all);
         feed(&mut cursor, &all, part("big", &["a"], true));
         assert!(cursor.accept(&all, block("other", false), &wanted(false), &mut Vec::new()).is_err());
+    }
+
+    #[test]
+    fn a_scan_for_few_rows_begins_with_a_small_block() {
+        let all = region(1, 1, "", "");
+        let asked = |limit, wanted: &Wanted| {
+            let mut cursor = Cursor::new(KeyRange::all(), false, limit, 0);
+            let first = cursor.request(&all, wanted).block_bytes;
+            cursor.accept(&all, part("big", &["a"], true), wanted, &mut Vec::new()).expect("a good block");
+            (first, cursor.request(&all, wanted).block_bytes)
+        };
+        assert_eq!(asked(Some(1), &wanted(false)), (16 << 10, 0));
+        assert_eq!(asked(Some(15), &wanted(false)), (240 << 10, 0));
+        assert_eq!(asked(Some(16), &wanted(false)), (0, 0));
+        assert_eq!(asked(None, &wanted(false)), (0, 0));
+        assert_eq!(asked(Some(1), &Wanted { block_bytes: 9, ..wanted(false) }), (9, 9));
     }
 
     #[test]

@@ -92,9 +92,13 @@ pub enum Error {
         /// How the answer was lost.
         cause: String,
     },
-    /// The write was applied, once, but its result (what it should return, or whether its condition held) is not kept any
-    /// more: the first answer was lost, and results above 4 KiB are not kept for a second. Read the row.
-    #[error("the write was applied, but its answer was lost and its result is too large to be kept: read the row")]
+    /// The write was decided, once, but its result (what it should return, or what its condition found) is not kept any
+    /// more: the first answer was lost, and results above 4 KiB are not kept for a second. Without a condition it was
+    /// applied; with one that asks for what it found, it may not have held. Read the row.
+    #[error(
+        "the write was decided once, but its answer was lost and its result is too large to be kept: read the row \
+         (without a condition it was applied)"
+    )]
     ResultLost,
     /// The client, or the writer, was closed. Nothing was sent.
     #[error("{what} was closed")]
@@ -170,6 +174,19 @@ impl Error {
         matches!(self, Self::Timeout { .. })
     }
 
+    /// What ended a write, told with regard to its earlier tries: where one of them may have been applied, "nothing was
+    /// written" and "trying again is safe" are true of the last one only, and so would be wrong.
+    pub(crate) fn of_write(self, applied_maybe: bool) -> Self {
+        match self {
+            Self::Timeout { after, last, .. } => Self::Timeout { after, uncertain: applied_maybe, last },
+            Self::RetriesSpent { last, .. } => Self::RetriesSpent { uncertain: applied_maybe, last },
+            // What a mutation was refused for the first time it is refused for again, and a lost result was of a write.
+            told @ (Self::Invalid(_) | Self::ResultLost | Self::Uncertain { .. }) => told,
+            other if applied_maybe => Self::Uncertain { cause: format!("an answer was lost, and then: {other}") },
+            other => other,
+        }
+    }
+
     pub(crate) fn invalid(what: impl Into<String>) -> Self {
         Self::Invalid(Invalid::new(what))
     }
@@ -238,6 +255,29 @@ mod tests {
         let error = Error::Timeout { after: Duration::from_secs(1), uncertain: true, last: None };
         assert!(error.to_string().contains("may have been applied"), "{error}");
         assert!(error.is_uncertain() && !error.is_retry_safe());
+    }
+
+    #[test]
+    fn a_write_that_may_have_been_applied_is_never_said_to_be_safe_to_repeat() {
+        let errors = || {
+            [
+                Error::Unreachable { masters: "m:1".to_owned(), last: None },
+                Error::ReadOnly { what: "table t".to_owned() },
+                Error::Unavailable { message: "stopping".to_owned(), retry_after: Duration::ZERO },
+                Error::Timeout { after: Duration::from_secs(1), uncertain: false, last: None },
+                Error::RetriesSpent { uncertain: false, last: None },
+                Error::internal("a reply that cannot be read"),
+            ]
+        };
+        for error in errors() {
+            let told = error.of_write(true);
+            assert!(told.is_uncertain() && !told.is_retry_safe(), "{told}");
+        }
+        for error in errors() {
+            let told = error.of_write(false);
+            assert!(!told.is_uncertain(), "{told}");
+        }
+        assert!(Error::invalid("no").of_write(true).is_invalid());
     }
 
     #[test]

@@ -162,6 +162,27 @@ pub use writer::{BatchWriter, FlushError, Receipt, WriterOptions};
 pub use terrane_types::{
     Bloom, Bucket, CellKind, CellRef, ClusterId, ColumnValue, Compression, Desc, FamilyName, FamilySchema,
     FamilyStorage, Filter, IntoSpan, Invalid, KeyDeclaration, KeyRange, KeySpan, LATEST, NamespaceName,
-    RegionDescriptor, RegionId, Returns, Row, RowKey, ServerId, TableId, TableName, TableRow, TableSchema, Tail,
-    ValueType, escape, unescape,
+    RegionDescriptor, RegionId, Returns, ServerId, TableId, TableName, TableRow, TableSchema, Tail, ValueType, escape,
+    unescape,
 };
+
+/// Where the derives find what they name.
+#[doc(hidden)]
+pub use terrane_types as types;
+
+// The derives of these names are others, which name the client: programs need not depend on the crate of types. Names given
+// one by one outrank those of a star, each in its own namespace.
+mod derived {
+    pub use terrane_types::{Row, RowKey};
+}
+pub use derived::*;
+pub use terrane_types::{ClientRow as Row, ClientRowKey as RowKey};
+
+/// Compiles what the README and the guide show.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../docs/client.md")]
+    struct Guide;
+}

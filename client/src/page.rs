@@ -104,7 +104,7 @@ impl Binding<'_> {
             reply::Body::SealPage(reply) => Ok(PageToken { sealed: reply.token }),
             _ => Err(broken_reply("the server answered the sealing of a page token with something else")),
         };
-        self.ask(|| request::Body::SealPage(seal.clone()), sealed).await
+        self.ask(|| request::Body::SealPage(Box::new(seal.clone())), sealed).await
     }
 
     /// Has a server check a token and tell its positions.
@@ -114,7 +114,7 @@ impl Binding<'_> {
             reply::Body::OpenPage(reply) => Ok(reply.positions),
             _ => Err(broken_reply("the server answered the opening of a page token with something else")),
         };
-        self.ask(|| request::Body::OpenPage(open.clone()), opened).await
+        self.ask(|| request::Body::OpenPage(Box::new(open.clone())), opened).await
     }
 
     async fn ask<T>(

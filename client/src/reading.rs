@@ -7,8 +7,9 @@ use std::ops::{Bound, RangeBounds};
 
 use bytes::Bytes;
 use terrane_proto::v1;
-use terrane_types::{CellRef, Invalid, KeyRange, PackedCells, Row};
+use terrane_types::{CellRef, ColumnValue, Invalid, KeyRange, PackedCells, Row, escape};
 
+use crate::error::Error;
 use crate::operations::Cell;
 use crate::page::PageToken;
 use crate::selection::{Selection, selection_methods};
@@ -339,6 +340,21 @@ impl RowData {
         self.cells().find(|cell| cell.family == family.as_bytes() && cell.qualifier == qualifier).map(|cell| cell.value)
     }
 
+    /// The newest value of a column that was read, as a number, a text or anything else that is a [`ColumnValue`]: what a
+    /// counter holds is `row.read::<i64>("stats", "visits")?`. `None` when the column is absent.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], naming row and column, when the value is none of the type.
+    pub fn read<T: ColumnValue>(&self, family: &str, qualifier: impl AsRef<[u8]>) -> Result<Option<T>, Error> {
+        let qualifier = qualifier.as_ref();
+        let Some(value) = self.value(family, qualifier) else { return Ok(None) };
+        let named = |invalid: Invalid| {
+            let (row, qualifier) = (escape(&self.row), escape(qualifier));
+            Error::invalid(format!("row {row}, column {family}:{qualifier}: {}", invalid.what))
+        };
+        T::from_value(value).map(Some).map_err(named)
+    }
+
     /// All versions of a column that were read, newest first, as (timestamp, value).
     pub fn versions<'a>(&'a self, family: &'a str, qualifier: &'a [u8]) -> impl Iterator<Item = (i64, &'a [u8])> {
         self.cells()
@@ -383,6 +399,18 @@ mod tests {
         assert!(!behind.contains(b"a") && behind.contains(b"a\0") && behind.contains(b"\xff"));
         assert_eq!(range(Scan::rows::<&str>(..)), KeyRange::all());
         assert!(Scan::rows("b".."a").checked_range().is_err());
+    }
+
+    #[test]
+    fn a_value_that_is_none_of_the_type_is_named_with_its_row_and_column() {
+        let five = 5i64.to_be_bytes();
+        let cells = [CellRef::put(b"f", b"text", 1, b"five"), CellRef::put(b"f", b"visits", 1, &five)];
+        let row = RowData::new(Row::new("r").expect("a row"), PackedCells::from_cells(cells).expect("cells"));
+        assert_eq!(row.read::<i64>("f", "visits").unwrap(), Some(5));
+        assert_eq!(row.read::<String>("f", "text").unwrap().as_deref(), Some("five"));
+        assert_eq!(row.read::<i64>("f", "absent").unwrap(), None);
+        let error = row.read::<i64>("f", "text").unwrap_err().to_string();
+        assert!(error.starts_with("row r, column f:text: ") && error.contains("8 bytes"), "{error}");
     }
 
     #[test]

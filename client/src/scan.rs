@@ -322,7 +322,7 @@ impl Scanner {
         let answer = self
             .core
             .router
-            .attempt_read(&self.target, &place, self.consistency, request::Body::Scan(scan), until)
+            .attempt_read(&self.target, &place, self.consistency, request::Body::Scan(Box::new(scan)), until)
             .await;
         match answer.and_then(block_of) {
             Ok(block) => self.take(Some(place), block, rows),
@@ -394,7 +394,7 @@ async fn next_block(source: &mut Source, until: Instant) -> Result<v1::ScanBlock
 
 fn block_of(answer: reply::Body) -> Result<v1::ScanBlock, Failure> {
     match answer {
-        reply::Body::Scan(block) => checked(block),
+        reply::Body::Scan(block) => checked(*block),
         _ => Err(Failure::Refused(Wire::Internal { message: "the server answered a scan with something else".into() })),
     }
 }

@@ -36,6 +36,7 @@ use tokio::time::{Instant, timeout_at};
 use tonic::transport::Channel;
 
 use crate::retry::Failure;
+use crate::submit::extra_bytes;
 
 /// Requests queued or under way on one session.
 pub(crate) const IN_FLIGHT_MAX: usize = 8192;
@@ -363,7 +364,7 @@ impl Shared {
         self.permits.add_permits(done.len());
         for (sender, v1::Reply { body, schema_version, .. }) in done {
             let result = match body {
-                Some(reply::Body::Error(detail)) => Err(Failure::Refused(error::from_detail(detail))),
+                Some(reply::Body::Error(detail)) => Err(Failure::Refused(error::from_detail(*detail))),
                 Some(body) => Ok(Answered { body, schema_version }),
                 None => Err(Failure::Refused(Wire::Internal { message: "the server sent an empty reply".to_owned() })),
             };
@@ -450,7 +451,9 @@ fn is_waited_for(slots: &[Slot], id: u64) -> bool {
 
 fn size_of_request(request: &v1::Request) -> usize {
     match &request.body {
-        Some(request::Body::Mutate(mutate)) => mutate.rows.iter().map(|row| row.row.len() + row.cells.len() + 32).sum(),
+        Some(request::Body::Mutate(mutate)) => {
+            mutate.rows.iter().map(|row| row.row.len() + row.cells.len() + extra_bytes(row) + 32).sum()
+        }
         Some(request::Body::Get(get)) => get.rows.iter().map(|row| row.len() + 8).sum(),
         Some(request::Body::Scan(scan)) => scan.start.len() + scan.stop.len() + scan.resume.len() + 64,
         Some(request::Body::SealPage(seal)) => seal.positions.iter().map(|position| position.last.len() + 16).sum(),

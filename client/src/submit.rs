@@ -3,8 +3,10 @@
 //!
 //! Every row keeps its operation number over all tries, whichever server and region it goes to, so it is applied once.
 //! Beside it travels the cluster time of its first try, in the clock of the server it is sent to. As long as no try can have
-//! been applied, each try is the first. From the moment one may have been, time and number are fixed: only with them can a
-//! server tell a retry from a new operation.
+//! been applied, each try is the first. From the moment one may have been, the number is fixed and the time never rises:
+//! only with them can a server tell a retry from a new operation. Clocks of servers differ, and a server judges by its own
+//! whether it can have forgotten an operation; so a retry names the earliest of what the first try's moment was by the
+//! clocks of all servers it went to.
 //!
 //! A number that a region has forgotten is refused untried. If no earlier try may have been applied, the operation begins
 //! anew under another number; else nobody knows, and its caller is told so.
@@ -15,6 +17,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use terrane_proto::v1;
 use terrane_proto::v1::{reply, request};
+use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::deadline::Progress;
@@ -32,17 +35,40 @@ pub(crate) struct Unit {
     rows: Vec<v1::RowMutation>,
     atomic: bool,
     ticket: Ticket,
+    first_try: FirstTry,
+}
+
+/// When an operation was first tried.
+#[derive(Clone, Copy, Debug)]
+struct FirstTry {
+    /// Cluster time, by the clocks of the servers it was sent to: the earliest of them.
+    cluster_ms: u64,
+    at: Instant,
+}
+
+impl FirstTry {
+    /// Now, where it is this time by the server's clock.
+    fn now(cluster_ms: u64) -> Self {
+        Self { cluster_ms, at: Instant::now() }
+    }
+
+    /// It is sent again, to a server by whose clock it is this time.
+    fn seen_by(&mut self, cluster_ms: u64) {
+        let passed = u64::try_from(self.at.elapsed().as_millis()).unwrap_or(u64::MAX);
+        // What is left of a millisecond counts as one: rather too early than too late.
+        self.cluster_ms = self.cluster_ms.min(cluster_ms.saturating_sub(passed.saturating_add(1)));
+    }
 }
 
 impl Unit {
     pub(crate) fn one(router: &Router, row: v1::RowMutation) -> Self {
-        Self { rows: vec![row], atomic: false, ticket: router.operations.take(1) }
+        Self { rows: vec![row], atomic: false, ticket: router.operations.take(1), first_try: FirstTry::now(0) }
     }
 
     /// At least one row; all share the table's atomic key prefix.
     pub(crate) fn atomic(router: &Router, rows: Vec<v1::RowMutation>) -> Self {
         let ticket = router.operations.take(rows.len() as u64);
-        Self { rows, atomic: true, ticket }
+        Self { rows, atomic: true, ticket, first_try: FirstTry::now(0) }
     }
 
     /// Sends it until it is answered; the outcomes come in the order of the rows.
@@ -74,10 +100,16 @@ impl Unit {
             let failure = match &place {
                 Ok(place) => {
                     let first = !progress.applied_maybe();
-                    let (rows, atomic) = (&mut self.rows, self.atomic);
-                    let body = |now_ms| body(rows, atomic, first.then_some(now_ms));
+                    let (rows, atomic, first_try) = (&mut self.rows, self.atomic, &mut self.first_try);
+                    let body = |now_ms| {
+                        match first {
+                            true => *first_try = FirstTry::now(now_ms),
+                            false => first_try.seen_by(now_ms),
+                        }
+                        body(rows, atomic, first_try.cluster_ms)
+                    };
                     let answer = router.attempt_write(target, place, &self.ticket, progress.try_until(), body).await;
-                    match answer.and_then(|answer| self.finish(answer)) {
+                    match answer.and_then(|answer| self.finish(answer, first)) {
                         Ok(outcomes) => {
                             router.answered(place);
                             return Ok(outcomes);
@@ -92,7 +124,9 @@ impl Unit {
                 self.number();
             }
             // Rare, and large: kept apart, so that the future of a call that goes well stays small.
-            Box::pin(router.recover(target, Position::Row(row), place.as_ref().ok(), failure, progress)).await?;
+            let recovered =
+                Box::pin(router.recover(target, Position::Row(row), place.as_ref().ok(), failure, progress)).await;
+            recovered.map_err(|error| error.of_write(progress.applied_maybe()))?;
         }
     }
 
@@ -103,8 +137,12 @@ impl Unit {
     }
 
     /// An error of any row is an error of all: there is one row, or they are atomic.
-    fn finish(&self, answer: reply::Body) -> Result<Vec<MutationOutcome>, Failure> {
+    fn finish(&self, answer: reply::Body, first: bool) -> Result<Vec<MutationOutcome>, Failure> {
         let mut answers = Answers::decode(answer, self.rows.len())?;
+        if !first {
+            // It may be an earlier try that was applied, and then this is not its stamp.
+            answers.stamp = 0;
+        }
         let failed = answers.take_failures(|index| self.rows.get(index));
         if let Some((_, failure)) = failed.into_iter().next() {
             return Err(failure);
@@ -117,11 +155,9 @@ impl Unit {
     }
 }
 
-/// The request of a unit, tried first `now` unless an earlier try counts.
-fn body(rows: &mut [v1::RowMutation], atomic: bool, now_ms: Option<u64>) -> request::Body {
-    if let Some(now_ms) = now_ms {
-        rows.iter_mut().for_each(|row| row.first_try_ms = now_ms);
-    }
+/// The request of a unit that was first tried then.
+fn body(rows: &mut [v1::RowMutation], atomic: bool, first_try_ms: u64) -> request::Body {
+    rows.iter_mut().for_each(|row| row.first_try_ms = first_try_ms);
     request::Body::Mutate(v1::Mutate { rows: rows.to_vec(), atomic })
 }
 
@@ -138,6 +174,9 @@ impl Answers {
         let reply::Body::Mutate(reply) = answer else {
             return Err(broken_reply("the server answered a mutation with something else"));
         };
+        if reply.errors.iter().any(|error| error.row as usize >= rows) {
+            return Err(broken_reply("the server answered for a row that it was not sent"));
+        }
         Ok(Self { rows, errors: reply.errors, results: reply.results, stamp: reply.stamp })
     }
 
@@ -174,7 +213,8 @@ pub(crate) async fn send_many(router: &Router, target: &Target, rows: Vec<v1::Ro
         Err(refused) => (0..count).map(|index| (index, refused.clone())).collect(),
     };
     let State { stamps, told, applied_maybe, .. } = many.state.into_inner();
-    let failed = failed.into_iter().map(|(index, error)| (index, told_of_row(error, applied_maybe[index])));
+    // Not every row was on its way when the call ended, and those that were may have been applied.
+    let failed = failed.into_iter().map(|(index, error)| (index, error.of_write(applied_maybe[index])));
     Sent { failed: failed.collect(), stamps, told }
 }
 
@@ -201,15 +241,6 @@ impl Sent {
     }
 }
 
-/// What ended a call over many rows, as it is for one of them: not every row was on its way then.
-fn told_of_row(error: Error, applied_maybe: bool) -> Error {
-    match error {
-        Error::Timeout { after, last, .. } => Error::Timeout { after, uncertain: applied_maybe, last },
-        Error::RetriesSpent { last, .. } => Error::RetriesSpent { uncertain: applied_maybe, last },
-        other => other,
-    }
-}
-
 /// The rows of a call that writes many, and how far each has come.
 pub(crate) struct Many {
     /// Of all rows. Those that began anew have others, under the same identity.
@@ -219,8 +250,8 @@ pub(crate) struct Many {
 }
 
 struct State {
-    /// When each row was first tried, in cluster time.
-    first_try_ms: Vec<u64>,
+    /// When each row was first tried.
+    first_try: Vec<FirstTry>,
     /// Whether a try of the row may have been applied.
     applied_maybe: Vec<bool>,
     /// When each row was applied, in cluster time.
@@ -236,7 +267,7 @@ impl Many {
         let ticket = router.operations.take(rows.len() as u64);
         number_in_row_order(&mut rows, ticket.first());
         let state = State {
-            first_try_ms: vec![0; rows.len()],
+            first_try: vec![FirstTry::now(0); rows.len()],
             applied_maybe: vec![false; rows.len()],
             stamps: vec![0; rows.len()],
             told: BTreeMap::new(),
@@ -262,7 +293,8 @@ fn number_in_row_order(rows: &mut [v1::RowMutation], first: u64) {
     }
 }
 
-fn extra_bytes(row: &v1::RowMutation) -> usize {
+/// About how many bytes a mutation has besides its row and its cells.
+pub(crate) fn extra_bytes(row: &v1::RowMutation) -> usize {
     let merge = |merge: &v1::Merge| {
         let appended = match &merge.what {
             Some(v1::merge::What::Append(value)) => value.len(),
@@ -270,7 +302,8 @@ fn extra_bytes(row: &v1::RowMutation) -> usize {
         };
         merge.family.len() + merge.qualifier.len() + appended
     };
-    row.merges.iter().map(merge).sum::<usize>() + row.condition.as_ref().map_or(0, prost::Message::encoded_len)
+    row.merges.iter().map(merge).sum::<usize>()
+        + row.condition.as_ref().map_or(0, terrane_proto::mutation::condition_bytes)
 }
 
 impl Many {
@@ -296,13 +329,15 @@ impl Many {
     /// The request for some rows, sent at this cluster time.
     pub(crate) fn body(&self, indices: &[usize], now_ms: u64) -> request::Body {
         let mut state = self.state.lock();
-        let State { first_try_ms, applied_maybe, anew, .. } = &mut *state;
+        let State { first_try, applied_maybe, anew, .. } = &mut *state;
+        let now = FirstTry::now(now_ms);
         let sent = indices.iter().map(|&index| {
-            if !applied_maybe[index] {
-                first_try_ms[index] = now_ms;
+            match applied_maybe[index] {
+                true => first_try[index].seen_by(now_ms),
+                false => first_try[index] = now,
             }
             let mut row = self.rows[index].clone();
-            row.first_try_ms = first_try_ms[index];
+            row.first_try_ms = first_try[index].cluster_ms;
             if let Some(ticket) = anew.get(&index) {
                 row.operation = ticket.first();
             }
@@ -318,10 +353,11 @@ impl Many {
         let mut failed: Vec<_> = refused.into_iter().map(|(at, failure)| (indices[at], failure)).collect();
         let mut state = self.state.lock();
         for &index in indices {
-            state.stamps[index] = answers.stamp;
+            // It may be an earlier try that was applied, and then this is not its stamp.
+            state.stamps[index] = if state.applied_maybe[index] { 0 } else { answers.stamp };
         }
         for (at, result) in answers.take_results() {
-            match MutationOutcome::decode(&self.rows[indices[at]].row, result, answers.stamp) {
+            match MutationOutcome::decode(&self.rows[indices[at]].row, result, state.stamps[indices[at]]) {
                 Ok(outcome) => drop(state.told.insert(indices[at], outcome)),
                 Err(failure) => failed.push((indices[at], failure)),
             }

@@ -1,4 +1,4 @@
-//! One table, open: what all calls on it share. They are in [`crate::writes`] and [`crate::reads`].
+//! One table, open: what all calls on it share. They are in [`crate::writes`], [`crate::gets`] and [`crate::scans`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

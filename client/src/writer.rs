@@ -31,6 +31,7 @@ use crate::error::{Error, RowError};
 use crate::mutation::RowMutation;
 use crate::operations::{Delete, Put};
 use crate::outcome::MutationOutcome;
+use crate::submit::extra_bytes;
 use crate::table::Table;
 
 /// Rows queued between the callers and the task that gathers them.
@@ -265,7 +266,7 @@ impl BatchWriter {
             self.too_many_failed()?;
         }
         let most = u32::try_from(self.shared.options.memory_bytes.max(1)).unwrap_or(u32::MAX);
-        let size = row.row.len() + row.cells.len() + ROW_OVERHEAD_BYTES;
+        let size = row.row.len() + row.cells.len() + extra_bytes(&row) + ROW_OVERHEAD_BYTES;
         let bytes = u32::try_from(size).unwrap_or(u32::MAX).min(most);
         let permits = self.shared.memory.acquire_many(bytes).await.map_err(|_| closed())?;
         if self.shared.closed.load(Ordering::Acquire) {
@@ -406,7 +407,7 @@ impl Gatherer {
                 }
                 Some(Message::Row(item)) => {
                     self.due.get_or_insert_with(|| Instant::now() + self.shared.options.linger);
-                    self.bytes += item.row.row.len() + item.row.cells.len();
+                    self.bytes += item.row.row.len() + item.row.cells.len() + extra_bytes(&item.row);
                     self.gathered.push(item.row);
                     self.keeps.push(item.keeps);
                 }

@@ -73,13 +73,13 @@ async fn an_increment_whose_answer_is_lost_again_and_again_counts_once() {
     }
     let world = cluster.world.lock();
     assert_eq!(world.applied, 5);
-    // Each try of an operation has the number and the time of the first.
+    // Each try of an operation has the number of the first, and no later time: clocks of servers differ.
     let mut tries = std::collections::BTreeMap::new();
     for (operation, first_try_ms, _) in &world.window.seen {
         tries.entry(operation).or_insert_with(Vec::new).push(*first_try_ms);
     }
     assert!(tries.len() == 5 && tries.values().all(|times| times.len() > 1), "{tries:?}");
-    assert!(tries.values().all(|times| times.iter().all(|time| *time == times[0])));
+    assert!(tries.values().all(|times| times.iter().is_sorted_by(|one, next| one >= next)), "{tries:?}");
 }
 
 #[tokio::test]

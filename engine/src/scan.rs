@@ -112,8 +112,7 @@ impl Region {
     /// Begins a scan.
     #[must_use]
     pub fn scan(&self, snapshot: Snapshot, spec: ScanSpec) -> RowScanner {
-        let bounds = Bounds { start: spec.range.start.to_vec(), stop: spec.range.stop.to_vec() };
-        let bounds = bounds.intersect(self.bounds());
+        let bounds = self.bounds().clip(&spec.range.start, &spec.range.stop);
         let view = view_of(&spec.projection, snapshot.sequence(), spec.now_ms);
         let families = self.views(&spec.projection).into_iter().map(|store| FamilyScan {
             reader: FamilyReader::new(&store.family, view),
@@ -150,6 +149,14 @@ impl RowScanner {
     pub fn next(&mut self, block: &mut Vec<u8>, bytes_max: usize, patience: Patience) -> Result<Step, Error> {
         let seen_before = self.stats.cells_seen;
         let before = block.len();
+        // First of all, so that a scan for one row shows it where it lies too.
+        if self.at.is_none()
+            && !self.bounds.is_empty()
+            && let Err(error) = self.open(patience)
+        {
+            self.close();
+            return Err(error);
+        }
         while self.at.is_none() {
             let mut show = |row: &[u8], cell: CellRef<'_>| {
                 let start = begin_row(block, row);

@@ -16,13 +16,18 @@ impl Bounds {
     }
 
     pub(crate) fn intersect(&self, other: &Self) -> Self {
-        let start = self.start.clone().max(other.start.clone());
-        let stop = match (self.stop.is_empty(), other.stop.is_empty()) {
-            (true, _) => other.stop.clone(),
-            (_, true) => self.stop.clone(),
-            _ => self.stop.clone().min(other.stop.clone()),
+        self.clip(&other.start, &other.stop)
+    }
+
+    /// The rows `[start, stop)` that lie inside.
+    pub(crate) fn clip(&self, start: &[u8], stop: &[u8]) -> Self {
+        let start = if start.is_empty() { &self.start } else { start.max(self.start.as_slice()) };
+        let stop = match (self.stop.is_empty(), stop.is_empty()) {
+            (true, _) => stop,
+            (_, true) => self.stop.as_slice(),
+            _ => stop.min(self.stop.as_slice()),
         };
-        Self { start, stop }
+        Self { start: start.to_vec(), stop: stop.to_vec() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {

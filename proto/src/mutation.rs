@@ -173,6 +173,12 @@ pub fn row_outcome(result: v1::RowResult) -> Result<(u32, RowOutcome), Error> {
     Ok((row, RowOutcome { condition_failed, cells, stamp }))
 }
 
+/// What a condition takes in a message.
+#[must_use]
+pub fn condition_bytes(condition: &v1::Condition) -> usize {
+    prost::Message::encoded_len(condition)
+}
+
 #[cfg(test)]
 mod tests {
     use terrane_types::CellRef;

@@ -85,6 +85,11 @@ impl Heard {
     pub(crate) fn note(&self, bound: Bound, applied: u64) {
         let mut state = self.state.lock();
         state.settle(applied);
+        // Leaders' clocks differ by the margin at most. One that says much less than was heard before has been put right
+        // since, and what it said then was of a time that had not come.
+        if state.proven_ms.saturating_sub(bound.time_ms) > 2 * CLOCK_DIFFERENCE_MAX_MS {
+            *state = HeardState::default();
+        }
         state.waiting.get_or_insert(bound);
         state.settle(applied);
     }
@@ -121,7 +126,8 @@ impl Replica {
         if proven.is_none() && !self.standing.has_applied() {
             return Err(ProposeError::NotReady);
         }
-        let heard = proven.unwrap_or(0).saturating_sub(CLOCK_DIFFERENCE_MAX_MS);
+        // No answer is complete up to a time that has not come here.
+        let heard = proven.unwrap_or(0).min(terrane_env::time::wall_ms()).saturating_sub(CLOCK_DIFFERENCE_MAX_MS);
         Ok(StalePoint { index, stamp, as_of_ms: heard.max(stamp) })
     }
 }
@@ -150,6 +156,14 @@ mod tests {
             heard.note(bound(beat * 100, beat * 5), (beat - 1) * 5);
         }
         assert_eq!(heard.proven_ms(9 * 5), Some(900));
+    }
+
+    #[test]
+    fn a_leaders_clock_that_was_put_right_is_believed() {
+        let heard = Heard::default();
+        heard.note(bound(9_000_000, 7), 7);
+        heard.note(bound(5_000, 8), 8);
+        assert_eq!(heard.proven_ms(8), Some(5_000));
     }
 
     #[test]

@@ -33,7 +33,7 @@ use parking_lot::Mutex;
 use terrane_engine::Patience;
 use terrane_env::task::run_blocking;
 use terrane_raft::{Packing, Prepared};
-use terrane_types::{Error, Projection, RegionId, TableSchema};
+use terrane_types::{Error, Invalid, Projection, RegionId, TableSchema};
 
 use self::in_flight::InFlight;
 use self::needs::Needs;
@@ -47,6 +47,8 @@ use crate::window::{Kept, Known, NOBODY, Window};
 /// Bytes that one write may take in the log once it is evaluated. With the largest entry before it, it still travels in one
 /// piece.
 const LOGGED_BYTES_MAX: usize = 40 << 20;
+/// What the rows of one write may make the leader read. Nothing else bounds it: a condition is small, what it looks at is not.
+const READ_BYTES_MAX: usize = 64 << 20;
 
 /// Where the leader reads columns of a region as they are applied.
 pub trait Columns: Send + Sync {
@@ -249,6 +251,7 @@ impl Evaluator {
     ) -> Result<Gathered, Malformed> {
         let now_ms = stamp_of(packing);
         let (mut whole, mut reads) = (BTreeMap::new(), Vec::new());
+        let mut read_bytes = 0;
         for (at, item) in rows.iter().enumerate() {
             let Some((_, needs)) = &item.request else { continue };
             let mut missing = Vec::new();
@@ -266,6 +269,7 @@ impl Evaluator {
                 let projection = needs::columns(&missing);
                 match read(target.columns, &mut fetched, (at, false), item.row.row, &projection, now_ms) {
                     Ok(cells) => {
+                        read_bytes += cells.len();
                         self.overlay.insert(region, item.row.row, &missing, &cells, target.schema, now_ms);
                     }
                     Err(terrane_engine::Error::NeedsDisk) => {
@@ -276,13 +280,19 @@ impl Evaluator {
             }
             if let Some(projection) = &needs.whole {
                 match read(target.columns, &mut fetched, (at, true), item.row.row, projection, now_ms) {
-                    Ok(cells) => drop(whole.insert(at, cells)),
+                    Ok(cells) => {
+                        read_bytes += cells.len();
+                        whole.insert(at, cells);
+                    }
                     Err(terrane_engine::Error::NeedsDisk) => {
                         let projection = projection.clone();
                         reads.push(Read { at: (at, true), row: Bytes::copy_from_slice(item.row.row), projection });
                     }
                     Err(error) => return Ok(Gathered::Failed(target.columns.failure(error))),
                 }
+            }
+            if read_bytes > READ_BYTES_MAX {
+                return Ok(Gathered::Failed(too_much_to_read()));
             }
         }
         if reads.is_empty() {
@@ -311,11 +321,16 @@ impl Evaluator {
         Prepared::NeedsDisk(Box::pin(async move {
             let fetched = run_blocking(move || {
                 let mut fetched = had;
+                let mut read_bytes = 0;
                 for Read { at, row, projection } in reads {
                     let mut cells = Vec::new();
                     columns
                         .read(&row, &projection, now_ms, Patience::MayBlock, &mut cells)
                         .map_err(|error| columns.failure(error))?;
+                    read_bytes += cells.len();
+                    if read_bytes > READ_BYTES_MAX {
+                        return Err(too_much_to_read());
+                    }
                     fetched.insert(at, (projection, cells));
                 }
                 Ok(fetched)
@@ -548,6 +563,13 @@ fn hash_of(operation: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(operation);
     hasher.finish()
+}
+
+fn too_much_to_read() -> Error {
+    let what = format!(
+        "the conditions, merges and returned cells of this write read more than {READ_BYTES_MAX} bytes: send fewer rows at once"
+    );
+    Invalid { what }.into()
 }
 
 #[cfg(test)]

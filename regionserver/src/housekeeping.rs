@@ -47,6 +47,8 @@ const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(10);
 /// Groups with cells that expire write an empty entry so often, so that log time goes on without writes.
 const TICK_INTERVAL: Duration = Duration::from_secs(60);
+/// How often a server without writes looks whether memtables that are read are worth a merge.
+const MERGE_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// How often the disk's free space is looked at.
 const DISK_INTERVAL: Duration = Duration::from_secs(1);
 /// Compactions of resting regions that are passed over in the search for one that may run.
@@ -136,6 +138,10 @@ struct Desk {
     compaction_rests: Rests<RegionId>,
     /// Whether memtables are being merged: one at a time, as nobody waits for it.
     merging: bool,
+    /// The region whose memtables were merged last: others come first.
+    merged: Option<RegionId>,
+    /// When an idle server was last looked through for memtables to merge.
+    merge_looked: Option<Instant>,
     ticked: Option<Instant>,
     disk: Disk,
     looked: Option<Instant>,
@@ -205,6 +211,7 @@ impl Housekeeper {
         desk.forget_rests();
         self.look_at_disk(desk);
         if idle && desk.nothing_rests() && self.signals.awaited.lock().is_empty() {
+            self.merge_for_readers(desk);
             self.tick(desk);
             return;
         }
@@ -347,14 +354,27 @@ impl Housekeeper {
         if desk.merging {
             return;
         }
-        let Some(hosted) = self.registry.regions.all().into_iter().find(|hosted| hosted.engine.wants_merge()) else {
+        let mut regions = self.registry.regions.all();
+        let behind = regions.partition_point(|hosted| Some(hosted.region) <= desk.merged);
+        regions.rotate_left(behind);
+        let Some(hosted) = regions.into_iter().find(|hosted| hosted.engine.wants_merge()) else {
             return;
         };
         desk.merging = true;
+        desk.merged = Some(hosted.region);
         desk.work.push(Box::pin(async move {
             terrane_env::task::run_blocking(move || hosted.engine.merge_memtable()).await;
             Done::Merged
         }));
+    }
+
+    /// The same where nothing is written and readers may have come since: seldom, as all regions are looked at.
+    fn merge_for_readers(&self, desk: &mut Desk) {
+        let now = Instant::now();
+        if desk.merge_looked.is_none_or(|last| now >= last + MERGE_LOOK_INTERVAL) {
+            desk.merge_looked = Some(now);
+            self.merge(desk);
+        }
     }
 
     /// Lets log time go on in groups that have cells that expire, and has it recorded with their regions: compactions

@@ -19,6 +19,7 @@
 //! made for another question from a damaged one, so that the refusal can say which.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use hmac::{Hmac, Mac};
@@ -26,6 +27,7 @@ use parking_lot::RwLock;
 use sha2::Sha256;
 use terrane_types::limits::ROW_BYTES_MAX;
 use terrane_types::{Error, Invalid, TableId};
+use tokio::time::Instant;
 
 use crate::faults::no_page_key;
 use crate::record::{Malformed, Reader, put_short, put_u64};
@@ -34,6 +36,9 @@ const VERSION: u8 = 1;
 const DOMAIN: &[u8] = b"terrane page token 1";
 const TAG_BYTES: usize = 32;
 const FINISHED: u8 = 1;
+
+/// How long a key that is new here only opens: servers hear of one with their next reports, twice a second.
+const ADOPT_AFTER: Duration = Duration::from_secs(10);
 
 /// Positions in a token: one per bucket of a salted table.
 const POSITIONS_MAX: usize = 256;
@@ -70,15 +75,26 @@ pub struct Position {
 #[derive(Default)]
 pub struct PageSeal {
     keys: RwLock<Arc<[PageKey]>>,
+    /// Until when the newest key only opens: other servers may not have heard of it.
+    adopt_at: RwLock<Option<Instant>>,
 }
 
 impl PageSeal {
     /// Takes over what a master told, the newest first. A master that tells nothing (it is older, or has none yet) takes
     /// nothing away.
     pub fn set(&self, keys: Vec<PageKey>) {
-        if !keys.is_empty() {
-            *self.keys.write() = keys.into();
+        let Some(newest) = keys.first().map(|key| key.id) else { return };
+        let mut known = self.keys.write();
+        if known.first().is_none_or(|key| key.id != newest) {
+            *self.adopt_at.write() = Some(Instant::now() + ADOPT_AFTER);
         }
+        *known = keys.into();
+    }
+
+    /// What is sealed with: the newest key, or for a while the one before it.
+    fn sealing<'a>(&self, keys: &'a [PageKey]) -> Option<&'a PageKey> {
+        let is_fresh = self.adopt_at.read().is_some_and(|at| Instant::now() < at);
+        keys.get(1).filter(|_| is_fresh).or(keys.first())
     }
 
     /// Makes a token.
@@ -87,7 +103,7 @@ impl PageSeal {
     /// [`Error::Invalid`] for positions that no scan has, or too many; [`Error::Unavailable`] before the first key came.
     pub fn seal(&self, binding: &Binding, positions: &[Position]) -> Result<Bytes, Error> {
         let keys = self.keys.read().clone();
-        let key = keys.first().ok_or_else(no_page_key)?;
+        let key = self.sealing(&keys).ok_or_else(no_page_key)?;
         check_positions(positions)?;
         let bound = bound(binding);
         let mut token =

@@ -140,6 +140,7 @@ impl Reply {
     pub fn failed(error: Error) -> Self {
         match error {
             Error::Corruption { file, offset } => Self::Damaged { file, offset },
+            Error::Invalid(Invalid { what }) => Self::Invalid { what },
             other => Self::Failed { what: other.to_string() },
         }
     }

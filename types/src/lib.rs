@@ -64,4 +64,6 @@ pub use schema::{
 pub use table_row::{ColumnValue, TableRow};
 #[doc(no_inline)]
 pub use terrane_types_derive::Row;
+#[doc(hidden)]
+pub use terrane_types_derive::{ClientRow, ClientRowKey};
 pub use value_type::{Value, ValueType};

@@ -70,9 +70,8 @@ pub struct BenchEngine {
 
 #[derive(Clone, Debug, Args)]
 pub struct BenchFlags {
-    /// The table; made when it is absent.
+    /// The table's name, or `namespace:name`; made when it is absent.
     #[arg(long, value_name = "NAME", default_value = "bench")]
-    /// The table's name, or `namespace:name`.
     pub table: TableName,
     /// How many different rows there are.
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]

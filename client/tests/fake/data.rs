@@ -161,7 +161,7 @@ fn answer(world: &Shared, id: ServerId, batch: v1::RequestBatch) -> (Vec<v1::Rep
 
 fn handle(world: &mut World, id: ServerId, header: v1::RequestHeader, body: Option<request::Body>) -> Done {
     world.requests += 1;
-    let refuse = |refused: &Error| Done::Answer(Box::new(reply::Body::Error(error::detail(refused))));
+    let refuse = |refused: &Error| Done::Answer(Box::new(reply::Body::Error(Box::new(error::detail(refused)))));
     let fault = world.faults.pop_front();
     match &fault {
         Some(Fault::Refuse(refused)) => return refuse(refused),
@@ -184,10 +184,10 @@ fn handle(world: &mut World, id: ServerId, header: v1::RequestHeader, body: Opti
         }
         Some(request::Body::Get(get)) => Ok(reply::Body::Get(v1::GetReply { as_of_ms, ..read(world, &get) })),
         Some(request::Body::Scan(scan)) => {
-            block(world, &region, &scan).map(|block| reply::Body::Scan(v1::ScanBlock { as_of_ms, ..block }))
+            block(world, &region, &scan).map(|block| reply::Body::Scan(Box::new(v1::ScanBlock { as_of_ms, ..block })))
         }
         Some(request::Body::SealPage(seal)) => {
-            world.sealed.push(seal);
+            world.sealed.push(*seal);
             let token = (world.sealed.len() as u64).to_be_bytes().to_vec().into();
             Ok(reply::Body::SealPage(v1::SealPageReply { token }))
         }

@@ -152,10 +152,16 @@ impl Active {
     pub(super) fn remove_replaced(&self, cell: &Cell<'_>, newest_snapshot: Option<u64>) -> bool {
         let place = self.place(&Cell { tags: &[], value: &[], ..*cell });
         let mut removed = false;
+        let mut at = self.entries.lower_bound(Bound::Excluded(&place));
         // More than one where a snapshot that needed the others has gone since.
-        while let Some(below) = self.entries.lower_bound(Bound::Excluded(&place)) {
+        while let Some(below) = at {
             let older = below.value().cell();
-            if !is_replaced(&older, cell, newest_snapshot) || !below.remove() {
+            if !is_replaced(&older, cell, newest_snapshot) {
+                break;
+            }
+            // Found from the one that goes: looking for the place anew would cost as much as the insert did.
+            at = below.next();
+            if !below.remove() {
                 break;
             }
             self.bytes.fetch_sub(Entry::memory_bytes(older.data_bytes()), Ordering::Relaxed);

@@ -234,8 +234,16 @@ impl Lanes {
         }
         for (index, run) in view.runs.iter().enumerate().rev() {
             let rows = run.rows();
-            let start = if bounds.start.is_empty() { 0 } else { run.not_before(&bounds.start, 0..rows) };
-            let end = if bounds.stop.is_empty() { rows } else { run.not_before(&bounds.stop, start..rows) };
+            // The bound that is gone away from is sought from the other one: a range of few rows costs one search.
+            let (start, end) = if self.reverse {
+                let end = if bounds.stop.is_empty() { rows } else { run.not_before(&bounds.stop, 0..rows) };
+                let has_start = !bounds.start.is_empty();
+                (if has_start { run.not_before_near(&bounds.start, 0..end, true) } else { 0 }, end)
+            } else {
+                let start = if bounds.start.is_empty() { 0 } else { run.not_before(&bounds.start, 0..rows) };
+                let has_stop = !bounds.stop.is_empty();
+                (start, if has_stop { run.not_before_near(&bounds.stop, start..rows, false) } else { rows })
+            };
             if start < end {
                 self.lanes.push(Lane { head: 0, part: Part::Run(index, start..end) });
                 self.set_head(self.lanes.len() - 1);

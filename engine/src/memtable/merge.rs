@@ -103,6 +103,15 @@ pub(super) fn pick(sizes: &[(usize, usize)], cells_max: usize) -> Option<Range<u
     })
 }
 
+/// Which neighbours to merge next when there is time: as few as two, if the result is at least half as long again as the
+/// largest, so that a cell is copied some times more the more cells there are.
+pub(super) fn pick_idle(sizes: &[(usize, usize)], cells_max: usize) -> Option<Range<usize>> {
+    let fit = |cells: usize, bytes: usize, largest: usize| {
+        cells <= cells_max && bytes <= BYTES_MAX && largest * 3 <= cells * 2
+    };
+    [16, 8, 4, 2].into_iter().find_map(|count| cheapest(sizes, count, fit))
+}
+
 /// Which neighbours to merge next when most of what they hold is replaced: few suffice.
 pub(super) fn pick_replaced(sizes: &[(usize, usize)], cells_max: usize) -> Option<Range<usize>> {
     FAN_IN

@@ -65,6 +65,11 @@ const RUNS_MAX: usize = 64;
 const MERGE_CELLS_SHORT: usize = 16 << 10;
 /// Cells that a merge by a reader who may wait writes at most.
 const MERGE_CELLS_LONG: usize = 64 << 10;
+/// Cells that a merge by a thread with nothing else to do writes at most, where somebody reads: a fraction of a second. It
+/// also bounds the memory that runs and their merge take for that long.
+const MERGE_CELLS_IDLE: usize = 2 << 20;
+/// Runs that such a merge leaves: every seek looks into each of them, and no filter spares it that.
+const IDLE_RUNS_MAX: usize = 4;
 /// Cells that a merge of runs full of replaced puts reads at most: it writes far fewer.
 const MERGE_CELLS_REPLACED: usize = 256 << 10;
 /// Cells of a new run that are looked up in the older ones, to see whether the same columns are written again and again.
@@ -83,6 +88,8 @@ pub(crate) struct Memtable {
     merging: Mutex<()>,
     /// Whether somebody has read since the writer looked last.
     was_read: AtomicBool,
+    /// Whether somebody has read since the last merge in idle time.
+    is_read: AtomicBool,
     /// Since which sequence number the family keeps one version and no deleted cells; [`NEVER`] when it does not.
     one_version_since: AtomicU64,
     retention: Option<Arc<dyn Retention>>,
@@ -105,6 +112,8 @@ struct View {
 struct Due {
     short: Option<Range<usize>>,
     long: Option<Range<usize>>,
+    /// Worth it where somebody reads and a thread has nothing else to do.
+    idle: Option<Range<usize>>,
     /// There are too many runs, read or not.
     at_once: Option<Range<usize>>,
 }
@@ -123,11 +132,16 @@ impl View {
 
 impl Due {
     fn of(runs: &[Arc<Run>]) -> Self {
-        if runs.len() <= READ_RUNS_MAX {
+        if runs.len() <= IDLE_RUNS_MAX {
             return Self::default();
         }
         let sizes = sizes(runs);
+        let idle = merge::pick_idle(&sizes, MERGE_CELLS_IDLE);
+        if runs.len() <= READ_RUNS_MAX {
+            return Self { idle, ..Self::default() };
+        }
         Self {
+            idle,
             short: merge::pick(&sizes, MERGE_CELLS_SHORT),
             long: merge::pick(&sizes, MERGE_CELLS_LONG),
             at_once: if runs.len() > RUNS_MAX { merge::pick_any(&sizes) } else { None },
@@ -168,6 +182,7 @@ impl Memtable {
             changing: Mutex::new(()),
             merging: Mutex::new(()),
             was_read: AtomicBool::new(false),
+            is_read: AtomicBool::new(false),
             one_version_since: AtomicU64::new(NEVER),
             retention,
         }
@@ -244,12 +259,17 @@ impl Memtable {
 
     /// Whether a longer merge would make reads cheaper: for whoever has a thread to spare, see [`Memtable::merge_once`].
     pub(crate) fn wants_merge(&self) -> bool {
-        self.view.load().due.long.is_some()
+        let view = self.view.load();
+        view.due.long.is_some() || (view.due.idle.is_some() && self.is_read.load(Ordering::Relaxed))
     }
 
     /// Does the merge that is due, if nobody is at one. Answers whether it did.
     pub(crate) fn merge_once(&self) -> bool {
-        self.merge_due(|due| due.long.clone())
+        if self.merge_due(|due| due.long.clone()) {
+            return true;
+        }
+        // Cells are copied once more for those who read: with nobody to read what the last copy made, it was the last.
+        self.is_read.swap(false, Ordering::Relaxed) && self.merge_due(|due| due.idle.clone())
     }
 
     /// Makes the active buffer a run, and begins another.
@@ -350,6 +370,9 @@ impl Memtable {
         }
         if !self.was_read.load(Ordering::Relaxed) {
             self.was_read.store(true, Ordering::Relaxed);
+        }
+        if due.idle.is_some() && !self.is_read.load(Ordering::Relaxed) {
+            self.is_read.store(true, Ordering::Relaxed);
         }
         if reading.blocking && due.long.is_some() {
             self.merge_due(|due| due.long.clone());

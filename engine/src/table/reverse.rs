@@ -1,8 +1,8 @@
 //! A cursor over the rows of a file, last to first.
 //!
 //! Cells can only be decoded forward, from a restart on. So a block is decoded restart by restart from its end, and what
-//! was found is kept as slots that refer to the block. Once a row reaches back behind the cells decoded so far, the rest of
-//! the block is decoded at once: no cell is decoded more than twice. Of a row that begins in a block before (the index says
+//! was found is kept as slots that refer to the block. While a row reaches back behind the cells decoded so far, twice as
+//! many restarts as before are decoded: a short row costs one more, and a long one few copies of what there is. Of a row that begins in a block before (the index says
 //! so without reading it) blocks are gathered back to its beginning; or, for single columns, a [`Walk`] seeks them from
 //! there on.
 
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::data_block::{DataBlock, Decoder, Next, Parts, Place};
+use super::data_block::{DataBlock, Decoder, Next, Parts, Place, RESTART_INTERVAL};
 use super::index::IndexBlock;
 use super::read_ahead::ReadAhead;
 use super::reader::Table;
@@ -155,9 +155,13 @@ impl ReverseCursor {
     /// Decodes the cells from the restart `from` to where the slots begin, and puts them before those.
     fn decode(&mut self, from: usize) -> Result<(), Error> {
         let Some(block) = self.block.clone() else { return Ok(()) };
-        let later = std::mem::take(&mut self.slots);
+        // Mostly there are none, and the slots keep their room.
+        let later = if self.slots.is_empty() { Vec::new() } else { std::mem::take(&mut self.slots) };
         if later.is_empty() {
             self.rows.clear();
+        }
+        if self.slots.capacity() == 0 {
+            self.slots.reserve((self.low - from) * RESTART_INTERVAL + later.len());
         }
         let (low, restarts) = (self.low, block.restarts());
         self.decoder.row.clear();
@@ -168,6 +172,9 @@ impl ReverseCursor {
                 Next::End => break,
                 Next::NewRow => {
                     row = (self.rows.len() as u32, self.decoder.row.len() as u32);
+                    if self.rows.capacity() == 0 {
+                        self.rows.reserve(RESTART_INTERVAL * self.decoder.row.len());
+                    }
                     self.rows.extend_from_slice(&self.decoder.row);
                 }
                 Next::SameRow => {}
@@ -217,9 +224,11 @@ impl ReverseCursor {
         let mut later: Vec<(Arc<DataBlock>, Vec<Slot>)> = Vec::new();
         let first = loop {
             let mut first = self.row_start();
-            if first == 0 && self.low > 0 {
-                self.decode(0)?;
+            let mut restarts = 1;
+            while first == 0 && self.low > 0 {
+                self.decode(self.low.saturating_sub(restarts))?;
                 first = self.row_start();
+                restarts *= 2;
             }
             if first > 0 || !self.begins_before() {
                 break first;

@@ -395,17 +395,6 @@ fn the_last_two_page_keys_are_valid() {
     assert!(!format!("{catalog:?}").contains("3, 3, 3"), "secrets are not shown");
 }
 
-#[test]
-fn a_checkpoint_from_before_page_keys_and_namespaces_is_read() {
-    let checkpoint = Checkpoint { applied: 77, stamp: 1_234, catalog: full() };
-    let mut bytes = checkpoint.encode();
-    // Without the two empty lists at the end, of keys and of namespaces, and the checksum.
-    bytes.truncate(bytes.len() - 12);
-    bytes[8] = 1;
-    bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
-    assert_eq!(Checkpoint::decode(&bytes).unwrap(), checkpoint);
-}
-
 fn any_id() -> impl Strategy<Value = u64> {
     prop_oneof![0..10_u64, any::<u64>()]
 }

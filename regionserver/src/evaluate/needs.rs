@@ -58,15 +58,19 @@ fn whole(row: &SubmittedRow<'_>, merged: &BTreeSet<Column>) -> Option<Projection
     let versions = 1 + Cells::new(row.cells).filter(|cell| exact(cell.kind)).count();
     let versions = u32::try_from(versions).unwrap_or(u32::MAX).min(terrane_types::limits::VERSIONS_MAX);
     let mut projection = Projection::all().with_versions(versions);
-    for column in merged {
-        projection = projection.with_column(family_of(column.family())?, Bytes::copy_from_slice(column.qualifier()));
-    }
+    let (mut families, mut columns) = (BTreeSet::new(), merged.clone());
     for cell in Cells::new(row.cells) {
-        let family = family_of(cell.family)?;
-        projection = match cell.kind.is_family_marker() {
-            true => projection.with_family(family),
-            false => projection.with_column(family, Bytes::copy_from_slice(cell.qualifier)),
-        };
+        match cell.kind.is_family_marker() {
+            true => drop(families.insert(cell.family)),
+            false => drop(columns.insert(Column::new(cell.family, cell.qualifier))),
+        }
+    }
+    for family in families {
+        projection = projection.with_family(family_of(family)?);
+    }
+    // In order, so that each is put behind the last: a mutation may name a great many.
+    for column in columns {
+        projection = projection.with_column(family_of(column.family())?, Bytes::copy_from_slice(column.qualifier()));
     }
     Some(projection)
 }

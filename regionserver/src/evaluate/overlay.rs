@@ -206,7 +206,9 @@ impl Overlay {
         }
         for (column, newest) in newest {
             let rules = rules_of(schema, column.family());
-            let protected = newest.as_ref().is_some_and(|version| is_expired(&rules, version.timestamp, now_ms));
+            // The read may have been made a little before this time: without `min_versions` what has expired since is gone.
+            let protected = rules.min_versions > 0
+                && newest.as_ref().is_some_and(|version| is_expired(&rules, version.timestamp, now_ms));
             self.set(region, row, column, Known { newest, protected });
         }
     }

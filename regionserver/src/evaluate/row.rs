@@ -12,6 +12,10 @@ use super::needs::tested;
 use super::overlay::{Column, Newest, Version, is_expired, rules_of};
 use crate::operation::{Request, ResultKind, RowResult, SubmittedRow};
 
+/// Bytes of a sentence that says why a row is refused: names of rows in it may be long. Well below what the window keeps of a
+/// result.
+const REFUSAL_BYTES_MAX: usize = 2 << 10;
+
 /// A row with all that its request needs.
 pub struct Row<'a> {
     pub row: &'a SubmittedRow<'a>,
@@ -66,10 +70,19 @@ impl Evaluated {
                 ResultKind::Applied { returned: Bytes::copy_from_slice(cells) }
             }
             Self::ConditionFailed { found } => ResultKind::ConditionFailed { found: Bytes::copy_from_slice(found) },
-            Self::Refused { what } => ResultKind::Invalid { what: what.clone() },
+            Self::Refused { what } => ResultKind::Invalid { what: shortened(what) },
         };
         Some(RowResult { stamp, kind })
     }
+}
+
+/// A refusal short enough for the window to keep: a retry would else be told that the row was applied.
+fn shortened(what: &str) -> String {
+    if what.len() <= REFUSAL_BYTES_MAX {
+        return what.to_owned();
+    }
+    let end = (0..=REFUSAL_BYTES_MAX).rev().find(|at| what.is_char_boundary(*at)).unwrap_or(0);
+    format!("{}...", &what[..end])
 }
 
 /// Versions of columns, newest first.

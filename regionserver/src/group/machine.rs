@@ -358,6 +358,8 @@ impl GroupMachine {
                 results.push((place, result));
             }
             if row.untracked {
+                // The window heard of its client, and so has to be on disk before the log may forget it.
+                hosted.engine.touch(index);
                 continue;
             }
             if !noted {

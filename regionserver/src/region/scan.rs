@@ -315,7 +315,8 @@ impl Filler {
         // A filter that sees whole rows never gives a part of one: the token is of another scan.
         let in_parts = !self.filtering.as_ref().is_some_and(Filtering::needs_whole_rows);
         match self.hosted.engine.snapshot_at(sequence) {
-            Ok(snapshot) if in_parts => {
+            // A follower may not have come to the number yet, and then what it gives is older than the parts before.
+            Ok(snapshot) if in_parts && snapshot.sequence() == sequence => {
                 let from_cell = CellPosition {
                     family: cell.family,
                     qualifier: cell.qualifier,
@@ -325,7 +326,7 @@ impl Filler {
                 let scanner = self.scanner(snapshot, KeyRange::row(&row), Some(from_cell));
                 Ok(Source::Rest { scanner, row, sequence })
             }
-            _too_old_or_whole => {
+            _too_old_or_early_or_whole => {
                 self.block.row_restarted = true;
                 self.block.cursor.position = Position::At(row);
                 Ok(self.rows())

@@ -37,10 +37,10 @@ pub fn request(request: v1::Request) -> (u64, Result<Request, Error>) {
             }
             Some(v1::request::Body::Scan(body)) => {
                 let messages = wants_messages(body.cells_as);
-                (Body::Scan(Box::new(scan(body)?)), messages)
+                (Body::Scan(Box::new(scan(*body)?)), messages)
             }
-            Some(v1::request::Body::SealPage(body)) => (Body::SealPage(Box::new(seal_page(body)?)), false),
-            Some(v1::request::Body::OpenPage(body)) => (Body::OpenPage(Box::new(open_page(body)?)), false),
+            Some(v1::request::Body::SealPage(body)) => (Body::SealPage(Box::new(seal_page(*body)?)), false),
+            Some(v1::request::Body::OpenPage(body)) => (Body::OpenPage(Box::new(open_page(*body)?)), false),
             None => return Err(invalid("the request has no body this server knows")),
         };
         Ok(Request { header, body, messages })

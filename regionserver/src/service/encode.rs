@@ -14,7 +14,7 @@ use crate::session::Answer;
 pub fn reply(id: u64, answer: Result<Answer, Error>, schema_version: u64) -> v1::Reply {
     let body = match answer.and_then(body) {
         Ok(body) => body,
-        Err(refused) => v1::reply::Body::Error(error::detail(&refused)),
+        Err(refused) => v1::reply::Body::Error(Box::new(error::detail(&refused))),
     };
     v1::Reply { id, body: Some(body), schema_version }
 }
@@ -26,7 +26,7 @@ fn body(answer: Answer) -> Result<v1::reply::Body, Error> {
             v1::reply::Body::Get(v1::GetReply { as_of_ms, ..get(rows, messages)? })
         }
         Answer::Block { block, reverse, messages, as_of_ms } => {
-            v1::reply::Body::Scan(v1::ScanBlock { as_of_ms, ..scan(*block, reverse, messages)? })
+            v1::reply::Body::Scan(Box::new(v1::ScanBlock { as_of_ms, ..scan(*block, reverse, messages)? }))
         }
         Answer::Sealed(token) => v1::reply::Body::SealPage(v1::SealPageReply { token }),
         Answer::Opened(positions) => v1::reply::Body::OpenPage(opened(positions)),

@@ -391,7 +391,7 @@ impl Client {
     }
 
     pub async fn seal(&mut self, region: &RegionDescriptor, page: v1::SealPage) -> Result<Bytes, Error> {
-        match self.one(region, v1::request::Body::SealPage(page)).await {
+        match self.one(region, v1::request::Body::SealPage(Box::new(page))).await {
             v1::reply::Body::SealPage(reply) => Ok(reply.token),
             other => Err(refusal(other)),
         }
@@ -402,15 +402,15 @@ impl Client {
         region: &RegionDescriptor,
         page: v1::OpenPage,
     ) -> Result<Vec<v1::PagePosition>, Error> {
-        match self.one(region, v1::request::Body::OpenPage(page)).await {
+        match self.one(region, v1::request::Body::OpenPage(Box::new(page))).await {
             v1::reply::Body::OpenPage(reply) => Ok(reply.positions),
             other => Err(refusal(other)),
         }
     }
 
     pub async fn scan(&mut self, region: &RegionDescriptor, scan: v1::Scan) -> Result<v1::ScanBlock, Error> {
-        match self.one(region, v1::request::Body::Scan(scan)).await {
-            v1::reply::Body::Scan(block) => Ok(block),
+        match self.one(region, v1::request::Body::Scan(Box::new(scan))).await {
+            v1::reply::Body::Scan(block) => Ok(*block),
             other => Err(refusal(other)),
         }
     }
@@ -432,7 +432,7 @@ impl Client {
 
 fn refusal(body: v1::reply::Body) -> Error {
     match body {
-        v1::reply::Body::Error(detail) => error::from_detail(detail),
+        v1::reply::Body::Error(detail) => error::from_detail(*detail),
         other => panic!("not the answer asked for: {other:?}"),
     }
 }

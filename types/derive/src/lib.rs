@@ -11,8 +11,8 @@ mod prefix;
 mod row;
 
 use proc_macro::TokenStream;
-use proc_macro2::TokenStream as Tokens;
-use quote::{format_ident, quote};
+use proc_macro2::{Group, TokenStream as Tokens, TokenTree};
+use quote::{format_ident, quote, quote_spanned};
 use syn::{Data, DeriveInput, Error, Fields, Ident, Type, parse_macro_input};
 
 /// Derives `RowKey` for a struct with named fields, each a part of the key in order, and gives it `prefix_1(&a)`,
@@ -29,6 +29,34 @@ pub fn derive_row_key(input: TokenStream) -> TokenStream {
 pub fn derive_row(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     row::expand(&input).unwrap_or_else(Error::into_compile_error).into()
+}
+
+/// `RowKey` as `terrane_client` shows it: for programs that depend on the client alone.
+#[proc_macro_derive(ClientRowKey)]
+pub fn derive_client_row_key(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    expand(&input).map_or_else(Error::into_compile_error, through_client).into()
+}
+
+/// `Row` as `terrane_client` shows it: for programs that depend on the client alone.
+#[proc_macro_derive(ClientRow, attributes(row))]
+pub fn derive_client_row(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    row::expand(&input).map_or_else(Error::into_compile_error, through_client).into()
+}
+
+/// The same with `terrane_types` where the client has it.
+fn through_client(tokens: Tokens) -> Tokens {
+    let moved = |token| match token {
+        TokenTree::Ident(name) if name == "terrane_types" => quote_spanned!(name.span()=> terrane_client::types),
+        TokenTree::Group(group) => {
+            let mut moved = Group::new(group.delimiter(), through_client(group.stream()));
+            moved.set_span(group.span());
+            TokenTree::Group(moved).into()
+        }
+        other => other.into(),
+    };
+    tokens.into_iter().flat_map(moved).collect()
 }
 
 /// Most parts of a key; `KEY_PARTS_MAX` of `terrane_types`, which this crate cannot name without a circle.

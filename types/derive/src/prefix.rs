@@ -124,7 +124,18 @@ fn leading_parts(key: &Ident, parts: &[Part<'_>]) -> Tokens {
         });
         (quote!((#(#kinds),*)), places.collect())
     };
+    let borrowed = parts.first().filter(|part| parts.len() == 1 && is_text(part.kind)).map(|_| {
+        quote! {
+            impl ::terrane_types::keycodec::IntoSpan<#key> for &str {
+                fn into_span(self) -> ::terrane_types::keycodec::KeySpan<#key> {
+                    ::terrane_types::keycodec::IntoSpan::<#key>::into_span(::std::string::String::from(self))
+                }
+            }
+        }
+    });
     quote! {
+        #borrowed
+
         impl ::terrane_types::keycodec::IntoSpan<#key> for #given {
             fn into_span(self) -> ::terrane_types::keycodec::KeySpan<#key> {
                 let mut bytes = ::std::vec::Vec::new();
@@ -146,6 +157,11 @@ fn meant(kind: &Type) -> (&Type, bool) {
         return (inner, true);
     }
     (kind, false)
+}
+
+/// A text, which callers mostly have as a literal.
+fn is_text(kind: &Type) -> bool {
+    matches!(kind, Type::Path(path) if path.path.segments.last().is_some_and(|segment| segment.ident == "String"))
 }
 
 /// Texts and bytes, which callers have in several forms. Numbers are taken as they are, so that a literal has a type.

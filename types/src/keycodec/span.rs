@@ -67,7 +67,7 @@ pub struct KeySpan<K> {
 }
 
 /// What stands for a [`KeySpan`] of `K`: a span, what `K::prefix()` and its methods give, `..` for all keys, the first part
-/// of the key by itself, the first parts as a tuple, or a [`KeyRange`] of keys (without their buckets).
+/// of the key by itself (of a `String` also a `&str`), the first parts as a tuple, or a [`KeyRange`] of keys (without their buckets).
 pub trait IntoSpan<K> {
     /// The span.
     fn into_span(self) -> KeySpan<K>;

@@ -43,6 +43,15 @@ fn leading_parts_stand_for_a_span_by_themselves() {
 }
 
 #[test]
+fn a_text_stands_for_a_span_borrowed_too() {
+    let spans: [KeySpan<File>; 3] =
+        ["music".into_span(), "music".to_owned().into_span(), File::prefix().folder("music").into_span()];
+    assert!(spans.iter().all(|span| span == &spans[0]));
+    let salted: KeySpan<Salted> = "ann".into_span();
+    assert_eq!(salted, Salted::prefix().user("ann").into_span());
+}
+
+#[test]
 fn a_span_of_salted_keys_is_a_range_of_each_bucket() {
     let span: KeySpan<Salted> = Salted::prefix().user("ann").time_between(5..).into_span();
     let ranges = span.ranges();
