@@ -32,7 +32,7 @@ const REPLY_BYTES_MAX: u64 = 40_000;
 const DEAF: Duration = Duration::from_millis(15);
 
 const WORKERS: u64 = 24;
-const OPERATIONS: u64 = 4_000;
+const OPERATIONS: u64 = 2_500;
 const ROWS: u64 = 8;
 /// Longer than any of this takes: nobody gives up.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -24,8 +24,8 @@ use tokio::task::JoinSet;
 use self::draw::{Draw, FAMILIES, GROUPS, get_of, group_start, mutation_of, scan_of};
 use crate::{all_rows, with_engine};
 
-const SEEDS: std::ops::Range<u64> = 0..3;
-const STEPS: usize = 500;
+const SEEDS: std::ops::Range<u64> = 0..2;
+const STEPS: usize = 400;
 /// One step in so many has something done to the regions beside it.
 const BESIDE_ONE_IN: usize = 12;
 const REGIONS_MAX: usize = 14;
