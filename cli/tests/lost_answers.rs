@@ -92,7 +92,7 @@ impl ProxyState {
             left > 0 || self.calm.load(Ordering::Relaxed)
         });
         if cut {
-            std::thread::sleep(DEAF);
+            std::thread::park_timeout(DEAF);
             self.cuts.fetch_add(1, Ordering::Relaxed);
         }
         server_too.shutdown(Shutdown::Both).ok();

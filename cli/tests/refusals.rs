@@ -238,7 +238,7 @@ fn requests_beyond_a_limit_name_it_and_write_nothing() {
         (&["table", "create", "u", "--family", "f:compression=gzip"], &["compression", "gzip", "zstd"]),
         (&["table", "create", "u", "--family", "f:block_size=2MiB"], &["block_size", "1MiB"]),
         (&["table", "create", "u", "--family", "f", "--set", "bloom_prefix=1"], &["bloom_prefix", "key"]),
-        (&["table", "create", "u", "--family", "f", "--set", "history=1d"], &["history", "not built"]),
+        (&["table", "create", "u", "--family", "f", "--set", "history=soon"], &["soon", "time span"]),
         (&["table", "create", "u", "--family", "f", "--region-size", "1KiB"], &["16KiB", "region"]),
         (&["table", "create", "u", "--family", "f", "--key", "a:u3"], &["u3"]),
         (&["table", "create", "u", "--family", "f", "--set", "atomic=1"], &["atomic", "key"]),

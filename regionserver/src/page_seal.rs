@@ -83,17 +83,21 @@ impl PageSeal {
     /// Takes over what a master told, the newest first. A master that tells nothing (it is older, or has none yet) takes
     /// nothing away.
     pub fn set(&self, keys: Vec<PageKey>) {
+        self.set_at(keys, Instant::now());
+    }
+
+    fn set_at(&self, keys: Vec<PageKey>, now: Instant) {
         let Some(newest) = keys.first().map(|key| key.id) else { return };
         let mut known = self.keys.write();
         if known.first().is_none_or(|key| key.id != newest) {
-            *self.adopt_at.write() = Some(Instant::now() + ADOPT_AFTER);
+            *self.adopt_at.write() = Some(now + ADOPT_AFTER);
         }
         *known = keys.into();
     }
 
     /// What is sealed with: the newest key, or for a while the one before it.
-    fn sealing<'a>(&self, keys: &'a [PageKey]) -> Option<&'a PageKey> {
-        let is_fresh = self.adopt_at.read().is_some_and(|at| Instant::now() < at);
+    fn sealing<'a>(&self, keys: &'a [PageKey], now: Instant) -> Option<&'a PageKey> {
+        let is_fresh = self.adopt_at.read().is_some_and(|at| now < at);
         keys.get(1).filter(|_| is_fresh).or(keys.first())
     }
 
@@ -102,8 +106,12 @@ impl PageSeal {
     /// # Errors
     /// [`Error::Invalid`] for positions that no scan has, or too many; [`Error::Unavailable`] before the first key came.
     pub fn seal(&self, binding: &Binding, positions: &[Position]) -> Result<Bytes, Error> {
+        self.seal_at(binding, positions, Instant::now())
+    }
+
+    fn seal_at(&self, binding: &Binding, positions: &[Position], now: Instant) -> Result<Bytes, Error> {
         let keys = self.keys.read().clone();
-        let key = self.sealing(&keys).ok_or_else(no_page_key)?;
+        let key = self.sealing(&keys, now).ok_or_else(no_page_key)?;
         check_positions(positions)?;
         let bound = bound(binding);
         let mut token =

@@ -96,9 +96,11 @@ fn a_refusal_says_what_the_token_does_not_fit() {
 fn the_key_before_the_newest_still_opens() {
     let before = seal_with(vec![key(1)]);
     let token = before.seal(&binding(), &[position(0, "row", false)]).unwrap();
-    before.set(vec![key(2), key(1)]);
+    let now = Instant::now();
+    before.set_at(vec![key(2), key(1)], now);
     before.open(&binding(), token.clone()).unwrap();
-    let newer = before.seal(&binding(), &[]).unwrap();
+    assert_eq!(before.seal_at(&binding(), &[], now).unwrap()[1], 1, "other servers may not know the newest yet");
+    let newer = before.seal_at(&binding(), &[], now + ADOPT_AFTER).unwrap();
     assert_eq!(newer[1], 2, "the newest seals");
     before.set(vec![key(3), key(2)]);
     refusal(before.open(&binding(), token));
