@@ -286,7 +286,10 @@ impl Proposer {
     async fn wake(&mut self) -> bool {
         let room = WAITING_OPERATIONS_MAX.saturating_sub(self.waiting.len());
         let unsure = self.unsure_since.is_some() && self.has_work();
-        let look_again = self.retry_at.unwrap_or_else(|| Instant::now() + LEASE_RETRY);
+        // A time to retry at that has passed while something else held the entry back is no reason to look at once: looking
+        // without a pause would keep that something from ever being done.
+        let now = Instant::now();
+        let look_again = self.retry_at.filter(|at| *at > now).unwrap_or(now + LEASE_RETRY);
         let stalled = self.in_flight > 0 && !self.waiting.is_empty();
         let stalled_at = self.moved_at + STALLED_MAX;
         let mut taken = Vec::new();
