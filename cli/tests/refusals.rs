@@ -267,6 +267,7 @@ fn requests_beyond_a_limit_name_it_and_write_nothing() {
     assert_names(&client.fail(&["put", "t", r"\xZZ", "f:q", "v"], 2), &[r"\xZZ"]);
     assert_names(&client.fail(&["scan", "t", "--start", "b", "--stop", "a"], 2), &["a", "b"]);
     assert_names(&client.fail(&["scan", "t", "--after", "no-token"], 2), &["--after"]);
+    assert_names(&client.fail(&["scan", "t", "--after", &"A".repeat(80)], 1), &["page token", "first page"]);
     assert_names(
         &client.fail(&["import", "t", "--format", "csv", "f"], 2),
         &["csv", "ncdc", "stations", "tsv", "jsonl"],

@@ -277,7 +277,8 @@ impl Engine {
             let families = region.families();
             self.backend.drop_range(group, region.table(), families, region.bounds().clone()).await?;
         }
-        self.remove_unnamed().await
+        self.clean_up().await;
+        Ok(())
     }
 
     /// Puts one region in the place of others.

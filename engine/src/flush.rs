@@ -60,7 +60,8 @@ impl Engine {
         if region.state.read().retired {
             // Split meanwhile: the daughters hold the same memtables and record them with the split.
             self.settled(&flushed.made);
-            return self.remove_unnamed().await;
+            self.clean_up().await;
+            return Ok(());
         }
         let last = frozen.last().expect("frozen is not empty: checked under the lock");
         // After an error a restart may find the record or not, so until then the files stay.
@@ -70,18 +71,26 @@ impl Engine {
         if install(region, &frozen, flushed.files) {
             self.hand_down(region);
         }
-        if flushed.rewrote { self.remove_unnamed().await } else { Ok(()) }
+        if flushed.rewrote {
+            self.clean_up().await;
+        }
+        Ok(())
     }
 
     /// What fails leaves files that nobody will name. On a full disk it is tried again and again, so they go at once.
     pub(crate) async fn cleaned_up_after(&self, done: Result<(), Error>) -> Result<(), Error> {
-        if done.is_err()
-            && let Err(error) = self.remove_unnamed().await
-        {
-            // They go with the next clean-up, at the latest when the engine is opened again.
-            tracing::warn!("files of a flush or compaction that failed could not be removed: {error}");
+        if done.is_err() {
+            self.clean_up().await;
         }
         done
+    }
+
+    /// Removes what nobody names. That it fails is nobody's failure: what was recorded is recorded, and the files go with the
+    /// next clean-up, at the latest when the engine is opened again.
+    pub(crate) async fn clean_up(&self) {
+        if let Err(error) = self.remove_unnamed().await {
+            tracing::warn!("files that nobody names could not be removed: {error}");
+        }
     }
 
     /// The manifest names these files now, or nobody will ever have it name them: then they go with the next clean-up.
@@ -135,7 +144,8 @@ impl Engine {
         }
         *recorded = true;
         self.pending.lock().retain(|_, waiting| waiting.parent.id() != split.parent.id());
-        self.remove_unnamed().await
+        self.clean_up().await;
+        Ok(())
     }
 
     /// Writes what a daughter took over from its parent.

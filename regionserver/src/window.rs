@@ -225,37 +225,6 @@ impl Window {
             return;
         }
     }
-
-    /// What two neighbours remember together, for the region that they become.
-    #[allow(
-        dead_code,
-        reason = "what a split copies a merge of regions has to unite; merging regions is not built yet"
-    )]
-    #[must_use]
-    pub fn merge(&self, other: &Self) -> Self {
-        let mut merged = Self { floor: self.floor.max(other.floor), ..Self::default() };
-        let ids: BTreeSet<_> = self.clients.keys().chain(other.clients.keys()).copied().collect();
-        for id in ids {
-            merged.insert(
-                id,
-                match (self.clients.get(&id), other.clients.get(&id)) {
-                    (Some(left), Some(right)) => left.merge(right),
-                    // The other may have known it, and forgotten.
-                    (Some(client), None) => Client { since: client.since.max(other.floor), ..client.clone() },
-                    (None, Some(client)) => Client { since: client.since.max(self.floor), ..client.clone() },
-                    (None, None) => continue,
-                },
-            );
-        }
-        while merged.bytes > WINDOW_BYTES_MAX && merged.clients.len() > 1 {
-            let Some(&(last, client)) = merged.by_time.first() else { break };
-            merged.leave(last, client);
-        }
-        if let Some(&(_, last)) = merged.by_time.last() {
-            merged.hold_limit(&last);
-        }
-        merged
-    }
 }
 
 impl Client {
@@ -284,21 +253,6 @@ impl Client {
             let Some(last) = self.applied.pop_first() else { break };
             self.settle(last.saturating_add(1));
         }
-    }
-
-    #[allow(dead_code, reason = "merging regions is not built yet")]
-    fn merge(&self, other: &Self) -> Self {
-        let mut merged = self.clone();
-        merged.last = self.last.max(other.last);
-        merged.since = self.since.max(other.since);
-        for (first, last) in other.applied.iter() {
-            merged.applied.insert_range(first, last);
-        }
-        for (operation, result) in &other.results {
-            merged.keep(*operation, result.clone());
-        }
-        merged.settle(other.settled);
-        merged
     }
 }
 

@@ -309,7 +309,8 @@ impl Engine {
         let Some((files, record)) = changed else {
             self.settled(&change.made);
             drop(recording);
-            return self.remove_unnamed().await;
+            self.clean_up().await;
+            return Ok(());
         };
         // After an error a restart may find the record or not, so until then the new files stay, as the old ones do.
         let appended = self.append(Record::Region(record)).await;
@@ -330,7 +331,8 @@ impl Engine {
         }
         drop(recording);
         self.totals.lock().compactions += 1;
-        self.remove_unnamed().await
+        self.clean_up().await;
+        Ok(())
     }
 }
 

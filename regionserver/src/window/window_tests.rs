@@ -123,26 +123,6 @@ fn a_client_that_fills_the_window_alone_loses_results_first_and_then_its_lowest_
 }
 
 #[test]
-fn merged_windows_know_what_both_knew_and_take_the_higher_floor() {
-    let (mut left, mut right) = (Window::default(), Window::default());
-    applied(&mut left, A, 1, 1_000);
-    applied(&mut left, A, 3, 1_000);
-    applied(&mut right, A, 2, 2_000);
-    with_result(&mut right, B, 7, 2_000, 5);
-    // In the left region B was known once and left.
-    left.floor = 1_500;
-    let merged = left.merge(&right);
-    assert_eq!(merged.floor(), 1_500);
-    for n in 1..=3 {
-        assert_eq!(merged.look_up(&A, n, 900), Known::Applied(Kept::Nothing));
-    }
-    assert!(matches!(merged.look_up(&B, 7, 900), Known::Applied(Kept::Result(_))));
-    assert_eq!(merged.look_up(&B, 8, 1_500), Known::TooOld, "it may have been applied in the left region");
-    assert_eq!(merged.look_up(&B, 8, 1_501), Known::New);
-    assert_eq!(merged, right.merge(&left));
-}
-
-#[test]
 fn the_record_has_this_layout() {
     assert_eq!(Window::decode(Bytes::new()).unwrap(), Window::default());
     let mut window = Window::default();
@@ -173,7 +153,6 @@ enum Step {
     Apply { client: u8, back: u64, result: Option<usize>, settle: bool },
     Wait(u64),
     Restart,
-    Split,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -183,7 +162,6 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             .prop_map(|(client, back, result, settle)| Step::Apply { client, back, result, settle }),
         2 => (0..IDLE_MS_MAX / 2).prop_map(Step::Wait),
         1 => Just(Step::Restart),
-        1 => Just(Step::Split),
     ];
     proptest::collection::vec(step, 1..200)
 }
@@ -200,7 +178,6 @@ proptest! {
             match step {
                 Step::Wait(ms) => now += ms,
                 Step::Restart => window = Window::decode(window.encode()).unwrap(),
-                Step::Split => window = window.merge(&window.clone()),
                 Step::Apply { client, back, result, settle } => {
                     now += 1;
                     let id = [client + 1; 16];
