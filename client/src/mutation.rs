@@ -33,7 +33,7 @@ use crate::operations::{Append, Cell, Delete, Increment, Put};
 pub struct RowMutation {
     pub(crate) row: Bytes,
     pub(crate) cells: Vec<u8>,
-    /// A delete that named nothing: stands for a family delete of each family the table has when it is sent.
+    /// A delete that named nothing: before the cells take effect, all that the row has is deleted.
     pub(crate) whole_row: bool,
     /// What plain puts and deletes do not have.
     pub(crate) extra: Option<Box<Extra>>,
@@ -71,7 +71,8 @@ impl RowMutation {
         self.join(put.into())
     }
 
-    /// Adds the markers of a delete, or the delete of the whole row if it names nothing; its row must be the same.
+    /// Adds the markers of a delete; its row must be the same. One that names nothing deletes the whole row, before all else
+    /// in this mutation takes effect: with cells set beside it, a row is replaced.
     #[must_use]
     pub fn delete(self, delete: Delete) -> Self {
         self.join(delete.into())

@@ -146,6 +146,8 @@ pub(crate) fn decide(failure: &Failure, risk: Risk, applied_maybe: bool, tries: 
             // A region nobody knows there; whether the table is gone is for a master to say.
             Wire::NotFound { .. } => RetryAction::Relocate { wait: calm() },
             Wire::SnapshotTooOld { .. } => RetryAction::Again { wait: calm() },
+            // A delete of a whole row met an alteration of its table: the server makes it anew.
+            Wire::SchemaChanged { .. } => RetryAction::Again { wait: soon() },
             _ => RetryAction::GiveUp,
         },
     }
@@ -210,6 +212,7 @@ mod tests {
             ("not sent", Failure::NotSent("refused".into())),
             ("lost", Failure::Lost("reset".into())),
             ("no place", Failure::NoPlace),
+            ("schema changed", Failure::Refused(Wire::SchemaChanged { table: terrane_types::TableId(1), version: 2 })),
         ];
         let mut table = String::new();
         for (name, failure) in &failures {
@@ -236,6 +239,7 @@ internal: give up give up give up, tenth give up
 not sent: another+0 another+0 another+0, tenth another+160
 lost: another+0 another+0 another+0, tenth another+160
 no place: relocate+0 relocate+0 relocate+0, tenth relocate+160
+schema changed: again+0 again+0 again+0, tenth again+160
 ";
         assert_eq!(table, expected);
     }

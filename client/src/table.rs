@@ -80,11 +80,6 @@ impl Target {
         }
         due
     }
-
-    /// Whether it is time to ask again because something depends on all families being known.
-    pub(crate) fn is_due(&self) -> bool {
-        self.asked.lock().at.elapsed() >= REFRESH_PAUSE || self.is_outdated()
-    }
 }
 
 impl std::fmt::Debug for Table {

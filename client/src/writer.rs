@@ -16,7 +16,7 @@ use std::future::Future;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -147,7 +147,8 @@ struct Shared {
     memory: Semaphore,
     failed: Mutex<Vec<RowError>>,
     written: AtomicU64,
-    closed: AtomicBool,
+    /// Held while a row is queued, so that every row taken over stands in the queue before the flush of a close.
+    closed: Mutex<bool>,
 }
 
 #[expect(clippy::large_enum_variant, reason = "almost every message is a row")]
@@ -204,7 +205,7 @@ impl BatchWriter {
             memory: Semaphore::new(options.memory_bytes.clamp(1, Semaphore::MAX_PERMITS)),
             failed: Mutex::default(),
             written: AtomicU64::new(0),
-            closed: AtomicBool::new(false),
+            closed: Mutex::new(false),
         });
         let gatherer = Gatherer {
             table: table.clone(),
@@ -269,12 +270,14 @@ impl BatchWriter {
         let size = row.row.len() + row.cells.len() + extra_bytes(&row) + ROW_OVERHEAD_BYTES;
         let bytes = u32::try_from(size).unwrap_or(u32::MAX).min(most);
         let permits = self.shared.memory.acquire_many(bytes).await.map_err(|_| closed())?;
-        if self.shared.closed.load(Ordering::Acquire) {
+        let slot = self.queue.reserve().await.map_err(|_| closed())?;
+        let keeps = Keeps { row: row.row.clone(), hash: hash_of(&row.row), bytes, receipt };
+        let ended = self.shared.closed.lock();
+        if *ended {
             return Err(closed());
         }
-        let keeps = Keeps { row: row.row.clone(), hash: hash_of(&row.row), bytes, receipt };
-        let item = Item { row, keeps };
-        self.queue.send(Message::Row(item)).await.map_err(|_| closed())?;
+        slot.send(Message::Row(Item { row, keeps }));
+        drop(ended);
         // Given back when the row is answered.
         permits.forget();
         Ok(())
@@ -307,7 +310,7 @@ impl BatchWriter {
     /// # Errors
     /// As for [`BatchWriter::flush`].
     pub async fn close(self) -> Result<(), FlushError> {
-        self.shared.closed.store(true, Ordering::Release);
+        *self.shared.closed.lock() = true;
         self.flush().await
     }
 

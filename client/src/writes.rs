@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use terrane_proto::v1;
 use terrane_types::limits::BATCH_BYTES_MAX;
-use terrane_types::{CellKind, CellRef, Invalid, Returns, TableId, TableSchema, cell, escape};
+use terrane_types::{Invalid, Returns, TableId, TableSchema, cell, escape};
 
 use crate::condition::Condition;
 use crate::error::{Error, RowError};
@@ -18,8 +18,6 @@ use crate::table::{Table, unknown_family};
 use crate::write_requests::{AtomicRequest, WriteManyRequest, WriteRequest, answers};
 use crate::writer::{BatchWriter, WriterOptions};
 
-/// How long a delete of a whole row waits for the present schema before it takes the one it knows.
-const REFRESH_PATIENCE: Duration = Duration::from_secs(2);
 /// Rows named in one message.
 const ROWS_NAMED_MAX: usize = 5;
 
@@ -40,8 +38,8 @@ impl Table {
         WriteRequest::new(self, put.into(), answers::nothing)
     }
 
-    /// Deletes cells of one row, all or none; the whole row if the delete names nothing. The whole row is every family the
-    /// table has; one that somebody else added within the last second may be missed.
+    /// Deletes cells of one row, all or none; the whole row if the delete names nothing. The whole row is
+    /// every family that the table has when the delete takes effect, whether this client knows it or not.
     ///
     /// # Errors
     /// As for [`Table::put`].
@@ -226,24 +224,18 @@ impl Table {
             return Err(Error::ReadOnly { what: "table meta".to_owned() });
         }
         mutation.check()?;
-        if mutation.whole_row && self.target.is_due() && self.target.may_refresh() {
-            // What is rare is kept apart in memory, so that the future of a plain put stays small.
-            Box::pin(self.look_for_new_families()).await?;
-        }
         let mut schema = self.target.schema();
         if let Err(unknown) = check_families(&schema, &mutation) {
             if !self.target.may_refresh() {
                 return Err(unknown.into());
             }
+            // What is rare is kept apart in memory, so that the future of a plain put stays small.
             Box::pin(self.refresh_schema(self.timeout)).await?;
             schema = self.target.schema();
             check_families(&schema, &mutation)?;
         }
-        let RowMutation { row, mut cells, whole_row, extra, .. } = mutation;
-        if whole_row {
-            delete_families(&schema, &mut cells);
-        }
-        let plain = v1::RowMutation { row, cells: cells.into(), ..v1::RowMutation::default() };
+        let RowMutation { row, cells, whole_row, extra, .. } = mutation;
+        let plain = v1::RowMutation { row, cells: cells.into(), delete_row: whole_row, ..v1::RowMutation::default() };
         let Some(extra) = extra else { return Ok(plain) };
         let Extra { merges, condition, returns, return_found } = *extra;
         Ok(v1::RowMutation {
@@ -253,15 +245,6 @@ impl Table {
             return_found,
             ..plain
         })
-    }
-
-    /// Before a delete of a whole row. Without a master the families known are deleted: rows can be deleted, as they can be
-    /// written, while no master runs.
-    async fn look_for_new_families(&self) -> Result<(), Error> {
-        match self.refresh_schema(self.timeout.min(REFRESH_PATIENCE)).await {
-            Err(Error::Unreachable { .. } | Error::Timeout { .. } | Error::Unavailable { .. }) => Ok(()),
-            settled => settled,
-        }
     }
 }
 
@@ -286,12 +269,6 @@ fn check_families(schema: &TableSchema, mutation: &RowMutation) -> Result<(), In
 
 fn known(schema: &TableSchema, family: &[u8]) -> Result<(), Invalid> {
     if schema.family(family).is_none() { Err(unknown_family(schema, family)) } else { Ok(()) }
-}
-
-fn delete_families(schema: &TableSchema, cells: &mut Vec<u8>) {
-    for family in &schema.families {
-        cell::pack(cells, CellRef::delete(CellKind::DeleteFamily, family.name.as_bytes(), &[], terrane_types::LATEST));
-    }
 }
 
 /// Whether all rows lie where one entry of a log can change them: behind one value of the table's atomic key prefix.

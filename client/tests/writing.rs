@@ -337,6 +337,33 @@ async fn a_writer_sends_by_itself_and_tells_each_row() {
     assert_eq!(other.written(), 1);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_taken_while_the_writer_closes_is_written_when_it_has_closed() {
+    let cluster = Fake::start(&[]).await;
+    let table = table(&cluster).await;
+    for round in 0..50 {
+        let writer = table.writer(WriterOptions::default().linger(Duration::ZERO));
+        let putting = [0, 1].map(|who| {
+            let writer = writer.clone();
+            tokio::spawn(async move {
+                let mut taken = 0u64;
+                while writer.put(put(format!("{round}-{who}-{taken}"))).await.is_ok() {
+                    taken += 1;
+                }
+                taken
+            })
+        });
+        let counted = writer.clone();
+        while counted.written() < 10 {
+            tokio::task::yield_now().await;
+        }
+        writer.close().await.unwrap();
+        let written = counted.written();
+        let taken: Vec<_> = join_all(putting).await.into_iter().map(Result::unwrap).collect();
+        assert_eq!(taken.iter().sum::<u64>(), written, "round {round}");
+    }
+}
+
 #[tokio::test]
 async fn what_a_dropped_writer_holds_is_sent() {
     let cluster = Fake::start(&[]).await;

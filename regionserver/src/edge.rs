@@ -119,6 +119,7 @@ impl Edge {
             client: header.client,
             lowest_unsettled: header.lowest_unsettled,
             atomic: mutation.atomic,
+            exact_schema: header.exact_schema,
         };
         let prepared = write::prepare(&write_header, mutation.rows, &hosted.state())?;
         let operation = match prepared.operation {

@@ -13,6 +13,7 @@ const HEADER: WriteHeader = WriteHeader {
     client: [9; 16],
     lowest_unsettled: 11,
     atomic: false,
+    exact_schema: false,
 };
 
 fn cells(timestamp: i64) -> Vec<u8> {

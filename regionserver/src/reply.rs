@@ -5,7 +5,7 @@
 //! replica comes to the same one and nothing else happens.
 
 use bytes::Bytes;
-use terrane_types::{Error, Invalid, RegionDescriptor, RegionId, RowOutcome};
+use terrane_types::{Error, Invalid, RegionDescriptor, RegionId, RowOutcome, TableId};
 
 use crate::operation::{DESCRIPTOR_BYTES_MIN, RowResult, put_descriptor, read_descriptor};
 use crate::record::{Malformed, Reader, put_count, put_long, put_u64};
@@ -18,6 +18,7 @@ const SPLIT: u8 = 4;
 const ROWS: u8 = 5;
 const DAMAGED: u8 = 6;
 const FAILED: u8 = 7;
+const SCHEMA_CHANGED: u8 = 8;
 
 /// The least a row's result takes: its place and its length.
 const RESULT_BYTES_MIN: usize = 8;
@@ -32,6 +33,8 @@ pub enum Reply {
     Rows { stamp: u64, results: Vec<(u32, Bytes)> },
     /// The region or its epoch is no longer; nothing was done.
     Stale { region: RegionId, current: Vec<RegionDescriptor> },
+    /// It was made for another version of the table's schema than this one, which holds; nothing was done.
+    SchemaChanged { table: TableId, version: u64 },
     /// The table has become read-only; nothing was done.
     ReadOnly { what: String },
     /// The operation does not fit the state; nothing was done.
@@ -76,6 +79,11 @@ impl Reply {
                 put_u64(&mut out, region.0);
                 put_descriptors(&mut out, current);
             }
+            Self::SchemaChanged { table, version } => {
+                out.push(SCHEMA_CHANGED);
+                put_u64(&mut out, table.0);
+                put_u64(&mut out, *version);
+            }
             Self::ReadOnly { what } => {
                 out.push(READ_ONLY);
                 put_long(&mut out, what.as_bytes());
@@ -99,6 +107,7 @@ impl Reply {
             STALE => Self::Stale { region: RegionId(reader.u64()?), current: read_descriptors(&mut reader)? },
             READ_ONLY => Self::ReadOnly { what: text(&mut reader)? },
             INVALID => Self::Invalid { what: text(&mut reader)? },
+            SCHEMA_CHANGED => Self::SchemaChanged { table: TableId(reader.u64()?), version: reader.u64()? },
             SPLIT => Self::Split { daughters: read_descriptors(&mut reader)? },
             ROWS => {
                 let stamp = reader.u64()?;
@@ -128,6 +137,7 @@ impl Reply {
             }
             Self::Split { .. } => Ok(Applied::default()),
             Self::Stale { region, current } => Err(Error::StaleEpoch { region, current }),
+            Self::SchemaChanged { table, version } => Err(Error::SchemaChanged { table, version }),
             Self::ReadOnly { what } => Err(Error::ReadOnly { what }),
             Self::Invalid { what } => Err(Error::Invalid(Invalid { what })),
             Self::Damaged { file, offset } => Err(Error::Corruption { file, offset }),
@@ -172,7 +182,7 @@ fn text(reader: &mut Reader) -> Result<String, Malformed> {
 
 #[cfg(test)]
 mod tests {
-    use terrane_types::{GroupId, KeyRange, RegionEpoch, TableId};
+    use terrane_types::{GroupId, KeyRange, RegionEpoch};
 
     use super::*;
 

@@ -97,8 +97,9 @@ pub enum Error {
         /// Where in it.
         offset: u64,
     },
-    /// The request was made for an older schema of the table, and says that it holds under no other: nothing was done,
-    /// describe the table and make the request anew.
+    /// The request was made for an older schema of the table, and says that it holds under no other, or it deletes a whole row
+    /// and the table was altered meanwhile: nothing was done, make the request anew (by the table's description, if it
+    /// depends on that).
     #[error("table {table} has schema version {version} by now; look at it again")]
     SchemaChanged {
         /// The table.

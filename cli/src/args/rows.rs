@@ -114,6 +114,17 @@ pub struct Delete {
     pub connection: Connection,
 }
 
+/// Which cells of the rows are read.
+#[derive(Debug, Args)]
+pub struct CellFlags {
+    /// A column (`family:qualifier`) or whole family to read; may be given several times (default: all).
+    #[arg(long = "column", value_name = "COLUMN", num_args = 1..)]
+    pub columns: Vec<Column>,
+    /// How many versions of each column to read.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub versions: u32,
+}
+
 #[derive(Debug, Args)]
 pub struct Scan {
     /// The table's name, or `namespace:name`.
@@ -129,12 +140,8 @@ pub struct Scan {
     /// End after so many rows.
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
-    /// A column (`family:qualifier`) or whole family to read; may be given several times (default: all).
-    #[arg(long = "column", value_name = "COLUMN", num_args = 1..)]
-    pub columns: Vec<Column>,
-    /// How many versions of each column to read.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    pub versions: u32,
+    #[command(flatten)]
+    pub cells: CellFlags,
     #[command(flatten)]
     pub read: ReadFlags,
     /// Show each region as it was at one moment.
@@ -221,12 +228,8 @@ pub struct Latest {
     /// End after so many rows, all prefixes together.
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
-    /// A column (`family:qualifier`) or whole family to read; may be given several times (default: all).
-    #[arg(long = "column", value_name = "COLUMN", num_args = 1..)]
-    pub columns: Vec<Column>,
-    /// How many versions of each column to read.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    pub versions: u32,
+    #[command(flatten)]
+    pub cells: CellFlags,
     #[command(flatten)]
     pub read: ReadFlags,
     #[command(flatten)]

@@ -8,8 +8,7 @@ use super::data::{open, tell_as_of};
 use super::row_printer::{RowPrinter, print_one};
 use crate::args::client::RangeFlags;
 use crate::args::rows as args;
-use crate::args::rows::{Calculation, ReadFlags};
-use crate::args::values::Column;
+use crate::args::rows::{Calculation, CellFlags, ReadFlags};
 use crate::failure::{During, Failure};
 use crate::output::Output;
 
@@ -26,7 +25,7 @@ pub async fn scan(args: args::Scan) -> Result<(), Failure> {
         Some(text) => Some(text.parse().map_err(|invalid| Failure::usage(format!("--after: {invalid}")))?),
         None => None,
     };
-    let mut scan = shown(Scan::range(range(&args.range)?), &args.columns, args.versions, &args.read);
+    let mut scan = shown(Scan::range(range(&args.range)?), &args.cells, &args.read);
     if args.reverse {
         scan = scan.reverse();
     }
@@ -94,7 +93,7 @@ pub async fn latest(args: args::Latest) -> Result<(), Failure> {
             return Err(Failure::usage("one of --parts and --prefix-bytes says which rows belong together"));
         }
     };
-    let mut scan = shown(Scan::range(range(&args.range)?), &args.columns, args.versions, &args.read);
+    let mut scan = shown(Scan::range(range(&args.range)?), &args.cells, &args.read);
     scan = scan.latest(per, args.rows);
     if args.reverse {
         scan = scan.reverse();
@@ -233,9 +232,9 @@ pub async fn aggregate(args: args::Aggregate) -> Result<(), Failure> {
 }
 
 /// A scan of these rows that shows what the flags ask for.
-fn shown(scan: Scan, columns: &[Column], versions: u32, read: &ReadFlags) -> Scan {
-    let mut scan = scan.versions(versions).consistency(read.consistency.into());
-    for column in columns {
+fn shown(scan: Scan, cells: &CellFlags, read: &ReadFlags) -> Scan {
+    let mut scan = scan.versions(cells.versions).consistency(read.consistency.into());
+    for column in &cells.columns {
         scan = match &column.qualifier {
             Some(qualifier) => scan.column(&column.family, qualifier),
             None => scan.family(&column.family),

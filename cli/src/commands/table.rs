@@ -44,7 +44,8 @@ async fn create(args: CreateTable) -> Result<(), Failure> {
         }
     }
     let created = admin.create_table(spec).await.during(during())?;
-    eprintln!("created table {} with {} regions", args.name, created.regions);
+    let regions = if created.regions == 1 { "region" } else { "regions" };
+    eprintln!("created table {} with {} {regions}", args.name, created.regions);
     if args.connection.json { print_table(&args.connection, &created) } else { Ok(()) }
 }
 

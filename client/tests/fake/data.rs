@@ -188,7 +188,8 @@ fn handle(world: &mut World, id: ServerId, header: v1::RequestHeader, body: Opti
         }
         Some(request::Body::SealPage(seal)) => {
             world.sealed.push(*seal);
-            let token = (world.sealed.len() as u64).to_be_bytes().to_vec().into();
+            // As long as the tag that every real token ends with.
+            let token = (world.sealed.len() as u64).to_be_bytes().repeat(4).into();
             Ok(reply::Body::SealPage(v1::SealPageReply { token }))
         }
         Some(request::Body::OpenPage(open)) => opened(world, &open).map(reply::Body::OpenPage),
@@ -243,7 +244,7 @@ fn read(world: &mut World, get: &v1::Get) -> v1::GetReply {
 }
 
 fn opened(world: &World, open: &v1::OpenPage) -> Result<v1::OpenPageReply, Error> {
-    let number = open.token[..].try_into().map(u64::from_be_bytes).unwrap_or_default();
+    let number = open.token.first_chunk().copied().map(u64::from_be_bytes).unwrap_or_default();
     let sealed = usize::try_from(number).ok().and_then(|number| world.sealed.get(number.checked_sub(1)?));
     let refuse = |what: &str| Error::Invalid(Invalid::new(what));
     let sealed = sealed.ok_or_else(|| refuse("the page token is damaged"))?;

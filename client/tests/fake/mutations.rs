@@ -140,7 +140,7 @@ fn evaluate(world: &mut World, row: &v1::RowMutation) -> Result<RowOutcome, Erro
     }
     world.applied += 1;
     let cells = PackedCells::validate(cells.into()).expect("the client packs well-formed cells");
-    let mut after = before.clone();
+    let mut after = if row.delete_row { Row::new() } else { before.clone() };
     write(&mut after, &cells, stamp);
     let named = |from: &Row| {
         let mut shown = Row::new();
@@ -149,6 +149,9 @@ fn evaluate(world: &mut World, row: &v1::RowMutation) -> Result<RowOutcome, Erro
             if let Some(found) = from.get(&column) {
                 shown.insert(column, found.clone());
             }
+        }
+        if row.delete_row {
+            shown.clone_from(from);
         }
         PackedCells::validate(super::data::packed(&shown).into()).expect("packed here")
     };

@@ -220,6 +220,7 @@ impl World {
             client: CLIENT,
             lowest_unsettled: 0,
             atomic,
+            exact_schema: false,
         };
         let mut operation = Vec::new();
         let mut builder = WriteBuilder::new(&mut operation, &header);

@@ -64,6 +64,7 @@ impl Replica {
             client: [0; 16],
             lowest_unsettled: 0,
             atomic: false,
+            exact_schema: false,
         };
         let (mut cells, mut operation) = (Vec::new(), Vec::new());
         pack(&mut cells, CellRef::put(b"f", b"q", LATEST, row.as_bytes()));
@@ -83,6 +84,7 @@ impl Replica {
             client: [4; 16],
             lowest_unsettled: 0,
             atomic: false,
+            exact_schema: false,
         };
         let (mut cells, mut operation) = (Vec::new(), Vec::new());
         pack(&mut cells, CellRef::put(b"f", b"q", LATEST, row.as_bytes()));
@@ -275,6 +277,7 @@ async fn what_changes_regions_is_packed_alone_and_a_write_of_a_region_that_is_go
         client: [4; 16],
         lowest_unsettled: 0,
         atomic: false,
+        exact_schema: false,
     };
     WriteBuilder::new(&mut operation, &header).finish();
     let packing = Packing { ordinal: 3, landed: 2, alone: true, ..packing };

@@ -130,6 +130,10 @@ impl GroupState {
     pub fn check_write(&self, header: &WriteHeader) -> Result<&RegionState, Reply> {
         let region = self.regions.get(&header.region).ok_or_else(|| self.stale(header.region))?;
         region.check_write(header.epoch)?;
+        let version = region.schema.version;
+        if header.exact_schema && header.schema_version != version {
+            return Err(Reply::SchemaChanged { table: region.schema.table, version });
+        }
         Ok(region)
     }
 

@@ -71,6 +71,7 @@ fn write_header(region: u64, epoch: u64) -> WriteHeader {
         client: [0; 16],
         lowest_unsettled: 0,
         atomic: false,
+        exact_schema: false,
     }
 }
 
@@ -161,6 +162,17 @@ fn a_read_only_table_takes_no_write() {
     read_only.read_only = true;
     state.change_tables(&ChangeTables { schema: Some(read_only), create: vec![], drop: None });
     assert_eq!(state.check_write(&write_header(1, 1)), Err(Reply::ReadOnly { what: "table t".into() }));
+}
+
+#[test]
+fn a_write_made_for_one_version_of_the_schema_has_no_effect_under_another() {
+    let mut state = with_one_region();
+    let exact = |schema_version| WriteHeader { schema_version, exact_schema: true, ..write_header(1, 1) };
+    assert!(state.check_write(&exact(1)).is_ok());
+    state.change_tables(&ChangeTables { schema: Some(schema(2, &["f", "g"])), create: vec![], drop: None });
+    assert_eq!(state.check_write(&exact(1)), Err(Reply::SchemaChanged { table: TableId(5), version: 2 }));
+    assert!(state.check_write(&exact(2)).is_ok());
+    assert!(state.check_write(&write_header(1, 1)).is_ok());
 }
 
 #[test]

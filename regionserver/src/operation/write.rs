@@ -23,6 +23,8 @@ const ROW_COUNT_AT: usize = WRITE_HEADER_BYTES - 4;
 
 /// A Write's flag: all of its rows or none.
 const ATOMIC: u8 = 1;
+/// A Write's flag: it was made for one version of the schema, and has no effect under another.
+const EXACT_SCHEMA: u8 = 2;
 
 /// A row's flag: behind the cells is what is asked of it. In the submitted form only.
 const REQUEST: u8 = 1;
@@ -48,6 +50,8 @@ pub struct WriteHeader {
     pub lowest_unsettled: u64,
     /// All rows or none.
     pub atomic: bool,
+    /// It was made for this very `schema_version`.
+    pub exact_schema: bool,
 }
 
 /// Mutations of rows of one region, as they are read at apply.
@@ -79,9 +83,10 @@ impl Write {
             client: reader.array()?,
             lowest_unsettled: reader.u64()?,
             atomic: false,
+            exact_schema: false,
         };
         if format != FORMAT_PLAIN {
-            header.atomic = read_flags(reader.u8()?)?;
+            (header.atomic, header.exact_schema) = read_flags(reader.u8()?)?;
         }
         let left = reader.count(ROW_HEADER_BYTES)?;
         Ok(Self { header, rows: reader, left })
@@ -107,11 +112,12 @@ impl Write {
     }
 }
 
-fn read_flags(flags: u8) -> Result<bool, Malformed> {
-    if flags & !ATOMIC != 0 {
+/// Whether the write is atomic, and whether it is for one version of the schema only.
+fn read_flags(flags: u8) -> Result<(bool, bool), Malformed> {
+    if flags & !(ATOMIC | EXACT_SCHEMA) != 0 {
         return Err(Malformed("a write carries flags that are not known to this build"));
     }
-    Ok(flags & ATOMIC != 0)
+    Ok((flags & ATOMIC != 0, flags & EXACT_SCHEMA != 0))
 }
 
 impl Iterator for Write {
@@ -147,13 +153,15 @@ impl<'a> Submitted<'a> {
         let &[FORMAT, WRITE, ..] = operation else { return Ok(None) };
         let (head, rows) = operation.split_at_checked(WRITE_HEADER_BYTES).ok_or(SHORT)?;
         let number = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes were taken"));
+        let (atomic, exact_schema) = read_flags(head[50])?;
         let header = WriteHeader {
             region: RegionId(number(2)),
             epoch: RegionEpoch(number(10)),
             schema_version: number(18),
             client: head[26..42].try_into().expect("sixteen bytes were taken"),
             lowest_unsettled: number(42),
-            atomic: read_flags(head[50])?,
+            atomic,
+            exact_schema,
         };
         Ok(Some(Self { header, rows }))
     }
@@ -227,7 +235,7 @@ impl<'a> WriteBuilder<'a> {
         put_u64(out, header.schema_version);
         out.extend_from_slice(&header.client);
         put_u64(out, header.lowest_unsettled);
-        out.push(if header.atomic { ATOMIC } else { 0 });
+        out.push((u8::from(header.atomic) * ATOMIC) | (u8::from(header.exact_schema) * EXACT_SCHEMA));
         put_count(out, 0);
         Self { out, start, rows: 0 }
     }

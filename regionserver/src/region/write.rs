@@ -4,7 +4,8 @@
 //! A row that fails is an error of its own in the reply; the others are applied. Only what concerns all rows (a stale
 //! epoch, a read-only table, a batch over the limit) refuses the request.
 //!
-//! A whole-row delete has no form of its own: the client sends one DeleteFamily per family.
+//! A whole-row delete has no form of its own behind here: it becomes one DeleteFamily per family. The families are those of
+//! the schema at the edge, so the write takes effect under that version of the schema only: no family is missed.
 //!
 //! Rows with a condition, with merges or that return something are checked here and evaluated by the leader of the group
 //! (`evaluate`). Of an atomic batch, one row that fails refuses all: no part of it is proposed.
@@ -12,7 +13,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use terrane_types::cell::CellRef;
+use terrane_types::cell::{CellKind, CellRef, LATEST, pack};
 use terrane_types::escape::escape;
 use terrane_types::limits::{BATCH_BYTES_MAX, MERGES_MAX, ROW_MUTATION_BYTES_MAX};
 use terrane_types::row::check_row;
@@ -31,6 +32,8 @@ pub struct RowMutation {
     pub row: Bytes,
     pub cells: Result<Bytes, Error>,
     pub request: Result<Request, Error>,
+    /// Before the cells, everything that the row has is deleted.
+    pub delete_row: bool,
     pub operation: u64,
     pub first_try_ms: u64,
 }
@@ -48,13 +51,21 @@ pub struct Prepared {
 }
 
 /// Checks a write of `rows` against the region as it is now.
-pub fn prepare(header: &WriteHeader, rows: Vec<RowMutation>, region: &RegionState) -> Result<Prepared, Error> {
+pub fn prepare(header: &WriteHeader, mut rows: Vec<RowMutation>, region: &RegionState) -> Result<Prepared, Error> {
     region.check_write(header.epoch).map_err(refusal)?;
     if header.schema_version > region.schema.version {
         let message =
             format!("schema version {} of table {} is not here yet", header.schema_version, region.schema.name);
         return Err(Error::Unavailable { message, retry_after: SCHEMA_RETRY });
     }
+    let mut header = *header;
+    for mutation in rows.iter_mut().filter(|mutation| mutation.delete_row) {
+        (header.schema_version, header.exact_schema) = (region.schema.version, true);
+        if let Ok(cells) = &mut mutation.cells {
+            *cells = behind_delete_of_row(cells, &region.schema);
+        }
+    }
+    let header = &header;
     let bytes = batch_bytes(&rows)?;
     let mut operation = Vec::with_capacity(bytes);
     let mut builder = WriteBuilder::new(&mut operation, header);
@@ -63,7 +74,7 @@ pub fn prepare(header: &WriteHeader, rows: Vec<RowMutation>, region: &RegionStat
         check_together(&rows, &region.schema)?;
     }
     for (at, mutation) in (0u32..).zip(rows) {
-        let RowMutation { row, cells, request, operation, first_try_ms } = mutation;
+        let RowMutation { row, cells, request, delete_row: _, operation, first_try_ms } = mutation;
         match check(&row, cells, request, region) {
             Ok((cells, None)) => builder.push(operation, first_try_ms, &row, cells.as_bytes()),
             Ok((cells, Some(request))) => {
@@ -86,6 +97,16 @@ pub fn prepare(header: &WriteHeader, rows: Vec<RowMutation>, region: &RegionStat
         places.clear();
     }
     Ok(Prepared { operation: (proposed > 0).then_some(operation), errors, places, evaluates })
+}
+
+/// The cells with a delete of every family in front of them.
+fn behind_delete_of_row(cells: &[u8], schema: &TableSchema) -> Bytes {
+    let mut out = Vec::with_capacity(cells.len() + 64 * schema.families.len());
+    for family in &schema.families {
+        pack(&mut out, CellRef::delete(CellKind::DeleteFamily, family.name.as_bytes(), &[], LATEST));
+    }
+    out.extend_from_slice(cells);
+    out.into()
 }
 
 /// Rows of an atomic batch are different ones that share the table's atomic key prefix.
@@ -273,6 +294,7 @@ mod tests {
             client: [0; 16],
             lowest_unsettled: 0,
             atomic: false,
+            exact_schema: false,
         }
     }
 
@@ -283,6 +305,7 @@ mod tests {
             row: row.into(),
             cells: Ok(cells.into()),
             request: Ok(Request::default()),
+            delete_row: false,
             operation: 1,
             first_try_ms: 2,
         }
@@ -384,6 +407,29 @@ mod tests {
         assert!(matches!(refused, Some(Error::Unavailable { .. })), "{refused:?}");
         let unknown = WriteHeader { schema_version: 0, ..header() };
         assert!(prepare(&unknown, vec![put("c", "f", b"")], &region()).is_ok());
+    }
+
+    #[test]
+    fn a_delete_of_a_row_is_of_each_family_that_the_schema_has_and_holds_under_that_schema_only() {
+        let mut region = region();
+        let mut schema = (*region.schema).clone();
+        schema.add_family(FamilySchema::new(FamilyName::new("g").unwrap())).unwrap();
+        schema.version = 9;
+        region.schema = Arc::new(schema);
+        let rows = vec![
+            RowMutation { delete_row: true, ..put("c", "f", b"new") },
+            RowMutation { delete_row: true, cells: Ok(Bytes::new()), ..put("d", "f", b"") },
+        ];
+        let prepared = prepare(&header(), rows, &region).unwrap();
+        let Ok(Operation::Write(write)) = Operation::decode(prepared.operation.unwrap().into()) else { panic!() };
+        assert_eq!((write.header.schema_version, write.header.exact_schema), (9, true));
+        let shown = |cells: Bytes| {
+            let cells = PackedCells::validate(cells).unwrap();
+            cells.iter().map(|cell| format!("{:?} {cell}", cell.kind)).collect::<Vec<_>>()
+        };
+        let rows: Vec<_> = write.map(|row| shown(row.unwrap().cells)).collect();
+        assert_eq!(rows[0], ["DeleteFamily f:", "DeleteFamily g:", "Put f:q"]);
+        assert_eq!(rows[1], ["DeleteFamily f:", "DeleteFamily g:"]);
     }
 
     #[test]

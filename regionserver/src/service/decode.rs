@@ -120,6 +120,7 @@ pub fn mutate(body: v1::Mutate) -> Mutation {
         operation: row.operation,
         first_try_ms: row.first_try_ms,
         cells: cells(row.cells, &row.messages),
+        delete_row: row.delete_row,
         request: asked(row.condition, row.merges, row.returns, row.return_found),
         row: row.row,
     };
