@@ -2,13 +2,16 @@
 
 use std::marker::PhantomData;
 
-use terrane_types::{IntoSpan, RowKey};
+use terrane_types::{IntoSpan, Returns, RowKey};
 
 use crate::error::Error;
+use crate::mutation::RowMutation;
 use crate::operations::{Delete, Put};
+use crate::outcome::MutationOutcome;
 use crate::reading::RowData;
 use crate::table::Table;
 use crate::typed_reads::{Side, TypedEnd, TypedGet, TypedPageRequest, TypedScan, count, typed_reads};
+use crate::write_requests::{WriteRequest, answers};
 
 /// A table seen through a key type; columns are named as in a [`Table`]. For structs that are whole rows there is
 /// [`TypedTable`](crate::TypedTable).
@@ -82,15 +85,16 @@ impl<K: RowKey + Send + 'static> KeyedTable<K> {
         Ok(Self { table, key: PhantomData })
     }
 
-    /// Writes cells of one row: `put(&key, |row| row.set("family", "qualifier", value))`.
+    /// Writes cells of one row: `put(&key, |row| row.set("family", "qualifier", value))`; with `.when(...)` behind it only if
+    /// something holds.
     ///
     /// **Durability** and **retry safety** are those of [`Table::put`].
     ///
     /// # Errors
     /// As for [`Table::put`]; [`Error::Invalid`] also when the key's parts are too long together.
-    pub async fn put(&self, key: &K, cells: impl FnOnce(Put) -> Put) -> Result<(), Error> {
-        self.table.put(cells(Put::new(key.encode()?))).await?;
-        Ok(())
+    pub fn put(&self, key: &K, cells: impl FnOnce(Put) -> Put) -> WriteRequest<()> {
+        let mutation = key.encode().map_or_else(RowMutation::refused, |row| cells(Put::new(row)).into());
+        WriteRequest::new(&self.table, mutation, answers::nothing)
     }
 
     /// Deletes of one row what `what` names; the whole row if it names nothing.
@@ -99,9 +103,27 @@ impl<K: RowKey + Send + 'static> KeyedTable<K> {
     ///
     /// # Errors
     /// As for [`KeyedTable::put`].
-    pub async fn delete(&self, key: &K, what: impl FnOnce(Delete) -> Delete) -> Result<(), Error> {
-        self.table.delete(what(Delete::new(key.encode()?))).await?;
-        Ok(())
+    pub fn delete(&self, key: &K, what: impl FnOnce(Delete) -> Delete) -> WriteRequest<()> {
+        let mutation = key.encode().map_or_else(RowMutation::refused, |row| what(Delete::new(row)).into());
+        WriteRequest::new(&self.table, mutation, answers::nothing)
+    }
+
+    /// Applies a mixture of puts, deletes, increments and appends to one row, all or none:
+    /// `mutate(&key, |row| row.set("a", "kind", "login").increment("a", "logins", 1))`. As [`Table::mutate`].
+    ///
+    /// # Errors
+    /// As for [`Table::mutate`]; [`Error::Invalid`] also when the key's parts are too long together.
+    pub fn mutate(&self, key: &K, changes: impl FnOnce(RowMutation) -> RowMutation) -> WriteRequest<MutationOutcome> {
+        WriteRequest::new(&self.table, changes(RowMutation::of_key(key)), Ok)
+    }
+
+    /// Adds `by` to a counter and answers its new value. As [`Table::increment`].
+    ///
+    /// # Errors
+    /// As for [`Table::increment`]; [`Error::Invalid`] also when the key's parts are too long together.
+    pub fn increment(&self, key: &K, family: &str, qualifier: impl AsRef<[u8]>, by: i64) -> WriteRequest<i64> {
+        let mutation = RowMutation::of_key(key).increment(family, qualifier, by).returning(Returns::New);
+        WriteRequest::new(&self.table, mutation, answers::counter)
     }
 
     typed_reads!(TypedRow<K>, K);

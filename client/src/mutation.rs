@@ -10,7 +10,7 @@ use bytes::Bytes;
 use terrane_types::cell::{pack, unpack};
 use terrane_types::limits::{MERGES_MAX, ROW_MUTATION_BYTES_MAX, TIMESTAMP_MAX};
 use terrane_types::row::check_row;
-use terrane_types::{CellKind, CellRef, FamilyName, Invalid, LATEST, Merge, MergeKind, Returns, escape};
+use terrane_types::{CellKind, CellRef, FamilyName, Invalid, LATEST, Merge, MergeKind, Returns, RowKey, escape};
 
 use crate::condition::Condition;
 use crate::operations::{Append, Cell, Delete, Increment, Put};
@@ -56,6 +56,16 @@ impl RowMutation {
         let row = row.as_ref();
         let invalid = check_row(row).err();
         Self { row: Bytes::copy_from_slice(row), cells: Vec::new(), whole_row: false, extra: None, invalid }
+    }
+
+    /// A mutation that cannot be sent, and why: whoever awaits it is told.
+    pub(crate) fn refused(invalid: Invalid) -> Self {
+        Self { row: Bytes::new(), cells: Vec::new(), whole_row: false, extra: None, invalid: Some(invalid) }
+    }
+
+    /// A mutation of the row with this key.
+    pub(crate) fn of_key(key: &impl RowKey) -> Self {
+        key.encode().map_or_else(Self::refused, Self::new)
     }
 
     /// Writes a cell with the server's timestamp.

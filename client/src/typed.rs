@@ -2,14 +2,15 @@
 
 use std::marker::PhantomData;
 
-use terrane_types::{IntoSpan, RowKey, TableRow};
+use terrane_types::{IntoSpan, Invalid, Returns, RowKey, TableRow};
 
 use crate::error::Error;
 use crate::keyed::check_declared;
 use crate::mutation::RowMutation;
-use crate::operations::{Delete, Put};
+use crate::operations::Delete;
 use crate::table::Table;
 use crate::typed_reads::{Side, TypedEnd, TypedGet, TypedPageRequest, TypedScan, count, typed_reads};
+use crate::write_requests::{WriteManyRequest, WriteRequest, answers};
 
 /// A table of structs: each is a row, its fields are the parts of the key and columns.
 ///
@@ -87,31 +88,46 @@ impl<R: TableRow + Send + 'static> TypedTable<R> {
     }
 
     /// Writes a row, all of it or nothing: every column that has a value is put, and every `Option` that is `None` is
-    /// deleted, so that the row reads back as it was put. Columns that the struct does not name are left as they are.
+    /// deleted, so that the row reads back as it was put. Columns that the struct does not name are left as they are. It can
+    /// be made to depend on what is there: `actions.put(&row).when(column("a", "kind").is_absent()).await?.held`.
     ///
     /// **Durability** and **retry safety** are those of [`Table::mutate`].
     ///
     /// # Errors
-    /// As for [`Table::mutate`]; [`Error::Invalid`] also when the key's parts are too long together.
-    pub async fn put(&self, row: &R) -> Result<(), Error> {
-        self.table.mutate(Self::mutation(row)?).await?;
-        Ok(())
+    /// As for [`Table::mutate`]; [`Error::Invalid`] also when the key's parts are too long together, or a value has no
+    /// encoding.
+    pub fn put(&self, row: &R) -> WriteRequest<()> {
+        WriteRequest::new(&self.table, mutation_of(row).unwrap_or_else(RowMutation::refused), answers::nothing)
     }
 
-    /// The mutation that [`TypedTable::put`] sends: for a writer, for [`Table::mutate_many`], or to be sent under a condition.
+    /// Writes many rows as [`TypedTable::put`] does, each by itself, and answers in their order. As [`Table::mutate_many`].
+    ///
+    /// # Errors
+    /// As for [`Table::mutate_many`].
+    pub fn put_many<'r>(&self, rows: impl IntoIterator<Item = &'r R>) -> WriteManyRequest
+    where
+        R: 'r,
+    {
+        let mutations = rows.into_iter().map(|row| mutation_of(row).unwrap_or_else(RowMutation::refused));
+        self.table.mutate_many(mutations.collect())
+    }
+
+    /// The mutation that [`TypedTable::put`] sends: for a writer, or for [`Table::atomic`].
     ///
     /// # Errors
     /// [`Error::Invalid`] when the key's parts are too long together, or a value has no encoding.
     pub fn mutation(row: &R) -> Result<RowMutation, Error> {
-        let name = row.key().encode()?;
-        let mut mutation = RowMutation::new(&name);
-        for ((family, qualifier), value) in R::COLUMNS.iter().zip(row.columns()?) {
-            mutation = match value {
-                Some(value) => mutation.put(Put::new(&name).set(family, qualifier, value)),
-                None => mutation.delete(Delete::new(&name).column(family, qualifier)),
-            };
-        }
-        Ok(mutation)
+        Ok(mutation_of(row)?)
+    }
+
+    /// Adds `by` to a counter of the row, and answers its new value. As [`Table::increment`]; a field of the struct can be a
+    /// counter if it is an `i64`.
+    ///
+    /// # Errors
+    /// As for [`Table::increment`]; [`Error::Invalid`] also when the key's parts are too long together.
+    pub fn increment(&self, key: &R::Key, family: &str, qualifier: impl AsRef<[u8]>, by: i64) -> WriteRequest<i64> {
+        let mutation = RowMutation::of_key(key).increment(family, qualifier, by).returning(Returns::New);
+        WriteRequest::new(&self.table, mutation, answers::counter)
     }
 
     /// Deletes a row, also what it has besides the fields of the struct.
@@ -120,10 +136,22 @@ impl<R: TableRow + Send + 'static> TypedTable<R> {
     ///
     /// # Errors
     /// As for [`TypedTable::put`].
-    pub async fn delete(&self, key: &R::Key) -> Result<(), Error> {
-        self.table.delete(Delete::new(key.encode()?)).await?;
-        Ok(())
+    pub fn delete(&self, key: &R::Key) -> WriteRequest<()> {
+        let mutation = key.encode().map_or_else(RowMutation::refused, |row| Delete::new(row).into());
+        WriteRequest::new(&self.table, mutation, answers::nothing)
     }
 
     typed_reads!(R, R::Key);
+}
+
+fn mutation_of<R: TableRow>(row: &R) -> Result<RowMutation, Invalid> {
+    let name = row.key().encode()?;
+    let mut mutation = RowMutation::new(&name);
+    for ((family, qualifier), value) in R::COLUMNS.iter().zip(row.columns()?) {
+        mutation = match value {
+            Some(value) => mutation.set(family, qualifier, value),
+            None => mutation.delete(Delete::new(&name).column(family, qualifier)),
+        };
+    }
+    Ok(mutation)
 }

@@ -74,6 +74,39 @@ impl<R: TableRow + Send + 'static> FromRow for R {
     }
 }
 
+/// The options that all typed requests have, and awaiting those that have `async fn run(self) -> Result<AsOf<$value>, Error>`.
+macro_rules! typed_request {
+    ($request:ident, $value:ty) => {
+        crate::typed_reads::typed_options!($request);
+
+        impl<T: FromRow> $request<'_, T> {
+            /// Asks for the time as of which the answer is complete, too: interesting with
+            /// [`Consistency::Follower`](crate::Consistency::Follower).
+            pub const fn with_as_of(self) -> crate::requests::WithAsOf<Self> {
+                crate::requests::WithAsOf(self)
+            }
+        }
+
+        impl<'t, T: FromRow> IntoFuture for $request<'t, T> {
+            type Output = Result<$value, Error>;
+            type IntoFuture = futures::future::BoxFuture<'t, Self::Output>;
+
+            fn into_future(self) -> Self::IntoFuture {
+                Box::pin(async move { Ok(self.run().await?.value) })
+            }
+        }
+
+        impl<'t, T: FromRow> IntoFuture for crate::requests::WithAsOf<$request<'t, T>> {
+            type Output = Result<crate::reading::AsOf<$value>, Error>;
+            type IntoFuture = futures::future::BoxFuture<'t, Self::Output>;
+
+            fn into_future(self) -> Self::IntoFuture {
+                Box::pin(self.0.run())
+            }
+        }
+    };
+}
+
 /// The options that all typed requests have.
 macro_rules! typed_options {
     ($request:ident) => {
@@ -107,7 +140,7 @@ macro_rules! typed_options {
     };
 }
 
-use typed_options;
+use {typed_options, typed_request};
 
 /// How many rows a span has, over all its ranges at once.
 pub(crate) async fn count<K: RowKey>(table: &Table, span: KeySpan<K>) -> Result<u64, Error> {

@@ -5,8 +5,8 @@ mod fake;
 use fake::Fake;
 use futures::TryStreamExt as _;
 use terrane_client::{
-    Bucket, Client, Consistency, Desc, Error, IntoSpan as _, KeyDeclaration, KeySpan, KeyedTable, PageToken, Row,
-    RowKey, TypedTable,
+    Bucket, Client, Consistency, Desc, Error, IntoSpan as _, KeyDeclaration, KeySpan, KeyedTable, LatestPer,
+    MutationOutcome, PageToken, Returns, Row, RowKey, TypedTable, column,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, RowKey)]
@@ -102,6 +102,57 @@ async fn a_struct_comes_back_as_it_was_put() {
     assert_eq!(actions.get(&key).await.unwrap(), Some(without), "what is none is no more there");
     actions.delete(&key).await.unwrap();
     assert_eq!(actions.get(&key).consistency(Consistency::Follower).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn typed_writes_take_conditions_and_answer_like_untyped_ones() {
+    let (_cluster, actions) = actions().await;
+    let key = ActionKey { user: 2, time: Desc(10) };
+    let changed = Action { kind: "logout".to_owned(), ..action(2, 10) };
+    let login = || column("f", "kind").equals("login");
+    let has = |outcome: &MutationOutcome, value: &[u8]| {
+        outcome.row.as_ref().is_some_and(|row| row.cells().any(|cell| cell.value == value))
+    };
+    let outcome = actions.put(&changed).when(login()).returning(Returns::Old).await.unwrap();
+    assert!(outcome.held && has(&outcome, b"login"), "{outcome:?}");
+    let outcome = actions.put(&action(2, 10)).when(login()).return_found().await.unwrap();
+    assert!(!outcome.held && has(&outcome, b"logout"), "{outcome:?}");
+    assert_eq!(actions.get(&key).await.unwrap(), Some(changed));
+
+    assert_eq!(actions.increment(&key, "g", "times", 14).await.unwrap(), 4);
+    assert_eq!(actions.get(&key).await.unwrap().map(|action| action.count), Some(4));
+    let rows = [action(7, 1), action(8, 2)];
+    let written = actions.put_many(&rows).await.unwrap();
+    assert!(written.len() == 2 && written.iter().all(Result::is_ok), "{written:?}");
+    assert_eq!(actions.first(8).await.unwrap(), Some(action(8, 2)));
+
+    let keyed: KeyedTable<ActionKey> = KeyedTable::new(actions.table().clone()).unwrap();
+    let mutated = keyed.mutate(&key, |row| row.set("f", "note", "n").increment("g", "times", 1)).await.unwrap();
+    assert!(mutated.held);
+    assert_eq!(keyed.increment(&key, "g", "times", 1).await.unwrap(), 6);
+    assert!(!keyed.delete(&key, |row| row).when(column("f", "note").is_absent()).await.unwrap().held);
+}
+
+#[tokio::test]
+async fn typed_answers_of_followers_say_as_of_when() {
+    let (_cluster, actions) = actions().await;
+    let key = ActionKey { user: 2, time: Desc(10) };
+    let plain = actions.get(&key).with_as_of().await.unwrap();
+    assert_eq!((plain.value, plain.as_of_ms), (Some(action(2, 10)), None), "a leader's answer is complete");
+    let page = actions.page(2).limit(2).consistency(Consistency::Follower).with_as_of().await.unwrap();
+    let one = actions.first(2).consistency(Consistency::Follower).with_as_of().await.unwrap();
+    let get = actions.get(&key).consistency(Consistency::Follower).with_as_of().await.unwrap();
+    for as_of_ms in [page.as_of_ms, one.as_of_ms, get.as_of_ms] {
+        assert!(as_of_ms.is_some());
+    }
+}
+
+#[tokio::test]
+async fn what_a_typed_request_cannot_do_is_refused_before_anything_is_sent() {
+    let (_cluster, actions) = actions().await;
+    let page = actions.page(2).with(|scan| scan.latest(LatestPer::parts(1), 1)).await;
+    let refused = page.expect_err("pages of the latest rows").to_string();
+    assert!(refused.contains("latest_of_each"), "{refused}");
 }
 
 #[tokio::test]

@@ -9,9 +9,9 @@ use terrane_types::keycodec::behind_bucket;
 use terrane_types::{IntoSpan, KeyRange, KeySpan, RowKey};
 
 use super::rows::merged;
-use super::{FromRow, typed_options};
+use super::{FromRow, typed_request};
 use crate::error::Error;
-use crate::reading::{Consistency, Get, Scan, behind};
+use crate::reading::{AsOf, Consistency, Get, Scan, behind};
 use crate::requests::How;
 use crate::table::Table;
 
@@ -25,26 +25,19 @@ pub struct TypedGet<'t, T: FromRow> {
     read_as: PhantomData<fn() -> T>,
 }
 
-typed_options!(TypedGet);
+typed_request!(TypedGet, Option<T>);
 
 impl<'t, T: FromRow> TypedGet<'t, T> {
     pub(crate) fn new(table: &'t Table, key: &T::Key) -> Self {
         let how = How::new(Consistency::Leased);
         Self { table, row: key.encode(), scan: T::select(Scan::all()), how, read_as: PhantomData }
     }
-}
-
-impl<'t, T: FromRow> IntoFuture for TypedGet<'t, T> {
-    type Output = Result<Option<T>, Error>;
-    type IntoFuture = futures::future::BoxFuture<'t, Self::Output>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            let get = Get { row: self.row?.into_bytes(), selection: self.scan.selection };
-            let (consistency, timeout) = (self.how.consistency, self.how.timeout_of(self.table));
-            let row = self.table.get(get).consistency(consistency).timeout(timeout).await?;
-            row.map(T::from_row).transpose()
-        })
+    async fn run(self) -> Result<AsOf<Option<T>>, Error> {
+        let get = Get { row: self.row?.into_bytes(), selection: self.scan.selection };
+        let (consistency, timeout) = (self.how.consistency, self.how.timeout_of(self.table));
+        let AsOf { value, as_of_ms } =
+            self.table.get(get).consistency(consistency).timeout(timeout).with_as_of().await?;
+        Ok(AsOf { value: value.map(T::from_row).transpose()?, as_of_ms })
     }
 }
 
@@ -60,7 +53,7 @@ pub struct TypedEnd<'t, T: FromRow> {
     how: How,
 }
 
-typed_options!(TypedEnd);
+typed_request!(TypedEnd, Option<T>);
 
 /// On which side of a key.
 #[derive(Clone, Copy)]
@@ -90,17 +83,17 @@ impl<'t, T: FromRow> TypedEnd<'t, T> {
         self
     }
 
-    async fn run(self) -> Result<Option<T>, Error> {
+    async fn run(self) -> Result<AsOf<Option<T>>, Error> {
         let mut span = self.span?;
         if let Some(within) = &self.within {
             match span.inner().intersect(within.inner()) {
                 Some(both) => span = KeySpan::new(both),
-                None => return Ok(None),
+                None => return Ok(AsOf { value: None, as_of_ms: None }),
             }
         }
         let mut rows = merged(self.table, &span, self.scan, None, self.how).await?;
         let row = std::future::poll_fn(|context| Pin::new(&mut rows).poll_next(context)).await.transpose()?;
-        row.map(T::from_row).transpose()
+        Ok(AsOf { value: row.map(T::from_row).transpose()?, as_of_ms: rows.as_of_ms() })
     }
 }
 
@@ -114,13 +107,4 @@ fn beside<K: RowKey>(key: &K, side: Side) -> Result<KeySpan<K>, Error> {
         Side::Higher => (behind(&key), Bytes::new()),
     };
     Ok(KeySpan::new(KeyRange { start, stop }))
-}
-
-impl<'t, T: FromRow> IntoFuture for TypedEnd<'t, T> {
-    type Output = Result<Option<T>, Error>;
-    type IntoFuture = futures::future::BoxFuture<'t, Self::Output>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.run())
-    }
 }

@@ -9,10 +9,10 @@ use terrane_types::keycodec::behind_bucket;
 use terrane_types::{IntoSpan, KeySpan};
 
 use super::rows::merged;
-use super::{FromRow, typed_options};
+use super::{FromRow, typed_request};
 use crate::error::Error;
 use crate::page::{Binding, PageToken, position_behind, rest_of, rows_wanted};
-use crate::reading::{Consistency, Scan};
+use crate::reading::{AsOf, Consistency, Scan};
 use crate::requests::How;
 use crate::table::Table;
 
@@ -34,7 +34,7 @@ pub struct TypedPageRequest<'t, T: FromRow> {
     how: How,
 }
 
-typed_options!(TypedPageRequest);
+typed_request!(TypedPageRequest, TypedPage<T>);
 
 impl<'t, T: FromRow> TypedPageRequest<'t, T> {
     pub(crate) fn new(table: &'t Table, span: impl IntoSpan<T::Key>) -> Self {
@@ -65,7 +65,7 @@ impl<'t, T: FromRow> TypedPageRequest<'t, T> {
         self
     }
 
-    async fn run(self) -> Result<TypedPage<T>, Error> {
+    async fn run(self) -> Result<AsOf<TypedPage<T>>, Error> {
         let Self { table, span, mut scan, how } = self;
         let wanted = rows_wanted(scan.limit)?;
         let range = span.inner().clone();
@@ -79,7 +79,7 @@ impl<'t, T: FromRow> TypedPageRequest<'t, T> {
                 let positions = binding.open(token).await?;
                 match positions.first() {
                     Some(position) if !position.finished => rest_of(&range, scan.reverse, &position.last),
-                    _ => return Ok(TypedPage { rows: Vec::new(), next: None }),
+                    _ => return Ok(AsOf { value: TypedPage { rows: Vec::new(), next: None }, as_of_ms: None }),
                 }
             }
         };
@@ -99,15 +99,7 @@ impl<'t, T: FromRow> TypedPageRequest<'t, T> {
             }
             None => None,
         };
-        Ok(TypedPage { rows: rows.into_iter().map(T::from_row).collect::<Result<_, _>>()?, next })
-    }
-}
-
-impl<'t, T: FromRow> IntoFuture for TypedPageRequest<'t, T> {
-    type Output = Result<TypedPage<T>, Error>;
-    type IntoFuture = futures::future::BoxFuture<'t, Self::Output>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.run())
+        let rows = rows.into_iter().map(T::from_row).collect::<Result<_, _>>()?;
+        Ok(AsOf { value: TypedPage { rows, next }, as_of_ms: stream.as_of_ms() })
     }
 }

@@ -107,6 +107,9 @@ pub(super) async fn merged<K: RowKey>(
     latest: Option<(usize, u32)>,
     how: How,
 ) -> Result<Merge, Error> {
+    if scan.latest.is_some() {
+        return Err(Error::invalid("ask for the latest rows of typed keys with `latest_of_each`"));
+    }
     let salted = buckets::<K>().is_some();
     let skip_bytes = usize::from(salted);
     let (offset, limit) = (scan.offset, scan.limit);
