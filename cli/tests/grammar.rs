@@ -328,6 +328,22 @@ fn meta_shows_every_region(client: &Client, regions: &[Value]) {
         assert_eq!(got["cells"][0]["value"], region["region"].to_string());
     }
     assert_eq!(client.json(&["count", "meta"])["count"], 3);
+    // In pages, like any table.
+    let (mut paged, mut after): (Vec<Value>, Option<String>) = (Vec::new(), None);
+    loop {
+        let mut call = vec!["scan", "meta", "--prefix", "t,", "--limit", "2", "--token"];
+        if let Some(token) = &after {
+            call.extend(["--after", token]);
+        }
+        let mut page = client.json_lines(&call);
+        let last = page.pop().expect("a line with the token");
+        paged.extend(page);
+        after = last["after"].as_str().map(str::to_owned);
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(paged, lines);
     for line in
         [&["put", "meta", "t,,1", "info:start", "v"][..], &["delete", "meta", "t,,1"], &["table", "drop", "meta"]]
     {

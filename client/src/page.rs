@@ -25,7 +25,7 @@ use crate::retry::{Failure, Risk};
 use crate::scan::RowStream;
 use crate::scans::scan_methods;
 use crate::selection::selection_methods;
-use crate::table::{Table, broken_reply};
+use crate::table::{Table, Target, broken_reply};
 
 /// Rows of a page whose scan names no limit.
 pub const PAGE_ROWS_DEFAULT: u64 = 100;
@@ -128,13 +128,28 @@ impl Binding<'_> {
         finish: impl Fn(reply::Body) -> Result<T, Failure>,
     ) -> Result<T, Error> {
         let table = self.table;
-        if table.target.table == TableId::META {
-            return Err(Error::Unsupported { feature: "a page token of table meta".to_owned() });
-        }
         let progress = Progress::new(Risk::READ, self.how.timeout_of(table));
         let router = &table.core.router;
         // No row is read, so that it does not matter who leads; leaders are known best.
+        if table.target.table == TableId::META {
+            let listed = self.listed().await?;
+            return router.read_row(&listed, &[], Consistency::Leased, progress, body, finish).await;
+        }
         router.read_row(&table.target, &self.near, Consistency::Leased, progress, body, finish).await
+    }
+
+    /// A table that table meta lists. Masters serve meta and seal nothing, but every server does, whatever the token is for.
+    async fn listed(&self) -> Result<Target, Error> {
+        let (table, one) = (self.table, Scan::all().limit(1));
+        let mut rows = RowStream::new(table.scanner(&one, KeyRange::all(), self.how).await?);
+        let row = rows.next().await.transpose()?;
+        let name = row.as_ref().and_then(|row| row.value("info", "table")).map(String::from_utf8_lossy);
+        let Some(name) = name else {
+            return Err(Error::invalid(
+                "the page token is of rows of table meta, which has none now: there is no table",
+            ));
+        };
+        Ok(Target::new(table.core.describe(&name, self.how.timeout_of(table)).await?))
     }
 }
 
