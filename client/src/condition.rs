@@ -173,7 +173,7 @@ impl<T> Column<T> {
         self.test(Test::Equal(value.cell_bytes()))
     }
 
-    /// It has another value, or there is no such column.
+    /// It has another value. A column that is absent has none: `.or(column(..).is_absent())` lets it pass too.
     #[must_use]
     pub fn not_equals(self, value: impl Comparable<T>) -> Condition {
         self.test(Test::NotEqual(value.cell_bytes()))

@@ -180,8 +180,8 @@ impl Error {
         match self {
             Self::Timeout { after, last, .. } => Self::Timeout { after, uncertain: applied_maybe, last },
             Self::RetriesSpent { last, .. } => Self::RetriesSpent { uncertain: applied_maybe, last },
-            // What a mutation was refused for the first time it is refused for again, and a lost result was of a write.
-            told @ (Self::Invalid(_) | Self::ResultLost | Self::Uncertain { .. }) => told,
+            // A lost result was of a write.
+            told @ (Self::ResultLost | Self::Uncertain { .. }) => told,
             other if applied_maybe => Self::Uncertain { cause: format!("an answer was lost, and then: {other}") },
             other => other,
         }
@@ -277,7 +277,7 @@ mod tests {
             let told = error.of_write(false);
             assert!(!told.is_uncertain(), "{told}");
         }
-        assert!(Error::invalid("no").of_write(true).is_invalid());
+        assert!(Error::invalid("no").of_write(true).is_uncertain());
     }
 
     #[test]

@@ -16,6 +16,8 @@ use terrane_types::Error as Wire;
 pub(crate) enum Failure {
     /// A server answered with an error.
     Refused(Wire),
+    /// A row's own outcome, as the log has it, is an error: it holds for all tries.
+    Decided(Wire),
     /// The request never left this process: nothing can have been applied.
     NotSent(String),
     /// The request was sent and the connection broke, or no answer came in time.
@@ -32,7 +34,7 @@ impl Failure {
             | Self::Refused(Wire::Uncertain { not_tried: false } | Wire::DeadlineExceeded | Wire::Internal { .. }) => {
                 true
             }
-            Self::Refused(_) | Self::NotSent(_) | Self::NoPlace => false,
+            Self::Refused(_) | Self::Decided(_) | Self::NotSent(_) | Self::NoPlace => false,
         }
     }
 
@@ -46,7 +48,7 @@ impl Failure {
         match self {
             Self::Refused(Wire::StaleEpoch { .. } | Wire::NotLeader { .. } | Wire::NotFound { .. }) => false,
             Self::NotSent(_) | Self::NoPlace => false,
-            Self::Refused(_) | Self::Lost(_) => true,
+            Self::Refused(_) | Self::Decided(_) | Self::Lost(_) => true,
         }
     }
 
@@ -56,7 +58,7 @@ impl Failure {
             Self::Refused(Wire::Uncertain { .. } | Wire::DeadlineExceeded) if !write => {
                 unavailable("the server did not answer in time")
             }
-            Self::Refused(error) => error.into(),
+            Self::Refused(error) | Self::Decided(error) => error.into(),
             Self::NotSent(message) => unavailable(message),
             Self::Lost(cause) if write => crate::Error::Uncertain { cause },
             Self::Lost(message) => unavailable(message),
@@ -129,6 +131,7 @@ pub(crate) fn decide(failure: &Failure, risk: Risk, applied_maybe: bool, tries: 
     let soon = || if tries <= REDIRECTS_AT_ONCE { Duration::ZERO } else { backoff(tries - REDIRECTS_AT_ONCE, jitter) };
     match failure {
         Failure::NoPlace => RetryAction::Relocate { wait: soon() },
+        Failure::Decided(_) => RetryAction::GiveUp,
         Failure::NotSent(_) | Failure::Lost(_) => RetryAction::AskAnother { wait: soon() },
         Failure::Refused(error) => match error {
             Wire::StaleEpoch { .. } => RetryAction::Redirect { wait: soon() },

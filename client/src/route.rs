@@ -301,7 +301,7 @@ impl Router {
                 self.locator.write().forget_region(target.table, place.region.region);
             }
             Failure::Refused(Wire::Unavailable { .. }) => tried.push((place.region.group, place.server)),
-            Failure::Refused(_) | Failure::NoPlace => {}
+            Failure::Refused(_) | Failure::Decided(_) | Failure::NoPlace => {}
         }
     }
 

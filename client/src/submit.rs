@@ -114,6 +114,8 @@ impl Unit {
                             router.answered(place);
                             return Ok(outcomes);
                         }
+                        // True of every try, so whatever became of earlier ones.
+                        Err(Failure::Decided(error)) => return Err(error.into()),
                         Err(failure) => failure,
                     }
                 }
@@ -186,7 +188,9 @@ impl Answers {
             let index = error.row as usize;
             let failure = terrane_proto::error::from_detail(error.error.unwrap_or_default());
             let done = matches!(failure, terrane_types::Error::AlreadyApplied) && !wants_result(row(index)?);
-            (!done).then_some((index, Failure::Refused(failure)))
+            let decided = error.decided && matches!(failure, terrane_types::Error::Invalid(_));
+            let failure = if decided { Failure::Decided(failure) } else { Failure::Refused(failure) };
+            (!done).then_some((index, failure))
         });
         failures.collect()
     }
@@ -376,6 +380,10 @@ impl Many {
         if failure.is_forgotten() && !state.applied_maybe[index] {
             state.anew.insert(index, self.ticket.another(1));
         }
-        state.applied_maybe[index] |= failure.is_uncertain();
+        match failure {
+            // True of every try, so whatever became of earlier ones.
+            Failure::Decided(_) => state.applied_maybe[index] = false,
+            _ => state.applied_maybe[index] |= failure.is_uncertain(),
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use terrane_proto::v1;
-use terrane_types::limits::BATCH_BYTES_MAX;
+use terrane_types::limits::{BATCH_BYTES_MAX, BATCH_ROWS_MAX};
 use terrane_types::{Invalid, Returns, TableId, TableSchema, cell, escape};
 
 use crate::condition::Condition;
@@ -204,6 +204,12 @@ impl Table {
     ) -> Result<AtomicOutcome, Error> {
         if mutations.is_empty() {
             return Ok(AtomicOutcome { held: true, rows: Vec::new() });
+        }
+        if mutations.len() > BATCH_ROWS_MAX {
+            let rows = mutations.len();
+            return Err(Error::invalid(format!(
+                "an atomic batch has at most {BATCH_ROWS_MAX} rows; this one has {rows}"
+            )));
         }
         let mut rows = Vec::with_capacity(mutations.len());
         for mutation in mutations {

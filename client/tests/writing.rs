@@ -16,7 +16,7 @@ use terrane_client::{
     CallFinished, CallKind, CallOutcome, Consistency, Delete, Error, Get, Increment, KeyDeclaration, Metrics, Put,
     RetryBudget, Returns, RowMutation, Table, WriterOptions, column,
 };
-use terrane_types::Error as Wire;
+use terrane_types::{Error as Wire, Invalid};
 
 fn put(row: impl AsRef<[u8]>) -> Put {
     Put::new(row).set("f", "q", "v")
@@ -147,6 +147,35 @@ async fn an_operation_that_was_forgotten_begins_anew_unless_it_may_have_been_app
     cluster.fault(Fault::Refuse(Wire::Uncertain { not_tried: true }));
     let told = table.put(put("b")).await.expect_err("the first try may have been applied, for all the client knows");
     assert!(matches!(told, Error::Uncertain { .. }) && !told.is_retry_safe(), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_refusal_after_a_lost_answer_is_no_news_of_the_lost_try_unless_the_row_itself_was_refused() {
+    let cluster = Fake::start(&[]).await;
+    let table = table(&cluster).await;
+    let lost_then_refused = || {
+        cluster.fault(Fault::BreakAfter);
+        cluster.fault(Fault::Refuse(Wire::Invalid(Invalid::new("no such family by now"))));
+    };
+    lost_then_refused();
+    let refused = table.put(put("a")).await.expect_err("refused");
+    assert!(refused.is_uncertain() && refused.to_string().contains("no such family"), "{refused}");
+    // Whoever answers now knows who leads.
+    table.put(put("warm")).await.unwrap();
+    lost_then_refused();
+    let refused = table.mutate_many(vec![put("a").into()]).await.unwrap().remove(0).expect_err("refused");
+    assert!(refused.error.is_uncertain(), "{refused}");
+    assert_eq!(cluster.world.lock().applied, 3, "both were applied");
+
+    // "v" is no counter, whenever it is asked.
+    table.put(put("a")).await.unwrap();
+    cluster.fault(Fault::BreakAfter);
+    assert!(table.increment("a", "f", "q", 1).await.expect_err("no counter").is_invalid());
+    table.put(put("a")).await.unwrap();
+    cluster.fault(Fault::BreakAfter);
+    let increment = RowMutation::new("a").increment("f", "q", 1);
+    let refused = table.mutate_many(vec![increment]).await.unwrap().remove(0).expect_err("no counter");
+    assert!(refused.error.is_invalid(), "{refused}");
 }
 
 #[tokio::test]

@@ -111,6 +111,12 @@ pub fn from_detail(detail: v1::ErrorDetail) -> Error {
     }
 }
 
+/// Bytes that an error takes in a message.
+#[must_use]
+pub fn detail_bytes(detail: &v1::ErrorDetail) -> usize {
+    detail.encoded_len()
+}
+
 /// An error as the status of a unary call; the details carry the whole message.
 #[must_use]
 pub fn status(error: &Error) -> Status {

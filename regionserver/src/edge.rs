@@ -63,9 +63,19 @@ pub struct Mutation {
 /// the others.
 #[derive(Debug, Default)]
 pub struct Mutated {
-    pub errors: Vec<(u32, Error)>,
+    /// By place in the request, in its order.
+    pub errors: Vec<RowFailure>,
     pub results: Vec<(u32, RowOutcome)>,
     pub stamp: u64,
+}
+
+/// Why a row was not applied.
+#[derive(Debug)]
+pub struct RowFailure {
+    pub row: u32,
+    pub error: Error,
+    /// The log says so; else it was refused before its number was looked up.
+    pub decided: bool,
 }
 
 /// The data path of one server.
@@ -96,7 +106,7 @@ impl Edge {
                 self.metrics.refused.inc();
                 done(Err(error));
             }
-            Ok(Proposal { operation: None, errors, .. }) => done(Ok(Mutated { errors, ..Mutated::default() })),
+            Ok(Proposal { operation: None, errors, .. }) => done(Ok(put_together(errors, &[], Applied::default()))),
             Ok(Proposal { operation: Some((operation, admitted)), errors, places, group }) => {
                 let edge = self.clone();
                 let id = group.id();
@@ -299,15 +309,16 @@ struct Proposal {
 }
 
 /// The outcome of the proposed rows and the errors of the others, in the order of the request.
-fn put_together(mut errors: Vec<(u32, Error)>, places: &[u32], applied: Applied) -> Mutated {
-    let mut results = Vec::new();
+fn put_together(refused: Vec<(u32, Error)>, places: &[u32], applied: Applied) -> Mutated {
+    let refused = refused.into_iter().map(|(row, error)| RowFailure { row, error, decided: false });
+    let (mut errors, mut results) = (refused.collect::<Vec<_>>(), Vec::new());
     for (row, outcome) in applied.rows {
         let at = usize::try_from(row).ok().and_then(|row| places.get(row)).copied().unwrap_or(row);
         match outcome {
             Ok(outcome) => results.push((at, outcome)),
-            Err(error) => errors.push((at, error)),
+            Err(error) => errors.push(RowFailure { row: at, error, decided: true }),
         }
     }
-    errors.sort_by_key(|(at, _)| *at);
+    errors.sort_by_key(|failure| failure.row);
     Mutated { errors, results, stamp: applied.stamp }
 }

@@ -24,7 +24,7 @@ mod overlay;
 pub mod prefetch;
 mod row;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 
@@ -96,8 +96,14 @@ pub struct Evaluator {
 /// Filled by whoever reads.
 type Fetching = Arc<Mutex<Option<Result<Fetched, Error>>>>;
 
-/// Cells of rows, by the row's place in the write and whether all of the row is asked for; and what was asked for.
-type Fetched = BTreeMap<(usize, bool), (Projection, Vec<u8>)>;
+/// What was read for a write.
+#[derive(Default)]
+struct Fetched {
+    /// Cells of rows, by the row's place in the write and whether all of the row is asked for; and what was asked for.
+    cells: BTreeMap<(usize, bool), (Projection, Vec<u8>)>,
+    /// From this row on nothing more was read, since it was enough.
+    cut: Option<usize>,
+}
 
 /// Something to be read.
 struct Read {
@@ -128,7 +134,8 @@ impl Evaluator {
                 Some(known) => known.was_away(row.first_try_ms),
                 None => floor > 0 && row.first_try_ms <= floor,
             };
-            plain &= row.request.is_none() && (!numbered || (row.operation > highest && !was_away));
+            let is_new = row.operation > highest && !was_away && row.first_try_ms <= packing.stamp;
+            plain &= row.request.is_none() && (!numbered || is_new);
             if numbered {
                 highest = highest.max(row.operation);
             }
@@ -137,17 +144,19 @@ impl Evaluator {
             return Ok(Numbers::Plain);
         }
         let mut each = Vec::new();
-        let mut own = std::collections::BTreeSet::new();
+        let mut own = BTreeSet::new();
         for row in write.rows() {
             let row = row?;
             let mut known =
                 window.map_or(Known::New, |window| window.look_up(&client, row.operation, row.first_try_ms));
-            if known == Known::New && row.operation != 0 && client != NOBODY {
-                if self.in_flight.contains(&client, row.operation) {
+            if row.operation != 0 && client != NOBODY {
+                if known == Known::New && self.in_flight.contains(&client, row.operation) {
                     return Ok(Numbers::InFlight);
                 }
-                if !own.insert(row.operation) {
-                    // Twice in one request: only the first can be meant.
+                // Twice in one request: only the first can be meant. And one from the future would, once its client is
+                // forgotten, pass for one that was first tried after that.
+                let from_future = known == Known::New && row.first_try_ms > packing.stamp;
+                if !own.insert(row.operation) || from_future {
                     known = Known::TooOld;
                 }
             }
@@ -215,7 +224,7 @@ impl Evaluator {
         let fetched = match self.take_fetched(operation) {
             Some(Ok(fetched)) => fetched,
             Some(Err(error)) => return Ok(Prepared::Refused(Reply::failed(error).encode())),
-            None => Fetched::new(),
+            None => Fetched::default(),
         };
         let evaluates = rows.iter().any(|item| item.request.is_some());
         if evaluates && !self.overlay.is_active() {
@@ -224,23 +233,29 @@ impl Evaluator {
             }
             self.overlay.wake();
         }
-        let whole = if evaluates {
+        let (whole, until) = if evaluates {
             self.overlay.evaluated(packing.stamp);
             match self.gather(packing, write.header.region, &rows, target, fetched)? {
-                Gathered::All(whole) => whole,
+                // An atomic batch is for nobody to cut.
+                Gathered::Until(until, _) if until < rows.len() && write.header.atomic => {
+                    return Ok(Prepared::Refused(Reply::failed(too_much_to_read()).encode()));
+                }
+                Gathered::Until(until, whole) => (whole, until),
                 Gathered::WhenLanded => return Ok(Prepared::WhenLanded),
                 Gathered::NeedsDisk(reads, had) => return Ok(self.fetch(packing, target, operation, reads, had)),
                 Gathered::Failed(error) => return Ok(Prepared::Refused(Reply::failed(error).encode())),
             }
         } else {
-            BTreeMap::new()
+            self.overlay.rest(packing.stamp);
+            (BTreeMap::new(), rows.len())
         };
-        let packer = Packer { evaluator: self, packing, write, target, rows: &rows, whole: &whole };
+        let repeated = if whole.is_empty() { BTreeSet::new() } else { repeated(&rows) };
+        let packer = Packer { evaluator: self, packing, write, target, rows: &rows, whole: &whole, repeated, until };
         packer.pack(entry);
         Ok(Prepared::Packed)
     }
 
-    /// Brings the columns that the rows need into the overlay.
+    /// Brings the columns that the rows need into the overlay, for as many of the rows as may be read for at once.
     fn gather(
         &mut self,
         packing: &Packing,
@@ -252,8 +267,13 @@ impl Evaluator {
         let now_ms = stamp_of(packing);
         let (mut whole, mut reads) = (BTreeMap::new(), Vec::new());
         let mut read_bytes = 0;
+        let mut until = fetched.cut.unwrap_or(rows.len());
         for (at, item) in rows.iter().enumerate() {
             let Some((_, needs)) = &item.request else { continue };
+            if at >= until || read_bytes > READ_BYTES_MAX {
+                until = until.min(at);
+                break;
+            }
             let mut missing = Vec::new();
             for column in &needs.columns {
                 match self.overlay.look(region, item.row.row, column, target.schema, now_ms) {
@@ -291,19 +311,17 @@ impl Evaluator {
                     Err(error) => return Ok(Gathered::Failed(target.columns.failure(error))),
                 }
             }
-            if read_bytes > READ_BYTES_MAX {
-                return Ok(Gathered::Failed(too_much_to_read()));
-            }
         }
         if reads.is_empty() {
-            return Ok(Gathered::All(whole));
+            return Ok(Gathered::Until(until, whole));
         }
         // What memory had now it may not have the next time, and then it would never come to an end.
         let had = whole.into_iter().filter_map(|(at, cells)| {
             let projection = rows[at].request.as_ref()?.1.whole.clone()?;
             Some(((at, true), (projection, cells)))
         });
-        Ok(Gathered::NeedsDisk(reads, had.collect()))
+        let had = Fetched { cells: had.collect(), cut: (until < rows.len()).then_some(until) };
+        Ok(Gathered::NeedsDisk(reads, had))
     }
 
     /// Reads off the runtime's threads, for the same operation when it is asked about again.
@@ -322,16 +340,18 @@ impl Evaluator {
             let fetched = run_blocking(move || {
                 let mut fetched = had;
                 let mut read_bytes = 0;
+                let first = reads.first().map_or(0, |read| read.at.0);
                 for Read { at, row, projection } in reads {
+                    if read_bytes > READ_BYTES_MAX && at.0 > first {
+                        fetched.cut = Some(fetched.cut.map_or(at.0, |cut| cut.min(at.0)));
+                        break;
+                    }
                     let mut cells = Vec::new();
                     columns
                         .read(&row, &projection, now_ms, Patience::MayBlock, &mut cells)
                         .map_err(|error| columns.failure(error))?;
                     read_bytes += cells.len();
-                    if read_bytes > READ_BYTES_MAX {
-                        return Err(too_much_to_read());
-                    }
-                    fetched.insert(at, (projection, cells));
+                    fetched.cells.insert(at, (projection, cells));
                 }
                 Ok(fetched)
             });
@@ -393,12 +413,18 @@ struct Answer {
 }
 
 enum Gathered {
-    /// Everything is there; of some rows all that they have, by their place.
-    All(BTreeMap<usize, Vec<u8>>),
+    /// Everything is there for the rows up to this place; of some of them all that they have, by their place.
+    Until(usize, BTreeMap<usize, Vec<u8>>),
     WhenLanded,
     /// What is to be read, and what was read of the same write already.
     NeedsDisk(Vec<Read>, Fetched),
     Failed(Error),
+}
+
+/// Where a row comes that came before.
+fn repeated(rows: &[Item<'_>]) -> BTreeSet<usize> {
+    let mut keys = BTreeSet::new();
+    (0..rows.len()).filter(|at| !keys.insert(rows[*at].row.row)).collect()
 }
 
 fn read(
@@ -409,7 +435,7 @@ fn read(
     projection: &Projection,
     now_ms: i64,
 ) -> Result<Vec<u8>, terrane_engine::Error> {
-    if let Some((asked, cells)) = fetched.remove(&at)
+    if let Some((asked, cells)) = fetched.cells.remove(&at)
         && asked == *projection
     {
         return Ok(cells);
@@ -427,6 +453,10 @@ struct Packer<'a, 'w> {
     target: &'a Target<'a>,
     rows: &'a [Item<'w>],
     whole: &'a BTreeMap<usize, Vec<u8>>,
+    /// Where a row comes that came before, if that matters.
+    repeated: BTreeSet<usize>,
+    /// New rows from this place on are left for another time.
+    until: usize,
 }
 
 impl Packer<'_, '_> {
@@ -446,14 +476,18 @@ impl Packer<'_, '_> {
                 self.put_answer(builder, item, answer);
                 continue;
             }
-            let mut evaluated = self.evaluate(at, item);
-            if builder.len() + evaluated.bytes(&item.row) > LOGGED_BYTES_MAX {
-                evaluated = Evaluated::refused(format!(
-                    "what the rows before row {} become takes {LOGGED_BYTES_MAX} bytes already: send fewer rows at once",
-                    terrane_types::escape(item.row.row)
-                ));
+            if at < self.until {
+                let evaluated = self.evaluate(at, item);
+                if builder.len() + evaluated.bytes(&item.row) <= LOGGED_BYTES_MAX {
+                    self.put(builder, item, &evaluated);
+                    continue;
+                }
+                // Those behind it wait too, so that mutations of one row keep their order.
+                self.until = at;
             }
-            self.put(builder, item, &evaluated);
+            let kind = ResultKind::Postponed;
+            let postponed = RowResult { stamp: self.packing.stamp, kind }.encode();
+            self.put_answer(builder, item, Answer { result: Some(postponed.into()) });
         }
     }
 
@@ -481,16 +515,17 @@ impl Packer<'_, '_> {
         let failed = all.iter().position(|evaluated| matches!(evaluated, Evaluated::Refused { .. }));
         let unmet = all.iter().any(|evaluated| matches!(evaluated, Evaluated::ConditionFailed { .. }));
         if let Some(failed) = failed {
-            let what = match &all[failed] {
+            // The sentence may be long and the rows many, so it is told in full where a caller looks first.
+            let why = match &all[failed] {
                 Evaluated::Refused { what } => what.clone(),
                 _ => String::new(),
             };
-            let row = terrane_types::escape(self.rows[failed].row.row);
             for (at, evaluated) in all.iter_mut().enumerate() {
-                if at != failed && !matches!(evaluated, Evaluated::Refused { .. }) {
-                    let what = format!("nothing of the atomic batch was applied, for its row {row}: {what}");
-                    *evaluated = Evaluated::Refused { what };
-                }
+                *evaluated = Evaluated::refused(match at {
+                    _ if at == failed => why.clone(),
+                    0 => format!("nothing of the atomic batch was applied: {why}"),
+                    _ => format!("nothing of the atomic batch was applied, for its row number {failed}"),
+                });
             }
         } else if unmet {
             for evaluated in &mut all {
@@ -523,7 +558,7 @@ impl Packer<'_, '_> {
             columns.insert(column.clone(), newest);
         }
         let whole = self.whole.get(&at).map(Vec::as_slice);
-        if whole.is_some() && self.rows[..at].iter().any(|before| before.row.row == item.row.row) {
+        if whole.is_some() && self.repeated.contains(&at) {
             return Evaluated::refused(format!(
                 "row {} comes twice in the batch, and what is asked to be returned needs all of it: send the two apart",
                 terrane_types::escape(item.row.row)
@@ -545,8 +580,10 @@ impl Packer<'_, '_> {
         }
     }
 
+    /// Nothing of the row is applied, so its key is of no use in the log.
     fn put_answer(&self, builder: &mut WriteBuilder<'_>, item: &Item<'_>, answer: Answer) {
-        builder.push_logged(&item.row, Tracked::No, &[], answer.result.as_deref(), stamp_of(self.packing));
+        let row = SubmittedRow { row: &[], ..item.row };
+        builder.push_logged(&row, Tracked::No, &[], answer.result.as_deref(), stamp_of(self.packing));
     }
 }
 

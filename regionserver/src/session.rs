@@ -7,7 +7,8 @@
 //!
 //! What a client may have in flight is counted in units (a scan weighs as much as the block it may answer). A unit is given
 //! back when its answer has left, so a client that does not read its answers is soon not read from either, and the queue
-//! of answers never holds more than its bound.
+//! of answers never holds more than its bound. An answer may be far larger than its request promised; so while answers of
+//! more than [`WAITING_BYTES_MAX`] wait to leave, no further read is begun.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use terrane_raft::Group;
 use terrane_types::{Error, GroupId};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 
 use crate::consistency::{Consistency, ReadTime};
@@ -32,6 +33,8 @@ use crate::region::scan::{self, Block, Cursor, ScanRequest};
 pub const UNITS_MAX: u32 = 8192;
 /// Bytes of a scan's block that weigh one unit; writes and gets weigh one.
 const BYTES_PER_UNIT: usize = 16 << 10;
+/// Bytes of answers that wait to leave, above which no read is begun. What is being read then comes on top.
+const WAITING_BYTES_MAX: usize = 64 << 20;
 /// What a caller waits whose write found no place in the queue.
 const QUEUE_RETRY: Duration = Duration::from_millis(10);
 /// Scans, and gets that wait for the disk, that go on side by side for one batch and group.
@@ -90,8 +93,49 @@ pub struct Outgoing {
 /// What every request has with it until its answer is out: its units, and what there is to tell the client besides.
 pub struct Room {
     _units: OwnedSemaphorePermit,
+    /// What of the answers that wait is this one's.
+    waiting: Option<(Arc<Waiting>, usize)>,
     /// The version of the table's schema that the client does not know yet; 0: no news.
     schema_news: u64,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        if let Some((waiting, bytes)) = self.waiting.take() {
+            waiting.left(bytes);
+        }
+    }
+}
+
+/// Answers of one stream that have not left yet.
+#[derive(Default)]
+struct Waiting {
+    bytes: AtomicUsize,
+    eased: Notify,
+}
+
+impl Waiting {
+    fn left(&self, bytes: usize) {
+        let before = self.bytes.fetch_sub(bytes, Ordering::AcqRel);
+        if before > WAITING_BYTES_MAX {
+            self.eased.notify_waiters();
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes.load(Ordering::Acquire) > WAITING_BYTES_MAX
+    }
+
+    /// Waits until there is little enough. A client that has gone makes room too: its answers are dropped.
+    async fn ease(&self) {
+        while self.is_full() {
+            // Made before looking again: what leaves in between wakes it.
+            let eased = self.eased.notified();
+            if self.is_full() {
+                eased.await;
+            }
+        }
+    }
 }
 
 impl Outgoing {
@@ -103,9 +147,24 @@ impl Outgoing {
     }
 }
 
+impl Answer {
+    /// About what it takes in memory.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Mutated { mutated, .. } => {
+                mutated.results.iter().map(|(_, outcome)| outcome.cells.as_bytes().len()).sum()
+            }
+            Self::Rows { rows, .. } => rows.len(),
+            Self::Block { block, .. } => block.rows.len(),
+            Self::Sealed(_) | Self::Opened(_) => 0,
+        }
+    }
+}
+
 /// One client's stream.
 pub struct Session {
     edge: Arc<Edge>,
+    waiting: Arc<Waiting>,
     answers: mpsc::Sender<Outgoing>,
     room: Arc<Semaphore>,
     writes: Writes,
@@ -190,7 +249,8 @@ impl Session {
         let units = usize::try_from(UNITS_MAX).expect("a small number");
         let (answers, receiver) = mpsc::channel(units);
         let writes = Writes::open(edge.clone(), answers.clone(), units);
-        (Self { edge, answers, room: Arc::new(Semaphore::new(units)), writes }, receiver)
+        let (room, waiting) = (Arc::new(Semaphore::new(units)), Arc::default());
+        (Self { edge, waiting, answers, room, writes }, receiver)
     }
 
     /// Starts every request of a batch. Waits only when the client has too much in flight.
@@ -204,7 +264,7 @@ impl Session {
             let header = request.as_ref().ok().map(|request| request.header);
             let header = header.filter(|header| told.replace(header.table) != Some(header.table));
             let schema_news = header.map_or(0, |header| self.edge.schema_news(&header));
-            let room = Room { _units: units, schema_news };
+            let room = Room { _units: units, waiting: Some((self.waiting.clone(), 0)), schema_news };
             match request {
                 Err(error) => self.answer(id, Err(error), room),
                 Ok(request) if arrived.elapsed() > request.header.deadline => {
@@ -225,6 +285,8 @@ impl Session {
             }
         }
         self.start_reads(&mut reads, arrived);
+        // The next batch is as hungry as this one.
+        self.waiting.ease().await;
     }
 
     /// Units for a request. Before waiting for some, the reads collected so far are started: they hold units themselves.
@@ -252,8 +314,10 @@ impl Session {
 
     fn start_reads(&self, reads: &mut Reads, arrived: Instant) {
         for ((_, consistency), (group, reads)) in std::mem::take(reads) {
-            let (edge, answers) = (self.edge.clone(), self.answers.clone());
-            self.edge.tasks.spawn(async move { run_reads(&edge, &group, consistency, reads, &answers, arrived).await });
+            let (edge, answers, waiting) = (self.edge.clone(), self.answers.clone(), self.waiting.clone());
+            self.edge.tasks.spawn(async move {
+                run_reads(&edge, &group, consistency, reads, (&answers, &waiting), arrived).await
+            });
         }
     }
 
@@ -279,7 +343,7 @@ async fn run_reads(
     group: &Group,
     consistency: Consistency,
     reads: Vec<Read>,
-    answers: &mpsc::Sender<Outgoing>,
+    (answers, waiting): (&mpsc::Sender<Outgoing>, &Waiting),
     arrived: Instant,
 ) {
     // The most patient read decides how long is waited; the others are answered as late at the worst.
@@ -297,6 +361,7 @@ async fn run_reads(
     let mut rest = Vec::new();
     let mut since_yield = 0;
     for Read { id, request, room } in reads {
+        waiting.ease().await;
         since_yield += if matches!(request.body, Body::Scan(_)) { GETS_PER_SCAN } else { 1 };
         match begin_read(edge, request, time) {
             Begun::Done(answer) => finish(edge, answers, id, answer, room),
@@ -310,13 +375,22 @@ async fn run_reads(
     let mut under_way = FuturesUnordered::new();
     let mut rest = rest.into_iter();
     loop {
+        if under_way.is_empty() {
+            waiting.ease().await;
+        }
         if under_way.len() < READS_AT_ONCE
+            && !waiting.is_full()
             && let Some((id, read, room)) = rest.next()
         {
             under_way.push(async move { (id, end_read(edge, read, time).await, room) });
             continue;
         }
-        let Some((id, answer, room)) = under_way.next().await else { return };
+        let Some((id, answer, room)) = under_way.next().await else {
+            match rest.len() {
+                0 => return,
+                _ => continue,
+            }
+        };
         finish(edge, answers, id, answer, room);
     }
 }
@@ -374,7 +448,11 @@ fn finish(edge: &Edge, answers: &mpsc::Sender<Outgoing>, id: u64, answer: Result
 }
 
 /// Every answer in the queue holds at least one unit, so there is always room; a client that went away hears nothing.
-fn send(answers: &mpsc::Sender<Outgoing>, id: u64, answer: Result<Answer, Error>, room: Room) {
+fn send(answers: &mpsc::Sender<Outgoing>, id: u64, answer: Result<Answer, Error>, mut room: Room) {
+    if let (Ok(answer), Some((waiting, bytes))) = (&answer, &mut room.waiting) {
+        *bytes = answer.bytes();
+        waiting.bytes.fetch_add(*bytes, Ordering::AcqRel);
+    }
     if let Err(mpsc::error::TrySendError::Full(_)) = answers.try_send(Outgoing { id, answer, room }) {
         tracing::error!("a session's queue of answers is full, which its units should prevent");
     }

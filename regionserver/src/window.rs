@@ -6,8 +6,8 @@
 //!
 //! Of each client a region keeps the *settled mark* (below it the client waits for nothing), the numbers applied above it,
 //! as ranges, and results where there is one of at most [`RESULT_BYTES_MAX`]. A client that was idle for
-//! [`IDLE_MS_MAX`] of log time leaves, and while all of it takes more than [`WINDOW_BYTES_MAX`] the client leaves that was
-//! idle longest. The region's *floor* then rises to the time the client was last heard of: an operation of an unknown
+//! [`IDLE_MS_MAX`] of log time leaves. While all of it takes more than [`WINDOW_BYTES_MAX`], a client at work gives up what
+//! it has beyond half of that, and then the client leaves that was idle longest. The region's *floor* then rises to the time the client was last heard of: an operation of an unknown
 //! client that was first tried at or before the floor may have been applied and forgotten.
 //!
 //! Invariants:
@@ -29,6 +29,8 @@ use crate::operation::ClientId;
 pub const IDLE_MS_MAX: u64 = 15 * 60 * 1000;
 /// Bytes of one region's window, as they lie on disk (256 KiB).
 pub const WINDOW_BYTES_MAX: usize = 256 << 10;
+/// What one client may keep of a full window.
+const SHARE_BYTES_MAX: usize = WINDOW_BYTES_MAX / 2;
 /// Bytes of a result that is kept; of a larger one is known only that it was (4 KiB).
 pub const RESULT_BYTES_MAX: usize = 4 << 10;
 
@@ -207,22 +209,24 @@ impl Window {
         self.clients.insert(id, client);
     }
 
-    /// Others leave before the client `keep`, which is at work; when it takes too much alone, it is forgotten from its
-    /// lowest number on, results first.
+    /// The client `keep` is at work. What it takes beyond half of the window is forgotten from its lowest number on, results
+    /// first, before anything of others is: one busy client must not push all others out. Then others leave, those idle
+    /// longest first.
     fn hold_limit(&mut self, keep: &ClientId) {
         while self.bytes > WINDOW_BYTES_MAX {
-            let oldest = self.by_time.iter().find(|(_, client)| client != keep).copied();
-            if let Some((last, client)) = oldest {
-                self.leave(last, client);
+            if self.clients.get(keep).is_some_and(|client| client.bytes() > SHARE_BYTES_MAX)
+                && let Some(mut greedy) = self.clients.remove(keep)
+            {
+                self.bytes -= greedy.bytes();
+                self.by_time.remove(&(greedy.last, *keep));
+                // Some more than needed, so that a client that stays at the limit does not come here with every operation.
+                greedy.forget(SHARE_BYTES_MAX / 8 * 7);
+                self.insert(*keep, greedy);
                 continue;
             }
-            let Some(mut alone) = self.clients.remove(keep) else { return };
-            self.bytes -= alone.bytes();
-            self.by_time.remove(&(alone.last, *keep));
-            // Some more than needed, so that a client that stays at the limit does not come here with every operation.
-            alone.forget(WINDOW_BYTES_MAX / 8 * 7);
-            self.insert(*keep, alone);
-            return;
+            let oldest = self.by_time.iter().find(|(_, client)| client != keep).copied();
+            let Some((last, client)) = oldest else { return };
+            self.leave(last, client);
         }
     }
 }

@@ -7,7 +7,8 @@
 //! Invariants:
 //! - What [`Condition::check`] has passed holds the limits, and all values of its tests can be read as what they are
 //!   compared as. So an error in evaluating is always about the cell that was found.
-//! - A column that is absent passes [`Test::Absent`] and [`Test::NotEqual`] only.
+//! - A column that is absent passes [`Test::Absent`] only, as in a filter: what is not there is neither equal to a value nor
+//!   different from it.
 
 use std::cmp::Ordering;
 
@@ -110,7 +111,7 @@ impl ColumnTest {
     /// [`Invalid`] that names the column when its value cannot be read as the test's type.
     pub fn passes(&self, newest: Newest<'_>) -> Result<bool, Invalid> {
         let Some((timestamp, value)) = newest else {
-            return Ok(matches!(self.test, Test::Absent | Test::NotEqual(_)));
+            return Ok(self.test == Test::Absent);
         };
         let order = |other: &Bytes| self.compare(value, other);
         Ok(match &self.test {
@@ -269,11 +270,11 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_column_passes_absent_and_not_equal_only() {
+    fn an_absent_column_passes_absent_only() {
         let value = || Bytes::from_static(b"v");
         for (passes, one) in [
             (true, Test::Absent),
-            (true, Test::NotEqual(value())),
+            (false, Test::NotEqual(value())),
             (false, Test::Equal(value())),
             (false, Test::Less(value())),
             (false, Test::GreaterOrEqual(value())),

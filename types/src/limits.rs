@@ -21,6 +21,10 @@ pub const ROW_MUTATION_BYTES_MAX: usize = 16 << 20;
 /// Most bytes in one batch (32 MiB), cut between rows where need be.
 pub const BATCH_BYTES_MAX: usize = 32 << 20;
 
+/// Most rows in one request that writes, and so in one atomic batch: each takes its turn where a whole group's writes wait.
+/// Batches of rows that are independent are cut by the client.
+pub const BATCH_ROWS_MAX: usize = 16_384;
+
 /// Bytes at which a region splits, unless the table says otherwise (256 MiB).
 pub const REGION_SIZE_DEFAULT: u64 = 256 << 20;
 

@@ -53,15 +53,9 @@ fn compared(column: ColumnSubject, read_as: ValueType, test: Test) -> Result<Con
     if any_version {
         return Err(Invalid::new("a condition looks at the newest version of a column only"));
     }
-    let passes_absence = matches!(test, Test::NotEqual(_));
     let compared = tested(family.clone(), qualifier.clone(), read_as, test);
     let presence = |test| tested(family, qualifier, ValueType::Bytes, test);
-    // Where the two languages differ about a column that is not there, the filters' meaning is spelt out.
-    Ok(match (passes_absence, pass_missing) {
-        (true, false) => Condition::All(vec![presence(Test::Exists), compared]),
-        (false, true) => Condition::Any(vec![presence(Test::Absent), compared]),
-        (true, true) | (false, false) => compared,
-    })
+    Ok(if pass_missing { Condition::Any(vec![presence(Test::Absent), compared]) } else { compared })
 }
 
 fn tested(family: FamilyName, qualifier: bytes::Bytes, read_as: ValueType, test: Test) -> Condition {

@@ -51,7 +51,9 @@ pub fn apply(
         match done {
             Ok(outcome) if tells(&row) => reply.results.push(mutation::row_result(index, outcome, false)),
             Ok(_) => {}
-            Err(refused) => reply.errors.push(v1::RowError { row: index, error: Some(error::detail(&refused)) }),
+            Err(refused) => {
+                reply.errors.push(v1::RowError { row: index, error: Some(error::detail(&refused)), decided: true })
+            }
         }
     }
     reply
@@ -83,7 +85,9 @@ fn apply_atomic(
         };
         match outcome {
             Ok(outcome) => reply.results.push(mutation::row_result(index, outcome, false)),
-            Err(refused) => reply.errors.push(v1::RowError { row: index, error: Some(error::detail(&refused)) }),
+            Err(refused) => {
+                reply.errors.push(v1::RowError { row: index, error: Some(error::detail(&refused)), decided: true })
+            }
         }
     }
     reply

@@ -292,11 +292,16 @@ impl Overlay {
 
     fn forget(&mut self, region: RegionId, row: &[u8], column: &Column) {
         let key = key_of(region, row);
-        if let Some(columns) = self.row(region, row)
-            && let Some(known) = columns.remove(column)
-        {
+        let Some(columns) = self.row(region, row) else { return };
+        let known = columns.remove(column);
+        let nothing_left = columns.is_empty();
+        if let Some(known) = known {
             self.young_columns -= 1;
             self.young_bytes -= bytes_of(&key, column, &known);
+        }
+        if nothing_left {
+            // Else rows of which nothing is known would pile up, for as long as the group is led.
+            self.young.remove(&key);
         }
     }
 

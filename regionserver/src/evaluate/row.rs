@@ -41,7 +41,9 @@ pub enum Evaluated {
 }
 
 impl Evaluated {
-    pub fn refused(what: String) -> Self {
+    /// The sentence is cut where it is too long: many rows may be refused at once.
+    pub fn refused(mut what: String) -> Self {
+        shorten(&mut what);
         Self::Refused { what }
     }
 
@@ -70,19 +72,19 @@ impl Evaluated {
                 ResultKind::Applied { returned: Bytes::copy_from_slice(cells) }
             }
             Self::ConditionFailed { found } => ResultKind::ConditionFailed { found: Bytes::copy_from_slice(found) },
-            Self::Refused { what } => ResultKind::Invalid { what: shortened(what) },
+            Self::Refused { what } => ResultKind::Invalid { what: what.clone() },
         };
         Some(RowResult { stamp, kind })
     }
 }
 
-/// A refusal short enough for the window to keep: a retry would else be told that the row was applied.
-fn shortened(what: &str) -> String {
-    if what.len() <= REFUSAL_BYTES_MAX {
-        return what.to_owned();
+/// Makes a refusal short enough for the window to keep: a retry would else be told that the row was applied.
+fn shorten(what: &mut String) {
+    if what.len() > REFUSAL_BYTES_MAX {
+        let end = (0..=REFUSAL_BYTES_MAX).rev().find(|at| what.is_char_boundary(*at)).unwrap_or(0);
+        what.truncate(end);
+        what.push_str("...");
     }
-    let end = (0..=REFUSAL_BYTES_MAX).rev().find(|at| what.is_char_boundary(*at)).unwrap_or(0);
-    format!("{}...", &what[..end])
 }
 
 /// Versions of columns, newest first.

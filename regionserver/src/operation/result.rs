@@ -7,7 +7,10 @@
 //! result = version u8 (1) | stamp u64 | kind u8 | body
 //! kind   = 0 applied, body: returned cells        1 the condition did not hold, body: the columns it found
 //!        | 2 invalid, body: the sentence, UTF-8   3 not tried   4 applied by an earlier try, the result is not kept
+//!        | 5 postponed
 //! ```
+
+use std::time::Duration;
 
 use bytes::Bytes;
 use terrane_types::{Error, Invalid, PackedCells, RowOutcome};
@@ -16,11 +19,15 @@ use crate::record::{Malformed, Reader, put_u64};
 
 const VERSION: u8 = 1;
 
+/// What a caller waits before a postponed row is sent again: the entry before it is all that was in the way.
+const POSTPONED_RETRY: Duration = Duration::from_millis(1);
+
 const APPLIED: u8 = 0;
 const CONDITION_FAILED: u8 = 1;
 const INVALID: u8 = 2;
 const NOT_TRIED: u8 = 3;
 const ALREADY_APPLIED: u8 = 4;
+const POSTPONED: u8 = 5;
 
 /// What came of a row that has something to tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +49,8 @@ pub enum ResultKind {
     NotTried,
     /// Applied by an earlier try, whose result is no longer kept.
     AlreadyApplied,
+    /// Nothing was applied, and the number is not noted: the write asked for more than one entry takes. To be sent again.
+    Postponed,
 }
 
 impl RowResult {
@@ -65,6 +74,7 @@ impl RowResult {
             }
             ResultKind::NotTried => out.push(NOT_TRIED),
             ResultKind::AlreadyApplied => out.push(ALREADY_APPLIED),
+            ResultKind::Postponed => out.push(POSTPONED),
         }
         out
     }
@@ -84,6 +94,7 @@ impl RowResult {
             }
             NOT_TRIED => ResultKind::NotTried,
             ALREADY_APPLIED => ResultKind::AlreadyApplied,
+            POSTPONED => ResultKind::Postponed,
             _ => return Err(Malformed("a row's result is of a kind that is not known to this build")),
         };
         reader.finish()?;
@@ -105,6 +116,7 @@ impl RowResult {
             ResultKind::Invalid { what } => Err(Error::Invalid(Invalid { what })),
             ResultKind::NotTried => Err(Error::Uncertain { not_tried: true }),
             ResultKind::AlreadyApplied => Err(Error::AlreadyApplied),
+            ResultKind::Postponed => Err(Error::Busy { retry_after: POSTPONED_RETRY }),
         }
     }
 }
@@ -121,6 +133,7 @@ mod tests {
             ResultKind::Invalid { what: "why".to_owned() },
             ResultKind::NotTried,
             ResultKind::AlreadyApplied,
+            ResultKind::Postponed,
         ] {
             let result = RowResult { stamp: 7, kind };
             assert_eq!(RowResult::decode(result.encode().into()).unwrap(), result);

@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use terrane_types::cell::{CellKind, CellRef, LATEST, pack};
 use terrane_types::escape::escape;
-use terrane_types::limits::{BATCH_BYTES_MAX, MERGES_MAX, ROW_MUTATION_BYTES_MAX};
+use terrane_types::limits::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, MERGES_MAX, ROW_MUTATION_BYTES_MAX};
 use terrane_types::row::check_row;
 use terrane_types::{Error, Invalid, Merge, MergeKind, PackedCells, TableSchema};
 
@@ -58,6 +58,14 @@ pub fn prepare(header: &WriteHeader, mut rows: Vec<RowMutation>, region: &Region
             format!("schema version {} of table {} is not here yet", header.schema_version, region.schema.name);
         return Err(Error::Unavailable { message, retry_after: SCHEMA_RETRY });
     }
+    if header.exact_schema && header.schema_version != region.schema.version {
+        return Err(Error::SchemaChanged { table: region.schema.table, version: region.schema.version });
+    }
+    if rows.len() > BATCH_ROWS_MAX {
+        let what = format!("the batch has {} rows; the limit is {BATCH_ROWS_MAX}: send fewer rows at once", rows.len());
+        return Err(Error::Invalid(Invalid { what }));
+    }
+    check_deletes_of_rows(&rows, &region.schema)?;
     let mut header = *header;
     for mutation in rows.iter_mut().filter(|mutation| mutation.delete_row) {
         (header.schema_version, header.exact_schema) = (region.schema.version, true);
@@ -107,6 +115,24 @@ fn behind_delete_of_row(cells: &[u8], schema: &TableSchema) -> Bytes {
     }
     out.extend_from_slice(cells);
     out.into()
+}
+
+/// That the batch is within its limit when each delete of a whole row names every family: told before any does.
+fn check_deletes_of_rows(rows: &[RowMutation], schema: &TableSchema) -> Result<(), Error> {
+    let deletes = rows.iter().filter(|mutation| mutation.delete_row).count();
+    if deletes == 0 {
+        return Ok(());
+    }
+    let bytes = deletes * behind_delete_of_row(&[], schema).len();
+    if bytes > BATCH_BYTES_MAX {
+        let what = format!(
+            "the batch deletes {deletes} rows of {} families each, which takes {bytes} bytes; the limit is {BATCH_BYTES_MAX}: \
+             send fewer rows at once",
+            schema.families.len()
+        );
+        return Err(Error::Invalid(Invalid { what }));
+    }
+    Ok(())
 }
 
 /// Rows of an atomic batch are different ones that share the table's atomic key prefix.

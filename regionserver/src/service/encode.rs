@@ -4,7 +4,7 @@ use bytes::Bytes;
 use terrane_proto::{convert, error, mutation, v1};
 use terrane_types::Error;
 
-use crate::edge::Mutated;
+use crate::edge::{Mutated, RowFailure};
 use crate::page_seal::Position;
 use crate::region::aggregate::Totals;
 use crate::region::scan::Block;
@@ -35,7 +35,7 @@ fn body(answer: Answer) -> Result<v1::reply::Body, Error> {
 
 pub fn mutate(mutated: Mutated, messages: bool) -> v1::MutateReply {
     let Mutated { errors, results, stamp } = mutated;
-    let error = |(row, refused): (u32, Error)| v1::RowError { row, error: Some(error::detail(&refused)) };
+    let error = |RowFailure { row, error, decided }| v1::RowError { row, error: Some(error::detail(&error)), decided };
     let result = |(row, outcome)| mutation::row_result(row, outcome, messages);
     v1::MutateReply {
         errors: errors.into_iter().map(error).collect(),
@@ -101,13 +101,16 @@ pub fn reply_bytes(reply: &v1::Reply) -> usize {
             let of_result = |result: &v1::RowResult| {
                 32 + result.cells.len() + result.messages.iter().map(message_bytes).sum::<usize>()
             };
-            64 + mutate.results.iter().map(of_result).sum::<usize>()
+            let of_error = |error: &v1::RowError| 32 + error.error.as_ref().map_or(0, error::detail_bytes);
+            let errors: usize = mutate.errors.iter().map(of_error).sum();
+            64 + errors + mutate.results.iter().map(of_result).sum::<usize>()
         }
         Some(v1::reply::Body::SealPage(sealed)) => 16 + sealed.token.len(),
         Some(v1::reply::Body::OpenPage(opened)) => {
             opened.positions.iter().map(|position| 16 + position.last.len()).sum()
         }
-        _ => 64,
+        Some(v1::reply::Body::Error(error)) => 16 + error::detail_bytes(error),
+        None => 16,
     }
 }
 

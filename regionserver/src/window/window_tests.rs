@@ -104,6 +104,21 @@ fn a_full_window_lets_the_longest_idle_leave_and_no_more_than_needed() {
 }
 
 #[test]
+fn a_client_that_wants_the_whole_window_pushes_nobody_out() {
+    let mut window = Window::default();
+    applied(&mut window, B, 1, 1_000);
+    for n in 1..=200 {
+        with_result(&mut window, A, n, 2_000, RESULT_BYTES_MAX);
+        assert!(window.bytes <= WINDOW_BYTES_MAX);
+    }
+    assert_eq!(window.floor(), 0);
+    assert_eq!(window.look_up(&B, 1, 900), Known::Applied(Kept::Nothing));
+    assert_eq!(window.look_up(&B, 2, 900), Known::New);
+    assert!(matches!(window.look_up(&A, 200, 900), Known::Applied(Kept::Result(_))));
+    assert_eq!(window.look_up(&A, 1, 900), Known::Applied(Kept::Gone));
+}
+
+#[test]
 fn a_client_that_fills_the_window_alone_loses_results_first_and_then_its_lowest_numbers() {
     let mut window = Window::default();
     for n in 1..=70 {

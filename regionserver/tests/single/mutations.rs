@@ -16,8 +16,7 @@ fn increment(row: &'static str, by: i64) -> v1::RowMutation {
 }
 
 fn numbered(number: u64, mutation: v1::RowMutation) -> v1::RowMutation {
-    let first_try_ms = u64::try_from(i64::MAX).unwrap();
-    v1::RowMutation { operation: number, first_try_ms, ..mutation }
+    v1::RowMutation { operation: number, first_try_ms: 1, ..mutation }
 }
 
 fn test(comparison: v1::Comparison, values: &[&'static [u8]]) -> Option<v1::Condition> {
@@ -259,4 +258,87 @@ async fn a_plain_call_speaks_messages() {
     assert_eq!((&cell.family[..], &cell.value[..]), ("f", &4i64.to_be_bytes()[..]));
     assert!(reply.results[0].cells.is_empty());
     bench.stop_server().await;
+}
+
+#[tokio::test]
+async fn what_was_first_tried_in_the_future_is_not_tried() {
+    let mut bench = Bench::start().await;
+    let region = bench.create_table(|_| {}).await;
+    let mut client = bench.client().await;
+    let later = terrane_env::time::wall_ms() + 60_000;
+    let from_future = v1::RowMutation { first_try_ms: later, ..numbered(1, increment("n", 5)) };
+    let plain = v1::RowMutation { first_try_ms: later, ..numbered(2, put(b"plain", b"1")) };
+    let reply = mutate(&mut client, &region, vec![from_future, plain, numbered(3, put(b"a", b"1"))]).await;
+    for row in 0..2 {
+        assert_eq!(refused(&reply, row), Error::Uncertain { not_tried: true });
+    }
+    assert_eq!(client.get(&region, &[b"a", b"n", b"plain"]).await.unwrap(), ["a=1"]);
+    bench.stop_server().await;
+}
+
+#[tokio::test]
+async fn rows_beyond_what_may_be_read_at_once_are_to_be_sent_again_and_the_others_are_applied() {
+    let mut bench = Bench::start().await;
+    let region = bench.create_table(|_| {}).await;
+    let mut client = bench.client().await;
+    let rows: Vec<[u8; 1]> = (b'a'..b'k').map(|row| [row]).collect();
+    for row in &rows {
+        mutate(&mut client, &region, vec![put(row, &vec![7; 9 << 20])]).await;
+    }
+    let claim = |(number, row): (u64, &[u8; 1])| {
+        let mutation = v1::RowMutation { cells: packed(b"n", b"1"), ..put(row, b"") };
+        numbered(number, v1::RowMutation { condition: test(v1::Comparison::Exists, &[]), ..mutation })
+    };
+    let mut claims: Vec<_> = (1..).zip(&rows).map(claim).collect();
+    // One that needs nothing read stands behind them, so that mutations of one row keep their order.
+    claims.push(numbered(99, put(b"a", b"last")));
+    let (mut rounds, mut left) = (0, claims);
+    while !left.is_empty() {
+        let reply = mutate(&mut client, &region, left.clone()).await;
+        assert!(reply.errors.len() < left.len(), "some rows are applied each time");
+        let postponed = reply.errors.iter().map(|error| error.row);
+        assert!(postponed.eq((left.len() - reply.errors.len()) as u32..left.len() as u32), "the last ones, in order");
+        for error in &reply.errors {
+            assert_eq!(refused(&reply, error.row), Error::Busy { retry_after: std::time::Duration::from_millis(1) });
+        }
+        left.drain(..left.len() - reply.errors.len());
+        rounds += 1;
+    }
+    assert!((2..5).contains(&rounds), "{rounds}");
+    let reply = mutate(&mut client, &region, vec![numbered(1, increment("other", 1))]).await;
+    assert!(reply.errors.is_empty() && reply.results.is_empty(), "number 1 was noted: {reply:?}");
+    bench.stop_server().await;
+}
+
+#[tokio::test]
+async fn a_large_atomic_batch_that_fails_says_why_once_and_leaves_the_group_at_work() {
+    let mut bench = Bench::start().await;
+    let atomic = |schema: &mut terrane_types::TableSchema| {
+        schema.set_attribute("key", "user:bytes2, item:tail").unwrap();
+        schema.set_attribute("atomic", "1").unwrap();
+    };
+    let region = bench.create_table(atomic).await;
+    let mut client = bench.client().await;
+    // Keys of bytes that take four letters each to be shown.
+    let key = |number: u32| [b"u1", &[0xFF; 2_000][..], &number.to_be_bytes()].concat();
+    let count = 5_000;
+    mutate(&mut client, &region, vec![v1::RowMutation { cells: packed(b"n", b"abc"), ..put(&key(count), b"") }]).await;
+    let mut rows: Vec<_> = (0..count).map(|number| put(&key(number), b"")).collect();
+    rows.push(v1::RowMutation { row: key(count).into(), ..increment("x", 1) });
+    let reply = atomically(&mut client, &region, rows).await;
+    assert_eq!(reply.errors.len(), rows_of(count) + 1, "all fail");
+    let bytes: usize = reply.errors.iter().map(|error| error.error.as_ref().unwrap().message.len()).sum();
+    assert!(bytes < 1 << 20, "{bytes} bytes of sentences");
+    assert!(refused(&reply, 0).to_string().contains("nothing of the atomic batch was applied: "), "the first says why");
+    assert!(refused(&reply, 7).to_string().contains("row number 5000"), "{}", refused(&reply, 7));
+    let many = (0..20_000u32).map(|number| put(&key(number)[..20], b"")).collect();
+    let refused = client.mutate(&region, OURS, v1::Mutate { rows: many, atomic: false }).await.unwrap_err();
+    assert!(refused.to_string().contains("16384"), "{refused}");
+    mutate(&mut client, &region, vec![put(b"u2", b"after")]).await;
+    assert_eq!(client.get(&region, &[b"u2"]).await.unwrap(), ["u2=after"]);
+    bench.stop_server().await;
+}
+
+fn rows_of(count: u32) -> usize {
+    usize::try_from(count).unwrap()
 }

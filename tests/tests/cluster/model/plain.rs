@@ -307,7 +307,7 @@ impl Condition {
             Self::Absent(family, qualifier) => value(family, qualifier).is_none(),
             Self::Exists(family, qualifier) => value(family, qualifier).is_some(),
             Self::Equals(family, qualifier, wanted) => value(family, qualifier).as_ref() == Some(wanted),
-            Self::Differs(family, qualifier, other) => value(family, qualifier).as_ref() != Some(other),
+            Self::Differs(family, qualifier, other) => value(family, qualifier).is_some_and(|value| value != *other),
             Self::Above(family, qualifier, least) => match value(family, qualifier) {
                 None => false,
                 Some(value) => i64::from_be_bytes(value.try_into().ok()?) > *least,
