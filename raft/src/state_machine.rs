@@ -62,7 +62,7 @@ pub enum Prepared {
     /// What is in flight has to land first, this entry included; then it is prepared again. Never the answer to an
     /// operation that is [`Packing::alone`].
     WhenLanded,
-    /// Something has to be read first; then it is prepared again.
+    /// Something has to be read first, or a moment to pass; then it is prepared again.
     NeedsDisk(BoxFuture<'static, ()>),
 }
 

@@ -27,13 +27,14 @@ mod row;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use terrane_engine::Patience;
 use terrane_env::task::run_blocking;
 use terrane_raft::{Packing, Prepared};
-use terrane_types::{Error, Invalid, Projection, RegionId, TableSchema};
+use terrane_types::{ColumnTest, Error, Invalid, Projection, RegionId, TableSchema, Test};
 
 use self::in_flight::InFlight;
 use self::needs::Needs;
@@ -49,6 +50,9 @@ use crate::window::{Kept, Known, NOBODY, Window};
 const LOGGED_BYTES_MAX: usize = 40 << 20;
 /// What the rows of one write may make the leader read. Nothing else bounds it: a condition is small, what it looks at is not.
 const READ_BYTES_MAX: usize = 64 << 20;
+
+/// The unit of versions.
+const MILLISECOND: Duration = Duration::from_millis(1);
 
 /// Where the leader reads columns of a region as they are applied.
 pub trait Columns: Send + Sync {
@@ -233,6 +237,10 @@ impl Evaluator {
             }
             self.overlay.wake();
         }
+        let early = rows.iter().position(|item| item.is_early(stamp_of(packing)));
+        if early.is_some() && (write.header.atomic || terrane_env::time::wall_ms() >= packing.stamp) {
+            return Ok(Prepared::NeedsDisk(Box::pin(async { tokio::time::sleep(MILLISECOND).await })));
+        }
         let (whole, until) = if evaluates {
             self.overlay.evaluated(packing.stamp);
             match self.gather(packing, write.header.region, &rows, target, fetched)? {
@@ -240,7 +248,7 @@ impl Evaluator {
                 Gathered::Until(until, _) if until < rows.len() && write.header.atomic => {
                     return Ok(Prepared::Refused(Reply::failed(too_much_to_read()).encode()));
                 }
-                Gathered::Until(until, whole) => (whole, until),
+                Gathered::Until(until, whole) => (whole, early.map_or(until, |early| early.min(until))),
                 Gathered::WhenLanded => return Ok(Prepared::WhenLanded),
                 Gathered::NeedsDisk(reads, had) => return Ok(self.fetch(packing, target, operation, reads, had)),
                 Gathered::Failed(error) => return Ok(Prepared::Refused(Reply::failed(error).encode())),
@@ -392,6 +400,15 @@ impl<'a> Item<'a> {
             (request, needs)
         });
         Ok(Self { row, known, request })
+    }
+
+    /// Whether it sets a column that has a version of this very time, if that is still the version. The new one would have
+    /// the same time, and whoever has read the old one could take it for that. So it waits for the next millisecond; where
+    /// the clock is behind the log's time, which takes longer, its caller does.
+    fn is_early(&self, stamp: i64) -> bool {
+        let Some((Request { condition: Some(condition), .. }, _)) = &self.request else { return false };
+        let tests = |test: &ColumnTest| if test.test == Test::Version(stamp) { Err(()) } else { Ok(()) };
+        condition.each_test(&mut { tests }).is_err()
     }
 
     /// The answer to a row that was seen before; `None` for a new one.

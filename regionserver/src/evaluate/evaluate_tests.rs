@@ -288,9 +288,14 @@ impl World {
                 }
                 Prepared::NeedsDisk(reading) => {
                     reading.await;
-                    if operations.is_empty() && self.stamp.is_multiple_of(2) {
+                    if !operations.is_empty() {
+                        break;
+                    }
+                    if self.stamp.is_multiple_of(2) {
                         self.land();
                     }
+                    // It may have been time that it waited for.
+                    self.stamp += 1;
                 }
                 Prepared::PackedAlone | Prepared::Refused(_) => panic!("not the answer to a write"),
             }
@@ -519,7 +524,7 @@ proptest! {
 
     #[test]
     fn what_is_decided_early_is_what_is_decided_late(steps in steps(), cold in 0..4u32) {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let mut world = World::new(cold);
             for step in steps {
