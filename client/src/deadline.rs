@@ -11,6 +11,14 @@ use crate::retry::{Failure, Risk};
 /// The longest wait for one answer before another server is asked. Servers are told it as the request's deadline.
 pub(crate) const TRY_MAX: Duration = Duration::from_secs(5);
 
+/// As good as never: what is asked for beyond that would overflow clocks and headers.
+const EVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+
+/// So much later than now; `Duration::MAX` is a way of saying never.
+pub(crate) fn after(duration: Duration) -> Instant {
+    Instant::now() + duration.min(EVER)
+}
+
 /// The progress of one call over all its tries.
 #[derive(Debug)]
 pub(crate) struct Progress {
@@ -28,8 +36,8 @@ pub(crate) struct Progress {
 
 impl Progress {
     pub(crate) fn new(risk: Risk, timeout: Duration) -> Self {
-        let started = Instant::now();
-        Self { risk, tries: 0, tried: Vec::new(), started, deadline: started + timeout, uncertain: false, last: None }
+        let (started, deadline) = (Instant::now(), after(timeout));
+        Self { risk, tries: 0, tried: Vec::new(), started, deadline, uncertain: false, last: None }
     }
 
     pub(crate) const fn deadline(&self) -> Instant {

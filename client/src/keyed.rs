@@ -10,7 +10,7 @@ use crate::operations::{Delete, Put};
 use crate::outcome::MutationOutcome;
 use crate::reading::RowData;
 use crate::table::Table;
-use crate::typed_reads::{Side, TypedEnd, TypedGet, TypedPageRequest, TypedScan, count, typed_reads};
+use crate::typed_reads::{Side, TypedCount, TypedEnd, TypedGet, TypedPageRequest, TypedScan, typed_reads};
 use crate::write_requests::{WriteRequest, answers};
 
 /// A table seen through a key type; columns are named as in a [`Table`]. For structs that are whole rows there is

@@ -151,7 +151,7 @@ pub use scan::RowStream;
 pub use scans::{EndRequest, LatestRequest, ScanRequest};
 pub use table::Table;
 pub use typed::TypedTable;
-pub use typed_reads::{FromRow, TypedEnd, TypedGet, TypedPage, TypedPageRequest, TypedRows, TypedScan};
+pub use typed_reads::{FromRow, TypedCount, TypedEnd, TypedGet, TypedPage, TypedPageRequest, TypedRows, TypedScan};
 #[cfg(feature = "json")]
 pub use values::Json;
 #[cfg(feature = "postcard")]

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
-use crate::deadline::TRY_MAX;
+use crate::deadline::{TRY_MAX, after};
 use crate::error::Error;
 
 /// Between two rounds over all masters.
@@ -85,7 +85,7 @@ impl Masters {
         F: Fn(MasterClient<Channel>, Duration) -> R,
         R: Future<Output = Result<Response<T>, Status>>,
     {
-        let deadline = Instant::now() + timeout;
+        let deadline = after(timeout);
         let mut round_wait = ROUND_WAIT_MIN;
         loop {
             let (last, wait) = match self.round(kind, deadline, &ask).await {

@@ -207,8 +207,8 @@ impl PageRequest<'_> {
 
     /// Goes on behind the page that gave this token. Range, direction and filter must be those of that page; limit, offset
     /// and columns need not.
-    pub fn after(mut self, token: PageToken) -> Self {
-        self.scan = self.scan.after(token);
+    pub fn after(mut self, token: impl Into<Option<PageToken>>) -> Self {
+        self.scan.after = token.into();
         self
     }
 

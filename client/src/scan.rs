@@ -190,7 +190,9 @@ impl Scanner {
             fill_cache_never: scan.fill_cache_never,
         };
         let limit = scan.limit_in_all();
-        let small = table.target.table != TableId::META && limit.is_some_and(|limit| limit <= SMALL_ROWS_MAX);
+        // One stream holds a snapshot from block to block.
+        let small =
+            table.target.table != TableId::META && !scan.snapshot && limit.is_some_and(|limit| limit <= SMALL_ROWS_MAX);
         Self {
             core: Arc::clone(&table.core),
             target: Arc::clone(&table.target),

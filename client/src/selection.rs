@@ -90,6 +90,17 @@ impl Selection {
         &self.filter
     }
 
+    /// What of the filter ends the scan, if anything does.
+    pub(crate) fn ends_the_scan(&self) -> Result<Option<&'static str>, Invalid> {
+        let Some(filter) = self.parsed_filter()? else { return Ok(None) };
+        let parts = if let Filter::And(parts) = &filter { &parts[..] } else { std::slice::from_ref(&filter) };
+        Ok(parts.iter().find_map(|part| match part {
+            Filter::Page(_) => Some("page"),
+            Filter::While(_) => Some("while"),
+            _ => None,
+        }))
+    }
+
     /// The filter, read here as servers will read it: what is wrong with it is known before anything is sent.
     fn parsed_filter(&self) -> Result<Option<Filter>, Invalid> {
         if self.filter.is_empty() { Ok(None) } else { Ok(Some(self.filter.parse()?)) }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use terrane_proto::v1;
 use terrane_types::{Invalid, TableId, TableName, TableSchema, escape};
 use tokio::time::Instant;
@@ -14,8 +14,11 @@ use crate::error::Error;
 use crate::retry::Failure;
 use crate::route::Position;
 
-/// A schema is asked for again at most this often: when it does not know a family, or when all families matter.
-const REFRESH_PAUSE: Duration = Duration::from_secs(1);
+/// How often, and how long, it is tried to follow a schema that servers know to be newer.
+const CATCH_UP_PAUSE: Duration = Duration::from_secs(1);
+const CATCH_UP_PATIENCE: Duration = Duration::from_secs(2);
+/// A schema that lacks what a call names is asked for again at most this often.
+const REFRESH_PAUSE: Duration = Duration::from_millis(50);
 
 /// A table that is open. Cheap to clone; clones share everything.
 ///
@@ -35,14 +38,8 @@ pub(crate) struct Target {
     schema: RwLock<Arc<TableSchema>>,
     /// The newest version of the schema that was heard of.
     newest: AtomicU64,
-    /// When the schema was last asked for, successfully or not.
-    asked: Mutex<Asked>,
-}
-
-struct Asked {
-    at: Instant,
-    /// Only since the table was opened: what was fetched then may be asked for again at once.
-    again: bool,
+    /// When the schema was last looked at again; held while it is, so that many callers ask once.
+    looked_again: tokio::sync::Mutex<Option<Instant>>,
 }
 
 impl Target {
@@ -51,7 +48,7 @@ impl Target {
             table: schema.table,
             newest: AtomicU64::new(schema.version),
             schema: RwLock::new(Arc::new(schema)),
-            asked: Mutex::new(Asked { at: Instant::now(), again: false }),
+            looked_again: tokio::sync::Mutex::new(None),
         }
     }
 
@@ -67,18 +64,9 @@ impl Target {
         self.newest.fetch_max(version, Ordering::Relaxed);
     }
 
-    fn is_outdated(&self) -> bool {
+    /// Whether a server spoke of a newer one.
+    pub(crate) fn is_outdated(&self) -> bool {
         self.newest.load(Ordering::Relaxed) > self.schema_version()
-    }
-
-    /// Whether it is worth asking again: not more than once in a while, unless a newer one was heard of.
-    pub(crate) fn may_refresh(&self) -> bool {
-        let mut asked = self.asked.lock();
-        let due = !asked.again || asked.at.elapsed() >= REFRESH_PAUSE || self.is_outdated();
-        if due {
-            *asked = Asked { at: Instant::now(), again: true };
-        }
-        due
     }
 }
 
@@ -125,11 +113,14 @@ impl Table {
             let missing = projection.families.iter().find(|asked| schema.family(asked.family.as_bytes()).is_none());
             missing.map(|asked| unknown_family(schema, asked.family.as_bytes()))
         };
+        if self.target.is_outdated() {
+            Box::pin(self.catch_up()).await;
+        }
         let Some(invalid) = unknown(&self.target.schema()) else { return Ok(()) };
-        if self.target.table == TableId::META || !self.target.may_refresh() {
+        if self.target.table == TableId::META {
             return Err(invalid.into());
         }
-        self.refresh_schema(self.timeout).await?;
+        self.look_again(self.timeout).await?;
         unknown(&self.target.schema()).map_or(Ok(()), |invalid| Err(invalid.into()))
     }
 
@@ -138,6 +129,35 @@ impl Table {
     #[must_use]
     pub fn is_located(&self, row: &[u8]) -> bool {
         self.core.router.place(&self.target, Position::Row(row), &[]).is_ok()
+    }
+
+    /// Looks at the schema again if servers spoke of a newer one. One caller does; others go on, and so do all where no master
+    /// answers: servers judge by their own rules in any case.
+    pub(crate) async fn catch_up(&self) {
+        let Ok(mut looked) = self.target.looked_again.try_lock() else { return };
+        if looked.is_some_and(|at| at.elapsed() < CATCH_UP_PAUSE) {
+            return;
+        }
+        if let Err(error) = self.refresh_schema(self.timeout.min(CATCH_UP_PATIENCE)).await {
+            tracing::debug!(table = %self.name(), %error, "the schema could not be looked at again");
+        }
+        *looked = Some(Instant::now());
+    }
+
+    /// Looks at the schema again since it lacks what a call names: what was true a moment ago is no reason to refuse anything.
+    /// One caller asks for all that wait.
+    pub(crate) async fn look_again(&self, timeout: Duration) -> Result<(), Error> {
+        let came = Instant::now();
+        let mut looked = self.target.looked_again.lock().await;
+        if let Some(at) = *looked {
+            if at >= came {
+                return Ok(());
+            }
+            tokio::time::sleep_until(at + REFRESH_PAUSE).await;
+        }
+        let refreshed = self.refresh_schema(timeout).await;
+        *looked = Some(Instant::now());
+        refreshed
     }
 
     pub(crate) async fn refresh_schema(&self, timeout: Duration) -> Result<(), Error> {

@@ -9,7 +9,7 @@ use crate::keyed::check_declared;
 use crate::mutation::RowMutation;
 use crate::operations::Delete;
 use crate::table::Table;
-use crate::typed_reads::{Side, TypedEnd, TypedGet, TypedPageRequest, TypedScan, count, typed_reads};
+use crate::typed_reads::{Side, TypedCount, TypedEnd, TypedGet, TypedPageRequest, TypedScan, typed_reads};
 use crate::write_requests::{WriteManyRequest, WriteRequest, answers};
 
 /// A table of structs: each is a row, its fields are the parts of the key and columns.

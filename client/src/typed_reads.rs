@@ -2,21 +2,21 @@
 //!
 //! The rows of a salted key lie in as many ranges as it has buckets. They are read at once and merged into the order that the
 //! keys have without their buckets, which is the one order that callers see: limits, offsets and page tokens hold in it.
-//! `rows` has the scans and the merge, `ends` single rows, `page` pages; here is what they share, and the methods that tables
+//! `rows` has the scans and the merge, `ends` single rows, `page` pages, `count` counts; here is what they share, and the methods that tables
 //! get of them.
 
-use futures::future::try_join_all;
-use terrane_types::{KeySpan, RowKey, TableRow};
+use terrane_types::{RowKey, TableRow};
 
 use crate::error::Error;
 use crate::keyed::TypedRow;
 use crate::reading::{RowData, Scan};
-use crate::table::Table;
 
+mod count;
 mod ends;
 mod page;
 mod rows;
 
+pub use count::TypedCount;
 pub(crate) use ends::Side;
 pub use ends::{TypedEnd, TypedGet};
 pub use page::{TypedPage, TypedPageRequest};
@@ -142,13 +142,6 @@ macro_rules! typed_options {
 
 use {typed_options, typed_request};
 
-/// How many rows a span has, over all its ranges at once.
-pub(crate) async fn count<K: RowKey>(table: &Table, span: KeySpan<K>) -> Result<u64, Error> {
-    let ranges = span.ranges().into_iter().filter(|range| !range.is_empty());
-    let counts = try_join_all(ranges.map(|range| table.count(range).into_future())).await?;
-    Ok(counts.into_iter().sum())
-}
-
 /// The reading methods of typed tables: `$row` is what their rows are read as.
 macro_rules! typed_reads {
     ($row:ty, $key:ty) => {
@@ -247,8 +240,8 @@ macro_rules! typed_reads {
         ///
         /// # Errors
         /// As for [`Table::count`].
-        pub async fn count(&self, span: impl IntoSpan<$key>) -> Result<u64, Error> {
-            count(&self.table, span.into_span()).await
+        pub fn count(&self, span: impl IntoSpan<$key>) -> TypedCount<'_, $row> {
+            TypedCount::new(&self.table, span)
         }
 
         /// The table beneath.

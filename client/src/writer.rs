@@ -12,6 +12,7 @@
 //! - a flush answers when every row given before it is answered.
 
 use std::collections::{HashSet, VecDeque};
+use std::fmt;
 use std::future::Future;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::pin::Pin;
@@ -27,6 +28,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
+use crate::deadline::after;
 use crate::error::{Error, RowError};
 use crate::mutation::RowMutation;
 use crate::operations::{Delete, Put};
@@ -36,6 +38,7 @@ use crate::table::Table;
 
 /// Rows queued between the callers and the task that gathers them.
 const QUEUE_ROWS: usize = 1024;
+const RUNTIME_GONE: &str = "the writer's runtime was shut down";
 /// What a row takes besides its own bytes.
 const ROW_OVERHEAD_BYTES: usize = 256;
 
@@ -99,18 +102,32 @@ with! {
 
 /// Rows that were given to a writer and not written, or whose outcome is not known.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{} rows were not written; the first: {}", rows.len(), rows.first().map(ToString::to_string).unwrap_or_default())]
 pub struct FlushError {
     /// The rows that failed, each with its reason. Those with a receipt are told by it, and not here.
     pub rows: Vec<RowError>,
+    /// How many rows were under way when the writer's runtime was shut down: written or not, nobody knows.
+    pub unknown: u64,
     #[source]
     first: Option<Error>,
 }
 
 impl FlushError {
-    fn new(rows: Vec<RowError>) -> Self {
+    fn new(rows: Vec<RowError>, unknown: u64) -> Self {
         let first = rows.first().map(|row| row.error.clone());
-        Self { rows, first }
+        Self { rows, unknown, first }
+    }
+}
+
+impl fmt::Display for FlushError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(first) = self.rows.first() {
+            write!(f, "{} rows were not written; the first: {first}", self.rows.len())?;
+        }
+        match (self.unknown, self.rows.is_empty()) {
+            (0, _) => Ok(()),
+            (unknown, true) => write!(f, "the outcome of {unknown} rows is not known: {RUNTIME_GONE}"),
+            (unknown, false) => write!(f, "; the outcome of {unknown} more is not known: {RUNTIME_GONE}"),
+        }
     }
 }
 
@@ -147,6 +164,8 @@ struct Shared {
     memory: Semaphore,
     failed: Mutex<Vec<RowError>>,
     written: AtomicU64,
+    /// Rows taken over and not answered.
+    unanswered: AtomicU64,
     /// Held while a row is queued, so that every row taken over stands in the queue before the flush of a close.
     closed: Mutex<bool>,
 }
@@ -182,13 +201,13 @@ impl Future for Receipt {
     type Output = Result<MutationOutcome, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let gone = || Err(Error::Uncertain { cause: "the writer's runtime was shut down".to_owned() });
+        let gone = || Err(Error::Uncertain { cause: RUNTIME_GONE.to_owned() });
         Pin::new(&mut self.0).poll(context).map(|answer| answer.unwrap_or_else(|_| gone()))
     }
 }
 
-impl std::fmt::Debug for BatchWriter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for BatchWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BatchWriter")
             .field("table", &self.table)
             .field("options", &self.shared.options)
@@ -200,11 +219,16 @@ impl std::fmt::Debug for BatchWriter {
 impl BatchWriter {
     pub(crate) fn new(table: Table, options: WriterOptions) -> Self {
         let (queue, queued) = mpsc::channel(QUEUE_ROWS);
+        let WriterOptions { batch_bytes, batch_rows, batches_in_flight, .. } = options;
+        // A batch holds something, and some batch may go.
+        let options = options.batch_bytes(batch_bytes.max(1)).batch_rows(batch_rows.max(1));
+        let options = options.batches_in_flight(batches_in_flight.max(1));
         let shared = Arc::new(Shared {
             options,
             memory: Semaphore::new(options.memory_bytes.clamp(1, Semaphore::MAX_PERMITS)),
             failed: Mutex::default(),
             written: AtomicU64::new(0),
+            unanswered: AtomicU64::new(0),
             closed: Mutex::new(false),
         });
         let gatherer = Gatherer {
@@ -276,6 +300,7 @@ impl BatchWriter {
         if *ended {
             return Err(closed());
         }
+        self.shared.unanswered.fetch_add(1, Ordering::Relaxed);
         slot.send(Message::Row(Item { row, keeps }));
         drop(ended);
         // Given back when the row is answered.
@@ -297,12 +322,11 @@ impl BatchWriter {
     /// The rows without a receipt that failed since the last flush, each with its reason. The others are written.
     pub async fn flush(&self) -> Result<(), FlushError> {
         let (done, flushed) = oneshot::channel();
-        // Where the task is gone there is nothing left to be sent.
-        if self.queue.send(Message::Flush(done)).await.is_ok() {
-            let _ = flushed.await;
-        }
+        let told = self.queue.send(Message::Flush(done)).await.is_ok() && flushed.await.is_ok();
         let failed = std::mem::take(&mut *self.shared.failed.lock());
-        if failed.is_empty() { Ok(()) } else { Err(FlushError::new(failed)) }
+        // The task is gone, and what it had with it.
+        let unknown = if told { 0 } else { self.shared.unanswered.swap(0, Ordering::Relaxed) };
+        if failed.is_empty() && unknown == 0 { Ok(()) } else { Err(FlushError::new(failed, unknown)) }
     }
 
     /// Flushes and ends the writer and its clones: rows given to them later are refused with [`Error::Closed`].
@@ -353,7 +377,7 @@ impl Gatherer {
         loop {
             self.gather();
             let due = self.ended || !self.flushes.is_empty() || self.due.is_some_and(|due| due <= Instant::now());
-            let may_send = self.sent.len() < self.shared.options.batches_in_flight.max(1);
+            let may_send = self.sent.len() < self.shared.options.batches_in_flight;
             if !self.gathered.is_empty() && may_send && (due || self.is_full()) {
                 self.send();
                 continue;
@@ -409,7 +433,7 @@ impl Gatherer {
                     return;
                 }
                 Some(Message::Row(item)) => {
-                    self.due.get_or_insert_with(|| Instant::now() + self.shared.options.linger);
+                    self.due.get_or_insert_with(|| after(self.shared.options.linger));
                     self.bytes += item.row.row.len() + item.row.cells.len() + extra_bytes(&item.row);
                     self.gathered.push(item.row);
                     self.keeps.push(item.keeps);
@@ -422,7 +446,7 @@ impl Gatherer {
 
     fn is_full(&self) -> bool {
         let options = &self.shared.options;
-        self.bytes >= options.batch_bytes || self.gathered.len() >= options.batch_rows.max(1)
+        self.bytes >= options.batch_bytes || self.gathered.len() >= options.batch_rows
     }
 
     fn send(&mut self) {
@@ -460,6 +484,7 @@ async fn send_batch(table: Table, shared: Arc<Shared>, rows: Vec<v1::RowMutation
     if !failed.is_empty() {
         shared.failed.lock().extend(failed);
     }
+    shared.unanswered.fetch_sub(hashes.len() as u64, Ordering::Relaxed);
     shared.memory.add_permits(bytes);
     hashes
 }

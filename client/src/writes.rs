@@ -145,12 +145,19 @@ impl Table {
     /// The rows must share the table's atomic key prefix: the first `atomic=N` parts of the key that it declares.
     ///
     /// ```no_run
-    /// # async fn run(accounts: terrane_client::Table) -> Result<(), terrane_client::Error> {
-    /// use terrane_client::{RowMutation, column};
+    /// # async fn run(client: terrane_client::Client) -> Result<(), terrane_client::Error> {
+    /// use terrane_client::{RowKey, RowMutation, TableSpec, column};
+    /// #[derive(RowKey)]
+    /// struct Account { owner: u64, kind: u32 }
+    /// // All rows of one owner are one unit.
+    /// let spec = TableSpec::new("accounts")?.family("a", &[])?.keyed_by::<Account>().set("atomic", "1")?;
+    /// let accounts = client.open_or_create(spec).await?;
+    /// let (current, savings) = (Account { owner: 7, kind: 1 }.encode()?, Account { owner: 7, kind: 2 }.encode()?);
+    /// let enough = column("a", "cents").as_i64().at_least(500);
     /// let moved = accounts
     ///     .atomic(vec![
-    ///         RowMutation::new("ann/current").increment("a", "cents", -500).when(column("a", "cents").as_i64().at_least(500)),
-    ///         RowMutation::new("ann/savings").increment("a", "cents", 500),
+    ///         RowMutation::new(current).increment("a", "cents", -500).when(enough),
+    ///         RowMutation::new(savings).increment("a", "cents", 500),
     ///     ])
     ///     .await?;
     /// println!("{}", if moved.held { "moved" } else { "not enough there" });
@@ -215,8 +222,8 @@ impl Table {
         for mutation in mutations {
             rows.push(self.prepare(mutation).await?);
         }
-        if self.schema().atomic == 0 && self.target.may_refresh() {
-            self.refresh_schema(timeout).await?;
+        if self.schema().atomic == 0 {
+            self.look_again(timeout).await?;
         }
         check_atomic(&self.schema(), &rows)?;
         let router = &self.core.router;
@@ -230,13 +237,13 @@ impl Table {
             return Err(Error::ReadOnly { what: "table meta".to_owned() });
         }
         mutation.check()?;
-        let mut schema = self.target.schema();
-        if let Err(unknown) = check_families(&schema, &mutation) {
-            if !self.target.may_refresh() {
-                return Err(unknown.into());
-            }
+        if self.target.is_outdated() {
             // What is rare is kept apart in memory, so that the future of a plain put stays small.
-            Box::pin(self.refresh_schema(self.timeout)).await?;
+            Box::pin(self.catch_up()).await;
+        }
+        let mut schema = self.target.schema();
+        if check_families(&schema, &mutation).is_err() {
+            Box::pin(self.look_again(self.timeout)).await?;
             schema = self.target.schema();
             check_families(&schema, &mutation)?;
         }

@@ -209,6 +209,18 @@ async fn a_family_added_meanwhile_is_learnt() {
 }
 
 #[tokio::test]
+async fn a_family_added_right_after_it_was_missed_is_known() {
+    let cluster = Fake::start(&[]).await;
+    let table = cluster.client().await.table("t").await.unwrap();
+    for family in ["h", "i", "j"] {
+        let missing = || Put::new("a").set(family, "q", "v");
+        assert!(table.put(missing()).await.expect_err("not yet").is_invalid());
+        cluster.add_family(family);
+        table.put(missing()).await.expect("the schema was looked at again");
+    }
+}
+
+#[tokio::test]
 async fn a_whole_row_is_deleted_with_a_family_added_meanwhile() {
     let mut cluster = Fake::start(&[]).await;
     let table = cluster.client().await.table("t").await.unwrap();

@@ -153,6 +153,17 @@ async fn what_a_typed_request_cannot_do_is_refused_before_anything_is_sent() {
     let page = actions.page(2).with(|scan| scan.latest(LatestPer::parts(1), 1)).await;
     let refused = page.expect_err("pages of the latest rows").to_string();
     assert!(refused.contains("latest_of_each"), "{refused}");
+
+    let (_cluster, rows) = in_buckets().await;
+    for filter in ["page(3)", "while(u32(f:value) < 5)"] {
+        let scan = rows.scan(..).filter(filter).await.map(drop);
+        let count = rows.count(..).filter(filter).await.map(drop);
+        for outcome in [scan, count] {
+            let refused = outcome.expect_err("over buckets").to_string();
+            assert!(refused.contains("salted") && refused.contains("`limit`"), "{refused}");
+        }
+    }
+    assert_eq!(rows.count(..).await.unwrap(), 60);
 }
 
 #[tokio::test]

@@ -393,6 +393,43 @@ async fn a_row_taken_while_the_writer_closes_is_written_when_it_has_closed() {
     }
 }
 
+#[test]
+fn rows_of_a_writer_whose_runtime_is_shut_down_are_told_as_unknown() {
+    let build = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (own, others) = (build(), build());
+    let (_cluster, table) = others.block_on(async {
+        let cluster = Fake::start(&[]).await;
+        let table = table(&cluster).await;
+        (cluster, table)
+    });
+    let writer = own.block_on(async {
+        let writer = table.writer(WriterOptions::default().linger(Duration::MAX));
+        for row in 0..20 {
+            writer.put(put(row.to_string())).await.unwrap();
+        }
+        writer
+    });
+    own.shutdown_timeout(Duration::from_secs(5));
+    let failed = others.block_on(writer.flush()).expect_err("nobody knows of them");
+    assert!(failed.unknown == 20 && failed.rows.is_empty(), "{failed:?}");
+    assert!(failed.to_string().contains("20 rows") && failed.to_string().contains("runtime"), "{failed}");
+    assert!(others.block_on(writer.put(put("more"))).is_err());
+}
+
+#[tokio::test]
+async fn bounds_that_leave_no_room_are_taken_for_the_least_there_is() {
+    let cluster = Fake::start(&[]).await;
+    let table = table(&cluster).await.with_timeout(Duration::MAX);
+    let none = WriterOptions::default().batch_bytes(0).batch_rows(0).batches_in_flight(0).memory_bytes(0);
+    let writer = table.writer(none.linger(Duration::MAX));
+    for row in 0..20 {
+        writer.put(put(row.to_string())).await.unwrap();
+    }
+    writer.close().await.unwrap();
+    assert_eq!(cluster.world.lock().rows.len(), 20);
+    assert!(table.get("7").timeout(Duration::MAX).await.unwrap().is_some());
+}
+
 #[tokio::test]
 async fn what_a_dropped_writer_holds_is_sent() {
     let cluster = Fake::start(&[]).await;

@@ -99,6 +99,17 @@ impl<'t, T: FromRow> IntoFuture for TypedScan<'t, T> {
     }
 }
 
+/// What ends a scan in the order of its rows has no meaning where all buckets are read at once.
+pub(super) fn check_buckets<K: RowKey>(scan: &Scan) -> Result<(), Error> {
+    match scan.selection.ends_the_scan()?.filter(|_| buckets::<K>().is_some()) {
+        None => Ok(()),
+        Some(what) => Err(Error::invalid(format!(
+            "`{what}` of a filter ends a scan in the order of its rows, and a salted key is read from all buckets at once: \
+             use `limit`, or stop reading"
+        ))),
+    }
+}
+
 /// Opens the scans of all ranges of the span.
 pub(super) async fn merged<K: RowKey>(
     table: &Table,
@@ -111,6 +122,7 @@ pub(super) async fn merged<K: RowKey>(
         return Err(Error::invalid("ask for the latest rows of typed keys with `latest_of_each`"));
     }
     let salted = buckets::<K>().is_some();
+    check_buckets::<K>(&scan)?;
     let skip_bytes = usize::from(salted);
     let (offset, limit) = (scan.offset, scan.limit);
     let mut scan = scan;

@@ -24,6 +24,28 @@ async fn open(directory: &tempfile::TempDir) -> (Arc<Engine>, Arc<GroupMachine>)
     (engine, machine)
 }
 
+/// A write of one row as the edge submits it.
+fn submitted(region: u64, epoch: u64, number: u64, row: &str, request: Option<Request>) -> Vec<u8> {
+    let header = WriteHeader {
+        region: RegionId(region),
+        epoch: RegionEpoch(epoch),
+        schema_version: 0,
+        client: [4; 16],
+        lowest_unsettled: 0,
+        atomic: false,
+        exact_schema: false,
+    };
+    let (mut cells, mut operation) = (Vec::new(), Vec::new());
+    pack(&mut cells, CellRef::put(b"f", b"q", LATEST, row.as_bytes()));
+    let mut builder = WriteBuilder::new(&mut operation, &header);
+    match request {
+        None => builder.push(number, 900, row.as_bytes(), &cells),
+        Some(request) => builder.push_request(number, 900, row.as_bytes(), &cells, &request.encode()),
+    }
+    builder.finish();
+    operation
+}
+
 impl Replica {
     async fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
@@ -77,23 +99,7 @@ impl Replica {
 
     /// Prepares a write of one row as the leader would, alone, and applies what comes of it.
     async fn mutate(&mut self, region: u64, epoch: u64, number: u64, row: &str, request: Option<Request>) -> Reply {
-        let header = WriteHeader {
-            region: RegionId(region),
-            epoch: RegionEpoch(epoch),
-            schema_version: 0,
-            client: [4; 16],
-            lowest_unsettled: 0,
-            atomic: false,
-            exact_schema: false,
-        };
-        let (mut cells, mut operation) = (Vec::new(), Vec::new());
-        pack(&mut cells, CellRef::put(b"f", b"q", LATEST, row.as_bytes()));
-        let mut builder = WriteBuilder::new(&mut operation, &header);
-        match request {
-            None => builder.push(number, 900, row.as_bytes(), &cells),
-            Some(request) => builder.push_request(number, 900, row.as_bytes(), &cells, &request.encode()),
-        }
-        builder.finish();
+        let operation = submitted(region, epoch, number, row, request);
         let ordinal = self.log.len() as u64 + 1;
         let packing = Packing { term: 1, ordinal, stamp: 1000 + ordinal, landed: ordinal - 1, alone: true };
         let mut entry = Vec::new();
@@ -375,4 +381,23 @@ async fn a_family_that_comes_again_begins_empty() {
             assert_eq!(versions_of(&replica, "a"), [5], "{when}: after a split");
         }
     }
+}
+
+#[tokio::test]
+async fn a_set_on_a_version_of_the_same_millisecond_waits_for_the_next() {
+    let mut replica = Replica::new().await;
+    replica.create().await;
+    replica.mutate(1, 1, 1, "a", None).await;
+    let ordinal = replica.log.len() as u64;
+    let version = 1000 + ordinal;
+    let test = terrane_types::Test::Version(version.cast_signed());
+    let test = terrane_types::ColumnTest::new(FamilyName::new("f").unwrap(), "q", test);
+    let request = Request { condition: Some(terrane_types::Condition::Column(test)), ..Request::default() };
+    let operation = submitted(1, 1, 2, "a", Some(request));
+    let prepared = |stamp| {
+        let packing = Packing { term: 1, ordinal: ordinal + 1, stamp, landed: ordinal, alone: true };
+        replica.machine.prepare(&packing, &operation, &mut Vec::new())
+    };
+    assert!(matches!(prepared(version), Prepared::NeedsDisk(_)), "it would make the version that it replaces");
+    assert!(matches!(prepared(version + 1), Prepared::Packed));
 }

@@ -277,37 +277,6 @@ async fn what_was_first_tried_in_the_future_is_not_tried() {
 }
 
 #[tokio::test]
-async fn a_compare_and_set_on_a_version_always_makes_another_version() {
-    let mut bench = Bench::start().await;
-    let region = bench.create_table(|_| {}).await;
-    let mut client = bench.client().await;
-    mutate(&mut client, &region, vec![put(b"a", b"0")]).await;
-    let mut versions = vec![0];
-    for round in 1..=200u64 {
-        let version = v1::ColumnTest {
-            family: "f".into(),
-            qualifier: "q".into(),
-            comparison: v1::Comparison::Version.into(),
-            timestamp: *versions.last().unwrap(),
-            ..Default::default()
-        };
-        let condition = Some(v1::Condition { kind: Some(v1::condition::Kind::Column(version)) });
-        let swap = v1::RowMutation {
-            condition: condition.filter(|_| round > 1),
-            returns: v1::Returns::New.into(),
-            ..numbered(round, put(b"a", round.to_string().as_bytes()))
-        };
-        // As fast as answers come: many of them within one millisecond.
-        let reply = mutate(&mut client, &region, vec![swap]).await;
-        assert!(reply.errors.is_empty() && !reply.results[0].condition_failed, "{reply:?}");
-        let version = Cells::new(&reply.results[0].cells).next().unwrap().timestamp;
-        assert!(version > *versions.last().unwrap(), "{versions:?}");
-        versions.push(version);
-    }
-    bench.stop_server().await;
-}
-
-#[tokio::test]
 async fn rows_beyond_what_may_be_read_at_once_are_to_be_sent_again_and_the_others_are_applied() {
     let mut bench = Bench::start().await;
     let region = bench.create_table(|_| {}).await;
