@@ -176,7 +176,19 @@ mod derived {
     pub use terrane_types::{Row, RowKey};
 }
 pub use derived::*;
-pub use terrane_types::{ClientRow as Row, ClientRowKey as RowKey};
+/// Makes a struct a row of a [`TypedTable`]. Of the struct: `#[row(family = "f")]` is where its columns are,
+/// `#[row(key = Key)]` names the type of its key. Of fields: `#[row(key)]` is the whole key, `#[row(part)]` a part of it by
+/// name; every other field is a column with the field's name as its qualifier, or what
+/// `#[row(family = "g", qualifier = "q")]` says. An `Option` is a column that may be absent. Values are numbers (big-endian),
+/// `String`, `Vec<u8>`, `Bytes`, `bool`, `Uuid`, and what serde knows in `Json` or `Postcard` (features).
+/// A key that is held whole must be `Clone`. `terrane_types::table_row` has examples of all of it.
+pub use terrane_types::ClientRow as Row;
+/// Makes a struct a key: its fields, in their order, are parts of the row's bytes, which sort as the parts do. Parts are
+/// `u32`, `u64`, `i32`, `i64`, `f64`, `bool`, `Uuid`, `String`, `Vec<u8>`, `[u8; N]`, [`Tail`] (the rest of the key, as it is),
+/// each within [`Desc`] where it shall sort from high to low, and [`Bucket<N>`](Bucket) as the first where keys are salted: a
+/// value without content, `Key { bucket: Bucket, .. }`, since the bucket is computed from the other parts. The derive gives
+/// the key `prefix()`, with a method for each part in turn, for ranges.
+pub use terrane_types::ClientRowKey as RowKey;
 
 /// Compiles what the README and the guide show.
 #[cfg(doctest)]

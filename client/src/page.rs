@@ -175,7 +175,7 @@ impl Table {
     /// if let Some(token) = first.next {
     ///     // What a web page puts into its link to the next one.
     ///     let text = token.to_string();
-    ///     let second = users.page(Scan::prefix("user-")).limit(10).after(text.parse()?).await?;
+    ///     let second = users.page(Scan::prefix("user-")).limit(10).after(text.parse::<terrane_client::PageToken>()?).await?;
     /// }
     /// let eleventh = users.page(Scan::prefix("user-")).limit(10).offset(100).await?;
     /// # Ok(()) }

@@ -333,7 +333,8 @@ impl Router {
                 let request = timed(request.clone(), left);
                 async move { master.locate(request).await }
             })
-            .await?;
+            .await
+            .map_err(|error| target.is_gone(error))?;
         self.learn_map(target, reply);
         self.lookups_done.fetch_add(1, Ordering::Release);
         Ok(())

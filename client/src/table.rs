@@ -64,6 +64,19 @@ impl Target {
         self.newest.fetch_max(version, Ordering::Relaxed);
     }
 
+    /// That there is no such table, in words that help: its id says nothing to anybody.
+    pub(crate) fn is_gone(&self, error: Error) -> Error {
+        match error {
+            Error::NotFound { .. } => Error::NotFound {
+                what: format!(
+                    "table {} as it was opened (it was dropped: open it anew if there is one again)",
+                    self.schema().name
+                ),
+            },
+            other => other,
+        }
+    }
+
     /// Whether a server spoke of a newer one.
     pub(crate) fn is_outdated(&self) -> bool {
         self.newest.load(Ordering::Relaxed) > self.schema_version()

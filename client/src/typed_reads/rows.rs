@@ -124,6 +124,11 @@ pub(super) async fn merged<K: RowKey>(
     let salted = buckets::<K>().is_some();
     check_buckets::<K>(&scan)?;
     let skip_bytes = usize::from(salted);
+    let known = K::declaration().parts().len() - skip_bytes;
+    if let Some((parts, _)) = latest.filter(|(parts, _)| *parts > known) {
+        let behind = if salted { " behind its bucket" } else { "" };
+        return Err(Error::invalid(format!("the key has {known} parts{behind}, not {parts}")));
+    }
     let (offset, limit) = (scan.offset, scan.limit);
     let mut scan = scan;
     if let Some((parts, rows)) = latest {
