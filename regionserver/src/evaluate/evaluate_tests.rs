@@ -17,8 +17,9 @@ use terrane_types::{
 };
 
 use super::overlay::{Column, Newest, Version};
+use super::row::{Evaluated, Row};
 use super::*;
-use crate::operation::{Operation, WriteHeader};
+use crate::operation::{Operation, WriteBuilder, WriteHeader};
 
 const REGION: RegionId = RegionId(7);
 const CLIENT: [u8; 16] = [3; 16];

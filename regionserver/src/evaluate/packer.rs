@@ -1,0 +1,159 @@
+//! A write in its logged form: rows evaluated one after another, or all before any of an atomic batch.
+//!
+//! What is written here is bounded: an entry that followers could not take would stand in the way of all behind it. Rows
+//! beyond the bound are postponed, and sentences that say why something is refused are short where there may be many.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use terrane_raft::Packing;
+
+use super::overlay::Look;
+use super::row::{Evaluated, Row};
+use super::{Answer, Evaluator, Item, Target, stamp_of};
+use crate::operation::{ResultKind, RowResult, Submitted, SubmittedRow, Tracked, WriteBuilder};
+use crate::window::{Known, NOBODY};
+
+/// Bytes that one write may take in the log once it is evaluated. With the largest entry before it, it still travels in one
+/// piece.
+const LOGGED_BYTES_MAX: usize = 40 << 20;
+/// Lays the logged form of a write out. Nothing fails from here on.
+pub(super) struct Packer<'a, 'w> {
+    pub(super) evaluator: &'a mut Evaluator,
+    pub(super) packing: &'a Packing,
+    pub(super) write: &'a Submitted<'w>,
+    pub(super) target: &'a Target<'a>,
+    pub(super) rows: &'a [Item<'w>],
+    pub(super) whole: &'a BTreeMap<usize, Vec<u8>>,
+    /// Where a row comes that came before, if that matters.
+    pub(super) repeated: BTreeSet<usize>,
+    /// New rows from this place on are left for another time.
+    pub(super) until: usize,
+}
+
+impl Packer<'_, '_> {
+    pub(super) fn pack(mut self, entry: &mut Vec<u8>) {
+        let mut builder = WriteBuilder::new(entry, &self.write.header);
+        if self.write.header.atomic {
+            self.pack_together(&mut builder)
+        } else {
+            self.pack_each(&mut builder)
+        }
+        builder.finish();
+    }
+
+    fn pack_each(&mut self, builder: &mut WriteBuilder<'_>) {
+        for (at, item) in self.rows.iter().enumerate() {
+            if let Some(answer) = item.answer(self.packing.stamp) {
+                self.put_answer(builder, item, answer);
+                continue;
+            }
+            if at < self.until {
+                let evaluated = self.evaluate(at, item);
+                if builder.len() + evaluated.bytes(&item.row) <= LOGGED_BYTES_MAX {
+                    self.put(builder, item, &evaluated);
+                    continue;
+                }
+                // Those behind it wait too, so that mutations of one row keep their order.
+                self.until = at;
+            }
+            let kind = ResultKind::Postponed;
+            let postponed = RowResult { stamp: self.packing.stamp, kind }.encode();
+            self.put_answer(builder, item, Answer { result: Some(postponed.into()) });
+        }
+    }
+
+    /// All or nothing: every row is evaluated before any is written, and no two are of one key.
+    fn pack_together(&mut self, builder: &mut WriteBuilder<'_>) {
+        if self.rows.iter().any(|item| item.known != Known::New) {
+            // It was applied before, as a whole. A number that was not was never one of this batch.
+            for item in self.rows {
+                let stamp = self.packing.stamp;
+                let not_tried = RowResult { stamp, kind: ResultKind::NotTried }.encode();
+                let answer = item.answer(stamp).unwrap_or(Answer { result: Some(not_tried.into()) });
+                self.put_answer(builder, item, answer);
+            }
+            return;
+        }
+        let mut all: Vec<_> = self.rows.iter().enumerate().map(|(at, item)| self.evaluate(at, item)).collect();
+        let bytes: usize = all.iter().zip(self.rows).map(|(evaluated, item)| evaluated.bytes(&item.row)).sum();
+        if bytes > LOGGED_BYTES_MAX
+            && let Some(first) = all.first_mut()
+        {
+            *first = Evaluated::refused(format!(
+                "what the rows become takes {bytes} bytes, more than {LOGGED_BYTES_MAX}: send fewer at once"
+            ));
+        }
+        let failed = all.iter().position(|evaluated| matches!(evaluated, Evaluated::Refused { .. }));
+        let unmet = all.iter().any(|evaluated| matches!(evaluated, Evaluated::ConditionFailed { .. }));
+        if let Some(failed) = failed {
+            // The sentence may be long and the rows many, so it is told in full where a caller looks first.
+            let why = match &all[failed] {
+                Evaluated::Refused { what } => what.clone(),
+                _ => String::new(),
+            };
+            for (at, evaluated) in all.iter_mut().enumerate() {
+                *evaluated = Evaluated::refused(match at {
+                    _ if at == failed => why.clone(),
+                    0 => format!("nothing of the atomic batch was applied: {why}"),
+                    _ => format!("nothing of the atomic batch was applied, for its row number {failed}"),
+                });
+            }
+        } else if unmet {
+            for evaluated in &mut all {
+                if matches!(evaluated, Evaluated::Applied { .. }) {
+                    *evaluated = Evaluated::ConditionFailed { found: Vec::new() };
+                }
+            }
+        }
+        for (item, evaluated) in self.rows.iter().zip(&all) {
+            self.put(builder, item, evaluated);
+        }
+    }
+
+    fn evaluate(&mut self, at: usize, item: &Item<'_>) -> Evaluated {
+        let Some((request, needs)) = &item.request else {
+            return Evaluated::Applied { cells: item.row.cells.to_vec(), returned: None };
+        };
+        let now_ms = stamp_of(self.packing);
+        let (overlay, region, schema) = (&mut self.evaluator.overlay, self.write.header.region, self.target.schema);
+        let mut columns = BTreeMap::new();
+        for column in &needs.columns {
+            let Look::Known(newest) = overlay.look(region, item.row.row, column, schema, now_ms) else {
+                // Everything was there before the first row was evaluated, so it was a row of this very write.
+                return Evaluated::refused(format!(
+                    "row {} comes twice in the batch, first with a delete that leaves open what {column} holds: \
+                     send the two apart",
+                    terrane_types::escape(item.row.row)
+                ));
+            };
+            columns.insert(column.clone(), newest);
+        }
+        let whole = self.whole.get(&at).map(Vec::as_slice);
+        if whole.is_some() && self.repeated.contains(&at) {
+            return Evaluated::refused(format!(
+                "row {} comes twice in the batch, and what is asked to be returned needs all of it: send the two apart",
+                terrane_types::escape(item.row.row)
+            ));
+        }
+        Row { row: &item.row, request, columns: &columns, whole, schema, stamp: now_ms }.evaluate()
+    }
+
+    fn put(&mut self, builder: &mut WriteBuilder<'_>, item: &Item<'_>, evaluated: &Evaluated) {
+        let (header, packing) = (&self.write.header, self.packing);
+        let result = evaluated.result(packing.stamp).map(|result| result.encode());
+        let cells = evaluated.cells();
+        let stamped = builder.push_logged(&item.row, Tracked::Yes, cells, result.as_deref(), stamp_of(packing));
+        if self.evaluator.overlay.is_active() && !stamped.is_empty() {
+            self.evaluator.overlay.note(packing.ordinal, header.region, item.row.row, stamped, self.target.schema);
+        }
+        if header.client != NOBODY {
+            self.evaluator.in_flight.note(packing.ordinal, header.client, item.row.operation);
+        }
+    }
+
+    /// Nothing of the row is applied, so its key is of no use in the log.
+    fn put_answer(&self, builder: &mut WriteBuilder<'_>, item: &Item<'_>, answer: Answer) {
+        let row = SubmittedRow { row: &[], ..item.row };
+        builder.push_logged(&row, Tracked::No, &[], answer.result.as_deref(), stamp_of(self.packing));
+    }
+}
