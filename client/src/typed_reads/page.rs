@@ -53,7 +53,7 @@ impl<'t, T: FromRow> TypedPageRequest<'t, T> {
         self
     }
 
-    /// Skips so many rows first, as [`TypedScan::offset`] does.
+    /// Skips so many rows first, as [`TypedScan::offset`](crate::TypedScan::offset) does.
     pub fn offset(mut self, rows: u64) -> Self {
         self.scan = self.scan.offset(rows);
         self
