@@ -55,7 +55,8 @@ impl Put {
     }
 }
 
-/// Cells to delete from one row. Without any column or family named, the whole row.
+/// Cells to delete from one row. Without any column or family named, the whole row. Where no timestamp is given, what has one up
+/// to the server's time is deleted: cells that were written with a timestamp in the future stay.
 ///
 /// A delete hides what was written before it, whatever the timestamps of later writes.
 #[derive(Clone, Debug)]
