@@ -111,6 +111,12 @@ impl Hosted {
     pub fn unsplittable_bytes(&self) -> u64 {
         self.unsplittable_bytes.load(Ordering::Relaxed)
     }
+
+    /// Whether it is over its table's size and known to have no boundary. Compaction may have made it small again since: the
+    /// daughter of a split counts files of its parent until then.
+    pub fn is_stuck(&self) -> bool {
+        self.unsplittable_bytes() > 0 && self.engine.size_bytes() >= self.state().schema.region_size
+    }
 }
 
 /// How the leader of the region's group reads what it evaluates with.

@@ -351,7 +351,7 @@ impl Reporter {
 }
 
 fn region_report(hosted: &Hosted, term: u64) -> v1::RegionReport {
-    let state = if hosted.unsplittable_bytes() > 0 { "unsplittable" } else { "open" };
+    let state = if hosted.is_stuck() { "unsplittable" } else { "open" };
     v1::RegionReport {
         descriptor: Some(v1::RegionDescriptor::from(&hosted.state().descriptor)),
         bytes: hosted.engine.size_bytes(),

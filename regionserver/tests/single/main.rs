@@ -139,6 +139,21 @@ async fn a_row_in_parts_does_not_start_anew_for_writes_in_between() {
 }
 
 #[tokio::test]
+async fn a_region_without_a_place_to_split_is_in_trouble_only_while_it_is_over_its_size() {
+    let mut bench = Bench::start().await;
+    let region = bench.create_table(|schema| schema.region_size = 16 << 10).await;
+    let mut client = bench.client().await;
+    client.put(&region, rows(0..1)).await.unwrap();
+    let order = v1::SplitRequest { hello: harness::our_hello(), region: 100, epoch: 1, at: Bytes::new() };
+    assert!(bench.orders().split(order).await.is_err(), "one row");
+    let small = bench.report(|report| !report.regions.is_empty()).await;
+    assert_eq!(small.regions[0].state, "open");
+    client.put(&region, vec![put(&row(0), &[7; 32 << 10])]).await.unwrap();
+    bench.report(|report| report.regions.iter().any(|region| region.state == "unsplittable")).await;
+    bench.stop_server().await;
+}
+
+#[tokio::test]
 async fn a_split_serves_both_daughters_at_once_and_redirects_the_parent() {
     let mut bench = Bench::start().await;
     let region = bench.create_table(|_| {}).await;
