@@ -16,6 +16,7 @@ use crate::window::{Known, NOBODY};
 /// Bytes that one write may take in the log once it is evaluated. With the largest entry before it, it still travels in one
 /// piece.
 const LOGGED_BYTES_MAX: usize = 40 << 20;
+
 /// Lays the logged form of a write out. Nothing fails from here on.
 pub(super) struct Packer<'a, 'w> {
     pub(super) evaluator: &'a mut Evaluator,

@@ -46,6 +46,12 @@ fn refused(reply: &v1::MutateReply, row: u32) -> Error {
     error::from_detail(error.error.clone().unwrap())
 }
 
+/// Rows of one user are one unit.
+fn atomic_by_user(schema: &mut terrane_types::TableSchema) {
+    schema.set_attribute("key", "user:bytes2, item:tail").unwrap();
+    schema.set_attribute("atomic", "1").unwrap();
+}
+
 async fn mutate(client: &mut Client, region: &RegionDescriptor, rows: Vec<v1::RowMutation>) -> v1::MutateReply {
     client.mutate(region, OURS, v1::Mutate { rows, atomic: false }).await.unwrap()
 }
@@ -161,11 +167,7 @@ async fn of_many_that_test_and_set_one_wins() {
 #[tokio::test]
 async fn an_atomic_batch_is_applied_as_a_whole_or_not_at_all() {
     let mut bench = Bench::start().await;
-    let atomic = |schema: &mut terrane_types::TableSchema| {
-        schema.set_attribute("key", "user:bytes2, item:tail").unwrap();
-        schema.set_attribute("atomic", "1").unwrap();
-    };
-    let region = bench.create_table(atomic).await;
+    let region = bench.create_table(atomic_by_user).await;
     let mut client = bench.client().await;
     let held = v1::RowMutation { condition: test(v1::Comparison::Absent, &[]), ..put(b"u1a", b"1") };
     let reply = atomically(&mut client, &region, vec![held.clone(), put(b"u1b", b"2")]).await;
@@ -313,11 +315,7 @@ async fn rows_beyond_what_may_be_read_at_once_are_to_be_sent_again_and_the_other
 #[tokio::test]
 async fn a_large_atomic_batch_that_fails_says_why_once_and_leaves_the_group_at_work() {
     let mut bench = Bench::start().await;
-    let atomic = |schema: &mut terrane_types::TableSchema| {
-        schema.set_attribute("key", "user:bytes2, item:tail").unwrap();
-        schema.set_attribute("atomic", "1").unwrap();
-    };
-    let region = bench.create_table(atomic).await;
+    let region = bench.create_table(atomic_by_user).await;
     let mut client = bench.client().await;
     // Keys of bytes that take four letters each to be shown.
     let key = |number: u32| [b"u1", &[0xFF; 2_000][..], &number.to_be_bytes()].concat();
