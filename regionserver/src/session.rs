@@ -457,3 +457,33 @@ fn send(answers: &mpsc::Sender<Outgoing>, id: u64, answer: Result<Answer, Error>
         tracing::error!("a session's queue of answers is full, which its units should prevent");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn reads_wait_while_answers_of_too_many_bytes_have_not_left() {
+        let room = Arc::new(Semaphore::new(2));
+        let (answers, mut queue) = mpsc::channel(2);
+        let waiting = Arc::<Waiting>::default();
+        let answer = |bytes| Answer::Rows { rows: vec![0; bytes], messages: false, as_of_ms: 0 };
+        for bytes in [WAITING_BYTES_MAX, 1] {
+            assert!(waiting.ease().now_or_never().is_some(), "as much as may wait is not too much");
+            let units = room.clone().try_acquire_owned().unwrap();
+            let room = Room { _units: units, waiting: Some((waiting.clone(), 0)), schema_news: 0 };
+            send(&answers, 1, Ok(answer(bytes)), room);
+        }
+        let mut ease = Box::pin(waiting.ease());
+        assert!((&mut ease).now_or_never().is_none());
+        // An answer makes room when it leaves, and also when nobody wants it any more.
+        drop(queue.recv().await);
+        ease.await;
+        assert_eq!((waiting.bytes.load(Ordering::Relaxed), room.available_permits()), (1, 1));
+        drop(queue);
+        drop(answers);
+        assert_eq!((waiting.bytes.load(Ordering::Relaxed), room.available_permits()), (0, 2));
+    }
+}
