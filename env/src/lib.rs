@@ -25,6 +25,7 @@ compile_error!(
     "the simulated side needs RUSTFLAGS=\"--cfg tokio_unstable\" (tokio's seeded scheduler); `cargo xtask sim` sets it"
 );
 
+pub mod budget;
 pub mod fs;
 pub mod net;
 pub mod rand;
