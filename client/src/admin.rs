@@ -246,6 +246,26 @@ pub struct ServerInfo {
     pub since_report: Duration,
     /// What is wrong with it.
     pub troubles: Vec<String>,
+    /// Its limited resources and how full they are.
+    pub resources: Vec<ResourceUsage>,
+}
+
+/// A limited resource of a server: memory, streams, queues. `docs/design/bounds.md` says what each is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ResourceUsage {
+    /// Its name, as in the metric `terrane_server_resource_used`.
+    pub name: String,
+    /// Whether the numbers are bytes; otherwise they count things.
+    pub is_bytes: bool,
+    /// What is in use.
+    pub used: u64,
+    /// The most that was in use at a time since the server started.
+    pub peak: u64,
+    /// What may be in use.
+    pub limit: u64,
+    /// Requests that were refused for lack of it since the server started.
+    pub refused: u64,
 }
 
 /// A log group as the master knows it.
@@ -553,7 +573,15 @@ impl From<v1::ServerInfo> for ServerInfo {
             memtable_bytes: info.memtable_bytes,
             since_report: Duration::from_millis(info.since_report_ms),
             troubles: info.troubles,
+            resources: info.resources.into_iter().map(Into::into).collect(),
         }
+    }
+}
+
+impl From<v1::ResourceUsage> for ResourceUsage {
+    fn from(usage: v1::ResourceUsage) -> Self {
+        let v1::ResourceUsage { name, bytes, used, peak, limit, refused } = usage;
+        Self { name, is_bytes: bytes, used, peak, limit, refused }
     }
 }
 

@@ -130,7 +130,9 @@ mod write_requests;
 mod writer;
 mod writes;
 
-pub use admin::{Admin, ClusterStatus, GroupInfo, RegionInfo, ServerInfo, TableChange, TableInfo, TableSpec};
+pub use admin::{
+    Admin, ClusterStatus, GroupInfo, RegionInfo, ResourceUsage, ServerInfo, TableChange, TableInfo, TableSpec,
+};
 pub use budget::RetryBudget;
 pub use client::{CONNECT_TIMEOUT_DEFAULT, Client, ClientBuilder, TIMEOUT_DEFAULT};
 pub use condition::{Column, Comparable, Condition, Raw, column};

@@ -169,6 +169,14 @@ impl Budgets {
         budget
     }
 
+    /// Shows a resource that is counted elsewhere.
+    pub fn sample(&self, name: &'static str, unit: Unit, used: u64, limit: u64) {
+        let known = self.all.read().iter().find(|known| known.name == name).cloned();
+        let budget = known.unwrap_or_else(|| self.make(name, unit, limit));
+        budget.set_limit(limit);
+        budget.set_used(used);
+    }
+
     /// How full each is.
     pub fn usage(&self) -> Vec<Usage> {
         self.all.read().iter().map(|budget| budget.usage()).collect()

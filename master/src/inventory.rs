@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use terrane_proto::v1;
 use terrane_types::{GroupId, RegionDescriptor, RegionId, ServerId};
 
 /// One server's report.
@@ -60,6 +61,8 @@ pub struct ServerLoad {
     pub memtable_bytes: u64,
     /// Whatever else is wrong there, in words.
     pub troubles: Vec<String>,
+    /// Its limited resources. Shown as they came, so they stay in the wire's form.
+    pub resources: Vec<v1::ResourceUsage>,
 }
 
 /// A group as the newest reports have it.

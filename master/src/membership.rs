@@ -249,6 +249,7 @@ fn decode(request: v1::ReportRequest) -> Result<Report, Error> {
             log_held_by: request.log_held_by,
             memtable_bytes: request.memtable_bytes,
             troubles: request.troubles,
+            resources: request.resources,
         },
     })
 }

@@ -223,6 +223,7 @@ fn server_info(
         log_held_by: load.log_held_by,
         troubles: load.troubles,
         memtable_bytes: load.memtable_bytes,
+        resources: load.resources,
         since_report_ms: u64::try_from(sight.liveness.quiet_for(server, now()).as_millis()).unwrap_or(u64::MAX),
     }
 }

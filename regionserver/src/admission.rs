@@ -120,6 +120,11 @@ impl Admission {
         self.memtable_bytes.load(Ordering::Relaxed)
     }
 
+    /// Memtable bytes at which writes are refused.
+    pub fn memtable_budget(&self) -> u64 {
+        self.memtable_budget
+    }
+
     /// Writes in flight.
     pub fn operations(&self) -> u64 {
         self.operations.load(Ordering::Relaxed)

@@ -10,6 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use terrane_engine::FamilyReadCounts;
+use terrane_env::budget::Usage;
 
 /// Whose reads a number is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, EncodeLabelSet)]
@@ -65,6 +66,47 @@ impl FamilyReads {
     }
 }
 
+/// The limited resource that a number is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct OfResource {
+    /// Its name, as in `docs/design/bounds.md`.
+    pub resource: &'static str,
+}
+
+/// How full each limited resource is.
+#[derive(Default)]
+pub struct Resources {
+    used: Family<OfResource, Gauge>,
+    peak: Family<OfResource, Gauge>,
+    limit: Family<OfResource, Gauge>,
+    refused: Family<OfResource, Gauge>,
+}
+
+impl Resources {
+    /// Shows these numbers.
+    pub fn show(&self, usages: &[Usage]) {
+        for usage in usages {
+            let of = OfResource { resource: usage.name };
+            let set = |family: &Family<OfResource, Gauge>, number: u64| {
+                family.get_or_create(&of).set(i64::try_from(number).unwrap_or(i64::MAX));
+            };
+            set(&self.used, usage.used);
+            set(&self.peak, usage.peak);
+            set(&self.limit, usage.limit);
+            set(&self.refused, usage.refused);
+        }
+    }
+
+    fn each(&self) -> [(&'static str, &'static str, &Family<OfResource, Gauge>); 4] {
+        [
+            ("resource_used", "How much of a limited resource is in use", &self.used),
+            ("resource_peak", "The most of a limited resource that was in use since the start", &self.peak),
+            ("resource_limit", "The limit of a resource", &self.limit),
+            ("resource_refused", "Requests refused for lack of a resource since the start", &self.refused),
+        ]
+    }
+}
+
 /// Counters and gauges; cheap to touch from any path.
 #[derive(Default)]
 pub struct Metrics {
@@ -87,6 +129,7 @@ pub struct Metrics {
     pub compaction_bytes_pending: Gauge,
     pub cache_bytes: Gauge,
     pub family_reads: FamilyReads,
+    pub resources: Resources,
 }
 
 impl Metrics {
@@ -97,6 +140,9 @@ impl Metrics {
         metrics.register_counters(&mut registry);
         metrics.register_gauges(&mut registry);
         for (name, help, family) in metrics.family_reads.each() {
+            registry.register(name, help, family.clone());
+        }
+        for (name, help, family) in metrics.resources.each() {
             registry.register(name, help, family.clone());
         }
         (Arc::new(metrics), Arc::new(registry))

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use terrane_engine::{Engine, FamilyReadCounts};
+use terrane_env::budget::{Budgets, Unit, Usage};
 use terrane_proto::v1::master_client::MasterClient;
 use terrane_proto::{MESSAGE_BYTES_MAX, error, hello, v1};
 use terrane_raft::GroupHost;
@@ -185,6 +186,7 @@ pub struct Reporter {
     pub admission: Arc<Admission>,
     pub metrics: Arc<Metrics>,
     pub troubles: Arc<Troubles>,
+    pub budgets: Arc<Budgets>,
     pub engine: Arc<Engine>,
     pub page_seal: Arc<PageSeal>,
 }
@@ -262,6 +264,8 @@ impl Reporter {
         }
         self.metrics.groups_led.set(led);
         self.note_sizes();
+        let resources = self.budgets.usage();
+        self.metrics.resources.show(&resources);
         self.note_reads();
         let log = self.host.log_status();
         let mut troubles = self.troubles.sentences();
@@ -285,6 +289,7 @@ impl Reporter {
             memtable_bytes: self.admission.memtable_bytes(),
             stopping,
             clock_ms: terrane_env::time::wall_ms(),
+            resources: resources.into_iter().map(resource_usage).collect(),
         }
     }
 
@@ -309,6 +314,9 @@ impl Reporter {
         let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         let log = self.host.log_status();
         self.metrics.log_bytes.set(gauge(log.bytes));
+        self.budgets.sample("log", Unit::Bytes, log.bytes, log.limit);
+        let memtables = self.admission.memtable_bytes();
+        self.budgets.sample("memtables", Unit::Bytes, memtables, self.admission.memtable_budget());
         self.metrics.log_syncs.set(gauge(log.syncs));
         self.metrics.memtable_bytes.set(gauge(self.admission.memtable_bytes()));
         self.metrics.writes_in_flight.set(gauge(self.admission.operations()));
@@ -347,6 +355,17 @@ impl Reporter {
                 group.propose(change.encode()).await.ok();
             }
         }
+    }
+}
+
+fn resource_usage(usage: Usage) -> v1::ResourceUsage {
+    v1::ResourceUsage {
+        name: usage.name.to_owned(),
+        bytes: usage.unit == Unit::Bytes,
+        used: usage.used,
+        peak: usage.peak,
+        limit: usage.limit,
+        refused: usage.refused,
     }
 }
 

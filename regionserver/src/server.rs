@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use terrane_engine::{Engine, Options};
+use terrane_env::budget::Budgets;
 use terrane_env::fs::{self, DirLock};
 use terrane_env::net::{self, Listener};
 use terrane_proto::hello::Identity as HelloIdentity;
@@ -159,6 +160,7 @@ impl RegionServer {
             admission: Admission::new(config.memtable_budget),
             troubles: Arc::new(Troubles::default()),
             page_seal: Arc::new(PageSeal::default()),
+            budgets: Arc::new(Budgets::default()),
             metrics,
         };
         parts.page_seal.set(registered.page_keys);
@@ -265,6 +267,8 @@ struct Parts {
     metrics: Arc<Metrics>,
     troubles: Arc<Troubles>,
     page_seal: Arc<PageSeal>,
+    /// Every limited resource of this server.
+    budgets: Arc<Budgets>,
 }
 
 impl Parts {
@@ -329,6 +333,7 @@ impl Parts {
             admission: self.admission.clone(),
             metrics: self.metrics.clone(),
             troubles: self.troubles.clone(),
+            budgets: self.budgets.clone(),
             engine: engine.clone(),
             page_seal: self.page_seal.clone(),
         }

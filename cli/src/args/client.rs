@@ -57,6 +57,9 @@ impl RangeFlags {
 
 #[derive(Debug, Args)]
 pub struct Status {
+    /// Show every limited resource of every server, not only those that are more than half full or refused a request.
+    #[arg(long)]
+    pub resources: bool,
     #[command(flatten)]
     pub connection: Connection,
 }

@@ -335,6 +335,7 @@ mod tests {
             memtable_bytes: 0,
             since_report: Duration::ZERO,
             troubles: Vec::new(),
+            resources: Vec::new(),
         };
         let line = serde_json::to_string(&server_line(&info)).expect("JSON");
         let expected =

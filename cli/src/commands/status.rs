@@ -1,13 +1,13 @@
 //! `status`: the cluster at a glance, and what is wrong with it.
 
 use serde::Serialize;
-use terrane_client::{ClusterStatus, ServerInfo};
+use terrane_client::{ClusterStatus, ResourceUsage, ServerInfo};
 
 use super::admin::print_servers;
 use super::connect;
 use crate::args::client::Status;
 use crate::failure::{During, Failure};
-use crate::output::Output;
+use crate::output::{Output, bytes_rounded};
 
 pub async fn run(args: Status) -> Result<(), Failure> {
     let status = connect(&args.connection).await?.admin().status().await.during("ask for the status")?;
@@ -15,7 +15,7 @@ pub async fn run(args: Status) -> Result<(), Failure> {
     if output.is_json() {
         output.object(&StatusLine::from(&status))?;
     } else {
-        print(&mut output, &status)?;
+        print(&mut output, &status, args.resources)?;
     }
     output.flush()
 }
@@ -33,6 +33,17 @@ struct StatusLine {
     groups_without_leader: u32,
     waiting_for: String,
     troubles: Vec<String>,
+    resources: Vec<ResourceLine>,
+}
+
+#[derive(Serialize)]
+struct ResourceLine {
+    server: u64,
+    name: String,
+    used: u64,
+    peak: u64,
+    limit: u64,
+    refused: u64,
 }
 
 impl From<&ClusterStatus> for StatusLine {
@@ -50,8 +61,20 @@ impl From<&ClusterStatus> for StatusLine {
             groups_without_leader: status.groups_without_leader,
             waiting_for: status.waiting_for.clone(),
             troubles,
+            resources: status.servers.iter().flat_map(resource_lines).collect(),
         }
     }
+}
+
+fn resource_lines(server: &ServerInfo) -> impl Iterator<Item = ResourceLine> {
+    server.resources.iter().map(|of| ResourceLine {
+        server: server.server.0,
+        name: of.name.clone(),
+        used: of.used,
+        peak: of.peak,
+        limit: of.limit,
+        refused: of.refused,
+    })
 }
 
 fn is_live(server: &ServerInfo) -> bool {
@@ -65,7 +88,35 @@ fn troubles(status: &ClusterStatus) -> Vec<String> {
     waiting.into_iter().chain(&status.troubles).cloned().collect()
 }
 
-fn print(output: &mut Output, status: &ClusterStatus) -> Result<(), Failure> {
+/// Worth a line although only troubles were asked for: it is more than half full, or it was full.
+fn stands_out(usage: &ResourceUsage) -> bool {
+    usage.refused > 0 || usage.used > usage.limit / 2
+}
+
+fn print_resources(output: &mut Output, servers: &[ServerInfo], all: bool) -> Result<(), Failure> {
+    let of_servers = servers.iter().flat_map(|server| server.resources.iter().map(move |usage| (server, usage)));
+    let rows: Vec<Vec<String>> = of_servers
+        .filter(|(_, usage)| all || stands_out(usage))
+        .map(|(server, usage)| {
+            let amount = |number: u64| if usage.is_bytes { bytes_rounded(number) } else { number.to_string() };
+            vec![
+                server.server.to_string(),
+                usage.name.clone(),
+                amount(usage.used),
+                amount(usage.peak),
+                amount(usage.limit),
+                usage.refused.to_string(),
+            ]
+        })
+        .collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    output.table(&["server", "resource", "used", "peak", "limit", "refused"], rows)?;
+    output.line("")
+}
+
+fn print(output: &mut Output, status: &ClusterStatus, all_resources: bool) -> Result<(), Failure> {
     output.line(&format!("cluster {}, replication {}", status.cluster, status.replication))?;
     let led = status.groups - status.groups_without_leader.min(status.groups);
     output.line(&format!(
@@ -75,6 +126,7 @@ fn print(output: &mut Output, status: &ClusterStatus) -> Result<(), Failure> {
     output.line("")?;
     print_servers(output, &status.servers)?;
     output.line("")?;
+    print_resources(output, &status.servers, all_resources)?;
     let troubles = troubles(status);
     if troubles.is_empty() {
         return output.line("all is well");
@@ -107,6 +159,7 @@ mod tests {
             memtable_bytes: 0,
             since_report: Duration::from_secs(7),
             troubles: Vec::new(),
+            resources: Vec::new(),
         }
     }
 
