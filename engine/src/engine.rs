@@ -26,7 +26,7 @@ use crate::compaction::{CompactionTotals, Pacing};
 use crate::flush::{inheritance, parts_of};
 use crate::manifest::{FamilyRecord, Manifest, Record};
 use crate::point::{DurablePoint, GroupPoint};
-use crate::region::{Files, Frozen, Region, RegionSpec};
+use crate::region::{Files, Frozen, Region, RegionSpec, seal};
 use crate::source::Bounds;
 
 /// How an engine is opened.
@@ -214,14 +214,16 @@ impl Engine {
         }
         let (left_range, right_range) =
             parent.range().split(at).map_err(|_| Error::BadBoundary { region: parent.id() })?;
-        if parent.state.read().retired {
+        // One critical section from the freeze to the retirement. A flush between the two would record the parent under the
+        // left daughter's point, which says that the split is done: after a crash the right daughter would not come back.
+        let mut state = parent.state.write();
+        if state.retired {
             return Err(Error::Retired { region: parent.id() });
         }
         // Everything the parent has in memory goes to both, under their own points.
         let index = left.point.index;
         parent.touch(index);
-        parent.freeze(left.point.clone());
-        let mut state = parent.state.write();
+        let frozen = parent.freeze_in(&mut state, left.point.clone());
         let first_index = state.frozen.iter().map(|frozen| frozen.first_index).fold(index, u64::min);
         let families = state.families();
         let daughter = |side: SplitDaughter, range: KeyRange| {
@@ -252,6 +254,7 @@ impl Engine {
             pending.insert(region.id(), Arc::clone(&split));
         }
         drop((regions, pending, state));
+        seal(&frozen);
         Ok((left, right))
     }
 
@@ -326,4 +329,4 @@ impl Engine {
 
 #[cfg(test)]
 #[path = "engine_tests.rs"]
-mod tests;
+pub(crate) mod tests;

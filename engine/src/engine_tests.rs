@@ -11,6 +11,18 @@ use crate::scan::{ScanSpec, Step};
 
 const GROUP: GroupId = GroupId(1);
 
+thread_local! {
+    /// What happens on this thread right before frozen memtables are sealed, once.
+    static AT_SEAL: std::cell::RefCell<Option<Box<dyn FnOnce()>>> = const { std::cell::RefCell::new(None) };
+}
+
+/// A freeze has let go of the region's lock and has not sealed what it froze.
+pub(crate) fn reach_seal() {
+    if let Some(act) = AT_SEAL.take() {
+        act();
+    }
+}
+
 async fn open(dir: &std::path::Path) -> Arc<Engine> {
     Engine::open(Options::new(dir.to_owned(), BackendKind::Memory, 0)).await.unwrap()
 }
@@ -103,4 +115,49 @@ async fn a_split_during_a_flush_keeps_the_files_of_its_daughters() {
     let ids: Vec<u64> = regions.iter().map(|region| region.id().0).collect();
     assert_eq!(ids, [2, 3], "the parent does not come back");
     assert_eq!((rows(&regions[0]), rows(&regions[1])), expected);
+}
+
+/// A flush runs as soon as a split lets go of the parent's lock, and the power goes before the split is recorded. The log is
+/// applied again from the recorded point, so that must still lie before the split.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_flush_during_a_split_does_not_record_the_parent_as_its_daughter() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = open(directory.path()).await;
+    let region = region_of_many_files(&engine).await;
+    put(&region, 20, "b");
+    put(&region, 21, "z");
+    let recorded = region.point();
+
+    let (engine_there, region_there) = (engine.clone(), region.clone());
+    let flush_now = move || {
+        let runtime = tokio::runtime::Handle::current();
+        tokio::task::block_in_place(|| runtime.block_on(engine_there.flush(&region_there))).unwrap();
+    };
+    let at_split = point(&region, 22);
+    let side = |id: u64| SplitDaughter { region: RegionId(id), point: at_split.clone() };
+    let split = tokio::spawn({
+        let (engine, region, left, right) = (engine.clone(), region.clone(), side(2), side(3));
+        async move {
+            AT_SEAL.set(Some(Box::new(flush_now)));
+            let daughters = engine.split(&region, b"m", left, right);
+            assert!(AT_SEAL.take().is_none(), "the flush has run");
+            daughters
+        }
+    });
+    let (left, right) = split.await.unwrap().unwrap();
+    assert_eq!(rows(&right), ["x", "y", "z"].map(str::to_owned));
+    drop((left, right, region, engine));
+
+    let reopened = open(directory.path()).await;
+    let regions = reopened.regions();
+    let points: Vec<_> = regions.iter().map(|region| (region.id(), region.point())).collect();
+    assert_eq!(points, [(RegionId(1), recorded)], "the split is applied again from before it");
+    // As whoever applies the log again does.
+    let parent = &regions[0];
+    put(parent, 20, "b");
+    put(parent, 21, "z");
+    let (left, right) = reopened.split(parent, b"m", side(2), side(3)).unwrap();
+    reopened.settle(&left).await.unwrap();
+    assert_eq!(rows(&left), ["a", "b", "c"].map(str::to_owned));
+    assert_eq!(rows(&right), ["x", "y", "z"].map(str::to_owned));
 }

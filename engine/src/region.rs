@@ -460,9 +460,16 @@ impl Region {
     /// nothing changed since the last freeze.
     pub fn freeze(&self, point: DurablePoint) {
         let mut state = self.state.write();
+        let frozen = self.freeze_in(&mut state, point);
+        drop(state);
+        seal(&frozen);
+    }
+
+    /// The part of a freeze that happens under the lock. Answers what was frozen, for [`seal`].
+    pub(crate) fn freeze_in(&self, state: &mut State, point: DurablePoint) -> Vec<Arc<Memtable>> {
         let first_index = self.active_first.swap(NONE, Ordering::AcqRel);
         if first_index == NONE {
-            return;
+            return Vec::new();
         }
         let mut tables = BTreeMap::new();
         let mut bytes = 0;
@@ -472,16 +479,15 @@ impl Region {
             }
             let fresh = Arc::new(new_memtable(&store.family, &self.snapshots));
             let table = std::mem::replace(&mut store.active, fresh);
+            table.set_one_version(None);
             bytes += table.bytes();
             tables.insert(family.clone(), vec![table]);
         }
         let families = state.families();
-        let sealed: Vec<_> = tables.values().flatten().cloned().collect();
+        let frozen = tables.values().flatten().cloned().collect();
         state.frozen.push(Frozen { first_index, point, families, tables, bytes });
         state.refresh();
-        drop(state);
-        // Makes a run of the last cells, which takes a moment: not under the lock that readers take.
-        sealed.iter().for_each(|table| table.seal());
+        frozen
     }
 
     /// A snapshot of everything applied so far.
@@ -524,6 +530,13 @@ impl Region {
     pub fn snapshot_at(&self, sequence: u64) -> Result<Snapshot, SnapshotTooOld> {
         self.snapshots.take_at(sequence)
     }
+}
+
+/// Makes a run of the last cells of each frozen memtable. It takes a moment: not under the lock that readers take.
+pub(crate) fn seal(frozen: &[Arc<Memtable>]) {
+    #[cfg(test)]
+    crate::engine::tests::reach_seal();
+    frozen.iter().for_each(|table| table.seal());
 }
 
 fn for_each_cell<'a, 's>(
