@@ -12,6 +12,7 @@ use terrane_types::{GroupId, ReplicaId, ServerId};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
+use crate::abstain::Abstentions;
 use crate::adapter::Standing;
 use crate::log::{GroupLog, SharedLog};
 use crate::network::SnapshotWanted;
@@ -49,6 +50,10 @@ pub(crate) struct Replica {
     pub(crate) say_again: parking_lot::Mutex<crate::purge::SayAgain>,
     /// The last term in which this leader was told to hand over. Raised before openraft hears of it.
     pub(crate) transferred: AtomicU64,
+    /// Why this server should lead nothing at present.
+    pub(crate) abstentions: Arc<Abstentions>,
+    /// When a leader was last heard here, or the start.
+    pub(crate) leader_heard: parking_lot::Mutex<Instant>,
     pub(crate) stopped: watch::Receiver<bool>,
 }
 
@@ -174,6 +179,11 @@ impl Group {
         self.replica.stale_point()
     }
 
+    /// Whether the local replica leads, its first entry applied or not.
+    pub(crate) fn leads(&self) -> bool {
+        self.replica.metrics.borrow_watched().state == ServerState::Leader
+    }
+
     /// How the group stands, as seen from here.
     pub fn status(&self) -> GroupStatus {
         self.replica.status()
@@ -212,8 +222,6 @@ impl Group {
         if status.leader.is_none_or(|(leader, _)| leader != self.replica.spec.replica) {
             return Err(Error::Invalid { what: format!("group {} is led by another server", self.id()) });
         }
-        // From here on this leader reads by quorum rounds: members will follow `to` in spite of its lease.
-        self.replica.transferred.fetch_max(status.term, Ordering::SeqCst);
-        self.replica.raft.trigger().transfer_leader(to).await.map_err(|_| Error::Stopped)
+        self.replica.transfer(to).await
     }
 }

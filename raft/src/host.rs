@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::abstain::{self, Abstention, Abstentions};
 use crate::adapter::{Adapter, Standing};
 use crate::group::Replica;
 use crate::log::{GroupLog, SharedLog};
@@ -40,6 +41,7 @@ pub struct GroupHost {
     peers: Arc<Peers>,
     groups: Arc<Registry>,
     clock: Arc<LeaseClock>,
+    abstentions: Arc<Abstentions>,
     stop: watch::Sender<bool>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     /// Groups are made one at a time: looking whether one is there and recording it must not interleave.
@@ -62,6 +64,7 @@ impl GroupHost {
             peers: Arc::new(Peers::new(identity)),
             groups: Arc::new(Registry::new()),
             clock: Arc::default(),
+            abstentions: Arc::default(),
             stop: watch::channel(false).0,
             tasks: Mutex::default(),
             making: tokio::sync::Mutex::new(()),
@@ -78,6 +81,14 @@ impl GroupHost {
                 biased;
                 () = until_stopped(&mut stopped) => {}
                 () = purge::run(groups, log) => {}
+            }
+        });
+        let (groups, abstentions, mut stopped) = (host.groups.clone(), host.abstentions.clone(), host.stop.subscribe());
+        host.keep(async move {
+            tokio::select! {
+                biased;
+                () = until_stopped(&mut stopped) => {}
+                () = abstain::run(groups, abstentions) => {}
             }
         });
         Ok(host)
@@ -155,6 +166,8 @@ impl GroupHost {
             hinted_in: AtomicU64::new(0),
             say_again: parking_lot::Mutex::default(),
             transferred: AtomicU64::new(0),
+            abstentions: self.abstentions.clone(),
+            leader_heard: Mutex::new(Instant::now()),
             stopped: self.stop.subscribe(),
             spec,
         });
@@ -177,6 +190,30 @@ impl GroupHost {
     /// All local replicas, by group id.
     pub fn groups(&self) -> Vec<Group> {
         self.groups.all().into_iter().map(Group::new).collect()
+    }
+
+    /// Sets or clears (`None`) this server's reason about one thing not to lead. While any reason holds, the server hands
+    /// over what it leads and does not stand for election; [`Weight`](crate::Weight) says what is left to it. Returns at
+    /// once; [`GroupHost::until_handed_over`] waits for the effect.
+    pub fn set_abstains(&self, about: &'static str, reason: Option<Abstention>) {
+        self.abstentions.set(about, reason);
+    }
+
+    /// The weightiest reason why this server leads nothing at present.
+    pub fn abstains(&self) -> Option<Abstention> {
+        self.abstentions.weightiest()
+    }
+
+    /// Waits until every group that this server led when this was called has another leader that is known here, or until
+    /// `within` has passed. Answers the groups that have none.
+    pub async fn until_handed_over(&self, within: Duration) -> Vec<GroupId> {
+        let led = self.groups().into_iter().filter(|group| group.leads() && group.spec().members.len() > 1);
+        let waits = led.map(|group| async move {
+            let own = group.spec().replica;
+            let elsewhere = |status: &crate::GroupStatus| status.leader.is_some_and(|(leader, _)| leader != own);
+            group.wait_for(elsewhere, within).await.is_none().then(|| group.id())
+        });
+        futures::future::join_all(waits).await.into_iter().flatten().collect()
     }
 
     /// Where servers are reached; looked up whenever a link is opened. Later addresses replace earlier ones.
@@ -244,7 +281,7 @@ async fn stand_later(replica: Arc<Replica>) {
     tokio::select! {
         biased;
         () = until_stopped(&mut stopped) => {}
-        () = tokio::time::sleep_until(replica.votes_from) => replica.raft.runtime_config().elect(true),
+        () = tokio::time::sleep_until(replica.votes_from) => drop(replica.reconsider()),
     }
 }
 

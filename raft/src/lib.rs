@@ -17,6 +17,7 @@
 //! sending of snapshots, which comes with healing: until then a member that would need one is named by
 //! [`GroupStatus::snapshot_wanted_by`].
 
+mod abstain;
 mod adapter;
 mod codec;
 mod config;
@@ -36,6 +37,7 @@ mod state_machine;
 mod status;
 mod types;
 
+pub use abstain::{Abstention, Weight};
 pub use config::{GroupSpec, HostConfig, LogConfig};
 pub use error::{Error, OpenError, ProposeError};
 pub use group::{Group, Reply};

@@ -191,6 +191,7 @@ async fn find(groups: &Registry, group: GroupId, replica: ReplicaId) -> Option<A
 async fn ask(local: &Replica, message: Message) -> Message {
     match message {
         Message::Append(request, bound) => {
+            *local.leader_heard.lock() = Instant::now();
             if let Some(bound) = bound {
                 local.heard.note(bound, local.standing.applied_index());
             }
@@ -203,6 +204,10 @@ async fn ask(local: &Replica, message: Message) -> Message {
         }
         Message::Vote(request) => answered(local.raft.vote(request).await, Message::Voted),
         Message::PreVote(request) => answered(local.raft.pre_vote(request).await, Message::Voted),
+        Message::Transfer(request) if *request.to_node_id() == local.spec.replica && local.declines().is_some() => {
+            let reason = local.declines().map(|abstention| abstention.reason).unwrap_or_default();
+            Message::Failed(format!("this server leads nothing at present: {reason}"))
+        }
         Message::Transfer(request) => match local.raft.handle_transfer_leader(request).await {
             Ok(reply) => Message::Transferred(reply),
             Err(error) => Message::Failed(error.to_string()),

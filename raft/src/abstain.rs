@@ -1,0 +1,281 @@
+//! Servers that should lead nothing for a while: because they stop, their clock is wrong or their disk is full.
+//!
+//! A reason is set with [`GroupHost::set_abstains`](crate::GroupHost::set_abstains) and holds until it is cleared. While
+//! one holds, this server hands over what it leads and does not stand for election. It still votes, takes entries and
+//! answers what followers answer.
+//!
+//! Reasons differ in weight. A [`Weight::Firm`] reason allows no leadership at all: the server refuses a leadership that
+//! another member hands to it, and gives its own away even to a member that would rather not lead. With a
+//! [`Weight::Soft`] reason a group with a poor leader is better than a group without one: the server keeps a leadership
+//! until a willing member can take it, and stands again once it has heard no leader for [`LEADERLESS_MAX`].
+//!
+//! One task per host carries this out ([`run`]). It wakes when a reason changes and otherwise every [`LOOK_INTERVAL`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures::future::join_all;
+use openraft::ServerState;
+use openraft::async_runtime::watch::WatchReceiver;
+use parking_lot::Mutex;
+use terrane_types::{GroupId, ReplicaId};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::Error;
+use crate::group::Replica;
+use crate::registry::Registry;
+
+/// How often leaderships are compared with the reasons.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A handover that has not succeeded by then is tried with another member.
+const HANDOVER_RETRY: Duration = Duration::from_secs(1);
+
+/// How long handing an order to the consensus core may take before the look goes on without it.
+const ORDER_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// A server with a soft reason stands for election when it has heard no leader for this long: several election timeouts,
+/// so that the willing members come first.
+const LEADERLESS_MAX: Duration = Duration::from_secs(2);
+
+/// A member that acknowledged a heartbeat within this time is alive.
+const ALIVE_WITHIN: Duration = Duration::from_secs(1);
+
+/// Members that lack at most this many entries are equally good targets: they catch up within a round trip or two.
+const CAUGHT_UP_ENTRIES: u64 = 256;
+
+/// How much a reason weighs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Weight {
+    /// Another member should lead if one can.
+    Soft,
+    /// This server must not lead, whatever the others can do.
+    Firm,
+}
+
+/// Why a server should lead nothing for now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Abstention {
+    /// For people: a sentence without its full stop.
+    pub reason: String,
+    /// What it allows.
+    pub weight: Weight,
+}
+
+/// The reasons of one server.
+#[derive(Default)]
+pub(crate) struct Abstentions {
+    reasons: Mutex<BTreeMap<&'static str, Abstention>>,
+    changed: Notify,
+}
+
+impl Abstentions {
+    /// Sets or clears the reason about one thing.
+    pub(crate) fn set(&self, about: &'static str, reason: Option<Abstention>) {
+        let mut reasons = self.reasons.lock();
+        let before = match reason.clone() {
+            Some(reason) => reasons.insert(about, reason),
+            None => reasons.remove(about),
+        };
+        drop(reasons);
+        if before != reason {
+            self.changed.notify_one();
+        }
+    }
+
+    /// The weightiest reason.
+    pub(crate) fn weightiest(&self) -> Option<Abstention> {
+        self.reasons.lock().values().max_by_key(|abstention| abstention.weight).cloned()
+    }
+}
+
+/// What one look found out about a group, kept until the next.
+struct Handover {
+    term: u64,
+    began: Instant,
+    attempts: usize,
+}
+
+/// Compares leaderships with the reasons for ever.
+pub(crate) async fn run(groups: Arc<Registry>, abstentions: Arc<Abstentions>) {
+    let mut handovers: BTreeMap<GroupId, Handover> = BTreeMap::new();
+    loop {
+        let due: Vec<_> = groups
+            .all()
+            .into_iter()
+            .filter(|replica| replica.reconsider())
+            .filter_map(|replica| attempt(&mut handovers, &replica).map(|attempt| (replica, attempt)))
+            .collect();
+        join_all(due.iter().map(|(replica, attempt)| hand_over(replica, *attempt))).await;
+        tokio::select! {
+            () = abstentions.changed.notified() => {}
+            () = tokio::time::sleep(LOOK_INTERVAL) => {}
+        }
+    }
+}
+
+/// The number of the next attempt to hand over, if one is due.
+fn attempt(handovers: &mut BTreeMap<GroupId, Handover>, replica: &Replica) -> Option<usize> {
+    let term = replica.metrics.borrow_watched().current_term;
+    let fresh = Handover { term, began: Instant::now(), attempts: 0 };
+    let last = handovers.entry(replica.spec.group).or_insert(fresh);
+    if last.term != term {
+        *last = Handover { term, began: Instant::now(), attempts: 0 };
+    }
+    if last.attempts > 0 && last.began.elapsed() < HANDOVER_RETRY {
+        return None;
+    }
+    last.began = Instant::now();
+    last.attempts += 1;
+    Some(last.attempts - 1)
+}
+
+async fn hand_over(replica: &Replica, attempt: usize) {
+    let Some(to) = replica.successor(attempt) else { return };
+    match tokio::time::timeout(ORDER_TIMEOUT, replica.transfer(to)).await {
+        Ok(Ok(())) => {
+            let reason = replica.abstains().map(|abstention| abstention.reason).unwrap_or_default();
+            tracing::info!(group = %replica.spec.group, %to, reason, "handing a leadership over");
+        }
+        // The group has stopped or leads no more.
+        Ok(Err(error)) => tracing::debug!(group = %replica.spec.group, %error, "a leadership was not handed over"),
+        Err(_) => tracing::warn!(group = %replica.spec.group, "a group does not take the order to hand over"),
+    }
+}
+
+impl Replica {
+    /// Why this replica should not lead.
+    pub(crate) fn abstains(&self) -> Option<Abstention> {
+        self.abstentions.weightiest()
+    }
+
+    /// Whether this replica refuses a leadership that is handed to it.
+    pub(crate) fn declines(&self) -> Option<Abstention> {
+        self.abstains().filter(|abstention| abstention.weight == Weight::Firm)
+    }
+
+    /// Lets this replica stand for election, or not. True when it leads and should hand over.
+    pub(crate) fn reconsider(&self) -> bool {
+        let abstention = self.abstains();
+        let free = match abstention.as_ref().map(|abstention| abstention.weight) {
+            None => true,
+            Some(Weight::Soft) => self.leader_heard.lock().elapsed() > LEADERLESS_MAX,
+            Some(Weight::Firm) => false,
+        };
+        let released = Instant::now() >= self.votes_from;
+        self.raft.runtime_config().elect(free && released);
+        abstention.is_some() && self.metrics.borrow_watched().state == ServerState::Leader
+    }
+
+    /// Who should lead instead of this leader.
+    fn successor(&self, attempt: usize) -> Option<ReplicaId> {
+        let weight = self.abstains()?.weight;
+        let candidates = self.candidates();
+        // Groups differ in whom they choose among equals, so that one server does not get them all.
+        let turn = usize::try_from(self.spec.group.0).unwrap_or(0).wrapping_add(attempt);
+        choose(&candidates, weight, turn)
+    }
+
+    fn candidates(&self) -> Vec<Candidate> {
+        let metrics = self.metrics.borrow_watched();
+        let voters = metrics.membership_config.voter_ids().filter(|voter| *voter != self.spec.replica);
+        voters
+            .map(|replica| {
+                let matched = metrics.replication.as_ref().and_then(|all| all.get(&replica).cloned().flatten());
+                let heard = metrics.heartbeat.as_ref().and_then(|all| all.get(&replica).copied().flatten());
+                Candidate {
+                    replica,
+                    matched: matched.map_or(0, |id| id.index),
+                    alive: heard.is_some_and(|at| openraft_rt::Instant::elapsed(&at.into_inner()) < ALIVE_WITHIN),
+                    willing: true,
+                }
+            })
+            .collect()
+    }
+
+    /// Orders the consensus core to hand leadership to `to`.
+    pub(crate) async fn transfer(&self, to: ReplicaId) -> Result<(), Error> {
+        let term = self.metrics.borrow_watched().current_term;
+        // From here on this leader reads by quorum rounds: members will follow `to` in spite of its lease.
+        self.transferred.fetch_max(term, Ordering::SeqCst);
+        self.raft.trigger().transfer_leader(to).await.map_err(|_| Error::Stopped)
+    }
+}
+
+/// A member that could lead.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    replica: ReplicaId,
+    /// The last entry it is known to have.
+    matched: u64,
+    /// It answered lately.
+    alive: bool,
+    /// It has no reason of its own not to lead, as far as is known.
+    willing: bool,
+}
+
+/// The best target for a leadership that has to go. `turn` chooses among equals.
+fn choose(candidates: &[Candidate], weight: Weight, turn: usize) -> Option<ReplicaId> {
+    let better: [fn(&Candidate) -> bool; 3] =
+        [|member| member.alive && member.willing, |member| member.alive, |_| true];
+    // A soft reason is no reason to hand over to a member that may not be able to lead.
+    let acceptable = if weight == Weight::Firm { &better[..] } else { &better[..1] };
+    let best = acceptable.iter().find_map(|accepts| {
+        let accepted: Vec<_> = candidates.iter().filter(|member| accepts(member)).collect();
+        (!accepted.is_empty()).then_some(accepted)
+    })?;
+    let most = best.iter().map(|member| member.matched).max()?;
+    let caught_up: Vec<_> = best.iter().filter(|member| most - member.matched <= CAUGHT_UP_ENTRIES).collect();
+    Some(caught_up[turn % caught_up.len()].replica)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(replica: u64, matched: u64, alive: bool, willing: bool) -> Candidate {
+        Candidate { replica: ReplicaId(replica), matched, alive, willing }
+    }
+
+    #[test]
+    fn a_leadership_goes_to_a_member_that_is_alive_willing_and_caught_up() {
+        let members = [member(1, 90_000, true, false), member(2, 90_000, false, true), member(3, 50, true, true)];
+        assert_eq!(choose(&members, Weight::Soft, 0), Some(ReplicaId(3)));
+        let members = [member(1, 1_000, true, true), member(2, 90_000, true, true)];
+        assert!((0..4).all(|turn| choose(&members, Weight::Firm, turn) == Some(ReplicaId(2))));
+    }
+
+    #[test]
+    fn groups_and_attempts_choose_different_members_among_equals() {
+        let members = [member(1, 1_000, true, true), member(2, 999, true, true)];
+        assert_eq!(choose(&members, Weight::Firm, 0), Some(ReplicaId(1)));
+        assert_eq!(choose(&members, Weight::Firm, 1), Some(ReplicaId(2)));
+    }
+
+    #[test]
+    fn only_a_firm_reason_hands_over_to_an_unwilling_member() {
+        let members = [member(1, 1_000, true, false)];
+        assert_eq!(choose(&members, Weight::Soft, 0), None);
+        assert_eq!(choose(&members, Weight::Firm, 0), Some(ReplicaId(1)));
+        let members = [member(1, 1_000, false, true)];
+        assert_eq!(choose(&members, Weight::Soft, 0), None);
+        assert_eq!(choose(&members, Weight::Firm, 0), Some(ReplicaId(1)));
+        assert_eq!(choose(&[], Weight::Firm, 0), None);
+    }
+
+    #[test]
+    fn the_weightiest_reason_counts_until_it_is_cleared() {
+        let abstentions = Abstentions::default();
+        let reason = |words: &str, weight| Some(Abstention { reason: words.to_owned(), weight });
+        abstentions.set("disk", reason("full", Weight::Soft));
+        abstentions.set("clock", reason("wrong", Weight::Firm));
+        assert_eq!(abstentions.weightiest(), reason("wrong", Weight::Firm));
+        abstentions.set("clock", None);
+        assert_eq!(abstentions.weightiest(), reason("full", Weight::Soft));
+        abstentions.set("disk", None);
+        assert_eq!(abstentions.weightiest(), None);
+    }
+}

@@ -1,0 +1,85 @@
+//! Servers with a reason to lead nothing.
+
+use std::collections::BTreeSet;
+
+use terrane_raft::{Abstention, Weight};
+use terrane_types::GroupId;
+
+use crate::support::{Cluster, GROUP, PATIENCE, eventually, replica};
+
+fn reason(weight: Weight) -> Option<Abstention> {
+    Some(Abstention { reason: "a test says so".to_owned(), weight })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_with_a_firm_reason_hands_everything_over_and_leads_nothing_until_it_is_gone() {
+    let mut cluster = Cluster::start(3).await;
+    let groups = [GROUP, GroupId(2), GroupId(3)];
+    for group in groups {
+        cluster.create(group).await;
+        cluster.propose(group, b"before").await;
+    }
+    let first = cluster.leader(GROUP).await;
+    let abstaining = cluster.host(first);
+    abstaining.set_abstains("test", reason(Weight::Firm));
+    assert_eq!(abstaining.until_handed_over(PATIENCE).await, vec![], "every group has another leader");
+    for group in groups {
+        cluster.propose(group, b"after").await;
+        assert_ne!(cluster.leader(group).await, first);
+    }
+
+    // A leadership that is handed to it is refused, and when the present leader goes the third member follows it.
+    let second = cluster.leader(GROUP).await;
+    cluster.group(second, GROUP).transfer_leader(replica(GROUP, first)).await.unwrap();
+    cluster.propose(GROUP, b"refused").await;
+    assert_ne!(cluster.leader(GROUP).await, first);
+    let second = cluster.leader(GROUP).await;
+    cluster.stop(second).await;
+    cluster.propose(GROUP, b"another left").await;
+    assert_ne!(cluster.leader(GROUP).await, first);
+
+    // Without its reason it leads again.
+    abstaining.set_abstains("test", None);
+    let third = cluster.leader(GROUP).await;
+    cluster.group(third, GROUP).transfer_leader(replica(GROUP, first)).await.unwrap();
+    cluster.group(first, GROUP).wait_for(|status| status.is_leader, PATIENCE).await.expect("it leads again");
+    cluster.propose(GROUP, b"again").await;
+    drop(abstaining);
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_all_members_would_rather_not_lead_one_of_them_does() {
+    let mut cluster = Cluster::start(3).await;
+    cluster.create(GROUP).await;
+    cluster.propose(GROUP, b"before").await;
+    for server in 1..=3 {
+        cluster.host(server).set_abstains("test", reason(Weight::Soft));
+    }
+    let first = cluster.leader(GROUP).await;
+    cluster.stop(first).await;
+    cluster.propose(GROUP, b"after").await;
+    assert_ne!(cluster.leader(GROUP).await, first);
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_leaderships_of_one_server_go_to_several() {
+    let mut cluster = Cluster::start(3).await;
+    let groups: Vec<_> = (1..=4).map(GroupId).collect();
+    for &group in &groups {
+        cluster.create(group).await;
+        cluster.propose(group, b"before").await;
+    }
+    // `create` starts every first election at server 1.
+    cluster.host(1).set_abstains("test", reason(Weight::Soft));
+    eventually("server 1 leads nothing", || groups.iter().all(|group| !cluster.group(1, *group).status().is_leader))
+        .await;
+    let mut leaders = BTreeSet::new();
+    for &group in &groups {
+        cluster.propose(group, b"after").await;
+        leaders.insert(cluster.leader(group).await);
+    }
+    assert_eq!(leaders, BTreeSet::from([2, 3]));
+    cluster.stop_all().await;
+}
