@@ -85,6 +85,11 @@ impl Workload {
         matches!(self, Workload::Incr | Workload::Cas)
     }
 
+    /// Whether each of its calls is for one row of known number.
+    pub fn is_of_one_row(self, batch: u64) -> bool {
+        batch == 1 && matches!(self, Workload::Put | Workload::Get | Workload::Incr)
+    }
+
     /// Whether it reads rows that others wrote.
     pub fn needs_rows(self) -> bool {
         matches!(
@@ -119,6 +124,8 @@ pub struct Worker {
     pub run: Run,
     pub number: usize,
     choices: Choices,
+    /// The row of the call that was chosen last, when it is one row of known number.
+    pub row: Option<u64>,
     /// What `cas` last set in a row.
     states: BTreeMap<u64, u64>,
 }
@@ -126,7 +133,7 @@ pub struct Worker {
 impl Worker {
     pub fn new(run: Run, number: usize) -> Worker {
         let choices = Choices::new(number, run.rows, run.value_bytes);
-        Worker { run, number, choices, states: BTreeMap::new() }
+        Worker { run, number, choices, row: None, states: BTreeMap::new() }
     }
 
     /// The next call, or `None` when `load` has written all rows. Values are made before the clock starts.
@@ -134,7 +141,7 @@ impl Worker {
         let batch = self.run.batch;
         Some(match self.run.workload {
             Workload::Put if batch == 1 => {
-                let row = self.choices.row();
+                let row = self.chosen_row();
                 Call::Put(self.put(row))
             }
             Workload::Put => {
@@ -150,11 +157,11 @@ impl Worker {
                 let numbered = |row: u64| self.put(row).set(FAMILY, NUMBER, row.to_be_bytes()).into();
                 Call::PutMany(rows.map(numbered).collect())
             }
-            Workload::Get if batch == 1 => Call::Get(Get::new(key(self.choices.row()))),
+            Workload::Get if batch == 1 => Call::Get(Get::new(key(self.chosen_row()))),
             Workload::Get => Call::GetMany((0..batch).map(|_| Get::new(key(self.choices.row()))).collect()),
             Workload::Scan => Call::Scan(self.scan()),
             Workload::FullScan => Call::FullScan(self.directed(Scan::all())),
-            Workload::Incr if batch == 1 => Call::Incr(self.choices.row()),
+            Workload::Incr if batch == 1 => Call::Incr(self.chosen_row()),
             Workload::Incr => {
                 let counter = |row: u64| RowMutation::new(key(row)).increment(FAMILY, COUNTER, 1);
                 Call::IncrMany((0..batch).map(|_| counter(self.choices.row())).collect())
@@ -168,6 +175,10 @@ impl Worker {
             Workload::Floor => Call::Floor(self.between_rows()),
             Workload::Ceiling => Call::Ceiling(self.between_rows()),
         })
+    }
+
+    fn chosen_row(&mut self) -> u64 {
+        *self.row.insert(self.choices.row())
     }
 
     fn put(&mut self, row: u64) -> Put {

@@ -81,7 +81,7 @@ pub async fn run(table: &Table, flags: &BenchFlags) -> Result<(Measured, Ends), 
             }
         }
     }
-    let mut ends = Measured { total: Interval::empty(), elapsed: Duration::ZERO, cpu };
+    let mut ends = Measured { total: Interval::empty(), elapsed: Duration::ZERO, cpu, longest_gap: None };
     for kind in &all[1..] {
         ends.total.add(&kind.total);
         ends.elapsed += kind.elapsed;

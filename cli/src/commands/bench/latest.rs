@@ -93,7 +93,7 @@ pub async fn run(table: &Table, flags: &BenchFlags) -> Result<(Measured, Latest)
         ratio_gets: ratio(&total, gets_us),
     };
     let cpu = cpu_time().await.zip(cpu_before).map(|(after, before)| after.saturating_sub(before));
-    Ok((Measured { total, elapsed, cpu }, compared))
+    Ok((Measured { total, elapsed, cpu, longest_gap: None }, compared))
 }
 
 async fn latest_rows(table: &Table) -> Result<Vec<RowData>, Failure> {

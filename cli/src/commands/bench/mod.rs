@@ -26,7 +26,7 @@ use crate::args::bench::{Bench, BenchFlags, BenchPage, BenchScan};
 use crate::bench::stats::Summary;
 use crate::bench::workload::{FAMILY, split_points};
 use crate::failure::{During, Failure};
-use crate::output::{Output, grouped};
+use crate::output::{Output, duration_text, grouped};
 use calls::Workload;
 use run::{Measured, Run, measure};
 use tally::{Compared, Counted, Summed};
@@ -165,13 +165,17 @@ fn report(
     let summary = Summary::new(workload, &measured.total, measured.elapsed);
     let mut output = Output::new(flags.connection.json);
     if output.is_json() {
-        output.object(&Reported { summary, more })?;
+        let longest_gap_ms = measured.longest_gap.map(|gap| gap.as_secs_f64() * 1e3);
+        output.object(&Reported { summary, longest_gap_ms, more })?;
         return output.flush();
     }
     if let Some(cpu) = measured.cpu.filter(|_| measured.total.rows > 0) {
         let per_row = cpu.as_secs_f64() * 1e6 / measured.total.rows as f64;
         let cores = cpu.as_secs_f64() / measured.elapsed.as_secs_f64().max(f64::EPSILON);
         output.line(&format!("this process used {per_row:.2} µs of CPU per row, {cores:.2} cores"))?;
+    }
+    if let Some(gap) = measured.longest_gap {
+        output.line(&format!("longest time without an acknowledged call in any region: {}", duration_text(gap)))?;
     }
     if !more_text.is_empty() {
         output.line(more_text)?;
@@ -185,6 +189,8 @@ fn report(
 struct Reported<'a, M: Serialize> {
     #[serde(flatten)]
     summary: Summary,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    longest_gap_ms: Option<f64>,
     #[serde(flatten)]
     more: &'a M,
 }

@@ -12,6 +12,7 @@ use super::calls::{Worker, Workload};
 use super::cpu::cpu_time;
 use super::tally::Tally;
 use crate::args::bench::BenchFlags;
+use crate::bench::gaps::Gaps;
 use crate::bench::stats::{Interval, Recorder, second_text};
 use crate::failure::{Failure, chain};
 use crate::output::Output;
@@ -44,6 +45,8 @@ pub struct Run {
     pub next_row: Arc<AtomicU64>,
     pub errors_shown: Arc<AtomicU64>,
     pub tally: Arc<Tally>,
+    pub gaps: Arc<Gaps>,
+    pub started: Instant,
 }
 
 impl Run {
@@ -64,6 +67,8 @@ impl Run {
             next_row: Arc::new(AtomicU64::new(0)),
             errors_shown: Arc::new(AtomicU64::new(0)),
             tally: Arc::new(Tally::default()),
+            gaps: Arc::new(Gaps::new(flags.rows, flags.regions)),
+            started: Instant::now(),
         }
     }
 
@@ -91,7 +96,12 @@ async fn work(mut worker: Worker) {
         match worker.call(call).await {
             // What is answered after the end was not done within the measured time.
             Ok(_) if run.stop.load(Ordering::Relaxed) => {}
-            Ok(rows) => run.recorder.acknowledged(worker.number, rows, asked.elapsed()),
+            Ok(rows) => {
+                run.recorder.acknowledged(worker.number, rows, asked.elapsed());
+                if let Some(row) = worker.row {
+                    run.gaps.acknowledged(row, run.started.elapsed());
+                }
+            }
             Err(error) => {
                 run.failed(worker.number, &error);
                 tokio::time::sleep(PAUSE_AFTER_ERROR).await;
@@ -115,6 +125,8 @@ pub struct Measured {
     pub total: Interval,
     pub elapsed: Duration,
     pub cpu: Option<Duration>,
+    /// The longest time without an acknowledged call in any range of rows, for calls of one row.
+    pub longest_gap: Option<Duration>,
 }
 
 /// Runs the workers for the time asked for, or until `load` has written all rows, with a line each second.
@@ -147,6 +159,7 @@ pub async fn measure(run: &Run, seconds: Option<Duration>, json: bool) -> Result
     // Relaxed is enough: a worker that sees it late makes one call more, which then does not count.
     run.stop.store(true, Ordering::Relaxed);
     let elapsed = started.elapsed();
+    let longest_gap = run.workload.is_of_one_row(run.batch).then(|| run.gaps.longest(run.started.elapsed()));
     total.add(&run.recorder.drain());
     let cpu = cpu_time().await.zip(cpu_before).map(|(after, before)| after.saturating_sub(before));
     if run.workload.settles() {
@@ -157,7 +170,7 @@ pub async fn measure(run: &Run, seconds: Option<Duration>, json: bool) -> Result
         total.errors += run.recorder.drain().errors;
     }
     workers.abort_all();
-    Ok(Measured { total, elapsed, cpu })
+    Ok(Measured { total, elapsed, cpu, longest_gap })
 }
 
 async fn sleep_until(end: Option<Instant>) {
