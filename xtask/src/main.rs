@@ -3,6 +3,7 @@
 //! - `check` is what CI runs, step by step, and only reads; `fix` changes what can be changed mechanically.
 //! - `tidy` holds the rules that no compiler knows (see [`tidy`]).
 //! - `examples` and `python` run the examples, in Rust and in Python, against a `terrane dev` of their own.
+//! - `faults` breaks clusters of real processes and measures what that costs.
 //! - `sim` builds the simulator apart, with its own flags and target directory, and runs one seed, or many.
 //!
 //! Exit status: 0 done, 1 a step failed, 2 the command line is wrong.
@@ -15,6 +16,7 @@
 
 mod dev_cluster;
 mod examples;
+mod faults;
 mod python;
 mod simulator;
 mod steps;
@@ -30,6 +32,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   tidy             only the repository's own rules
   examples         every example in Rust, run against a cluster
   python           the example in Python, run against a cluster
+  faults [NAME ..] real processes under faults: clocks, disks, kills, overload; minutes, on a quiet machine
+                   (--runs N: how often the counters are killed, 20 unless given;
+                   --binary FILE: judge this build)
   sim --seed N     one simulated run of a whole cluster; prints `seed N ok trace HASH`
   sim --seeds A..B the runs from A up to B, B left out; more arguments go to each run, like `--course counters`
 ";
@@ -44,6 +49,7 @@ fn main() -> ExitCode {
         return simulator::run_many(&root(), seeds, rest);
     }
     match (command, rest) {
+        ("faults", rest) => faults::run(&root(), rest),
         ("check", []) => steps::check(&root()),
         ("fix", []) => steps::fix(&root()),
         ("tidy", []) => steps::tidy_alone(&root()),

@@ -155,7 +155,7 @@ mod tests {
             fn b() { c("thread::sleep(1) #[allow(dead_code)] dbg!(x)") }
             fn todo() { mytodo!(1); ignore(2) }
         "#;
-        assert_eq!(lines(body), []);
+        assert_eq!(lines(body), Vec::<usize>::new());
     }
 
     #[test]
@@ -182,14 +182,17 @@ mod tests {
     #[test]
     fn sleeping_threads_are_found() {
         assert_eq!(lines("fn a() { std::thread::sleep(D) }\nfn b() { thread::sleep(D) }"), [2, 3]);
-        assert_eq!(lines("fn a() { tokio::time::sleep(D) }"), []);
+        assert_eq!(lines("fn a() { tokio::time::sleep(D) }"), Vec::<usize>::new());
     }
 
     #[test]
     fn a_select_without_bias_is_found() {
         assert_eq!(lines("fn a() { tokio::select! {\n _ = b() => {} } }"), [2]);
         assert_eq!(lines("fn a() { select! { // biased;\n _ = b() => {} } }"), [2]);
-        assert_eq!(lines("fn a() { tokio::select! {\n // first what ends us\n biased;\n _ = b() => {} } }"), []);
+        assert_eq!(
+            lines("fn a() { tokio::select! {\n // first what ends us\n biased;\n _ = b() => {} } }"),
+            Vec::<usize>::new()
+        );
     }
 
     #[test]

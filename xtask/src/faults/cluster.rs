@@ -1,0 +1,306 @@
+//! A master and three region servers as processes, and commands against them. Dropping any of them kills it.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use serde_json::Value;
+
+/// How long a role may take to its `ready` line.
+const READY_MAX: Duration = Duration::from_secs(60);
+/// How long a condition of the cluster may take to come about.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+/// Between two looks at a condition that no call waits for.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Below the range from which the system gives outgoing connections their ports.
+const PORT_FIRST: u16 = 10_000;
+const PORTS: u16 = 20_000;
+
+/// A running process.
+pub struct Process {
+    child: Child,
+}
+
+impl Process {
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(Some(_)))
+    }
+
+    /// Waits until it ends.
+    pub fn wait(&mut self) -> anyhow::Result<()> {
+        self.child.wait().map(drop).context("waiting for a process")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // A stopped process dies of this signal too. Both calls fail when it has ended already.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// One role, running or not.
+pub struct Role {
+    program: PathBuf,
+    arguments: Vec<String>,
+    environment: Vec<(String, String)>,
+    log: PathBuf,
+    pub process: Option<Process>,
+}
+
+impl Role {
+    /// Starts it and waits until it serves.
+    pub fn start(&mut self) -> anyhow::Result<()> {
+        let errors = File::options().create(true).append(true).open(&self.log).context("opening a log")?;
+        let mut child = Command::new(&self.program)
+            .args(&self.arguments)
+            .envs(self.environment.iter().cloned())
+            .env_remove("TERRANE_MASTERS")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(errors)
+            .spawn()
+            .context("starting terrane")?;
+        let stdout = child.stdout.take().context("its standard output is a pipe")?;
+        self.process = Some(Process { child });
+        let (said, line) = std::sync::mpsc::channel();
+        thread::spawn(move || {
+            let mut line = String::new();
+            // Whatever is read is judged by the receiver, which may have given up.
+            BufReader::new(stdout).read_line(&mut line).ok();
+            said.send(line).ok();
+        });
+        let line = line.recv_timeout(READY_MAX).unwrap_or_default();
+        ensure!(line.starts_with("ready"), "{} is not ready: {}", self.arguments.join(" "), self.messages());
+        Ok(())
+    }
+
+    /// Ends it without warning, as a lost machine would.
+    pub fn kill(&mut self) {
+        self.process = None;
+    }
+
+    pub fn signal(&self, name: &str) -> anyhow::Result<()> {
+        let pid = self.process.as_ref().context("the process does not run")?.pid().to_string();
+        let sent = Command::new("kill").args([&format!("-{name}"), &pid]).status().context("running kill")?;
+        ensure!(sent.success(), "kill -{name} {pid} failed");
+        Ok(())
+    }
+
+    /// A variable of its environment from the next start on.
+    pub fn set_environment(&mut self, name: &str, value: &str) {
+        self.environment.retain(|(known, _)| known != name);
+        self.environment.push((name.to_owned(), value.to_owned()));
+    }
+
+    pub fn messages(&self) -> String {
+        let text = fs::read_to_string(&self.log).unwrap_or_default();
+        text.lines().rev().take(5).collect::<Vec<_>>().join(" | ")
+    }
+
+    /// Memory of the process in bytes: now, and the most since [`Role::reset_peak`].
+    pub fn memory(&self) -> anyhow::Result<(u64, u64)> {
+        let pid = self.process.as_ref().context("the process does not run")?.pid();
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).context("reading /proc")?;
+        let field = |name: &str| -> anyhow::Result<u64> {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).context("no such line in /proc")?;
+            let kib: u64 = line.trim().trim_end_matches(" kB").trim().parse().context("a number in /proc")?;
+            Ok(kib << 10)
+        };
+        Ok((field("VmRSS:")?, field("VmHWM:")?))
+    }
+
+    pub fn reset_peak(&self) -> anyhow::Result<()> {
+        let pid = self.process.as_ref().context("the process does not run")?.pid();
+        fs::write(format!("/proc/{pid}/clear_refs"), "5").context("resetting the peak in /proc")
+    }
+}
+
+/// A master and three region servers.
+pub struct Cluster {
+    pub masters: String,
+    pub master: Role,
+    pub servers: Vec<Role>,
+    pub addresses: Vec<String>,
+    terrane: PathBuf,
+    /// Last, so that it goes after the processes.
+    pub data: tempfile::TempDir,
+}
+
+impl Cluster {
+    /// Starts one; `flags` are those of every server.
+    pub fn start(terrane: &Path, flags: &[&str]) -> anyhow::Result<Self> {
+        let mut cluster = Self::planned(terrane, flags)?;
+        cluster.start_all()?;
+        Ok(cluster)
+    }
+
+    /// One that does not run yet.
+    pub fn planned(terrane: &Path, flags: &[&str]) -> anyhow::Result<Self> {
+        let data = tempfile::tempdir().context("making a directory")?;
+        let ports = free_ports(8)?;
+        let local = |port: u16| format!("127.0.0.1:{port}");
+        let masters = local(ports[0]);
+        let role = |name: &str, words: &[String]| Role {
+            program: terrane.to_owned(),
+            arguments: words.to_vec(),
+            environment: Vec::new(),
+            log: data.path().join(format!("{name}.log")),
+            process: None,
+        };
+        let words = |kind: &str, name: &str, listen: u16, console: u16| {
+            let directory = data.path().join(name).display().to_string();
+            ["--data", &directory, "--listen", &local(listen), "--console", &local(console)]
+                .iter()
+                .fold(vec![kind.to_owned()], |words, word| [words, vec![(*word).to_owned()]].concat())
+        };
+        let master = role("master", &words("master", "master", ports[0], ports[1]));
+        let mut servers = Vec::new();
+        let mut addresses = Vec::new();
+        for (index, port) in ports[2..].chunks(2).enumerate() {
+            let name = format!("server-{index}");
+            let mut arguments = words("server", &name, port[0], port[1]);
+            arguments.extend(["--masters".to_owned(), masters.clone()]);
+            arguments.extend(flags.iter().map(|flag| (*flag).to_owned()));
+            servers.push(role(&name, &arguments));
+            addresses.push(local(port[0]));
+        }
+        Ok(Self { masters, master, servers, addresses, terrane: terrane.to_owned(), data })
+    }
+
+    /// Gives one server another data directory or flag, before it is started.
+    pub fn add_flags(&mut self, server: usize, flags: &[String]) {
+        self.servers[server].arguments.extend(flags.iter().cloned());
+    }
+
+    pub fn server_directory(&self, server: usize) -> PathBuf {
+        self.data.path().join(format!("server-{server}"))
+    }
+
+    pub fn start_all(&mut self) -> anyhow::Result<()> {
+        self.master.start()?;
+        self.servers.iter_mut().try_for_each(Role::start)?;
+        self.wait_until_well()
+    }
+
+    pub fn kill_all(&mut self) {
+        self.servers.iter_mut().for_each(Role::kill);
+        self.master.kill();
+    }
+
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.terrane);
+        command.args(arguments).args(["--masters", &self.masters]).stdin(Stdio::null());
+        command
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> anyhow::Result<Output> {
+        self.command(arguments).output().with_context(|| format!("running {arguments:?}"))
+    }
+
+    /// Runs a command that has to succeed; its standard output.
+    pub fn succeed(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        let output = self.run(arguments)?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{arguments:?} ended with {}: {errors}", output.status);
+        String::from_utf8(output.stdout).context("output is text")
+    }
+
+    /// Runs a command whose last line is JSON.
+    pub fn json(&self, arguments: &[&str]) -> anyhow::Result<Value> {
+        last_json(&self.succeed(&[arguments, &["--json"]].concat())?)
+    }
+
+    /// Runs a command whose lines are JSON.
+    pub fn json_lines(&self, arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
+        let text = self.succeed(&[arguments, &["--json"]].concat())?;
+        text.lines().map(|line| serde_json::from_str(line).context("a line is JSON")).collect()
+    }
+
+    /// Starts a load; its summary is read with [`Load::finish`].
+    pub fn load(&self, arguments: &[&str]) -> anyhow::Result<Load> {
+        let mut command = self.command(&[arguments, &["--json"]].concat());
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("starting a load")?;
+        Ok(Load { child })
+    }
+
+    pub fn wait_until_well(&self) -> anyhow::Result<()> {
+        eventually("status finds nothing wrong", || {
+            let status = self.json(&["status", "--timeout", "2s"])?;
+            ensure!(status["healthy"] == true && status["live"] == status["servers"], "{}", status["troubles"]);
+            Ok(())
+        })
+    }
+
+    /// The server that leads most groups.
+    pub fn busiest_server(&self) -> anyhow::Result<usize> {
+        let servers = self.json_lines(&["admin", "servers"])?;
+        let leaders = |address: &str| {
+            servers.iter().find(|server| server["address"] == address).and_then(|server| server["leaders"].as_u64())
+        };
+        let counted = self.addresses.iter().enumerate().map(|(index, address)| (leaders(address).unwrap_or(0), index));
+        Ok(counted.max().context("there are servers")?.1)
+    }
+}
+
+/// A load generator that runs.
+pub struct Load {
+    child: Child,
+}
+
+impl Load {
+    pub fn has_ended(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(Some(_)))
+    }
+
+    /// Waits for its end: the summary, whether it ended well, and its messages.
+    pub fn finish(self) -> anyhow::Result<(Value, bool, String)> {
+        let output = self.child.wait_with_output().context("waiting for a load")?;
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        let summary = last_json(&String::from_utf8_lossy(&output.stdout));
+        Ok((summary.with_context(|| format!("a load without a summary: {errors}"))?, output.status.success(), errors))
+    }
+}
+
+fn last_json(text: &str) -> anyhow::Result<Value> {
+    let line = text.lines().last().context("no output")?;
+    serde_json::from_str(line).with_context(|| format!("{line:?} is no JSON"))
+}
+
+/// Looks until it holds.
+pub fn eventually<T>(what: &str, mut look: impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let deadline = Instant::now() + WAIT_MAX;
+    loop {
+        match look() {
+            Ok(found) => return Ok(found),
+            Err(error) if Instant::now() >= deadline => bail!("not within {} s: {what}: {error:#}", WAIT_MAX.as_secs()),
+            Err(_) => thread::sleep(LOOK_EVERY),
+        }
+    }
+}
+
+/// Lets a load run before something is done to the cluster; there is no condition to wait for.
+pub fn let_it_run(time: Duration) {
+    thread::sleep(time);
+}
+
+fn free_ports(count: u16) -> anyhow::Result<Vec<u16>> {
+    let begin = std::process::id().wrapping_mul(2_003) % u32::from(PORTS);
+    let begin = u16::try_from(begin).context("below the number of ports")?;
+    let candidates = (0..PORTS).map(|step| PORT_FIRST + (begin + step) % PORTS);
+    let free: Vec<u16> =
+        candidates.filter(|&port| TcpListener::bind(("127.0.0.1", port)).is_ok()).take(usize::from(count)).collect();
+    ensure!(free.len() == usize::from(count), "no ports are free");
+    Ok(free)
+}

@@ -1,0 +1,66 @@
+//! A disk too small for its server: the others go on, the full one says so, serves its reads, and starts again.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+
+use super::cluster::{Cluster, Process, eventually};
+use super::{Bench, Verdict};
+
+/// Room for two log segments, the reserve and little more.
+const DISK: &str = "320m";
+const RESERVE: &str = "128MiB";
+
+/// A file system of its own; unmounted when dropped.
+struct SmallDisk<'a>(&'a Path);
+
+impl SmallDisk<'_> {
+    fn mount(at: &Path) -> Option<SmallDisk<'_>> {
+        std::fs::create_dir_all(at).ok()?;
+        let options = format!("size={DISK}");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(at).output().ok()?;
+        mounted.status.success().then_some(SmallDisk(at))
+    }
+}
+
+impl Drop for SmallDisk<'_> {
+    fn drop(&mut self) {
+        // Lazily: a process that was killed a moment ago may still hold it.
+        if let Err(error) = Command::new("umount").arg("--lazy").arg(self.0).status() {
+            eprintln!("cannot unmount {}: {error}", self.0.display());
+        }
+    }
+}
+
+pub fn run(bench: &Bench) -> anyhow::Result<Verdict> {
+    let mut cluster = Cluster::planned(&bench.terrane, &[])?;
+    let directory = cluster.server_directory(0);
+    let Some(disk) = SmallDisk::mount(&directory) else {
+        return Ok(Verdict::Skipped("mounting a tmpfs needs root".to_owned()));
+    };
+    cluster.add_flags(0, &["--disk-reserve".to_owned(), RESERVE.to_owned()]);
+    cluster.start_all()?;
+    let flags = ["bench", "load", "--table", "t", "--rows", "900000", "--value-bytes", "1000", "--timeout", "60s"];
+    let (summary, well, errors) = cluster.load(&flags)?.finish()?;
+    ensure!(well && summary["rows"] == 900_000, "the others do not go on: {summary} {errors}");
+    let trouble = eventually("status names the full server", || {
+        let status = cluster.json(&["status"])?;
+        let troubles = status["troubles"].as_array().context("troubles")?;
+        let about_disk =
+            troubles.iter().filter_map(|trouble| trouble.as_str()).find(|trouble| trouble.contains("disk"));
+        about_disk.map(str::to_owned).with_context(|| format!("{troubles:?}"))
+    })?;
+    let full = &mut cluster.servers[0];
+    let ended = full.process.as_mut().is_none_or(Process::has_ended);
+    ensure!(!ended, "the full server ended: {}", full.messages());
+    full.kill();
+    full.start().context("the full server does not start again")?;
+    let count = cluster.json(&["count", "t"])?;
+    ensure!(count["count"] == 900_000, "rows are missing: {count}");
+    drop(cluster);
+    drop(disk);
+    Ok(Verdict::Held(format!(
+        "900,000 rows were acknowledged beside the full server, which restarted; status: {trouble}"
+    )))
+}

@@ -1,0 +1,38 @@
+//! With the master down, servers that restart must form their quorums again: clients that know the map go on.
+
+use anyhow::ensure;
+use std::time::Duration;
+
+use super::cluster::{Cluster, let_it_run};
+use super::{Bench, Verdict};
+
+pub fn run(bench: &Bench) -> anyhow::Result<Verdict> {
+    let mut cluster = Cluster::start(&bench.terrane, &[])?;
+    cluster.succeed(&["table", "create", "t", "--family", "f"])?;
+    cluster.succeed(&["put", "t", "a", "f:q", "v"])?;
+    // A client that knows the map before the master goes.
+    let flags = ["bench", "put", "--table", "warm", "--rows", "10000", "--in-flight", "8"];
+    let load = cluster.load(&[&flags[..], &["--seconds", "50", "--timeout", "40s"]].concat())?;
+    let_it_run(Duration::from_secs(3));
+    cluster.master.kill();
+    for server in [0, 1] {
+        cluster.servers[server].kill();
+        cluster.servers[server].start()?;
+    }
+    // Longer than a server used to look for a master before it gave up.
+    let_it_run(Duration::from_secs(35));
+    for (index, server) in cluster.servers.iter_mut().enumerate() {
+        let ended = server.process.as_mut().is_none_or(super::cluster::Process::has_ended);
+        ensure!(!ended, "server {index} ended: {}", server.messages());
+    }
+    let (summary, well, errors) = load.finish()?;
+    ensure!(well && summary["errors"] == 0, "calls of a client that knows the map failed: {summary} {errors}");
+    cluster.master.start()?;
+    cluster.wait_until_well()?;
+    ensure!(cluster.json(&["count", "t"])?["count"] == 1, "the row is missing");
+    let gap = summary["longest_gap_ms"].as_f64().unwrap_or(f64::NAN);
+    Ok(Verdict::Held(format!(
+        "two restarts without a master: {} puts, no error, longest gap in a region {gap:.0} ms",
+        summary["operations"]
+    )))
+}

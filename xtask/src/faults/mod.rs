@@ -1,0 +1,141 @@
+//! `cargo xtask faults`: real processes under the faults that once stopped a cluster or cost data.
+//!
+//! Each check starts a master and three region servers of the release build as processes of their own, on loopback and in a
+//! temporary directory, does one thing to them, and says what it measured. `docs/reliability.md` has the bars and the
+//! figures. The checks take minutes and want a quiet machine, so CI does not run them; what they found has tests of its own
+//! in the crates concerned (`docs/track-record.md`).
+//!
+//! Every load is bounded in time and count, and goes to this machine only.
+
+mod clock;
+mod cluster;
+mod counters;
+mod full_disk;
+mod load;
+mod masterless;
+mod promised_bodies;
+mod split_key;
+mod wide_row;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, ensure};
+
+use crate::steps;
+
+/// What a check found: figures for people, or why it could not be done here.
+pub enum Verdict {
+    Held(String),
+    Skipped(String),
+}
+
+/// What the checks share.
+pub struct Bench {
+    /// The release build.
+    pub terrane: PathBuf,
+    /// How often a check that depends on chance is repeated.
+    pub runs: u32,
+}
+
+struct Check {
+    name: &'static str,
+    what: &'static str,
+    run: fn(&Bench) -> anyhow::Result<Verdict>,
+}
+
+const CHECKS: &[Check] = &[
+    Check { name: "split-key", what: "a split at a key of 40,000 bytes is refused", run: split_key::run },
+    Check {
+        name: "clock",
+        what: "a server whose clock is a day ahead leads nothing and expires nothing",
+        run: clock::run,
+    },
+    Check { name: "no-master", what: "servers restart and serve without a master", run: masterless::run },
+    Check { name: "wide-row", what: "a row of 200 MB is scanned and refused in bounded memory", run: wide_row::run },
+    Check {
+        name: "promised-bodies",
+        what: "10,000 streams that promise large bodies cost no memory",
+        run: promised_bodies::run,
+    },
+    Check { name: "full-disk", what: "a follower whose disk is full refuses, and starts again", run: full_disk::run },
+    Check { name: "counters", what: "counters over kill -9 are exact, and every call is answered", run: counters::run },
+    Check { name: "stop", what: "SIGTERM under load", run: load::stop },
+    Check { name: "hang", what: "SIGSTOP under load", run: load::hang },
+    Check { name: "overload", what: "ten times the calls that fill the cluster", run: load::overload },
+];
+
+/// How often a check that depends on chance is repeated unless told otherwise.
+const RUNS_DEFAULT: u32 = 20;
+
+/// Runs the named checks, or all: `[NAME ...] [--runs N] [--binary FILE]`.
+pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
+    let asked = match parse(arguments) {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            eprintln!("{error:#}; checks: {}", CHECKS.iter().map(|check| check.name).collect::<Vec<_>>().join(" "));
+            return ExitCode::from(2);
+        }
+    };
+    let Asked { names, runs, binary } = asked;
+    let Some(terrane) = binary.or_else(|| build(root)) else {
+        eprintln!("the release build failed");
+        return ExitCode::FAILURE;
+    };
+    let bench = Bench { terrane, runs };
+    let mut failed = Vec::new();
+    for check in CHECKS.iter().filter(|check| names.is_empty() || names.iter().any(|name| name == check.name)) {
+        println!("== {}: {}", check.name, check.what);
+        let begun = Instant::now();
+        let outcome = (check.run)(&bench);
+        let seconds = begun.elapsed().as_secs_f64();
+        match outcome {
+            Ok(Verdict::Held(figures)) => println!("== {}: held ({seconds:.0} s): {figures}", check.name),
+            Ok(Verdict::Skipped(why)) => println!("== {}: skipped: {why}", check.name),
+            Err(error) => {
+                println!("== {}: BROKEN ({seconds:.0} s): {error:#}", check.name);
+                failed.push(check.name);
+            }
+        }
+    }
+    if failed.is_empty() {
+        println!("every check held");
+        return ExitCode::SUCCESS;
+    }
+    println!("broken: {}", failed.join(" "));
+    ExitCode::FAILURE
+}
+
+/// The release build, as the README has it made.
+fn build(root: &Path) -> Option<PathBuf> {
+    let built = steps::succeeds(steps::cargo(root).args(["build", "--release", "--package", "terrane"]));
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    built.then(|| target.join("release").join("terrane"))
+}
+
+/// What the command line asks for.
+struct Asked {
+    names: Vec<String>,
+    runs: u32,
+    /// Another build to be judged, for example an earlier one.
+    binary: Option<PathBuf>,
+}
+
+fn parse(arguments: &[String]) -> anyhow::Result<Asked> {
+    let mut asked = Asked { names: Vec::new(), runs: RUNS_DEFAULT, binary: None };
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--runs" => {
+                asked.runs = arguments.next().and_then(|runs| runs.parse().ok()).context("--runs needs a number")?
+            }
+            "--binary" => asked.binary = Some(arguments.next().context("--binary needs a path")?.into()),
+            name => {
+                ensure!(CHECKS.iter().any(|check| check.name == name), "no check is called {name}");
+                asked.names.push(name.to_owned());
+            }
+        }
+    }
+    Ok(asked)
+}
