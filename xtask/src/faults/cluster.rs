@@ -285,14 +285,17 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> anyhow::Result<T>) ->
         match look() {
             Ok(found) => return Ok(found),
             Err(error) if Instant::now() >= deadline => bail!("not within {} s: {what}: {error:#}", WAIT_MAX.as_secs()),
-            Err(_) => thread::sleep(LOOK_EVERY),
+            Err(_) => thread::park_timeout(LOOK_EVERY),
         }
     }
 }
 
 /// Lets a load run before something is done to the cluster; there is no condition to wait for.
 pub fn let_it_run(time: Duration) {
-    thread::sleep(time);
+    let until = Instant::now() + time;
+    while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+        thread::park_timeout(left);
+    }
 }
 
 fn free_ports(count: u16) -> anyhow::Result<Vec<u16>> {
