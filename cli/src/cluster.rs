@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use futures::future::{join_all, try_join_all};
+use futures::future::{join_all, select_all, try_join_all};
 use terrane_client::Client;
 use terrane_engine::BackendKind;
 use terrane_master::MasterConfig;
@@ -188,6 +188,12 @@ impl Cluster {
     /// Where the master's console listens, if it has one.
     pub fn console(&self) -> Option<String> {
         self.master.console()
+    }
+
+    /// Returns when the master has refused one of the servers for good.
+    pub async fn refused(&self) -> Failure {
+        let refusals = self.servers.iter().map(|node| Box::pin(node.refused()));
+        select_all(refusals).await.0
     }
 
     /// Stops the servers, which flush what is only in memory and log, then the master.

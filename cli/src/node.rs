@@ -11,6 +11,7 @@ use terrane_console::Console;
 use terrane_master::{Master, MasterConfig};
 use terrane_regionserver::{FlushProgress, RegionServer, ServerConfig};
 use terrane_types::ServerId;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::failure::{Failure, chain};
@@ -30,6 +31,7 @@ pub struct ServerNode {
     server: Arc<RwLock<Option<RegionServer>>>,
     address: String,
     id: ServerId,
+    refused: watch::Receiver<Option<String>>,
     console: Option<Console>,
 }
 
@@ -64,6 +66,7 @@ impl ServerNode {
         let server = RegionServer::start(config).await;
         let server = server.map_err(|error| start_failure("region server", &data, &error))?;
         let (address, id, registry) = (server.address().to_string(), server.server_id(), server.registry());
+        let refused = server.refused();
         let server = Arc::new(RwLock::new(Some(server)));
         let asked = Arc::clone(&server);
         let ready = move || match &*asked.read() {
@@ -71,7 +74,7 @@ impl ServerNode {
             None => Err("the server is stopping".to_owned()),
         };
         let console = open_console(console.as_deref(), registry, ready).await?;
-        Ok(ServerNode { server, address, id, console })
+        Ok(ServerNode { server, address, id, refused, console })
     }
 
     /// Where it listens.
@@ -87,6 +90,17 @@ impl ServerNode {
     /// Where its console listens, if it has one.
     pub fn console(&self) -> Option<String> {
         self.console.as_ref().map(|console| console.address().to_string())
+    }
+
+    /// Returns when a master has refused the server for good, with the reason: the process is to end.
+    pub async fn refused(&self) -> Failure {
+        let mut refused = self.refused.clone();
+        let reason = match refused.wait_for(Option::is_some).await {
+            Ok(reason) => reason.clone().unwrap_or_default(),
+            // It is registered: nothing more comes.
+            Err(_) => std::future::pending().await,
+        };
+        Failure::new(format!("the region server cannot go on: {reason}"))
     }
 
     /// Stops serving and flushes what is only in memory and log, with progress on standard error when it takes long.

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
@@ -31,6 +32,10 @@ use crate::table::Target;
 
 /// Regions asked of a master at once: a scan over fifty regions looks up once.
 const LOCATE_REGIONS: u32 = 256;
+
+/// How long a master may take where the cache still has a place to try: the members of a group may elect a leader while no
+/// master is up.
+const ANSWER_WAIT_MAX: Duration = Duration::from_millis(300);
 
 /// Which region of a table is meant.
 #[derive(Clone, Copy, Debug)]
@@ -305,7 +310,8 @@ impl Router {
         }
     }
 
-    /// Asks a master for the map around `position`.
+    /// Asks a master for the map around `position`. Where the map is known and no master answers, the members of its groups
+    /// are asked again.
     async fn locate(&self, target: &Target, position: Position<'_>, progress: &mut Progress) -> Result<(), Error> {
         let before = self.lookups_done.load(Ordering::Acquire);
         let Ok(_asking) = tokio::time::timeout_at(progress.deadline(), self.lookup.lock()).await else {
@@ -327,15 +333,22 @@ impl Router {
             reverse,
         };
         let left = progress.deadline().saturating_duration_since(Instant::now());
-        let reply = self
+        let known = self.knows(target, position);
+        let left = if known { left.min(ANSWER_WAIT_MAX) } else { left };
+        let answered = self
             .masters
             .call(Kind::Read, left, |mut master, left| {
                 let request = timed(request.clone(), left);
                 async move { master.locate(request).await }
             })
-            .await
-            .map_err(|error| target.is_gone(error))?;
-        self.learn_map(target, reply);
+            .await;
+        match answered {
+            Ok(reply) => self.learn_map(target, reply),
+            Err(Error::Unreachable { .. } | Error::Unavailable { .. } | Error::Timeout { .. }) if known => {
+                tracing::debug!("no master answers; the servers that are known are asked again");
+            }
+            Err(error) => return Err(target.is_gone(error)),
+        }
         self.lookups_done.fetch_add(1, Ordering::Release);
         Ok(())
     }

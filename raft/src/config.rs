@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use terrane_types::{ClusterId, GroupId, ReplicaId, ServerId};
+
+use crate::AddressBook;
 
 /// How a [`crate::GroupHost`] is opened.
 #[derive(Clone, Debug)]
@@ -24,6 +27,10 @@ pub struct HostConfig {
     pub election_min_ms: u64,
     /// Most silence before that; also how long a follower that heard of a leader votes for no other.
     pub election_max_ms: u64,
+    /// Where this process is reached, told to peers in the hello of each link; empty: not told.
+    pub advertised: String,
+    /// Where servers are reached; peers that say so themselves are entered here.
+    pub addresses: Arc<AddressBook>,
 }
 
 impl HostConfig {
@@ -38,6 +45,8 @@ impl HostConfig {
             heartbeat_ms: 100,
             election_min_ms: 300,
             election_max_ms: 600,
+            advertised: String::new(),
+            addresses: Arc::default(),
         }
     }
 }

@@ -61,7 +61,7 @@ impl GroupHost {
             raft_config,
             factory,
             log,
-            peers: Arc::new(Peers::new(identity)),
+            peers: Arc::new(Peers::new(identity, config.advertised.clone(), config.addresses.clone())),
             groups: Arc::new(Registry::new()),
             clock: Arc::default(),
             abstentions: Arc::default(),
@@ -216,15 +216,16 @@ impl GroupHost {
         futures::future::join_all(waits).await.into_iter().flatten().collect()
     }
 
-    /// Where servers are reached; looked up whenever a link is opened. Later addresses replace earlier ones.
+    /// Where servers are reached, as the master tells it; looked up whenever a link is opened.
     pub fn set_addresses(&self, addresses: impl IntoIterator<Item = (ServerId, String)>) {
-        self.peers.set_addresses(addresses);
+        self.config.addresses.set(addresses);
     }
 
     /// The service that peers connect to, for the server's router.
     pub fn peer_service(self: &Arc<Self>) -> v1::peer_server::PeerServer<PeerService> {
         let identity = Identity { cluster: self.config.cluster, server: self.config.server, boot: self.config.boot };
-        let receiver = Receiver { identity, groups: self.groups.clone(), stopped: self.stop.subscribe() };
+        let (groups, addresses) = (self.groups.clone(), self.config.addresses.clone());
+        let receiver = Receiver { identity, groups, addresses, stopped: self.stop.subscribe() };
         v1::peer_server::PeerServer::new(PeerService::new(receiver))
             .max_decoding_message_size(terrane_proto::MESSAGE_BYTES_MAX)
             .max_encoding_message_size(terrane_proto::MESSAGE_BYTES_MAX)

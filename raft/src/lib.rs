@@ -19,6 +19,7 @@
 
 mod abstain;
 mod adapter;
+mod addresses;
 mod codec;
 mod config;
 mod entry;
@@ -38,6 +39,7 @@ mod status;
 mod types;
 
 pub use abstain::{Abstention, Weight};
+pub use addresses::AddressBook;
 pub use config::{GroupSpec, HostConfig, LogConfig};
 pub use error::{Error, OpenError, ProposeError};
 pub use group::{Group, Reply};

@@ -28,6 +28,7 @@ mod group;
 mod housekeeping;
 mod identity;
 mod ids;
+mod joining;
 mod maintenance;
 mod metrics;
 mod operation;

@@ -20,6 +20,7 @@ use tonic::transport::Channel;
 use crate::admission::Admission;
 use crate::cluster::Addresses;
 use crate::ids::{IdStock, STOCK_IDS};
+use crate::joining::Joining;
 use crate::metrics::{Metrics, OfFamily};
 use crate::operation::ChangeTables;
 use crate::page_seal::{PageKey, PageSeal};
@@ -32,7 +33,9 @@ const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// A server that still looks for a master says so after this time, so that nobody waits in silence.
 const TELL_AFTER: Duration = Duration::from_secs(2);
 /// How often to report when the master does not say.
-const REPORT_INTERVAL: Duration = Duration::from_millis(500);
+pub const REPORT_INTERVAL: Duration = Duration::from_millis(500);
+
+const NO_MASTER: &str = "no master is configured";
 
 /// The masters, and the one that answered last.
 pub struct Masters {
@@ -99,24 +102,15 @@ impl Masters {
     /// Registers with whichever master answers first, for at most `patience`.
     pub async fn register(&mut self, what: &Registration, patience: Duration) -> Result<Registered, RegisterError> {
         let started = Instant::now();
-        let mut last = "no master is configured".to_owned();
+        let mut last = NO_MASTER.to_owned();
         let mut told = false;
         loop {
-            if let Some((master, mut client)) = self.current() {
-                let call = tokio::time::timeout(CALL_TIMEOUT, client.register(registration(what))).await;
-                match call.map(|reply| reply.map_err(|status| error::from_status(&status))) {
-                    Ok(Ok(reply)) => match registered(reply.into_inner()) {
-                        Ok(registered) => return Ok(registered),
-                        Err(refusal) => return Err(RegisterError::Refused { master, refusal }),
-                    },
-                    Ok(Err(refusal)) if is_final(&refusal) => return Err(RegisterError::Refused { master, refusal }),
-                    Ok(Err(error)) => last = error.to_string(),
-                    Err(_) => last = format!("{master} did not answer in time"),
-                }
+            match self.ask(what).await {
+                Ok(answer) => return answer,
+                Err(why) => last = why.unwrap_or(last),
             }
             if started.elapsed() >= patience {
-                let masters: Vec<&str> = self.lines.iter().map(|(address, _)| address.as_str()).collect();
-                return Err(RegisterError::Unreachable { masters: masters.join(", "), waited: patience, last });
+                return Err(RegisterError::Unreachable { masters: self.names(), waited: patience, last });
             }
             if !told && started.elapsed() >= TELL_AFTER {
                 told = true;
@@ -125,6 +119,40 @@ impl Masters {
             self.next();
             tokio::time::sleep(RETRY_PAUSE).await;
         }
+    }
+
+    /// Registers with whichever master answers first, asking each of them once.
+    pub async fn register_once(&mut self, what: &Registration) -> Result<Registered, RegisterError> {
+        let started = Instant::now();
+        let mut last = NO_MASTER.to_owned();
+        for _ in 0..self.lines.len() {
+            match self.ask(what).await {
+                Ok(answer) => return answer,
+                Err(why) => last = why.unwrap_or(last),
+            }
+            self.next();
+        }
+        Err(RegisterError::Unreachable { masters: self.names(), waited: started.elapsed(), last })
+    }
+
+    /// One call to the current master; an error says why it did not answer.
+    async fn ask(&mut self, what: &Registration) -> Result<Result<Registered, RegisterError>, Option<String>> {
+        let Some((master, mut client)) = self.current() else { return Err(None) };
+        let call = tokio::time::timeout(CALL_TIMEOUT, client.register(registration(what))).await;
+        match call.map(|reply| reply.map_err(|status| error::from_status(&status))) {
+            Ok(Ok(reply)) => {
+                let registered = registered(reply.into_inner());
+                Ok(registered.map_err(|refusal| RegisterError::Refused { master, refusal }))
+            }
+            Ok(Err(refusal)) if is_final(&refusal) => Ok(Err(RegisterError::Refused { master, refusal })),
+            Ok(Err(error)) => Err(Some(error.to_string())),
+            Err(_) => Err(Some(format!("{master} did not answer in time"))),
+        }
+    }
+
+    fn names(&self) -> String {
+        let masters: Vec<&str> = self.lines.iter().map(|(address, _)| address.as_str()).collect();
+        masters.join(", ")
     }
 }
 
@@ -189,11 +217,23 @@ pub struct Reporter {
     pub budgets: Arc<Budgets>,
     pub engine: Arc<Engine>,
     pub page_seal: Arc<PageSeal>,
+    /// A registration that no master has answered yet.
+    pub joining: Option<Joining>,
 }
 
 impl Reporter {
-    /// Reports every so often; the last report says that this server stops.
+    /// Registers where that is still to be done, then reports every so often; the last report says that this server stops.
     pub async fn run(mut self, stop: CancellationToken) {
+        if let Some(joining) = self.joining.take() {
+            let joined = tokio::select! {
+                biased;
+                () = stop.cancelled() => false,
+                joined = self.join(&joining) => joined,
+            };
+            if !joined {
+                return;
+            }
+        }
         let mut turn = tokio::time::interval(self.every);
         turn.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut silent = false;
@@ -220,6 +260,29 @@ impl Reporter {
         }
         // The masters notice by themselves when this one does not arrive.
         self.report(true).await.ok();
+    }
+
+    /// Asks the masters until one answers; false when it refuses this server for good.
+    async fn join(&mut self, joining: &Joining) -> bool {
+        loop {
+            match self.masters.register_once(&joining.registration).await {
+                Err(RegisterError::Unreachable { .. }) => tokio::time::sleep(self.every).await,
+                answer => {
+                    let Some(registered) = joining.take(answer) else { return false };
+                    tracing::info!("a master answers: the server is registered");
+                    self.every = registered.report_every;
+                    self.take_over(registered);
+                    return true;
+                }
+            }
+        }
+    }
+
+    /// Takes over what a registration brought.
+    pub fn take_over(&self, registered: Registered) {
+        self.page_seal.set(registered.page_keys);
+        self.stock.add(registered.region_ids.0, registered.region_ids.1);
+        self.addresses.set(registered.addresses);
     }
 
     async fn report(&mut self, stopping: bool) -> Result<(), Error> {
@@ -331,9 +394,7 @@ impl Reporter {
     }
 
     async fn take(&self, reply: v1::ReportReply) {
-        let addresses = addresses(reply.servers);
-        self.addresses.set(addresses.iter().cloned());
-        self.host.set_addresses(addresses);
+        self.addresses.set(addresses(reply.servers));
         self.stock.add(reply.region_id_first, reply.region_id_count);
         self.page_seal.set(page_keys(reply.page_keys));
         let drops = async {

@@ -1,8 +1,9 @@
 //! A region server as a whole: how it comes up, what runs in it, and how it goes down.
 //!
-//! Up: lock the directory, read its identity, listen, register with a master, raise the boot number, open the engine, open
-//! the log (which starts the groups and replays what the engine has not got), serve. Each step may refuse, in words that
-//! say what to do, and nothing before the identity is written changes an existing directory.
+//! Up: lock the directory, read its identity, listen, raise the boot number, register with a master (a server that has an
+//! identity goes on without one, see `joining`), open the engine, open the log (which starts the groups and replays what
+//! the engine has not got), serve. Each step may refuse, in words that say what to do, and nothing before the identity is
+//! written changes an existing directory.
 //!
 //! Down: refuse what is new, hand leaderships over, stop the housekeeping, flush every region, say goodbye, close the log
 //! and the engine, and only then stop serving peers: until the end they may still be answered.
@@ -20,12 +21,13 @@ use terrane_proto::hello::Identity as HelloIdentity;
 use terrane_proto::{MESSAGE_BYTES_MAX, v1};
 use terrane_raft::{Factory, Group, GroupHost, GroupSpec, HostConfig, LogConfig, StateMachine};
 use terrane_types::ServerId;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::admission::Admission;
-use crate::cluster::Addresses;
+use crate::cluster::{self, Addresses};
 use crate::config::ServerConfig;
 use crate::edge::Edge;
 use crate::evaluate::prefetch::Prefetch;
@@ -34,11 +36,12 @@ use crate::group::machine::GroupMachine;
 use crate::housekeeping::{Housekeeper, Signals};
 use crate::identity::{Identity, IdentityError};
 use crate::ids::IdStock;
+use crate::joining::{self, Joining};
 use crate::maintenance::Maintenance;
 use crate::metrics::Metrics;
 use crate::page_seal::PageSeal;
 use crate::registry::Registry;
-use crate::report::{Masters, RegisterError, Registered, Registration, Reporter};
+use crate::report::{Masters, REPORT_INTERVAL, RegisterError, Registered, Reporter};
 use crate::service::admin::AdminService;
 use crate::service::data::DataService;
 use crate::troubles::Troubles;
@@ -105,6 +108,7 @@ pub struct RegionServer {
     stop_serving: CancellationToken,
     background: Vec<JoinHandle<()>>,
     serving: JoinHandle<()>,
+    refused: watch::Receiver<Option<String>>,
     /// A server that is dropped without a shutdown (a failing test) leaves no task behind that holds its port.
     _ends: [DropGuard; 3],
     _lock: DirLock,
@@ -147,7 +151,12 @@ impl RegionServer {
         let address = listener.local_addr().map_err(StartError::Listen)?;
         let advertised = advertised(&config, address)?;
         let mut masters = Masters::new(&config.masters)?;
-        let (identity, registered) = register(&config, &mut masters, known, &advertised).await?;
+        let joined = joining::join(&config, &mut masters, known, &advertised).await?;
+        let identity = joined.identity;
+        let addresses = Arc::new(Addresses::default());
+        addresses.set(cluster::load(&config.data_dir).await);
+        addresses.set([(identity.server, advertised.clone())]);
+        addresses.set(joined.registered.iter().flat_map(|registered| registered.addresses.iter().cloned()));
 
         let options = Options::new(config.data_dir.join("engine"), config.engine, config.cache_bytes);
         let engine = Engine::open(options).await.map_err(StartError::Engine)?;
@@ -156,18 +165,14 @@ impl RegionServer {
             registry: Arc::new(Registry::default()),
             signals: Arc::new(Signals::default()),
             stock: Arc::new(IdStock::default()),
-            addresses: Arc::new(Addresses::default()),
+            addresses,
             admission: Admission::new(config.memtable_budget),
             troubles: Arc::new(Troubles::default()),
             page_seal: Arc::new(PageSeal::default()),
             budgets: Arc::new(Budgets::default()),
             metrics,
         };
-        parts.page_seal.set(registered.page_keys);
-        parts.stock.add(registered.region_ids.0, registered.region_ids.1);
-        parts.addresses.set(registered.addresses.iter().cloned());
-        let host = open_host(&config, identity, &engine, &parts).await?;
-        host.set_addresses(registered.addresses);
+        let host = open_host(&config, identity, advertised, &engine, &parts).await?;
         let edge = parts.edge(identity, &host);
         let stop_serving = CancellationToken::new();
         let orders = AdminService {
@@ -177,15 +182,17 @@ impl RegionServer {
         };
         let serving = serve(&edge, orders, &host, listener, stop_serving.clone()).await?;
         let stop = CancellationToken::new();
+        let reporter = parts.reporter(&host, &engine, masters, identity, joined.registered, joined.joining);
         let background = vec![
+            terrane_env::task::spawn_named(
+                "addresses",
+                cluster::keep(parts.addresses.clone(), config.data_dir.clone(), stop.clone()),
+            ),
             terrane_env::task::spawn_named(
                 "housekeeping",
                 parts.housekeeper(&host, &engine, &config).run(stop.clone()),
             ),
-            terrane_env::task::spawn_named(
-                "report",
-                parts.reporter(&host, &engine, masters, identity, registered.report_every).run(stop.clone()),
-            ),
+            terrane_env::task::spawn_named("report", reporter.run(stop.clone())),
         ];
         let ends = [&edge.closing, &stop, &stop_serving].map(|token| token.clone().drop_guard());
         let registry = parts.registry;
@@ -201,6 +208,7 @@ impl RegionServer {
             stop_serving,
             background,
             serving,
+            refused: joined.refused,
             _ends: ends,
             _lock: lock,
         })
@@ -216,6 +224,12 @@ impl RegionServer {
     #[must_use]
     pub fn server_id(&self) -> ServerId {
         self.identity.server
+    }
+
+    /// Why a master refuses this server for good; `None` as long as none does. A process that hears a reason is to end.
+    #[must_use]
+    pub fn refused(&self) -> watch::Receiver<Option<String>> {
+        self.refused.clone()
     }
 
     /// Its numbers, for the console.
@@ -320,12 +334,14 @@ impl Parts {
         engine: &Arc<Engine>,
         masters: Masters,
         identity: HelloIdentity,
-        every: Duration,
+        registered: Option<Registered>,
+        joining: Joining,
     ) -> Reporter {
-        Reporter {
+        let reporter = Reporter {
             masters,
             identity,
-            every,
+            every: registered.as_ref().map_or(REPORT_INTERVAL, |registered| registered.report_every),
+            joining: registered.is_none().then_some(joining),
             registry: self.registry.clone(),
             host: host.clone(),
             addresses: self.addresses.clone(),
@@ -336,7 +352,11 @@ impl Parts {
             budgets: self.budgets.clone(),
             engine: engine.clone(),
             page_seal: self.page_seal.clone(),
+        };
+        if let Some(registered) = registered {
+            reporter.take_over(registered);
         }
+        reporter
     }
 }
 
@@ -355,66 +375,16 @@ fn advertised(config: &ServerConfig, address: SocketAddr) -> Result<String, Star
     Ok(format!("{host}:{}", address.port()))
 }
 
-/// Registers, and makes the identity durable before anything else is opened under it.
-async fn register(
-    config: &ServerConfig,
-    masters: &mut Masters,
-    known: Option<Identity>,
-    advertised: &str,
-) -> Result<(HelloIdentity, Registered), StartError> {
-    let boot = known.as_ref().map_or(1, |known| known.boot + 1);
-    if let Some(known) = &known {
-        // Raised before it is told to anybody: a start that fails later never shares its number with the next.
-        Identity { boot, ..known.clone() }.store(&config.data_dir).await?;
-    }
-    let registration = Registration {
-        cluster: known.as_ref().map(|known| known.cluster),
-        server: known.as_ref().map(|known| known.server),
-        boot,
-        address: advertised.to_owned(),
-        console: config.console.clone().unwrap_or_default(),
-        engine: config.engine.to_string(),
-    };
-    let registered = masters.register(&registration, config.register_timeout).await;
-    let registered = registered.map_err(|error| foreign(error, config, known.as_ref()))?;
-    let identity = match known {
-        Some(known) if known.cluster != registered.cluster => {
-            return Err(IdentityError::Cluster {
-                directory: config.data_dir.clone(),
-                found: known.cluster,
-                wanted: registered.cluster,
-            }
-            .into());
-        }
-        Some(known) => Identity { boot, ..known },
-        None => {
-            let engine = config.engine.to_string();
-            let fresh = Identity { cluster: registered.cluster, server: registered.server, engine, boot };
-            fresh.store(&config.data_dir).await?;
-            fresh
-        }
-    };
-    Ok((HelloIdentity { cluster: identity.cluster, server: identity.server, boot }, registered))
-}
-
-/// A master of another cluster: said in terms of the directory, which is what can be changed here.
-fn foreign(error: RegisterError, config: &ServerConfig, known: Option<&Identity>) -> StartError {
-    match (error, known) {
-        (RegisterError::Refused { refusal: terrane_types::Error::WrongCluster { expected, .. }, .. }, Some(known)) => {
-            IdentityError::Cluster { directory: config.data_dir.clone(), found: known.cluster, wanted: expected }.into()
-        }
-        (error, _) => error.into(),
-    }
-}
-
 async fn open_host(
     config: &ServerConfig,
     identity: HelloIdentity,
+    advertised: String,
     engine: &Arc<Engine>,
     parts: &Parts,
 ) -> Result<Arc<GroupHost>, StartError> {
     let mut host_config =
         HostConfig::new(config.data_dir.join("log"), identity.cluster, identity.server, identity.boot);
+    (host_config.advertised, host_config.addresses) = (advertised, parts.addresses.clone());
     host_config.log = LogConfig {
         segment_bytes: config.segment_bytes,
         cache_bytes: config.log_cache_bytes,

@@ -38,9 +38,13 @@ pub async fn run(args: Dev) -> Result<(), Failure> {
     ))?;
     output.flush()?;
     eprintln!("started in {}; Ctrl-C stops it", duration_text(started.elapsed()));
-    shutdown_signal().await;
+    let ended = tokio::select! {
+        biased;
+        () = shutdown_signal() => Ok(()),
+        refused = cluster.refused() => Err(refused),
+    };
     stop("stopping: what is only in memory and log is flushed", cluster.shutdown()).await;
-    Ok(())
+    ended
 }
 
 /// Stops cleanly; a second signal ends the process at once, which loses nothing that was acknowledged.

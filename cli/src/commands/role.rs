@@ -42,9 +42,13 @@ pub async fn server(args: Server) -> Result<(), Failure> {
     let console = node.console().unwrap_or_default();
     let (id, address) = (node.id(), node.address());
     print_ready(&format!("ready server={address} id={id} console=http://{console}"))?;
-    shutdown_signal().await;
+    let ended = tokio::select! {
+        biased;
+        () = shutdown_signal() => Ok(()),
+        refused = node.refused() => Err(refused),
+    };
     stop("stopping: what is only in memory and log is flushed", node.shutdown()).await;
-    Ok(())
+    ended
 }
 
 fn print_ready(line: &str) -> Result<(), Failure> {

@@ -18,8 +18,9 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 
+use super::Lane;
 use super::frame::{Frame, Message, Packer, Unpacker};
-use super::{Addresses, Lane};
+use crate::AddressBook;
 use crate::types::{spawn, until_stopped};
 
 /// Calls that may wait to be sent; further ones fail at once.
@@ -55,10 +56,10 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(super) fn open(identity: Identity, server: ServerId, lane: Lane, addresses: Arc<Addresses>) -> Link {
+    pub(super) fn open(way: Way) -> Link {
         let (queue, calls) = mpsc::channel(QUEUED_CALLS_MAX);
         let (closed, mut close) = watch::channel(false);
-        let mut caller = Caller { identity, server, lane, addresses, calls, next_call: 1, refused: None };
+        let mut caller = Caller { way, calls, next_call: 1, refused: None };
         spawn(async move {
             tokio::select! {
                 biased;
@@ -81,12 +82,19 @@ impl Link {
     }
 }
 
+/// From where to where a link goes.
+pub(super) struct Way {
+    pub(super) identity: Identity,
+    /// Where this process is reached, as the peer is told.
+    pub(super) advertised: String,
+    pub(super) server: ServerId,
+    pub(super) lane: Lane,
+    pub(super) addresses: Arc<AddressBook>,
+}
+
 /// The task behind a link.
 struct Caller {
-    identity: Identity,
-    server: ServerId,
-    lane: Lane,
-    addresses: Arc<Addresses>,
+    way: Way,
     calls: mpsc::Receiver<Queued>,
     next_call: u64,
     /// Why the last attempt failed, so that each reason is logged once.
@@ -127,7 +135,7 @@ impl Caller {
 
     fn note_refusal(&mut self, reason: String) {
         if self.refused.as_ref() != Some(&reason) {
-            tracing::info!(server = %self.server, lane = ?self.lane, reason, "cannot open the link to a peer; trying on");
+            tracing::info!(server = %self.way.server, lane = ?self.way.lane, reason, "cannot open the link to a peer; trying on");
             self.refused = Some(reason);
         }
     }
@@ -147,14 +155,15 @@ impl Caller {
     }
 
     async fn connect(&mut self) -> Result<Stream, String> {
-        let address = self.addresses.lock().get(&self.server).cloned().ok_or("its address is not known")?;
+        let Way { identity, advertised, server, lane, addresses } = &self.way;
+        let address = addresses.get(*server).ok_or("its address is not known")?;
         let channel = terrane_env::net::channel(&address).map_err(|error| error.to_string())?;
         let mut client = v1::peer_client::PeerClient::new(channel)
             .max_decoding_message_size(terrane_proto::MESSAGE_BYTES_MAX)
             .max_encoding_message_size(terrane_proto::MESSAGE_BYTES_MAX);
         let (outgoing, messages) = mpsc::channel(MESSAGES_AHEAD_MAX);
-        let hello = hello::ours(Some(self.identity.cluster), self.server, self.identity.server, self.identity.boot);
-        let hello = v1::PeerHello { hello: Some(hello), lane: self.lane.wire() };
+        let hello = hello::ours(Some(identity.cluster), *server, identity.server, identity.boot);
+        let hello = v1::PeerHello { hello: Some(hello), lane: lane.wire(), address: advertised.clone() };
         let first = v1::PeerMessage { body: Some(v1::peer_message::Body::Hello(hello)) };
         outgoing.try_send(first).map_err(|_| "the stream closed early")?;
         let opened = client.link(ReceiverStream::new(messages)).await.map_err(|status| status.message().to_owned())?;
@@ -169,10 +178,10 @@ impl Caller {
 
     /// The answering side checks our hello; this checks that it is who we meant.
     fn check(&self, reply: &v1::HelloReply) -> Result<(), String> {
-        if reply.cluster_id.as_ref() != self.identity.cluster.0 {
+        if reply.cluster_id.as_ref() != self.way.identity.cluster.0 {
             return Err("the address belongs to a server of another cluster".to_owned());
         }
-        if reply.server != self.server.0 {
+        if reply.server != self.way.server.0 {
             return Err(format!("the address belongs to server {}", reply.server));
         }
         Ok(())

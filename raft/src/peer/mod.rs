@@ -16,9 +16,11 @@ use terrane_proto::v1;
 use terrane_types::ServerId;
 
 pub(crate) use self::frame::Message;
+use self::link::Way;
 pub(crate) use self::link::{Call, Link};
 pub use self::service::PeerService;
 pub(crate) use self::service::Receiver;
+use crate::AddressBook;
 
 /// What a link is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,26 +43,24 @@ impl Lane {
 /// The calling ends of all links of this process.
 pub(crate) struct Peers {
     identity: Identity,
-    addresses: Arc<Addresses>,
+    /// Where this process is reached.
+    advertised: String,
+    addresses: Arc<AddressBook>,
     links: Mutex<BTreeMap<(ServerId, Lane), Link>>,
 }
 
-/// Where servers are reached at present.
-pub(crate) type Addresses = Mutex<BTreeMap<ServerId, String>>;
-
 impl Peers {
-    pub(crate) fn new(identity: Identity) -> Peers {
-        Peers { identity, addresses: Arc::default(), links: Mutex::default() }
-    }
-
-    pub(crate) fn set_addresses(&self, addresses: impl IntoIterator<Item = (ServerId, String)>) {
-        self.addresses.lock().extend(addresses);
+    pub(crate) fn new(identity: Identity, advertised: String, addresses: Arc<AddressBook>) -> Peers {
+        Peers { identity, advertised, addresses, links: Mutex::default() }
     }
 
     /// The link to `server`, made when it is first asked for.
     pub(crate) fn link(&self, server: ServerId, lane: Lane) -> Link {
         let mut links = self.links.lock();
-        let open = || Link::open(self.identity, server, lane, self.addresses.clone());
+        let open = || {
+            let (advertised, addresses) = (self.advertised.clone(), self.addresses.clone());
+            Link::open(Way { identity: self.identity, advertised, server, lane, addresses })
+        };
         links.entry((server, lane)).or_insert_with(open).clone()
     }
 

@@ -9,13 +9,14 @@ use futures::{FutureExt, StreamExt};
 use openraft::errors::RaftError;
 use terrane_proto::hello::{self, Identity};
 use terrane_proto::v1;
-use terrane_types::{Error, GroupId, Invalid, ReplicaId};
+use terrane_types::{Error, GroupId, Invalid, ReplicaId, ServerId};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::frame::{Frame, Message, Packer, Unpacker};
+use crate::AddressBook;
 use crate::group::Replica;
 use crate::registry::Registry;
 use crate::types::{Types, spawn, until_stopped};
@@ -39,6 +40,7 @@ const MESSAGES_AHEAD_MAX: usize = 4;
 pub(crate) struct Receiver {
     pub(crate) identity: Identity,
     pub(crate) groups: Arc<Registry>,
+    pub(crate) addresses: Arc<AddressBook>,
     pub(crate) stopped: watch::Receiver<bool>,
 }
 
@@ -90,11 +92,13 @@ impl Receiver {
     }
 
     fn check(&self, first: v1::PeerMessage) -> Result<v1::HelloReply, Error> {
-        let Some(v1::peer_message::Body::Hello(v1::PeerHello { hello: Some(hello), .. })) = first.body else {
+        let Some(v1::peer_message::Body::Hello(v1::PeerHello { hello: Some(hello), address, .. })) = first.body else {
             let what = "the first message of a stream must be a hello".to_owned();
             return Err(Error::Invalid(Invalid { what }));
         };
-        hello::check(&hello, self.identity, terrane_env::time::wall_ms())
+        let reply = hello::check(&hello, self.identity, terrane_env::time::wall_ms())?;
+        self.addresses.heard(ServerId(hello.own_server), hello.boot, &address);
+        Ok(reply)
     }
 
     /// Answers requests until the peer closes the stream or the host stops.

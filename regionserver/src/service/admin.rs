@@ -95,8 +95,7 @@ impl AdminService {
             let what = format!("replica {replica} of group {} is not a member on this server", request.group);
             return Err(Error::Invalid(Invalid { what }));
         }
-        self.edge.addresses.set(addresses.iter().cloned());
-        self.edge.host.set_addresses(addresses);
+        self.edge.addresses.set(addresses);
         let spec = GroupSpec { group: GroupId(request.group), replica, members };
         self.edge.host.create_group(spec, request.lead).await.map_err(create_error)
     }

@@ -1,0 +1,129 @@
+//! Where servers are reached, and who said so.
+//!
+//! The master tells addresses with every report; a peer tells its own in the hello of each link that it opens, so a server
+//! that came back elsewhere is found while no master is up. What is newer wins: a master that repeats itself takes nothing
+//! back, and of two hellos of one server that of the later boot counts. The book outlives the process: its owner stores it
+//! whenever [`AddressBook::changed`] says so.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+use terrane_types::ServerId;
+use tokio::sync::Notify;
+
+/// Servers whose addresses are kept. A cluster has a few hundred at most; a peer must not fill memory with inventions.
+const SERVERS_MAX: usize = 4096;
+/// Longest address; the master accepts none that is longer.
+const ADDRESS_BYTES_MAX: usize = 512;
+
+/// The addresses of a cluster's servers, shared by all who open connections to them.
+#[derive(Debug, Default)]
+pub struct AddressBook {
+    known: Mutex<Known>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    addresses: BTreeMap<ServerId, String>,
+    /// What the master told last: only a different word is news.
+    told: BTreeMap<ServerId, String>,
+    /// The boot number of the latest hello of a server.
+    boots: BTreeMap<ServerId, u64>,
+}
+
+impl AddressBook {
+    /// Takes over what the master tells.
+    pub fn set(&self, addresses: impl IntoIterator<Item = (ServerId, String)>) {
+        let mut known = self.known.lock();
+        let mut news = false;
+        for (server, address) in addresses {
+            if known.told.get(&server) != Some(&address) {
+                known.told.insert(server, address.clone());
+                news |= known.addresses.insert(server, address.clone()) != Some(address);
+            }
+        }
+        drop(known);
+        if news {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Takes over what a peer says about itself in its hello.
+    pub fn heard(&self, server: ServerId, boot: u64, address: &str) {
+        if address.is_empty() || address.len() > ADDRESS_BYTES_MAX || terrane_env::net::channel(address).is_err() {
+            return;
+        }
+        let mut known = self.known.lock();
+        let is_new = !known.addresses.contains_key(&server);
+        if (is_new && known.addresses.len() >= SERVERS_MAX) || known.boots.get(&server).is_some_and(|last| *last > boot)
+        {
+            return;
+        }
+        known.boots.insert(server, boot);
+        let news = known.addresses.insert(server, address.to_owned()).as_deref() != Some(address);
+        drop(known);
+        if news {
+            tracing::info!(%server, address, "a peer is reached at a new address");
+            self.changed.notify_one();
+        }
+    }
+
+    /// Where a server is reached.
+    pub fn get(&self, server: ServerId) -> Option<String> {
+        self.known.lock().addresses.get(&server).cloned()
+    }
+
+    /// All addresses, by server.
+    pub fn all(&self) -> BTreeMap<ServerId, String> {
+        self.known.lock().addresses.clone()
+    }
+
+    /// Returns when an address has changed since the last call. For one caller: the one that stores the book.
+    pub async fn changed(&self) {
+        self.changed.notified().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVER: ServerId = ServerId(7);
+
+    fn told(book: &AddressBook, address: &str) {
+        book.set([(SERVER, address.to_owned())]);
+    }
+
+    #[tokio::test]
+    async fn a_master_that_repeats_itself_does_not_take_back_what_a_peer_said() {
+        let book = AddressBook::default();
+        told(&book, "a:1");
+        book.heard(SERVER, 2, "a:2");
+        told(&book, "a:1");
+        assert_eq!(book.get(SERVER).as_deref(), Some("a:2"));
+        told(&book, "a:3");
+        assert_eq!(book.get(SERVER).as_deref(), Some("a:3"));
+    }
+
+    #[tokio::test]
+    async fn the_hello_of_an_earlier_boot_changes_nothing() {
+        let book = AddressBook::default();
+        book.heard(SERVER, 5, "a:5");
+        book.heard(SERVER, 4, "a:4");
+        assert_eq!(book.get(SERVER).as_deref(), Some("a:5"));
+        book.heard(SERVER, 6, "a:6");
+        assert_eq!(book.get(SERVER).as_deref(), Some("a:6"));
+    }
+
+    #[tokio::test]
+    async fn what_is_no_address_is_not_taken_over_and_the_book_is_bounded() {
+        let book = AddressBook::default();
+        for address in ["", "no port", &format!("{}:1", "x".repeat(ADDRESS_BYTES_MAX))] {
+            book.heard(SERVER, 1, address);
+        }
+        assert!(book.all().is_empty());
+        (0..2 * SERVERS_MAX as u64).for_each(|server| book.heard(ServerId(server), 1, "a:1"));
+        assert_eq!(book.all().len(), SERVERS_MAX);
+    }
+}

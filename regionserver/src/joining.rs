@@ -1,0 +1,129 @@
+//! How a server joins its cluster.
+//!
+//! A fresh directory needs a master: only it can hand out an id. A server that has its identity needs none to serve: it asks
+//! every master once, and when none answers it starts alone, with the addresses it stored, and goes on registering in the
+//! background. Until that succeeds it has no page keys and no region ids; what needs them answers `Unavailable`.
+//!
+//! A master that refuses for good (it serves another cluster, or this server was replaced) ends the process, at the start
+//! as later.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use terrane_proto::hello::Identity as HelloIdentity;
+use terrane_types::{ClusterId, Error};
+use tokio::sync::watch;
+
+use crate::config::ServerConfig;
+use crate::identity::{Identity, IdentityError};
+use crate::report::{Masters, RegisterError, Registered, Registration};
+use crate::server::StartError;
+
+/// How long a server with an identity waits for the answers of masters before it starts alone. Masters that are down
+/// refuse at once; this is for those that are cut off.
+const ALONE_AFTER: Duration = Duration::from_secs(1);
+
+/// A server that knows who it is.
+pub struct Joined {
+    pub identity: HelloIdentity,
+    /// What the master told; `None`: no master answered.
+    pub registered: Option<Registered>,
+    /// What is still to be told to a master.
+    pub joining: Joining,
+    /// Why a master refused this server for good.
+    pub refused: watch::Receiver<Option<String>>,
+}
+
+/// A registration that goes on in the background.
+pub struct Joining {
+    pub registration: Registration,
+    data_dir: PathBuf,
+    refused: watch::Sender<Option<String>>,
+}
+
+impl Joining {
+    /// Takes the answer of a master; `None`: it refuses this server, and the process is to end.
+    pub fn take(&self, answer: Result<Registered, RegisterError>) -> Option<Registered> {
+        let checked = match answer {
+            Ok(registered) => check_cluster(registered, &self.data_dir, self.registration.cluster),
+            Err(error) => Err(foreign(error, &self.data_dir, self.registration.cluster)),
+        };
+        checked.map_err(|error| self.refused.send_replace(Some(error.to_string()))).ok()
+    }
+}
+
+/// Makes the identity durable before anything else is opened under it, and registers if a master answers.
+pub async fn join(
+    config: &ServerConfig,
+    masters: &mut Masters,
+    known: Option<Identity>,
+    advertised: &str,
+) -> Result<Joined, StartError> {
+    let boot = known.as_ref().map_or(1, |known| known.boot + 1);
+    if let Some(known) = &known {
+        // Raised before it is told to anybody: a start that fails later never shares its number with the next.
+        Identity { boot, ..known.clone() }.store(&config.data_dir).await?;
+    }
+    let mut registration = Registration {
+        cluster: known.as_ref().map(|known| known.cluster),
+        server: known.as_ref().map(|known| known.server),
+        boot,
+        address: advertised.to_owned(),
+        console: config.console.clone().unwrap_or_default(),
+        engine: config.engine.to_string(),
+    };
+    let (identity, registered) = match known {
+        Some(known) => (Identity { boot, ..known }, ask_once(config, masters, &registration).await?),
+        None => {
+            let registered = masters.register(&registration, config.register_timeout).await?;
+            let engine = config.engine.to_string();
+            let fresh = Identity { cluster: registered.cluster, server: registered.server, engine, boot };
+            fresh.store(&config.data_dir).await?;
+            (registration.cluster, registration.server) = (Some(fresh.cluster), Some(fresh.server));
+            (fresh, Some(registered))
+        }
+    };
+    let identity = HelloIdentity { cluster: identity.cluster, server: identity.server, boot };
+    let (sender, refused) = watch::channel(None);
+    let joining = Joining { registration, data_dir: config.data_dir.clone(), refused: sender };
+    Ok(Joined { identity, registered, joining, refused })
+}
+
+/// Asks every master once; `None` when none answers.
+async fn ask_once(
+    config: &ServerConfig,
+    masters: &mut Masters,
+    registration: &Registration,
+) -> Result<Option<Registered>, StartError> {
+    let asked = tokio::time::timeout(ALONE_AFTER, masters.register_once(registration)).await;
+    let unreachable = match asked {
+        Ok(Ok(registered)) => {
+            return check_cluster(registered, &config.data_dir, registration.cluster).map(Some);
+        }
+        Ok(Err(RegisterError::Unreachable { last, .. })) => last,
+        Ok(Err(error)) => return Err(foreign(error, &config.data_dir, registration.cluster)),
+        Err(_) => Error::DeadlineExceeded.to_string(),
+    };
+    tracing::warn!("no master answers ({unreachable}); the server starts without one and goes on asking");
+    Ok(None)
+}
+
+fn check_cluster(registered: Registered, data_dir: &Path, own: Option<ClusterId>) -> Result<Registered, StartError> {
+    match own {
+        Some(found) if found != registered.cluster => {
+            let (directory, wanted) = (data_dir.to_owned(), registered.cluster);
+            Err(IdentityError::Cluster { directory, found, wanted }.into())
+        }
+        _ => Ok(registered),
+    }
+}
+
+/// A master of another cluster: said in terms of the directory, which is what can be changed here.
+fn foreign(error: RegisterError, data_dir: &Path, own: Option<ClusterId>) -> StartError {
+    match (error, own) {
+        (RegisterError::Refused { refusal: Error::WrongCluster { expected, .. }, .. }, Some(found)) => {
+            IdentityError::Cluster { directory: data_dir.to_owned(), found, wanted: expected }.into()
+        }
+        (error, _) => error.into(),
+    }
+}
