@@ -42,6 +42,10 @@ impl Data for FakeData {
         Err(Status::unimplemented("this server seals nothing"))
     }
 
+    async fn ping(&self, _: Request<v1::PingCall>) -> Result<Response<v1::PingReply>, Status> {
+        Ok(Response::new(v1::PingReply {}))
+    }
+
     async fn session(
         &self,
         requests: Request<Streaming<v1::SessionRequest>>,

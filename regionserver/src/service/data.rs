@@ -58,6 +58,11 @@ impl v1::data_server::Data for DataService {
     async fn open_page(&self, request: Request<v1::OpenPageCall>) -> Result<Response<v1::OpenPageReply>, Status> {
         self.open(request.into_inner()).map(Response::new).map_err(|error| error::status(&error))
     }
+
+    /// Takes no room and waits for nothing: a full server is alive too.
+    async fn ping(&self, _: Request<v1::PingCall>) -> Result<Response<v1::PingReply>, Status> {
+        Ok(Response::new(v1::PingReply {}))
+    }
 }
 
 /// A decoded scan call.
