@@ -7,8 +7,10 @@ use tokio::time::Instant;
 use crate::error::Error;
 use crate::locator::Tried;
 use crate::retry::{Failure, Risk};
+use crate::search::Scout;
 
-/// The longest wait for one answer before another server is asked. Servers are told it as the request's deadline.
+/// The longest wait for one answer of a server that is alive. Servers are told it as the request's deadline. Of one that
+/// is not, [`crate::pulse`] tells far sooner.
 pub(crate) const TRY_MAX: Duration = Duration::from_secs(5);
 
 /// As good as never: what is asked for beyond that would overflow clocks and headers.
@@ -25,8 +27,14 @@ pub(crate) struct Progress {
     pub(crate) risk: Risk,
     /// Failed tries so far.
     pub(crate) tries: u32,
+    /// Those among them that only told that the leader is elsewhere.
+    hops: u32,
+    /// How often all members of a group were asked and none led.
+    pub(crate) rounds: u32,
     /// Members of groups that were asked in vain since the last news.
     pub(crate) tried: Vec<Tried>,
+    /// Held while this call is one of those that look for a leader.
+    pub(crate) scout: Option<Scout>,
     started: Instant,
     deadline: Instant,
     /// Whether an earlier try may have been applied.
@@ -37,7 +45,18 @@ pub(crate) struct Progress {
 impl Progress {
     pub(crate) fn new(risk: Risk, timeout: Duration) -> Self {
         let (started, deadline) = (Instant::now(), after(timeout));
-        Self { risk, tries: 0, tried: Vec::new(), started, deadline, uncertain: false, last: None }
+        Self {
+            risk,
+            tries: 0,
+            hops: 0,
+            rounds: 0,
+            tried: Vec::new(),
+            scout: None,
+            started,
+            deadline,
+            uncertain: false,
+            last: None,
+        }
     }
 
     pub(crate) const fn deadline(&self) -> Instant {
@@ -56,8 +75,19 @@ impl Progress {
 
     pub(crate) fn failed(&mut self, failure: Failure) {
         self.tries += 1;
+        self.hops += u32::from(failure.is_hop());
+        self.rounds += u32::from(matches!(failure, Failure::Leaderless));
         self.saw(&failure);
-        self.last = Some(failure);
+        // That nobody leads says less than why the last leader was left.
+        if self.last.is_none() || !matches!(failure, Failure::Leaderless) {
+            self.last = Some(failure);
+        }
+    }
+
+    /// How often this call failed in such a way: hops are followed at once, whatever else went wrong before, and the
+    /// other way round.
+    pub(crate) const fn tries_like(&self, failure: &Failure) -> u32 {
+        if failure.is_hop() { self.hops } else { self.tries - self.hops }
     }
 
     /// Remembers whether a write may have been applied in spite of a failure.

@@ -72,8 +72,11 @@ impl Gather<'_> {
             let sent = requests.into_iter().map(|(place, indices)| self.send(router, target, place, indices, progress));
             let outcomes = join_all(sent).await;
             pending.clear();
-            let mut gravest = nowhere.first().map(|index| (*index, Failure::NoPlace));
-            pending.extend(nowhere);
+            let mut gravest = None;
+            for (index, failure) in nowhere {
+                gravest.get_or_insert((index, failure));
+                pending.push(index);
+            }
             for Outcome { place, indices, answer } in outcomes {
                 match answer {
                     Ok(answer) => {
@@ -100,14 +103,14 @@ impl Gather<'_> {
         Ok(found)
     }
 
-    /// The requests for these rows, and the rows of which nobody knows where they are.
+    /// The requests for these rows, and the rows that cannot be sent anywhere.
     fn requests(
         &self,
         router: &Router,
         target: &Target,
         pending: &[usize],
         progress: &Progress,
-    ) -> (Vec<(Place, Vec<usize>)>, Vec<usize>) {
+    ) -> (Vec<(Place, Vec<usize>)>, Vec<(usize, Failure)>) {
         let mut places: BTreeMap<RegionId, Place> = BTreeMap::new();
         let mut groups: BTreeMap<(RegionId, usize), Vec<usize>> = BTreeMap::new();
         let mut nowhere = Vec::new();
@@ -124,8 +127,8 @@ impl Gather<'_> {
                         places.entry(region).or_insert(place);
                         region
                     }
-                    Err(_) => {
-                        nowhere.push(index);
+                    Err(failure) => {
+                        nowhere.push((index, failure));
                         continue;
                     }
                 },

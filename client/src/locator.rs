@@ -170,10 +170,23 @@ impl Locator {
         }
     }
 
+    /// Whether any member of a group is known.
+    pub(crate) fn knows_members(&self, id: GroupId) -> bool {
+        self.groups.get(&id).is_some_and(|group| !group.members.is_empty())
+    }
+
+    /// The leader of a group and its address, if both are known.
+    pub(crate) fn leader_at(&self, id: GroupId) -> Option<(ServerId, &str)> {
+        let group = self.groups.get(&id)?;
+        let leader = group.leader?;
+        group.members.get(&leader).map(|address| (leader, address.as_str()))
+    }
+
     /// A server answered as the leader does.
     pub(crate) fn answered(&mut self, id: GroupId, server: ServerId) {
+        // Members go on naming a leader that fell silent, until they elect another one.
         if let Some(group) = self.groups.get_mut(&id)
-            && group.leader.is_none()
+            && (group.leader.is_none() || group.leader == group.silent)
         {
             group.leader = Some(server);
             group.silent = None;
@@ -444,6 +457,17 @@ mod tests {
         assert_eq!((asks(&locator, &[]), asks(&locator, &[2, 3])), (Some(2), Some(1)));
         locator.answered(GroupId(3), ServerId(3));
         assert_eq!(asks(&locator, &[]), Some(3));
+    }
+
+    #[test]
+    fn whoever_answers_takes_the_place_of_a_silent_leader_that_members_still_name() {
+        let mut locator = with_group(7, 1);
+        locator.silent(GroupId(3), ServerId(1));
+        locator.not_leader(ServerId(2), located(7, 1));
+        locator.answered(GroupId(3), ServerId(3));
+        assert_eq!(locator.leader(GroupId(3)), Some(ServerId(3)));
+        locator.answered(GroupId(3), ServerId(2));
+        assert_eq!(locator.leader(GroupId(3)), Some(ServerId(3)), "nobody fell silent since");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Calls to the masters: tried in the order given, beginning with the one that answered last.
 //!
-//! A read is asked of the next master whenever one does not answer. A change (create, alter, drop, split) goes to the
+//! A read is asked of the next master whenever one does not answer soon, and the first answer counts. A change (create, alter, drop, split) goes to the
 //! next only when it certainly did not reach the first; else its outcome is unknown and the caller is told so.
 
 use std::error::Error as _;
@@ -8,6 +8,8 @@ use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 use terrane_proto::v1;
 use terrane_proto::v1::master_client::MasterClient;
 use terrane_proto::{MESSAGE_BYTES_MAX, error, hello};
@@ -22,6 +24,8 @@ use crate::error::Error;
 /// Between two rounds over all masters.
 const ROUND_WAIT_MIN: Duration = Duration::from_millis(50);
 const ROUND_WAIT_MAX: Duration = Duration::from_secs(1);
+/// How long a master may take to answer a read before the next one is asked too.
+const HEDGE_WAIT: Duration = Duration::from_millis(300);
 /// Masters of one cluster; addresses beyond are refused.
 const MASTERS_MAX: usize = 16;
 
@@ -102,36 +106,52 @@ impl Masters {
         }
     }
 
-    /// One question to each master, until one answers.
+    /// One question to each master, until one answers: one after the other, and of reads the next also while the one
+    /// before is silent.
     async fn round<T, F, R>(&self, kind: Kind, deadline: Instant, ask: &F) -> Result<T, Tried>
     where
         F: Fn(MasterClient<Channel>, Duration) -> R,
         R: Future<Output = Result<Response<T>, Status>>,
     {
         let first = self.first.load(Ordering::Relaxed);
+        let mut order = (0..self.masters.len()).map(|step| (first + step) % self.masters.len());
+        let mut asked = FuturesUnordered::new();
         let mut last = None;
-        for step in 0..self.masters.len() {
-            let index = (first + step) % self.masters.len();
-            let (address, client) = &self.masters[index];
-            let until = match kind {
-                Kind::Read => deadline.min(Instant::now() + TRY_MAX),
-                Kind::Change => deadline,
+        loop {
+            asked.extend(order.next().map(|index| self.ask(index, kind, deadline, ask)));
+            let is_last = order.len() == 0;
+            let answer = tokio::select! {
+                answer = asked.next() => answer,
+                () = tokio::time::sleep(HEDGE_WAIT), if !is_last && kind == Kind::Read => continue,
             };
-            let left = until.saturating_duration_since(Instant::now());
-            let failed = match tokio::time::timeout_at(until, ask(client.clone(), left)).await {
-                Ok(Ok(answer)) => {
-                    self.first.store(index, Ordering::Relaxed);
-                    return Ok(answer.into_inner());
-                }
-                Ok(Err(status)) => judge(kind, address, &status),
-                Err(_) => silent(kind, address),
-            };
-            match failed {
-                Tried::Next(error) => last = Some(Tried::Next(error)),
-                settled => return Err(settled),
+            match answer {
+                Some(Err(Tried::Next(error))) => last = Some(Tried::Next(error)),
+                Some(settled) => return settled,
+                None => return Err(last.expect("there is at least one master")),
             }
         }
-        Err(last.expect("there is at least one master"))
+    }
+
+    /// Asks one master once.
+    async fn ask<T, F, R>(&self, index: usize, kind: Kind, deadline: Instant, ask: &F) -> Result<T, Tried>
+    where
+        F: Fn(MasterClient<Channel>, Duration) -> R,
+        R: Future<Output = Result<Response<T>, Status>>,
+    {
+        let (address, client) = &self.masters[index];
+        let until = match kind {
+            Kind::Read => deadline.min(Instant::now() + TRY_MAX),
+            Kind::Change => deadline,
+        };
+        let left = until.saturating_duration_since(Instant::now());
+        match tokio::time::timeout_at(until, ask(client.clone(), left)).await {
+            Ok(Ok(answer)) => {
+                self.first.store(index, Ordering::Relaxed);
+                Ok(answer.into_inner())
+            }
+            Ok(Err(status)) => Err(judge(kind, address, &status)),
+            Err(_) => Err(silent(kind, address)),
+        }
     }
 
     fn out_of_time(&self, timeout: Duration, last: Error) -> Error {

@@ -24,6 +24,8 @@ pub(crate) enum Failure {
     Lost(String),
     /// The client itself has no place to send to: a master must be asked.
     NoPlace,
+    /// Every member of the group was asked or is away, and none leads.
+    Leaderless,
 }
 
 impl Failure {
@@ -34,8 +36,13 @@ impl Failure {
             | Self::Refused(Wire::Uncertain { not_tried: false } | Wire::DeadlineExceeded | Wire::Internal { .. }) => {
                 true
             }
-            Self::Refused(_) | Self::Decided(_) | Self::NotSent(_) | Self::NoPlace => false,
+            Self::Refused(_) | Self::Decided(_) | Self::NotSent(_) | Self::NoPlace | Self::Leaderless => false,
         }
+    }
+
+    /// Whether it only says that the leader is somewhere else.
+    pub(crate) const fn is_hop(&self) -> bool {
+        matches!(self, Self::Refused(Wire::NotLeader { .. }) | Self::Leaderless)
     }
 
     /// Whether a server has forgotten what it would need to know; this try was not applied, earlier ones may have been.
@@ -47,7 +54,7 @@ impl Failure {
     pub(crate) fn costs_a_retry(&self) -> bool {
         match self {
             Self::Refused(Wire::StaleEpoch { .. } | Wire::NotLeader { .. } | Wire::NotFound { .. }) => false,
-            Self::NotSent(_) | Self::NoPlace => false,
+            Self::NotSent(_) | Self::NoPlace | Self::Leaderless => false,
             Self::Refused(_) | Self::Decided(_) | Self::Lost(_) => true,
         }
     }
@@ -63,6 +70,7 @@ impl Failure {
             Self::Lost(cause) if write => crate::Error::Uncertain { cause },
             Self::Lost(message) => unavailable(message),
             Self::NoPlace => unavailable("no server is known that hosts the row's region"),
+            Self::Leaderless => unavailable("no server that can be reached leads the row's region"),
         }
     }
 }
@@ -92,6 +100,8 @@ pub(crate) enum RetryAction {
     Redirect { wait: Duration },
     /// This server cannot do it (it does not lead, or is silent): ask another member of the group.
     AskAnother { wait: Duration },
+    /// All members were asked: ask them again, and a master now and then.
+    Search { wait: Duration },
     /// Nothing that is known holds: ask a master for the map.
     Relocate { wait: Duration },
     /// The same server, later.
@@ -104,9 +114,11 @@ impl RetryAction {
     /// How long to wait first.
     pub(crate) const fn wait(self) -> Duration {
         match self {
-            Self::Redirect { wait } | Self::AskAnother { wait } | Self::Relocate { wait } | Self::Again { wait } => {
-                wait
-            }
+            Self::Redirect { wait }
+            | Self::AskAnother { wait }
+            | Self::Search { wait }
+            | Self::Relocate { wait }
+            | Self::Again { wait } => wait,
             Self::GiveUp => Duration::ZERO,
         }
     }
@@ -117,10 +129,15 @@ const WAIT_MIN: Duration = Duration::from_millis(5);
 const WAIT_MAX: Duration = Duration::from_millis(500);
 /// Redirects followed at once. More in a row mean that the map is changing or two servers disagree.
 const REDIRECTS_AT_ONCE: u32 = 3;
+/// Waits between two questions about who leads: an election takes about a second, and only a few calls ask at a time.
+const HOP_WAITS: [(u32, Duration); 3] =
+    [(30, Duration::from_millis(4)), (100, Duration::from_millis(20)), (u32::MAX, Duration::from_millis(100))];
+/// The same between two rounds over all members.
+const ROUND_WAIT: Duration = Duration::from_millis(25);
 /// The longest wait that a server may ask for.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(2);
 
-/// Decides. `tries` counts the failed tries of this call so far, this one included; `jitter` is a random number. An operation
+/// Decides. `tries` counts the [tries of this kind](crate::deadline::Progress::tries_like) so far, this one included; `jitter` is a random number. An operation
 /// that a server has forgotten begins anew under another number, if no earlier try of it may have been applied
 /// (`applied_maybe`); otherwise nobody knows.
 pub(crate) fn decide(failure: &Failure, risk: Risk, applied_maybe: bool, tries: u32, jitter: u64) -> RetryAction {
@@ -131,15 +148,17 @@ pub(crate) fn decide(failure: &Failure, risk: Risk, applied_maybe: bool, tries: 
     let soon = || if tries <= REDIRECTS_AT_ONCE { Duration::ZERO } else { backoff(tries - REDIRECTS_AT_ONCE, jitter) };
     match failure {
         Failure::NoPlace => RetryAction::Relocate { wait: soon() },
+        Failure::Leaderless => RetryAction::Search { wait: half_random(ROUND_WAIT, jitter).max(hop(tries, jitter)) },
         Failure::Decided(_) => RetryAction::GiveUp,
         Failure::NotSent(_) | Failure::Lost(_) => RetryAction::AskAnother { wait: soon() },
         Failure::Refused(error) => match error {
             Wire::StaleEpoch { .. } => RetryAction::Redirect { wait: soon() },
-            Wire::NotLeader { .. } => RetryAction::AskAnother { wait: soon() },
+            Wire::NotLeader { .. } => RetryAction::AskAnother { wait: hop(tries, jitter) },
             Wire::Busy { retry_after } | Wire::Moving { retry_after, .. } | Wire::LogFull { retry_after, .. } => {
                 RetryAction::Again { wait: told(*retry_after, tries, jitter) }
             }
             // It is stopping, or sees no quorum: another may lead by now, and sends us back if not.
+            Wire::Unavailable { .. } if tries == 1 => RetryAction::AskAnother { wait: Duration::ZERO },
             Wire::Unavailable { retry_after, .. } => {
                 RetryAction::AskAnother { wait: told(*retry_after, tries, jitter) }
             }
@@ -164,8 +183,20 @@ fn told(retry_after: Duration, tries: u32, jitter: u64) -> Duration {
 
 /// Doubles with each try up to the maximum; the upper half of it is random.
 fn backoff(tries: u32, jitter: u64) -> Duration {
-    let doubled = WAIT_MIN.saturating_mul(1 << tries.saturating_sub(1).min(16)).min(WAIT_MAX);
-    let half = doubled / 2;
+    half_random(WAIT_MIN.saturating_mul(1 << tries.saturating_sub(1).min(16)).min(WAIT_MAX), jitter)
+}
+
+/// Nothing at first, little for about a second, and never much: news of a leader are not worth missing.
+fn hop(tries: u32, jitter: u64) -> Duration {
+    if tries <= REDIRECTS_AT_ONCE {
+        return Duration::ZERO;
+    }
+    let wait = HOP_WAITS.iter().find(|(up_to, _)| tries <= *up_to).map_or(WAIT_MAX, |(_, wait)| *wait);
+    half_random(wait, jitter)
+}
+
+fn half_random(wait: Duration, jitter: u64) -> Duration {
+    let half = wait / 2;
     half + part(half, jitter)
 }
 
@@ -215,6 +246,7 @@ mod tests {
             ("not sent", Failure::NotSent("refused".into())),
             ("lost", Failure::Lost("reset".into())),
             ("no place", Failure::NoPlace),
+            ("leaderless", Failure::Leaderless),
             ("schema changed", Failure::Refused(Wire::SchemaChanged { table: terrane_types::TableId(1), version: 2 })),
         ];
         let mut table = String::new();
@@ -226,11 +258,11 @@ mod tests {
         }
         let expected = "\
 stale epoch: redirect+0 redirect+0 redirect+0, tenth redirect+160
-not leader: another+0 another+0 another+0, tenth another+160
+not leader: another+0 another+0 another+0, tenth another+2
 moving: again+20 again+20 again+20, tenth again+80
 busy: again+20 again+20 again+20, tenth again+80
 log full: again+20 again+20 again+20, tenth again+80
-unavailable: another+20 another+20 another+20, tenth another+80
+unavailable: another+0 another+0 another+0, tenth another+80
 uncertain: another+2 another+2 another+2, tenth another+250
 forgotten: again+2 again+2 give up, tenth again+250
 deadline: another+2 another+2 another+2, tenth another+250
@@ -242,6 +274,7 @@ internal: give up give up give up, tenth give up
 not sent: another+0 another+0 another+0, tenth another+160
 lost: another+0 another+0 another+0, tenth another+160
 no place: relocate+0 relocate+0 relocate+0, tenth relocate+160
+leaderless: search+12 search+12 search+12, tenth search+12
 schema changed: again+0 again+0 again+0, tenth again+160
 ";
         assert_eq!(table, expected);
@@ -251,6 +284,7 @@ schema changed: again+0 again+0 again+0, tenth again+160
         let name = match action {
             RetryAction::Redirect { .. } => "redirect",
             RetryAction::AskAnother { .. } => "another",
+            RetryAction::Search { .. } => "search",
             RetryAction::Relocate { .. } => "relocate",
             RetryAction::Again { .. } => "again",
             RetryAction::GiveUp => return "give up".to_owned(),

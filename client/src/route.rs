@@ -4,13 +4,12 @@
 //! [`Router::recover`]: it feeds the location cache, asks [`crate::retry`] what to do, waits and asks a master where need
 //! be. Locks are never held across an await.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use terrane_proto::convert::GroupLocation;
 use terrane_proto::v1::{reply, request};
 use terrane_proto::{PACKED_FORMAT, v1};
@@ -27,11 +26,16 @@ use crate::masters::{Kind, Masters, timed};
 use crate::numbers::{Operations, Ticket};
 use crate::observe::{Metrics, Observer};
 use crate::retry::{Failure, RetryAction, decide};
+use crate::search::Searches;
 use crate::session::{Peer, Session};
+use crate::sessions::Sessions;
 use crate::table::Target;
 
 /// Regions asked of a master at once: a scan over fifty regions looks up once.
 const LOCATE_REGIONS: u32 = 256;
+/// Rounds over all members of a group without a leader, for each question to a master; and how long that is waited for.
+const ROUNDS_PER_LOOKUP: u32 = 4;
+const BRIEF_LOOKUP: Duration = Duration::from_millis(500);
 
 /// How long a master may take where the cache still has a place to try: the members of a group may elect a leader while no
 /// master is up.
@@ -62,9 +66,8 @@ pub(crate) struct Router {
     pub(crate) masters: Masters,
     pub(crate) counting: Counting,
     locator: RwLock<Locator>,
-    sessions: RwLock<BTreeMap<ServerId, Arc<Session>>>,
-    /// Held while a session is opened, so that callers which find none open one together.
-    opening: Mutex<()>,
+    sessions: Sessions,
+    searches: Searches,
     /// Held while a master is asked, so that a thousand callers in need of the map ask once.
     lookup: tokio::sync::Mutex<()>,
     /// Answers of masters so far; tells those who waited for `lookup` that somebody else has asked.
@@ -92,8 +95,8 @@ impl Router {
             masters,
             counting: Counting::default(),
             locator: RwLock::default(),
-            sessions: RwLock::default(),
-            opening: Mutex::default(),
+            sessions: Sessions::default(),
+            searches: Searches::default(),
             lookup: tokio::sync::Mutex::default(),
             lookups_done: AtomicU64::new(0),
             operations: Operations::new(),
@@ -116,7 +119,7 @@ impl Router {
 
     /// Where to send next for `position`; [`Failure::NoPlace`] when the cache does not know.
     pub(crate) fn place(&self, target: &Target, position: Position<'_>, tried: &[Tried]) -> Result<Place, Failure> {
-        self.place_by(target, position, |locator, group| locator.candidate(group, tried))
+        self.place_by(target, position, tried, Locator::candidate)
     }
 
     /// Where to send what any member may answer; `spread` chooses among equals.
@@ -127,44 +130,63 @@ impl Router {
         tried: &[Tried],
         spread: u64,
     ) -> Result<Place, Failure> {
-        self.place_by(target, position, |locator, group| locator.any_member(group, tried, spread))
+        self.place_by(target, position, tried, |locator, group, tried| locator.any_member(group, tried, spread))
     }
 
     fn place_by(
         &self,
         target: &Target,
         position: Position<'_>,
-        choose: impl for<'a> Fn(&'a Locator, GroupId) -> Option<(ServerId, &'a str)>,
+        tried: &[Tried],
+        choose: impl for<'a> Fn(&'a Locator, GroupId, &[Tried]) -> Option<(ServerId, &'a str)>,
     ) -> Result<Place, Failure> {
-        let (region, server, address, leads) = {
+        let region = {
             let locator = self.locator.read();
             let region = find(&locator, target, position).ok_or(Failure::NoPlace)?;
-            let (server, address) = choose(&locator, region.group).ok_or(Failure::NoPlace)?;
-            if let Some(session) = self.session_if_open(server, address) {
+            if let Some((server, address)) = choose(&locator, region.group, tried)
+                && let Some(session) = self.sessions.ready(server, address)
+            {
                 let leads = locator.leader(region.group) == Some(server);
                 return Ok(Place { server, session, region: region.clone(), leads });
             }
-            (region.clone(), server, address.to_owned(), locator.leader(region.group) == Some(server))
+            if !locator.knows_members(region.group) {
+                return Err(Failure::NoPlace);
+            }
+            region.clone()
         };
-        let session = self.open_session(server, &address)?;
-        Ok(Place { server, session, region, leads })
+        self.place_around(region, tried, choose)
     }
 
-    fn session_if_open(&self, server: ServerId, address: &str) -> Option<Arc<Session>> {
-        let sessions = self.sessions.read();
-        let session = sessions.get(&server)?;
-        (session.address() == address && !session.is_broken()).then(|| Arc::clone(session))
-    }
-
-    fn open_session(&self, server: ServerId, address: &str) -> Result<Arc<Session>, Failure> {
-        let _opening = self.opening.lock();
-        if let Some(session) = self.session_if_open(server, address) {
-            return Ok(session);
+    /// The first choice takes no requests at once: opens a session, or passes over members that are away.
+    fn place_around(
+        &self,
+        region: RegionDescriptor,
+        tried: &[Tried],
+        choose: impl for<'a> Fn(&'a Locator, GroupId, &[Tried]) -> Option<(ServerId, &'a str)>,
+    ) -> Result<Place, Failure> {
+        let mut passed = tried.to_vec();
+        loop {
+            let (server, address, leads) = {
+                let locator = self.locator.read();
+                let (server, address) = choose(&locator, region.group, &passed).ok_or(Failure::Leaderless)?;
+                (server, address.to_owned(), locator.leader(region.group) == Some(server))
+            };
+            if let Some(session) = self.sessions.reach(self.peer(server), &address, &self.counting.sessions_opened)? {
+                return Ok(Place { server, session, region, leads });
+            }
+            if leads {
+                self.locator.write().silent(region.group, server);
+            }
+            passed.push((region.group, server));
         }
-        self.counting.sessions_opened.add();
-        let session = Session::open(address, self.peer(server))?;
-        self.sessions.write().insert(server, Arc::clone(&session));
-        Ok(session)
+    }
+
+    /// Whether the leader of a group is known, may be sent to, and did not refuse this call since the last news.
+    fn knows_leader(&self, group: GroupId, tried: &[Tried]) -> bool {
+        let locator = self.locator.read();
+        locator.leader_at(group).is_some_and(|(server, address)| {
+            !tried.contains(&(group, server)) && self.sessions.ready(server, address).is_some()
+        })
     }
 
     /// One request that writes under operation numbers. Its body is made when it is about to be queued, with the server's
@@ -222,6 +244,9 @@ impl Router {
         if !place.leads {
             self.locator.write().answered(place.region.group, place.server);
         }
+        if self.searches.is_any() {
+            self.searches.found(place.region.group);
+        }
     }
 
     /// After a failed try: learns from it, waits, asks a master where need be. An error ends the call.
@@ -251,30 +276,87 @@ impl Router {
     ) -> Result<(), Error> {
         progress.failed(failure.clone());
         let jitter = terrane_env::rand::u64();
-        let action = decide(&failure, progress.risk, applied_maybe, progress.tries, jitter);
+        let action = decide(&failure, progress.risk, applied_maybe, progress.tries_like(&failure), jitter);
         if action == RetryAction::GiveUp {
             return Err(progress.in_truth(failure.into_error(progress.risk.write)));
         }
         if failure.costs_a_retry() && !self.may_retry() {
             return Err(progress.overspent());
         }
-        if !matches!(failure, Failure::NoPlace) {
+        if !matches!(failure, Failure::NoPlace | Failure::Leaderless) {
             self.counting.retries.add();
         }
         if let RetryAction::Relocate { .. } = action {
             progress.tried.clear();
         }
         progress.wait(action.wait()).await?;
-        if let RetryAction::Relocate { .. } = action {
-            let located = self.locate(target, position, progress).await;
-            located.map_err(|error| progress.in_truth(error))?;
+        match action {
+            RetryAction::Relocate { .. } => {
+                let located = self.locate(target, position, progress).await;
+                located.map_err(|error| progress.in_truth(error))
+            }
+            RetryAction::Search { .. } => self.search(target, position, true, progress).await,
+            _ if failure.is_hop() => self.search(target, position, false, progress).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// No member that was asked leads the group of `position`: waits for others to find the leader, or looks for it.
+    /// `exhausted`: all members were asked.
+    async fn search(
+        &self,
+        target: &Target,
+        position: Position<'_>,
+        exhausted: bool,
+        progress: &mut Progress,
+    ) -> Result<(), Error> {
+        let Some(group) = find(&self.locator.read(), target, position).map(|region| region.group) else {
+            return Ok(());
+        };
+        if self.knows_leader(group, &progress.tried) {
+            progress.scout = None;
+            if self.searches.is_any() {
+                self.searches.found(group);
+            }
+            return Ok(());
+        }
+        let mut fresh = exhausted;
+        if progress.scout.is_none() {
+            let is_known = || self.knows_leader(group, &progress.tried);
+            progress.scout = self.searches.join(group, progress.deadline(), is_known).await;
+            // The others have looked meanwhile.
+            fresh |= progress.scout.is_none();
+        }
+        if fresh {
+            progress.tried.retain(|(tried, _)| *tried != group);
+        }
+        if exhausted && progress.rounds.is_multiple_of(ROUNDS_PER_LOOKUP) {
+            return self.look_up_briefly(target, position, progress).await;
         }
         Ok(())
     }
 
+    /// The group may be elsewhere by now: asks a master, but does not depend on its answer.
+    async fn look_up_briefly(
+        &self,
+        target: &Target,
+        position: Position<'_>,
+        progress: &mut Progress,
+    ) -> Result<(), Error> {
+        let located = tokio::time::timeout(BRIEF_LOOKUP, self.locate(target, position, progress)).await;
+        match located {
+            Ok(Err(error)) if error.is_not_found() => Err(progress.in_truth(error)),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "no master tells where a group is");
+                Ok(())
+            }
+            Ok(Ok(())) | Err(_) => Ok(()),
+        }
+    }
+
     /// Whether a failed row of a call over many is to be told to the caller now.
     pub(crate) fn gives_up(failure: &Failure, applied_maybe: bool, progress: &Progress) -> bool {
-        decide(failure, progress.risk, applied_maybe, progress.tries.max(1), 0) == RetryAction::GiveUp
+        decide(failure, progress.risk, applied_maybe, progress.tries_like(failure).max(1), 0) == RetryAction::GiveUp
     }
 
     /// Feeds the location cache with what a failure said about the map.
@@ -306,7 +388,7 @@ impl Router {
                 self.locator.write().forget_region(target.table, place.region.region);
             }
             Failure::Refused(Wire::Unavailable { .. }) => tried.push((place.region.group, place.server)),
-            Failure::Refused(_) | Failure::Decided(_) | Failure::NoPlace => {}
+            Failure::Refused(_) | Failure::Decided(_) | Failure::NoPlace | Failure::Leaderless => {}
         }
     }
 
@@ -378,7 +460,7 @@ impl Router {
     /// Refuses new calls, waits for those under way, and ends all sessions.
     pub(crate) async fn close(&self) {
         self.observer.close().await;
-        self.sessions.write().clear();
+        self.sessions.clear();
     }
 
     /// Forgets where the regions of a table are, after it was dropped.

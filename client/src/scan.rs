@@ -284,8 +284,10 @@ impl Scanner {
     async fn step(&mut self, progress: &Progress, rows: &mut Vec<RowData>) -> Result<(), Missed> {
         let until = progress.try_until();
         if let Some(mut source) = self.source.take() {
-            let block =
-                next_block(&mut source, until).await.map_err(|failure| missed(source.place.clone(), failure))?;
+            // Whoever is alive may take as long as the caller waits.
+            let block = next_block(&mut source, progress.deadline())
+                .await
+                .map_err(|failure| missed(source.place.clone(), failure))?;
             let place = source.place.clone();
             if !block.done {
                 self.source = Some(source);
@@ -345,11 +347,8 @@ impl Scanner {
             body: Some(self.cursor.request(&place.region, &self.wanted)),
         };
         let mut client = place.session.data_client();
-        match tokio::time::timeout_at(until, client.scan(call)).await {
-            Ok(Ok(answer)) => Ok(answer.into_inner()),
-            Ok(Err(status)) => Err(failure_of(&status)),
-            Err(_) => Err(Failure::Lost(format!("server {} did not open the scan in time", place.server))),
-        }
+        let opened = alive(Some(place), until, "the scan was not opened in time", client.scan(call)).await?;
+        opened.map(tonic::Response::into_inner).map_err(|status| failure_of(&status))
     }
 
     async fn open_meta(&mut self) -> Result<Source, Failure> {
@@ -386,11 +385,37 @@ const fn meta_region() -> RegionDescriptor {
 }
 
 async fn next_block(source: &mut Source, until: Instant) -> Result<v1::ScanBlock, Failure> {
-    match tokio::time::timeout_at(until, source.blocks.message()).await {
-        Ok(Ok(Some(block))) => checked(block),
-        Ok(Ok(None)) => Err(Failure::Lost("the scan ended before its region did".to_owned())),
-        Ok(Err(status)) => Err(failure_of(&status)),
-        Err(_) => Err(Failure::Lost("no block came in time".to_owned())),
+    let Source { blocks, place } = source;
+    let message = alive(place.as_ref(), until, "no block came in time", blocks.message()).await?;
+    match message {
+        Ok(Some(block)) => checked(block),
+        Ok(None) => Err(Failure::Lost("the scan ended before its region did".to_owned())),
+        Err(status) => Err(failure_of(&status)),
+    }
+}
+
+/// Waits for what comes on a stream beside the session, for as long as the server is alive: that is told by the session.
+async fn alive<T>(
+    place: Option<&Place>,
+    until: Instant,
+    late: &str,
+    answer: impl Future<Output = T>,
+) -> Result<T, Failure> {
+    let Some(place) = place else {
+        return tokio::time::timeout_at(until, answer).await.map_err(|_| Failure::Lost(late.to_owned()));
+    };
+    let _awaiting = place.session.awaits();
+    tokio::select! {
+        // What has come counts, whatever became of the server since.
+        biased;
+        answer = tokio::time::timeout_at(until, answer) => {
+            let answer = answer.map_err(|_| Failure::Lost(late.to_owned()))?;
+            place.session.hear();
+            Ok(answer)
+        }
+        () = place.session.ended() => {
+            Err(Failure::Lost(format!("the session with server {} ended during a scan", place.server)))
+        }
     }
 }
 

@@ -176,7 +176,7 @@ fn urgency(failure: &Failure) -> u8 {
     match failure {
         Failure::NoPlace => 3,
         Failure::Refused(terrane_types::Error::NotFound { .. }) => 2,
-        Failure::Refused(_) | Failure::Decided(_) => 1,
+        Failure::Refused(_) | Failure::Decided(_) | Failure::Leaderless => 1,
         Failure::Lost(_) | Failure::NotSent(_) => 0,
     }
 }

@@ -13,7 +13,8 @@
 //! - a caller that goes away (its time is over, or its future is dropped) frees its place at once if its request was not
 //!   sent, and else when the reply comes.
 //!
-//! A broken session stays broken. Whoever needs the server again opens a new one.
+//! A broken session stays broken. Whoever needs the server again opens a new one. A session also breaks when the server
+//! shows no sign of life while something is awaited from it: [`crate::pulse`].
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -30,11 +31,13 @@ use terrane_proto::v1::data_client::DataClient;
 use terrane_proto::v1::{reply, request, session_reply, session_request};
 use terrane_proto::{MESSAGE_BYTES_MAX, error, hello};
 use terrane_types::{ClusterId, Error as Wire, ServerId};
-use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 use tonic::transport::Channel;
 
+use crate::greeting;
+use crate::pulse::{self, Awaiting, Patience, Pulse};
 use crate::retry::Failure;
 use crate::submit::extra_bytes;
 
@@ -45,6 +48,8 @@ const BATCH_REQUESTS_MAX: usize = 1024;
 const BATCH_BYTES_MAX: usize = 1 << 20;
 /// How long a server may take to accept a connection and answer the hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long calls wait for that. The attempt goes on while they go elsewhere.
+const OPENING_PATIENCE: Duration = Duration::from_millis(400);
 
 /// Who is expected at the other end, and who asks.
 #[derive(Clone, Copy, Debug)]
@@ -69,21 +74,46 @@ pub(crate) struct Session {
     channel: Channel,
     reader: AbortHandle,
     clock_in_doubt: AtomicBool,
+    patience: Arc<Patience>,
+    opened: Instant,
+    on_trial: bool,
+}
+
+/// Whether a session is worth queueing on.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It takes requests, or is expected to in a moment.
+    Ready,
+    /// It is not accepted yet, and nothing says that it will be soon.
+    Away,
+    /// It ended.
+    Broken {
+        /// The server was not reached, or fell silent: a new session may end no better.
+        doubtful: bool,
+        since: Instant,
+    },
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
         self.reader.abort();
-        self.shared.fail_all(&Failure::Lost("the client was closed".to_owned()));
+        self.shared.fail_all(&Failure::Lost("the client was closed".to_owned()), false);
     }
 }
 
 impl Session {
-    /// Begins to open a session; requests may be queued at once. Must be called within a runtime.
-    pub(crate) fn open(address: &str, peer: Peer) -> Result<Arc<Self>, Failure> {
+    /// Begins to open a session; requests may be queued at once. Of one that is opened `on_trial`, to a server that was
+    /// silent or not there before, nothing is expected until it is accepted. Must be called within a runtime.
+    pub(crate) fn open(
+        address: &str,
+        peer: Peer,
+        patience: Arc<Patience>,
+        on_trial: bool,
+    ) -> Result<Arc<Self>, Failure> {
         let channel = terrane_env::net::channel(address).map_err(|error| Failure::NotSent(error.to_string()))?;
         let shared = Arc::new(Shared::new());
-        let reader = tokio::spawn(run(Arc::clone(&shared), channel.clone(), address.to_owned(), peer)).abort_handle();
+        let running = run(Arc::clone(&shared), channel.clone(), address.to_owned(), peer, Arc::clone(&patience));
+        let reader = tokio::spawn(running).abort_handle();
         Ok(Arc::new(Self {
             shared,
             peer,
@@ -91,6 +121,9 @@ impl Session {
             channel,
             reader,
             clock_in_doubt: AtomicBool::new(false),
+            patience,
+            opened: Instant::now(),
+            on_trial,
         }))
     }
 
@@ -104,8 +137,41 @@ impl Session {
         data_client(self.channel.clone())
     }
 
-    pub(crate) fn is_broken(&self) -> bool {
-        matches!(self.shared.state.lock().phase, Phase::Broken(_))
+    /// What was learnt of the server's patience, for the next session with it.
+    pub(crate) fn patience(&self) -> Arc<Patience> {
+        Arc::clone(&self.patience)
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        match &self.shared.state.lock().phase {
+            Phase::Open => Standing::Ready,
+            Phase::Opening if self.on_trial || self.opened.elapsed() >= OPENING_PATIENCE => Standing::Away,
+            Phase::Opening => Standing::Ready,
+            Phase::Broken { doubtful, since, .. } => Standing::Broken { doubtful: *doubtful, since: *since },
+        }
+    }
+
+    /// Returns when the session has ended.
+    pub(crate) async fn ended(&self) {
+        let ended = self.shared.ended.notified();
+        let mut ended = std::pin::pin!(ended);
+        // Registered before looking: an end in between wakes us.
+        ended.as_mut().enable();
+        if !self.shared.is_broken() {
+            ended.await;
+        }
+    }
+
+    /// A stream beside the session waits for the server until this is dropped; what arrives on it is to be [heard].
+    ///
+    /// [heard]: Session::hear
+    pub(crate) fn awaits(&self) -> Awaiting<'_> {
+        self.shared.pulse.awaits()
+    }
+
+    /// Something arrived from the server on a stream beside the session.
+    pub(crate) fn hear(&self) {
+        self.shared.pulse.hear();
     }
 
     /// Cluster time as the server sees it, in milliseconds since 1970. Never ahead of the server's own clock: it is the
@@ -128,7 +194,7 @@ impl Session {
         if !self.clock_in_doubt.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
-        let other = Self::open(&self.address, self.peer)?;
+        let other = Self::open(&self.address, self.peer, self.patience(), false)?;
         let _room = other.room(until).await?;
         let told = *other.shared.clock.lock();
         if told.is_some() {
@@ -137,18 +203,24 @@ impl Session {
         Ok(())
     }
 
-    /// Waits until one more request may be queued, the hello included.
+    /// Waits until one more request may be queued. For the hello it waits a moment only: others may know better.
     pub(crate) async fn room(&self, until: Instant) -> Result<Room<'_>, Failure> {
         if let Ok(permit) = self.shared.permits.try_acquire() {
             return Ok(Room(permit));
         }
-        match timeout_at(until, self.shared.permits.acquire()).await {
-            Ok(Ok(permit)) => Ok(Room(permit)),
-            Ok(Err(_closed)) => Err(self.shared.why_broken()),
-            Err(_) if self.cluster_time_ms().is_none() => {
-                Err(Failure::NotSent(format!("{} did not answer the hello in time", self.address)))
+        let acquired = self.shared.permits.acquire();
+        let mut acquired = std::pin::pin!(acquired);
+        let mut limit = until.min(self.opened + OPENING_PATIENCE);
+        loop {
+            match timeout_at(limit, acquired.as_mut()).await {
+                Ok(Ok(permit)) => return Ok(Room(permit)),
+                Ok(Err(_closed)) => return Err(self.shared.why_broken()),
+                Err(_) if self.cluster_time_ms().is_none() => {
+                    return Err(Failure::NotSent(format!("{} did not answer the hello in time", self.address)));
+                }
+                Err(_) if limit < until => limit = until,
+                Err(_) => return Err(Failure::NotSent(format!("too many requests wait for {}", self.address))),
             }
-            Err(_) => Err(Failure::NotSent(format!("too many requests wait for {}", self.address))),
         }
     }
 
@@ -223,6 +295,9 @@ struct Shared {
     permits: Semaphore,
     /// The cluster time in the server's hello, and when that came.
     clock: Mutex<Option<(u64, Instant)>>,
+    pulse: Pulse,
+    /// Told when the session breaks.
+    ended: Notify,
 }
 
 struct State {
@@ -238,7 +313,11 @@ enum Phase {
     /// The hello is not answered yet: nobody has room to queue anything.
     Opening,
     Open,
-    Broken(Failure),
+    Broken {
+        why: Failure,
+        doubtful: bool,
+        since: Instant,
+    },
 }
 
 /// A place in the table of requests under way. Its index and generation make the request's id, so that a reply which
@@ -263,6 +342,8 @@ impl Shared {
             outgoing: AtomicWaker::new(),
             permits: Semaphore::new(0),
             clock: Mutex::new(None),
+            pulse: Pulse::default(),
+            ended: Notify::new(),
         }
     }
 
@@ -274,7 +355,7 @@ impl Shared {
     ) -> Result<(u64, ReplyReceiver), Failure> {
         let (sender, receiver) = oneshot::channel();
         let mut state = self.state.lock();
-        if let Phase::Broken(why) = &state.phase {
+        if let Phase::Broken { why, .. } = &state.phase {
             return Err(not_sent(why));
         }
         // Given back when the request leaves the table, which may be after its caller has gone.
@@ -284,6 +365,7 @@ impl Shared {
         state.queue.push_back(v1::Request { id, header: Some(header), body: Some(body) });
         let wake = was_empty && matches!(state.phase, Phase::Open);
         drop(state);
+        self.pulse.rouse();
         if wake {
             self.outgoing.wake();
         }
@@ -311,7 +393,7 @@ impl Shared {
 
     fn why_broken(&self) -> Failure {
         match &self.state.lock().phase {
-            Phase::Broken(why) => not_sent(why),
+            Phase::Broken { why, .. } => not_sent(why),
             Phase::Opening | Phase::Open => Failure::NotSent("the session is closing".to_owned()),
         }
     }
@@ -374,17 +456,18 @@ impl Shared {
     }
 
     /// Ends the session: whatever waits is answered, whatever comes is refused.
-    fn fail_all(&self, why: &Failure) {
+    fn fail_all(&self, why: &Failure, doubtful: bool) {
         let mut state = self.state.lock();
-        if matches!(state.phase, Phase::Broken(_)) {
+        if matches!(state.phase, Phase::Broken { .. }) {
             return;
         }
-        state.phase = Phase::Broken(why.clone());
+        state.phase = Phase::Broken { why: why.clone(), doubtful, since: Instant::now() };
         state.queue.clear();
         let slots = std::mem::take(&mut state.slots);
         drop(state);
         self.permits.close();
         self.outgoing.wake();
+        self.ended.notify_waiters();
         for slot in slots {
             if let Some(sender) = slot.reply {
                 let failure = if slot.sent { why.clone() } else { not_sent(why) };
@@ -394,7 +477,13 @@ impl Shared {
     }
 
     fn is_broken(&self) -> bool {
-        matches!(self.state.lock().phase, Phase::Broken(_))
+        matches!(self.state.lock().phase, Phase::Broken { .. })
+    }
+
+    /// Whether any request is queued or under way.
+    fn waits(&self) -> bool {
+        let state = self.state.lock();
+        state.slots.len() > state.free.len()
     }
 }
 
@@ -485,74 +574,46 @@ impl Stream for Outgoing {
 }
 
 /// Opens the stream and reads it to its end.
-async fn run(shared: Arc<Shared>, channel: Channel, address: String, peer: Peer) {
-    let why = match tokio::time::timeout(HELLO_TIMEOUT, open(&shared, channel, &address, peer)).await {
+async fn run(shared: Arc<Shared>, channel: Channel, address: String, peer: Peer, patience: Arc<Patience>) {
+    let (why, doubtful) = match tokio::time::timeout(HELLO_TIMEOUT, open(&shared, &channel, &address, peer)).await {
         Ok(Ok((hello, replies))) => {
+            patience.accepted(Instant::now());
             shared.accepted(&hello);
-            read(&shared, replies, &address).await
+            tokio::select! {
+                why = read(&shared, replies, &address) => (why, false),
+                () = pulse::watch(&shared.pulse, &patience, channel, || shared.waits()) => {
+                    (Failure::Lost(format!("{address} is silent and answers no ping")), true)
+                }
+            }
         }
-        Ok(Err(why)) => why,
-        Err(_) => Failure::NotSent(format!("{address} did not answer within {} s", HELLO_TIMEOUT.as_secs())),
+        Ok(Err(why)) => {
+            let doubtful = matches!(why, Failure::NotSent(_));
+            (why, doubtful)
+        }
+        Err(_) => (Failure::NotSent(format!("{address} did not answer within {} s", HELLO_TIMEOUT.as_secs())), true),
     };
     tracing::debug!(%address, server = %peer.server, ?why, "session ended");
-    shared.fail_all(&why);
+    shared.fail_all(&why, doubtful);
 }
 
 async fn open(
     shared: &Arc<Shared>,
-    channel: Channel,
+    channel: &Channel,
     address: &str,
     peer: Peer,
 ) -> Result<(v1::HelloReply, tonic::Streaming<v1::SessionReply>), Failure> {
     let outgoing = Outgoing { hello: Some(peer.hello()), shared: Arc::clone(shared) };
-    let opened = data_client(channel).session(outgoing).await;
-    let mut replies = opened.map_err(|status| refused_opening(&status, address))?.into_inner();
-    let first = replies.message().await.map_err(|status| refused_opening(&status, address))?;
-    match first.and_then(|reply| reply.body) {
-        Some(session_reply::Body::Hello(reply)) => check_hello(&reply, address, peer).map(|()| (reply, replies)),
-        Some(session_reply::Body::Refused(detail)) => Err(refused(error::from_detail(detail), address)),
-        Some(session_reply::Body::Batch(_)) => {
-            Err(Failure::NotSent(format!("{address} answered the hello with something else")))
-        }
-        None => Err(Failure::NotSent(format!("{address} closed the session at once"))),
-    }
-}
-
-/// The server checks us; this is our check of it.
-fn check_hello(reply: &v1::HelloReply, address: &str, peer: Peer) -> Result<(), Failure> {
-    let actual = hello::cluster_of(&reply.cluster_id).map_err(|error| refused(error, address))?.unwrap_or_default();
-    if actual != peer.cluster {
-        // In the words of the server: expected is its own cluster, actual is ours.
-        let (expected, actual) = (actual, peer.cluster);
-        return Err(Failure::Refused(Wire::WrongCluster { expected, actual, server: ServerId(reply.server) }));
-    }
-    if reply.server != peer.server.0 {
-        return Err(another_server(address, ServerId(reply.server)));
-    }
-    Ok(())
-}
-
-fn refused_opening(status: &tonic::Status, address: &str) -> Failure {
-    refused(error::from_status(status), address)
-}
-
-/// A refusal of the whole session, before any request went out.
-fn refused(error: Wire, address: &str) -> Failure {
-    match error {
-        // Another server of our own cluster has taken over the address: the right one is to be found elsewhere.
-        Wire::WrongCluster { expected, actual, server } if expected == actual => another_server(address, server),
-        error @ (Wire::WrongCluster { .. } | Wire::Unsupported { .. } | Wire::Invalid(_)) => Failure::Refused(error),
-        error => Failure::NotSent(format!("{address}: {error}")),
-    }
-}
-
-fn another_server(address: &str, server: ServerId) -> Failure {
-    Failure::NotSent(format!("server {server} answers at {address} now"))
+    let opened = data_client(channel.clone()).session(outgoing).await;
+    let mut replies = opened.map_err(|status| greeting::refused(&status, address))?.into_inner();
+    let first = replies.message().await.map_err(|status| greeting::refused(&status, address))?;
+    Ok((greeting::accepted(first, address, peer)?, replies))
 }
 
 async fn read(shared: &Shared, mut replies: tonic::Streaming<v1::SessionReply>, address: &str) -> Failure {
     loop {
-        match replies.message().await {
+        let message = replies.message().await;
+        shared.pulse.hear();
+        match message {
             Ok(Some(v1::SessionReply { body: Some(session_reply::Body::Batch(batch)) })) => shared.complete(batch),
             Ok(Some(v1::SessionReply { body: Some(session_reply::Body::Refused(detail)) })) => {
                 return Failure::Lost(format!("{address} ended the session: {}", error::from_detail(detail)));

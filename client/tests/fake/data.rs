@@ -43,6 +43,8 @@ impl Data for FakeData {
     }
 
     async fn ping(&self, _: Request<v1::PingCall>) -> Result<Response<v1::PingReply>, Status> {
+        runs(&self.world, self.id).await;
+        self.world.lock().pings.send_modify(|pings| *pings += 1);
         Ok(Response::new(v1::PingReply {}))
     }
 
@@ -72,6 +74,15 @@ impl Data for FakeData {
                         return;
                     }
                 };
+                runs(&world, id).await;
+                let after_pings = match world.lock().faults.front() {
+                    Some(Fault::AfterPings(pings)) => *pings,
+                    _ => 0,
+                };
+                if after_pings > 0 && matches!(message.body, Some(session_request::Body::Batch(_))) {
+                    let mut pings = world.lock().pings.subscribe();
+                    pings.wait_for(|pings| *pings >= after_pings).await.expect("the world stays");
+                }
                 match message.body {
                     Some(session_request::Body::Hello(theirs)) => {
                         let identity = hello::Identity { cluster: world.lock().cluster, server: id, boot: 1 };
@@ -110,6 +121,7 @@ impl Data for FakeData {
         let mut scan = call.body.unwrap_or_default();
         let blocks = async_stream::stream! {
             loop {
+                runs(&world, id).await;
                 let block = {
                     let mut world = world.lock();
                     world.reads.push((id, header.consistency()));
@@ -119,6 +131,7 @@ impl Data for FakeData {
                     Ok(block) => {
                         scan.resume = block.resume.clone();
                         let done = block.done;
+                        world.lock().sends_block();
                         yield Ok(block);
                         if done {
                             return;
@@ -147,6 +160,12 @@ impl Data for FakeData {
     }
 }
 
+/// Waits while the server hangs.
+async fn runs(world: &Shared, id: ServerId) {
+    let mut hung = world.lock().hung.subscribe();
+    hung.wait_for(|hung| !hung.contains(&id)).await.expect("the world stays");
+}
+
 /// The replies to a batch, in reverse order so that nobody can rely on it, and whether the stream breaks then.
 fn answer(world: &Shared, id: ServerId, batch: v1::RequestBatch) -> (Vec<v1::Reply>, bool) {
     let mut world = world.lock();
@@ -171,7 +190,7 @@ fn handle(world: &mut World, id: ServerId, header: v1::RequestHeader, body: Opti
         Some(Fault::Refuse(refused)) => return refuse(refused),
         Some(Fault::BreakBefore) => return Done::Break,
         Some(Fault::Silence) => return Done::Silence,
-        Some(Fault::BreakAfter) | None => {}
+        Some(Fault::BreakAfter | Fault::AfterPings(_)) | None => {}
     }
     let region = match find(world, id, &header) {
         Ok(region) => region,

@@ -10,7 +10,7 @@ mod data;
 mod master;
 mod mutations;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +38,8 @@ pub enum Fault {
     BreakBefore,
     /// Never answered.
     Silence,
+    /// Answered once the server has answered so many pings.
+    AfterPings(u64),
 }
 
 /// The truth that all servers share.
@@ -77,6 +79,12 @@ pub struct World {
     pub scan: v1::Scan,
     /// Page tokens made so far: a token is the place in here.
     pub sealed: Vec<v1::SealPage>,
+    /// Servers that take everything in and answer nothing, as if their processes were stopped.
+    pub hung: watch::Sender<BTreeSet<ServerId>>,
+    /// Hangs the server of group 1 after so many more blocks of scans, and makes this one its leader.
+    pub hang_after_blocks: Option<(u64, ServerId)>,
+    /// Pings answered.
+    pub pings: watch::Sender<u64>,
 }
 
 /// (family, qualifier) → (timestamp, value); one version is kept.
@@ -137,6 +145,9 @@ impl Fake {
             projection: v1::Projection::default(),
             scan: v1::Scan::default(),
             sealed: Vec::new(),
+            hung: watch::Sender::default(),
+            hang_after_blocks: None,
+            pings: watch::Sender::default(),
         }));
         let (address, master) = serve_master(&world).await;
         let mut fake = Fake { world, masters: address, servers: BTreeMap::new(), master };
@@ -207,6 +218,20 @@ impl Fake {
         world.groups.insert(GroupId(group), (term + 1, ServerId(to)));
     }
 
+    /// Stops a server as SIGSTOP does: its connections stay, and nothing is answered.
+    pub fn hang(&self, id: ServerId) {
+        self.world.lock().hung.send_modify(|hung| {
+            hung.insert(id);
+        });
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self, id: ServerId) {
+        self.world.lock().hung.send_modify(|hung| {
+            hung.remove(&id);
+        });
+    }
+
     /// Puts one column `f:NAME` in place of what a row has.
     pub fn put(&self, number: usize, column: &str, value: Vec<u8>) {
         let row = [(("f".into(), Bytes::copy_from_slice(column.as_bytes())), (1, value.into()))].into();
@@ -257,6 +282,20 @@ impl World {
         let daughter = |region, range| RegionDescriptor { region: RegionId(region), range, epoch, ..parent.clone() };
         self.regions.insert(index, daughter(parent.region.0, left));
         self.regions.insert(index + 1, daughter(id, right));
+    }
+
+    /// One more block of a scan goes out.
+    fn sends_block(&mut self) {
+        let Some((blocks, next)) = self.hang_after_blocks.take() else { return };
+        if blocks > 0 {
+            self.hang_after_blocks = Some((blocks - 1, next));
+            return;
+        }
+        let (term, leader) = self.groups[&GroupId(1)];
+        self.hung.send_modify(|hung| {
+            hung.insert(leader);
+        });
+        self.groups.insert(GroupId(1), (term + 1, next));
     }
 
     fn members(&self) -> Vec<(ServerId, String)> {

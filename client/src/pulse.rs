@@ -1,0 +1,269 @@
+//! Whether a server is alive: silence is answered by a ping, and a silent ping by suspicion.
+//!
+//! A slow server and a stopped one look alike to a caller that waits. So while something is awaited from a server and
+//! nothing at all arrives for [`QUIET_TICKS`], it is sent a ping, which any living server answers at once. Without an
+//! answer within its patience, the server is suspect: the session breaks, its calls go elsewhere, and none goes there until
+//! a new session has been accepted. Suspicion never costs data: reads are repeated, and writes have their operation
+//! numbers.
+//!
+//! Two things keep a busy machine from suspecting healthy servers:
+//! - silence is counted in ticks of this process, not by a clock. A client that was not scheduled itself suspects nobody;
+//! - patience follows the slowest pings seen, and doubles when a suspicion proves wrong.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use parking_lot::Mutex;
+use terrane_proto::v1;
+use terrane_proto::v1::data_client::DataClient;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+use tonic::transport::Channel;
+
+/// The step in which silence is counted.
+const TICK: Duration = Duration::from_millis(50);
+/// Ticks of silence after which a ping is sent.
+const QUIET_TICKS: u32 = 4;
+/// Ticks with nothing awaited after which the watch sleeps until something is.
+const IDLE_TICKS: u32 = 20;
+/// How long a ping may go unanswered. Together with the quiet before it, the least is well below an election's time.
+const PATIENCE_MIN: Duration = Duration::from_millis(400);
+const PATIENCE_MAX: Duration = Duration::from_secs(2);
+/// A ping that took so long multiplied by this is still not unusual.
+const USUAL_TIMES: u32 = 8;
+/// A suspect that is back within this time was slow, not stopped.
+const SOON_BACK: Duration = Duration::from_secs(2);
+
+/// How long a server may leave a ping unanswered: learnt over all sessions with it.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    state: Mutex<Learnt>,
+}
+
+#[derive(Debug)]
+struct Learnt {
+    patience: Duration,
+    suspected: Option<Instant>,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { state: Mutex::new(Learnt { patience: PATIENCE_MIN, suspected: None }) }
+    }
+}
+
+impl Patience {
+    fn ticks(&self) -> u32 {
+        let patience = self.state.lock().patience;
+        u32::try_from(patience.as_millis().div_ceil(TICK.as_millis())).unwrap_or(u32::MAX)
+    }
+
+    /// A ping was answered: more patience at once if it was slow, less by and by if not.
+    fn answered(&self, took: Duration) {
+        let mut state = self.state.lock();
+        let calmer = state.patience - state.patience / 8;
+        state.patience = calmer.max(took.saturating_mul(USUAL_TIMES)).clamp(PATIENCE_MIN, PATIENCE_MAX);
+    }
+
+    fn suspected(&self, now: Instant) {
+        self.state.lock().suspected = Some(now);
+    }
+
+    /// The server accepted a session. If it was suspected just before, the suspicion was wrong.
+    pub(crate) fn accepted(&self, now: Instant) {
+        let mut state = self.state.lock();
+        if state.suspected.take().is_some_and(|at| now.duration_since(at) < SOON_BACK) {
+            state.patience = (state.patience * 2).min(PATIENCE_MAX);
+        }
+    }
+}
+
+/// What one session hears and waits for.
+#[derive(Debug, Default)]
+pub(crate) struct Pulse {
+    /// Messages that arrived from the server, of whatever stream.
+    heard: AtomicU64,
+    /// Streams beside the session that wait for the server.
+    awaiting: AtomicUsize,
+    /// The watch sleeps: whoever begins to wait wakes it.
+    asleep: AtomicBool,
+    wake: Notify,
+}
+
+impl Pulse {
+    /// Something arrived.
+    pub(crate) fn hear(&self) {
+        self.heard.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Something is awaited from now on.
+    pub(crate) fn rouse(&self) {
+        if self.asleep.load(Ordering::SeqCst) {
+            self.wake.notify_one();
+        }
+    }
+
+    /// A stream beside the session waits until this is dropped.
+    pub(crate) fn awaits(&self) -> Awaiting<'_> {
+        self.awaiting.fetch_add(1, Ordering::SeqCst);
+        self.rouse();
+        Awaiting(self)
+    }
+}
+
+/// One wait for the server.
+pub(crate) struct Awaiting<'a>(&'a Pulse);
+
+impl Drop for Awaiting<'_> {
+    fn drop(&mut self) {
+        self.0.awaiting.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Runs for as long as the server gives signs of life when it is asked for one.
+pub(crate) async fn watch(pulse: &Pulse, patience: &Patience, channel: Channel, waits: impl Fn() -> bool) {
+    let mut silence = Silence::default();
+    let mut idle = 0;
+    let mut pings = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            () = sleep(TICK) => {}
+            Some(took) = pings.next() => {
+                if let Some(took) = took {
+                    patience.answered(took);
+                    pulse.hear();
+                }
+                continue;
+            }
+        }
+        let waits = || pulse.awaiting.load(Ordering::SeqCst) > 0 || waits();
+        let awaited = waits();
+        match silence.tick(pulse.heard.load(Ordering::Relaxed), awaited, patience.ticks()) {
+            Sign::Enough => {}
+            Sign::Wanted => pings.push(ping(channel.clone())),
+            Sign::Missing => {
+                patience.suspected(Instant::now());
+                return;
+            }
+        }
+        idle = if awaited { 0 } else { idle + 1 };
+        if idle >= IDLE_TICKS {
+            idle = 0;
+            pulse.asleep.store(true, Ordering::SeqCst);
+            // Looked at again: what began to be awaited before the flag was up wakes nobody.
+            if !waits() {
+                pulse.wake.notified().await;
+            }
+            pulse.asleep.store(false, Ordering::SeqCst);
+        }
+    }
+}
+
+/// How long the server took to answer, if it did. A refusal is an answer.
+async fn ping(channel: Channel) -> Option<Duration> {
+    use tonic::Code::{ResourceExhausted, Unimplemented};
+    let began = Instant::now();
+    match DataClient::new(channel).ping(v1::PingCall {}).await {
+        Ok(_) => Some(began.elapsed()),
+        Err(status) => matches!(status.code(), Unimplemented | ResourceExhausted).then(|| began.elapsed()),
+    }
+}
+
+/// What is missing of a server's signs of life.
+#[derive(Debug, PartialEq, Eq)]
+enum Sign {
+    /// Nothing.
+    Enough,
+    /// One should be asked for.
+    Wanted,
+    /// The one that was asked for.
+    Missing,
+}
+
+/// Ticks since the last sign.
+#[derive(Debug, Default)]
+struct Silence {
+    heard: u64,
+    ticks: u32,
+}
+
+impl Silence {
+    fn tick(&mut self, heard: u64, awaited: bool, patience: u32) -> Sign {
+        if heard != self.heard || !awaited {
+            *self = Self { heard, ticks: 0 };
+            return Sign::Enough;
+        }
+        self.ticks += 1;
+        match self.ticks {
+            QUIET_TICKS => Sign::Wanted,
+            ticks if ticks >= QUIET_TICKS.saturating_add(patience) => Sign::Missing,
+            _ => Sign::Enough,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The ticks at which a ping is sent (`p`) and the server suspected (`!`), of ticks at which something arrives (`#`)
+    /// or not (`.`).
+    fn signs(arrivals: &str, awaited: bool, patience: u32) -> String {
+        let (mut silence, mut heard) = (Silence::default(), 0);
+        let sign = |arrives| {
+            heard += u64::from(arrives == '#');
+            match silence.tick(heard, awaited, patience) {
+                Sign::Enough => '-',
+                Sign::Wanted => 'p',
+                Sign::Missing => '!',
+            }
+        };
+        arrivals.chars().map(sign).collect()
+    }
+
+    #[test]
+    fn silence_is_answered_by_one_ping_and_then_by_suspicion() {
+        assert_eq!(signs("#...........", true, 6), "----p-----!!");
+    }
+
+    #[test]
+    fn a_server_that_answers_pings_is_never_suspected() {
+        let slow = "....#".repeat(100);
+        assert!(!signs(&slow, true, 1).contains('!'));
+    }
+
+    #[test]
+    fn silence_means_nothing_while_nothing_is_awaited() {
+        assert_eq!(signs(&".".repeat(100), false, 6), "-".repeat(100));
+    }
+
+    #[test]
+    fn the_least_patience_leaves_time_for_an_election_within_a_second_and_a_half() {
+        let least = TICK * QUIET_TICKS + PATIENCE_MIN;
+        assert!(least <= Duration::from_millis(600), "{least:?}");
+    }
+
+    #[test]
+    fn patience_follows_slow_pings_and_wrong_suspicions_and_comes_back() {
+        let (patience, now) = (Patience::default(), Instant::now());
+        assert_eq!(patience.ticks(), 8);
+        patience.answered(Duration::from_millis(100));
+        assert_eq!(patience.ticks(), 16, "eight times what a ping took");
+        (0..40).for_each(|_| patience.answered(Duration::from_millis(1)));
+        assert_eq!(patience.ticks(), 8);
+
+        patience.suspected(now);
+        patience.accepted(now + SOON_BACK / 2);
+        assert_eq!(patience.ticks(), 16, "the server was alive");
+        patience.suspected(now);
+        patience.accepted(now + SOON_BACK);
+        assert_eq!(patience.ticks(), 16, "the server was stopped");
+        for _ in 0..10 {
+            patience.suspected(now);
+            patience.accepted(now);
+        }
+        assert_eq!(patience.ticks(), 40, "bounded");
+    }
+}
