@@ -24,6 +24,9 @@ use crate::retry::{Failure, Risk};
 use crate::route::{Place, Position, Router};
 use crate::table::Target;
 
+/// The rows of one request, and where it goes.
+type Asked = (Place, Vec<usize>);
+
 /// Rows read by one request: what comes back is known to the servers only, so there are few.
 const REQUEST_ROWS_MAX: usize = 128;
 
@@ -110,7 +113,7 @@ impl Gather<'_> {
         target: &Target,
         pending: &[usize],
         progress: &Progress,
-    ) -> (Vec<(Place, Vec<usize>)>, Vec<(usize, Failure)>) {
+    ) -> (Vec<Asked>, Vec<(usize, Failure)>) {
         let mut places: BTreeMap<RegionId, Place> = BTreeMap::new();
         let mut groups: BTreeMap<(RegionId, usize), Vec<usize>> = BTreeMap::new();
         let mut nowhere = Vec::new();

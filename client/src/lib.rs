@@ -128,6 +128,7 @@ mod submit;
 mod table;
 mod typed;
 mod typed_reads;
+mod under_way;
 mod url;
 mod values;
 mod write_requests;

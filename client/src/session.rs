@@ -16,7 +16,6 @@
 //! A broken session stays broken. Whoever needs the server again opens a new one. A session also breaks when the server
 //! shows no sign of life while something is awaited from it: [`crate::pulse`].
 
-use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,13 +38,10 @@ use tonic::transport::Channel;
 use crate::greeting;
 use crate::pulse::{self, Awaiting, Patience, Pulse};
 use crate::retry::Failure;
-use crate::submit::extra_bytes;
+use crate::under_way::{Answered, Phase, ReplyReceiver, State};
 
 /// Requests queued or under way on one session.
 pub(crate) const IN_FLIGHT_MAX: usize = 8192;
-/// Requests and bytes that go into one message; a single larger request travels alone.
-const BATCH_REQUESTS_MAX: usize = 1024;
-const BATCH_BYTES_MAX: usize = 1 << 20;
 /// How long a server may take to accept a connection and answer the hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long calls wait for that. The attempt goes on while they go elsewhere.
@@ -277,16 +273,6 @@ fn data_client(channel: Channel) -> DataClient<Channel> {
     DataClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX).max_encoding_message_size(MESSAGE_BYTES_MAX)
 }
 
-/// A reply that is no refusal.
-pub(crate) struct Answered {
-    pub(crate) body: reply::Body,
-    /// The version of the table's schema, where the request named an older one; else 0.
-    pub(crate) schema_version: u64,
-}
-
-type ReplySender = oneshot::Sender<Result<Answered, Failure>>;
-type ReplyReceiver = oneshot::Receiver<Result<Answered, Failure>>;
-
 struct Shared {
     state: Mutex<State>,
     /// Woken when the outgoing half has something to take.
@@ -300,45 +286,10 @@ struct Shared {
     ended: Notify,
 }
 
-struct State {
-    phase: Phase,
-    queue: VecDeque<v1::Request>,
-    slots: Vec<Slot>,
-    free: Vec<u32>,
-    /// Requests in the queue that were taken back: skipped on their way out.
-    taken_back: usize,
-}
-
-enum Phase {
-    /// The hello is not answered yet: nobody has room to queue anything.
-    Opening,
-    Open,
-    Broken {
-        why: Failure,
-        doubtful: bool,
-        since: Instant,
-    },
-}
-
-/// A place in the table of requests under way. Its index and generation make the request's id, so that a reply which
-/// comes for an earlier user of the place is not taken for the present one's.
-#[derive(Default)]
-struct Slot {
-    generation: u32,
-    sent: bool,
-    reply: Option<ReplySender>,
-}
-
 impl Shared {
     fn new() -> Self {
         Self {
-            state: Mutex::new(State {
-                phase: Phase::Opening,
-                queue: VecDeque::new(),
-                slots: Vec::new(),
-                free: Vec::new(),
-                taken_back: 0,
-            }),
+            state: Mutex::new(State::new()),
             outgoing: AtomicWaker::new(),
             permits: Semaphore::new(0),
             clock: Mutex::new(None),
@@ -379,13 +330,7 @@ impl Shared {
         if state.slot(id).is_none_or(|(_, slot)| slot.sent) || state.release(id).is_none() {
             return false;
         }
-        state.taken_back += 1;
-        // It is left where it is, and the queue swept now and then: taking thousands back costs no more than queueing them.
-        if state.taken_back > state.queue.len() / 2 {
-            let State { queue, slots, .. } = &mut *state;
-            queue.retain(|request| is_waited_for(slots, request.id));
-            state.taken_back = 0;
-        }
+        state.take_back();
         drop(state);
         self.permits.add_permits(1);
         true
@@ -409,29 +354,10 @@ impl Shared {
         }
     }
 
-    /// What goes out next: as much as has queued, up to the limits of one message.
+    /// What goes out next.
     fn next_batch(&self) -> Option<v1::RequestBatch> {
         let mut state = self.state.lock();
-        if !matches!(state.phase, Phase::Open) || state.queue.is_empty() {
-            return None;
-        }
-        let mut requests = Vec::with_capacity(state.queue.len().min(BATCH_REQUESTS_MAX));
-        let mut bytes = 0;
-        while requests.len() < BATCH_REQUESTS_MAX
-            && let Some(next) = state.queue.front()
-        {
-            bytes += size_of_request(next);
-            if bytes > BATCH_BYTES_MAX && !requests.is_empty() {
-                break;
-            }
-            let request = state.queue.pop_front().expect("the front was there");
-            if state.mark_sent(request.id) {
-                requests.push(request);
-            } else {
-                state.taken_back -= 1;
-            }
-        }
-        (!requests.is_empty()).then_some(v1::RequestBatch { requests })
+        if matches!(state.phase, Phase::Open) { state.next_batch() } else { None }
     }
 
     fn complete(&self, batch: v1::ReplyBatch) {
@@ -482,8 +408,7 @@ impl Shared {
 
     /// Whether any request is queued or under way.
     fn waits(&self) -> bool {
-        let state = self.state.lock();
-        state.slots.len() > state.free.len()
+        self.state.lock().waits()
     }
 }
 
@@ -492,62 +417,6 @@ fn not_sent(why: &Failure) -> Failure {
     match why {
         Failure::Lost(cause) => Failure::NotSent(cause.clone()),
         other => other.clone(),
-    }
-}
-
-impl State {
-    fn take_slot(&mut self, sender: ReplySender) -> u64 {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot::default());
-            u32::try_from(self.slots.len() - 1).expect("permits bound the table far below 2^32")
-        });
-        let slot = &mut self.slots[index as usize];
-        slot.generation = slot.generation.wrapping_add(1);
-        slot.sent = false;
-        slot.reply = Some(sender);
-        u64::from(slot.generation) << 32 | u64::from(index)
-    }
-
-    fn slot(&mut self, id: u64) -> Option<(u32, &mut Slot)> {
-        let (generation, index) = ((id >> 32) as u32, id as u32);
-        let slot = self.slots.get_mut(index as usize)?;
-        (slot.generation == generation).then_some((index, slot))
-    }
-
-    /// False when the request was taken back.
-    fn mark_sent(&mut self, id: u64) -> bool {
-        match self.slot(id) {
-            Some((_, slot)) if slot.reply.is_some() => {
-                slot.sent = true;
-                true
-            }
-            _ => false,
-        }
-    }
-
-    fn release(&mut self, id: u64) -> Option<ReplySender> {
-        let (index, slot) = self.slot(id)?;
-        let sender = slot.reply.take()?;
-        self.free.push(index);
-        Some(sender)
-    }
-}
-
-fn is_waited_for(slots: &[Slot], id: u64) -> bool {
-    let (generation, index) = ((id >> 32) as u32, id as u32);
-    slots.get(index as usize).is_some_and(|slot| slot.generation == generation && slot.reply.is_some())
-}
-
-fn size_of_request(request: &v1::Request) -> usize {
-    match &request.body {
-        Some(request::Body::Mutate(mutate)) => {
-            mutate.rows.iter().map(|row| row.row.len() + row.cells.len() + extra_bytes(row) + 32).sum()
-        }
-        Some(request::Body::Get(get)) => get.rows.iter().map(|row| row.len() + 8).sum(),
-        Some(request::Body::Scan(scan)) => scan.start.len() + scan.stop.len() + scan.resume.len() + 64,
-        Some(request::Body::SealPage(seal)) => seal.positions.iter().map(|position| position.last.len() + 16).sum(),
-        Some(request::Body::OpenPage(open)) => open.token.len() + 64,
-        None => 0,
     }
 }
 

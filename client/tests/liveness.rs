@@ -25,8 +25,8 @@ fn put(row: impl AsRef<[u8]>) -> Put {
 async fn warm() -> (Fake, Client, Table) {
     let cluster = Fake::start(&[]).await;
     let client = cluster.client().await;
-    let table = client.table("t").await.unwrap();
-    table.put(put("warm")).await.unwrap();
+    let table = client.table("t").await.expect("the table is there");
+    table.put(put("warm")).await.expect("the cluster works");
     (cluster, client, table)
 }
 
