@@ -3,11 +3,8 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use terrane_types::limits::ROW_BYTES_MAX;
-use terrane_types::{Error, FamilyName, FamilySchema, Invalid, TableId, TableName, TableSchema, escape};
-
-/// Regions a table may begin with; more come by splitting.
-pub const SPLIT_POINTS_MAX: usize = 10_000;
+use terrane_types::limits::{SPLIT_POINTS_BYTES_MAX, SPLIT_POINTS_MAX};
+use terrane_types::{Error, FamilyName, FamilySchema, Invalid, TableId, TableName, TableSchema, escape, range};
 
 /// A table as asked for, ready to be journaled: defaults filled in, families sorted, everything checked.
 pub fn new_table(mut schema: TableSchema, split_at: &[Bytes]) -> Result<TableSchema, Error> {
@@ -33,10 +30,15 @@ fn check_split_points(schema: &TableSchema, split_at: &[Bytes]) -> Result<(), In
             split_at.len()
         )));
     }
+    let bytes: usize = split_at.iter().map(Bytes::len).sum();
+    if bytes > SPLIT_POINTS_BYTES_MAX {
+        return Err(Invalid::new(format!(
+            "the split points have {bytes} bytes in all; the limit is {SPLIT_POINTS_BYTES_MAX}: begin with fewer and \
+             split the table afterwards"
+        )));
+    }
     for key in split_at {
-        if key.is_empty() || key.len() > ROW_BYTES_MAX {
-            return Err(Invalid::new(format!("a split point has 1 to {ROW_BYTES_MAX} bytes; one has {}", key.len())));
-        }
+        range::check_boundary(key)?;
         check_boundary(schema, key)?;
     }
     match split_at.windows(2).find(|pair| pair[0] >= pair[1]) {
@@ -197,6 +199,29 @@ mod tests {
         assert!(refusal(schema(None, 0), &keys(&[b"b", b"a"])).contains("b comes before a"));
         assert!(refusal(schema(None, 0), &keys(&[b"a", b"a"])).contains("twice"));
         assert!(refusal(schema(None, 0), &keys(&[b""])).contains("1 to 32767"));
+    }
+
+    #[test]
+    fn split_points_at_their_limits_are_read_again_and_beyond_them_refused() {
+        use crate::catalog::{CatalogEdit, NewTable};
+        let point = |number: usize, bytes: usize| Bytes::from(format!("{number:0>bytes$}"));
+        let most = SPLIT_POINTS_BYTES_MAX / 32_767;
+        for split_at in [
+            (0..most).map(|number| point(number, 32_767)).collect::<Vec<_>>(),
+            (0..SPLIT_POINTS_MAX).map(|number| point(number, 8)).collect(),
+        ] {
+            let checked = new_table(schema(None, 0), &split_at).unwrap();
+            let groups = vec![terrane_types::GroupId(1); split_at.len() + 1];
+            let new = NewTable { schema: checked, split_at, groups, implies_namespace: false };
+            let edit = CatalogEdit::CreateTable(new);
+            assert_eq!(CatalogEdit::decode(&edit.encode()).unwrap(), edit);
+        }
+        assert!(refusal(schema(None, 0), &[point(1, 32_768)]).contains("this one has 32768"));
+        assert!(refusal(schema(None, 0), &[point(1, 40_000)]).contains("this one has 40000"));
+        let large: Vec<_> = (0..=most).map(|number| point(number, 32_767)).collect();
+        assert!(refusal(schema(None, 0), &large).contains("the limit is 8388608"));
+        let many: Vec<_> = (0..=SPLIT_POINTS_MAX).map(|number| point(number, 8)).collect();
+        assert!(refusal(schema(None, 0), &many).contains("10001 split points are too many"));
     }
 
     #[test]

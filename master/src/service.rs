@@ -7,7 +7,7 @@ use futures::{Stream, stream};
 use terrane_proto::hello::{self, Identity};
 use terrane_proto::{convert, error, v1};
 use terrane_types::{
-    Error, FamilyName, Invalid, KeyRange, NamespaceName, Projection, RegionDescriptor, RegionId, TableName,
+    Error, FamilyName, Invalid, KeyRange, NamespaceName, Projection, RegionDescriptor, RegionId, TableName, range,
 };
 use tonic::{Request, Response, Status};
 
@@ -44,6 +44,9 @@ impl MasterService {
     }
 
     async fn split(&self, request: v1::SplitRegionRequest) -> Result<v1::SplitRegionReply, Error> {
+        if !request.at.is_empty() {
+            range::check_boundary(&request.at)?;
+        }
         let region = self.views.region(RegionId(request.region))?;
         let daughters = self.desk.orders.split(region.group, region.region, region.epoch, request.at).await?;
         let claims: Vec<RegionDescriptor> =

@@ -8,7 +8,7 @@ use terrane_types::{GroupId, ReplicaId, ServerId};
 pub enum OpenError {
     /// The log is damaged below what is known to be synced. Serving would forget acknowledged entries.
     #[error(
-        "the log {file} is damaged at offset {offset} ({what}); it holds acknowledged entries, so this server must not serve: restore the directory or replace the server"
+        "the log {file} is damaged at offset {offset} ({what}); it holds acknowledged entries, so this server must not serve; keep the other servers running, and run `terrane tool check` on the directory"
     )]
     Damage {
         /// The segment.

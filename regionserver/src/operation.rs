@@ -122,15 +122,18 @@ impl ChangeTables {
 }
 
 impl Split {
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
+    /// The operation's bytes.
+    ///
+    /// # Errors
+    /// [`Malformed`] for a boundary that is longer than any row.
+    pub fn encode(&self) -> Result<Vec<u8>, Malformed> {
         let mut out = vec![FORMAT, SPLIT];
         put_u64(&mut out, self.region.0);
         put_u64(&mut out, self.epoch.0);
         put_u64(&mut out, self.left.0);
         put_u64(&mut out, self.right.0);
-        put_short(&mut out, &self.at);
-        out
+        put_short(&mut out, &self.at)?;
+        Ok(out)
     }
 
     fn decode(mut reader: Reader) -> Result<Self, Malformed> {

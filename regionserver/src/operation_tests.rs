@@ -127,8 +127,8 @@ fn a_split_has_this_layout() {
     let split =
         Split { region: RegionId(1), epoch: RegionEpoch(2), left: RegionId(3), right: RegionId(4), at: "m".into() };
     let numbers: Vec<u8> = [1u64, 2, 3, 4].iter().flat_map(|number| number.to_le_bytes()).collect();
-    assert_eq!(split.encode(), [&[2, 3][..], &numbers, &[1, 0, b'm']].concat());
-    assert!(matches!(Operation::decode(split.encode().into()), Ok(Operation::Split(read)) if read == split));
+    assert_eq!(split.encode().unwrap(), [&[2, 3][..], &numbers, &[1, 0, b'm']].concat());
+    assert!(matches!(Operation::decode(split.encode().unwrap().into()), Ok(Operation::Split(read)) if read == split));
 }
 
 #[test]
@@ -201,4 +201,43 @@ fn an_unknown_format_kind_or_flag_is_refused() {
     record[WRITE_HEADER_BYTES + 16] = 8;
     let Ok(Operation::Write(mut write)) = Operation::decode(record.into()) else { panic!("not a write") };
     assert!(write.next().unwrap().is_err());
+}
+
+#[test]
+fn what_the_edge_accepts_at_its_limits_is_read_again() {
+    use terrane_types::limits::{BATCH_ROWS_MAX, QUALIFIER_BYTES_MAX, ROW_BYTES_MAX};
+    let row = vec![b'r'; ROW_BYTES_MAX];
+    let mut out = Vec::new();
+    let mut builder = WriteBuilder::new(&mut out, &HEADER);
+    let mut longest = Vec::new();
+    pack(&mut longest, CellRef::put(&[b'f'; 128], &[b'q'; QUALIFIER_BYTES_MAX], LATEST, b"v"));
+    builder.push(u64::MAX, u64::MAX, &row, &longest);
+    builder.finish();
+    assert_eq!(rows(out)[0].row, row);
+    let mut out = Vec::new();
+    let mut builder = WriteBuilder::new(&mut out, &HEADER);
+    (0..BATCH_ROWS_MAX as u64).for_each(|number| builder.push(number, 1, b"r", &cells(5)));
+    builder.finish();
+    assert_eq!(rows(out).len(), BATCH_ROWS_MAX);
+    let split = |at: Vec<u8>| Split {
+        region: RegionId(1),
+        epoch: RegionEpoch(1),
+        left: RegionId(2),
+        right: RegionId(3),
+        at: at.into(),
+    };
+    let longest = split(row.clone());
+    let read = Operation::decode(longest.encode().unwrap().into()).unwrap();
+    assert!(matches!(read, Operation::Split(read) if read == longest));
+    assert!(split(vec![b'r'; 65_536]).encode().is_err(), "refused, and no panic");
+    let test = |qualifier: Vec<u8>| {
+        terrane_types::ColumnTest::new("f".parse().unwrap(), qualifier, terrane_types::Test::Absent)
+    };
+    let request = |qualifier: Vec<u8>| Request {
+        condition: Some(terrane_types::Condition::Column(test(qualifier))),
+        ..Request::default()
+    };
+    let longest = request(vec![b'q'; QUALIFIER_BYTES_MAX]);
+    assert_eq!(Request::decode(&longest.encode().unwrap()).unwrap(), longest);
+    assert!(request(vec![b'q'; 65_536]).encode().is_err(), "refused, and no panic");
 }

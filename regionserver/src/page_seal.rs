@@ -125,7 +125,7 @@ impl PageSeal {
         for position in positions {
             token.extend_from_slice(&position.bucket.to_le_bytes());
             token.push(if position.finished { FINISHED } else { 0 });
-            put_short(&mut token, &position.last);
+            put_short(&mut token, &position.last).map_err(|error| Invalid::new(error.to_string()))?;
         }
         let tag = mac(key, &token, &bound).finalize().into_bytes();
         token.extend_from_slice(&tag);

@@ -85,11 +85,16 @@ impl Reader {
     }
 }
 
-/// Appends a field behind its 16-bit length. Rows and keys are at most 32,767 bytes, checked at the edge.
-pub fn put_short(out: &mut Vec<u8>, field: &[u8]) {
-    let len = u16::try_from(field.len()).expect("rows and keys are bounded at the edge");
+/// Appends a field behind its 16-bit length.
+///
+/// # Errors
+/// [`Malformed`] for a field that its length cannot say. The edge refuses such rows and qualifiers by name; here nothing of
+/// them is written.
+pub fn put_short(out: &mut Vec<u8>, field: &[u8]) -> Result<(), Malformed> {
+    let len = u16::try_from(field.len()).map_err(|_| Malformed("a row or qualifier is longer than 65535 bytes"))?;
     out.extend_from_slice(&len.to_le_bytes());
     out.extend_from_slice(field);
+    Ok(())
 }
 
 /// Appends a field behind its 32-bit length. A whole batch is at most 32 MiB, checked at the edge.
@@ -115,7 +120,7 @@ mod tests {
     #[test]
     fn fields_come_back() {
         let mut out = Vec::new();
-        put_short(&mut out, b"row");
+        put_short(&mut out, b"row").unwrap();
         put_long(&mut out, b"cells");
         put_u64(&mut out, 9);
         let mut reader = Reader::new(out.into());
@@ -123,6 +128,16 @@ mod tests {
         assert_eq!(reader.long().unwrap(), "cells");
         assert_eq!(reader.u64().unwrap(), 9);
         reader.finish().unwrap();
+    }
+
+    #[test]
+    fn a_field_too_long_for_its_length_is_refused_and_not_written() {
+        let mut out = Vec::new();
+        put_short(&mut out, &[b'k'; 65_535]).unwrap();
+        assert_eq!(Reader::new(out.into()).short().unwrap().len(), 65_535);
+        let mut out = Vec::new();
+        assert!(put_short(&mut out, &[b'k'; 65_536]).is_err());
+        assert!(out.is_empty());
     }
 
     #[test]

@@ -75,8 +75,11 @@ pub struct CellAt {
 }
 
 impl Token {
-    #[must_use]
-    pub fn encode(&self) -> Bytes {
+    /// The token's bytes.
+    ///
+    /// # Errors
+    /// [`Malformed`] for rows longer than any may be.
+    pub fn encode(&self) -> Result<Bytes, Malformed> {
         let mut out = Vec::with_capacity(64);
         let flag = |flag: u8, set: bool| if set { flag } else { 0 };
         let extended = flag(GROUP, self.group.is_some())
@@ -84,12 +87,12 @@ impl Token {
             | flag(SNAPSHOT, self.sequence.is_some());
         out.push(if extended == 0 { VERSION_PLAIN } else { VERSION });
         out.push(extended | flag(LIMITED, self.limit_left.is_some()) | flag(REVERSE, self.reverse));
-        put_short(&mut out, &self.region.start);
-        put_short(&mut out, &self.region.stop);
+        put_short(&mut out, &self.region.start)?;
+        put_short(&mut out, &self.region.stop)?;
         put_u64(&mut out, self.limit_left.unwrap_or(0));
         put_u64(&mut out, self.offset_left);
         if let Some(group) = &self.group {
-            put_short(&mut out, &group.prefix);
+            put_short(&mut out, &group.prefix)?;
             out.extend_from_slice(&group.given.to_le_bytes());
         }
         if let Some(totals) = &self.totals {
@@ -99,18 +102,18 @@ impl Token {
             Position::Start => out.push(0),
             Position::Behind(row) => {
                 out.push(1);
-                put_short(&mut out, row);
+                put_short(&mut out, row)?;
             }
             Position::At(row) => {
                 out.push(3);
-                put_short(&mut out, row);
+                put_short(&mut out, row)?;
             }
             Position::Within { row, sequence, cell } => {
                 out.push(2);
-                put_short(&mut out, row);
+                put_short(&mut out, row)?;
                 put_u64(&mut out, *sequence);
-                put_short(&mut out, &cell.family);
-                put_short(&mut out, &cell.qualifier);
+                put_short(&mut out, &cell.family)?;
+                put_short(&mut out, &cell.qualifier)?;
                 out.extend_from_slice(&cell.timestamp.to_le_bytes());
                 put_u64(&mut out, cell.sequence);
             }
@@ -118,7 +121,7 @@ impl Token {
         if let Some(sequence) = self.sequence {
             put_u64(&mut out, sequence);
         }
-        out.into()
+        Ok(out.into())
     }
 
     /// Reads a token that a client handed back; `reverse` is the direction it asks for now.
@@ -223,25 +226,25 @@ mod tests {
             Position::Within { row: "c".into(), sequence: 12, cell },
         ] {
             let token = sample(position);
-            assert_eq!(Token::decode(token.encode(), true).unwrap(), token);
+            assert_eq!(Token::decode(token.encode().unwrap(), true).unwrap(), token);
             let token = Token { sequence: Some(12), ..token };
-            assert_eq!(Token::decode(token.encode(), true).unwrap(), token);
+            assert_eq!(Token::decode(token.encode().unwrap(), true).unwrap(), token);
         }
         for token in extended() {
-            assert_eq!(Token::decode(token.encode(), true).unwrap(), token);
+            assert_eq!(Token::decode(token.encode().unwrap(), true).unwrap(), token);
         }
     }
 
     /// Clients keep tokens across upgrades of the servers: these bytes must stay readable.
     #[test]
     fn the_layout_is_fixed() {
-        let bytes = sample(Position::Behind("c".into())).encode();
+        let bytes = sample(Position::Behind("c".into())).encode().unwrap();
         assert_eq!(
             &bytes[..],
             [&[1u8, 3][..], &[1, 0, b'b', 1, 0, b'k'], &7u64.to_le_bytes(), &3u64.to_le_bytes(), &[1, 1, 0, b'c']]
                 .concat()
         );
-        let bytes = extended()[0].encode();
+        let bytes = extended()[0].encode().unwrap();
         let group = [2, 0, b'c', b'c', 2, 0, 0, 0];
         assert_eq!(
             &bytes[..],
@@ -259,17 +262,17 @@ mod tests {
 
     #[test]
     fn a_token_of_the_other_direction_is_refused() {
-        let refused = Token::decode(sample(Position::Start).encode(), false).unwrap_err();
+        let refused = Token::decode(sample(Position::Start).encode().unwrap(), false).unwrap_err();
         assert!(refused.what.contains("other direction"), "{refused}");
     }
 
     #[test]
     fn every_cut_token_is_refused() {
-        let whole = sample(Position::Behind("c".into())).encode();
+        let whole = sample(Position::Behind("c".into())).encode().unwrap();
         for len in 0..whole.len() {
             assert!(Token::decode(whole.slice(..len), true).is_err(), "cut at {len}");
         }
-        for whole in extended().iter().map(Token::encode) {
+        for whole in extended().iter().map(|token| token.encode().unwrap()) {
             for len in 0..whole.len() {
                 assert!(Token::decode(whole.slice(..len), true).is_err(), "cut at {len}");
             }

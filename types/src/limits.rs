@@ -67,6 +67,16 @@ pub const METADATA_ENTRIES_MAX: usize = 64;
 /// Longest value of free metadata in bytes.
 pub const METADATA_VALUE_BYTES_MAX: usize = 4_096;
 
+/// Most bytes that a table's schema takes in logs and manifests (1 MiB): each region of the table keeps it.
+pub const SCHEMA_BYTES_MAX: usize = 1 << 20;
+
+/// Most regions beyond the first that a table may begin with; more come by splitting.
+pub const SPLIT_POINTS_MAX: usize = 10_000;
+
+/// Most bytes in all split points of a new table (8 MiB): its regions travel to their groups in one message, each boundary
+/// twice.
+pub const SPLIT_POINTS_BYTES_MAX: usize = 8 << 20;
+
 /// How deep the ands and ors of a condition may be nested: it is evaluated where a whole group's writes wait.
 pub const CONDITION_DEPTH_MAX: usize = 8;
 

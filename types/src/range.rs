@@ -35,14 +35,8 @@ impl KeyRange {
     /// key after the longest row).
     pub fn new(start: impl Into<Bytes>, stop: impl Into<Bytes>) -> Result<Self, Invalid> {
         let range = Self { start: start.into(), stop: stop.into() };
-        for bound in [&range.start, &range.stop] {
-            if bound.len() > ROW_BYTES_MAX + 1 {
-                return Err(Invalid::new(format!(
-                    "a bound of the range has {} bytes; rows have at most {ROW_BYTES_MAX}",
-                    bound.len()
-                )));
-            }
-        }
+        check_bound(&range.start)?;
+        check_bound(&range.stop)?;
         if !range.stop.is_empty() && range.stop < range.start {
             return Err(Invalid::new(format!(
                 "the range's stop {} lies before its start {}",
@@ -51,6 +45,14 @@ impl KeyRange {
             )));
         }
         Ok(range)
+    }
+
+    /// Checks the range of a region: each bound that it has is a row. A range that is read may reach one byte further.
+    ///
+    /// # Errors
+    /// [`Invalid`] that names the length and the limit.
+    pub fn check_region(&self) -> Result<(), Invalid> {
+        [&self.start, &self.stop].into_iter().filter(|bound| !bound.is_empty()).try_for_each(|at| check_boundary(at))
     }
 
     /// All rows.
@@ -116,8 +118,10 @@ impl KeyRange {
     /// Cuts the range in two at `at`, which becomes the first row of the second.
     ///
     /// # Errors
-    /// [`Invalid`] unless `at` lies inside and is not the first row, so that neither half is empty.
+    /// [`Invalid`] unless `at` lies inside and is not the first row, so that neither half is empty; and when `at` is longer
+    /// than a bound can be, so that both halves can be read again wherever they are recorded.
     pub fn split(&self, at: &[u8]) -> Result<(Self, Self), Invalid> {
+        check_bound(at)?;
         if !self.contains(at) || at == &self.start[..] {
             return Err(Invalid::new(format!(
                 "the split point {} does not lie inside {self}, or is its first row",
@@ -129,6 +133,27 @@ impl KeyRange {
         let right = Self { start: at, stop: self.stop.clone() };
         Ok((left, right))
     }
+}
+
+/// Checks a boundary between two regions, before anything is recorded of it: it is a row.
+///
+/// # Errors
+/// [`Invalid`] that names the length and the limit.
+pub fn check_boundary(at: &[u8]) -> Result<(), Invalid> {
+    if (1..=ROW_BYTES_MAX).contains(&at.len()) {
+        return Ok(());
+    }
+    Err(Invalid::new(format!(
+        "a boundary of a region is a row, which has 1 to {ROW_BYTES_MAX} bytes; this one has {}",
+        at.len()
+    )))
+}
+
+fn check_bound(bound: &[u8]) -> Result<(), Invalid> {
+    if bound.len() <= ROW_BYTES_MAX + 1 {
+        return Ok(());
+    }
+    Err(Invalid::new(format!("a bound of the range has {} bytes; rows have at most {ROW_BYTES_MAX}", bound.len())))
 }
 
 /// The least key above every key that begins with `prefix`: its last byte below 0xFF raised, the rest cut off. Empty
@@ -200,6 +225,30 @@ mod tests {
             assert!(range("a", "z").split(at.as_bytes()).is_err(), "{at}");
         }
         assert!(KeyRange::all().split(b"").is_err());
+    }
+
+    #[test]
+    fn no_split_makes_a_range_that_cannot_be_read_again() {
+        for length in [1, ROW_BYTES_MAX, ROW_BYTES_MAX + 1] {
+            let (left, right) = KeyRange::all().split(&vec![b'k'; length]).expect("short enough");
+            for half in [left, right] {
+                assert!(KeyRange::new(half.start, half.stop).is_ok(), "{length}");
+            }
+        }
+        for length in [ROW_BYTES_MAX + 2, 40_000, 70_000] {
+            assert!(KeyRange::all().split(&vec![b'k'; length]).is_err(), "{length}");
+        }
+    }
+
+    #[test]
+    fn a_boundary_of_a_region_is_a_row() {
+        assert!(check_boundary(b"k").is_ok() && check_boundary(&[b'k'; ROW_BYTES_MAX]).is_ok());
+        for at in [&[][..], &[b'k'; ROW_BYTES_MAX + 1], &[b'k'; 40_000]] {
+            assert!(check_boundary(at).expect_err("no row").what.contains("1 to 32767 bytes"));
+        }
+        assert!(KeyRange::all().check_region().is_ok() && range("a", "m").check_region().is_ok());
+        let one_too_long = KeyRange::new(vec![b'k'; ROW_BYTES_MAX + 1], "").expect("a bound of what is read");
+        assert!(one_too_long.check_region().is_err());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::ids::{GroupId, RegionEpoch, RegionId, TableId};
 use crate::key::KeyDeclaration;
 use crate::limits::{
     FAMILIES_MAX, FLUSH_SIZE_DEFAULT, FLUSH_SIZE_MIN, METADATA_ENTRIES_MAX, METADATA_VALUE_BYTES_MAX,
-    REGION_SIZE_DEFAULT, REGION_SIZE_MIN, VERSIONS_MAX,
+    REGION_SIZE_DEFAULT, REGION_SIZE_MIN, SCHEMA_BYTES_MAX, VERSIONS_MAX,
 };
 use crate::name::{FamilyName, TableName, check_name};
 use crate::range::KeyRange;
@@ -277,7 +277,15 @@ impl TableSchema {
         check_flush_size(self.flush_size)?;
         self.check_leading_parts("atomic", self.atomic)?;
         self.check_leading_parts("bloom_prefix", self.bloom_prefix)?;
-        check_entries(&self.metadata).map_err(|error| Invalid::new(format!("table {}: {error}", self.name)))
+        check_entries(&self.metadata).map_err(|error| Invalid::new(format!("table {}: {error}", self.name)))?;
+        let bytes = self.encode().len();
+        if bytes > SCHEMA_BYTES_MAX {
+            return Err(Invalid::new(format!(
+                "the schema of table {} takes {bytes} bytes; the limit is {SCHEMA_BYTES_MAX}: shorten its metadata",
+                self.name
+            )));
+        }
+        Ok(())
     }
 
     fn check_families(&self) -> Result<(), Invalid> {

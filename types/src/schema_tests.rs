@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::limits::{KEY_PARTS_MAX, NAME_CHARS_MAX};
 
 fn schema() -> TableSchema {
     let mut schema = TableSchema::new(TableName::new("ns:t").expect("a name"));
@@ -46,6 +47,87 @@ fn descriptor() -> RegionDescriptor {
         group: GroupId(3),
         schema_version: 4,
     }
+}
+
+/// A name of the greatest length, each of them another.
+fn longest_name(number: usize) -> String {
+    format!("{number:0>NAME_CHARS_MAX$}")
+}
+
+/// A schema with everything that is counted or measured at its limit, apart from metadata.
+fn schema_at_its_limits() -> TableSchema {
+    let mut schema = TableSchema::new(
+        TableName::new(&format!("{}:{}", longest_name(1), longest_name(2))).expect("names of the greatest length"),
+    );
+    (schema.table, schema.version) = (TableId(u64::MAX), u64::MAX);
+    for number in 0..FAMILIES_MAX {
+        let mut family = FamilySchema::new(FamilyName::new(&longest_name(number)).expect("the longest name"));
+        let rules = FamilyRules { versions: VERSIONS_MAX, min_versions: VERSIONS_MAX, ..family.rules };
+        family.rules = FamilyRules { ttl_ms: Some(u64::MAX), keep_deleted_cells: true, ..rules };
+        family.storage.block_size = crate::limits::BLOCK_SIZE_MAX;
+        schema.add_family(family).expect("not too many");
+    }
+    let parts = (0..KEY_PARTS_MAX).map(|number| format!("{}:desc bytes32767", longest_name(number)));
+    schema.key = Some(parts.collect::<Vec<_>>().join(", ").parse().expect("as many parts as there may be"));
+    (schema.atomic, schema.bloom_prefix) = (KEY_PARTS_MAX as u32, KEY_PARTS_MAX as u32);
+    (schema.region_size, schema.flush_size, schema.history_ms) = (u64::MAX, u64::MAX, u64::MAX);
+    (schema.read_only, schema.split_policy) = (true, SplitPolicy::None);
+    schema
+}
+
+#[test]
+fn what_passes_the_check_at_every_limit_is_read_again() {
+    let mut schema = schema_at_its_limits();
+    let value = "v".repeat(METADATA_VALUE_BYTES_MAX);
+    for number in 0..METADATA_ENTRIES_MAX {
+        schema.metadata.insert(longest_name(number), value.clone());
+        schema.families[0].metadata.insert(longest_name(number), value.clone());
+    }
+    schema.check().expect("at its limits");
+    assert_eq!(TableSchema::decode(&schema.encode()), Ok(schema.clone()));
+    let row = vec![0xff; crate::limits::ROW_BYTES_MAX];
+    for range in [KeyRange::new("", row.clone()), KeyRange::new(row, "")] {
+        let range = range.expect("a row is a bound");
+        range.check_region().expect("a row is a boundary");
+        let descriptor = RegionDescriptor { range, epoch: RegionEpoch(u64::MAX), ..descriptor() };
+        assert_eq!(RegionDescriptor::decode(&descriptor.encode()), Ok(descriptor));
+    }
+}
+
+#[test]
+fn one_beyond_each_limit_is_refused_by_name() {
+    let refusal = |change: &dyn Fn(&mut TableSchema)| {
+        let mut schema = schema_at_its_limits();
+        change(&mut schema);
+        schema.check().expect_err("beyond a limit").what
+    };
+    let one_more = |schema: &mut TableSchema| {
+        schema.families.push(FamilySchema::new(FamilyName::new("one.more").expect("a name")));
+    };
+    assert!(refusal(&one_more).contains("65 families; the limit is 64"));
+    let versions = refusal(&|schema| schema.families[0].rules.versions = VERSIONS_MAX + 1);
+    assert!(versions.contains("versions=2147483648"), "{versions}");
+    assert!(refusal(&|schema| schema.atomic += 1).contains("atomic=33"));
+    assert!(refusal(&|schema| schema.bloom_prefix += 1).contains("bloom_prefix=33"));
+    let long = |schema: &mut TableSchema| {
+        schema.metadata.insert("note".into(), "v".repeat(METADATA_VALUE_BYTES_MAX + 1));
+    };
+    assert!(refusal(&long).contains("4097 bytes; the limit is 4096"));
+    let named = |schema: &mut TableSchema| drop(schema.metadata.insert("n".repeat(NAME_CHARS_MAX + 1), "v".into()));
+    assert!(refusal(&named).contains("not the name of a metadata entry"));
+    let many = |schema: &mut TableSchema| {
+        schema.metadata = (0..=METADATA_ENTRIES_MAX).map(|number| (longest_name(number), String::new())).collect();
+    };
+    assert!(refusal(&many).contains("65 entries of metadata"));
+    let large = |schema: &mut TableSchema| {
+        let entries = |_| (0..METADATA_ENTRIES_MAX).map(|at| (longest_name(at), "v".repeat(METADATA_VALUE_BYTES_MAX)));
+        schema.families.iter_mut().for_each(|family| family.metadata = entries(()).collect());
+    };
+    assert!(refusal(&large).contains("the limit is 1048576"));
+    assert!(FamilyName::new(&"f".repeat(NAME_CHARS_MAX + 1)).is_err());
+    let parts = (0..=KEY_PARTS_MAX).map(|number| format!("p{number}:u32")).collect::<Vec<_>>().join(", ");
+    assert!(KeyDeclaration::parse(&parts).expect_err("too many parts").what.contains("1 to 32 parts"));
+    assert!(KeyDeclaration::parse("p:bytes32768").is_err());
 }
 
 #[test]

@@ -112,3 +112,31 @@ fn a_flipped_bit_below_whole_records_is_damage() {
         assert!(matches!(error, Error::Corruption { offset, .. } if offset == first as u64), "{error}");
     }
 }
+
+#[test]
+fn a_region_at_every_limit_is_read_again() {
+    use terrane_types::limits::{FAMILIES_MAX, NAME_CHARS_MAX, ROW_BYTES_MAX, SCHEMA_BYTES_MAX, VERSIONS_MAX};
+    let row = |byte| Bytes::from(vec![byte; ROW_BYTES_MAX]);
+    let mut longest = region(u64::MAX, u64::MAX);
+    longest.range = KeyRange::new(row(b'a'), row(b'z')).unwrap();
+    longest.point.descriptor = vec![7; SCHEMA_BYTES_MAX + 4 * ROW_BYTES_MAX].into();
+    longest.point.window = vec![7; 4 << 20].into();
+    let rules = FamilyRules {
+        versions: VERSIONS_MAX,
+        min_versions: VERSIONS_MAX,
+        ttl_ms: Some(u64::MAX),
+        keep_deleted_cells: true,
+    };
+    for number in 0..FAMILIES_MAX {
+        let name = terrane_types::FamilyName::new(&format!("{number:0>NAME_CHARS_MAX$}")).unwrap();
+        let storage = FamilyStorage { block_size: terrane_types::limits::BLOCK_SIZE_MAX, ..FamilyStorage::default() };
+        longest
+            .families
+            .insert(name.clone(), FamilyRecord { since: u64::MAX, rules: RulesHistory::new(rules), storage });
+        let bounds = Bounds { start: row(b'a').to_vec(), stop: row(b'z').to_vec() };
+        let file = FileRecord { bounds, first_row: row(b'b'), last_row: row(b'c'), ..file(number as u64) };
+        longest.files.insert(name, vec![file]);
+    }
+    let record = Record::Split { parent: RegionId(1), daughters: Box::new([longest.clone(), longest]) };
+    assert_eq!(Record::decode(&record.encode()), Some(record));
+}

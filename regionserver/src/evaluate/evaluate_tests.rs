@@ -249,7 +249,7 @@ impl World {
             match &spec.request {
                 None => builder.push(self.next_number, self.stamp, &row, &cells),
                 Some(request) => {
-                    builder.push_request(self.next_number, self.stamp, &row, &cells, &request.encode());
+                    builder.push_request(self.next_number, self.stamp, &row, &cells, &request.encode().unwrap());
                 }
             }
             self.next_number += 1;

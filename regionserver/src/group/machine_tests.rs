@@ -40,7 +40,7 @@ fn submitted(region: u64, epoch: u64, number: u64, row: &str, request: Option<Re
     let mut builder = WriteBuilder::new(&mut operation, &header);
     match request {
         None => builder.push(number, 900, row.as_bytes(), &cells),
-        Some(request) => builder.push_request(number, 900, row.as_bytes(), &cells, &request.encode()),
+        Some(request) => builder.push_request(number, 900, row.as_bytes(), &cells, &request.encode().unwrap()),
     }
     builder.finish();
     operation
@@ -131,7 +131,7 @@ impl Replica {
 
     async fn split(&mut self, region: u64, epoch: u64, at: &'static str, left: u64, right: u64) -> Reply {
         let [region, left, right] = [region, left, right].map(RegionId);
-        self.apply(Split { region, epoch: RegionEpoch(epoch), left, right, at: at.into() }.encode()).await
+        self.apply(Split { region, epoch: RegionEpoch(epoch), left, right, at: at.into() }.encode().unwrap()).await
     }
 
     /// `r2[a b] r3[m]`: the regions with their rows.
@@ -214,6 +214,37 @@ async fn a_split_that_is_replayed_over_its_daughters_still_forwards_to_them() {
     assert_eq!(replica.shown(), "r2[a] r3[]");
 }
 
+#[tokio::test]
+async fn a_boundary_that_no_manifest_holds_is_refused_at_its_entry_and_the_region_goes_on() {
+    let mut replica = Replica::new().await;
+    replica.create().await;
+    replica.put(1, 1, "a").await;
+    let at = Bytes::from(vec![b'k'; 40_000]);
+    let split = Split { region: RegionId(1), epoch: RegionEpoch(1), left: RegionId(2), right: RegionId(3), at };
+    let refused = replica.apply(split.encode().unwrap()).await;
+    assert!(matches!(&refused, Reply::Invalid { what } if what.contains("32767")), "{refused:?}");
+    replica.machine.flush(RegionId(1)).await.unwrap();
+    replica.put(1, 1, "m").await;
+    let replica = replica.crash_and_replay().await;
+    assert_eq!(replica.shown(), "r1[a m]");
+}
+
+#[tokio::test]
+async fn the_longest_boundary_is_split_at_and_read_again() {
+    let mut replica = Replica::new().await;
+    replica.create().await;
+    replica.put(1, 1, "a").await;
+    let at = Bytes::from(vec![b'c'; terrane_types::limits::ROW_BYTES_MAX]);
+    let split = Split { region: RegionId(1), epoch: RegionEpoch(1), left: RegionId(2), right: RegionId(3), at };
+    assert!(matches!(replica.apply(split.encode().unwrap()).await, Reply::Split { .. }));
+    for region in [2, 3] {
+        replica.machine.flush(RegionId(region)).await.unwrap();
+    }
+    replica.put(3, 2, "m").await;
+    let replica = replica.crash_and_replay().await;
+    assert_eq!(replica.shown(), "r2[a] r3[m]");
+}
+
 /// A condition that holds of rows without the column.
 fn absent() -> Option<Request> {
     let test = terrane_types::ColumnTest::new(FamilyName::new("f").unwrap(), "q", terrane_types::Test::Absent);
@@ -269,10 +300,10 @@ async fn what_changes_regions_is_packed_alone_and_a_write_of_a_region_that_is_go
     let split =
         Split { region: RegionId(1), epoch: RegionEpoch(1), left: RegionId(2), right: RegionId(3), at: "c".into() };
     let packing = Packing { term: 1, ordinal: 2, stamp: 1002, landed: 0, alone: false };
-    let prepared = replica.machine.prepare(&packing, &split.encode(), &mut Vec::new());
+    let prepared = replica.machine.prepare(&packing, &split.encode().unwrap(), &mut Vec::new());
     assert!(matches!(prepared, Prepared::WhenLanded));
     let mut entry = Vec::new();
-    let prepared = replica.machine.prepare(&Packing { alone: true, ..packing }, &split.encode(), &mut entry);
+    let prepared = replica.machine.prepare(&Packing { alone: true, ..packing }, &split.encode().unwrap(), &mut entry);
     assert!(matches!(prepared, Prepared::PackedAlone));
     replica.apply(entry).await;
     let mut operation = Vec::new();

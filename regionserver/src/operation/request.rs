@@ -30,8 +30,11 @@ impl Request {
         self.condition.is_none() && self.merges.is_empty() && self.returns == Returns::Nothing
     }
 
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
+    /// The request's bytes.
+    ///
+    /// # Errors
+    /// [`Malformed`] for a qualifier that is longer than any may be.
+    pub fn encode(&self) -> Result<Vec<u8>, Malformed> {
         let returns = match self.returns {
             Returns::Nothing => 0,
             Returns::Old => 1,
@@ -39,11 +42,11 @@ impl Request {
         };
         let mut out = vec![returns, u8::from(self.return_found), u8::from(self.condition.is_some())];
         if let Some(condition) = &self.condition {
-            put_condition(&mut out, condition);
+            put_condition(&mut out, condition)?;
         }
         put_count(&mut out, self.merges.len());
         for merge in &self.merges {
-            put_column(&mut out, &merge.family, &merge.qualifier);
+            put_column(&mut out, &merge.family, &merge.qualifier)?;
             match &merge.what {
                 MergeKind::Increment(by) => {
                     out.push(0);
@@ -55,7 +58,7 @@ impl Request {
                 }
             }
         }
-        out
+        Ok(out)
     }
 
     pub fn decode(record: &[u8]) -> Result<Self, Malformed> {
@@ -75,9 +78,9 @@ impl Request {
     }
 }
 
-fn put_column(out: &mut Vec<u8>, family: &FamilyName, qualifier: &[u8]) {
-    put_short(out, family.as_bytes());
-    put_short(out, qualifier);
+fn put_column(out: &mut Vec<u8>, family: &FamilyName, qualifier: &[u8]) -> Result<(), Malformed> {
+    put_short(out, family.as_bytes())?;
+    put_short(out, qualifier)
 }
 
 fn read_column(reader: &mut Reader) -> Result<(FamilyName, Bytes), Malformed> {
@@ -96,21 +99,21 @@ fn read_merge(reader: &mut Reader) -> Result<Merge, Malformed> {
     Ok(Merge { family, qualifier, what })
 }
 
-fn put_condition(out: &mut Vec<u8>, condition: &Condition) {
+fn put_condition(out: &mut Vec<u8>, condition: &Condition) -> Result<(), Malformed> {
     match condition {
         Condition::Column(column) => {
             out.push(COLUMN);
-            put_test(out, column);
+            put_test(out, column)
         }
         Condition::All(parts) => put_parts(out, ALL, parts),
         Condition::Any(parts) => put_parts(out, ANY, parts),
     }
 }
 
-fn put_parts(out: &mut Vec<u8>, kind: u8, parts: &[Condition]) {
+fn put_parts(out: &mut Vec<u8>, kind: u8, parts: &[Condition]) -> Result<(), Malformed> {
     out.push(kind);
     put_count(out, parts.len());
-    parts.iter().for_each(|part| put_condition(out, part));
+    parts.iter().try_for_each(|part| put_condition(out, part))
 }
 
 fn read_condition(reader: &mut Reader) -> Result<Condition, Malformed> {
@@ -127,9 +130,9 @@ fn read_parts(reader: &mut Reader) -> Result<Vec<Condition>, Malformed> {
     (0..count).map(|_| read_condition(reader)).collect()
 }
 
-fn put_test(out: &mut Vec<u8>, column: &ColumnTest) {
-    put_column(out, &column.family, &column.qualifier);
-    put_short(out, column.read_as.name().as_bytes());
+fn put_test(out: &mut Vec<u8>, column: &ColumnTest) -> Result<(), Malformed> {
+    put_column(out, &column.family, &column.qualifier)?;
+    put_short(out, column.read_as.name().as_bytes())?;
     let kind = match &column.test {
         Test::Equal(_) => 0,
         Test::NotEqual(_) => 1,
@@ -151,6 +154,7 @@ fn put_test(out: &mut Vec<u8>, column: &ColumnTest) {
         Test::Version(timestamp) => put_u64(out, timestamp.cast_unsigned()),
         other => other.values().iter().for_each(|value| put_long(out, value)),
     }
+    Ok(())
 }
 
 fn read_test(reader: &mut Reader) -> Result<ColumnTest, Malformed> {
@@ -207,8 +211,8 @@ mod tests {
             returns: Returns::New,
             return_found: true,
         };
-        assert_eq!(Request::decode(&request.encode()).unwrap(), request);
-        assert_eq!(Request::decode(&Request::default().encode()).unwrap(), Request::default());
+        assert_eq!(Request::decode(&request.encode().unwrap()).unwrap(), request);
+        assert_eq!(Request::decode(&Request::default().encode().unwrap()).unwrap(), Request::default());
         assert!(Request::default().is_plain() && !request.is_plain());
     }
 }

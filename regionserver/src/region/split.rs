@@ -9,7 +9,7 @@ use bytes::Bytes;
 use terrane_env::task::run_blocking;
 use terrane_raft::Group;
 use terrane_types::escape::escape;
-use terrane_types::{Error, Invalid, RegionDescriptor};
+use terrane_types::{Error, Invalid, RegionDescriptor, range};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,6 +74,7 @@ pub async fn split(
     let state = hosted.state();
     let at = match at {
         Some(at) => {
+            range::check_boundary(&at)?;
             state.descriptor.range.split(&at)?;
             check_boundary(&at, &state)?;
             at
@@ -85,7 +86,8 @@ pub async fn split(
         return Err(Error::Unavailable { message, retry_after: NO_IDS_RETRY });
     };
     let split = Split { region: hosted.region, epoch: state.descriptor.epoch, left, right, at };
-    let reply = group.propose(split.encode()).await.map_err(|error| propose_error(error, group, addresses))?;
+    let operation = split.encode().map_err(|error| Error::Invalid(Invalid::new(error.to_string())))?;
+    let reply = group.propose(operation).await.map_err(|error| propose_error(error, group, addresses))?;
     match Reply::decode(reply) {
         Ok(Reply::Split { daughters }) => Ok(daughters),
         Ok(refused) => Err(super::write::refusal(refused)),

@@ -87,7 +87,7 @@ pub fn prepare(header: &WriteHeader, mut rows: Vec<RowMutation>, region: &Region
             Ok((cells, None)) => builder.push(operation, first_try_ms, &row, cells.as_bytes()),
             Ok((cells, Some(request))) => {
                 evaluates = true;
-                builder.push_request(operation, first_try_ms, &row, cells.as_bytes(), &request.encode());
+                builder.push_request(operation, first_try_ms, &row, cells.as_bytes(), &request);
             }
             Err(error) => {
                 errors.push((at, error));
@@ -201,13 +201,13 @@ fn merge_bytes(merge: &Merge) -> usize {
     merge.family.as_bytes().len() + merge.qualifier.len() + value
 }
 
-/// A row as it is proposed; its request only where there is something to evaluate.
+/// A row as it is proposed; the bytes of its request only where there is something to evaluate.
 fn check(
     row: &[u8],
     cells: Result<Bytes, Error>,
     request: Result<Request, Error>,
     region: &RegionState,
-) -> Result<(PackedCells, Option<Request>), Error> {
+) -> Result<(PackedCells, Option<Vec<u8>>), Error> {
     check_row(row)?;
     if !region.descriptor.range.contains(row) {
         let what = format!("row {} is not in region {}", escape(row), region.descriptor.region);
@@ -223,6 +223,7 @@ fn check(
     }
     let cells = if cells.is_empty() { PackedCells::default() } else { check_cells(cells, &region.schema)? };
     check_request(&request, &cells, &region.schema)?;
+    let request = request.encode().map_err(|error| Invalid::new(error.to_string()))?;
     Ok((cells, Some(request)))
 }
 

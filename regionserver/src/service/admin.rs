@@ -114,6 +114,7 @@ impl AdminService {
     /// A creation always carries the schema it was ordered under, so that replaying it needs nothing else.
     fn decode_change(&self, request: v1::ChangeTablesRequest) -> Result<ChangeTables, Error> {
         let create = request.create.into_iter().map(RegionDescriptor::try_from).collect::<Result<Vec<_>, _>>()?;
+        create.iter().try_for_each(|region| region.range.check_region())?;
         let schema = match request.schema {
             Some(schema) => {
                 let schema = TableSchema::try_from(schema)?;

@@ -50,7 +50,7 @@ pub fn get(rows: Vec<u8>, messages: bool) -> Result<v1::GetReply, Error> {
 }
 
 pub fn scan(block: Block, reverse: bool, messages: bool) -> Result<v1::ScanBlock, Error> {
-    let resume = block.token(reverse).encode();
+    let resume = block.token(reverse).encode().map_err(|error| Error::Internal { message: error.to_string() })?;
     let sequence = block.cursor.sequence;
     let (rows, messages) = cells(block.rows, messages)?;
     let group = block.cursor.group.unwrap_or_default();

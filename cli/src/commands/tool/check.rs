@@ -46,7 +46,9 @@ pub async fn run(args: Check) -> Result<(), Failure> {
     match inspection.damages() {
         0 => Ok(()),
         damages => Err(Failure::new(format!("{damages} damages found in {}", args.directory.display())).advise(
-            "do not start the process on it; restore the directory, or replace the server and let it copy anew",
+            "do not start the process on it, and keep the other servers running: they hold the same regions. A copy of \
+             the directory can take its place only if it was made after the process last stopped; an older one lacks \
+             writes that this server acknowledged",
         )),
     }
 }
