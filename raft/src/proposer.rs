@@ -11,7 +11,8 @@
 //! submitted operations are kept while their entry is under way, and what comes back is prepared from them again.
 //!
 //! An operation may have to wait: for what is in flight to land, or for something to be read. It stays at the front of the
-//! queue, and nothing passes it: operations take effect in the order in which they were submitted.
+//! queue, and nothing passes it: operations take effect in the order in which they were submitted. One that waits for time
+//! to pass is put aside for a millisecond instead, a few times at most: others pass it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -55,6 +56,13 @@ const GATHER_TURNS: u32 = 3;
 /// Operations taken from the queue ahead of being packed.
 const WAITING_OPERATIONS_MAX: usize = 2 * ENTRY_OPERATIONS_MAX;
 
+/// Operations put aside at once; further ones are answered `Busy`.
+const ASIDE_OPERATIONS_MAX: usize = 1024;
+/// For how long one is put aside...
+const ASIDE_TIME: Duration = Duration::from_millis(1);
+/// ...and how often, before it is answered `Busy`.
+const ASIDE_TIMES_MAX: u32 = 4;
+
 /// A leader without a quorum's answer is asked again after this...
 const LEASE_RETRY: Duration = Duration::from_millis(5);
 /// ...and given up after this.
@@ -83,6 +91,8 @@ impl Asker {
 pub(crate) struct Pending {
     pub(crate) operation: Vec<u8>,
     pub(crate) asker: Asker,
+    /// How often it was put aside.
+    times_aside: u32,
 }
 
 /// The sending end of a group's queue.
@@ -109,7 +119,7 @@ impl Queue {
             self.bytes.fetch_sub(length, Ordering::Relaxed);
             return asker.answer(Err(ProposeError::Busy));
         }
-        if let Err(error) = self.sender.try_send(Pending { operation, asker }) {
+        if let Err(error) = self.sender.try_send(Pending { operation, asker, times_aside: 0 }) {
             self.bytes.fetch_sub(length, Ordering::Relaxed);
             let (pending, reason) = match error {
                 mpsc::error::TrySendError::Full(pending) => (pending, ProposeError::Busy),
@@ -213,6 +223,8 @@ pub(crate) struct Proposer {
     landed: mpsc::Receiver<Landed>,
     waiting: VecDeque<Pending>,
     waiting_bytes: usize,
+    /// Put aside, and until when, in that order. Counted among the queued bytes.
+    aside: VecDeque<(Instant, Pending)>,
     in_flight: usize,
     /// When something was last sent or landed.
     moved_at: Instant,
@@ -251,6 +263,7 @@ impl Proposer {
             landed,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
+            aside: VecDeque::new(),
             in_flight: 0,
             moved_at: Instant::now(),
             back: Vec::new(),
@@ -292,6 +305,7 @@ impl Proposer {
         let look_again = self.retry_at.filter(|at| *at > now).unwrap_or(now + LEASE_RETRY);
         let stalled = self.in_flight > 0 && !self.waiting.is_empty();
         let stalled_at = self.moved_at + STALLED_MAX;
+        let aside_until = self.aside.front().map_or(now, |(until, _)| *until);
         let mut taken = Vec::new();
         tokio::select! {
             biased;
@@ -306,11 +320,33 @@ impl Proposer {
                 }
             }
             () = read(self.reading.as_mut()) => self.reading = None,
+            () = tokio::time::sleep_until(aside_until), if !self.aside.is_empty() => {}
             () = tokio::time::sleep_until(look_again), if unsure => {}
             () = tokio::time::sleep_until(stalled_at), if stalled => self.give_up_waiting(),
         }
         self.take_operations(taken);
+        self.take_aside_until(Instant::now());
         true
+    }
+
+    /// Takes the operation at the front of the queue out of the way of the others.
+    fn put_aside(&mut self) {
+        let mut pending = self.next_waiting();
+        pending.times_aside += 1;
+        if pending.times_aside > ASIDE_TIMES_MAX || self.aside.len() >= ASIDE_OPERATIONS_MAX {
+            return pending.asker.answer(Err(ProposeError::Busy));
+        }
+        self.inbox.bytes.fetch_add(pending.operation.len(), Ordering::Relaxed);
+        self.aside.push_back((Instant::now() + ASIDE_TIME, pending));
+    }
+
+    /// Puts what was aside until then at the front of the queue.
+    fn take_aside_until(&mut self, now: Instant) {
+        let due = self.aside.iter().take_while(|(until, _)| *until <= now).count();
+        for (_, pending) in self.aside.drain(..due).rev() {
+            self.waiting_bytes += pending.operation.len();
+            self.waiting.push_front(pending);
+        }
     }
 
     /// Lets tasks that are ready run first, while an entry would be smaller than the last one. When an entry lands, those it
@@ -504,6 +540,7 @@ impl Proposer {
                     self.reading = Some(reading);
                     break;
                 }
+                Prepared::Later => self.put_aside(),
             }
         }
         (packer.finish(), operations, header.ordinal)
@@ -520,7 +557,7 @@ impl Proposer {
     fn turn_away(&mut self) {
         self.hint = false;
         self.unsure_since = None;
-        if !self.waiting.is_empty() {
+        if !self.waiting.is_empty() || !self.aside.is_empty() {
             let error = self.replica.not_leader();
             self.fail_waiting(&error);
         }
@@ -542,6 +579,8 @@ impl Proposer {
 
     fn fail_waiting(&mut self, error: &ProposeError) {
         self.reading = None;
+        let aside = std::mem::take(&mut self.aside);
+        self.take_operations(aside.into_iter().map(|(_, pending)| pending).collect());
         while !self.waiting.is_empty() {
             self.next_waiting().asker.answer(Err(error.clone()));
         }

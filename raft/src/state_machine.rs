@@ -62,8 +62,11 @@ pub enum Prepared {
     /// What is in flight has to land first, this entry included; then it is prepared again. Never the answer to an
     /// operation that is [`Packing::alone`].
     WhenLanded,
-    /// Something has to be read first, or a moment to pass; then it is prepared again.
+    /// Something has to be read first; then it is prepared again. Nothing passes it.
     NeedsDisk(BoxFuture<'static, ()>),
+    /// A moment has to pass first. It leaves the queue for a millisecond, others pass it, and it is prepared again; one that
+    /// goes on answering this is told `Busy`.
+    Later,
 }
 
 /// How far a replica's own files cover its log.

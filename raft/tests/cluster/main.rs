@@ -174,6 +174,29 @@ async fn what_prepare_answers_is_not_proposed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operation_that_waits_for_time_lets_others_pass_and_does_not_wait_for_ever() {
+    let mut cluster = Cluster::start(1).await;
+    cluster.create(GROUP).await;
+    cluster.propose(GROUP, b"x").await;
+    let group = cluster.group(1, GROUP);
+    let (sender, mut answers) = tokio::sync::mpsc::channel(8);
+    for operation in ["never", "later", "plain"] {
+        let sender = sender.clone();
+        let answered = move |outcome| sender.try_send((operation, outcome)).unwrap();
+        group.submit(operation.as_bytes().to_vec(), Box::new(answered));
+    }
+    let mut order = Vec::new();
+    for _ in 0..3 {
+        let (operation, outcome) = tokio::time::timeout(PATIENCE, answers.recv()).await.unwrap().unwrap();
+        assert_eq!(operation == "never", matches!(outcome, Err(terrane_raft::ProposeError::Busy)), "{outcome:?}");
+        order.push(operation);
+    }
+    assert_eq!(order[0], "plain", "it passed both: {order:?}");
+    cluster.all_have(GROUP, &[b"x".to_vec(), b"plain".to_vec(), b"later".to_vec()]).await;
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn operations_that_wait_keep_their_place() {
     let mut cluster = Cluster::start(3).await;
     cluster.create(GROUP).await;

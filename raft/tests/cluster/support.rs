@@ -76,6 +76,11 @@ impl StateMachine for Keeper {
                 read.lock().unwrap().insert(operation);
             }));
         }
+        if operation == b"never"
+            || (operation.starts_with(b"later") && self.read.lock().unwrap().insert(operation.to_vec()))
+        {
+            return Prepared::Later;
+        }
         if operation.starts_with(b"alone") { Prepared::PackedAlone } else { Prepared::Packed }
     }
 
