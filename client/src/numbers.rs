@@ -10,12 +10,13 @@
 //! - a number that was given up is settled although its request may be on its way: a server refuses it then, or applies
 //!   it, and its caller was told that the outcome is not known.
 //!
-//! One stuck operation holds the mark, and with it the memory of every region for everything above it. So an identity
+//! One stuck operation holds the mark, and with it the memory of every region for everything above it. So while the mark
+//! lags, a request to a region says now and then which numbers are not settled ([`Ticket::under_way`]); and an identity
 //! that spans too many numbers is left for a new one; what is under way keeps the old.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
@@ -23,6 +24,15 @@ use parking_lot::{Mutex, RwLock};
 /// Numbers between the lowest unsettled and the next, beyond which a new identity is taken. Well above what is under way in
 /// good times: 8192 requests a server, and some batches of thousands of rows.
 const SPAN_MAX: u64 = 1 << 18;
+
+/// The mark lags when the numbers above it are more than twice those under way, and so many more.
+const LAG_MIN: u64 = 256;
+/// Requests to a region between two that say what is under way, at least.
+const TELL_EVERY_MIN: u64 = 64;
+/// Regions whose requests are counted; beyond, counting begins again.
+const COUNTED_REGIONS_MAX: usize = 4096;
+/// Ranges that a server takes at once.
+const RANGES_MAX: usize = 8192;
 
 /// Gives out numbers under the client's present identity.
 pub(crate) struct Operations {
@@ -38,6 +48,10 @@ pub(crate) struct Identity {
     /// The window's lowest unsettled number, to be read without its lock: it only grows, and a value that is behind is
     /// always safe.
     lowest: AtomicU64,
+    /// Whether that number lags far behind those under way.
+    lags: AtomicBool,
+    /// Requests to each region since the last that said what is under way.
+    untold: Mutex<BTreeMap<u64, u64>>,
 }
 
 impl Operations {
@@ -69,6 +83,8 @@ impl Identity {
             client_id: Bytes::copy_from_slice(&terrane_env::rand::bytes::<16>()),
             window: Mutex::new(Window::new()),
             lowest: AtomicU64::new(1),
+            lags: AtomicBool::new(false),
+            untold: Mutex::default(),
         }
     }
 
@@ -87,6 +103,24 @@ impl Identity {
             window.settle(number);
         }
         self.lowest.store(window.lowest, Ordering::Relaxed);
+        self.lags.store(window.next - window.lowest > 2 * window.open + LAG_MIN, Ordering::Relaxed);
+    }
+
+    fn under_way(&self, region: u64) -> Option<UnderWay> {
+        let mut untold = self.untold.lock();
+        if untold.len() >= COUNTED_REGIONS_MAX && !untold.contains_key(&region) {
+            untold.clear();
+        }
+        // The first request says it at once.
+        let requests = untold.entry(region).or_insert(u64::MAX - 1);
+        *requests += 1;
+        let window = self.window.lock();
+        if *requests < TELL_EVERY_MIN.max(window.open / 4) {
+            return None;
+        }
+        *requests = 0;
+        let ranges = window.unsettled();
+        (ranges.len() <= RANGES_MAX).then_some(UnderWay { below: window.next, ranges })
     }
 }
 
@@ -111,6 +145,11 @@ impl Ticket {
         self.identity.lowest.load(Ordering::Relaxed)
     }
 
+    /// What is not settled, if the mark lags and it is time to tell this region of it.
+    pub(crate) fn under_way(&self, region: u64) -> Option<UnderWay> {
+        if self.identity.lags.load(Ordering::Relaxed) { self.identity.under_way(region) } else { None }
+    }
+
     /// So many more numbers under the same identity, for operations that have to begin anew.
     pub(crate) fn another(&self, count: u64) -> Ticket {
         let first = self.identity.reserve(count, u64::MAX).expect("no span is too large for it");
@@ -124,10 +163,21 @@ impl Drop for Ticket {
     }
 }
 
+/// The numbers that are not settled.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct UnderWay {
+    /// Numbers from here on are not given out yet.
+    pub(crate) below: u64,
+    /// Inclusive, ascending.
+    pub(crate) ranges: Vec<(u64, u64)>,
+}
+
 /// Which numbers are settled: a bitmap that begins near the lowest that is not.
 struct Window {
     next: u64,
     lowest: u64,
+    /// How many are given out and not settled.
+    open: u64,
     /// The number of the first bit; a multiple of 64.
     base: u64,
     settled: VecDeque<u64>,
@@ -136,12 +186,13 @@ struct Window {
 impl Window {
     fn new() -> Self {
         // There is no operation 0: to servers it means one that is not remembered.
-        Self { next: 1, lowest: 1, base: 0, settled: VecDeque::from([1]) }
+        Self { next: 1, lowest: 1, open: 0, base: 0, settled: VecDeque::from([1]) }
     }
 
     fn reserve(&mut self, count: u64) -> u64 {
         let first = self.next;
         self.next += count;
+        self.open += count;
         let words = (self.next - self.base).div_ceil(64);
         self.settled.resize(usize::try_from(words).expect("as many as are under way"), 0);
         first
@@ -151,6 +202,7 @@ impl Window {
         let bit = number - self.base;
         let word = usize::try_from(bit / 64).expect("inside the bitmap");
         self.settled[word] |= 1 << (bit % 64);
+        self.open -= 1;
         if number != self.lowest {
             return;
         }
@@ -160,6 +212,35 @@ impl Window {
             self.base += 64;
         }
         self.lowest = self.base + self.settled.front().map_or(0, |word| u64::from(word.trailing_ones()));
+    }
+
+    /// The numbers that are not settled, as ranges.
+    fn unsettled(&self) -> Vec<(u64, u64)> {
+        let mut ranges = Vec::new();
+        let mut first = self.lowest;
+        while first < self.next {
+            let end = self.find(first, true).min(self.next);
+            ranges.push((first, end - 1));
+            first = self.find(end, false);
+        }
+        ranges
+    }
+
+    /// The first number from `number` on that is settled, or is not; the end of the bitmap when there is none.
+    fn find(&self, number: u64, is_settled: bool) -> u64 {
+        let bit = number - self.base;
+        let (at, offset) = (usize::try_from(bit / 64).expect("inside the bitmap"), bit % 64);
+        let mut start = self.base + bit - offset;
+        let mut mask = u64::MAX << offset;
+        for word in self.settled.range(at.min(self.settled.len())..) {
+            let wanted = if is_settled { *word } else { !*word };
+            let found = wanted & mask;
+            if found != 0 {
+                return start + u64::from(found.trailing_zeros());
+            }
+            (start, mask) = (start + 64, u64::MAX);
+        }
+        start
     }
 }
 
@@ -204,8 +285,42 @@ mod tests {
                 }
                 let lowest = open.first().copied().unwrap_or(window.next);
                 assert_eq!(window.lowest, lowest, "seed {seed}");
+                assert_eq!(window.open, open.len() as u64, "seed {seed}");
+                let ranges = window.unsettled();
+                let told: BTreeSet<u64> = ranges.iter().flat_map(|(first, last)| *first..=*last).collect();
+                assert_eq!(told, open, "seed {seed}");
+                assert!(ranges.windows(2).all(|pair| pair[0].1 + 1 < pair[1].0), "seed {seed}: {ranges:?}");
                 assert!(window.settled.len() as u64 <= (window.next - window.lowest) / 64 + 2, "seed {seed}");
             }
+        }
+    }
+
+    #[test]
+    fn while_one_number_is_stuck_each_region_hears_what_is_under_way_once_in_many_requests() {
+        let operations = Operations::new();
+        let stuck = operations.take(1);
+        let mut told = 0;
+        for _ in 0..1_000 {
+            let other = operations.take(1);
+            told += u64::from(other.under_way(7).is_some());
+        }
+        assert!((1..=1_000 / TELL_EVERY_MIN).contains(&told), "{told}");
+        let (other, last) = (operations.take(2), operations.take(1));
+        let expected = UnderWay { below: 1_005, ranges: vec![(1, 1), (1_002, 1_004)] };
+        assert_eq!(other.under_way(8), Some(expected), "a region that was not told yet");
+        assert_eq!(other.under_way(8), None);
+        drop((stuck, other));
+        assert_eq!(last.under_way(9), None, "nothing lags");
+    }
+
+    #[test]
+    fn many_calls_under_way_of_which_none_is_stuck_say_nothing() {
+        let operations = Operations::new();
+        let mut calls: VecDeque<Ticket> = (0..2_000).map(|_| operations.take(1)).collect();
+        for _ in 0..5_000 {
+            calls.pop_front();
+            calls.push_back(operations.take(1));
+            assert_eq!(calls[1_999].under_way(7), None);
         }
     }
 

@@ -23,7 +23,7 @@ use crate::error::Error;
 use crate::hedge::Hedging;
 use crate::locator::{Locator, Tried};
 use crate::masters::{Kind, Masters, timed};
-use crate::numbers::{Operations, Ticket};
+use crate::numbers::{Operations, Ticket, UnderWay};
 use crate::observe::{Metrics, Observer};
 use crate::retry::{Failure, RetryAction, decide};
 use crate::search::Searches;
@@ -207,6 +207,7 @@ impl Router {
         let header = v1::RequestHeader {
             client_id: ticket.client_id(),
             lowest_unsettled: ticket.lowest_unsettled(),
+            under_way: ticket.under_way(place.region.region.0).map(on_wire),
             ..self.header(target, &place.region, until)
         };
         // Whoever has room knows the hello.
@@ -467,6 +468,11 @@ impl Router {
     pub(crate) fn forget_table(&self, target: &Target) {
         self.locator.write().forget_table(target.table);
     }
+}
+
+fn on_wire(under_way: UnderWay) -> v1::UnderWay {
+    let UnderWay { below, ranges } = under_way;
+    v1::UnderWay { below, ranges: ranges.into_iter().flat_map(|(first, last)| [first, last]).collect() }
 }
 
 fn find<'a>(locator: &'a Locator, target: &Target, position: Position<'_>) -> Option<&'a RegionDescriptor> {

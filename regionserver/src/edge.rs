@@ -20,13 +20,14 @@ use crate::evaluate::Columns;
 use crate::evaluate::prefetch::Prefetch;
 use crate::faults::{not_leader, propose_error, stopping};
 use crate::metrics::Metrics;
-use crate::operation::WriteHeader;
+use crate::operation::{Settle, WriteHeader};
 use crate::page_seal::PageSeal;
 use crate::region::read::{self, GetRequest, Got};
 use crate::region::scan::{self, Begun, Block, Cursor, ScanRequest, Unfinished};
 use crate::region::write::{self, RowMutation};
 use crate::registry::{Hosted, Registry};
 use crate::reply::{Applied, Reply};
+use crate::window::UnderWay;
 
 /// How long a request may take when it does not say.
 pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
@@ -57,6 +58,8 @@ pub struct Mutation {
     pub rows: Vec<RowMutation>,
     /// All rows or none.
     pub atomic: bool,
+    /// Which of its numbers the client still waits for, where it says so.
+    pub under_way: Option<UnderWay>,
 }
 
 /// The outcome of a write: the rows that failed and those that have something to tell, by their place, and the stamp of
@@ -130,8 +133,14 @@ impl Edge {
             lowest_unsettled: header.lowest_unsettled,
             atomic: mutation.atomic,
             exact_schema: header.exact_schema,
+            families_checked: false,
         };
         let prepared = write::prepare(&write_header, mutation.rows, &hosted.state())?;
+        if let Some(under_way) = mutation.under_way {
+            let settle = Settle { region: header.region, client: header.client, under_way };
+            // Nobody waits for it: where it is lost, the next one says more.
+            group.submit(settle.encode(), Box::new(drop));
+        }
         let operation = match prepared.operation {
             Some(operation) => {
                 let admitted = self.admission.admit(operation.len()).map_err(|busy| self.elsewhere(&group, busy))?;

@@ -28,7 +28,6 @@ mod row;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -48,9 +47,6 @@ use crate::window::{Kept, Known, NOBODY, Window};
 
 /// What the rows of one write may make the leader read. Nothing else bounds it: a condition is small, what it looks at is not.
 const READ_BYTES_MAX: usize = 64 << 20;
-
-/// The unit of versions.
-const MILLISECOND: Duration = Duration::from_millis(1);
 
 /// Where the leader reads columns of a region as they are applied.
 pub trait Columns: Send + Sync {
@@ -237,7 +233,8 @@ impl Evaluator {
         }
         let early = rows.iter().position(|item| item.is_early(stamp_of(packing)));
         if early.is_some() && (write.header.atomic || terrane_env::time::wall_ms() >= packing.stamp) {
-            return Ok(Prepared::NeedsDisk(Box::pin(async { tokio::time::sleep(MILLISECOND).await })));
+            // Others pass it meanwhile: of versions that are still to come it may name any number.
+            return Ok(Prepared::Later);
         }
         let (whole, until) = if evaluates {
             self.overlay.evaluated(packing.stamp);

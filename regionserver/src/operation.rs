@@ -6,13 +6,14 @@
 //!
 //! ```text
 //! operation    = format u8 (2) | kind u8 | body
-//! Write        = region u64 | epoch u64 | schema version u64 | client id [16] | lowest unsettled u64 | flags u8 (1 atomic)
+//! Write        = region u64 | epoch u64 | schema version u64 | client id [16] | lowest unsettled u64 | flags u8
 //!              | rows u32 | row ...
 //! row          = operation u64 | first try u64 | flags u8 (2 result, 4 untracked) | row length u16 | cells length u32
 //!              | row | packed cells | result u32-length, if flagged
 //! ChangeTables = schema u32-length | regions u32 | (descriptor u32-length) ... | drop u64
 //! Split        = region u64 | epoch u64 | left u64 | right u64 | at u16-length
 //! Tick         = (nothing)
+//! Settle       = region u64 | client id [16] | below u64 | ranges u32 | (first u64 | last u64) ...
 //! ```
 //!
 //! Format 1 had neither the flags of a Write nor results; it is still read. The rows of a Write are read one by one and
@@ -29,6 +30,7 @@ pub use self::request::Request;
 pub use self::result::{ResultKind, RowResult};
 pub use self::write::{ClientId, Submitted, SubmittedRow, Tracked, Write, WriteBuilder, WriteHeader, stamp};
 use crate::record::{Malformed, Reader, put_count, put_long, put_short, put_u64};
+use crate::window::UnderWay;
 
 /// The layout this build writes.
 const FORMAT: u8 = 2;
@@ -39,6 +41,7 @@ const WRITE: u8 = 1;
 const CHANGE_TABLES: u8 = 2;
 const SPLIT: u8 = 3;
 const TICK: u8 = 4;
+const SETTLE: u8 = 5;
 
 /// One operation as it is read at apply.
 pub enum Operation {
@@ -47,6 +50,15 @@ pub enum Operation {
     Split(Split),
     /// Nothing happens but time: an empty entry carries the leader's stamp.
     Tick,
+    Settle(Settle),
+}
+
+/// What a client no longer waits for, for the window of one region.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settle {
+    pub region: RegionId,
+    pub client: ClientId,
+    pub under_way: UnderWay,
 }
 
 /// Table schemas, new regions, dropped tables: one entry per group.
@@ -80,6 +92,7 @@ impl Operation {
             CHANGE_TABLES => ChangeTables::decode(reader).map(Self::ChangeTables),
             SPLIT => Split::decode(reader).map(Self::Split),
             TICK => reader.finish().map(|()| Self::Tick),
+            SETTLE => Settle::decode(reader).map(Self::Settle),
             _ => Err(Malformed("the operation's kind is not known to this build")),
         }
     }
@@ -146,6 +159,32 @@ impl Split {
         };
         reader.finish()?;
         Ok(split)
+    }
+}
+
+impl Settle {
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let ranges = self.under_way.ranges();
+        let mut out = Vec::with_capacity(2 + 8 + 16 + 8 + 4 + 16 * ranges.len());
+        out.extend_from_slice(&[FORMAT, SETTLE]);
+        put_u64(&mut out, self.region.0);
+        out.extend_from_slice(&self.client);
+        put_u64(&mut out, self.under_way.below);
+        put_count(&mut out, ranges.len());
+        for (first, last) in ranges {
+            put_u64(&mut out, *first);
+            put_u64(&mut out, *last);
+        }
+        out
+    }
+
+    fn decode(mut reader: Reader) -> Result<Self, Malformed> {
+        let (region, client, below) = (RegionId(reader.u64()?), reader.array()?, reader.u64()?);
+        let count = reader.count(16)?;
+        let ranges = (0..count).map(|_| Ok((reader.u64()?, reader.u64()?))).collect::<Result<_, Malformed>>()?;
+        reader.finish()?;
+        Ok(Self { region, client, under_way: UnderWay::new(below, ranges)? })
     }
 }
 

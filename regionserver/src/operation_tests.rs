@@ -14,6 +14,7 @@ const HEADER: WriteHeader = WriteHeader {
     lowest_unsettled: 11,
     atomic: false,
     exact_schema: false,
+    families_checked: false,
 };
 
 fn cells(timestamp: i64) -> Vec<u8> {
@@ -240,4 +241,18 @@ fn what_the_edge_accepts_at_its_limits_is_read_again() {
     let longest = request(vec![b'q'; QUALIFIER_BYTES_MAX]);
     assert_eq!(Request::decode(&longest.encode().unwrap()).unwrap(), longest);
     assert!(request(vec![b'q'; 65_536]).encode().is_err(), "refused, and no panic");
+}
+
+#[test]
+fn what_a_client_waits_for_has_this_layout() {
+    let under_way = UnderWay::new(20, vec![(3, 3), (7, 9)]).unwrap();
+    let settle = Settle { region: RegionId(7), client: [9; 16], under_way };
+    let numbers = |numbers: &[u64]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
+    let expected =
+        [&[2, 5][..], &numbers(&[7]), &[9; 16], &numbers(&[20]), &[2, 0, 0, 0], &numbers(&[3, 3, 7, 9])].concat();
+    assert_eq!(settle.encode(), expected);
+    assert!(matches!(Operation::decode(expected.clone().into()), Ok(Operation::Settle(read)) if read == settle));
+    for cut in 2..expected.len() {
+        assert!(Operation::decode(Bytes::copy_from_slice(&expected[..cut])).is_err(), "cut at {cut}");
+    }
 }

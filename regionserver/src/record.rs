@@ -12,6 +12,7 @@ use bytes::Bytes;
 pub struct Malformed(pub &'static str);
 
 /// Reads fields from the front of a record.
+#[derive(Clone)]
 pub struct Reader {
     rest: Bytes,
 }

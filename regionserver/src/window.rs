@@ -4,11 +4,16 @@
 //! same number, and is answered with the first outcome instead of being applied again. What cannot be known any more is
 //! said to be so, never guessed.
 //!
-//! Of each client a region keeps the *settled mark* (below it the client waits for nothing), the numbers applied above it,
-//! as ranges, and results where there is one of at most [`RESULT_BYTES_MAX`]. A client that was idle for
-//! [`IDLE_MS_MAX`] of log time leaves. While all of it takes more than [`WINDOW_BYTES_MAX`], a client at work gives up what
-//! it has beyond half of that, and then the client leaves that was idle longest. The region's *floor* then rises to the time the client was last heard of: an operation of an unknown
-//! client that was first tried at or before the floor may have been applied and forgotten.
+//! Of each client a region keeps the *settled mark* (below it the client waits for nothing), the numbers above it that are
+//! settled all the same, those that were applied and are not settled, both as ranges, and results where there is one of at
+//! most [`RESULT_BYTES_MAX`]. A client whose lowest number is stuck says which of the others it still waits for
+//! ([`Noting::settle`]): so a region keeps results of calls under way, and of few others, however long one of them takes.
+//!
+//! A client that was idle for [`IDLE_MS_MAX`] of log time leaves. While all of it takes more than [`WINDOW_BYTES_MAX`], a
+//! client at work gives up what it has beyond [`SHARE_BYTES_MAX`], and then the client leaves that was idle longest. The
+//! region's *floor* then rises to the time the client was last heard of: an operation of an unknown client that was first
+//! tried at or before the floor may have been applied and forgotten. What a client gives up are its oldest results: those
+//! calls are still known to have been applied. Only a client that does not say what it waits for can come to lose numbers.
 //!
 //! Invariants:
 //! - The window changes in [`Window::note`] alone, by what the log says: all replicas of a region have the same, and a
@@ -17,28 +22,31 @@
 
 mod ranges;
 mod record;
+mod under_way;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
 pub use self::ranges::Ranges;
+pub use self::under_way::UnderWay;
 use crate::operation::ClientId;
 
 /// Log time after which an idle client leaves (15 minutes).
 pub const IDLE_MS_MAX: u64 = 15 * 60 * 1000;
-/// Bytes of one region's window, as they lie on disk (256 KiB).
-pub const WINDOW_BYTES_MAX: usize = 256 << 10;
-/// What one client may keep of a full window.
-const SHARE_BYTES_MAX: usize = WINDOW_BYTES_MAX / 2;
+/// Bytes of one region's window, as they lie on disk (1 MiB). Tests fill a smaller one.
+pub const WINDOW_BYTES_MAX: usize = if cfg!(test) { 256 << 10 } else { 1 << 20 };
+/// What one client may keep of a full window: the results of more than 10,000 increments.
+const SHARE_BYTES_MAX: usize = WINDOW_BYTES_MAX / 4 * 3;
 /// Bytes of a result that is kept; of a larger one is known only that it was (4 KiB).
 pub const RESULT_BYTES_MAX: usize = 4 << 10;
 
 /// The client id of nobody: its operations are not remembered.
 pub const NOBODY: ClientId = [0; 16];
 
-/// What a client, a range and a result take on disk.
+/// What a client, the rest of one that has lost or settled something, a range and a result take on disk.
 const CLIENT_BYTES: usize = 16 + 8 + 8 + 8 + 4 + 4;
+const EXTENDED_BYTES: usize = 8 + 4;
 const RANGE_BYTES: usize = 16;
 const RESULT_OVERHEAD_BYTES: usize = 8 + 4;
 
@@ -82,7 +90,12 @@ pub struct Client {
     /// came back.
     since: u64,
     settled: u64,
+    /// Numbers above the mark that the client does not wait for either.
+    settled_above: Ranges,
+    /// Numbers that were applied and are not settled.
     applied: Ranges,
+    /// Results of numbers below this are no longer kept.
+    gone_below: u64,
     /// Of the operations that had one. Empty: it is not kept.
     results: BTreeMap<u64, Bytes>,
     /// What the results take on disk.
@@ -91,11 +104,26 @@ pub struct Client {
 
 impl Client {
     fn new(last: u64, since: u64, settled: u64) -> Self {
-        Self { last, since, settled, applied: Ranges::default(), results: BTreeMap::new(), result_bytes: 0 }
+        Self {
+            last,
+            since,
+            settled,
+            settled_above: Ranges::default(),
+            applied: Ranges::default(),
+            gone_below: 0,
+            results: BTreeMap::new(),
+            result_bytes: 0,
+        }
+    }
+
+    /// Whether it has what the first version of the record has no place for.
+    fn is_extended(&self) -> bool {
+        self.gone_below > 0 || self.settled_above.len() > 0
     }
 
     fn bytes(&self) -> usize {
-        CLIENT_BYTES + self.applied.len() * RANGE_BYTES + self.result_bytes
+        let extended = if self.is_extended() { EXTENDED_BYTES } else { 0 };
+        CLIENT_BYTES + extended + (self.applied.len() + self.settled_above.len()) * RANGE_BYTES + self.result_bytes
     }
 
     fn keep(&mut self, operation: u64, result: Bytes) {
@@ -113,22 +141,28 @@ impl Client {
 
     /// The highest number that may have been applied.
     pub fn highest(&self) -> u64 {
-        self.applied.last().unwrap_or(0).max(self.settled.saturating_sub(1))
+        let above = self.applied.last().max(self.settled_above.last()).unwrap_or(0);
+        above.max(self.settled.saturating_sub(1))
     }
 
     /// What is remembered of a number.
     pub fn look_up(&self, operation: u64, first_try_ms: u64) -> Known {
-        if operation < self.settled {
+        if self.is_settled(operation) {
             return Known::TooOld;
         }
         if self.applied.contains(operation) {
             return Known::Applied(match self.results.get(&operation) {
+                None if operation < self.gone_below => Kept::Gone,
                 None => Kept::Nothing,
                 Some(result) if result.is_empty() => Kept::Gone,
                 Some(result) => Kept::Result(result.clone()),
             });
         }
         if self.was_away(first_try_ms) { Known::TooOld } else { Known::New }
+    }
+
+    fn is_settled(&self, operation: u64) -> bool {
+        operation < self.settled || self.settled_above.contains(operation)
     }
 
     /// Whether the client may have left since this time, so that what is remembered of it says nothing.
@@ -237,21 +271,35 @@ impl Client {
             return;
         }
         self.settled = lowest_unsettled;
+        self.settled_above.forget_below(lowest_unsettled);
         self.applied.forget_below(lowest_unsettled);
         while self.results.first_key_value().is_some_and(|(operation, _)| *operation < lowest_unsettled) {
             self.forget_first_result();
         }
     }
 
-    fn forget(&mut self, bytes_max: usize) {
-        let mut bytes = self.bytes();
-        for result in self.results.values_mut() {
-            if bytes <= bytes_max {
-                return;
+    /// Settles everything that the client does not wait for.
+    fn settle_others(&mut self, under_way: &UnderWay) {
+        let waits = |operation: u64| operation >= under_way.below || under_way.contains(operation);
+        let settled = under_way.settled_from(self.settled);
+        self.applied.take_out(&settled);
+        self.settled_above.join(settled);
+        let result_bytes = &mut self.result_bytes;
+        self.results.retain(|operation, result| {
+            let waits = waits(*operation);
+            if !waits {
+                *result_bytes -= RESULT_OVERHEAD_BYTES + result.len();
             }
-            bytes -= result.len();
-            self.result_bytes -= result.len();
-            *result = Bytes::new();
+            waits
+        });
+    }
+
+    /// Gives up results, the oldest first. Numbers are given up only where they alone are too many.
+    fn forget(&mut self, bytes_max: usize) {
+        while self.bytes() > bytes_max {
+            let Some((first, _)) = self.results.first_key_value() else { break };
+            self.gone_below = self.gone_below.max(first.saturating_add(1));
+            self.forget_first_result();
         }
         while self.bytes() > bytes_max {
             let Some(last) = self.applied.pop_first() else { break };
@@ -271,7 +319,7 @@ impl Noting<'_> {
     pub fn applied(&mut self, operation: u64, result: Option<&Bytes>) -> bool {
         // Nobody is not among the clients.
         let Some(client) = self.window.clients.get_mut(&self.client).filter(|_| operation != 0) else { return true };
-        if operation < client.settled {
+        if client.is_settled(operation) {
             // The client has given up waiting for it, and there is nothing to remember: a retry is too old.
             return true;
         }
@@ -287,6 +335,16 @@ impl Noting<'_> {
         // Numbers between two ranges join them, so it may have become less.
         self.window.bytes = self.window.bytes - before + client.bytes();
         true
+    }
+}
+
+impl Noting<'_> {
+    /// Settles everything that the client does not wait for. Nothing, if it was not heard of here.
+    pub fn settle(&mut self, under_way: &UnderWay) {
+        let Some(client) = self.window.clients.get_mut(&self.client) else { return };
+        self.window.bytes -= client.bytes();
+        client.settle_others(under_way);
+        self.window.bytes += client.bytes();
     }
 }
 

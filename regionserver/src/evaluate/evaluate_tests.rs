@@ -222,6 +222,7 @@ impl World {
             lowest_unsettled: 0,
             atomic,
             exact_schema: false,
+            families_checked: false,
         };
         let mut operation = Vec::new();
         let mut builder = WriteBuilder::new(&mut operation, &header);
@@ -295,7 +296,14 @@ impl World {
                     if self.stamp.is_multiple_of(2) {
                         self.land();
                     }
-                    // It may have been time that it waited for.
+                    self.stamp += 1;
+                }
+                Prepared::Later => {
+                    // Others pass it, and time does.
+                    self.queue.rotate_left(1);
+                    if !operations.is_empty() {
+                        break;
+                    }
                     self.stamp += 1;
                 }
                 Prepared::PackedAlone | Prepared::Refused(_) => panic!("not the answer to a write"),

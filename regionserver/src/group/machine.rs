@@ -30,7 +30,7 @@ use super::state::{GroupState, RegionState};
 use crate::evaluate::Evaluator;
 use crate::housekeeping::Signals;
 use crate::metrics::Metrics;
-use crate::operation::{ChangeTables, Operation, Split, Write};
+use crate::operation::{ChangeTables, Operation, Settle, Split, Write};
 use crate::region::prefix::row_prefix;
 use crate::registry::{Hosted, Regions};
 use crate::reply::Reply;
@@ -283,7 +283,7 @@ impl GroupMachine {
         let mut gathered = Gathered { stamp: entry.stamp, ..Gathered::default() };
         for operation in &entry.operations {
             let operation = self.read(operation, entry.index);
-            if !matches!(operation, Operation::Write(_)) {
+            if !matches!(operation, Operation::Write(_) | Operation::Settle(_)) {
                 // What changes regions finds them as they are after the writes before it.
                 self.apply_rows(entry.index, &mut gathered);
             }
@@ -298,6 +298,7 @@ impl GroupMachine {
                     Ok(None)
                 }
                 Operation::Split(split) => self.split(&mut inner, entry, &split).map(Some),
+                Operation::Settle(settle) => self.settle_numbers(&mut inner, entry, &settle),
                 Operation::Tick => Ok(None),
             };
             replies.push(match reply {
@@ -324,7 +325,7 @@ impl GroupMachine {
     }
 
     /// Gathers the rows of one operation, and notes their numbers. The range needs no second look: it is fixed by region
-    /// id and epoch, and the edge checked each row against it.
+    /// id and epoch, and the edge checked each row against it. Families are looked at again if the table was altered since.
     fn write(
         &self,
         inner: &mut Inner,
@@ -335,6 +336,11 @@ impl GroupMachine {
         let index = entry.index;
         let Inner { state, hosted, windows, .. } = inner;
         let region = state.check_write(&write.header)?;
+        let rows: Vec<_> = match write.header.families_checked && write.header.schema_version != region.schema.version {
+            true => write.clone().map_while(Result::ok).collect(),
+            false => Vec::new(),
+        };
+        region.check_families(&write.header, rows.iter().map(|row| &row.cells[..]))?;
         let Some(hosted) = hosted.get(&write.header.region) else {
             return Err(state.stale(write.header.region));
         };
@@ -376,6 +382,21 @@ impl GroupMachine {
             gathered.rows.push((row.row, cells));
         }
         Ok((!results.is_empty()).then_some(Reply::Rows { stamp: entry.stamp, results }))
+    }
+
+    /// Notes what a client no longer waits for.
+    fn settle_numbers(&self, inner: &mut Inner, entry: &AppliedEntry, settle: &Settle) -> Result<Option<Reply>, Reply> {
+        let hosted = inner.hosted.get(&settle.region).ok_or_else(|| inner.state.stale(settle.region))?;
+        if entry.index <= hosted.opened_at {
+            return Ok(None);
+        }
+        if let Some(window) = inner.windows.get_mut(&settle.region)
+            && window.client(&settle.client).is_some()
+        {
+            window.note(settle.client, 0, entry.stamp).settle(&settle.under_way);
+            hosted.engine.touch(entry.index);
+        }
+        Ok(None)
     }
 
     /// Applies what was gathered, all of it of one region: rows of one entry become visible together, and the engine takes

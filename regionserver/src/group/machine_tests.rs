@@ -34,6 +34,7 @@ fn submitted(region: u64, epoch: u64, number: u64, row: &str, request: Option<Re
         lowest_unsettled: 0,
         atomic: false,
         exact_schema: false,
+        families_checked: false,
     };
     let (mut cells, mut operation) = (Vec::new(), Vec::new());
     pack(&mut cells, CellRef::put(b"f", b"q", LATEST, row.as_bytes()));
@@ -87,6 +88,7 @@ impl Replica {
             lowest_unsettled: 0,
             atomic: false,
             exact_schema: false,
+            families_checked: false,
         };
         let (mut cells, mut operation) = (Vec::new(), Vec::new());
         pack(&mut cells, CellRef::put(b"f", b"q", LATEST, row.as_bytes()));
@@ -245,6 +247,71 @@ async fn the_longest_boundary_is_split_at_and_read_again() {
     assert_eq!(replica.shown(), "r2[a] r3[m]");
 }
 
+#[tokio::test]
+async fn a_write_to_a_family_dropped_since_the_edge_checked_it_is_refused_as_a_whole() {
+    let mut replica = Replica::new().await;
+    replica.create().await;
+    let mut both = schema(2);
+    both.add_family(FamilySchema::new(FamilyName::new("g").unwrap())).unwrap();
+    replica.alter(both).await;
+    let write = |families: &[&[u8]], checked: bool| {
+        let header = WriteHeader {
+            region: RegionId(1),
+            epoch: RegionEpoch(1),
+            schema_version: 2,
+            client: [0; 16],
+            lowest_unsettled: 0,
+            atomic: false,
+            exact_schema: false,
+            families_checked: checked,
+        };
+        let mut operation = Vec::new();
+        let mut builder = WriteBuilder::new(&mut operation, &header);
+        for (family, row) in families.iter().zip(["a", "b"]) {
+            let mut cells = Vec::new();
+            pack(&mut cells, CellRef::put(family, b"q", 5, b"v"));
+            builder.push(0, 1, row.as_bytes(), &cells);
+        }
+        builder.finish();
+        operation
+    };
+    assert!(matches!(replica.apply(write(&[b"g"], true)).await, Reply::Applied { .. }));
+    // The edge took them while g was there, and the drop came first in the log.
+    replica.alter(schema(3)).await;
+    let refused = Reply::SchemaChanged { table: TableId(5), version: 3 };
+    let packing = Packing { term: 1, ordinal: 9, stamp: 2_000, landed: 8, alone: true };
+    let prepared = replica.machine.prepare(&packing, &write(&[b"f", b"g"], true), &mut Vec::new());
+    assert!(matches!(prepared, Prepared::Refused(reply) if Reply::decode(reply.clone()).unwrap() == refused));
+    assert_eq!(replica.apply(write(&[b"f", b"g"], true)).await, refused);
+    assert_eq!(replica.shown(), "r1[]", "nothing of it is applied");
+    assert!(matches!(replica.apply(write(&[b"f"], true)).await, Reply::Applied { .. }), "f is still there");
+    // Entries of builds that did not say what was checked have the effect that they had.
+    assert!(matches!(replica.apply(write(&[b"f", b"g"], false)).await, Reply::Applied { .. }));
+    let before = replica.shown();
+    let replica = replica.crash_and_replay().await;
+    assert_eq!((replica.shown(), before), ("r1[a]".to_owned(), "r1[a]".to_owned()));
+}
+
+#[tokio::test]
+async fn what_a_client_waits_for_is_replayed_and_holds_back_the_log() {
+    let mut replica = Replica::new().await;
+    replica.create().await;
+    for number in 1..=4 {
+        replica.mutate(1, 1, number, "a", None).await;
+    }
+    replica.machine.record().await.unwrap();
+    replica.machine.flush(RegionId(1)).await.unwrap();
+    let under_way = crate::window::UnderWay::new(5, vec![(1, 1)]).unwrap();
+    let settle = operation::Settle { region: RegionId(1), client: [4; 16], under_way };
+    assert!(matches!(replica.apply(settle.encode()).await, Reply::Applied { .. }));
+    assert_eq!(replica.machine.durable().index, 5, "it is in the log alone");
+    let before = replica.windows();
+    let replica = replica.crash_and_replay().await;
+    assert_eq!(replica.windows(), before);
+    let known = Window::decode(before[0].1.clone()).unwrap();
+    assert_eq!(known.look_up(&[4; 16], 2, 900), crate::window::Known::TooOld);
+}
+
 /// A condition that holds of rows without the column.
 fn absent() -> Option<Request> {
     let test = terrane_types::ColumnTest::new(FamilyName::new("f").unwrap(), "q", terrane_types::Test::Absent);
@@ -315,6 +382,7 @@ async fn what_changes_regions_is_packed_alone_and_a_write_of_a_region_that_is_go
         lowest_unsettled: 0,
         atomic: false,
         exact_schema: false,
+        families_checked: false,
     };
     WriteBuilder::new(&mut operation, &header).finish();
     let packing = Packing { ordinal: 3, landed: 2, alone: true, ..packing };
@@ -429,6 +497,6 @@ async fn a_set_on_a_version_of_the_same_millisecond_waits_for_the_next() {
         let packing = Packing { term: 1, ordinal: ordinal + 1, stamp, landed: ordinal, alone: true };
         replica.machine.prepare(&packing, &operation, &mut Vec::new())
     };
-    assert!(matches!(prepared(version), Prepared::NeedsDisk(_)), "it would make the version that it replaces");
+    assert!(matches!(prepared(version), Prepared::Later), "it would make the version that it replaces");
     assert!(matches!(prepared(version + 1), Prepared::Packed));
 }

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use terrane_types::cell::Cells;
 use terrane_types::{GroupId, RegionDescriptor, RegionEpoch, RegionId, TableId, TableSchema};
 
 use crate::operation::{ChangeTables, Split, WriteHeader, put_descriptor, read_descriptor, read_schema};
@@ -79,6 +80,20 @@ impl RegionState {
     fn under(&self, schema: &Arc<TableSchema>) -> Self {
         let descriptor = RegionDescriptor { schema_version: schema.version, ..self.descriptor.clone() };
         Self { descriptor, schema: schema.clone() }
+    }
+
+    /// Refuses a write that names a family which is gone since the edge checked it. Versions are compared, so that its cells
+    /// are looked at only when the table was altered in between.
+    pub fn check_families<'c>(
+        &self,
+        header: &WriteHeader,
+        cells: impl IntoIterator<Item = &'c [u8]>,
+    ) -> Result<(), Reply> {
+        let is_gone = |cells: &[u8]| Cells::new(cells).any(|cell| self.schema.family(cell.family).is_none());
+        if header.families_checked && header.schema_version != self.schema.version && cells.into_iter().any(is_gone) {
+            return Err(Reply::SchemaChanged { table: self.schema.table, version: self.schema.version });
+        }
+        Ok(())
     }
 
     /// What a write must fit: the epoch, and a table that takes writes.

@@ -72,6 +72,7 @@ fn write_header(region: u64, epoch: u64) -> WriteHeader {
         lowest_unsettled: 0,
         atomic: false,
         exact_schema: false,
+        families_checked: false,
     }
 }
 

@@ -25,6 +25,9 @@ const ROW_COUNT_AT: usize = WRITE_HEADER_BYTES - 4;
 const ATOMIC: u8 = 1;
 /// A Write's flag: it was made for one version of the schema, and has no effect under another.
 const EXACT_SCHEMA: u8 = 2;
+/// A Write's flag: its families were checked under its version of the schema. Without it, as older builds wrote, families
+/// that are gone are left out when it is applied.
+const FAMILIES_CHECKED: u8 = 4;
 
 /// A row's flag: behind the cells is what is asked of it. In the submitted form only.
 const REQUEST: u8 = 1;
@@ -52,9 +55,12 @@ pub struct WriteHeader {
     pub atomic: bool,
     /// It was made for this very `schema_version`.
     pub exact_schema: bool,
+    /// Its families are those of this `schema_version`.
+    pub families_checked: bool,
 }
 
 /// Mutations of rows of one region, as they are read at apply.
+#[derive(Clone)]
 pub struct Write {
     pub header: WriteHeader,
     rows: Reader,
@@ -84,9 +90,10 @@ impl Write {
             lowest_unsettled: reader.u64()?,
             atomic: false,
             exact_schema: false,
+            families_checked: false,
         };
         if format != FORMAT_PLAIN {
-            (header.atomic, header.exact_schema) = read_flags(reader.u8()?)?;
+            header.set_flags(reader.u8()?)?;
         }
         let left = reader.count(ROW_HEADER_BYTES)?;
         Ok(Self { header, rows: reader, left })
@@ -112,12 +119,22 @@ impl Write {
     }
 }
 
-/// Whether the write is atomic, and whether it is for one version of the schema only.
-fn read_flags(flags: u8) -> Result<(bool, bool), Malformed> {
-    if flags & !(ATOMIC | EXACT_SCHEMA) != 0 {
-        return Err(Malformed("a write carries flags that are not known to this build"));
+impl WriteHeader {
+    fn set_flags(&mut self, flags: u8) -> Result<(), Malformed> {
+        if flags & !(ATOMIC | EXACT_SCHEMA | FAMILIES_CHECKED) != 0 {
+            return Err(Malformed("a write carries flags that are not known to this build"));
+        }
+        self.atomic = flags & ATOMIC != 0;
+        self.exact_schema = flags & EXACT_SCHEMA != 0;
+        self.families_checked = flags & FAMILIES_CHECKED != 0;
+        Ok(())
     }
-    Ok((flags & ATOMIC != 0, flags & EXACT_SCHEMA != 0))
+
+    fn flags(&self) -> u8 {
+        (u8::from(self.atomic) * ATOMIC)
+            | (u8::from(self.exact_schema) * EXACT_SCHEMA)
+            | (u8::from(self.families_checked) * FAMILIES_CHECKED)
+    }
 }
 
 impl Iterator for Write {
@@ -153,16 +170,17 @@ impl<'a> Submitted<'a> {
         let &[FORMAT, WRITE, ..] = operation else { return Ok(None) };
         let (head, rows) = operation.split_at_checked(WRITE_HEADER_BYTES).ok_or(SHORT)?;
         let number = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes were taken"));
-        let (atomic, exact_schema) = read_flags(head[50])?;
-        let header = WriteHeader {
+        let mut header = WriteHeader {
             region: RegionId(number(2)),
             epoch: RegionEpoch(number(10)),
             schema_version: number(18),
             client: head[26..42].try_into().expect("sixteen bytes were taken"),
             lowest_unsettled: number(42),
-            atomic,
-            exact_schema,
+            atomic: false,
+            exact_schema: false,
+            families_checked: false,
         };
+        header.set_flags(head[50])?;
         Ok(Some(Self { header, rows }))
     }
 
@@ -235,7 +253,7 @@ impl<'a> WriteBuilder<'a> {
         put_u64(out, header.schema_version);
         out.extend_from_slice(&header.client);
         put_u64(out, header.lowest_unsettled);
-        out.push((u8::from(header.atomic) * ATOMIC) | (u8::from(header.exact_schema) * EXACT_SCHEMA));
+        out.push(header.flags());
         put_count(out, 0);
         Self { out, start, rows: 0 }
     }

@@ -66,9 +66,10 @@ pub fn prepare(header: &WriteHeader, mut rows: Vec<RowMutation>, region: &Region
         return Err(Error::Invalid(Invalid { what }));
     }
     check_deletes_of_rows(&rows, &region.schema)?;
-    let mut header = *header;
+    // What is checked here is checked under this version, whichever the caller knows.
+    let mut header = WriteHeader { schema_version: region.schema.version, families_checked: true, ..*header };
     for mutation in rows.iter_mut().filter(|mutation| mutation.delete_row) {
-        (header.schema_version, header.exact_schema) = (region.schema.version, true);
+        header.exact_schema = true;
         if let Ok(cells) = &mut mutation.cells {
             *cells = behind_delete_of_row(cells, &region.schema);
         }
@@ -322,6 +323,7 @@ mod tests {
             lowest_unsettled: 0,
             atomic: false,
             exact_schema: false,
+            families_checked: false,
         }
     }
 

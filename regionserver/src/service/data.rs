@@ -78,13 +78,14 @@ impl DataService {
         hello::check_cluster(hello, self.edge.identity, false)
     }
 
-    async fn mutate_once(&self, call: v1::MutateCall) -> Result<v1::MutateReply, Error> {
+    async fn mutate_once(&self, mut call: v1::MutateCall) -> Result<v1::MutateReply, Error> {
         self.check(call.hello.as_ref())?;
+        let under_way = decode::take_under_way(&mut call.header);
         let header = decode::header(call.header)?;
         let body = call.body.unwrap_or_default();
         // Plain calls are for those who do not pack.
         let messages = !decode::has_packed(&body);
-        let mutation = decode::mutate(body);
+        let mutation = decode::mutate(body, under_way)?;
         if let Some(delay) = self.edge.admission.delay() {
             tokio::time::sleep(delay.min(header.deadline)).await;
         }

@@ -21,15 +21,17 @@ use crate::region::scan::{BLOCK_BYTES_DEFAULT, BLOCK_BYTES_MAX, Cursor, ScanRequ
 use crate::region::write::RowMutation;
 use crate::session::{Body, Request};
 use crate::token::{Position, Token};
+use crate::window::UnderWay;
 
 /// A request of a stream.
 pub fn request(request: v1::Request) -> (u64, Result<Request, Error>) {
-    let v1::Request { id, header: wire, body } = request;
+    let v1::Request { id, header: mut wire, body } = request;
+    let under_way = take_under_way(&mut wire);
     let decoded = header(wire).and_then(|header| {
         let (body, messages) = match body {
             Some(v1::request::Body::Mutate(body)) => {
                 let messages = has_messages(&body);
-                (Body::Mutate(mutate(body)), messages)
+                (Body::Mutate(mutate(body, under_way)?), messages)
             }
             Some(v1::request::Body::Get(body)) => {
                 let messages = wants_messages(body.cells_as);
@@ -114,8 +116,22 @@ fn client_id(bytes: &[u8]) -> Result<[u8; 16], Error> {
     bytes.try_into().map_err(|_| invalid(&format!("a client id has 16 bytes, this one {}", bytes.len())))
 }
 
+/// Which of its numbers the client says that it waits for.
+pub fn take_under_way(header: &mut Option<v1::RequestHeader>) -> Option<v1::UnderWay> {
+    header.as_mut()?.under_way.take()
+}
+
+fn under_way(wire: v1::UnderWay) -> Result<UnderWay, Error> {
+    let (pairs, rest) = wire.ranges.as_chunks::<2>();
+    if !rest.is_empty() {
+        return Err(invalid("the last range of numbers under way has no end"));
+    }
+    let ranges = pairs.iter().map(|[first, last]| (*first, *last)).collect();
+    UnderWay::new(wire.below, ranges).map_err(|error| invalid(&error.to_string()))
+}
+
 /// A write; what is wrong with one row is that row's own error.
-pub fn mutate(body: v1::Mutate) -> Mutation {
+pub fn mutate(body: v1::Mutate, waits_for: Option<v1::UnderWay>) -> Result<Mutation, Error> {
     let row = |row: v1::RowMutation| RowMutation {
         operation: row.operation,
         first_try_ms: row.first_try_ms,
@@ -124,7 +140,8 @@ pub fn mutate(body: v1::Mutate) -> Mutation {
         request: asked(row.condition, row.merges, row.returns, row.return_found),
         row: row.row,
     };
-    Mutation { rows: body.rows.into_iter().map(row).collect(), atomic: body.atomic }
+    let under_way = waits_for.map(under_way).transpose()?;
+    Ok(Mutation { rows: body.rows.into_iter().map(row).collect(), atomic: body.atomic, under_way })
 }
 
 /// Whether any row's cells came as messages: then so do those of its answer.

@@ -79,6 +79,36 @@ impl Ranges {
         self.ranges.insert(from, joined);
     }
 
+    /// Puts in all numbers of these ranges, which ascend, in one pass.
+    pub fn join(&mut self, others: Vec<(u64, u64)>) {
+        let mut all: Vec<_> = self.ranges.drain(..).chain(others).collect();
+        all.sort_unstable();
+        for (first, last) in all {
+            match self.ranges.back_mut() {
+                Some((_, before)) if before.saturating_add(1) >= first => *before = last.max(*before),
+                _ => self.ranges.push_back((first, last)),
+            }
+        }
+    }
+
+    /// Takes out all numbers of these ranges, which ascend, in one pass.
+    pub fn take_out(&mut self, others: &[(u64, u64)]) {
+        let mut others = others.iter().peekable();
+        for (mut first, last) in std::mem::take(&mut self.ranges) {
+            while let Some((from, to)) = others.next_if(|(_, to)| *to < last) {
+                if *from > first {
+                    self.ranges.push_back((first, last.min(from - 1)));
+                }
+                first = first.max(to.saturating_add(1));
+            }
+            match others.peek() {
+                Some((from, _)) if *from <= first => {}
+                Some((from, _)) if *from <= last => self.ranges.push_back((first, from - 1)),
+                _ => self.ranges.push_back((first, last)),
+            }
+        }
+    }
+
     /// Takes out all numbers below `mark`.
     pub fn forget_below(&mut self, mark: u64) {
         while let Some((first, last)) = self.ranges.front_mut() {
@@ -106,7 +136,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn they_hold_what_a_set_holds(steps in proptest::collection::vec((0..4u8, 1..60u64, 0..8u64), 1..80)) {
+        fn they_hold_what_a_set_holds(steps in proptest::collection::vec((0..6u8, 1..60u64, 0..8u64), 1..80)) {
             let (mut ranges, mut set) = (Ranges::default(), BTreeSet::new());
             for (kind, number, more) in steps {
                 match kind {
@@ -114,6 +144,16 @@ mod tests {
                     2 => {
                         ranges.insert_range(number, number + more);
                         set.extend(number..=number + more);
+                    }
+                    3 => {
+                        let others = vec![(number, number + more), (number + more + 3, number + more + 9)];
+                        set.extend(others.iter().flat_map(|(first, last)| *first..=*last));
+                        ranges.join(others);
+                    }
+                    4 => {
+                        let others = [(number, number + more), (number + more + 3, number + more + 9)];
+                        set.retain(|held| !others.iter().any(|(first, last)| (first..=last).contains(&held)));
+                        ranges.take_out(&others);
                     }
                     _ => {
                         ranges.forget_below(number / 4);

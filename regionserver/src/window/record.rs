@@ -1,25 +1,29 @@
 //! The window as it lies in a region's durable point (`docs/formats/operations.md`).
 //!
 //! ```text
-//! window = version u8 (1) | floor u64 | clients u32 | client ...                       nothing at all: an empty window
+//! window = version u8 (1, 2) | floor u64 | clients u32 | client ...                    nothing at all: an empty window
 //! client = id [16] | last u64 | since u64 | settled u64 | ranges u32 | (first u64 | last u64) ...
 //!        | results u32 | (operation u64 | result u32-length) ...
+//!        | from version 2 on: results gone below u64 | settled ranges u32 | (first u64 | last u64) ...
 //! ```
 //!
-//! Clients, ranges and results are ascending. The manifest's record has the checksum.
+//! Clients, ranges and results are ascending. The manifest's record has the checksum. A window is of the lowest version
+//! that can say it.
 
 use bytes::Bytes;
 
-use super::{CLIENT_BYTES, Client, RANGE_BYTES, RESULT_OVERHEAD_BYTES, Window};
+use super::{CLIENT_BYTES, Client, RANGE_BYTES, RESULT_OVERHEAD_BYTES, Ranges, Window};
 use crate::record::{Malformed, Reader, put_count, put_long, put_u64};
 
-const VERSION: u8 = 1;
+const VERSION_PLAIN: u8 = 1;
+const VERSION: u8 = 2;
 
 impl Window {
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(1 + 8 + 4 + self.bytes);
-        out.push(VERSION);
+        let extended = self.clients.values().any(Client::is_extended);
+        out.push(if extended { VERSION } else { VERSION_PLAIN });
         put_u64(&mut out, self.floor);
         put_count(&mut out, self.clients.len());
         for (id, client) in &self.clients {
@@ -27,15 +31,15 @@ impl Window {
             put_u64(&mut out, client.last);
             put_u64(&mut out, client.since);
             put_u64(&mut out, client.settled);
-            put_count(&mut out, client.applied.len());
-            for (first, last) in client.applied.iter() {
-                put_u64(&mut out, first);
-                put_u64(&mut out, last);
-            }
+            put_ranges(&mut out, &client.applied);
             put_count(&mut out, client.results.len());
             for (operation, result) in &client.results {
                 put_u64(&mut out, *operation);
                 put_long(&mut out, result);
+            }
+            if extended {
+                put_u64(&mut out, client.gone_below);
+                put_ranges(&mut out, &client.settled_above);
             }
         }
         out.into()
@@ -46,13 +50,14 @@ impl Window {
             return Ok(Self::default());
         }
         let mut reader = Reader::new(record);
-        if reader.u8()? != VERSION {
+        let version = reader.u8()?;
+        if !(VERSION_PLAIN..=VERSION).contains(&version) {
             return Err(Malformed("the window of operations is of a version that is not known to this build"));
         }
         let mut window = Self { floor: reader.u64()?, ..Self::default() };
         for _ in 0..reader.count(CLIENT_BYTES)? {
             let id = reader.array()?;
-            let client = read_client(&mut reader)?;
+            let client = read_client(&mut reader, version)?;
             window.insert(id, client);
         }
         reader.finish()?;
@@ -60,22 +65,39 @@ impl Window {
     }
 }
 
-fn read_client(reader: &mut Reader) -> Result<Client, Malformed> {
-    let (last, since, settled) = (reader.u64()?, reader.u64()?, reader.u64()?);
-    let mut client = Client::new(last, since, settled);
-    let mut above = None;
+fn put_ranges(out: &mut Vec<u8>, ranges: &Ranges) {
+    put_count(out, ranges.len());
+    for (first, last) in ranges.iter() {
+        put_u64(out, first);
+        put_u64(out, last);
+    }
+}
+
+fn read_ranges(reader: &mut Reader) -> Result<Ranges, Malformed> {
+    let (mut ranges, mut above) = (Ranges::default(), None);
     for _ in 0..reader.count(RANGE_BYTES)? {
         let (first, last) = (reader.u64()?, reader.u64()?);
         if first > last || above.is_some_and(|above| first <= above) {
             return Err(Malformed("the numbers of a window are not ascending"));
         }
         above = Some(last);
-        client.applied.insert_range(first, last);
+        ranges.insert_range(first, last);
     }
+    Ok(ranges)
+}
+
+fn read_client(reader: &mut Reader, version: u8) -> Result<Client, Malformed> {
+    let (last, since, settled) = (reader.u64()?, reader.u64()?, reader.u64()?);
+    let mut client = Client::new(last, since, settled);
+    client.applied = read_ranges(reader)?;
     for _ in 0..reader.count(RESULT_OVERHEAD_BYTES)? {
         let operation = reader.u64()?;
         // A copy: a slice would keep the whole record in memory.
         client.keep(operation, Bytes::copy_from_slice(&reader.long()?));
+    }
+    if version >= VERSION {
+        client.gone_below = reader.u64()?;
+        client.settled_above = read_ranges(reader)?;
     }
     Ok(client)
 }

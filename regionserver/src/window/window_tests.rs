@@ -160,7 +160,68 @@ fn the_record_has_this_layout() {
     for cut in 1..expected.len() {
         assert!(Window::decode(Bytes::copy_from_slice(&expected[..cut])).is_err(), "cut at {cut}");
     }
-    assert!(Window::decode(Bytes::from_static(&[2])).is_err(), "another version");
+    assert!(Window::decode(Bytes::from_static(&[3])).is_err(), "another version");
+    // What came with the second version stands behind each client.
+    window.note(A, 3, 100).settle(&UnderWay::new(9, vec![(3, 4)]).unwrap());
+    let extended = [&[2][..], &expected[1..], &numbers(&[0]), &[1, 0, 0, 0], &numbers(&[5, 8])].concat();
+    assert_eq!(window.encode(), extended);
+    assert_eq!(Window::decode(extended.clone().into()).unwrap(), window);
+    for cut in 1..extended.len() {
+        assert!(Window::decode(Bytes::copy_from_slice(&extended[..cut])).is_err(), "cut at {cut}");
+    }
+}
+
+/// A client with 64 calls in flight of which one is stuck, at a rate of thousands between two of its retries.
+#[test]
+fn a_stuck_call_gets_its_answer_however_many_others_pass_it() {
+    let mut window = Window::default();
+    let applied = |window: &mut Window, number: u64| with_result(window, A, number, 1_000 + number / 20, 45);
+    // Applied, but its answer was lost; and one that is still on its way.
+    (1..=10).filter(|number| *number != 7).for_each(|number| applied(&mut window, number));
+    for number in 11..200_000 {
+        applied(&mut window, number);
+        if number % 64 == 0 {
+            let under_way = vec![(3, 3), (7, 7), (number - 50, number)];
+            let under_way = UnderWay::new(number + 1, under_way).unwrap();
+            window.note(A, 3, 1_000 + number / 20).settle(&under_way);
+            window = Window::decode(window.encode()).unwrap();
+        }
+        assert!(window.bytes < 16 << 10, "{} bytes at {number}", window.bytes);
+    }
+    assert_eq!(window.look_up(&A, 3, 900), Known::Applied(Kept::Result(Bytes::from_static(&[7; 45]))));
+    assert_eq!(window.look_up(&A, 7, 900), Known::New, "never applied, and so it can be");
+    assert_eq!(window.look_up(&A, 100_000, 900), Known::TooOld, "settled");
+    applied(&mut window, 7);
+    assert!(matches!(window.look_up(&A, 7, 900), Known::Applied(Kept::Result(_))));
+}
+
+#[test]
+fn a_settled_number_that_comes_late_is_applied_and_not_remembered() {
+    let mut window = Window::default();
+    applied(&mut window, A, 1, 1_000);
+    window.note(A, 1, 1_000).settle(&UnderWay::new(9, vec![(1, 1)]).unwrap());
+    // It was packed before the client gave it up, so others build on it by now.
+    assert!(applied(&mut window, A, 5, 1_000));
+    assert_eq!(window.look_up(&A, 5, 900), Known::TooOld);
+    assert_eq!(window.look_up(&A, 9, 900), Known::New);
+    window.note(A, 20, 1_000).applied(20, None);
+    assert_eq!(window.clients[&A].settled_above.len(), 0, "the mark has passed them");
+    window.note(B, 1, 1_000).settle(&UnderWay::new(9, Vec::new()).unwrap());
+    assert_eq!(window.look_up(&B, 3, 900), Known::TooOld);
+}
+
+#[test]
+fn what_is_given_up_of_a_client_that_says_nothing_are_results_and_no_numbers() {
+    let mut window = Window::default();
+    // Number 3 is stuck: it is not applied here.
+    for number in (1..20_000).filter(|number| *number != 3) {
+        with_result(&mut window, A, number, 1_000, 45);
+        assert!(window.bytes <= WINDOW_BYTES_MAX);
+    }
+    assert_eq!(window.look_up(&A, 3, 900), Known::New, "results were given up, the number was not");
+    assert_eq!(window.look_up(&A, 2, 900), Known::Applied(Kept::Gone));
+    assert!(matches!(window.look_up(&A, 19_999, 900), Known::Applied(Kept::Result(_))));
+    assert_eq!(Window::decode(window.encode()).unwrap(), window);
 }
 
 #[derive(Clone, Debug)]
@@ -209,7 +270,10 @@ proptest! {
                         (Some((_, first)), Known::Applied(kept)) => match kept {
                             Kept::Nothing => prop_assert_eq!(first, &None),
                             Kept::Result(result) => prop_assert_eq!(first.as_ref(), Some(result)),
-                            Kept::Gone => prop_assert!(first.is_some()),
+                            // Of a number that had nothing to tell it is no longer known that it had not.
+                            Kept::Gone => {
+                                prop_assert!(first.is_some() || number < window.clients[&id].gone_below);
+                            }
                         },
                         (Some(_), Known::TooOld) => {}
                     }

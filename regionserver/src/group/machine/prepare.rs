@@ -39,6 +39,10 @@ impl GroupMachine {
                 Ok(region) => region,
                 Err(refusal) => return Ok(Prepared::Refused(refusal.encode())),
             };
+            let cells = write.rows().map_while(Result::ok).map(|row| row.cells);
+            if let Err(refusal) = region.check_families(&write.header, cells) {
+                return Ok(Prepared::Refused(refusal.encode()));
+            }
             let Some(hosted) = inner.hosted.get(&write.header.region) else {
                 return Ok(Prepared::Refused(inner.state.stale(write.header.region).encode()));
             };
