@@ -325,7 +325,9 @@ impl Proposer {
             () = tokio::time::sleep_until(stalled_at), if stalled => self.give_up_waiting(),
         }
         self.take_operations(taken);
-        self.take_aside_until(Instant::now());
+        if !self.aside.is_empty() {
+            self.take_aside_until(Instant::now());
+        }
         true
     }
 
