@@ -6,7 +6,8 @@
 //!
 //! Invariants:
 //! - `used` never exceeds `limit`, except for one share larger than the whole limit, which is granted alone: refusing it
-//!   would refuse it for ever. [`Budget::set_used`] reports what is counted elsewhere and may show more.
+//!   would refuse it for ever. [`Budget::set_used`] reports what is counted elsewhere, and [`Budget::take`] counts what
+//!   exists already: both may show more.
 //! - Counts are relaxed atomics. They guard memory; they order nothing.
 
 use std::sync::Arc;
@@ -71,6 +72,14 @@ impl Budget {
     pub fn try_take(self: &Arc<Budget>, amount: u64) -> Option<Share> {
         let mut share = Share { budget: self.clone(), amount: 0 };
         share.grow(amount).then_some(share)
+    }
+
+    /// Takes `amount` in any case: for what exists already and has only to be counted.
+    #[must_use]
+    pub fn take(self: &Arc<Budget>, amount: u64) -> Share {
+        let used = self.used.fetch_add(amount, Ordering::Relaxed).saturating_add(amount);
+        self.peak.fetch_max(used, Ordering::Relaxed);
+        Share { budget: self.clone(), amount }
     }
 
     /// Reports what is used, for a resource that is counted elsewhere.

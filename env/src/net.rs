@@ -4,30 +4,56 @@
 //! (simulated TCP never retransmits, real TCP gives up after a quarter of an hour), and no RPC deadline can mend a stream
 //! that stays open. Addresses are `HOST:PORT` text everywhere; names are resolved at each connect, so a server that comes
 //! back under another address is found again.
+//!
+//! What a port takes in is limited: [`Intake`] counts it, and the layer of [`server`] (`gate`) sees to it.
 
+mod gate;
+mod intake;
+
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep};
 use tokio_stream::Stream;
-use tonic::transport::server::{Connected, TcpConnectInfo};
+use tonic::transport::server::Connected;
 use tonic::transport::{Channel, Endpoint, Server};
+use tower::layer::util::{Identity, Stack};
+
+pub use gate::Gate;
+pub use intake::{Intake, IntakeLimits};
+use intake::{Line, PREFACE_MAX};
 
 #[cfg(not(feature = "sim"))]
 use tokio::net::{TcpListener, TcpStream};
 #[cfg(feature = "sim")]
 use turmoil::net::{TcpListener, TcpStream};
 
-/// HTTP/2 window of one stream: two batches of the largest size common in scans may be under way.
+/// HTTP/2 window of one answer at the client: two batches of the largest size common in scans may be under way.
 pub const STREAM_WINDOW_BYTES: u32 = 4 << 20;
-/// HTTP/2 window of a connection: four streams may be full at once.
+/// HTTP/2 window of a connection at the client: four streams may be full at once.
 pub const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
+/// HTTP/2 window of one call at the server...
+pub const CALL_WINDOW_BYTES: u32 = 1 << 20;
+/// ...and of all calls of a connection: what a server holds for a connection whose calls it does not read.
+pub const CALLS_WINDOW_BYTES: u32 = 2 << 20;
 /// Calls under way on one connection; further ones wait at the client.
 pub const STREAMS_PER_CONNECTION_MAX: u32 = 1024;
+/// Calls of one connection that were cancelled before the server saw them. More end the connection. A server that was
+/// stopped for a while finds all calls that timed out meanwhile, a few generations of them, so the bound is a multiple.
+const CANCELLED_UNSEEN_MAX: usize = 4 * STREAMS_PER_CONNECTION_MAX as usize;
+/// Calls of one connection that the server itself ended because of what was sent.
+const RESET_BY_SERVER_MAX: usize = STREAMS_PER_CONNECTION_MAX as usize;
+/// Bytes of the headers of one call.
+const HEADER_BYTES_MAX: u32 = 16 << 10;
+/// The first bytes of every HTTP/2 connection.
+const PREFACE_BYTES: usize = 24;
 /// Largest HTTP/2 frame: blocks of cells travel in few frames, and a ping still waits for little.
 const FRAME_BYTES_MAX: u32 = 256 << 10;
 
@@ -132,11 +158,30 @@ impl Listener {
         }
     }
 
-    /// All connections from now on, in the form that tonic serves. Never ends by itself.
-    pub fn incoming(self) -> impl Stream<Item = io::Result<Accepted>> + Send + 'static {
+    /// The next connection for which `intake` has room; others are closed at once. One that sends nothing for `silence` is
+    /// closed.
+    pub async fn accept_within(&self, intake: &Intake, silence: Duration) -> (Accepted, SocketAddr) {
+        loop {
+            let (mut accepted, peer) = self.accept().await;
+            if let Some(line) = intake.connect() {
+                accepted.line = Some(line);
+                accepted.patience =
+                    Some(Patience { silence, preface: None, timer: Box::pin(tokio::time::sleep(silence)) });
+                return (accepted, peer);
+            }
+        }
+    }
+
+    /// All connections from now on, as far as `intake` has room for them, in the form that tonic serves. Never ends by
+    /// itself.
+    pub fn incoming(self, intake: &Arc<Intake>) -> impl Stream<Item = io::Result<Accepted>> + Send + 'static {
+        let intake = intake.clone();
         async_stream::stream! {
             loop {
-                let (accepted, _) = self.accept().await;
+                let (mut accepted, _) = self.accept_within(&intake, PREFACE_MAX).await;
+                if let Some(patience) = &mut accepted.patience {
+                    patience.preface = Some(PREFACE_BYTES);
+                }
                 yield Ok(accepted);
             }
         }
@@ -151,12 +196,43 @@ fn concerns_one_connection(error: &io::Error) -> bool {
 /// One accepted connection.
 pub struct Accepted {
     stream: TcpStream,
+    line: Option<Arc<Line>>,
+    patience: Option<Patience>,
+}
+
+/// How long is waited for the next bytes of a connection.
+struct Patience {
+    silence: Duration,
+    /// Bytes that must come; then keep-alive sees to the rest. None: each silence is bounded.
+    preface: Option<usize>,
+    timer: Pin<Box<Sleep>>,
 }
 
 impl Accepted {
     fn new(stream: TcpStream) -> Accepted {
         prefer_latency(&stream);
-        Accepted { stream }
+        Accepted { stream, line: None, patience: None }
+    }
+
+    /// Whether the server wants the connection to end; if not, the reader is woken when it does.
+    fn check_open(&self, cx: &Context<'_>) -> io::Result<()> {
+        let Some(line) = &self.line else { return Ok(()) };
+        line.watch(cx.waker());
+        if line.is_closed() { Err(io::ErrorKind::ConnectionAborted.into()) } else { Ok(()) }
+    }
+
+    fn has_read(&mut self, bytes: usize) {
+        let Some(patience) = &mut self.patience else { return };
+        match &mut patience.preface {
+            Some(preface) if *preface > bytes => *preface -= bytes,
+            Some(_) => self.patience = None,
+            None => patience.timer.as_mut().reset(Instant::now() + patience.silence),
+        }
+    }
+
+    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(patience) = &mut self.patience else { return Poll::Pending };
+        patience.timer.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
@@ -167,22 +243,39 @@ fn prefer_latency(stream: &TcpStream) {
     }
 }
 
-impl Connected for Accepted {
-    type ConnectInfo = TcpConnectInfo;
+/// What the calls of a connection know of it.
+#[derive(Clone)]
+pub struct ConnectInfo {
+    line: Option<Arc<Line>>,
+}
 
-    fn connect_info(&self) -> TcpConnectInfo {
-        TcpConnectInfo { local_addr: self.stream.local_addr().ok(), remote_addr: self.stream.peer_addr().ok() }
+impl Connected for Accepted {
+    type ConnectInfo = ConnectInfo;
+
+    fn connect_info(&self) -> ConnectInfo {
+        ConnectInfo { line: self.line.clone() }
     }
 }
 
 impl AsyncRead for Accepted {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
+        self.check_open(cx)?;
+        let before = buffer.filled().len();
+        match Pin::new(&mut self.stream).poll_read(cx, buffer) {
+            Poll::Pending => self.poll_silence(cx),
+            done => {
+                self.has_read(buffer.filled().len() - before);
+                done
+            }
+        }
     }
 }
 
 impl AsyncWrite for Accepted {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.line.as_ref().is_some_and(|line| line.is_closed()) {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
@@ -238,16 +331,20 @@ async fn connect(uri: http::Uri) -> io::Result<TokioIo<TcpStream>> {
     Ok(TokioIo::new(stream))
 }
 
-/// A gRPC server with the settings that match [`channel`]; add services and serve it with
-/// `serve_with_incoming_shutdown(listener.incoming(), signal)`.
-pub fn server() -> Server {
+/// A gRPC server with the settings that match [`channel`] and the limits of `intake`; add services and serve it with
+/// `serve_with_incoming_shutdown(listener.incoming(intake), signal)`.
+pub fn server(intake: &Arc<Intake>) -> Server<Stack<Gate, Identity>> {
     Server::builder()
         .http2_keepalive_interval(Some(KEEP_ALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEP_ALIVE_TIMEOUT))
-        .initial_stream_window_size(STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .initial_stream_window_size(CALL_WINDOW_BYTES)
+        .initial_connection_window_size(CALLS_WINDOW_BYTES)
         .max_concurrent_streams(STREAMS_PER_CONNECTION_MAX)
+        .http2_max_pending_accept_reset_streams(Some(CANCELLED_UNSEEN_MAX))
+        .http2_max_local_error_reset_streams(Some(RESET_BY_SERVER_MAX))
+        .http2_max_header_list_size(HEADER_BYTES_MAX)
         .max_frame_size(FRAME_BYTES_MAX)
+        .layer(Gate::new(intake))
 }
 
 #[cfg(all(test, not(feature = "sim")))]
@@ -262,8 +359,9 @@ mod tests {
         let listener = listen("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let router = server().add_routes(Routes::default());
-        let serving = tokio::spawn(router.serve_with_incoming_shutdown(listener.incoming(), async {
+        let intake = Intake::new(IntakeLimits::default());
+        let router = server(&intake).add_routes(Routes::default());
+        let serving = tokio::spawn(router.serve_with_incoming_shutdown(listener.incoming(&intake), async {
             stopped.await.ok();
         }));
 
