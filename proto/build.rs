@@ -11,7 +11,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let descriptors = protox::compile(FILES, ["proto"])?;
     let out = std::path::PathBuf::from(std::env::var("OUT_DIR")?);
     std::fs::write(out.join("terrane.descriptors"), descriptors.encode_to_vec())?;
+    let services = descriptors.clone();
     tonic_prost_build::configure()
+        .build_server(false)
         // Byte fields are slices of the receive buffer: cells are not copied between wire and log.
         .bytes(".")
         // They would make every request and reply of a session as large as the largest.
@@ -21,5 +23,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .boxed(".terrane.v1.Reply.body.scan")
         .boxed(".terrane.v1.Reply.body.error")
         .compile_fds(descriptors)?;
+    // Servers decode the same messages with a codec of their own.
+    let servers = out.join("servers");
+    std::fs::create_dir_all(&servers)?;
+    tonic_prost_build::configure()
+        .build_client(false)
+        .codec_path("crate::codec::ServerCodec")
+        .extern_path(".terrane.v1", "crate::v1")
+        .out_dir(servers)
+        .compile_fds(services)?;
     Ok(())
 }

@@ -16,7 +16,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use prometheus_client::registry::Registry;
-use terrane_env::net::{self, Accepted};
+use terrane_env::net::{self, Accepted, Intake, IntakeLimits};
 use terrane_env::task;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -25,6 +25,10 @@ use tokio::task::JoinHandle;
 const METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// How long a shutdown waits for answers under way; a client that keeps its connection open must not hold up the process.
 const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(1);
+/// Connections at a time; one beyond them is closed at once. Few programs look at a console, and each reads little.
+const CONNECTIONS_MAX: u64 = 64;
+/// A connection that sends nothing for so long is closed: whoever asks once a minute connects again.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// Whether the role serves; the text says what it waits for.
 pub type Ready = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
@@ -57,12 +61,13 @@ impl Console {
         let listener = net::listen(listen).await.map_err(Error::Listen)?;
         let address = listener.local_addr().map_err(Error::Listen)?;
         let router = router(Pages { registry, ready });
+        let intake = Intake::new(IntakeLimits { connections: CONNECTIONS_MAX, ..IntakeLimits::default() });
         let (stop, mut stopped) = watch::channel(false);
         let signal = async move {
             // A console that was dropped without a shutdown ends the same way.
             stopped.wait_for(|stop| *stop).await.ok();
         };
-        let serving = axum::serve(Door { listener, address }, router).with_graceful_shutdown(signal);
+        let serving = axum::serve(Door { listener, address, intake }, router).with_graceful_shutdown(signal);
         let serving = task::spawn_named("console", async move { serving.await });
         Ok(Console { address, stop, serving })
     }
@@ -117,6 +122,7 @@ async fn readyz(State(pages): State<Arc<Pages>>) -> Response {
 struct Door {
     listener: net::Listener,
     address: SocketAddr,
+    intake: Arc<Intake>,
 }
 
 impl axum::serve::Listener for Door {
@@ -124,7 +130,7 @@ impl axum::serve::Listener for Door {
     type Addr = SocketAddr;
 
     async fn accept(&mut self) -> (Accepted, SocketAddr) {
-        self.listener.accept().await
+        self.listener.accept_within(&self.intake, SILENCE_MAX).await
     }
 
     fn local_addr(&self) -> std::io::Result<SocketAddr> {

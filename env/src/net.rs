@@ -23,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 use tokio_stream::Stream;
 use tonic::transport::server::Connected;
-use tonic::transport::{Channel, Endpoint, Server};
+use tonic::transport::{Channel, Endpoint};
 use tower::layer::util::{Identity, Stack};
 
 pub use gate::Gate;
@@ -243,6 +243,11 @@ fn prefer_latency(stream: &TcpStream) {
     }
 }
 
+/// A gRPC server under construction, see [`server`].
+pub type Server = tonic::transport::Server<Stack<Gate, Identity>>;
+/// Its services.
+pub type Router = tonic::transport::server::Router<Stack<Gate, Identity>>;
+
 /// What the calls of a connection know of it.
 #[derive(Clone)]
 pub struct ConnectInfo {
@@ -333,8 +338,8 @@ async fn connect(uri: http::Uri) -> io::Result<TokioIo<TcpStream>> {
 
 /// A gRPC server with the settings that match [`channel`] and the limits of `intake`; add services and serve it with
 /// `serve_with_incoming_shutdown(listener.incoming(intake), signal)`.
-pub fn server(intake: &Arc<Intake>) -> Server<Stack<Gate, Identity>> {
-    Server::builder()
+pub fn server(intake: &Arc<Intake>) -> Server {
+    tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(KEEP_ALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEP_ALIVE_TIMEOUT))
         .initial_stream_window_size(CALL_WINDOW_BYTES)

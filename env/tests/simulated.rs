@@ -99,8 +99,9 @@ async fn call(address: &str) -> Result<(), tonic::transport::Error> {
 }
 
 async fn serve() -> turmoil::Result {
-    let incoming = net::listen("0.0.0.0:7700").await?.incoming();
-    net::server().add_routes(Routes::default()).serve_with_incoming(incoming).await?;
+    let intake = net::Intake::new(net::IntakeLimits::default());
+    let incoming = net::listen("0.0.0.0:7700").await?.incoming(&intake);
+    net::server(&intake).add_routes(Routes::default()).serve_with_incoming(incoming).await?;
     Ok(())
 }
 

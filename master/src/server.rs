@@ -7,6 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use terrane_env::fs::{self, DirLock, LockError};
+use terrane_env::net::{Intake, IntakeLimits};
 use terrane_proto::hello::Identity as Hello;
 use terrane_proto::{MESSAGE_BYTES_MAX, v1};
 use terrane_raft::{Group, GroupHost, GroupSpec, HostConfig};
@@ -286,9 +287,11 @@ async fn serve(
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
     health.set_serving::<v1::master_server::MasterServer<MasterService>>().await;
     let reflection = terrane_proto::reflection().map_err(|error| StartError::Catalog(error.to_string()))?;
-    let router = terrane_env::net::server().add_service(master).add_service(health_service).add_service(reflection);
+    let intake = Intake::new(IntakeLimits { message_bytes: MESSAGE_BYTES_MAX, ..IntakeLimits::default() });
+    let router =
+        terrane_env::net::server(&intake).add_service(master).add_service(health_service).add_service(reflection);
     Ok(terrane_env::task::spawn_named("master-calls", async move {
-        let served = router.serve_with_incoming_shutdown(listener.incoming(), stop.cancelled_owned()).await;
+        let served = router.serve_with_incoming_shutdown(listener.incoming(&intake), stop.cancelled_owned()).await;
         if let Err(error) = served {
             tracing::error!(%error, "the master no longer serves");
         }

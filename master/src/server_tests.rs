@@ -151,10 +151,11 @@ impl Cluster {
         let address = listener.local_addr().unwrap().to_string();
         let pretender = Pretender { server, ordered: Arc::clone(&self.ordered) };
         let stop = self.stop.clone();
+        let intake = terrane_env::net::Intake::new(terrane_env::net::IntakeLimits::default());
         tokio::spawn(async move {
-            terrane_env::net::server()
+            terrane_env::net::server(&intake)
                 .add_service(RegionServerServer::new(pretender))
-                .serve_with_incoming_shutdown(listener.incoming(), stop.cancelled_owned())
+                .serve_with_incoming_shutdown(listener.incoming(&intake), stop.cancelled_owned())
                 .await
         });
         let request = v1::RegisterRequest {

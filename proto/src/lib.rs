@@ -4,6 +4,7 @@
 //! crosses the wire through the one mapping in [`error`]. Byte fields are slices of the receive buffer, so cells are not
 //! copied between the socket and the log.
 
+pub mod codec;
 pub mod convert;
 pub mod error;
 pub mod hello;
@@ -20,6 +21,7 @@ mod projection;
 )]
 pub mod v1 {
     tonic::include_proto!("terrane.v1");
+    include!(concat!(env!("OUT_DIR"), "/servers/terrane.v1.rs"));
 }
 
 /// The compiled `.proto` files as a descriptor set, served by gRPC reflection.

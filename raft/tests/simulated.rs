@@ -113,8 +113,9 @@ async fn serve(server: u64, world: Shared) -> turmoil::Result {
     host.create_group(spec, server == 1).await?;
     let numbers = opening.opened.lock().unwrap().clone().unwrap();
     world.lock().unwrap().groups.insert(server, (host.group(GROUP).unwrap(), numbers));
-    let incoming = net::listen("0.0.0.0:7000").await?.incoming();
-    net::server().add_service(host.peer_service()).serve_with_incoming(incoming).await?;
+    let intake = net::Intake::new(net::IntakeLimits::default());
+    let incoming = net::listen("0.0.0.0:7000").await?.incoming(&intake);
+    net::server(&intake).add_service(host.peer_service()).serve_with_incoming(incoming).await?;
     Ok(())
 }
 

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use terrane_env::net::Intake;
 use terrane_proto::hello::Identity;
 use terrane_raft::{Group, GroupHost};
 use terrane_types::{Error, GroupId, RegionEpoch, RegionId, RowOutcome, TableId};
@@ -91,6 +92,8 @@ pub struct Edge {
     pub metrics: Arc<Metrics>,
     pub prefetch: Prefetch,
     pub page_seal: Arc<PageSeal>,
+    /// What the server's port holds, answers that have not left among it.
+    pub intake: Arc<Intake>,
     /// Set when the server stops: nothing new is taken in, streams end.
     pub closing: CancellationToken,
     /// Reads and streams under way, waited for when the server stops.

@@ -16,7 +16,7 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use terrane_engine::{Engine, Options};
 use terrane_env::budget::Budgets;
 use terrane_env::fs::{self, DirLock};
-use terrane_env::net::{self, Listener};
+use terrane_env::net::{self, Intake, IntakeLimits, Listener};
 use terrane_proto::hello::Identity as HelloIdentity;
 use terrane_proto::{MESSAGE_BYTES_MAX, v1};
 use terrane_raft::{Factory, Group, GroupHost, GroupSpec, HostConfig, LogConfig, StateMachine};
@@ -170,8 +170,10 @@ impl RegionServer {
             troubles: Arc::new(Troubles::default()),
             page_seal: Arc::new(PageSeal::default()),
             budgets: Arc::new(Budgets::default()),
+            intake: Intake::new(IntakeLimits { message_bytes: MESSAGE_BYTES_MAX, ..IntakeLimits::default() }),
             metrics,
         };
+        parts.intake.budgets().into_iter().for_each(|budget| parts.budgets.add(budget));
         let host = open_host(&config, identity, advertised, &engine, &parts).await?;
         let edge = parts.edge(identity, &host);
         let stop_serving = CancellationToken::new();
@@ -283,6 +285,7 @@ struct Parts {
     page_seal: Arc<PageSeal>,
     /// Every limited resource of this server.
     budgets: Arc<Budgets>,
+    intake: Arc<Intake>,
 }
 
 impl Parts {
@@ -295,6 +298,7 @@ impl Parts {
             admission: self.admission.clone(),
             metrics: self.metrics.clone(),
             prefetch: Prefetch::default(),
+            intake: self.intake.clone(),
             page_seal: self.page_seal.clone(),
             closing: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -417,14 +421,15 @@ async fn serve(
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter.set_serving::<v1::data_server::DataServer<DataService>>().await;
     let reflection = terrane_proto::reflection().map_err(|error| StartError::Reflection(error.to_string()))?;
-    let router = net::server()
+    let router = net::server(&edge.intake)
         .add_service(health)
         .add_service(reflection)
         .add_service(data)
         .add_service(orders)
         .add_service(host.peer_service());
+    let incoming = listener.incoming(&edge.intake);
     let serving = async move {
-        if let Err(error) = router.serve_with_incoming_shutdown(listener.incoming(), stop.cancelled_owned()).await {
+        if let Err(error) = router.serve_with_incoming_shutdown(incoming, stop.cancelled_owned()).await {
             tracing::error!(%error, "the gRPC server ended");
         }
     };

@@ -60,8 +60,9 @@ pub async fn serve(address: &str, told: impl FnOnce(&str)) -> anyhow::Result<()>
     let address = listener.local_addr()?.to_string();
     told(&address);
     let master = NullMaster { address };
-    let router = terrane_env::net::server().add_service(NullData).add_service(master);
-    router.serve_with_incoming(listener.incoming()).await?;
+    let intake = terrane_env::net::Intake::new(terrane_env::net::IntakeLimits::default());
+    let router = terrane_env::net::server(&intake).add_service(NullData).add_service(master);
+    router.serve_with_incoming(listener.incoming(&intake)).await?;
     Ok(())
 }
 

@@ -320,17 +320,18 @@ async fn serve(
     address: &str,
     stop: watch::Sender<bool>,
     mut stopped: watch::Receiver<bool>,
-    add: impl FnOnce(&mut tonic::transport::Server) -> tonic::transport::server::Router,
+    add: impl FnOnce(&mut terrane_env::net::Server) -> terrane_env::net::Router,
 ) -> (String, Running) {
     let listener = terrane_env::net::listen(address).await.expect("a free port");
     let address = listener.local_addr().expect("bound").to_string();
-    let router = add(&mut terrane_env::net::server());
+    let intake = terrane_env::net::Intake::new(terrane_env::net::IntakeLimits::default());
+    let router = add(&mut terrane_env::net::server(&intake));
     let serving = async move {
         let signal = async {
             // An error means that the sender is gone, which stops the server as well.
             let _ = stopped.changed().await;
         };
-        router.serve_with_incoming_shutdown(listener.incoming(), signal).await.expect("the server serves");
+        router.serve_with_incoming_shutdown(listener.incoming(&intake), signal).await.expect("the server serves");
     };
     (address, Running { stop: Some(stop), task: tokio::spawn(serving) })
 }

@@ -196,8 +196,9 @@ impl Cluster {
         let service = host.peer_service();
         let serving = tokio::spawn(async move {
             let stopped = async { drop(stopped.await) };
-            let router = net::server().add_service(service);
-            router.serve_with_incoming_shutdown(listener.incoming(), stopped).await.unwrap();
+            let intake = net::Intake::new(net::IntakeLimits::default());
+            let router = net::server(&intake).add_service(service);
+            router.serve_with_incoming_shutdown(listener.incoming(&intake), stopped).await.unwrap();
         });
         self.running.insert(server, Running { host, stop, serving });
         let addresses: Vec<_> =

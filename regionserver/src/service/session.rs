@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::{Stream, StreamExt};
 use terrane_proto::{error, hello, v1};
 use terrane_types::{Error, Invalid};
+use tokio::sync::oneshot;
 use tonic::{Status, Streaming};
 
 use super::{decode, encode};
@@ -36,7 +37,11 @@ pub fn serve(
         let closing = edge.closing.clone();
         let tasks = edge.tasks.clone();
         let (session, mut answers) = Session::open(edge);
-        tasks.spawn(read(session, requests, closing));
+        let (why, ended) = oneshot::channel();
+        tasks.spawn(async move {
+            // A stream that has gone away does not ask why.
+            why.send(read(session, requests, closing).await).ok();
+        });
         let mut ready = Vec::new();
         // Ends when the requests ended and every one of them was answered: each holds a sender.
         while answers.recv_many(&mut ready, REPLIES_PER_BATCH_MAX).await > 0 {
@@ -46,6 +51,9 @@ pub fn serve(
             for batch in batches(&mut ready) {
                 yield Ok(message(v1::session_reply::Body::Batch(batch)));
             }
+        }
+        if let Ok(Some(refused)) = ended.await {
+            yield Err(refused);
         }
     }
 }
@@ -57,7 +65,7 @@ fn message(body: v1::session_reply::Body) -> v1::SessionReply {
 async fn greet(edge: &Edge, requests: &mut Streaming<v1::SessionRequest>) -> Result<v1::HelloReply, Error> {
     let first = tokio::time::timeout(HELLO_TIMEOUT, requests.message()).await;
     let first = first.map_err(|_| Error::DeadlineExceeded)?;
-    match first.ok().flatten().and_then(|first| first.body) {
+    match first.map_err(|status| error::from_status(&status))?.and_then(|first| first.body) {
         Some(v1::session_request::Body::Hello(hello)) => {
             hello::check(&hello, edge.identity, terrane_env::time::wall_ms())
         }
@@ -65,22 +73,24 @@ async fn greet(edge: &Edge, requests: &mut Streaming<v1::SessionRequest>) -> Res
     }
 }
 
-/// Reads requests until the client or the server ends the stream.
+/// Reads requests until the client or the server ends the stream, or a message cannot be read: then it says why.
 async fn read(
     session: Session,
     mut requests: Streaming<v1::SessionRequest>,
     closing: tokio_util::sync::CancellationToken,
-) {
+) -> Option<Status> {
     loop {
         let next = tokio::select! {
             biased;
-            () = closing.cancelled() => return,
+            () = closing.cancelled() => return None,
             next = requests.next() => next,
         };
-        // Ends, a broken connection and a message that cannot be read are all the end of the stream: the client opens
-        // another one and tries again what was not answered.
-        let Some(Ok(v1::SessionRequest { body: Some(v1::session_request::Body::Batch(batch)) })) = next else {
-            return;
+        // Whatever ends the stream, the client opens another one and tries again what was not answered.
+        let batch = match next {
+            Some(Ok(v1::SessionRequest { body: Some(v1::session_request::Body::Batch(batch)) })) => batch,
+            Some(Ok(_)) => return Some(error::status(&Invalid::new("a session takes batches after its hello").into())),
+            Some(Err(status)) => return Some(status),
+            None => return None,
         };
         session.start(batch.requests.into_iter().map(decode::request).collect()).await;
     }

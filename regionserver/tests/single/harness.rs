@@ -161,8 +161,9 @@ impl Bench {
         let listener = net::listen("127.0.0.1:0").await.unwrap();
         let master = listener.local_addr().unwrap().to_string();
         let service = IdMaster { next_region: AtomicU64::new(1000), reports: sender };
-        let router = net::server().add_service(MasterServer::new(service));
-        tokio::spawn(router.serve_with_incoming(listener.incoming()));
+        let intake = net::Intake::new(net::IntakeLimits::default());
+        let router = net::server(&intake).add_service(MasterServer::new(service));
+        tokio::spawn(router.serve_with_incoming(listener.incoming(&intake)));
         let settings = ServerConfig { engine: BackendKind::Memory, segment_bytes: 1 << 20, ..ServerConfig::default() };
         Bench { directory: tempfile::tempdir().unwrap(), master, reports, server: None, settings }
     }

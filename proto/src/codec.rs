@@ -1,0 +1,62 @@
+//! The codec of servers: prost's, except that what cannot be decoded is the caller's mistake and is told as such.
+//!
+//! Clients keep prost's own codec: an answer that cannot be decoded leaves the outcome open, and must not read as a refusal.
+
+use std::marker::PhantomData;
+
+use prost::Message;
+use terrane_types::{Error, Invalid};
+use tonic::Status;
+use tonic::codec::{Codec, DecodeBuf, Decoder};
+use tonic_prost::ProstEncoder;
+
+use crate::error;
+
+/// Encodes `T`, decodes `U`.
+#[derive(Debug)]
+pub struct ServerCodec<T, U> {
+    messages: PhantomData<(T, U)>,
+}
+
+impl<T, U> Default for ServerCodec<T, U> {
+    fn default() -> Self {
+        Self { messages: PhantomData }
+    }
+}
+
+impl<T, U> Codec for ServerCodec<T, U>
+where
+    T: Message + Send + 'static,
+    U: Message + Default + Send + 'static,
+{
+    type Encode = T;
+    type Decode = U;
+    type Encoder = ProstEncoder<T>;
+    type Decoder = RequestDecoder<U>;
+
+    fn encoder(&mut self) -> ProstEncoder<T> {
+        ProstEncoder::default()
+    }
+
+    fn decoder(&mut self) -> RequestDecoder<U> {
+        RequestDecoder { message: PhantomData }
+    }
+}
+
+/// Decodes what callers send.
+#[derive(Debug)]
+pub struct RequestDecoder<U> {
+    message: PhantomData<U>,
+}
+
+impl<U: Message + Default> Decoder for RequestDecoder<U> {
+    type Item = U;
+    type Error = Status;
+
+    fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
+        U::decode(bytes).map(Some).map_err(|malformed| {
+            let what = format!("the message is malformed: {malformed}");
+            error::status(&Error::Invalid(Invalid { what }))
+        })
+    }
+}
