@@ -22,7 +22,7 @@ use crate::Error;
 use crate::backend::{Backend, BackendKind};
 use crate::block_cache::FamilyReadCounts;
 use crate::checkpoint::Checkpoints;
-use crate::compaction::{CompactionTotals, Pacing};
+use crate::compaction::{CompactionTotals, Pacing, Room};
 use crate::flush::{inheritance, parts_of};
 use crate::manifest::{FamilyRecord, Manifest, Record};
 use crate::point::{DurablePoint, GroupPoint};
@@ -99,6 +99,7 @@ pub struct Engine {
     pub(crate) pressure: AtomicU32,
     pub(crate) pacing: Mutex<Pacing>,
     pub(crate) totals: Mutex<CompactionTotals>,
+    pub(crate) compaction_room: Room,
     stopping: AtomicBool,
     pub(crate) checkpoints: Checkpoints,
     pub(crate) dir: PathBuf,
@@ -147,6 +148,7 @@ impl Engine {
                 terrane_env::time::now_ns(),
             )),
             totals: Mutex::default(),
+            compaction_room: Room::default(),
             stopping: AtomicBool::new(false),
             checkpoints,
             dir: options.dir,

@@ -64,6 +64,11 @@ pub struct LogConfig {
     pub purge_budget_bytes: u64,
 }
 
+impl LogConfig {
+    /// A segment is at most this part of the log's limit, so that purging can keep the log below it.
+    pub const SEGMENTS_PER_LIMIT: u64 = 8;
+}
+
 impl Default for LogConfig {
     fn default() -> LogConfig {
         LogConfig {

@@ -143,6 +143,12 @@ impl Group {
         if operation.len() > OPERATION_BYTES_MAX {
             return asker.answer(Err(ProposeError::TooLarge { limit: OPERATION_BYTES_MAX }));
         }
+        if let Some(held_by) = self.replica.shared_log.space_refusal() {
+            if self.replica.metrics.borrow_watched().state != ServerState::Leader {
+                return asker.answer(Err(self.replica.not_leader()));
+            }
+            return asker.answer(Err(ProposeError::LogFull { held_by }));
+        }
         if self.replica.shared_log.full() {
             // Who is told that a log is full comes back to the same server: right at the leader's only.
             if self.replica.metrics.borrow_watched().state != ServerState::Leader {

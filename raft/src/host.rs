@@ -32,6 +32,9 @@ use crate::{Error, Factory, Group, GroupSpec, HostConfig, LogStatus, OpenError};
 /// Rest between the starts of two recorded groups: elections that all begin at one moment only get in each other's way.
 const START_PAUSE: Duration = Duration::from_millis(2);
 
+/// How often a log without room for its next segment looks for it.
+const ROOM_INTERVAL: Duration = Duration::from_millis(500);
+
 /// All replicas of a server process.
 pub struct GroupHost {
     config: HostConfig,
@@ -89,6 +92,20 @@ impl GroupHost {
                 biased;
                 () = until_stopped(&mut stopped) => {}
                 () = abstain::run(groups, abstentions) => {}
+            }
+        });
+        let (log, mut stopped) = (host.log.clone(), host.stop.subscribe());
+        host.keep(async move {
+            let look = async {
+                loop {
+                    tokio::time::sleep(ROOM_INTERVAL).await;
+                    log.look_for_room();
+                }
+            };
+            tokio::select! {
+                biased;
+                () = until_stopped(&mut stopped) => {}
+                () = look => {}
             }
         });
         Ok(host)
@@ -229,6 +246,17 @@ impl GroupHost {
         v1::peer_server::PeerServer::new(PeerService::new(receiver))
             .max_decoding_message_size(terrane_proto::MESSAGE_BYTES_MAX)
             .max_encoding_message_size(terrane_proto::MESSAGE_BYTES_MAX)
+    }
+
+    /// Refuses entries with operations, led and followed, for this reason: the rest of the disk is kept for what makes room.
+    /// `None` takes them again.
+    pub fn set_disk_reserved(&self, reason: Option<String>) {
+        self.log.set_reserved(reason);
+    }
+
+    /// Why the log has no room on its disk, while it has none. It refuses entries by itself then.
+    pub fn log_lacks_room(&self) -> Option<String> {
+        self.log.lacks_room()
     }
 
     /// How the shared log stands.

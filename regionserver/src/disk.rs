@@ -1,13 +1,16 @@
 //! Whether the disk has room for writes: a plain decision over its sizes, made every second by the housekeeping.
 //!
 //! A reserve stays free, so that the log, and the flushes that let it be purged, never meet a full disk because of our own
-//! writes. Who else fills the disk may still take it.
+//! writes: it has room for a log segment and for all memtables at least, whatever was configured. Writes, entries of other
+//! leaders and compactions stop before they touch it. Who else fills the disk may still take it.
 
 use std::path::Path;
 
 /// The reserve is the lesser of the disk's tenth part and so many bytes.
 const RESERVE_PART: u64 = 10;
 const RESERVE_MAX: u64 = 2 << 30;
+/// Of a disk that is too small for segment and memtables, the reserve is this part.
+const SMALL_DISK_PART: u64 = 2;
 /// Writes go on when so much of the reserve, in percent, is free above it: not at every file that comes and goes.
 const MARGIN_PERCENT: u64 = 5;
 
@@ -16,28 +19,41 @@ const MARGIN_PERCENT: u64 = 5;
 pub struct Disk {
     /// Bytes to be left free, where somebody has said so.
     reserve: Option<u64>,
+    /// What the reserve holds at least: a log segment and all memtables.
+    least: u64,
     full: bool,
+}
+
+/// What one look at the disk said.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Look {
+    /// Why the disk takes no writes, if it takes none.
+    pub full: Option<String>,
+    /// Bytes free above the reserve.
+    pub room: u64,
 }
 
 impl Disk {
     #[must_use]
-    pub fn new(reserve: Option<u64>) -> Self {
-        Self { reserve, full: false }
+    pub fn new(reserve: Option<u64>, least: u64) -> Self {
+        Self { reserve, least, full: false }
     }
 
-    /// Takes in how much of the disk is free now; answers why it takes no writes, if it takes none.
-    pub fn look(&mut self, directory: &Path, free: u64, total: u64) -> Option<String> {
+    /// Takes in how much of the disk is free now.
+    pub fn look(&mut self, directory: &Path, free: u64, total: u64) -> Look {
         let reserve = self.reserve.unwrap_or_else(|| (total / RESERVE_PART).min(RESERVE_MAX));
+        let reserve = reserve.max(self.least.min(total / SMALL_DISK_PART));
         let wanted = if self.full { reserve + reserve / 100 * MARGIN_PERCENT } else { reserve };
         self.full = free < wanted;
-        self.full.then(|| {
+        let full = self.full.then(|| {
             format!(
                 "the disk of {} is full: {} are free, and writes need {}; make room, and they go on by themselves",
                 directory.display(),
                 mebibytes(free),
                 mebibytes(wanted)
             )
-        })
+        });
+        Look { full, room: free.saturating_sub(reserve) }
     }
 }
 
@@ -49,32 +65,51 @@ fn mebibytes(bytes: u64) -> String {
 mod tests {
     use super::*;
 
+    const MIB: u64 = 1 << 20;
     const GIB: u64 = 1 << 30;
+
+    fn why(disk: &mut Disk, free: u64, total: u64) -> Option<String> {
+        disk.look(Path::new("/data"), free, total).full
+    }
+
+    fn is_full(reserve: Option<u64>, free: u64, total: u64) -> bool {
+        why(&mut Disk::new(reserve, 320 * MIB), free, total).is_some()
+    }
 
     #[test]
     fn a_tenth_of_a_small_disk_and_two_gibibytes_of_a_large_one_stay_free() {
-        let dir = Path::new("/data");
-        assert!(Disk::default().look(dir, 2 * GIB, 10 * GIB).is_none());
-        assert!(Disk::default().look(dir, GIB - 1, 10 * GIB).is_some());
-        assert!(Disk::default().look(dir, 2 * GIB, 1000 * GIB).is_none());
-        let why = Disk::default().look(dir, 2 * GIB - 1, 1000 * GIB).unwrap();
+        assert!(!is_full(None, 2 * GIB, 10 * GIB));
+        assert!(is_full(None, GIB - 1, 10 * GIB));
+        assert!(!is_full(None, 2 * GIB, 1000 * GIB));
         assert_eq!(
-            why,
+            why(&mut Disk::default(), 2 * GIB - 1, 1000 * GIB).unwrap(),
             "the disk of /data is full: 2047 MiB are free, and writes need 2048 MiB; make room, and they go on by themselves"
         );
     }
 
     #[test]
     fn writes_go_on_once_there_is_a_margin_again() {
-        let mut disk = Disk::new(Some(GIB));
-        assert!(disk.look(Path::new("/data"), GIB - 1, 100 * GIB).is_some());
-        assert!(disk.look(Path::new("/data"), GIB, 100 * GIB).is_some());
-        assert!(disk.look(Path::new("/data"), GIB + GIB / 10, 100 * GIB).is_none());
-        assert!(disk.look(Path::new("/data"), GIB, 100 * GIB).is_none());
+        let mut disk = Disk::new(Some(GIB), 0);
+        assert!(why(&mut disk, GIB - 1, 100 * GIB).is_some());
+        assert!(why(&mut disk, GIB, 100 * GIB).is_some());
+        assert!(why(&mut disk, GIB + GIB / 10, 100 * GIB).is_none());
+        assert!(why(&mut disk, GIB, 100 * GIB).is_none());
     }
 
     #[test]
-    fn no_reserve_is_never_full() {
-        assert!(Disk::new(Some(0)).look(Path::new("/data"), 0, GIB).is_none());
+    fn the_reserve_always_holds_a_segment_and_the_memtables() {
+        for reserve in [Some(0), Some(64 * MIB), None] {
+            assert!(is_full(reserve, 319 * MIB, GIB), "{reserve:?}");
+            assert!(!is_full(reserve, 320 * MIB, GIB), "{reserve:?}");
+        }
+        assert!(!is_full(Some(0), 200 * MIB, 400 * MIB), "half of a disk that is too small for them");
+        assert!(is_full(Some(0), 200 * MIB - 1, 400 * MIB));
+    }
+
+    #[test]
+    fn what_is_above_the_reserve_is_room_for_compactions() {
+        let mut disk = Disk::new(Some(GIB), 0);
+        let mut room = |free| disk.look(Path::new("/data"), free, 100 * GIB).room;
+        assert_eq!((room(3 * GIB), room(GIB), room(0)), (2 * GIB, 0, 0));
     }
 }

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use terrane_engine::Engine;
 use terrane_env::fs;
 use terrane_env::task::run_io;
-use terrane_raft::{BoxFuture, GroupHost};
+use terrane_raft::{Abstention, BoxFuture, GroupHost, Weight};
 use terrane_types::{Error, GroupId, RegionId, SplitPolicy};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admission::Admission;
 use crate::cluster::Addresses;
-use crate::disk::Disk;
+use crate::disk::{Disk, Look};
 use crate::faults::stopping;
 use crate::flush::{self, Candidate};
 use crate::group::machine::{FlushNeed, GroupMachine};
@@ -108,6 +108,8 @@ pub struct Housekeeper {
     pub engine: Arc<Engine>,
     pub data_dir: PathBuf,
     pub disk_reserve: Option<u64>,
+    /// What the reserve holds at least.
+    pub disk_reserve_least: u64,
 }
 
 /// A piece of work that ended.
@@ -185,7 +187,8 @@ impl<K: Ord> Rests<K> {
 impl Housekeeper {
     /// Runs until `stop`, then finishes what is under way.
     pub async fn run(self, stop: CancellationToken) {
-        let mut desk = Desk { stop: stop.clone(), disk: Disk::new(self.disk_reserve), ..Desk::default() };
+        let disk = Disk::new(self.disk_reserve, self.disk_reserve_least);
+        let mut desk = Desk { stop: stop.clone(), disk, ..Desk::default() };
         // What was there before the start may have to be compacted.
         self.signals.compact();
         let mut turn = tokio::time::interval(TURN);
@@ -305,7 +308,7 @@ impl Housekeeper {
 
     fn note_disk(&self, desk: &mut Desk, looked: std::io::Result<(u64, u64)>) {
         const ABOUT: &str = "disk";
-        let why = match looked {
+        let Look { full, room } = match looked {
             Ok((free, total)) => desk.disk.look(&self.data_dir, free, total),
             Err(error) => {
                 // Nothing is refused for it: a disk that is full says so itself.
@@ -313,12 +316,44 @@ impl Housekeeper {
                 return;
             }
         };
+        let why = full.or_else(|| self.host.log_lacks_room());
         match &why {
             Some(why) if self.troubles.set(ABOUT, why.clone()) => tracing::error!("{why}"),
             None if self.troubles.clear(ABOUT) => tracing::info!("the disk has room again, writes go on"),
             _ => {}
         }
+        self.keep_compactions_off(room);
+        self.host.set_disk_reserved(why.clone());
+        let abstention = |reason| Abstention { reason, weight: Weight::Soft };
+        self.host.set_abstains(ABOUT, why.clone().map(abstention));
         self.admission.set_disk_full(why);
+    }
+
+    /// Has compactions leave the reserve alone, and says so when one waits for room.
+    fn keep_compactions_off(&self, room: u64) {
+        const ABOUT: &str = "room for compactions";
+        self.engine.set_compaction_room(room);
+        match self.engine.compaction_waits_for() {
+            Some(bytes) => {
+                let sentence = format!(
+                    "a compaction in {} waits for room: it needs {} MiB, and {} MiB are free above the reserve",
+                    self.data_dir.display(),
+                    bytes.div_ceil(1 << 20),
+                    room >> 20
+                );
+                if self.troubles.set(ABOUT, sentence.clone()) {
+                    tracing::warn!("{sentence}");
+                }
+            }
+            None => {
+                if self.troubles.clear(ABOUT) {
+                    tracing::info!("compactions have room again");
+                }
+                return;
+            }
+        }
+        // Whether it fits now is seen at the next look.
+        self.signals.compact();
     }
 
     fn split(&self, desk: &mut Desk) {

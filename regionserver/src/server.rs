@@ -329,6 +329,7 @@ impl Parts {
             engine: engine.clone(),
             data_dir: config.data_dir.clone(),
             disk_reserve: config.disk_reserve,
+            disk_reserve_least: segment_bytes(config) + config.memtable_budget,
         }
     }
 
@@ -362,6 +363,11 @@ impl Parts {
         }
         reporter
     }
+}
+
+/// Size of a segment of the shared log, at most.
+fn segment_bytes(config: &ServerConfig) -> u64 {
+    config.segment_bytes.min(config.log_limit / LogConfig::SEGMENTS_PER_LIMIT)
 }
 
 /// What others are told.

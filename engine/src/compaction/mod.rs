@@ -20,6 +20,7 @@ mod levelled;
 mod major;
 mod pacing;
 mod picker;
+mod room;
 mod runner;
 mod selection;
 mod tiering;
@@ -34,6 +35,7 @@ pub(crate) use debt::{Debt, debt, pressure};
 pub use debt::{Verdict, verdict};
 pub(crate) use pacing::Pacing;
 pub(crate) use picker::{pick, pick_major};
+pub(crate) use room::Room;
 pub(crate) use runner::Compactions;
 pub use runner::{Compaction, CompactionProgress, CompactionTotals};
 

@@ -151,6 +151,7 @@ impl Engine {
         }
         let mut best: Option<(u64, Compaction)> = None;
         let mut debts: Vec<Debt> = Vec::new();
+        self.compaction_room.search();
         for region in self.regions() {
             // What is not recorded yet is recorded first, or its files would be recorded under two names.
             if self.pending.lock().contains_key(&region.id()) {
@@ -162,7 +163,7 @@ impl Engine {
                 debts.push(debt(&tree, &policy));
                 let (plan, score) = if wanted { (pick_major(&tree, &policy), u64::MAX) } else { pick(&tree, &policy) };
                 has_work |= plan != Plan::Idle;
-                let Some(job) = plan.job() else { continue };
+                let Some(job) = plan.job().filter(|_| self.compaction_room.admits(&plan, &tree)) else { continue };
                 if best.as_ref().is_some_and(|(other, _)| *other >= score) {
                     continue;
                 }
@@ -268,6 +269,10 @@ impl Engine {
             if self.is_stopping() || region.state.read().retired {
                 task::run_io(runner.writer.abandon()).await;
                 return Ok(None);
+            }
+            if let Err(full) = self.compaction_room.check() {
+                task::run_io(runner.writer.abandon()).await;
+                return Err(full);
             }
             self.wait_for_share(step).await;
         }

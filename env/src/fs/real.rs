@@ -183,7 +183,10 @@ impl DirLock {
             }
             Err(TryLockError::Error(source)) => return Err(io(source)),
         }
-        write_holder(&mut file).map_err(io)?;
+        if let Err(error) = write_holder(&mut file) {
+            // A full disk must not keep a process from starting.
+            tracing::debug!(%error, "the lock does not name its holder");
+        }
         Ok(DirLock { _file: file, directory: directory.to_owned() })
     }
 
@@ -195,9 +198,11 @@ impl DirLock {
 
 /// Only for the message to whoever comes second; the lock itself does not depend on the content.
 fn write_holder(file: &mut fs::File) -> io::Result<()> {
-    file.set_len(0)?;
+    // In place, as a full disk may have no room for what was there a moment ago.
+    let line = format!("{}\n", std::process::id());
     file.rewind()?;
-    writeln!(file, "{}", std::process::id())
+    file.write_all(line.as_bytes())?;
+    file.set_len(line.len() as u64)
 }
 
 fn read_holder(file: &mut fs::File) -> Option<u32> {

@@ -23,6 +23,7 @@ use terrane_types::{GroupId, Inspection};
 use super::batch::{ALIGNMENT, BatchHeader, Found, HEADER_BYTES, Position, aligned};
 use super::files::{self, Files};
 use super::recover::{self, Bad, Recovery};
+use super::room::SPARE;
 use crate::OpenError;
 
 /// What disks write whole or not at all, at the least.
@@ -53,6 +54,7 @@ pub async fn check_log(directory: &Path, inspection: &mut Inspection) -> Option<
     for name in &names {
         match files::number(name) {
             Some(number) => numbers.push(number),
+            None if name == SPARE => {}
             None => inspection.warning(&directory.join(name), 0, "a file that is not of the log"),
         }
     }

@@ -19,6 +19,10 @@ mod files;
 mod memory;
 mod record;
 mod recover;
+mod room;
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests fill a disk from outside")]
+mod room_tests;
 pub(crate) mod store;
 #[cfg(test)]
 #[allow(clippy::disallowed_methods, reason = "tests look at the directory and damage it from outside")]
@@ -40,14 +44,14 @@ use self::files::Files;
 pub(crate) use self::memory::GroupLog;
 use self::memory::payload_bytes;
 pub(crate) use self::record::Mark;
+use self::room::Space;
 use self::writer::{Change, Done, Item, Writer};
 use crate::{GroupSpec, LogConfig, OpenError};
 
 /// Bytes that may wait for the writer; appends wait for room beyond that.
 const QUEUE_BYTES_MAX: usize = 64 << 20;
 
-/// A segment is at most this part of the log's limit, so that purging can keep the log below it.
-const SEGMENTS_PER_LIMIT: u64 = 8;
+const SEGMENTS_PER_LIMIT: u64 = LogConfig::SEGMENTS_PER_LIMIT;
 
 /// Segments below this size would hold little beside the state at their head.
 const SEGMENT_BYTES_MIN: u64 = 4 << 10;
@@ -69,6 +73,7 @@ struct Shared {
     /// The writer emptied the queue.
     room: Notify,
     totals: Mutex<Totals>,
+    space: Space,
     /// The groups that hold back a log over its budget, with the last index that has to go.
     holders: Mutex<Vec<(GroupId, u64)>>,
     /// In words, who keeps the oldest segment.
@@ -84,6 +89,8 @@ struct Shared {
 struct Queue {
     items: Vec<Item>,
     bytes: usize,
+    /// Somebody wants the writer to look for room on the disk.
+    look_for_room: bool,
     closed: bool,
 }
 
@@ -108,6 +115,7 @@ impl Shared {
             work: Notify::new(),
             room: Notify::new(),
             totals: Mutex::default(),
+            space: Space::default(),
             holders: Mutex::default(),
             held_by: Mutex::default(),
             full: AtomicBool::new(false),
@@ -117,7 +125,8 @@ impl Shared {
         }
     }
 
-    /// Everything that is queued; waits while there is nothing. `None` when the queue is closed and empty.
+    /// Everything that is queued; waits while there is nothing. `None` when the queue is closed and empty, no items when the
+    /// writer is to look for room on the disk.
     async fn next_items(&self) -> Option<Vec<Item>> {
         loop {
             {
@@ -128,6 +137,9 @@ impl Shared {
                     drop(queue);
                     self.room.notify_waiters();
                     return Some(items);
+                }
+                if std::mem::take(&mut queue.look_for_room) {
+                    return Some(Vec::new());
                 }
                 if queue.closed {
                     return None;
@@ -170,8 +182,17 @@ impl Shared {
         }
     }
 
+    /// Waits for the next time that somebody has the writer look for room; false when the log is closed.
+    async fn wait_for_space(&self) -> bool {
+        if !self.queue.lock().closed {
+            self.space.look.notified().await;
+        }
+        !self.queue.lock().closed
+    }
+
     fn close(&self) {
         self.queue.lock().closed = true;
+        self.space.look.notify_one();
         self.work.notify_one();
         self.room.notify_waiters();
     }
@@ -253,6 +274,30 @@ impl SharedLog {
     /// The groups that hold back a log over its budget, each with the last index that has to go.
     pub(crate) fn holders(&self) -> Vec<(GroupId, u64)> {
         self.shared.holders.lock().clone()
+    }
+
+    /// Why no entry with operations may be taken, as far as the disk is concerned.
+    pub(crate) fn space_refusal(&self) -> Option<String> {
+        self.shared.space.refusal()
+    }
+
+    /// Why no segment can be allocated ahead, while that is so.
+    pub(crate) fn lacks_room(&self) -> Option<String> {
+        self.shared.space.lacking()
+    }
+
+    /// The owner of the disk keeps what is left of it for something else, or no longer does.
+    pub(crate) fn set_reserved(&self, reason: Option<String>) {
+        self.shared.space.set_reserved(reason);
+    }
+
+    /// Has the writer look for room, if it lacks any.
+    pub(crate) fn look_for_room(&self) {
+        if self.lacks_room().is_some() {
+            self.shared.queue.lock().look_for_room = true;
+            self.shared.space.look.notify_one();
+            self.shared.work.notify_one();
+        }
     }
 
     pub(crate) fn set_held_by(&self, held_by: Option<String>) {

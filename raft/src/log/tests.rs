@@ -24,11 +24,11 @@ fn config() -> LogConfig {
     LogConfig { segment_bytes: 4 << 10, cache_bytes: 1 << 10, limit_bytes: 1 << 30, purge_budget_bytes: 1 << 20 }
 }
 
-fn spec(group: GroupId) -> GroupSpec {
+pub(super) fn spec(group: GroupId) -> GroupSpec {
     GroupSpec { group, replica: ReplicaId(group.0), members: [(ReplicaId(group.0), ServerId(1))].into() }
 }
 
-fn entry(index: u64, fill: u8, bytes: usize) -> Entry {
+pub(super) fn entry(index: u64, fill: u8, bytes: usize) -> Entry {
     Entry { log_id: log_id(1, index), payload: EntryPayload::Normal(Packed(vec![fill; bytes].into())) }
 }
 
@@ -42,11 +42,11 @@ async fn open(directory: &Path) -> Result<Arc<SharedLog>, OpenError> {
     SharedLog::open(directory.to_owned(), &config()).await
 }
 
-fn log_of(log: &SharedLog, group: GroupId) -> Option<Arc<GroupLog>> {
+pub(super) fn log_of(log: &SharedLog, group: GroupId) -> Option<Arc<GroupLog>> {
     log.groups().into_iter().find(|log| log.group() == group)
 }
 
-async fn payloads(log: &GroupLog) -> Vec<(u64, u8)> {
+pub(super) async fn payloads(log: &GroupLog) -> Vec<(u64, u8)> {
     let entries = log.read(0..u64::MAX, usize::MAX).await.unwrap();
     let fill = |entry: &Entry| match &entry.payload {
         EntryPayload::Normal(packed) => packed.0[0],
@@ -57,6 +57,7 @@ async fn payloads(log: &GroupLog) -> Vec<(u64, u8)> {
 
 pub(super) fn segments(directory: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<_> = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some());
     paths.sort();
     paths
 }

@@ -21,6 +21,7 @@ use super::files::{Files, Place};
 use super::memory::{Appended, GroupLog, payload_bytes};
 use super::record::{self, Mark};
 use super::recover::{Chain, Recovered};
+use super::room::{Allocated, Allocator, is_full};
 use super::{Shared, Totals};
 use crate::types::{Entry, Types, Vote};
 
@@ -68,8 +69,10 @@ struct Head {
 pub(super) struct Writer {
     shared: Arc<Shared>,
     files: Arc<Files>,
-    segment_bytes: u64,
+    allocator: Allocator,
     file: fs::File,
+    /// Bytes allocated for it.
+    allocated: u64,
     /// Where the next batch goes.
     at: Position,
     /// Everything before this is synced.
@@ -99,12 +102,15 @@ impl Writer {
     ) -> io::Result<Writer> {
         let chain = found.chain.unwrap_or(Chain { log: new_log, batch: 0, crc: 0, end: Position::default() });
         let segment = found.segments.last_key_value().map_or(1, |(segment, _)| segment + 1);
-        let file = create_segment(&files, segment, segment_bytes).await?;
+        let mut allocator = Allocator::new(files.clone(), segment_bytes);
+        let last = found.segments.last_key_value().map(|(segment, end)| (*segment, *end));
+        let Allocated { file, bytes: allocated } = allocator.first(segment, last).await?;
         let mut writer = Writer {
             shared,
             files,
-            segment_bytes,
+            allocator,
             file,
+            allocated,
             at: Position { segment, offset: 0 },
             synced: chain.end,
             chain,
@@ -118,6 +124,7 @@ impl Writer {
         writer.write_heads().await?;
         writer.sync().await?;
         writer.remove_unneeded().await?;
+        writer.allocate_ahead().await?;
         writer.publish();
         Ok(writer)
     }
@@ -125,7 +132,8 @@ impl Writer {
     /// Writes until the queue is closed and empty.
     pub(super) async fn run(mut self) {
         while let Some(items) = self.shared.next_items().await {
-            if let Err(error) = self.write(items).await {
+            let done = if items.is_empty() { self.allocate_ahead().await } else { self.write(items).await };
+            if let Err(error) = done {
                 let directory = self.files.directory().display();
                 task::abort_process(&format!("the log in {directory} could not be written: {error}"));
             }
@@ -138,11 +146,10 @@ impl Writer {
     async fn write(&mut self, items: Vec<Item>) -> io::Result<()> {
         self.begin_batch();
         let records = self.encode(&items);
-        let fits = self.at.offset + aligned(self.buffer.len()) as u64 <= self.segment_bytes;
-        if !fits && self.at.offset > 0 {
-            let batch = std::mem::take(&mut self.buffer);
-            self.rotate().await?;
-            self.buffer = batch;
+        let segment = self.at.segment;
+        if !self.make_room().await? {
+            // The log was closed while it waited for room: nobody hears of these as synced.
+            return Ok(());
         }
         let start = self.at.offset;
         self.end_batch(records.count).await?;
@@ -152,16 +159,61 @@ impl Writer {
         if purged {
             self.remove_unneeded().await?;
         }
+        if purged || self.at.segment != segment {
+            self.allocate_ahead().await?;
+        }
         self.publish();
         Ok(())
     }
 
+    /// Makes room for the batch in the buffer: what is written has its space before. Waits while the disk has none; false when
+    /// the log was closed meanwhile.
+    async fn make_room(&mut self) -> io::Result<bool> {
+        let length = aligned(self.buffer.len()) as u64;
+        while self.at.offset > 0 && self.at.offset + length > self.allocator.usable(self.allocated) {
+            let segment = self.at.segment + 1;
+            if let Some(allocated) = self.allocator.next(segment).await? {
+                let batch = std::mem::take(&mut self.buffer);
+                self.rotate(segment, allocated).await?;
+                self.buffer = batch;
+                break;
+            }
+            if !self.wait_for_space().await {
+                return Ok(false);
+            }
+        }
+        // A batch larger than a segment.
+        let end = self.at.offset + length;
+        while end > self.allocated {
+            match self.file.allocate(end).await {
+                Ok(()) => self.allocated = end,
+                Err(error) if is_full(&error) => {
+                    if !self.wait_for_space().await {
+                        return Ok(false);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    async fn wait_for_space(&mut self) -> bool {
+        self.allocator.publish(&self.shared.space);
+        self.shared.wait_for_space().await
+    }
+
+    /// Allocates the next segment before it is needed, and tells whether that was possible.
+    async fn allocate_ahead(&mut self) -> io::Result<()> {
+        self.allocator.prepare().await?;
+        self.allocator.publish(&self.shared.space);
+        Ok(())
+    }
+
     /// Begins a new segment with what every group must be rebuilt from, as of before the batch that did not fit.
-    async fn rotate(&mut self) -> io::Result<()> {
-        let segment = self.at.segment + 1;
-        let file = create_segment(&self.files, segment, self.segment_bytes).await?;
+    async fn rotate(&mut self, segment: u64, allocated: Allocated) -> io::Result<()> {
         self.segments.insert(self.at.segment, self.at.offset);
-        self.file = file;
+        (self.file, self.allocated) = (allocated.file, allocated.bytes);
         self.at = Position { segment, offset: 0 };
         self.write_heads().await
     }
@@ -363,13 +415,4 @@ impl Head {
         self.purged.clear();
         record::put_purged(&mut self.purged, group, mark);
     }
-}
-
-/// Makes a segment whose bytes, size and name are durable before anything is written to it.
-async fn create_segment(files: &Files, segment: u64, bytes: u64) -> io::Result<fs::File> {
-    let file = fs::File::create_new(&files.path(segment)).await?;
-    file.allocate(bytes).await?;
-    file.sync_all().await?;
-    fs::sync_dir(files.directory()).await?;
-    Ok(file)
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
+use openraft::EntryPayload;
 use openraft::errors::RaftError;
 use terrane_proto::hello::{self, Identity};
 use terrane_proto::v1;
@@ -17,9 +18,10 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::frame::{Frame, Message, Packer, Unpacker};
 use crate::AddressBook;
+use crate::entry::HEADER_BYTES;
 use crate::group::Replica;
 use crate::registry::Registry;
-use crate::types::{Types, spawn, until_stopped};
+use crate::types::{Entry, Types, spawn, until_stopped};
 
 /// How long the first message of a stream may take.
 const HELLO_DEADLINE: Duration = Duration::from_secs(2);
@@ -199,6 +201,9 @@ async fn ask(local: &Replica, message: Message) -> Message {
             if let Some(bound) = bound {
                 local.heard.note(bound, local.standing.applied_index());
             }
+            if let Some(reason) = local.refuses(&request.entries) {
+                return Message::Failed(reason);
+            }
             answered(local.raft.append_entries(request).await, Message::Appended)
         }
         Message::Vote(request) | Message::PreVote(request)
@@ -219,6 +224,19 @@ async fn ask(local: &Replica, message: Message) -> Message {
         Message::Appended(_) | Message::Voted(_) | Message::Transferred(_) | Message::Failed(_) => {
             Message::Failed("a reply where a request was expected".to_owned())
         }
+    }
+}
+
+impl Replica {
+    /// Why these entries are not taken: the disk has no room for them. Those without operations take next to none, and carry
+    /// what a full log needs to be purged.
+    fn refuses(&self, entries: &[Entry]) -> Option<String> {
+        let reason = self.shared_log.space_refusal()?;
+        let is_empty = |entry: &Entry| match &entry.payload {
+            EntryPayload::Normal(packed) => packed.0.len() <= HEADER_BYTES,
+            EntryPayload::Blank | EntryPayload::Membership(_) => true,
+        };
+        (!entries.iter().all(is_empty)).then_some(reason)
     }
 }
 
