@@ -37,6 +37,7 @@ impl TableCalls {
         let schema = new_table(schema, &split_at)?;
         self.refuse_existing(&schema.name)?;
         self.refuse_missing_namespace(&schema.name)?;
+        self.desk.admit_change()?;
         let groups = self.groups_for(split_at.len() + 1, deadline).await?;
         let name = schema.name.clone();
         let new = NewTable { schema, split_at, groups, implies_namespace: false };
@@ -79,6 +80,7 @@ impl TableCalls {
     pub async fn alter(&self, name: &TableName, change: &TableChange, deadline: Instant) -> Result<(), Error> {
         refuse_meta(name)?;
         let entry = self.settled(name, deadline).await?;
+        self.desk.admit_change()?;
         let table = entry.schema.table;
         let schema = self.desk.journal.read(|catalog| {
             let boundaries = catalog.regions().of_table(table).map(|region| &region.descriptor.range.start);
@@ -91,9 +93,13 @@ impl TableCalls {
     /// Drops a table; no group has anything of it when this returns.
     pub async fn drop(&self, name: &TableName, deadline: Instant) -> Result<(), Error> {
         refuse_meta(name)?;
-        let table =
-            self.desk.journal.read(|catalog| catalog.tables().named(&name.to_string()).map(|entry| entry.schema.table));
-        let table = table.ok_or_else(|| not_found(name))?;
+        let entry = self.desk.journal.read(|catalog| catalog.tables().named(&name.to_string()).cloned());
+        let entry = entry.ok_or_else(|| not_found(name))?;
+        if entry.state == TableState::Enabled {
+            // One that is unfinished already counts once, whatever is done to it.
+            self.desk.admit_change()?;
+        }
+        let table = entry.schema.table;
         self.desk.journal.record(&CatalogEdit::DropTable { table }).await?;
         let gone = || self.state(table).is_none().then_some(());
         self.desk.journal.wait_until(deadline, gone).await.ok_or_else(|| self.not_yet(name, table))

@@ -85,7 +85,7 @@ impl<'a> Told<'a> {
             if members.len() <= left_max {
                 return members;
             }
-            desk.waits.lock().insert(Subject::Group(group), waiting);
+            desk.wait(Subject::Group(group), waiting);
             tokio::time::sleep(self.backoff.next_wait()).await;
         }
     }

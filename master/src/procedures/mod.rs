@@ -12,6 +12,7 @@ mod alter_table;
 mod create_groups;
 mod create_table;
 mod drop_table;
+mod turns;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -20,18 +21,18 @@ use std::time::Duration;
 use futures::future::join_all;
 use parking_lot::Mutex;
 use terrane_types::{Error, GroupId, TableId, TableSchema};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
 use crate::catalog::groups::GroupState;
-use crate::catalog::tables::TableState;
+use crate::catalog::tables::{TableEntry, TableState};
 use crate::journal::Journal;
 use crate::observed::Observed;
 use crate::orders::{Orders, TableOrder, is_final};
+use crate::procedures::turns::UNFINISHED_MAX;
 
-/// Procedures of one kind that run at once; further intents wait in the catalog for their turn.
-const RUNNING_MAX: usize = 64;
 /// Failures of creates that are remembered for whoever waits for them.
 const FAILURES_MAX: usize = 256;
 const RETRY_FIRST: Duration = Duration::from_millis(20);
@@ -58,18 +59,34 @@ pub struct Desk {
     failures: Mutex<BTreeMap<TableId, Error>>,
     /// What each running procedure waits for, for `status`.
     waits: Mutex<BTreeMap<Subject, String>>,
+    /// A procedure began to wait, which makes room for another.
+    waiting: Notify,
 }
 
 impl Desk {
     /// A desk with nothing on it.
     pub fn new(journal: Journal, observed: Arc<Observed>, orders: Orders, groups_per_server: usize) -> Self {
         let (failures, waits) = (Mutex::new(BTreeMap::new()), Mutex::new(BTreeMap::new()));
-        Self { journal, observed, orders, groups_per_server, failures, waits }
+        Self { journal, observed, orders, groups_per_server, failures, waits, waiting: Notify::new() }
     }
 
     /// Why a table's create was undone; told once.
     pub fn take_failure(&self, table: TableId) -> Option<Error> {
         self.failures.lock().remove(&table)
+    }
+
+    /// Refuses a change of a table while too many are unfinished.
+    pub fn admit_change(&self) -> Result<(), Error> {
+        let is_unfinished = |table: &&TableEntry| table.state != TableState::Enabled;
+        let unfinished = self.journal.read(|catalog| catalog.tables().iter().filter(is_unfinished).count());
+        if unfinished >= UNFINISHED_MAX { Err(Error::Busy { retry_after: RETRY_MAX }) } else { Ok(()) }
+    }
+
+    /// Notes what a procedure waits for.
+    fn wait(&self, subject: Subject, what: String) {
+        if self.waits.lock().insert(subject, what).is_none() {
+            self.waiting.notify_one();
+        }
     }
 
     /// What running procedures wait for.
@@ -109,7 +126,7 @@ impl Desk {
         };
         if let Err(error) = ended {
             tracing::warn!(?subject, %error, "a procedure was interrupted; it is taken up again");
-            self.waits.lock().insert(subject, error.to_string());
+            self.wait(subject, error.to_string());
             // It begins anew when this returns, and what stopped it may well last.
             tokio::time::sleep(RETRY_MAX).await;
         }
@@ -155,7 +172,7 @@ impl Desk {
                 }
             }
             let Some(waiting) = waiting else { return Ok(true) };
-            self.waits.lock().insert(Subject::Table(table), waiting);
+            self.wait(Subject::Table(table), waiting);
             tokio::time::sleep(backoff.next_wait()).await;
         }
         Ok(false)
@@ -174,6 +191,7 @@ pub async fn drive(desk: Arc<Desk>, stop: CancellationToken) {
             biased;
             () = stop.cancelled() => {}
             () = running.one_ended() => {}
+            () = desk.waiting.notified() => {}
             _ = changes.changed() => {}
         }
     }
@@ -190,10 +208,7 @@ struct Running {
 
 impl Running {
     fn start(&mut self, desk: &Arc<Desk>, subject: Subject) {
-        // Counted by kind: groups that wait for a dead server must not keep tables from being made.
-        let is_group = |subject: &Subject| matches!(subject, Subject::Group(_));
-        let alike = self.subjects.values().filter(|other| is_group(other) == is_group(&subject)).count();
-        if alike < RUNNING_MAX && !self.subjects.values().any(|other| *other == subject) {
+        if turns::may_start(subject, self.subjects.values(), &desk.waits.lock()) {
             let desk = Arc::clone(desk);
             let task = self.tasks.spawn(async move { desk.perform(subject).await });
             self.subjects.insert(task.id(), subject);

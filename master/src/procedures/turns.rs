@@ -1,0 +1,74 @@
+//! Which intents get a procedure now, and how many there may be.
+//!
+//! Procedures that wait for a server or a leader cost a task and a retry a second, and may wait for hours. So only those
+//! that get on count against the bound of what runs at once: a group without a leader holds up its own tables, and no
+//! others. All of them together are bounded as well; beyond that a change is refused before it becomes an intent.
+
+use std::collections::BTreeMap;
+
+use super::Subject;
+
+/// Procedures of one kind that run at once, not counting those that wait; further intents wait in the catalog for their
+/// turn.
+pub const RUNNING_MAX: usize = 64;
+/// Procedures of one kind in all, and unfinished changes of tables that are taken in.
+pub const UNFINISHED_MAX: usize = 1_024;
+
+/// Whether `subject` gets a procedure beside those there are. `waits` says which of them wait.
+pub fn may_start<'a>(
+    subject: Subject,
+    there: impl Iterator<Item = &'a Subject>,
+    waits: &BTreeMap<Subject, String>,
+) -> bool {
+    // Counted by kind: groups that wait for a dead server must not keep tables from being made.
+    let is_group = |subject: &Subject| matches!(subject, Subject::Group(_));
+    let (mut all, mut running) = (0, 0);
+    for other in there {
+        if *other == subject {
+            return false;
+        }
+        if is_group(other) == is_group(&subject) {
+            all += 1;
+            running += usize::from(!waits.contains_key(other));
+        }
+    }
+    running < RUNNING_MAX && all < UNFINISHED_MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use terrane_types::{GroupId, TableId};
+
+    use super::*;
+
+    fn tables(count: usize) -> Vec<Subject> {
+        (0..count as u64).map(|table| Subject::Table(TableId(table))).collect()
+    }
+
+    fn waiting(subjects: &[Subject]) -> BTreeMap<Subject, String> {
+        subjects.iter().map(|subject| (*subject, "group 7 has no leader".to_owned())).collect()
+    }
+
+    const NEXT: Subject = Subject::Table(TableId(1 << 40));
+
+    #[test]
+    fn procedures_that_wait_do_not_hold_up_others() {
+        let there = tables(RUNNING_MAX);
+        assert!(!may_start(NEXT, there.iter(), &BTreeMap::new()), "all of them get on");
+        assert!(may_start(NEXT, there.iter(), &waiting(&there)));
+        assert!(may_start(NEXT, there.iter(), &waiting(&there[..1])), "one place is free");
+    }
+
+    #[test]
+    fn those_that_wait_are_bounded_too_and_kinds_are_counted_apart() {
+        let there = tables(UNFINISHED_MAX);
+        assert!(!may_start(NEXT, there.iter(), &waiting(&there)));
+        assert!(may_start(NEXT, there[1..].iter(), &waiting(&there)));
+        assert!(may_start(Subject::Group(GroupId(1)), there.iter(), &BTreeMap::new()));
+    }
+
+    #[test]
+    fn what_has_a_procedure_gets_no_second() {
+        assert!(!may_start(NEXT, [NEXT].iter(), &waiting(&[NEXT])));
+    }
+}
