@@ -67,7 +67,7 @@ impl Identity {
         } else {
             Self { cluster: ClusterId(terrane_env::rand::bytes()), number: 1, boot: 1 }
         };
-        fs::write_durable(&file, &identity.encode()).await.map_err(io)?;
+        fs::write_stamp(&file, &identity.encode()).await.map_err(io)?;
         Ok(identity)
     }
 

@@ -143,7 +143,7 @@ impl Group {
         if operation.len() > OPERATION_BYTES_MAX {
             return asker.answer(Err(ProposeError::TooLarge { limit: OPERATION_BYTES_MAX }));
         }
-        if let Some(held_by) = self.replica.shared_log.space_refusal() {
+        if let Some(held_by) = self.replica.shared_log.lacks_room() {
             if self.replica.metrics.borrow_watched().state != ServerState::Leader {
                 return asker.answer(Err(self.replica.not_leader()));
             }

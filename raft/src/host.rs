@@ -248,8 +248,8 @@ impl GroupHost {
             .max_encoding_message_size(terrane_proto::MESSAGE_BYTES_MAX)
     }
 
-    /// Refuses entries with operations, led and followed, for this reason: the rest of the disk is kept for what makes room.
-    /// `None` takes them again.
+    /// Refuses entries of other leaders that have operations, for this reason: the rest of the disk is kept for what makes
+    /// room. `None` takes them again. What is proposed here is for the caller to refuse, who knows what makes room.
     pub fn set_disk_reserved(&self, reason: Option<String>) {
         self.log.set_reserved(reason);
     }

@@ -1,8 +1,10 @@
 //! Whether the disk has room for writes: a plain decision over its sizes, made every second by the housekeeping.
 //!
 //! A reserve stays free, so that the log, and the flushes that let it be purged, never meet a full disk because of our own
-//! writes: it has room for a log segment and for all memtables at least, whatever was configured. Writes, entries of other
-//! leaders and compactions stop before they touch it. Who else fills the disk may still take it.
+//! writes: it has room for a log segment and for all memtables at least, whatever was configured. Writes and compactions
+//! stop before they touch it. Entries of other leaders may take a part of it, so that of servers that fill up together the
+//! leaders refuse writes first, and what makes room (the drop of a table) still comes through. Who else fills the disk may
+//! take all of it.
 
 use std::path::Path;
 
@@ -11,6 +13,8 @@ const RESERVE_PART: u64 = 10;
 const RESERVE_MAX: u64 = 2 << 30;
 /// Of a disk that is too small for segment and memtables, the reserve is this part.
 const SMALL_DISK_PART: u64 = 2;
+/// Entries of other leaders are refused when less than this of the reserve, in percent, is left.
+const FOLLOWING_PERCENT: u64 = 75;
 /// Writes go on when so much of the reserve, in percent, is free above it: not at every file that comes and goes.
 const MARGIN_PERCENT: u64 = 5;
 
@@ -29,6 +33,8 @@ pub struct Disk {
 pub struct Look {
     /// Why the disk takes no writes, if it takes none.
     pub full: Option<String>,
+    /// Whether it takes no entries of other leaders either.
+    pub follows_nobody: bool,
     /// Bytes free above the reserve.
     pub room: u64,
 }
@@ -42,7 +48,8 @@ impl Disk {
     /// Takes in how much of the disk is free now.
     pub fn look(&mut self, directory: &Path, free: u64, total: u64) -> Look {
         let reserve = self.reserve.unwrap_or_else(|| (total / RESERVE_PART).min(RESERVE_MAX));
-        let reserve = reserve.max(self.least.min(total / SMALL_DISK_PART));
+        let least = self.least / FOLLOWING_PERCENT * 100;
+        let reserve = reserve.max(least.min(total / SMALL_DISK_PART));
         let wanted = if self.full { reserve + reserve / 100 * MARGIN_PERCENT } else { reserve };
         self.full = free < wanted;
         let full = self.full.then(|| {
@@ -53,7 +60,8 @@ impl Disk {
                 mebibytes(wanted)
             )
         });
-        Look { full, room: free.saturating_sub(reserve) }
+        let follows_nobody = free < reserve / 100 * FOLLOWING_PERCENT;
+        Look { full, follows_nobody, room: free.saturating_sub(reserve) }
     }
 }
 
@@ -73,7 +81,7 @@ mod tests {
     }
 
     fn is_full(reserve: Option<u64>, free: u64, total: u64) -> bool {
-        why(&mut Disk::new(reserve, 320 * MIB), free, total).is_some()
+        why(&mut Disk::new(reserve, 300 * MIB), free, total).is_some()
     }
 
     #[test]
@@ -99,11 +107,18 @@ mod tests {
     #[test]
     fn the_reserve_always_holds_a_segment_and_the_memtables() {
         for reserve in [Some(0), Some(64 * MIB), None] {
-            assert!(is_full(reserve, 319 * MIB, GIB), "{reserve:?}");
-            assert!(!is_full(reserve, 320 * MIB, GIB), "{reserve:?}");
+            assert!(is_full(reserve, 399 * MIB, GIB), "{reserve:?}");
+            assert!(!is_full(reserve, 400 * MIB, GIB), "{reserve:?}");
         }
         assert!(!is_full(Some(0), 200 * MIB, 400 * MIB), "half of a disk that is too small for them");
         assert!(is_full(Some(0), 200 * MIB - 1, 400 * MIB));
+    }
+
+    #[test]
+    fn entries_of_other_leaders_may_take_a_quarter_of_the_reserve() {
+        let mut disk = Disk::new(Some(GIB), 0);
+        let mut follows_nobody = |free| disk.look(Path::new("/data"), free, 100 * GIB).follows_nobody;
+        assert!(!follows_nobody(GIB - 1) && !follows_nobody(GIB / 4 * 3) && follows_nobody(GIB / 4 * 3 - MIB));
     }
 
     #[test]

@@ -308,7 +308,7 @@ impl Housekeeper {
 
     fn note_disk(&self, desk: &mut Desk, looked: std::io::Result<(u64, u64)>) {
         const ABOUT: &str = "disk";
-        let Look { full, room } = match looked {
+        let Look { full, follows_nobody, room } = match looked {
             Ok((free, total)) => desk.disk.look(&self.data_dir, free, total),
             Err(error) => {
                 // Nothing is refused for it: a disk that is full says so itself.
@@ -323,7 +323,7 @@ impl Housekeeper {
             _ => {}
         }
         self.keep_compactions_off(room);
-        self.host.set_disk_reserved(why.clone());
+        self.host.set_disk_reserved(why.clone().filter(|_| follows_nobody));
         let abstention = |reason| Abstention { reason, weight: Weight::Soft };
         self.host.set_abstains(ABOUT, why.clone().map(abstention));
         self.admission.set_disk_full(why);

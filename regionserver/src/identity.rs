@@ -65,15 +65,10 @@ impl Identity {
         Self::decode(&bytes).map_err(|what| IdentityError::Damaged { file, what: what.to_owned() })
     }
 
-    /// Writes it, durably. On a full disk the file is overwritten in place, which takes no space: a start must not need any.
-    /// Its bytes lie in one sector, so a crash leaves the old content or the new.
+    /// Writes it, durably, on a full disk too: a start must not need new space.
     pub async fn store(&self, directory: &Path) -> Result<(), IdentityError> {
         let file = directory.join(NAME);
-        let bytes = self.encode();
-        let written = match fs::write_durable(&file, &bytes).await {
-            Err(error) if error.kind() == std::io::ErrorKind::StorageFull => overwrite(&file, &bytes).await,
-            written => written,
-        };
+        let written = fs::write_stamp(&file, &self.encode()).await;
         written.map_err(|source| IdentityError::Io { file, source })
     }
 
@@ -108,17 +103,6 @@ impl Identity {
         }
         Ok(identity)
     }
-}
-
-async fn overwrite(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let unfinished = path.with_file_name(format!("{NAME}.{}", fs::UNFINISHED));
-    if fs::exists(&unfinished).await? {
-        fs::remove_file(&unfinished).await?;
-    }
-    let file = fs::File::open_rw(path).await?;
-    file.write_all_at(bytes, 0).await?;
-    file.set_len(bytes.len() as u64).await?;
-    file.sync_all().await
 }
 
 fn cluster_id(hex: &str) -> Option<ClusterId> {

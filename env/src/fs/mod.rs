@@ -66,6 +66,30 @@ pub async fn write_durable(path: &Path, bytes: &[u8]) -> io::Result<()> {
     Disk::os().write_durable(path, bytes).await
 }
 
+/// [`write_durable`] for a stamp that every start writes: on a full disk the file is overwritten in place, which takes no
+/// space.
+///
+/// The content must fit a sector (512 bytes), so that a crash leaves the old one or the new one all the same.
+pub async fn write_stamp(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    debug_assert!(bytes.len() <= SECTOR_BYTES, "a stamp fits a sector");
+    let full = match write_durable(path, bytes).await {
+        Err(error) if error.kind() == io::ErrorKind::StorageFull && exists(path).await? => error,
+        written => return written,
+    };
+    tracing::warn!(%full, "the disk has no room for a new {}; it is overwritten", path.display());
+    let unfinished = disk::unfinished_name(path)?;
+    if exists(&unfinished).await? {
+        remove_file(&unfinished).await?;
+    }
+    let file = File::open_rw(path).await?;
+    file.write_all_at(bytes, 0).await?;
+    file.set_len(bytes.len() as u64).await?;
+    file.sync_all().await
+}
+
+/// What disks write whole or not at all.
+const SECTOR_BYTES: usize = 512;
+
 #[cfg(all(test, not(feature = "sim")))]
 mod tests {
     use super::*;

@@ -276,12 +276,12 @@ impl SharedLog {
         self.shared.holders.lock().clone()
     }
 
-    /// Why no entry with operations may be taken, as far as the disk is concerned.
+    /// Why no entry of another leader with operations may be taken, as far as the disk is concerned.
     pub(crate) fn space_refusal(&self) -> Option<String> {
         self.shared.space.refusal()
     }
 
-    /// Why no segment can be allocated ahead, while that is so.
+    /// Why no segment can be allocated ahead, while that is so. Then nothing is proposed here either.
     pub(crate) fn lacks_room(&self) -> Option<String> {
         self.shared.space.lacking()
     }

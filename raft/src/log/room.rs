@@ -45,7 +45,7 @@ struct Reasons {
 }
 
 impl Space {
-    /// Why no entry with operations may be taken, if none may.
+    /// Why no entry of another leader with operations may be taken, if none may.
     pub(super) fn refusal(&self) -> Option<String> {
         if !self.refusing.load(Ordering::Relaxed) {
             return None;
@@ -59,6 +59,9 @@ impl Space {
     }
 
     pub(super) fn lacking(&self) -> Option<String> {
+        if !self.refusing.load(Ordering::Relaxed) {
+            return None;
+        }
         self.reasons.read().lacking.clone()
     }
 
