@@ -1,7 +1,8 @@
 //! Tables, servers, regions and groups as an administrator sees them.
 //!
-//! Everything in this file is asked of a master. Reads are tried at all of them until the deadline; a change whose answer is lost
-//! is [`Error::Uncertain`]: look at what is there before repeating it.
+//! Everything in this file is asked of a master. Reads are tried at all of them until the deadline, and so are changes of tables
+//! and namespaces, each under an id by which masters recognise it. A change whose answer is lost for good is
+//! [`Error::Uncertain`]: look at what is there before repeating it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -391,8 +392,9 @@ impl Admin {
             hello: self.core.hello(),
             schema: Some((&spec.schema).into()),
             split_at: spec.split_at,
+            request_id: request_id(),
         };
-        table_info(ask_master!(self, Kind::Change, create_table, request)?)
+        table_info(ask_master!(self, Kind::Once, create_table, request)?)
     }
 
     /// Changes attributes and families of a table; holds everywhere when this returns. When time runs out before that (a
@@ -407,8 +409,9 @@ impl Admin {
             set: change.set.into_iter().collect(),
             families: change.families,
             drop_families: change.drop_families,
+            request_id: request_id(),
         };
-        table_info(ask_master!(self, Kind::Change, alter_table, request)?)
+        table_info(ask_master!(self, Kind::Once, alter_table, request)?)
     }
 
     /// Drops a table and everything in it.
@@ -416,8 +419,9 @@ impl Admin {
     /// # Errors
     /// [`Error::NotFound`]; [`Error::Uncertain`] when the answer was lost.
     pub async fn drop_table(&self, name: &str) -> Result<(), Error> {
-        let request = v1::DropTableRequest { hello: self.core.hello(), name: name.to_owned() };
-        ask_master!(self, Kind::Change, drop_table, request).map(drop)
+        let (hello, name) = (self.core.hello(), name.to_owned());
+        let request = v1::DropTableRequest { hello, name, request_id: request_id() };
+        ask_master!(self, Kind::Once, drop_table, request).map(drop)
     }
 
     /// All tables.
@@ -443,7 +447,7 @@ impl Admin {
     /// see whether it is there.
     pub async fn create_namespace(&self, name: &str) -> Result<(), Error> {
         let request = self.namespace_request(name)?;
-        ask_master!(self, Kind::Change, create_namespace, request).map(drop)
+        ask_master!(self, Kind::Once, create_namespace, request).map(drop)
     }
 
     /// Drops a namespace that has no tables.
@@ -453,7 +457,7 @@ impl Admin {
     /// [`Error::Uncertain`] when the answer was lost.
     pub async fn drop_namespace(&self, name: &str) -> Result<(), Error> {
         let request = self.namespace_request(name)?;
-        ask_master!(self, Kind::Change, drop_namespace, request).map(drop)
+        ask_master!(self, Kind::Once, drop_namespace, request).map(drop)
     }
 
     /// All namespaces, sorted; `default` is always among them.
@@ -467,7 +471,8 @@ impl Admin {
     }
 
     fn namespace_request(&self, name: &str) -> Result<v1::NamespaceRequest, Error> {
-        Ok(v1::NamespaceRequest { hello: self.core.hello(), name: NamespaceName::new(name)?.to_string() })
+        let (hello, name) = (self.core.hello(), NamespaceName::new(name)?.to_string());
+        Ok(v1::NamespaceRequest { hello, name, request_id: request_id() })
     }
 
     async fn tables_in(&self, namespace: String) -> Result<Vec<TableInfo>, Error> {
@@ -549,6 +554,12 @@ impl Admin {
         let reply: v1::SplitRegionReply = ask_master!(self, Kind::Change, split_region, request)?;
         reply.daughters.into_iter().map(|daughter| Ok(daughter.try_into()?)).collect()
     }
+}
+
+/// An id for one change: however often it is sent, masters make it once.
+fn request_id() -> Bytes {
+    let halves = [terrane_env::rand::u64(), terrane_env::rand::u64()];
+    halves.iter().flat_map(|half| half.to_le_bytes()).collect()
 }
 
 fn table_info(mut reply: v1::TableReply) -> Result<TableInfo, Error> {

@@ -1,11 +1,12 @@
 //! Calls to the masters: tried in the order given, beginning with the one that answered last.
 //!
-//! A read is asked of the next master whenever one does not answer soon, and the first answer counts. A change (create, alter, drop, split) goes to the
-//! next only when it certainly did not reach the first; else its outcome is unknown and the caller is told so.
+//! A read is asked of the next master whenever one does not answer soon, and the first answer counts. A change that carries a
+//! request id (create, alter, drop) is sent again too, since masters recognise it. Any other change (split) goes to the next
+//! only when it certainly did not reach the first; else its outcome is unknown and the caller is told so.
 
 use std::error::Error as _;
 use std::future::Future;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -36,6 +37,8 @@ pub(crate) enum Kind {
     Read,
     /// Changes something: never sent again once it may have arrived.
     Change,
+    /// Changes something under a request id: may be sent again under the same id. Its answer may take all the time there is.
+    Once,
 }
 
 /// The masters of one cluster.
@@ -91,8 +94,9 @@ impl Masters {
     {
         let deadline = after(timeout);
         let mut round_wait = ROUND_WAIT_MIN;
+        let arrived = AtomicBool::new(false);
         loop {
-            let (last, wait) = match self.round(kind, deadline, &ask).await {
+            let (last, wait) = match self.round(kind, deadline, &ask, &arrived).await {
                 Ok(answer) => return Ok(answer),
                 Err(Tried::Final(error)) => return Err(error),
                 Err(Tried::Next(error)) => (error, round_wait),
@@ -100,15 +104,20 @@ impl Masters {
             };
             round_wait = (round_wait * 2).min(ROUND_WAIT_MAX);
             if Instant::now() + wait >= deadline {
-                return Err(self.out_of_time(timeout, last));
+                let last = self.out_of_time(timeout, last);
+                return Err(if arrived.load(Ordering::Relaxed) {
+                    Error::Uncertain { cause: last.to_string() }
+                } else {
+                    last
+                });
             }
             tokio::time::sleep(wait).await;
         }
     }
 
     /// One question to each master, until one answers: one after the other, and of reads the next also while the one
-    /// before is silent.
-    async fn round<T, F, R>(&self, kind: Kind, deadline: Instant, ask: &F) -> Result<T, Tried>
+    /// before is silent. `arrived` is set when a change may have reached a master that did not answer.
+    async fn round<T, F, R>(&self, kind: Kind, deadline: Instant, ask: &F, arrived: &AtomicBool) -> Result<T, Tried>
     where
         F: Fn(MasterClient<Channel>, Duration) -> R,
         R: Future<Output = Result<Response<T>, Status>>,
@@ -118,7 +127,7 @@ impl Masters {
         let mut asked = FuturesUnordered::new();
         let mut last = None;
         loop {
-            asked.extend(order.next().map(|index| self.ask(index, kind, deadline, ask)));
+            asked.extend(order.next().map(|index| self.ask(index, kind, deadline, ask, arrived)));
             let is_last = order.len() == 0;
             let answer = tokio::select! {
                 answer = asked.next() => answer,
@@ -133,7 +142,14 @@ impl Masters {
     }
 
     /// Asks one master once.
-    async fn ask<T, F, R>(&self, index: usize, kind: Kind, deadline: Instant, ask: &F) -> Result<T, Tried>
+    async fn ask<T, F, R>(
+        &self,
+        index: usize,
+        kind: Kind,
+        deadline: Instant,
+        ask: &F,
+        arrived: &AtomicBool,
+    ) -> Result<T, Tried>
     where
         F: Fn(MasterClient<Channel>, Duration) -> R,
         R: Future<Output = Result<Response<T>, Status>>,
@@ -141,7 +157,7 @@ impl Masters {
         let (address, client) = &self.masters[index];
         let until = match kind {
             Kind::Read => deadline.min(Instant::now() + TRY_MAX),
-            Kind::Change => deadline,
+            Kind::Change | Kind::Once => deadline,
         };
         let left = until.saturating_duration_since(Instant::now());
         match tokio::time::timeout_at(until, ask(client.clone(), left)).await {
@@ -149,8 +165,14 @@ impl Masters {
                 self.first.store(index, Ordering::Relaxed);
                 Ok(answer.into_inner())
             }
-            Ok(Err(status)) => Err(judge(kind, address, &status)),
-            Err(_) => Err(silent(kind, address)),
+            Ok(Err(status)) => {
+                arrived.fetch_or(kind == Kind::Once && is_lost(&status), Ordering::Relaxed);
+                Err(judge(kind, address, &status))
+            }
+            Err(_) => {
+                arrived.fetch_or(kind == Kind::Once, Ordering::Relaxed);
+                Err(silent(kind, address))
+            }
         }
     }
 
@@ -171,6 +193,11 @@ pub(crate) fn timed<T>(message: T, left: Duration) -> Request<T> {
     let mut request = Request::new(message);
     request.set_timeout(left);
     request
+}
+
+/// Whether the answer of a call is lost that may have arrived.
+fn is_lost(status: &Status) -> bool {
+    status.details().is_empty() && !is_answer(status) && !never_connected(status)
 }
 
 fn judge(kind: Kind, address: &str, status: &Status) -> Tried {
@@ -201,7 +228,7 @@ fn is_answer(status: &Status) -> bool {
 
 fn silent(kind: Kind, address: &str) -> Tried {
     match kind {
-        Kind::Read => Tried::Next(unreachable_at(address, "no answer in time")),
+        Kind::Read | Kind::Once => Tried::Next(unreachable_at(address, "no answer in time")),
         Kind::Change => {
             Tried::Final(Error::Uncertain { cause: format!("the master at {address} did not answer in time") })
         }
@@ -244,6 +271,8 @@ mod tests {
         assert!(matches!(judge(Kind::Change, "a", &broken), Tried::Final(Error::Uncertain { .. })));
         assert!(matches!(judge(Kind::Read, "a", &broken), Tried::Next(Error::Unreachable { .. })));
         assert!(matches!(silent(Kind::Change, "a"), Tried::Final(Error::Uncertain { .. })));
+        assert!(matches!(judge(Kind::Once, "a", &broken), Tried::Next(Error::Unreachable { .. })));
+        assert!(is_lost(&broken));
     }
 
     #[test]

@@ -7,7 +7,11 @@ async fn namespaces_are_made_listed_and_dropped() {
     let dir = tempfile::tempdir().unwrap();
     let mut cluster = Cluster::new(dir.path()).await;
     cluster.add_servers().await;
-    let request = |cluster: &Cluster, name: &str| v1::NamespaceRequest { hello: cluster.hello(0), name: name.into() };
+    let request = |cluster: &Cluster, name: &str| v1::NamespaceRequest {
+        hello: cluster.hello(0),
+        name: name.into(),
+        ..Default::default()
+    };
     let early = cluster.create("ns:t", &[]);
     // Refused at once: no server need be there to know that.
     let refused = refusal(cluster.client.create_table(early)).await;
@@ -36,7 +40,7 @@ async fn namespaces_are_made_listed_and_dropped() {
     let hello = cluster.hello(0);
     let names = cluster.client.list_namespaces(v1::ClusterRequest { hello: hello.clone() }).await.unwrap();
     assert_eq!(names.into_inner().names, ["default", "ns"]);
-    cluster.client.drop_table(v1::DropTableRequest { hello, name: "ns:t".into() }).await.unwrap();
+    cluster.client.drop_table(v1::DropTableRequest { hello, name: "ns:t".into(), ..Default::default() }).await.unwrap();
     cluster.client.drop_namespace(request(&cluster, "ns")).await.unwrap();
     let gone = refusal(cluster.client.drop_namespace(request(&cluster, "ns"))).await;
     assert!(matches!(gone, Error::NotFound { .. }), "{gone}");

@@ -15,6 +15,8 @@ use super::*;
 
 #[path = "server_namespace_tests.rs"]
 mod namespaces;
+#[path = "server_request_tests.rs"]
+mod requests;
 
 /// How the pretended servers answer a change of tables.
 #[derive(Clone, Debug, Default)]
@@ -180,7 +182,7 @@ impl Cluster {
         let families = vec![v1::FamilySchema { name: "f".into(), ..v1::FamilySchema::default() }];
         let schema = v1::TableSchema { name: name.into(), families, ..v1::TableSchema::default() };
         let split_at = split_at.iter().map(|key| Bytes::from_static(key.as_bytes())).collect();
-        v1::CreateTableRequest { hello: self.hello(0), schema: Some(schema), split_at }
+        v1::CreateTableRequest { hello: self.hello(0), schema: Some(schema), split_at, ..Default::default() }
     }
 
     async fn create_table(&mut self, name: &str, split_at: &[&'static str]) -> v1::TableReply {
@@ -343,7 +345,7 @@ async fn a_created_table_can_be_located_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let mut cluster = Cluster::new(dir.path()).await;
     cluster.add_servers().await;
-    let namespace = v1::NamespaceRequest { hello: cluster.hello(0), name: "ns".into() };
+    let namespace = v1::NamespaceRequest { hello: cluster.hello(0), name: "ns".into(), ..Default::default() };
     cluster.client.create_namespace(namespace).await.unwrap();
     let created = cluster.create_table("ns:t", &["h", "p"]).await;
     assert_eq!((created.regions, created.state.as_str()), (3, "enabled"));
@@ -405,7 +407,7 @@ async fn an_alter_reaches_every_group_and_a_drop_leaves_nothing() {
         assert!(refused.to_string().contains(name), "{refused}");
     }
 
-    cluster.client.drop_table(v1::DropTableRequest { hello, name: "t".into() }).await.unwrap();
+    cluster.client.drop_table(v1::DropTableRequest { hello, name: "t".into(), ..Default::default() }).await.unwrap();
     assert_eq!(cluster.ordered.tables.lock().iter().map(|(_, order)| order.drop).collect::<Vec<_>>(), [1, 1]);
     assert!(cluster.regions().await.is_empty());
     // A replica that slept through it hears of it when it reports.

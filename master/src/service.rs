@@ -11,6 +11,7 @@ use terrane_types::{
 };
 use tonic::{Request, Response, Status};
 
+use crate::catalog::requests::RequestId;
 use crate::deadline;
 use crate::membership::Membership;
 use crate::meta::{MetaBlock, MetaScan};
@@ -65,6 +66,10 @@ fn table_name(name: &str) -> Result<TableName, Status> {
     TableName::new(name).map_err(|invalid| error::status(&Error::Invalid(invalid)))
 }
 
+fn request_id(bytes: &bytes::Bytes) -> Result<Option<RequestId>, Status> {
+    RequestId::of(bytes).map_err(|invalid| error::status(&invalid))
+}
+
 fn namespace_name(name: &str) -> Result<NamespaceName, Status> {
     NamespaceName::new(name).map_err(|invalid| error::status(&Error::Invalid(invalid)))
 }
@@ -84,14 +89,16 @@ impl v1::master_server::Master for MasterService {
     async fn create_namespace(&self, request: Request<v1::NamespaceRequest>) -> Result<Response<v1::Empty>, Status> {
         let request = request.into_inner();
         self.admit("create_namespace", request.hello.as_ref())?;
-        let created = self.tables.create_namespace(namespace_name(&request.name)?).await;
+        let id = request_id(&request.request_id)?;
+        let created = self.tables.create_namespace(namespace_name(&request.name)?, id).await;
         answer(created.map(|()| v1::Empty {}))
     }
 
     async fn drop_namespace(&self, request: Request<v1::NamespaceRequest>) -> Result<Response<v1::Empty>, Status> {
         let request = request.into_inner();
         self.admit("drop_namespace", request.hello.as_ref())?;
-        let dropped = self.tables.drop_namespace(namespace_name(&request.name)?).await;
+        let id = request_id(&request.request_id)?;
+        let dropped = self.tables.drop_namespace(namespace_name(&request.name)?, id).await;
         answer(dropped.map(|()| v1::Empty {}))
     }
 
@@ -111,7 +118,8 @@ impl v1::master_server::Master for MasterService {
             let schema = request.schema.ok_or_else(|| Invalid::new("a create names a schema"))?;
             let schema: terrane_types::TableSchema = schema.try_into()?;
             let name = schema.name.clone();
-            self.tables.create(schema, request.split_at, deadline).await?;
+            let id = RequestId::of(&request.request_id)?;
+            self.tables.create(schema, request.split_at, id, deadline).await?;
             self.views.table(&name)
         };
         answer(created.await)
@@ -121,9 +129,9 @@ impl v1::master_server::Master for MasterService {
         let deadline = deadline::of(request.metadata());
         let request = request.into_inner();
         self.admit("alter_table", request.hello.as_ref())?;
-        let name = table_name(&request.name)?;
+        let (name, id) = (table_name(&request.name)?, request_id(&request.request_id)?);
         let altered = async {
-            self.tables.alter(&name, &table_change(request)?, deadline).await?;
+            self.tables.alter(&name, &table_change(request)?, id, deadline).await?;
             self.views.table(&name)
         };
         answer(altered.await)
@@ -133,7 +141,8 @@ impl v1::master_server::Master for MasterService {
         let deadline = deadline::of(request.metadata());
         let request = request.into_inner();
         self.admit("drop_table", request.hello.as_ref())?;
-        let dropped = self.tables.drop(&table_name(&request.name)?, deadline).await;
+        let id = request_id(&request.request_id)?;
+        let dropped = self.tables.drop(&table_name(&request.name)?, id, deadline).await;
         answer(dropped.map(|()| v1::Empty {}))
     }
 

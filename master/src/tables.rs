@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::catalog::groups::GroupState;
 use crate::catalog::namespaces::missing;
+use crate::catalog::requests::RequestId;
 use crate::catalog::tables::{TableEntry, TableState};
 use crate::catalog::{Catalog, CatalogEdit, NewTable, Outcome};
 use crate::observed::Sight;
@@ -33,20 +34,48 @@ impl TableCalls {
     }
 
     /// Creates a table; every region of it can be used when this returns.
-    pub async fn create(&self, schema: TableSchema, split_at: Vec<Bytes>, deadline: Instant) -> Result<TableId, Error> {
+    pub async fn create(
+        &self,
+        schema: TableSchema,
+        split_at: Vec<Bytes>,
+        request: Option<RequestId>,
+        deadline: Instant,
+    ) -> Result<TableId, Error> {
         let schema = new_table(schema, &split_at)?;
-        self.refuse_existing(&schema.name)?;
+        // In this order: the first try of this request may be applied between the two looks.
+        let existing = self.refuse_existing(&schema.name);
+        if let Some(table) = self.made_by(request) {
+            return self.until_created(&schema.name, table, deadline).await;
+        }
+        existing?;
         self.refuse_missing_namespace(&schema.name)?;
         self.desk.admit_change()?;
         let groups = self.groups_for(split_at.len() + 1, deadline).await?;
         let name = schema.name.clone();
         let new = NewTable { schema, split_at, groups, implies_namespace: false };
-        let outcome = self.desk.journal.record(&CatalogEdit::CreateTable(new)).await?;
+        let outcome = self.record(request, CatalogEdit::CreateTable(new)).await?;
         let Outcome::Table(table) = outcome else { return Err(unexpected(&outcome)) };
         tracing::info!(%table, %name, "a table is being created");
-        let gone = || self.desk.take_failure(table).unwrap_or_else(|| not_found(&name));
-        self.wait_until_enabled(&name, table, deadline, gone).await?;
+        self.until_created(&name, table, deadline).await
+    }
+
+    async fn until_created(&self, name: &TableName, table: TableId, deadline: Instant) -> Result<TableId, Error> {
+        let gone = || self.desk.take_failure(table).unwrap_or_else(|| not_found(name));
+        self.wait_until_enabled(name, table, deadline, gone).await?;
         Ok(table)
+    }
+
+    /// The table that an earlier request of this id has changed.
+    fn made_by(&self, request: Option<RequestId>) -> Option<TableId> {
+        self.desk.journal.read(|catalog| catalog.requests().get(request?))
+    }
+
+    async fn record(&self, request: Option<RequestId>, edit: CatalogEdit) -> Result<Outcome, Error> {
+        let edit = match request {
+            Some(id) => CatalogEdit::Requested { id, edit: Box::new(edit) },
+            None => edit,
+        };
+        self.desk.journal.record(&edit).await
     }
 
     fn refuse_existing(&self, name: &TableName) -> Result<(), Error> {
@@ -77,8 +106,17 @@ impl TableCalls {
     }
 
     /// Alters a table; every group has the new schema when this returns.
-    pub async fn alter(&self, name: &TableName, change: &TableChange, deadline: Instant) -> Result<(), Error> {
+    pub async fn alter(
+        &self,
+        name: &TableName,
+        change: &TableChange,
+        request: Option<RequestId>,
+        deadline: Instant,
+    ) -> Result<(), Error> {
         refuse_meta(name)?;
+        if let Some(table) = self.made_by(request) {
+            return self.wait_until_enabled(name, table, deadline, || not_found(name)).await;
+        }
         let entry = self.settled(name, deadline).await?;
         self.desk.admit_change()?;
         let table = entry.schema.table;
@@ -86,33 +124,40 @@ impl TableCalls {
             let boundaries = catalog.regions().of_table(table).map(|region| &region.descriptor.range.start);
             altered(&entry.schema, change, boundaries)
         })?;
-        self.desk.journal.record(&CatalogEdit::AlterTable { schema }).await?;
+        self.record(request, CatalogEdit::AlterTable { schema }).await?;
         self.wait_until_enabled(name, table, deadline, || not_found(name)).await
     }
 
     /// Drops a table; no group has anything of it when this returns.
-    pub async fn drop(&self, name: &TableName, deadline: Instant) -> Result<(), Error> {
+    pub async fn drop(&self, name: &TableName, request: Option<RequestId>, deadline: Instant) -> Result<(), Error> {
         refuse_meta(name)?;
         let entry = self.desk.journal.read(|catalog| catalog.tables().named(&name.to_string()).cloned());
+        if let Some(table) = self.made_by(request) {
+            return self.until_gone(name, table, deadline).await;
+        }
         let entry = entry.ok_or_else(|| not_found(name))?;
         if entry.state == TableState::Enabled {
             // One that is unfinished already counts once, whatever is done to it.
             self.desk.admit_change()?;
         }
         let table = entry.schema.table;
-        self.desk.journal.record(&CatalogEdit::DropTable { table }).await?;
+        self.record(request, CatalogEdit::DropTable { table }).await?;
+        self.until_gone(name, table, deadline).await
+    }
+
+    async fn until_gone(&self, name: &TableName, table: TableId, deadline: Instant) -> Result<(), Error> {
         let gone = || self.state(table).is_none().then_some(());
         self.desk.journal.wait_until(deadline, gone).await.ok_or_else(|| self.not_yet(name, table))
     }
 
     /// Makes a namespace; tables can be created in it when this returns.
-    pub async fn create_namespace(&self, name: NamespaceName) -> Result<(), Error> {
-        self.desk.journal.record(&CatalogEdit::CreateNamespace { name }).await.map(drop)
+    pub async fn create_namespace(&self, name: NamespaceName, request: Option<RequestId>) -> Result<(), Error> {
+        self.record(request, CatalogEdit::CreateNamespace { name }).await.map(drop)
     }
 
     /// Drops a namespace that has no table left, not even one that is being dropped.
-    pub async fn drop_namespace(&self, name: NamespaceName) -> Result<(), Error> {
-        self.desk.journal.record(&CatalogEdit::DropNamespace { name }).await.map(drop)
+    pub async fn drop_namespace(&self, name: NamespaceName, request: Option<RequestId>) -> Result<(), Error> {
+        self.record(request, CatalogEdit::DropNamespace { name }).await.map(drop)
     }
 
     /// The table once nothing is being done to it.

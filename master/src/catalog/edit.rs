@@ -12,6 +12,7 @@ use super::groups::GroupPlan;
 use super::namespaces::decode_name;
 use super::page_keys::Secret;
 use super::regions::{decode_descriptor, encode_descriptor};
+use super::requests::RequestId;
 use super::servers::Registration;
 use super::tables::{decode_schema, encode_schema};
 
@@ -53,6 +54,8 @@ pub enum CatalogEdit {
     CreateNamespace { name: NamespaceName },
     /// A namespace without tables is no more.
     DropNamespace { name: NamespaceName },
+    /// A change on request: made unless one of this id was made before.
+    Requested { id: RequestId, edit: Box<CatalogEdit> },
 }
 
 /// A table to make.
@@ -187,6 +190,11 @@ impl CatalogEdit {
                 out.u8(18);
                 out.text(name.as_str());
             }
+            Self::Requested { id, edit } => {
+                out.u8(21);
+                out.raw(&id.0);
+                edit.encode_body(out);
+            }
         }
     }
 
@@ -200,7 +208,20 @@ impl CatalogEdit {
     }
 
     fn decode_body(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(match from.u8()? {
+        let tag = from.u8()?;
+        Self::decode_fields(tag, from)
+    }
+
+    fn decode_requested(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let (id, tag) = (RequestId(from.array()?), from.u8()?);
+        if tag == 21 {
+            return Err(DecodeError::Rule("a requested edit holds another one".to_owned()));
+        }
+        Ok(Self::Requested { id, edit: Box::new(Self::decode_fields(tag, from)?) })
+    }
+
+    fn decode_fields(tag: u8, from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match tag {
             1 => Self::Found(Founding::decode(from)?),
             2 => Self::AddServer(Registration::decode(from)?),
             3 => Self::UpdateServer { server: ServerId(from.u64()?), registration: Registration::decode(from)? },
@@ -218,6 +239,7 @@ impl CatalogEdit {
             16 => Self::CreateTable(NewTable::decode(from, false)?),
             17 => Self::CreateNamespace { name: decode_name(from)? },
             18 => Self::DropNamespace { name: decode_name(from)? },
+            21 => Self::decode_requested(from)?,
             found => return Err(DecodeError::Tag { what: "catalog edit", found }),
         })
     }

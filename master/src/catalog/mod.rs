@@ -13,6 +13,7 @@ pub mod groups;
 pub mod namespaces;
 pub mod page_keys;
 pub mod regions;
+pub mod requests;
 pub mod servers;
 pub mod tables;
 
@@ -32,6 +33,7 @@ use self::groups::{GroupEntry, GroupPlan, GroupState, Groups};
 use self::namespaces::Namespaces;
 use self::page_keys::{PageKeys, Secret};
 use self::regions::Regions;
+use self::requests::{RequestId, Requests};
 use self::servers::{Registration, Servers};
 use self::tables::{TableEntry, TableState, Tables};
 use crate::ids::Ids;
@@ -42,6 +44,8 @@ const EPOCH_FIRST: RegionEpoch = RegionEpoch(1);
 const SCHEMA_VERSION_FIRST: u64 = 1;
 /// The checkpoint's version that brought page keys; in an older one there are none.
 const VERSION_WITH_KEYS_AND_NAMESPACES: u16 = 2;
+/// The checkpoint's version that brought the requests that are remembered.
+const VERSION_WITH_REQUESTS: u16 = 3;
 
 /// Everything the master remembers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,6 +58,7 @@ pub struct Catalog {
     tables: Tables,
     regions: Regions,
     page_keys: PageKeys,
+    requests: Requests,
 }
 
 impl Catalog {
@@ -102,6 +107,11 @@ impl Catalog {
         &self.page_keys
     }
 
+    /// The changes that were made on request.
+    pub const fn requests(&self) -> &Requests {
+        &self.requests
+    }
+
     /// The id the next group will get.
     pub fn next_group(&self) -> GroupId {
         self.ids.next_group()
@@ -126,8 +136,25 @@ impl Catalog {
             CatalogEdit::ForgetTable { table } => self.forget_table(*table),
             CatalogEdit::IndexRegions { regions } => Ok(self.index_regions(regions, stamp)),
             CatalogEdit::AddPageKey { id, secret } => self.add_page_key(*id, *secret, stamp),
+            CatalogEdit::Requested { id, edit } => Ok(self.requested(*id, edit, stamp)),
         };
         applied.unwrap_or_else(Outcome::Refused)
+    }
+
+    /// Makes a change unless it was made; either way the table that it changed is the outcome.
+    fn requested(&mut self, id: RequestId, edit: &CatalogEdit, stamp: u64) -> Outcome {
+        if let Some(table) = self.requests.get(id) {
+            return Outcome::Table(table);
+        }
+        let outcome = self.apply(edit, stamp);
+        let table = match (&outcome, edit) {
+            (Outcome::Refused(_), _) => return outcome,
+            (Outcome::Table(table), _) | (_, CatalogEdit::DropTable { table }) => *table,
+            (_, CatalogEdit::AlterTable { schema }) => schema.table,
+            _ => TableId(0),
+        };
+        self.requests.remember(id, table);
+        Outcome::Table(table)
     }
 
     fn found(&mut self, founding: &Founding) -> Result<Outcome, Refusal> {
@@ -307,6 +334,7 @@ impl Catalog {
         self.regions.encode(out);
         self.page_keys.encode(out);
         self.namespaces.encode(out);
+        self.requests.encode(out);
     }
 
     /// Reads the catalog of a checkpoint of this version.
@@ -325,12 +353,16 @@ impl Catalog {
             tables: Tables::decode(from)?,
             regions: Regions::decode(from)?,
             page_keys: PageKeys::default(),
+            requests: Requests::default(),
         };
         if version >= VERSION_WITH_KEYS_AND_NAMESPACES {
             catalog.page_keys = PageKeys::decode(from)?;
             catalog.namespaces = Namespaces::decode(from)?;
         } else {
             catalog.namespaces = Namespaces::implied_by(&catalog.tables);
+        }
+        if version >= VERSION_WITH_REQUESTS {
+            catalog.requests = Requests::decode(from)?;
         }
         Ok(catalog)
     }

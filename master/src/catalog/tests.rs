@@ -10,6 +10,7 @@ use terrane_types::{
 use super::checkpoint::Checkpoint;
 use super::groups::GroupPlan;
 use super::page_keys::{ROTATE_AFTER_MS, Secret};
+use super::requests::RequestId;
 use super::servers::Registration;
 use super::tables::TableState;
 use super::{Catalog, CatalogEdit, Founding, NewTable, Outcome, Refusal};
@@ -227,6 +228,34 @@ fn entries_of_before_namespaces_bring_theirs_with_them() {
     applied(&mut catalog, create("ns:u", &[]));
 }
 
+fn requested(id: u8, edit: CatalogEdit) -> CatalogEdit {
+    CatalogEdit::Requested { id: RequestId([id; 16]), edit: Box::new(edit) }
+}
+
+#[test]
+fn a_request_that_is_sent_again_gets_the_first_outcome_and_changes_nothing() {
+    let mut catalog = small();
+    let first = applied(&mut catalog, requested(1, create("t", &["m"])));
+    let before = catalog.clone();
+    assert_eq!(applied(&mut catalog, requested(1, create("t", &["m"]))), first);
+    assert_eq!(catalog, before);
+    assert!(matches!(refused(&mut catalog, requested(2, create("t", &[]))), Refusal::AlreadyExists(_)));
+
+    let Outcome::Table(table) = first else { panic!("{first:?}") };
+    applied(&mut catalog, requested(3, CatalogEdit::DropTable { table }));
+    applied(&mut catalog, CatalogEdit::ForgetTable { table });
+    assert_eq!(applied(&mut catalog, requested(3, CatalogEdit::DropTable { table })), first);
+    // One that was refused left nothing behind, and may be made later.
+    applied(&mut catalog, requested(2, create("t", &[])));
+    assert_ne!(applied(&mut catalog, requested(2, create("t", &[]))), first);
+
+    let name = namespace("ns");
+    applied(&mut catalog, requested(4, CatalogEdit::CreateNamespace { name: name.clone() }));
+    applied(&mut catalog, requested(4, CatalogEdit::CreateNamespace { name: name.clone() }));
+    applied(&mut catalog, requested(5, CatalogEdit::DropNamespace { name: name.clone() }));
+    applied(&mut catalog, requested(5, CatalogEdit::DropNamespace { name }));
+}
+
 /// A checkpoint of version 1, as written before there were namespaces: one server and group, and the table `ns:t`.
 const CHECKPOINT_1: &[u8] = include_bytes!("testdata/checkpoint-1");
 
@@ -434,6 +463,10 @@ fn any_edit() -> impl Strategy<Value = CatalogEdit> {
                 let groups = groups.into_iter().map(GroupId).collect();
                 CatalogEdit::CreateTable(NewTable { schema: schema(&name), split_at, groups, implies_namespace })
             }),
+        (any::<[u8; 16]>(), any_id()).prop_map(|(id, table)| CatalogEdit::Requested {
+            id: RequestId(id),
+            edit: Box::new(CatalogEdit::DropTable { table: TableId(table) }),
+        }),
         "n[1-3]|default".prop_map(|name| CatalogEdit::CreateNamespace { name: namespace(&name) }),
         "n[1-3]|default".prop_map(|name| CatalogEdit::DropNamespace { name: namespace(&name) }),
         any_id().prop_map(|table| CatalogEdit::EnableTable { table: TableId(table) }),

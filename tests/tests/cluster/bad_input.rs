@@ -219,7 +219,8 @@ async fn refused_by_the_master(cluster: &Cluster, client: &Client) -> Result<()>
         ("a key that is none", v1::TableSchema { key: "user:u63".to_owned(), ..schema("new") }, "u63"),
     ];
     for (what, schema, named) in schemas {
-        let request = v1::CreateTableRequest { hello: hello.clone(), schema: Some(schema), split_at: Vec::new() };
+        let request =
+            v1::CreateTableRequest { hello: hello.clone(), schema: Some(schema), ..v1::CreateTableRequest::default() };
         said_invalid(what, named, master.create_table(request).await)?;
     }
     let attributes =

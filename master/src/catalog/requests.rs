@@ -1,0 +1,103 @@
+//! Changes that were made on request, by the id that the caller chose for the request.
+//!
+//! A caller whose answer was lost sends the same request again, under the same id. It gets the outcome of the first one, and
+//! nothing is changed twice: its own table is not in its way. Only changes that were made are remembered, since a refused one
+//! left nothing behind.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use terrane_types::{Error, Invalid, TableId};
+
+use super::codec::{DecodeError, Reader, Writer};
+
+/// Requests that are remembered: those of the last minutes, however fast tables are made.
+const REQUESTS_MAX: usize = 4_096;
+
+/// A request's id: 16 random bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RequestId(pub [u8; 16]);
+
+impl RequestId {
+    /// The id in a request; `None`: its caller is older than ids, or wants none.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an id of any other length.
+    pub fn of(bytes: &Bytes) -> Result<Option<Self>, Error> {
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let id = <[u8; 16]>::try_from(bytes.as_ref());
+        let id = id.map_err(|_| Invalid::new(format!("a request id has 16 bytes, this one {}", bytes.len())))?;
+        Ok(Some(Self(id)))
+    }
+}
+
+/// The latest requests and the tables that they changed; `TableId(0)` where it was no table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Requests {
+    /// The oldest first.
+    order: VecDeque<RequestId>,
+    changed: BTreeMap<RequestId, TableId>,
+}
+
+impl Requests {
+    /// What an earlier request of this id changed.
+    pub fn get(&self, id: RequestId) -> Option<TableId> {
+        self.changed.get(&id).copied()
+    }
+
+    pub(super) fn remember(&mut self, id: RequestId, table: TableId) {
+        if self.changed.insert(id, table).is_none() {
+            self.order.push_back(id);
+        }
+        while self.order.len() > REQUESTS_MAX {
+            if let Some(oldest) = self.order.pop_front() {
+                self.changed.remove(&oldest);
+            }
+        }
+    }
+
+    pub(super) fn encode(&self, out: &mut Writer) {
+        out.list(self.order.iter(), |out, id| {
+            out.raw(&id.0);
+            out.u64(self.changed.get(id).map_or(0, |table| table.0));
+        });
+    }
+
+    pub(super) fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let mut requests = Self::default();
+        for (id, table) in from.list(|from| Ok((RequestId(from.array()?), TableId(from.u64()?))))? {
+            requests.remember(id, table);
+        }
+        Ok(requests)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u64) -> RequestId {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&number.to_le_bytes());
+        RequestId(bytes)
+    }
+
+    #[test]
+    fn the_latest_requests_are_remembered_and_come_back() {
+        let mut requests = Requests::default();
+        (0..REQUESTS_MAX as u64 + 2).for_each(|number| requests.remember(id(number), TableId(number)));
+        assert_eq!((requests.get(id(1)), requests.get(id(2))), (None, Some(TableId(2))));
+        let mut out = Writer::default();
+        requests.encode(&mut out);
+        assert_eq!(Requests::decode(&mut Reader::new(&out.into_bytes())), Ok(requests));
+    }
+
+    #[test]
+    fn ids_have_sixteen_bytes_or_none() {
+        assert_eq!(RequestId::of(&Bytes::new()), Ok(None));
+        assert_eq!(RequestId::of(&Bytes::from_static(&[7; 16])), Ok(Some(RequestId([7; 16]))));
+        assert!(RequestId::of(&Bytes::from_static(&[7; 15])).is_err());
+    }
+}
