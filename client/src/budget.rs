@@ -4,7 +4,8 @@
 //! retries are paid for from one bucket per client, which fills by a share of the requests and a little each second. When it
 //! is empty, errors come back to the callers, who know better what can wait.
 //!
-//! Only what loads a working server is paid for. Redirects that teach, questions to a master, and requests that were never
+//! Only what loads a working server is paid for, and is not bounded otherwise: refusals of a busy server are, by the lanes
+//! that its callers queue in ([`crate::lanes`]). Redirects that teach, questions to a master, and requests that were never
 //! sent are free: a failover of thousands of calls is followed whatever the budget.
 
 use std::time::Duration;

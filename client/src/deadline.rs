@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::error::Error;
+use crate::lanes::Load;
 use crate::locator::Tried;
 use crate::retry::{Failure, Risk};
 use crate::search::Scout;
@@ -68,6 +69,10 @@ impl Progress {
         self.deadline.min(Instant::now() + TRY_MAX)
     }
 
+    pub(crate) const fn load(&self) -> Load {
+        if self.risk.write { Load::Writes } else { Load::Reads }
+    }
+
     /// Whether an earlier try of a write may have been applied.
     pub(crate) const fn applied_maybe(&self) -> bool {
         self.uncertain
@@ -78,8 +83,8 @@ impl Progress {
         self.hops += u32::from(failure.is_hop());
         self.rounds += u32::from(matches!(failure, Failure::Leaderless));
         self.saw(&failure);
-        // That nobody leads says less than why the last leader was left.
-        if self.last.is_none() || !matches!(failure, Failure::Leaderless) {
+        // That nobody leads, or that others wait too, says less than what was in the way before.
+        if self.last.is_none() || !matches!(failure, Failure::Leaderless | Failure::Queued) {
             self.last = Some(failure);
         }
     }

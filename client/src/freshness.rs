@@ -12,6 +12,7 @@ use tracing::Instrument;
 
 use crate::deadline::Progress;
 use crate::error::Error;
+use crate::lanes::Load;
 use crate::observe::CallKind;
 use crate::reading::Consistency;
 use crate::retry::Failure;
@@ -51,10 +52,12 @@ impl Router {
         place: &Place,
         consistency: Consistency,
         body: request::Body,
-        until: Instant,
+        progress: &Progress,
     ) -> Result<reply::Body, Failure> {
         self.sent();
-        let room = place.session.room(until).await?;
+        let _turn = self.lanes.enter(place.region.group, Load::Reads, progress.deadline()).await?;
+        let room = place.session.room(progress.deadline()).await?;
+        let until = progress.try_until();
         let header = self.read_header(target, place, consistency, until);
         let answered = place.session.call(room, header, body, until).await?;
         target.saw_schema_version(answered.schema_version);
@@ -104,7 +107,7 @@ impl Router {
                         Some(hedging) if consistency == Consistency::Follower => {
                             Box::pin(self.attempt_hedged(hedging, target, row, place, &body, progress)).await
                         }
-                        _ => self.attempt_read(target, place, consistency, body(), progress.try_until()).await,
+                        _ => self.attempt_read(target, place, consistency, body(), progress).await,
                     };
                     match answer.and_then(&finish) {
                         Ok(done) => {

@@ -90,7 +90,7 @@ impl Gather<'_> {
                         return Err(failure.into_error(false));
                     }
                     Err(failure) => {
-                        router.learn(target, &place, &failure, &mut progress.tried);
+                        router.learn(target, &place, &failure, progress);
                         if gravest.is_none() {
                             gravest = indices.first().map(|index| (*index, failure));
                         }
@@ -162,7 +162,7 @@ impl Gather<'_> {
             exists_only: self.exists_only,
             ..v1::Get::default()
         });
-        let answer = router.attempt_read(target, &place, self.consistency, body, progress.try_until()).await;
+        let answer = router.attempt_read(target, &place, self.consistency, body, progress).await;
         Outcome { place, indices, answer: answer.and_then(rows_of) }
     }
 

@@ -65,9 +65,9 @@ impl Router {
         body: &impl Fn() -> request::Body,
         progress: &Progress,
     ) -> Result<reply::Body, Failure> {
-        let (began, until) = (Instant::now(), progress.try_until());
+        let began = Instant::now();
         let near = place.clone();
-        let first = std::pin::pin!(self.attempt_read(target, &near, Consistency::Follower, body(), until));
+        let first = std::pin::pin!(self.attempt_read(target, &near, Consistency::Follower, body(), progress));
         let delay = std::pin::pin!(sleep(hedging.delay()));
         let first = match select(first, delay).await {
             Either::Left((answer, _)) => {
@@ -84,7 +84,7 @@ impl Router {
             return first.await;
         };
         self.counting.hedged_reads.add();
-        let second = std::pin::pin!(self.attempt_read(target, &other, Consistency::Follower, body(), until));
+        let second = std::pin::pin!(self.attempt_read(target, &other, Consistency::Follower, body(), progress));
         match select(first, second).await {
             Either::Left((Ok(answer), _)) => Ok(answer),
             Either::Right((Ok(answer), _)) => {

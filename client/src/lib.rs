@@ -102,6 +102,7 @@ mod gets;
 mod greeting;
 mod hedge;
 mod keyed;
+mod lanes;
 mod locator;
 mod maintenance;
 mod masters;

@@ -26,6 +26,8 @@ pub(crate) enum Failure {
     NoPlace,
     /// Every member of the group was asked or is away, and none leads.
     Leaderless,
+    /// The call waited for its turn until its time was over: the servers take fewer requests than wait for them.
+    Queued,
 }
 
 impl Failure {
@@ -36,7 +38,12 @@ impl Failure {
             | Self::Refused(Wire::Uncertain { not_tried: false } | Wire::DeadlineExceeded | Wire::Internal { .. }) => {
                 true
             }
-            Self::Refused(_) | Self::Decided(_) | Self::NotSent(_) | Self::NoPlace | Self::Leaderless => false,
+            Self::Refused(_)
+            | Self::Decided(_)
+            | Self::NotSent(_)
+            | Self::NoPlace
+            | Self::Leaderless
+            | Self::Queued => false,
         }
     }
 
@@ -54,7 +61,9 @@ impl Failure {
     pub(crate) fn costs_a_retry(&self) -> bool {
         match self {
             Self::Refused(Wire::StaleEpoch { .. } | Wire::NotLeader { .. } | Wire::NotFound { .. }) => false,
-            Self::NotSent(_) | Self::NoPlace | Self::Leaderless => false,
+            // The lanes bound how much of it there is.
+            Self::Refused(Wire::Busy { .. } | Wire::LogFull { .. } | Wire::Moving { .. }) => false,
+            Self::NotSent(_) | Self::NoPlace | Self::Leaderless | Self::Queued => false,
             Self::Refused(_) | Self::Decided(_) | Self::Lost(_) => true,
         }
     }
@@ -70,6 +79,7 @@ impl Failure {
             Self::Lost(cause) if write => crate::Error::Uncertain { cause },
             Self::Lost(message) => unavailable(message),
             Self::NoPlace => unavailable("no server is known that hosts the row's region"),
+            Self::Queued => unavailable("the servers take fewer requests than wait for them"),
             Self::Leaderless => unavailable("no server that can be reached leads the row's region"),
         }
     }
@@ -150,6 +160,7 @@ pub(crate) fn decide(failure: &Failure, risk: Risk, applied_maybe: bool, tries: 
         Failure::NoPlace => RetryAction::Relocate { wait: soon() },
         Failure::Leaderless => RetryAction::Search { wait: half_random(ROUND_WAIT, jitter).max(hop(tries, jitter)) },
         Failure::Decided(_) => RetryAction::GiveUp,
+        Failure::Queued => RetryAction::Again { wait: calm() },
         Failure::NotSent(_) | Failure::Lost(_) => RetryAction::AskAnother { wait: soon() },
         Failure::Refused(error) => match error {
             Wire::StaleEpoch { .. } => RetryAction::Redirect { wait: soon() },
@@ -247,6 +258,7 @@ mod tests {
             ("lost", Failure::Lost("reset".into())),
             ("no place", Failure::NoPlace),
             ("leaderless", Failure::Leaderless),
+            ("queued", Failure::Queued),
             ("schema changed", Failure::Refused(Wire::SchemaChanged { table: terrane_types::TableId(1), version: 2 })),
         ];
         let mut table = String::new();
@@ -275,6 +287,7 @@ not sent: another+0 another+0 another+0, tenth another+160
 lost: another+0 another+0 another+0, tenth another+160
 no place: relocate+0 relocate+0 relocate+0, tenth relocate+160
 leaderless: search+12 search+12 search+12, tenth search+12
+queued: again+2 again+2 again+2, tenth again+250
 schema changed: again+0 again+0 again+0, tenth again+160
 ";
         assert_eq!(table, expected);
@@ -321,7 +334,8 @@ schema changed: again+0 again+0 again+0, tenth again+160
         assert!(!Failure::Refused(not_leader()).costs_a_retry());
         assert!(!Failure::NotSent("refused".into()).costs_a_retry());
         assert!(Failure::Lost("reset".into()).costs_a_retry());
-        assert!(Failure::Refused(Wire::Busy { retry_after: ms(1) }).costs_a_retry());
+        assert!(!Failure::Refused(Wire::Busy { retry_after: ms(1) }).costs_a_retry(), "the lanes bound it");
+        assert!(Failure::Refused(Wire::DeadlineExceeded).costs_a_retry());
     }
 
     #[test]

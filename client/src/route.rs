@@ -21,6 +21,7 @@ use crate::counters::Counting;
 use crate::deadline::Progress;
 use crate::error::Error;
 use crate::hedge::Hedging;
+use crate::lanes::{Lanes, Load};
 use crate::locator::{Locator, Tried};
 use crate::masters::{Kind, Masters, timed};
 use crate::numbers::{Operations, Ticket, UnderWay};
@@ -68,6 +69,7 @@ pub(crate) struct Router {
     locator: RwLock<Locator>,
     sessions: Sessions,
     searches: Searches,
+    pub(crate) lanes: Lanes,
     /// Held while a master is asked, so that a thousand callers in need of the map ask once.
     lookup: tokio::sync::Mutex<()>,
     /// Answers of masters so far; tells those who waited for `lookup` that somebody else has asked.
@@ -97,6 +99,7 @@ impl Router {
             locator: RwLock::default(),
             sessions: Sessions::default(),
             searches: Searches::default(),
+            lanes: Lanes::default(),
             lookup: tokio::sync::Mutex::default(),
             lookups_done: AtomicU64::new(0),
             operations: Operations::new(),
@@ -196,14 +199,16 @@ impl Router {
         target: &Target,
         place: &Place,
         ticket: &Ticket,
-        until: Instant,
+        progress: &Progress,
         body: impl FnOnce(u64) -> request::Body,
     ) -> Result<reply::Body, Failure> {
         self.sent();
+        let _turn = self.lanes.enter(place.region.group, Load::Writes, progress.deadline()).await?;
         if place.session.clock_is_in_doubt() {
-            Box::pin(place.session.mend_clock(until)).await?;
+            Box::pin(place.session.mend_clock(progress.try_until())).await?;
         }
-        let room = place.session.room(until).await?;
+        let room = place.session.room(progress.deadline()).await?;
+        let until = progress.try_until();
         let header = v1::RequestHeader {
             client_id: ticket.client_id(),
             lowest_unsettled: ticket.lowest_unsettled(),
@@ -260,7 +265,7 @@ impl Router {
         progress: &mut Progress,
     ) -> Result<(), Error> {
         if let Some(place) = place {
-            self.learn(target, place, &failure, &mut progress.tried);
+            self.learn(target, place, &failure, progress);
         }
         let applied_maybe = progress.applied_maybe();
         self.settle(target, position, failure, applied_maybe, progress).await
@@ -361,7 +366,9 @@ impl Router {
     }
 
     /// Feeds the location cache with what a failure said about the map.
-    pub(crate) fn learn(&self, target: &Target, place: &Place, failure: &Failure, tried: &mut Vec<Tried>) {
+    pub(crate) fn learn(&self, target: &Target, place: &Place, failure: &Failure, progress: &mut Progress) {
+        let load = progress.load();
+        let tried = &mut progress.tried;
         match failure {
             Failure::Refused(Wire::StaleEpoch { region, current }) => {
                 self.counting.redirects.add();
@@ -385,11 +392,14 @@ impl Router {
                 self.locator.write().silent(place.region.group, place.server);
             }
             Failure::Refused(Wire::SchemaChanged { version, .. }) => target.saw_schema_version(*version),
+            Failure::Refused(Wire::Busy { retry_after } | Wire::LogFull { retry_after, .. }) => {
+                self.lanes.refused(place.region.group, load, *retry_after);
+            }
             Failure::Refused(Wire::NotFound { .. }) => {
                 self.locator.write().forget_region(target.table, place.region.region);
             }
             Failure::Refused(Wire::Unavailable { .. }) => tried.push((place.region.group, place.server)),
-            Failure::Refused(_) | Failure::Decided(_) | Failure::NoPlace | Failure::Leaderless => {}
+            Failure::Refused(_) | Failure::Decided(_) | Failure::NoPlace | Failure::Leaderless | Failure::Queued => {}
         }
     }
 

@@ -302,7 +302,7 @@ impl Scanner {
         let placed = self.core.router.place_to_read(&self.target, self.cursor.position(), progress, self.consistency);
         let place = placed.map_err(|failure| missed(None, failure))?;
         if self.small {
-            return self.ask(place, until, rows).await;
+            return self.ask(place, progress, rows).await;
         }
         let blocks = self.open(&place, until).await.map_err(|failure| missed(Some(place.clone()), failure))?;
         self.source = Some(Source { blocks, place: Some(place) });
@@ -321,12 +321,12 @@ impl Scanner {
     }
 
     /// One block on the session.
-    async fn ask(&mut self, place: Place, until: Instant, rows: &mut Vec<RowData>) -> Result<(), Missed> {
+    async fn ask(&mut self, place: Place, progress: &Progress, rows: &mut Vec<RowData>) -> Result<(), Missed> {
         let scan = self.cursor.request(&place.region, &self.wanted);
         let answer = self
             .core
             .router
-            .attempt_read(&self.target, &place, self.consistency, request::Body::Scan(Box::new(scan)), until)
+            .attempt_read(&self.target, &place, self.consistency, request::Body::Scan(Box::new(scan)), progress)
             .await;
         match answer.and_then(block_of) {
             Ok(block) => self.take(Some(place), block, rows),

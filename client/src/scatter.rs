@@ -106,8 +106,8 @@ async fn send(
     while !rest.is_empty() && failed.is_empty() {
         let (chunk, behind) = rest.split_at(chunk_len(job, rest));
         rest = behind;
-        let (until, body) = (progress.try_until(), |now_ms| job.body(chunk, now_ms));
-        let answer = router.attempt_write(target, &place, job.ticket(), until, body).await;
+        let body = |now_ms| job.body(chunk, now_ms);
+        let answer = router.attempt_write(target, &place, job.ticket(), progress, body).await;
         match answer.and_then(|answer| job.finish(chunk, answer)) {
             Ok(rows) => {
                 router.answered(&place);
@@ -153,7 +153,7 @@ async fn retry(
             again.push(index);
             // All rows of one request fail alike: their servers told the same news of the map.
             if let Some(place) = place.as_ref().filter(|_| !std::mem::replace(&mut learnt, true)) {
-                router.learn(target, place, &failure, &mut progress.tried);
+                router.learn(target, place, &failure, progress);
             }
             if gravest.as_ref().is_none_or(|(_, known)| urgency(&failure) > urgency(known)) {
                 gravest = Some((index, failure));
@@ -176,7 +176,7 @@ fn urgency(failure: &Failure) -> u8 {
     match failure {
         Failure::NoPlace => 3,
         Failure::Refused(terrane_types::Error::NotFound { .. }) => 2,
-        Failure::Refused(_) | Failure::Decided(_) | Failure::Leaderless => 1,
+        Failure::Refused(_) | Failure::Decided(_) | Failure::Leaderless | Failure::Queued => 1,
         Failure::Lost(_) | Failure::NotSent(_) => 0,
     }
 }

@@ -108,7 +108,7 @@ impl Unit {
                         }
                         body(rows, atomic, first_try.cluster_ms)
                     };
-                    let answer = router.attempt_write(target, place, &self.ticket, progress.try_until(), body).await;
+                    let answer = router.attempt_write(target, place, &self.ticket, progress, body).await;
                     match answer.and_then(|answer| self.finish(answer, first)) {
                         Ok(outcomes) => {
                             router.answered(place);

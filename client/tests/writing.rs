@@ -271,12 +271,16 @@ async fn rows_that_do_not_share_the_atomic_prefix_are_refused_before_anything_is
 #[tokio::test]
 async fn when_retries_are_spent_errors_come_back() {
     let cluster = Fake::start(&[]).await;
+    let stopping = || {
+        let (message, retry_after) = ("stopping".to_owned(), Duration::from_millis(1));
+        Fault::Refuse(Wire::Unavailable { message, retry_after })
+    };
     let budget = RetryBudget::default().percent(0).per_second(0).saved_max(5);
     let client = cluster.builder().retry_budget(budget).build().await.unwrap();
     let table = client.table("t").await.unwrap();
-    (0..4).for_each(|_| cluster.fault(busy()));
+    (0..4).for_each(|_| cluster.fault(stopping()));
     table.put(put("a")).await.expect("four retries are there");
-    (0..100).for_each(|_| cluster.fault(busy()));
+    (0..100).for_each(|_| cluster.fault(stopping()));
     let refused = table.put(put("b")).await.expect_err("one retry is left");
     assert!(matches!(refused, Error::RetriesSpent { uncertain: false, .. }) && refused.is_retry_safe(), "{refused:?}");
     let batch = table.mutate_many(vec![put("c").into()]).await.unwrap();
@@ -284,6 +288,18 @@ async fn when_retries_are_spent_errors_come_back() {
     cluster.world.lock().faults.clear();
     cluster.world.lock().split(b"m");
     table.put(put("z")).await.expect("redirects are free");
+}
+
+#[tokio::test]
+async fn callers_queue_for_a_server_that_takes_few_requests_at_a_time() {
+    let cluster = Fake::start(&[]).await;
+    cluster.world.lock().takes_at_once = 100;
+    let budget = RetryBudget::default().percent(0).per_second(0).saved_max(0);
+    let client = cluster.builder().retry_budget(budget).build().await.unwrap();
+    let table = client.table("t").await.unwrap();
+    let calls = join_all((0..3000).map(|number| table.put(put(format!("{number}"))))).await;
+    assert!(calls.iter().all(Result::is_ok), "{:?}", calls.iter().find(|call| call.is_err()));
+    assert_eq!(cluster.world.lock().applied, 3000);
 }
 
 #[derive(Default)]

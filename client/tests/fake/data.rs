@@ -1,5 +1,7 @@
 //! The fake region server.
 
+use std::time::Duration;
+
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use terrane_proto::v1::data_server::Data;
@@ -170,7 +172,14 @@ async fn runs(world: &Shared, id: ServerId) {
 fn answer(world: &Shared, id: ServerId, batch: v1::RequestBatch) -> (Vec<v1::Reply>, bool) {
     let mut world = world.lock();
     let mut replies = Vec::new();
-    for request in batch.requests {
+    let takes = world.takes_at_once;
+    for (number, request) in batch.requests.into_iter().enumerate() {
+        if number >= takes {
+            let detail = error::detail(&Error::Busy { retry_after: Duration::from_millis(5) });
+            let body = Some(reply::Body::Error(Box::new(detail)));
+            replies.insert(0, v1::Reply { id: request.id, body, ..v1::Reply::default() });
+            continue;
+        }
         match handle(&mut world, id, request.header.unwrap_or_default(), request.body) {
             Done::Answer(body) => {
                 replies.insert(0, v1::Reply { id: request.id, body: Some(*body), ..v1::Reply::default() })

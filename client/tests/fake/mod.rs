@@ -83,6 +83,8 @@ pub struct World {
     pub hung: watch::Sender<BTreeSet<ServerId>>,
     /// Hangs the server of group 1 after so many more blocks of scans, and makes this one its leader.
     pub hang_after_blocks: Option<(u64, ServerId)>,
+    /// Requests of one message that are taken; the others are refused as too many.
+    pub takes_at_once: usize,
     /// Pings answered.
     pub pings: watch::Sender<u64>,
 }
@@ -147,6 +149,7 @@ impl Fake {
             sealed: Vec::new(),
             hung: watch::Sender::default(),
             hang_after_blocks: None,
+            takes_at_once: usize::MAX,
             pings: watch::Sender::default(),
         }));
         let (address, master) = serve_master(&world).await;
