@@ -47,6 +47,30 @@ fn import(client: &Client, table: &str, lines: &str) {
     assert_eq!((&counts["malformed"], &counts["refused"]), (&0.into(), &0.into()), "{}", errors_of(&output));
 }
 
+/// A stopped process keeps its connections and answers nothing. The import ends while it is stopped.
+#[test]
+fn an_import_goes_on_without_a_stopped_server() {
+    let cluster = Cluster::start("lsm", &[]);
+    let client = cluster.client.clone();
+    create(&client, "t", &["f"], &SMALL);
+    let written = rows(0, 9_000, &["f"]);
+    let lines: Vec<&str> = written.lines.split_inclusive('\n').collect();
+    let mut importing = client.start(&["import", "t", "--format", "tsv", "--json", "-"]);
+    let (first, second) = lines.split_at(lines.len() / 2);
+    assert!(importing.feed(&first.concat()), "the import ended early");
+    // Only then is it certain that the import is in the middle of its work, and that every server leads some of it.
+    client.wait_for_regions("t", 3);
+    cluster.signal_server(0, "STOP");
+    assert!(importing.feed(&second.concat()), "the import ended early");
+    let output = importing.finish();
+    let counts: Value = serde_json::from_str(&text_of(&output, 0)).expect("JSON");
+    assert_eq!(counts["imported"], 9_000, "{}", errors_of(&output));
+    assert_same_cells(&client.cells("t"), &written.cells);
+    cluster.signal_server(0, "CONT");
+    client.wait_until_well();
+    assert_same_cells(&client.cells("t"), &written.cells);
+}
+
 /// Kills each server in turn while one import runs on.
 fn an_import_survives_the_loss_of_a_server(engine: &str) {
     let mut cluster = Cluster::start(engine, &[]);

@@ -73,8 +73,8 @@ pub enum Error {
         #[source]
         last: Option<Box<Error>>,
     },
-    /// The call failed, and the client's retry budget ([`crate::RetryBudget`]) is spent: its servers refuse or lose too much
-    /// of what it sends. Send less; what can wait should. When a write may have reached a server,
+    /// The call failed, and the client's retry budget ([`crate::RetryBudget`]) is spent: its servers lose too much of what it
+    /// sends, or refuse it for other reasons than load. Send less; what can wait should. When a write may have reached a server,
     /// [`Error::is_uncertain`] is true.
     #[error("not tried again: this client's retries are spent{}", if *uncertain { "; the write may have been applied" } else { "" })]
     RetriesSpent {

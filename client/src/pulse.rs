@@ -191,7 +191,8 @@ struct Silence {
 
 impl Silence {
     fn tick(&mut self, heard: u64, awaited: bool, patience: u32) -> Sign {
-        if heard != self.heard || !awaited {
+        // Once a ping was sent, its answer is awaited.
+        if heard != self.heard || (!awaited && self.ticks < QUIET_TICKS) {
             *self = Self { heard, ticks: 0 };
             return Sign::Enough;
         }
@@ -237,6 +238,13 @@ mod tests {
     #[test]
     fn silence_means_nothing_while_nothing_is_awaited() {
         assert_eq!(signs(&".".repeat(100), false, 6), "-".repeat(100));
+    }
+
+    #[test]
+    fn callers_that_give_up_early_do_not_excuse_an_unanswered_ping() {
+        let mut silence = Silence::default();
+        let signs: Vec<Sign> = (0..10).map(|tick| silence.tick(0, tick < 4, 6)).collect();
+        assert_eq!((&signs[3], &signs[8], &signs[9]), (&Sign::Wanted, &Sign::Enough, &Sign::Missing));
     }
 
     #[test]

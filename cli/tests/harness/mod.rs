@@ -534,6 +534,11 @@ impl Cluster {
         self.servers[index].kill();
     }
 
+    /// Sends a signal to a server that runs.
+    pub fn signal_server(&self, index: usize, name: &str) {
+        signal(self.servers[index].process.as_ref().expect("it runs").pid(), name);
+    }
+
     pub fn start_server(&mut self, index: usize) {
         self.servers[index].start();
     }
