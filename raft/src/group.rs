@@ -1,7 +1,7 @@
 //! A group's local replica, and the handle to it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,8 +14,8 @@ use tokio::time::Instant;
 
 use crate::abstain::Abstentions;
 use crate::adapter::Standing;
-use crate::log::{GroupLog, SharedLog};
-use crate::network::SnapshotWanted;
+use crate::log::{GroupLog, Refusal, Role, SharedLog};
+use crate::network::{Refused, SnapshotWanted};
 use crate::proposer::{Asker, OPERATION_BYTES_MAX, Queue};
 use crate::read::{LeaseClock, Rounds};
 use crate::staleness::Heard;
@@ -36,6 +36,12 @@ pub(crate) struct Replica {
     pub(crate) metrics: WatchReceiverOf<Types, Metrics>,
     pub(crate) queue: Queue,
     pub(crate) snapshot_wanted: Arc<SnapshotWanted>,
+    /// Members whose log takes no more entries of this group.
+    pub(crate) refused_by: Arc<Refused>,
+    /// Its failure was logged.
+    pub(crate) failure_told: AtomicBool,
+    /// Who keeps this group's entries in the log, in words; as of the last look.
+    pub(crate) held_by: parking_lot::Mutex<Option<String>>,
     /// Until then this replica neither votes nor stands: before it was restarted it may have promised a leader not to.
     pub(crate) votes_from: Instant,
     pub(crate) clock: Arc<LeaseClock>,
@@ -98,7 +104,19 @@ impl Replica {
             last_stamp: self.standing.stamp(),
             members: if members.is_empty() { self.spec.members.clone() } else { members },
             snapshot_wanted_by: self.snapshot_wanted.by(),
+            failed: metrics.running_state.as_ref().err().map(ToString::to_string).filter(|_| !*self.stopped.borrow()),
         }
+    }
+
+    /// Who is in the way of a group that may have no more of the log.
+    pub(crate) fn log_holder(&self, refusal: &Refusal) -> String {
+        let holder = self.held_by.lock().clone().unwrap_or_else(|| format!("group {}", self.spec.group));
+        let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);
+        format!(
+            "{holder} ({} MiB held, this group's share is {} MiB)",
+            mebibytes(refusal.used),
+            mebibytes(refusal.share)
+        )
     }
 }
 
@@ -149,13 +167,12 @@ impl Group {
             }
             return asker.answer(Err(ProposeError::LogFull { held_by }));
         }
-        if self.replica.shared_log.full() {
-            // Who is told that a log is full comes back to the same server: right at the leader's only.
+        if let Some(refusal) = self.replica.shared_log.refusal(self.id(), Role::Leader) {
+            // A caller that hears of a full log comes back to the same server, so only the leader says so.
             if self.replica.metrics.borrow_watched().state != ServerState::Leader {
                 return asker.answer(Err(self.replica.not_leader()));
             }
-            let held_by = self.replica.shared_log.held_by().unwrap_or_else(|| format!("group {}", self.id()));
-            return asker.answer(Err(ProposeError::LogFull { held_by }));
+            return asker.answer(Err(ProposeError::LogFull { held_by: self.replica.log_holder(&refusal) }));
         }
         self.replica.queue.push(operation, asker);
     }

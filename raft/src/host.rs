@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use openraft::errors::{InitializeError, RaftError};
@@ -18,8 +18,8 @@ use tokio::time::Instant;
 use crate::abstain::{self, Abstention, Abstentions};
 use crate::adapter::{Adapter, Standing};
 use crate::group::Replica;
-use crate::log::{GroupLog, SharedLog};
-use crate::network::{Network, SnapshotWanted};
+use crate::log::{GroupLog, SharedLog, spill};
+use crate::network::{Network, Refused, SnapshotWanted};
 use crate::peer::{PeerService, Peers, Receiver};
 use crate::proposer::{Proposer, Queue};
 use crate::purge;
@@ -78,37 +78,22 @@ impl GroupHost {
             host.start(recorded, true).await.map_err(|what| OpenError::Group { group, what })?;
             tokio::time::sleep(START_PAUSE).await;
         }
-        let (groups, log, mut stopped) = (host.groups.clone(), host.log.clone(), host.stop.subscribe());
-        host.keep(async move {
-            tokio::select! {
-                biased;
-                () = until_stopped(&mut stopped) => {}
-                () = purge::run(groups, log) => {}
-            }
-        });
-        let (groups, abstentions, mut stopped) = (host.groups.clone(), host.abstentions.clone(), host.stop.subscribe());
-        host.keep(async move {
-            tokio::select! {
-                biased;
-                () = until_stopped(&mut stopped) => {}
-                () = abstain::run(groups, abstentions) => {}
-            }
-        });
-        let (log, mut stopped) = (host.log.clone(), host.stop.subscribe());
-        host.keep(async move {
-            let look = async {
-                loop {
-                    tokio::time::sleep(ROOM_INTERVAL).await;
-                    log.look_for_room();
-                }
-            };
-            tokio::select! {
-                biased;
-                () = until_stopped(&mut stopped) => {}
-                () = look => {}
-            }
-        });
+        host.keep_until_stopped(purge::run(host.groups.clone(), host.log.clone(), host.peers.clone()));
+        host.keep_until_stopped(spill::run(host.log.clone()));
+        host.keep_until_stopped(look_for_room(host.log.clone()));
+        host.keep_until_stopped(abstain::run(host.groups.clone(), host.abstentions.clone()));
         Ok(host)
+    }
+
+    fn keep_until_stopped(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut stopped = self.stop.subscribe();
+        self.keep(async move {
+            tokio::select! {
+                biased;
+                () = until_stopped(&mut stopped) => {}
+                () = task => {}
+            }
+        });
     }
 
     fn keep(&self, task: impl Future<Output = ()> + Send + 'static) {
@@ -149,11 +134,13 @@ impl GroupHost {
         let standing = Arc::new(Standing::new(log.purged()));
         let adapter = Adapter::new(machine.clone(), standing.clone(), log.clone());
         let snapshot_wanted = Arc::new(SnapshotWanted::default());
+        let refused_by = Arc::new(Refused::default());
         let leading = Arc::new(Leading::default());
         let network = Network {
             peers: self.peers.clone(),
             group: spec.group,
             snapshot_wanted: snapshot_wanted.clone(),
+            refused_by: refused_by.clone(),
             leading: leading.clone(),
         };
         // A group of one has made no promise to anybody, and need not wait for a timeout either.
@@ -175,6 +162,9 @@ impl GroupHost {
             shared_log: self.log.clone(),
             queue,
             snapshot_wanted,
+            refused_by,
+            failure_told: AtomicBool::new(false),
+            held_by: Mutex::default(),
             votes_from: Instant::now() + promised,
             clock: self.clock.clone(),
             rounds: Rounds::default(),
@@ -263,12 +253,17 @@ impl GroupHost {
     pub fn log_status(&self) -> LogStatus {
         let totals = self.log.totals();
         let full = self.log.full();
-        let pressed = full || !self.log.holders().is_empty();
+        let pressed = full || totals.held_files > 0 || !self.log.holders().is_empty();
+        let holder = |(group, refusal)| Some((group, self.groups.get(group)?.log_holder(&refusal)));
         LogStatus {
-            bytes: totals.bytes,
+            bytes: totals.all_bytes(),
             limit: self.log.limit_bytes(),
             full,
+            refusing: self.log.refusals().into_iter().filter_map(holder).collect(),
             held_by: if pressed { self.log.held_by() } else { None },
+            trouble: self.log.spill_trouble(),
+            held_files: totals.held_files,
+            held_bytes: totals.held_bytes,
             segments: totals.segments,
             syncs: totals.syncs,
             entries: totals.entries,
@@ -290,6 +285,14 @@ impl GroupHost {
             task.await.ok();
         }
         self.log.close().await;
+    }
+}
+
+/// Has the log look for room on its disk now and then. Never ends.
+async fn look_for_room(log: Arc<SharedLog>) {
+    loop {
+        tokio::time::sleep(ROOM_INTERVAL).await;
+        log.look_for_room();
     }
 }
 

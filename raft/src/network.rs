@@ -57,11 +57,43 @@ impl SnapshotWanted {
     }
 }
 
+/// How an append begins to be refused by a member whose log takes no more entries of its group.
+pub(crate) const LOG_FULL: &str = "the log is at its limit";
+
+/// How long a member counts as refusing after it last refused.
+const REFUSED_FOR: Duration = Duration::from_secs(10);
+
+/// How long a member that refused is left alone.
+const REFUSED_PAUSE: Duration = Duration::from_secs(1);
+
+/// Members of a group whose log takes no more entries of it.
+#[derive(Default)]
+pub(crate) struct Refused {
+    members: Mutex<BTreeMap<ReplicaId, Instant>>,
+}
+
+impl Refused {
+    fn note(&self, replica: ReplicaId, why: &str) {
+        let before = self.members.lock().insert(replica, Instant::now());
+        if before.is_none_or(|before| before.elapsed() > REFUSED_FOR) {
+            tracing::warn!(%replica, why, "a member takes no more entries");
+        }
+    }
+
+    /// The members that refused not long ago.
+    pub(crate) fn by(&self) -> Vec<ReplicaId> {
+        let mut members = self.members.lock();
+        members.retain(|_, refused| refused.elapsed() < REFUSED_FOR);
+        members.keys().copied().collect()
+    }
+}
+
 /// Makes the connections of one group.
 pub(crate) struct Network {
     pub(crate) peers: Arc<Peers>,
     pub(crate) group: GroupId,
     pub(crate) snapshot_wanted: Arc<SnapshotWanted>,
+    pub(crate) refused_by: Arc<Refused>,
     pub(crate) leading: Arc<Leading>,
 }
 
@@ -74,6 +106,7 @@ pub(crate) struct Connection {
     group: GroupId,
     replica: ReplicaId,
     snapshot_wanted: Arc<SnapshotWanted>,
+    refused_by: Arc<Refused>,
     leading: Arc<Leading>,
 }
 
@@ -86,6 +119,7 @@ impl Network {
             group: self.group,
             replica,
             snapshot_wanted: self.snapshot_wanted.clone(),
+            refused_by: self.refused_by.clone(),
             leading: self.leading.clone(),
         }
     }
@@ -109,6 +143,12 @@ impl Connection {
     /// Queues a call; calls reach the peer in the order of these.
     fn send(&self, link: &Link, message: Message, within: Duration) -> Replied {
         link.call(Call { group: self.group, replica: self.replica, message, deadline: Instant::now() + within })
+    }
+
+    fn note_refusal(&self, why: &str) {
+        if why.contains(LOG_FULL) {
+            self.refused_by.note(self.replica, why);
+        }
     }
 
     async fn ask(&self, message: Message, option: &RPCOption) -> Result<Message, Unreachable<Types>> {
@@ -164,7 +204,14 @@ impl NetStreamAppend<Types> for Connection {
             let last = request.entries.last().map(|entry| entry.log_id).or(prev);
             // Heartbeats come often enough to say how complete the member is.
             let bound = if connection.heartbeats { connection.leading.bound() } else { None };
-            appended(connection.send(link, Message::Append(request, bound), within), prev, last)
+            let replied = connection.send(link, Message::Append(request, bound), within);
+            async move {
+                let appended = appended(replied, prev, last).await;
+                if let Err(RPCError::Unreachable(error)) = &appended {
+                    connection.note_refusal(&error.to_string());
+                }
+                appended
+            }
         });
         let replies: BoxStream<'s, AppendResult> = replies.buffered(APPENDS_IN_FLIGHT_MAX).boxed();
         futures::future::ready(Ok(replies)).boxed()
@@ -210,8 +257,9 @@ impl NetTransferLeader<Types> for Connection {
 
 impl NetBackoff<Types> for Connection {
     fn backoff(&self) -> Option<Backoff> {
-        // As configured.
-        None
+        // Otherwise as configured.
+        let refused = self.refused_by.by().contains(&self.replica);
+        refused.then(|| Backoff::new(std::iter::repeat(REFUSED_PAUSE)))
     }
 }
 

@@ -19,12 +19,17 @@ use openraft::async_runtime::watch::WatchReceiver;
 use terrane_types::GroupId;
 
 use crate::group::Replica;
-use crate::log::SharedLog;
+use crate::log::{SharedLog, Use};
+use crate::peer::{Call, Lane, Message, Peers};
 use crate::registry::Registry;
 use crate::types::Metrics;
 
+type Replied = tokio::sync::oneshot::Receiver<Message>;
+
 /// How often the groups are looked at.
 const INTERVAL: Duration = Duration::from_millis(500);
+/// A group with less than this part of the log's limit is not named as who holds it back.
+const NAMED_PART: u64 = 16;
 /// After how long a single unsaid entry is said, at first and at most: the pause doubles each time, so that an idle group
 /// falls silent all the same.
 const SAY_AGAIN_MIN: Duration = Duration::from_secs(2);
@@ -60,7 +65,9 @@ impl SayAgain {
 }
 
 /// Looks at all groups now and then, sooner when the log presses.
-pub(crate) async fn run(groups: Arc<Registry>, log: Arc<SharedLog>) {
+pub(crate) async fn run(groups: Arc<Registry>, log: Arc<SharedLog>, peers: Arc<Peers>) {
+    // Kept until the next look: a call whose caller is gone is not sent.
+    let mut told = Vec::new();
     loop {
         tokio::select! {
             biased;
@@ -68,6 +75,7 @@ pub(crate) async fn run(groups: Arc<Registry>, log: Arc<SharedLog>) {
             () = tokio::time::sleep(INTERVAL) => {}
         }
         let replicas = groups.all();
+        end_if_nothing_works(&replicas);
         let holders: BTreeMap<GroupId, u64> = log.holders().into_iter().collect();
         relieve(&replicas, &holders);
         let segment = log.totals().newest;
@@ -75,8 +83,31 @@ pub(crate) async fn run(groups: Arc<Registry>, log: Arc<SharedLog>) {
             replica.note_matched(segment, holders.get(&replica.spec.group).copied());
             replica.purge().await;
         }
-        log.set_held_by(held_by(&replicas, &log));
+        told.clear();
+        told.extend(replicas.iter().flat_map(|replica| replica.tell_refusing(&peers)));
+        let uses: Vec<Use> = replicas.iter().map(|replica| replica.log_use()).collect();
+        for (replica, of_group) in replicas.iter().zip(&uses) {
+            *replica.held_by.lock() = replica.name_holder(&replicas, of_group);
+        }
+        log.set_held_by(held_by(&replicas, &uses, &log));
+        log.share_out(&uses);
     }
+}
+
+/// A process in which no group works any more serves nobody. Its end is noticed at once, and a start says what is wrong.
+fn end_if_nothing_works(replicas: &[Arc<Replica>]) {
+    for replica in replicas {
+        replica.note_failure();
+    }
+    let failures: Vec<Option<String>> = replicas.iter().map(|replica| replica.status().failed).collect();
+    if let Some(why) = why_nothing_works(failures) {
+        terrane_env::task::abort_process(&format!("no group of this process works any more; the first one: {why}"));
+    }
+}
+
+/// The first failure, if there are groups and all of them failed.
+fn why_nothing_works(failures: Vec<Option<String>>) -> Option<String> {
+    failures.into_iter().collect::<Option<Vec<String>>>()?.into_iter().next()
 }
 
 /// Asks the state machines that hold back a log over its budget to flush.
@@ -90,16 +121,17 @@ fn relieve(replicas: &[Arc<Replica>], holders: &BTreeMap<GroupId, u64>) {
     }
 }
 
-/// Whom the oldest segment waits for, in words.
-fn held_by(replicas: &[Arc<Replica>], log: &SharedLog) -> Option<String> {
-    let group = log.totals().oldest?;
-    let replica = replicas.iter().find(|replica| replica.spec.group == group)?;
-    let told = replica.held_by().or_else(|| {
-        // A server that one group waits for is most likely what the others wait for too.
-        let (_, server) = replicas.iter().filter_map(|replica| replica.straggler()).max()?;
-        Some(format!("server {server}, which is behind"))
-    });
-    Some(told.unwrap_or_else(|| format!("a member of group {group} that is behind (its leader knows which)")))
+/// Who keeps most of the log, in words.
+fn held_by(replicas: &[Arc<Replica>], uses: &[Use], log: &SharedLog) -> Option<String> {
+    let named = |group: GroupId| {
+        let replica = replicas.iter().find(|replica| replica.spec.group == group)?;
+        replica.held_by.lock().clone()
+    };
+    let worth_naming = log.limit_bytes() / NAMED_PART;
+    let for_members = uses.iter().max_by_key(|of| of.for_members).filter(|of| of.for_members > worth_naming);
+    let largest = || uses.iter().max_by_key(|of| of.all).filter(|of| of.all > worth_naming);
+    let group = for_members.map(|of| of.group).or_else(|| log.totals().oldest).or_else(|| largest().map(|of| of.group));
+    named(group?)
 }
 
 impl Replica {
@@ -140,6 +172,39 @@ impl Replica {
         }
     }
 
+    /// Says once that this replica stopped for good. Who asks for its status is told as long as it lasts.
+    fn note_failure(&self) {
+        if let Some(why) = self.status().failed
+            && !self.failure_told.swap(true, Relaxed)
+        {
+            tracing::error!(group = %self.spec.group, replica = %self.spec.replica, why, "a replica stopped for good");
+        }
+    }
+
+    /// What this group has in the log.
+    fn log_use(&self) -> Use {
+        let covered = self.machine.durable().index.min(self.standing.applied_index());
+        let for_members = if self.least_matched() < covered { self.log.bytes_through(covered) } else { 0 };
+        Use { group: self.spec.group, all: self.log.bytes(), for_members }
+    }
+
+    /// A member that takes no entries is not told by them what lets it purge its log, so it is told apart.
+    fn tell_refusing(&self, peers: &Peers) -> Vec<Replied> {
+        let refusing = self.refused_by.by();
+        if refusing.is_empty() {
+            return Vec::new();
+        }
+        let matched = matched_by_all(&self.metrics.borrow_watched());
+        let Some((matched, _)) = matched else { return Vec::new() };
+        let tell = |replica| {
+            let server = self.spec.members.get(&replica)?;
+            let (group, message) = (self.spec.group, Message::Matched(matched));
+            let deadline = tokio::time::Instant::now() + INTERVAL;
+            peers.link(*server, Lane::Votes).call(Call { group, replica, message, deadline })
+        };
+        refusing.into_iter().filter_map(tell).collect()
+    }
+
     async fn purge(&self) {
         let least = self.machine.durable().index.min(self.least_matched()).min(self.standing.applied_index());
         let (snapshot, purged) = {
@@ -161,16 +226,25 @@ impl Replica {
         }
     }
 
-    /// Who keeps the oldest entries of this group; `None` when that is a member that only the leader knows.
-    fn held_by(&self) -> Option<String> {
+    /// Who keeps this group's entries in the log, in words.
+    fn name_holder(&self, replicas: &[Arc<Replica>], of_group: &Use) -> Option<String> {
+        if of_group.all == 0 {
+            return None;
+        }
         let durable = self.machine.durable();
         if durable.index <= self.least_matched() {
             return Some(durable.held_by.unwrap_or_else(|| format!("group {} on this server", self.spec.group)));
         }
-        let metrics = self.metrics.borrow_watched();
-        let (_, replica) = matched_by_all(&metrics)?;
-        let server = self.spec.members.get(&replica).copied().unwrap_or_default();
-        Some(format!("replica {replica} of group {} on server {server}, which is behind", self.spec.group))
+        let group = self.spec.group;
+        let behind = matched_by_all(&self.metrics.borrow_watched());
+        if let Some((_, replica)) = behind {
+            let server = self.spec.members.get(&replica).copied().unwrap_or_default();
+            return Some(format!("replica {replica} of group {group} on server {server}, which is behind"));
+        }
+        // A server that one group waits for is most likely what the others wait for too.
+        let server = replicas.iter().filter_map(|replica| replica.straggler()).max().map(|(_, server)| server);
+        let known = server.map(|server| format!("server {server}, which is behind"));
+        Some(known.unwrap_or_else(|| format!("a member of group {group} that is behind (its leader knows which)")))
     }
 
     /// The member that lacks most of this group's log, as its leader knows: how many entries, and its server.
@@ -198,6 +272,14 @@ fn matched_by_all(metrics: &Metrics) -> Option<(u64, terrane_types::ReplicaId)> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_ends_only_when_no_group_works() {
+        let failed = || Some("damaged".to_owned());
+        assert_eq!(why_nothing_works(vec![]), None);
+        assert_eq!(why_nothing_works(vec![failed(), None]), None);
+        assert_eq!(why_nothing_works(vec![failed(), failed()]), failed());
+    }
 
     #[test]
     fn a_single_entry_is_said_after_ever_longer_pauses() {

@@ -29,19 +29,29 @@ pub struct GroupStatus {
     pub members: BTreeMap<ReplicaId, ServerId>,
     /// Members that are so far behind that the log no longer holds what they lack.
     pub snapshot_wanted_by: Vec<ReplicaId>,
+    /// Why the local replica stopped for good, if it did: it takes part in nothing until the process is started again.
+    pub failed: Option<String>,
 }
 
 /// The shared log of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogStatus {
-    /// Bytes of all segments, the unused rest of the last one not counted.
+    /// Bytes of all segments and held files, the unused rest of the last segment not counted.
     pub bytes: u64,
-    /// The limit at which writes are refused.
+    /// What it may come to.
     pub limit: u64,
-    /// Whether writes are refused now.
+    /// Whether some group's writes are refused now.
     pub full: bool,
-    /// Who keeps the oldest entries from being purged, when the log is over its budget.
+    /// Those groups, each with who is in the way.
+    pub refusing: Vec<(GroupId, String)>,
+    /// Who keeps most of the log from being purged, when it is over its budget.
     pub held_by: Option<String>,
+    /// What is wrong with it, for people.
+    pub trouble: Option<String>,
+    /// Files of entries that were copied out of old segments because a group still needs them, and their bytes.
+    pub held_files: u64,
+    /// Their bytes.
+    pub held_bytes: u64,
     /// Segment files.
     pub segments: u64,
     /// Batches written and synced since the start.

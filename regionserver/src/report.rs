@@ -11,8 +11,8 @@ use terrane_engine::{Engine, FamilyReadCounts};
 use terrane_env::budget::{Budgets, Unit, Usage};
 use terrane_proto::v1::master_client::MasterClient;
 use terrane_proto::{MESSAGE_BYTES_MAX, error, hello, v1};
-use terrane_raft::GroupHost;
-use terrane_types::{ClusterId, Error, FamilyName, ServerId, TableId};
+use terrane_raft::{GroupHost, GroupStatus, LogStatus};
+use terrane_types::{ClusterId, Error, FamilyName, GroupId, ServerId, TableId};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
@@ -298,7 +298,7 @@ impl Reporter {
         let mut groups = Vec::new();
         let mut regions = Vec::new();
         let mut led = 0;
-        let mut damages = Vec::new();
+        let (mut damages, mut stopped) = (Vec::new(), Vec::new());
         for group in self.host.groups() {
             let status = group.status();
             let hosted = self.registry.machine(status.group).map(|machine| machine.hosted()).unwrap_or_default();
@@ -310,6 +310,7 @@ impl Reporter {
                 applied: status.applied,
                 regions: u32::try_from(hosted.len()).unwrap_or(u32::MAX),
             });
+            stopped.extend(stopped_replica(&status));
             for replica in &status.snapshot_wanted_by {
                 self.troubles.set(
                     &format!("snapshot for replica {replica}"),
@@ -333,6 +334,8 @@ impl Reporter {
         let log = self.host.log_status();
         let mut troubles = self.troubles.sentences();
         troubles.extend(damages);
+        troubles.extend(stopped);
+        troubles.extend(log_troubles(&log));
         v1::ReportRequest {
             hello: Some(hello::ours(
                 Some(self.identity.cluster),
@@ -430,6 +433,22 @@ fn resource_usage(usage: Usage) -> v1::ResourceUsage {
     }
 }
 
+/// A replica that takes part in nothing any more: its group has one member less until the server is started again.
+fn stopped_replica(status: &GroupStatus) -> Option<String> {
+    let why = status.failed.as_ref()?;
+    Some(format!(
+        "replica {} of group {} stopped for good: {why}; restart this server, and it says what to do if that does not help",
+        status.replica, status.group
+    ))
+}
+
+fn log_troubles(log: &LogStatus) -> Vec<String> {
+    let refused = |(group, held_by): &(GroupId, String)| {
+        format!("group {group} takes no writes here, its share of the log is full; held by {held_by}")
+    };
+    log.refusing.iter().map(refused).chain(log.trouble.clone()).collect()
+}
+
 fn region_report(hosted: &Hosted, term: u64) -> v1::RegionReport {
     let state = if hosted.is_stuck() { "unsplittable" } else { "open" };
     v1::RegionReport {
@@ -437,5 +456,23 @@ fn region_report(hosted: &Hosted, term: u64) -> v1::RegionReport {
         bytes: hosted.engine.size_bytes(),
         state: state.to_owned(),
         group_term: term,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_share_of_the_log_and_what_is_wrong_with_it_are_troubles() {
+        let log = LogStatus {
+            refusing: vec![(GroupId(3), "server 2, which is behind".to_owned())],
+            trouble: Some("entries could not be copied".to_owned()),
+            ..LogStatus::default()
+        };
+        let troubles = log_troubles(&log);
+        assert!(troubles[0].contains("group 3") && troubles[0].contains("server 2"), "{troubles:?}");
+        assert_eq!(troubles[1..], ["entries could not be copied"]);
+        assert!(log_troubles(&LogStatus::default()).is_empty());
     }
 }

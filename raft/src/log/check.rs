@@ -22,6 +22,7 @@ use terrane_types::{GroupId, Inspection};
 
 use super::batch::{ALIGNMENT, BatchHeader, Found, HEADER_BYTES, Position, aligned};
 use super::files::{self, Files};
+use super::held;
 use super::recover::{self, Bad, Recovery};
 use super::room::SPARE;
 use crate::OpenError;
@@ -31,6 +32,7 @@ const SECTOR_BYTES: usize = 512;
 
 /// The kind of its files, as totals name it.
 const KIND: &str = "log segment";
+const HELD_KIND: &str = "held file";
 
 /// What the log of a group holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,12 +52,16 @@ pub async fn check_log(directory: &Path, inspection: &mut Inspection) -> Option<
             return None;
         }
     };
-    let mut numbers = Vec::new();
+    let (mut numbers, mut held) = (Vec::new(), Vec::new());
     for name in &names {
-        match files::number(name) {
-            Some(number) => numbers.push(number),
-            None if name == SPARE => {}
-            None => inspection.warning(&directory.join(name), 0, "a file that is not of the log"),
+        match (files::number(name), held::number(name)) {
+            (Some(number), _) => numbers.push(number),
+            (None, Some(number)) => held.push(number),
+            (None, None) if held::is_unfinished(name) => {
+                inspection.warning(&directory.join(name), 0, "an unfinished held file, which the next start removes");
+            }
+            (None, None) if name == SPARE => {}
+            (None, None) => inspection.warning(&directory.join(name), 0, "a file that is not of the log"),
         }
     }
     numbers.sort_unstable();
@@ -70,6 +76,13 @@ pub async fn check_log(directory: &Path, inspection: &mut Inspection) -> Option<
     };
     if numbers.is_empty() {
         check.damage(directory, 0, "there is no log");
+    }
+    for number in held {
+        let path = files.path(number);
+        match fs::read(&path).await {
+            Ok(bytes) => check.held(number, &path, &bytes.into()),
+            Err(error) => check.unreadable(&path, &error),
+        }
     }
     let mut before = None;
     for &segment in &numbers {
@@ -116,6 +129,14 @@ impl LogCheck<'_> {
     fn unreadable(&mut self, path: &Path, error: &io::Error) {
         self.damage(path, 0, &format!("the segment cannot be read: {error}"));
         self.chain = None;
+    }
+
+    fn held(&mut self, number: u64, path: &Path, bytes: &Bytes) {
+        self.inspection.looks_at(HELD_KIND, path, bytes.len() as u64);
+        match held::read(number, bytes) {
+            Ok(loaded) => self.recovery.add_held(loaded),
+            Err(bad) => self.damage(path, bad.offset, bad.what),
+        }
     }
 
     fn segment(&mut self, segment: u64, bytes: &Bytes, is_last: bool) {

@@ -51,6 +51,15 @@ impl Extents {
         }
     }
 
+    /// Entries up to `last` were copied out of the segments before `before`.
+    pub(crate) fn moved(&mut self, group: GroupId, before: u64, last: u64) {
+        if let Some(extents) = self.groups.get_mut(&group) {
+            while extents.front().is_some_and(|extent| extent.segment < before && extent.last <= last) {
+                extents.pop_front();
+            }
+        }
+    }
+
     /// The groups that need a segment before `segment`, each with its last index in those.
     pub(crate) fn holders(&self, segment: u64) -> Vec<(GroupId, u64)> {
         let of = |extents: &VecDeque<Extent>| {
@@ -100,6 +109,18 @@ mod tests {
         extents.purged(B, 9);
         extents.purged(A, 0);
         assert_eq!(extents.oldest(), Some((1, A)));
+    }
+
+    #[test]
+    fn what_was_copied_out_needs_its_segments_no_longer() {
+        let mut extents = filled();
+        extents.moved(A, 3, 2);
+        assert_eq!(extents.oldest(), Some((1, B)));
+        extents.moved(B, 3, 0);
+        assert_eq!(extents.oldest(), Some((3, A)));
+        // Entries that took the place of truncated ones are not among what was copied.
+        extents.moved(A, 4, 2);
+        assert_eq!(extents.oldest(), Some((3, A)));
     }
 
     #[test]

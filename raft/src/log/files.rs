@@ -9,6 +9,8 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use terrane_env::fs;
 
+use super::held::{self, Held};
+
 /// Where a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -17,11 +19,18 @@ pub(crate) struct Place {
     pub(crate) length: u32,
 }
 
-/// The directory of the log, and the segments that are open for reading.
+/// The directory of the log, the files in it that are open for reading, and the held files there are.
 pub(crate) struct Files {
     directory: PathBuf,
     open: Mutex<BTreeMap<u64, Arc<fs::File>>>,
+    pub(crate) held: Mutex<Held>,
 }
+
+/// Set in the number of a held file, wherever a number may be that of a segment or of a held file.
+pub(crate) const HELD: u64 = 1 << 63;
+
+/// Files that stay open for reading.
+const OPEN_MAX: usize = 64;
 
 /// Ending of segment names.
 const ENDING: &str = ".log";
@@ -40,7 +49,7 @@ pub(crate) fn number(name: &str) -> Option<u64> {
 
 impl Files {
     pub(crate) fn new(directory: PathBuf) -> Files {
-        Files { directory, open: Mutex::default() }
+        Files { directory, open: Mutex::default(), held: Mutex::default() }
     }
 
     pub(crate) fn directory(&self) -> &PathBuf {
@@ -48,7 +57,8 @@ impl Files {
     }
 
     pub(crate) fn path(&self, segment: u64) -> PathBuf {
-        self.directory.join(name(segment))
+        let name = if segment & HELD == 0 { name(segment) } else { held::name(segment) };
+        self.directory.join(name)
     }
 
     /// The bytes at `place`.
@@ -65,11 +75,23 @@ impl Files {
         }
         // Two readers may both open it; the second handle replaces the first, which lives as long as its reader.
         let file = Arc::new(fs::File::open_read(&self.path(segment)).await?);
-        self.open.lock().insert(segment, file.clone());
+        let mut open = self.open.lock();
+        while open.len() >= OPEN_MAX {
+            // Whoever reads it keeps it until it is done.
+            open.pop_first();
+        }
+        open.insert(segment, file.clone());
         Ok(file)
     }
 
-    /// A segment that was removed.
+    /// Bytes of a file from `offset` on.
+    pub(crate) async fn read_span(&self, segment: u64, offset: u64, length: usize) -> io::Result<Bytes> {
+        let mut bytes = vec![0; length];
+        self.open(segment).await?.read_exact_at(&mut bytes, offset).await?;
+        Ok(bytes.into())
+    }
+
+    /// A file that was removed.
     pub(crate) fn forget(&self, segment: u64) {
         self.open.lock().remove(&segment);
     }

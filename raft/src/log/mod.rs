@@ -6,7 +6,8 @@
 //!
 //! Invariants:
 //! - What was reported as synced is found again by recovery, or recovery refuses to open.
-//! - Segments are removed only from the oldest on, and only when nothing in them is needed by what is durable.
+//! - Segments are removed only from the oldest on, and only when nothing in them is needed by what is durable, or when what is
+//!   needed was copied to held files, durably.
 //! - `Created`, vote and purge state of every group stand at the head of every segment.
 //!
 //! The layout is written down in `docs/formats/log.md`.
@@ -16,6 +17,11 @@ mod cache;
 mod check;
 mod extents;
 mod files;
+mod held;
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests look at the directory and damage it from outside")]
+mod held_tests;
+mod index;
 mod memory;
 mod record;
 mod recover;
@@ -23,6 +29,8 @@ mod room;
 #[cfg(test)]
 #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests fill a disk from outside")]
 mod room_tests;
+mod shares;
+pub(crate) mod spill;
 pub(crate) mod store;
 #[cfg(test)]
 #[allow(clippy::disallowed_methods, reason = "tests look at the directory and damage it from outside")]
@@ -32,7 +40,7 @@ mod writer;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use terrane_env::task::{self, IoLoop};
@@ -45,6 +53,9 @@ pub(crate) use self::memory::GroupLog;
 use self::memory::payload_bytes;
 pub(crate) use self::record::Mark;
 use self::room::Space;
+use self::shares::Refusals;
+pub(crate) use self::shares::{Refusal, Role, Use};
+use self::spill::Wanted;
 use self::writer::{Change, Done, Item, Writer};
 use crate::{GroupSpec, LogConfig, OpenError};
 
@@ -52,6 +63,9 @@ use crate::{GroupSpec, LogConfig, OpenError};
 const QUEUE_BYTES_MAX: usize = 64 << 20;
 
 const SEGMENTS_PER_LIMIT: u64 = LogConfig::SEGMENTS_PER_LIMIT;
+
+/// The shares of groups are reckoned anew whenever the log has grown by this part of its limit.
+const LOOKS_PER_LIMIT: u64 = 32;
 
 /// Segments below this size would hold little beside the state at their head.
 const SEGMENT_BYTES_MIN: u64 = 4 << 10;
@@ -63,6 +77,7 @@ pub(crate) struct SharedLog {
     groups: Mutex<BTreeMap<GroupId, Arc<GroupLog>>>,
     writer: Mutex<Option<IoLoop>>,
     limit_bytes: u64,
+    segment_bytes: u64,
 }
 
 /// What the callers of the log and its writer have in common.
@@ -76,13 +91,26 @@ struct Shared {
     space: Space,
     /// The groups that hold back a log over its budget, with the last index that has to go.
     holders: Mutex<Vec<(GroupId, u64)>>,
-    /// In words, who keeps the oldest segment.
+    /// In words, who keeps the log from being purged.
     held_by: Mutex<Option<String>>,
-    full: AtomicBool,
-    /// The log grew past its budget or its limit.
+    /// What is to be copied out of old segments.
+    wanted: Mutex<Option<Wanted>>,
+    spill: Notify,
+    /// Why that failed, while it does.
+    spill_trouble: Mutex<Option<String>>,
+    /// Some group may take no more.
+    refusing: AtomicBool,
+    refusals: Mutex<Refusals>,
+    /// The log grew far beyond its limit: all that write it are refused at once.
+    overrun: AtomicBool,
+    /// The log grew past its budget or its limit, or by a good part since it was last looked at.
     pressed: Notify,
+    /// Its size when it was.
+    looked_at: AtomicU64,
     limit_bytes: u64,
     budget_bytes: u64,
+    /// Above this size of all segments together, what holds back old ones is copied to held files.
+    spill_bytes: u64,
 }
 
 #[derive(Default)]
@@ -106,10 +134,20 @@ pub(crate) struct Totals {
     pub(crate) newest: u64,
     /// The group that needs the oldest segment.
     pub(crate) oldest: Option<GroupId>,
+    pub(crate) held_bytes: u64,
+    pub(crate) held_files: u64,
+}
+
+impl Totals {
+    /// Bytes of segments and held files.
+    pub(crate) fn all_bytes(&self) -> u64 {
+        self.bytes + self.held_bytes
+    }
 }
 
 impl Shared {
     fn new(config: &LogConfig) -> Shared {
+        let budget_bytes = config.purge_budget_bytes.min(config.limit_bytes / 4);
         Shared {
             queue: Mutex::default(),
             work: Notify::new(),
@@ -118,10 +156,17 @@ impl Shared {
             space: Space::default(),
             holders: Mutex::default(),
             held_by: Mutex::default(),
-            full: AtomicBool::new(false),
+            wanted: Mutex::default(),
+            spill: Notify::new(),
+            spill_trouble: Mutex::default(),
+            refusing: AtomicBool::new(false),
+            refusals: Mutex::default(),
+            overrun: AtomicBool::new(false),
             pressed: Notify::new(),
+            looked_at: AtomicU64::new(0),
             limit_bytes: config.limit_bytes,
-            budget_bytes: config.purge_budget_bytes.min(config.limit_bytes / 2),
+            budget_bytes,
+            spill_bytes: shares::spill_bytes(config.limit_bytes, budget_bytes),
         }
     }
 
@@ -197,16 +242,30 @@ impl Shared {
         self.room.notify_waiters();
     }
 
-    fn publish(&self, totals: Totals, holders: Vec<(GroupId, u64)>) {
-        let full = totals.bytes >= self.limit_bytes;
+    fn publish(&self, totals: Totals, holders: Vec<(GroupId, u64)>, wanted: Option<Wanted>) {
         let pressed = !holders.is_empty() && self.holders.lock().is_empty();
+        let bytes = totals.all_bytes();
+        let grown = bytes > self.looked_at.load(Ordering::Relaxed) + self.limit_bytes / LOOKS_PER_LIMIT;
+        let grown = grown && bytes > self.budget_bytes;
         *self.holders.lock() = holders;
-        let became_full = full && !self.full.swap(full, Ordering::Relaxed);
-        self.full.store(full, Ordering::Relaxed);
+        self.overrun.store(bytes >= shares::overrun(self.limit_bytes), Ordering::Relaxed);
         *self.totals.lock() = totals;
-        if pressed || became_full {
+        if pressed || grown {
             self.pressed.notify_one();
         }
+        let spills = wanted.is_some();
+        *self.wanted.lock() = wanted;
+        if spills {
+            self.spill.notify_one();
+        }
+    }
+
+    fn set_spill_trouble(&self, trouble: Option<String>) {
+        let mut current = self.spill_trouble.lock();
+        if let (None, Some(trouble)) = (&*current, &trouble) {
+            tracing::error!("{trouble}; trying again");
+        }
+        *current = trouble;
     }
 }
 
@@ -239,6 +298,7 @@ impl SharedLog {
             groups: Mutex::new(groups),
             writer: Mutex::new(Some(running)),
             limit_bytes: config.limit_bytes,
+            segment_bytes,
         }))
     }
 
@@ -308,9 +368,44 @@ impl SharedLog {
         self.shared.held_by.lock().clone()
     }
 
-    /// Whether the log reached its limit.
+    /// The recorded group of that id.
+    fn group(&self, group: GroupId) -> Option<Arc<GroupLog>> {
+        self.groups.lock().get(&group).cloned()
+    }
+
+    /// Whether some group takes no more.
     pub(crate) fn full(&self) -> bool {
-        self.shared.full.load(Ordering::Relaxed)
+        self.shared.refusing.load(Ordering::Relaxed) || self.shared.overrun.load(Ordering::Relaxed)
+    }
+
+    /// Why a group takes no more proposals (or, on a follower, no more entries), if it does not.
+    pub(crate) fn refusal(&self, group: GroupId, role: Role) -> Option<Refusal> {
+        if !self.full() {
+            return None;
+        }
+        let refusals = self.shared.refusals.lock();
+        let refusal = refusals.get(group, role);
+        let overrun = self.shared.overrun.load(Ordering::Relaxed);
+        refusal.or_else(|| overrun.then(|| Refusal { share: self.limit_bytes, used: self.totals().all_bytes() }))
+    }
+
+    /// Decides anew which groups take no more.
+    pub(crate) fn share_out(&self, uses: &[Use]) {
+        let totals = self.totals();
+        self.shared.looked_at.store(totals.all_bytes(), Ordering::Relaxed);
+        let refusals = shares::decide(uses, totals.all_bytes(), self.limit_bytes, self.shared.spill_bytes);
+        self.shared.refusing.store(!refusals.is_empty(), Ordering::Relaxed);
+        *self.shared.refusals.lock() = refusals;
+    }
+
+    /// The groups that take no more, each with why.
+    pub(crate) fn refusals(&self) -> Vec<(GroupId, Refusal)> {
+        self.shared.refusals.lock().all()
+    }
+
+    /// Why old segments cannot be relieved, while they cannot.
+    pub(crate) fn spill_trouble(&self) -> Option<String> {
+        self.shared.spill_trouble.lock().clone()
     }
 
     pub(crate) fn limit_bytes(&self) -> u64 {

@@ -21,9 +21,11 @@ use super::batch::{ALIGNMENT, BatchHeader, Found, HEADER_BYTES, Position, aligne
 use super::cache::Cache;
 use super::extents::Extents;
 use super::files::{self, Files, Place};
+use super::held::{self, HeldFile, Loaded};
 use super::memory::{GroupLog, payload_bytes};
 use super::record::{self, Record};
 use crate::OpenError;
+use crate::types::log_id;
 
 /// The log as it was found.
 pub(super) struct Recovered {
@@ -55,8 +57,18 @@ pub(super) async fn recover(files: &Arc<Files>, cache_bytes: u64) -> Result<Reco
     if let Some(parent) = directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         fs::sync_dir(parent).await.map_err(io)?;
     }
-    let numbers = segment_numbers(&directory).await?;
+    let names = fs::list(&directory).await.map_err(io)?;
+    let numbers = segment_numbers(&directory, &names)?;
     let mut recovery = Recovery::new(files.clone(), cache_bytes);
+    for name in &names {
+        if let Some(number) = held::number(name) {
+            let bytes = Bytes::from(fs::read(&files.path(number)).await.map_err(io)?);
+            let loaded = held::read(number, &bytes).map_err(|bad| damage(files, number, bad.offset, bad.what))?;
+            recovery.add_held(loaded);
+        } else if held::is_unfinished(name) {
+            fs::remove_file(&directory.join(name)).await.map_err(io)?;
+        }
+    }
     for (at, segment) in numbers.iter().copied().enumerate() {
         let bytes = Bytes::from(fs::read(&files.path(segment)).await.map_err(io)?);
         let scanned = recovery.scan(segment, &bytes)?;
@@ -71,8 +83,7 @@ pub(super) async fn recover(files: &Arc<Files>, cache_bytes: u64) -> Result<Reco
     recovery.finish().await
 }
 
-async fn segment_numbers(directory: &Path) -> Result<Vec<u64>, OpenError> {
-    let names = fs::list(directory).await.map_err(|source| io_error(directory, source))?;
+fn segment_numbers(directory: &Path, names: &[String]) -> Result<Vec<u64>, OpenError> {
     let mut numbers: Vec<u64> = names.iter().filter_map(|name| files::number(name)).collect();
     numbers.sort_unstable();
     if let Some(gap) = numbers.windows(2).find(|pair| pair[0] + 1 != pair[1]) {
@@ -102,6 +113,8 @@ struct Scanned {
 pub(super) struct Recovery {
     files: Arc<Files>,
     pub(super) found: Recovered,
+    /// What is in held files, by number.
+    held: BTreeMap<u64, Loaded>,
 }
 
 type Read = (GroupId, Record, Place);
@@ -121,7 +134,45 @@ impl Recovery {
             segments: BTreeMap::new(),
             chain: None,
         };
-        Recovery { files, found }
+        Recovery { files, found, held: BTreeMap::new() }
+    }
+
+    /// A held file; all of them come before the segments.
+    pub(super) fn add_held(&mut self, loaded: Loaded) {
+        self.held.insert(loaded.number, loaded);
+    }
+
+    /// Gives a group what is in its held files. What segments say of the same entries comes later and takes their place.
+    fn replay_held(&self, log: &GroupLog) -> Result<(), OpenError> {
+        for loaded in self.held.values().filter(|loaded| loaded.group == log.group()) {
+            for index in loaded.index.first()..loaded.index.end() {
+                let Some((term, place)) = loaded.index.get(index) else { continue };
+                log.replay_held(&log_id(term, index), place)
+                    .map_err(|what| damage(&self.files, loaded.number, place.offset, what))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what a crash left of held files that are not needed, and lists the others.
+    async fn settle_held(&mut self) -> Result<(), OpenError> {
+        let log_of_segments = self.found.chain.map(|chain| chain.log);
+        for loaded in std::mem::take(&mut self.held).into_values() {
+            let Loaded { number, log, group, index, bytes } = loaded;
+            if log_of_segments.is_some_and(|of_segments| of_segments != log) {
+                return Err(damage(&self.files, number, 0, "a held file of another log"));
+            }
+            let file = HeldFile { number, first: index.first(), last: index.end().saturating_sub(1), bytes };
+            self.files.held.lock().add(group, file);
+            let needed = self.found.groups.get(&group).and_then(|log| log.last_in(number));
+            let settled = match needed {
+                None => held::remove(&self.files, group, number).await,
+                Some(last) if last < file.last => held::trim(&self.files, group, number, last).await,
+                Some(_) => Ok(()),
+            };
+            settled.map_err(|source| io_error(self.files.directory(), source))?;
+        }
+        Ok(())
     }
 
     /// Takes over all batches of a segment up to the first bad one.
@@ -181,6 +232,7 @@ impl Recovery {
             (Record::Created(spec), None) => {
                 let log = Arc::new(GroupLog::new(spec.clone(), self.files.clone()));
                 self.found.groups.insert(group, log.clone());
+                self.replay_held(&log)?;
                 log
             }
             _ => {
@@ -233,6 +285,7 @@ impl Recovery {
                 return Err(damage(&self.files, segment, 0, what));
             }
         }
+        self.settle_held().await?;
         let directory: PathBuf = self.files.directory().clone();
         if let Some((segment, end)) = self.found.segments.pop_last() {
             let path = self.files.path(segment);

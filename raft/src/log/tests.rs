@@ -17,8 +17,8 @@ use crate::entry::Sequence;
 use crate::types::{Entry, Packed, StoredMembership, Types, Vote, log_id};
 use crate::{GroupSpec, LogConfig, OpenError};
 
-const A: GroupId = GroupId(1);
-const B: GroupId = GroupId(2);
+pub(super) const A: GroupId = GroupId(1);
+pub(super) const B: GroupId = GroupId(2);
 
 fn config() -> LogConfig {
     LogConfig { segment_bytes: 4 << 10, cache_bytes: 1 << 10, limit_bytes: 1 << 30, purge_budget_bytes: 1 << 20 }
@@ -32,7 +32,7 @@ pub(super) fn entry(index: u64, fill: u8, bytes: usize) -> Entry {
     Entry { log_id: log_id(1, index), payload: EntryPayload::Normal(Packed(vec![fill; bytes].into())) }
 }
 
-async fn append(store: &mut Store, entries: Vec<Entry>) {
+pub(super) async fn append(store: &mut Store, entries: Vec<Entry>) {
     let (done, synced) = Types::oneshot();
     store.append(entries, IOFlushed::signal(done)).await.unwrap();
     synced.await.unwrap().unwrap();
@@ -62,7 +62,7 @@ pub(super) fn segments(directory: &Path) -> Vec<PathBuf> {
     paths
 }
 
-fn copy(directory: &Path) -> tempfile::TempDir {
+pub(super) fn copy(directory: &Path) -> tempfile::TempDir {
     let copied = tempfile::tempdir().unwrap();
     for path in segments(directory) {
         std::fs::copy(&path, copied.path().join(path.file_name().unwrap())).unwrap();
@@ -324,7 +324,7 @@ async fn truncated_entries_stay_away_and_their_indexes_are_used_again() {
     assert_eq!(reopened(copied.path()).await, [(0, 1), (1, 77)]);
 }
 
-fn mark(index: u64) -> Mark {
+pub(super) fn mark(index: u64) -> Mark {
     let sequence = Sequence { term: 1, ordinal: index, stamp: 5, least_matched: 3 };
     Mark { log_id: log_id(1, index), membership: StoredMembership::default(), sequence }
 }

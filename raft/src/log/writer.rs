@@ -18,10 +18,12 @@ use super::batch::{BatchHeader, HEADER_BYTES, Position, aligned};
 use super::cache::Cache;
 use super::extents::Extents;
 use super::files::{Files, Place};
+use super::held;
 use super::memory::{Appended, GroupLog, payload_bytes};
 use super::record::{self, Mark};
 use super::recover::{Chain, Recovered};
 use super::room::{Allocated, Allocator, is_full};
+use super::spill::Wanted;
 use super::{Shared, Totals};
 use crate::types::{Entry, Types, Vote};
 
@@ -38,6 +40,11 @@ pub(super) enum Change {
     Entries(Appended, Vec<Entry>),
     Truncated(Option<u64>),
     Purged(Mark),
+    /// Entries up to `last` were copied out of the segments before `before`. Nothing is written for it.
+    Moved {
+        before: u64,
+        last: u64,
+    },
 }
 
 /// Whom to tell that an item is synced.
@@ -121,6 +128,7 @@ impl Writer {
             totals: Totals::default(),
             buffer: Vec::new(),
         };
+        writer.files.held.lock().log = writer.chain.log;
         writer.write_heads().await?;
         writer.sync().await?;
         writer.remove_unneeded().await?;
@@ -146,6 +154,9 @@ impl Writer {
     async fn write(&mut self, items: Vec<Item>) -> io::Result<()> {
         self.begin_batch();
         let records = self.encode(&items);
+        if records.count == 0 {
+            return self.note_moved(items).await;
+        }
         let segment = self.at.segment;
         if !self.make_room().await? {
             // The log was closed while it waited for room: nobody hears of these as synced.
@@ -155,15 +166,37 @@ impl Writer {
         self.end_batch(records.count).await?;
         self.sync().await?;
         // Nothing is reported, and nothing removed, before this line.
-        let purged = self.report(items, &records.entries, start);
-        if purged {
-            self.remove_unneeded().await?;
-        }
-        if purged || self.at.segment != segment {
+        let gone = self.report(items, &records.entries, start);
+        let removes = self.remove(gone).await?;
+        if removes || self.at.segment != segment {
             self.allocate_ahead().await?;
         }
         self.publish();
         Ok(())
+    }
+
+    async fn note_moved(&mut self, items: Vec<Item>) -> io::Result<()> {
+        let gone = self.report(items, &[], self.at.offset);
+        if self.remove(gone).await? {
+            self.allocate_ahead().await?;
+        }
+        self.publish();
+        Ok(())
+    }
+
+    /// Removes what is no longer needed: held files before segments, see `held.rs`. Answers whether segments may have gone.
+    async fn remove(&mut self, gone: Gone) -> io::Result<bool> {
+        for (group, last) in gone.truncated {
+            held::truncated(&self.files, group, last).await?;
+        }
+        for (group, index) in &gone.purged {
+            held::purged(&self.files, *group, *index).await?;
+        }
+        let removes = gone.moved || !gone.purged.is_empty();
+        if removes {
+            self.remove_unneeded().await?;
+        }
+        Ok(removes)
     }
 
     /// Makes room for the batch in the buffer: what is written has its space before. Waits while the disk has none; false when
@@ -283,6 +316,7 @@ impl Writer {
                 Change::Vote(vote) => record::put_vote_record(out, group, vote),
                 Change::Truncated(last) => record::put_truncated(out, group, *last),
                 Change::Purged(mark) => record::put_purged(out, group, mark),
+                Change::Moved { .. } => continue,
                 Change::Entries(_, entries) => {
                     for entry in entries {
                         let start = out.len();
@@ -298,21 +332,27 @@ impl Writer {
         encoded
     }
 
-    /// Takes note of what is durable now and tells those who wait for it, in the order of the queue. Answers whether
-    /// something was purged.
-    fn report(&mut self, items: Vec<Item>, entries: &[(usize, usize)], start: u64) -> bool {
+    /// Takes note of what is durable now and tells those who wait for it, in the order of the queue. Answers what went.
+    fn report(&mut self, items: Vec<Item>, entries: &[(usize, usize)], start: u64) -> Gone {
         let mut entries = entries.iter();
-        let mut purged = false;
+        let mut gone = Gone::default();
         for item in items {
             let group = item.log.group();
             match item.change {
                 Change::Created => self.heads.entry(group).or_default().set_created(item.log.spec()),
                 Change::Vote(vote) => self.heads.entry(group).or_default().set_vote(group, &vote),
-                Change::Truncated(last) => self.extents.truncated(group, last),
+                Change::Truncated(last) => {
+                    self.extents.truncated(group, last);
+                    gone.truncated.push((group, last));
+                }
                 Change::Purged(mark) => {
                     self.extents.purged(group, mark.log_id.index);
                     self.heads.entry(group).or_default().set_purged(group, &mark);
-                    purged = true;
+                    gone.purged.push((group, mark.log_id.index));
+                }
+                Change::Moved { before, last } => {
+                    self.extents.moved(group, before, last);
+                    gone.moved = true;
                 }
                 Change::Entries(appended, written) => {
                     let places = entries.by_ref().take(written.len());
@@ -322,7 +362,7 @@ impl Writer {
             }
             item.done.report();
         }
-        purged
+        gone
     }
 
     fn place(&self, start: u64, at: usize, length: usize) -> Place {
@@ -363,22 +403,38 @@ impl Writer {
         self.totals.segments = self.segments.len() as u64 + 1;
         self.totals.newest = self.at.segment;
         self.totals.oldest = self.extents.oldest().map(|(_, group)| group);
-        let over = self.totals.bytes > self.shared.budget_bytes;
-        let holders = if over { self.extents.holders(self.cutoff()) } else { Vec::new() };
-        self.shared.publish(self.totals, holders);
+        let over = |bytes: u64| self.totals.bytes > bytes;
+        let holders =
+            over(self.shared.budget_bytes).then(|| self.extents.holders(self.cutoff(self.shared.budget_bytes)));
+        let wanted = over(self.shared.spill_bytes).then(|| {
+            let before = self.cutoff(self.shared.spill_bytes);
+            Wanted { before, groups: self.extents.holders(before).into_iter().map(|(group, _)| group).collect() }
+        });
+        let held = self.files.held.lock();
+        (self.totals.held_bytes, self.totals.held_files) = (held.bytes(), held.count());
+        drop(held);
+        self.shared.publish(self.totals, holders.unwrap_or_default(), wanted);
     }
 
-    /// What is before this segment has to go for the log to come down to half its budget.
-    fn cutoff(&self) -> u64 {
+    /// What is before this segment has to go for the segments to come down to half of `bytes`.
+    fn cutoff(&self, bytes: u64) -> u64 {
         let mut kept = self.at.offset;
-        for (segment, bytes) in self.segments.iter().rev() {
-            kept += bytes;
-            if kept > self.shared.budget_bytes / 2 {
+        for (segment, of_segment) in self.segments.iter().rev() {
+            kept += of_segment;
+            if kept > bytes / 2 {
                 return segment + 1;
             }
         }
         self.at.segment
     }
+}
+
+/// What a batch has made unneeded.
+#[derive(Default)]
+struct Gone {
+    truncated: Vec<(GroupId, Option<u64>)>,
+    purged: Vec<(GroupId, u64)>,
+    moved: bool,
 }
 
 /// Where the entries of a batch are in its buffer, and how many records it has.

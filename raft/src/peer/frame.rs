@@ -55,6 +55,8 @@ pub(crate) enum Message {
     Voted(VoteResponse<Types>),
     Transfer(TransferLeaderRequest<Types>),
     Transferred(TransferLeaderResponse<Types>),
+    /// All members have the log up to this index. Told to a member that takes no entries, which would say so.
+    Matched(u64),
     /// The receiver could not do what was asked, for example because it does not have the group.
     Failed(String),
 }
@@ -69,6 +71,8 @@ const TRANSFERRED: u8 = 7;
 const FAILED: u8 = 8;
 /// An append with a bound before it.
 const BOUNDED_APPEND: u8 = 9;
+/// Sent only to members that refused entries because their log is full: those know it.
+const MATCHED: u8 = 16;
 
 const APPENDED_ALL: u8 = 0;
 const APPENDED_PART: u8 = 1;
@@ -113,6 +117,10 @@ fn put_frame(out: &mut Vec<u8>, frame: &Frame) {
             put_option(out, request.last_log_id(), put_log_id);
         }
         Message::Transferred(reply) => put_transferred(out, reply),
+        Message::Matched(index) => {
+            out.push(MATCHED);
+            put_u64(out, *index);
+        }
         Message::Failed(what) => {
             out.push(FAILED);
             put_bytes(out, what.as_bytes());
@@ -193,6 +201,7 @@ fn read_frame(bytes: Bytes) -> Result<Frame, Malformed> {
             Message::Transfer(TransferLeaderRequest::new(from, to, reader.option(Reader::log_id)?))
         }
         TRANSFERRED => Message::Transferred(read_transferred(&mut reader)?),
+        MATCHED => Message::Matched(reader.u64()?),
         FAILED => Message::Failed(String::from_utf8_lossy(&reader.bytes()?).into_owned()),
         _ => return Err(malformed("a frame of an unknown kind")),
     };
@@ -415,6 +424,7 @@ mod tests {
             (some_id(), some_id()).prop_map(|(expected, actual)| Message::Transferred(Err(
                 TransferLeaderError::LogNotFlushed { expected, actual }
             ))),
+            any::<u64>().prop_map(Message::Matched),
             ".{0,40}".prop_map(Message::Failed),
         ]
     }

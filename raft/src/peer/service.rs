@@ -1,6 +1,7 @@
 //! The answering end of links: checks the hello, hands requests to the groups and sends their replies as they get ready.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -8,6 +9,7 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use openraft::EntryPayload;
 use openraft::errors::RaftError;
+use openraft::raft::AppendEntriesResponse;
 use terrane_proto::hello::{self, Identity};
 use terrane_proto::v1;
 use terrane_types::{Error, GroupId, Invalid, ReplicaId, ServerId};
@@ -20,6 +22,8 @@ use super::frame::{Frame, Message, Packer, Unpacker};
 use crate::AddressBook;
 use crate::entry::HEADER_BYTES;
 use crate::group::Replica;
+use crate::log::Role;
+use crate::network::LOG_FULL;
 use crate::registry::Registry;
 use crate::types::{Entry, Types, spawn, until_stopped};
 
@@ -204,12 +208,22 @@ async fn ask(local: &Replica, message: Message) -> Message {
             if let Some(reason) = local.refuses(&request.entries) {
                 return Message::Failed(reason);
             }
+            // A sign of life is always heard; it may say what lets the log be purged.
+            if !request.entries.is_empty()
+                && let Some(refusal) = local.shared_log.refusal(local.spec.group, Role::Follower)
+            {
+                return Message::Failed(format!("{LOG_FULL}, held by {}", local.log_holder(&refusal)));
+            }
             answered(local.raft.append_entries(request).await, Message::Appended)
         }
         Message::Vote(request) | Message::PreVote(request)
             if !request.leadership_transfer && Instant::now() < local.votes_from =>
         {
             Message::Failed("this replica has just started and may still be bound to a leader".to_owned())
+        }
+        Message::Matched(index) => {
+            local.matched_by_all.fetch_max(index, Ordering::Relaxed);
+            Message::Appended(AppendEntriesResponse::Success)
         }
         Message::Vote(request) => answered(local.raft.vote(request).await, Message::Voted),
         Message::PreVote(request) => answered(local.raft.pre_vote(request).await, Message::Voted),

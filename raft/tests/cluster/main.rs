@@ -300,6 +300,96 @@ async fn a_full_log_refuses_writes_names_the_member_and_recovers() {
     cluster.stop_all().await;
 }
 
+/// Proposes until the group takes no more.
+async fn fill(group: &terrane_raft::Group) -> String {
+    loop {
+        match group.propose(vec![9; 4000]).await {
+            Err(ProposeError::LogFull { held_by }) => return held_by,
+            Ok(_) | Err(ProposeError::Busy) => {}
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_that_a_member_holds_back_is_refused_and_all_others_go_on() {
+    const FREE: GroupId = GroupId(2);
+    let mut cluster = Cluster::start_with(3, small_log(256 << 10)).await;
+    cluster.create(GROUP).await;
+    let leader = cluster.leader(GROUP).await;
+    let away = (1..=3).find(|server| *server != leader).unwrap();
+    let others: Vec<u64> = (1..=3).filter(|server| *server != away).collect();
+    cluster.create_on(FREE, &others).await;
+    cluster.propose(FREE, b"first").await;
+    cluster.stop(away).await;
+    let group = cluster.group(leader, GROUP);
+    let held_by = fill(&group).await;
+    assert!(held_by.contains(&format!("server {away}")), "{held_by}");
+    // Many times the log's limit.
+    for n in 0..200u32 {
+        cluster.propose(FREE, &[n.to_le_bytes().to_vec(), vec![1; 8000]].concat()).await;
+    }
+    for server in others {
+        let log = cluster.host(server).log_status();
+        assert!(log.bytes < 320 << 10 && log.held_bytes > 0, "{log:?}");
+        assert!(log.refusing.iter().all(|(group, _)| *group == GROUP), "{log:?}");
+    }
+    assert!(matches!(group.propose(vec![1]).await, Err(ProposeError::LogFull { .. })));
+    // What was copied aside brings the member up to date, and then goes.
+    cluster.run(away).await;
+    for server in 1..=3 {
+        let host = cluster.host(server);
+        eventually("there is room again", || !host.log_status().full && host.log_status().held_bytes == 0).await;
+    }
+    cluster.propose(GROUP, b"last").await;
+    let list = cluster.list(leader, GROUP);
+    cluster.all_have(GROUP, &list).await;
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn held_entries_survive_a_restart_of_all_and_bring_a_member_up_to_date() {
+    let mut cluster = Cluster::start_with(3, small_log(256 << 10)).await;
+    cluster.create(GROUP).await;
+    let leader = cluster.leader(GROUP).await;
+    let away = (1..=3).find(|server| *server != leader).unwrap();
+    cluster.stop(away).await;
+    fill(&cluster.group(leader, GROUP)).await;
+    eventually("entries are held", || cluster.host(leader).log_status().held_bytes > 0).await;
+    let list = cluster.list(leader, GROUP);
+    cluster.restart_all().await;
+    cluster.all_have(GROUP, &list).await;
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_cannot_read_its_log_says_so_and_the_others_go_on() {
+    let mut cluster = Cluster::start_with(3, small_log(64 << 20)).await;
+    cluster.create(GROUP).await;
+    // The server goes on as long as one of its groups works.
+    cluster.create_on(GroupId(2), &[1]).await;
+    cluster.create_on(GroupId(3), &[2]).await;
+    cluster.create_on(GroupId(4), &[3]).await;
+    let leader = cluster.leader(GROUP).await;
+    let away = (1..=3).find(|server| *server != leader).unwrap();
+    cluster.stop(away).await;
+    for n in 0..100u32 {
+        cluster.propose(GROUP, &[n.to_le_bytes().to_vec(), vec![1; 1000]].concat()).await;
+    }
+    assert_eq!(cluster.group(leader, GROUP).status().failed, None);
+    cluster.damage_log(leader);
+    cluster.run(away).await;
+    let group = cluster.group(leader, GROUP);
+    eventually("it says why", || group.status().failed.is_some_and(|why| why.contains("is damaged at offset"))).await;
+    eventually("another one leads", || {
+        (1..=3).any(|server| server != leader && cluster.group(server, GROUP).status().is_leader)
+    })
+    .await;
+    let next = (1..=3).find(|server| *server != leader && cluster.group(*server, GROUP).status().is_leader).unwrap();
+    cluster.group(next, GROUP).propose(b"after".to_vec()).await.unwrap();
+    cluster.stop_all().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_state_machine_that_holds_back_a_full_log_is_named() {
     let mut cluster = Cluster::start_with(1, small_log(256 << 10)).await;
@@ -318,7 +408,7 @@ async fn a_state_machine_that_holds_back_a_full_log_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_member_with_a_full_log_names_the_leader() {
+async fn a_member_names_the_leader_while_the_log_is_full() {
     let mut cluster = Cluster::start_with(3, small_log(256 << 10)).await;
     cluster.pin_durable(0);
     cluster.create(GROUP).await;
@@ -326,8 +416,6 @@ async fn a_member_with_a_full_log_names_the_leader() {
     let group = cluster.group(leader, GROUP);
     while !matches!(group.propose(vec![9; 4000]).await, Err(ProposeError::LogFull { .. })) {}
     let follower = (1..=3).find(|server| *server != leader).unwrap();
-    let host = cluster.host(follower);
-    eventually("the follower's log is full too", || host.log_status().full).await;
     let refused = cluster.group(follower, GROUP).propose(vec![1]).await.unwrap_err();
     let ProposeError::NotLeader { leader: Some((_, named)), .. } = refused else { panic!("{refused:?}") };
     assert_eq!(named.0, leader);

@@ -208,6 +208,18 @@ impl Cluster {
         }
     }
 
+    /// Changes bytes all over the segments of a running server.
+    #[allow(clippy::disallowed_methods, reason = "damage comes from outside")]
+    pub fn damage_log(&self, server: u64) {
+        let directory = self.directory.path().join(server.to_string());
+        for path in std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
+            let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+            for offset in (200..file.metadata().unwrap().len()).step_by(300) {
+                std::os::unix::fs::FileExt::write_all_at(&file, b"damaged!", offset).unwrap();
+            }
+        }
+    }
+
     pub async fn stop(&mut self, server: u64) {
         let running = self.running.remove(&server).unwrap();
         running.host.shutdown().await;
@@ -229,11 +241,17 @@ impl Cluster {
     }
 
     pub async fn create(&mut self, group: GroupId) {
+        let servers: Vec<u64> = (1..=self.servers).collect();
+        self.create_on(group, &servers).await;
+    }
+
+    /// Makes a group with members on some of the servers.
+    pub async fn create_on(&mut self, group: GroupId, servers: &[u64]) {
         let members: BTreeMap<_, _> =
-            (1..=self.servers).map(|server| (replica(group, server), ServerId(server))).collect();
-        for (&server, running) in &self.running {
-            let spec = GroupSpec { group, replica: replica(group, server), members: members.clone() };
-            running.host.create_group(spec, server == 1).await.unwrap();
+            servers.iter().map(|server| (replica(group, *server), ServerId(*server))).collect();
+        for server in servers.iter().filter(|server| self.running.contains_key(server)) {
+            let spec = GroupSpec { group, replica: replica(group, *server), members: members.clone() };
+            self.running[server].host.create_group(spec, *server == servers[0]).await.unwrap();
         }
     }
 

@@ -1,0 +1,336 @@
+//! Held files: what one group still needs of segments that all others are done with.
+//!
+//! A member that stays away holds back the log of its groups. Their entries lie among those of all groups, so the segments
+//! could not go. Before that stops anybody, the entries are copied to files of their own (`spill.rs`), one group a file, and
+//! are read from there.
+//!
+//! ```text
+//! magic 8 bytes | log u64 | group u64 | number u64 | crc u32 (CRC32C of all before it) | zeros 4 bytes | entry record *
+//! ```
+//!
+//! A held file is complete and synced, name included, before anything relies on it. It is never appended to. It ends early
+//! when the entries at its end are truncated, and goes when all of it is purged.
+//!
+//! What a held file says never outweighs a segment: an entry that is found in a segment is followed there by everything that
+//! was written after it. So a file that a crash left behind, or left too long, does no harm as long as these rules hold:
+//! - the entries that are copied stay in their segments until the held file is synced;
+//! - a truncation is carried out on held files before its segment can go;
+//! - held files go from the oldest on, each removal synced, and before the segments behind them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use terrane_env::fs;
+use terrane_types::GroupId;
+
+use super::files::{Files, HELD, Place};
+use super::index::{Index, Moved};
+use super::record::{self, Record};
+use super::recover::Bad;
+use crate::codec::{Reader, put_u64};
+use crate::types::{log_id, term_of};
+
+/// First bytes of a held file; the last one is the layout's version.
+const MAGIC: [u8; 8] = *b"TRNHELD\x01";
+const HEADER_BYTES: usize = 40;
+
+/// Ending of the names of held files, and of those that are not complete.
+const ENDING: &str = ".held";
+const UNFINISHED: &str = ".held.new";
+
+/// Bytes read or written at a time.
+const STEP_BYTES: usize = 1 << 20;
+
+pub(super) fn name(number: u64) -> String {
+    format!("{:08}{ENDING}", number & !HELD)
+}
+
+/// The number of the held file called `name`.
+pub(super) fn number(name: &str) -> Option<u64> {
+    let number = name.strip_suffix(ENDING)?.parse::<u64>().ok()? | HELD;
+    (self::name(number) == name).then_some(number)
+}
+
+/// Whether a crash left this file behind before it was complete.
+pub(super) fn is_unfinished(name: &str) -> bool {
+    name.ends_with(UNFINISHED)
+}
+
+/// The held files of a log, by group and from the oldest on.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    /// The log's id.
+    pub(super) log: u64,
+    groups: BTreeMap<GroupId, VecDeque<HeldFile>>,
+    last_number: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeldFile {
+    pub(crate) number: u64,
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Held {
+    pub(super) fn add(&mut self, group: GroupId, file: HeldFile) {
+        self.last_number = self.last_number.max(file.number & !HELD);
+        self.groups.entry(group).or_default().push_back(file);
+    }
+
+    fn take_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number | HELD
+    }
+
+    fn forget(&mut self, group: GroupId, number: u64) {
+        if let Some(files) = self.groups.get_mut(&group) {
+            files.retain(|file| file.number != number);
+        }
+    }
+
+    /// Bytes of all held files.
+    pub(super) fn bytes(&self) -> u64 {
+        self.groups.values().flatten().map(|file| file.bytes).sum()
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> u64 {
+        self.groups.values().map(|files| files.len() as u64).sum()
+    }
+
+    /// The newest held file of a group.
+    pub(super) fn newest(&self, group: GroupId) -> Option<HeldFile> {
+        self.groups.get(&group)?.back().copied()
+    }
+}
+
+/// What a held file holds.
+pub(super) struct Loaded {
+    pub(super) number: u64,
+    pub(super) log: u64,
+    pub(super) group: GroupId,
+    pub(super) index: Index,
+    pub(super) bytes: u64,
+}
+
+/// Reads and verifies a whole held file.
+pub(super) fn read(number: u64, bytes: &Bytes) -> Result<Loaded, Bad> {
+    let bad = |offset: usize, what| Bad { offset: offset as u64, what };
+    let header = bytes.get(..HEADER_BYTES).ok_or(bad(0, "a held file without a whole header"))?;
+    let crc = u32::from_le_bytes(header[32..36].try_into().expect("four bytes"));
+    if header[..8] != MAGIC || crc32c::crc32c(&header[..32]) != crc || header[36..] != [0; 4] {
+        return Err(bad(0, "no header of a held file that this build knows"));
+    }
+    let mut reader = Reader::new(bytes.slice(MAGIC.len()..HEADER_BYTES));
+    let mut u64 = || reader.u64().expect("the header is whole");
+    let (log, group, named) = (u64(), GroupId(u64()), u64());
+    if named | HELD != number {
+        return Err(bad(0, "a held file of another name"));
+    }
+    let mut index = Index::default();
+    let mut at = HEADER_BYTES;
+    while at < bytes.len() {
+        let (of, record, length) = record::read(&bytes.slice(at..)).map_err(|error| bad(at, error.what))?;
+        let Record::Entry(entry) = record else { return Err(bad(at, "a held file holds entries alone")) };
+        if index.is_empty() {
+            index.reset(entry.log_id.index);
+        }
+        if of != group || entry.log_id.index != index.end() {
+            return Err(bad(at, "a held entry does not follow its predecessor"));
+        }
+        let length = u32::try_from(length).map_err(|_| bad(at, "an entry of more than four gigabytes"))?;
+        index.push(term_of(&entry.log_id), Place { segment: number, offset: at as u64, length });
+        at += length as usize;
+    }
+    Ok(Loaded { number, log, group, index, bytes: bytes.len() as u64 })
+}
+
+/// Copies entries of a group, which follow each other, to a new held file and makes it durable. Nothing refers to it yet, but
+/// it is listed: a truncation from now on reaches it.
+pub(super) async fn copy(
+    files: &Arc<Files>,
+    group: GroupId,
+    entries: &[(u64, u64, Place)],
+) -> io::Result<(HeldFile, Vec<Moved>)> {
+    let (number, log) = {
+        let mut held = files.held.lock();
+        (held.take_number(), held.log)
+    };
+    let unfinished = files.directory().join(format!("{:08}{UNFINISHED}", number & !HELD));
+    let copied = write(files, &unfinished, log, group, number, entries).await;
+    let (bytes, moved) = match copied {
+        Ok(copied) => copied,
+        Err(error) => {
+            // A start removes it otherwise.
+            fs::remove_file(&unfinished).await.ok();
+            return Err(error);
+        }
+    };
+    let (Some((first, ..)), Some((last, ..))) = (entries.first(), entries.last()) else {
+        return Err(io::Error::other("no entries to hold"));
+    };
+    let file = HeldFile { number, first: *first, last: *last, bytes };
+    files.held.lock().add(group, file);
+    fs::rename(&unfinished, &files.path(number)).await?;
+    fs::sync_dir(files.directory()).await?;
+    Ok((file, moved))
+}
+
+async fn write(
+    files: &Arc<Files>,
+    path: &std::path::Path,
+    log: u64,
+    group: GroupId,
+    number: u64,
+    entries: &[(u64, u64, Place)],
+) -> io::Result<(u64, Vec<Moved>)> {
+    let file = fs::File::create_new(path).await?;
+    let mut buffer = header(log, group, number);
+    let mut written = 0;
+    let mut moved = Vec::with_capacity(entries.len());
+    for span in spans(entries) {
+        let (start, length) = (span[0].2.offset, span_bytes(span));
+        let bytes = files.read_span(span[0].2.segment, start, length).await?;
+        for &(index, term, from) in span {
+            let at = usize::try_from(from.offset - start).expect("within the span");
+            let record = bytes.slice(at..at + from.length as usize);
+            match record::read(&record) {
+                Ok((of, Record::Entry(entry), _)) if of == group && entry.log_id == log_id(term, index) => {}
+                Ok(_) => return Err(files.damaged(from, "another record stands where an entry was written")),
+                Err(error) => return Err(files.damaged(from, error.what)),
+            }
+            let to = Place { segment: number, offset: written + buffer.len() as u64, length: from.length };
+            moved.push(Moved { index, term, from, to });
+            buffer.extend_from_slice(&record);
+        }
+        if buffer.len() >= STEP_BYTES {
+            file.write_all_at(&buffer, written).await?;
+            written += buffer.len() as u64;
+            buffer.clear();
+        }
+    }
+    file.write_all_at(&buffer, written).await?;
+    written += buffer.len() as u64;
+    file.sync_all().await?;
+    Ok((written, moved))
+}
+
+fn header(log: u64, group: GroupId, number: u64) -> Vec<u8> {
+    let mut header = MAGIC.to_vec();
+    [log, group.0, number & !HELD].into_iter().for_each(|value| put_u64(&mut header, value));
+    let crc = crc32c::crc32c(&header);
+    header.extend_from_slice(&crc.to_le_bytes());
+    header.extend_from_slice(&[0; 4]);
+    header
+}
+
+/// Parts of `entries` that are read at once: of one file, one behind the other, and close together.
+fn spans(entries: &[(u64, u64, Place)]) -> impl Iterator<Item = &[(u64, u64, Place)]> {
+    let mut rest = entries;
+    std::iter::from_fn(move || {
+        let (_, _, first) = rest.first()?;
+        let mut before = first.offset;
+        let mut fits = |place: &Place| {
+            let ahead = place.segment == first.segment && place.offset >= before;
+            before = place.offset;
+            ahead && place.offset + u64::from(place.length) - first.offset <= STEP_BYTES as u64
+        };
+        let count = 1 + rest[1..].iter().take_while(|(_, _, place)| fits(place)).count();
+        let (span, behind) = rest.split_at(count);
+        rest = behind;
+        Some(span)
+    })
+}
+
+fn span_bytes(span: &[(u64, u64, Place)]) -> usize {
+    let (first, last) = (span[0].2, span[span.len() - 1].2);
+    usize::try_from(last.offset - first.offset).expect("a span is short") + last.length as usize
+}
+
+/// Removes a held file that nothing refers to.
+pub(super) async fn remove(files: &Files, group: GroupId, number: u64) -> io::Result<()> {
+    files.held.lock().forget(group, number);
+    match fs::remove_file(&files.path(number)).await {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    fs::sync_dir(files.directory()).await?;
+    files.forget(number);
+    Ok(())
+}
+
+/// Entries up to `index` were purged, durably: removes what holds nothing else, from the oldest on.
+pub(super) async fn purged(files: &Files, group: GroupId, index: u64) -> io::Result<()> {
+    loop {
+        let oldest = files.held.lock().groups.get(&group).and_then(|of_group| of_group.front().copied());
+        match oldest {
+            Some(file) if file.last <= index => remove(files, group, file.number).await?,
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// Entries after `last` were truncated, durably: they must not be found in a held file once the record that says so is gone.
+pub(super) async fn truncated(files: &Files, group: GroupId, last: Option<u64>) -> io::Result<()> {
+    loop {
+        let newest = files.held.lock().newest(group);
+        match (newest, last) {
+            (Some(file), Some(last)) if file.last <= last => return Ok(()),
+            (Some(file), Some(last)) if file.first <= last => return trim(files, group, file.number, last).await,
+            (Some(file), _) => remove(files, group, file.number).await?,
+            (None, _) => return Ok(()),
+        }
+    }
+}
+
+/// Cuts a held file behind its entry `last`.
+pub(super) async fn trim(files: &Files, group: GroupId, number: u64, last: u64) -> io::Result<()> {
+    let path = files.path(number);
+    let loaded = read(number, &fs::read(&path).await?.into());
+    let loaded = loaded.map_err(|bad| {
+        let place = Place { segment: number, offset: bad.offset, length: 0 };
+        files.damaged(place, bad.what)
+    })?;
+    let end = loaded.index.get(last).map_or(HEADER_BYTES as u64, |(_, place)| place.offset + u64::from(place.length));
+    let file = fs::File::open_rw(&path).await?;
+    file.set_len(end).await?;
+    file.sync_all().await?;
+    let mut held = files.held.lock();
+    if let Some(file) = held.groups.get_mut(&group).and_then(|of| of.iter_mut().find(|file| file.number == number)) {
+        file.last = last;
+        file.bytes = end;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries(places: &[(u64, u64)]) -> Vec<(u64, u64, Place)> {
+        let place = |(segment, offset)| Place { segment, offset, length: 100 };
+        (0..).zip(places).map(|(index, at)| (index, 1, place(*at))).collect()
+    }
+
+    #[test]
+    fn what_is_close_together_is_read_at_once() {
+        let far = STEP_BYTES as u64;
+        let entries = entries(&[(1, 0), (1, 100), (1, far - 100), (1, far), (2, far + 100), (2, 50), (2, 150)]);
+        let counts: Vec<_> = spans(&entries).map(<[_]>::len).collect();
+        assert_eq!(counts, [3, 1, 1, 2]);
+    }
+
+    #[test]
+    fn names_come_back() {
+        assert_eq!(number(&name(HELD | 7)), Some(HELD | 7));
+        assert_eq!(name(HELD | 7), "00000007.held");
+        assert!(
+            number("00000007.log").is_none() && number("7.held").is_none() && number("00000007.held.new").is_none()
+        );
+        assert!(is_unfinished("00000007.held.new"));
+    }
+}
