@@ -8,6 +8,7 @@ use std::time::Duration;
 use openraft::errors::{InitializeError, RaftError};
 use openraft::{Config, SnapshotPolicy};
 use parking_lot::Mutex;
+use terrane_env::budget::Budget;
 use terrane_proto::hello::Identity;
 use terrane_proto::v1;
 use terrane_types::{GroupId, ServerId};
@@ -20,7 +21,7 @@ use crate::adapter::{Adapter, Standing};
 use crate::group::Replica;
 use crate::log::{GroupLog, SharedLog, spill};
 use crate::network::{Network, Refused, SnapshotWanted};
-use crate::peer::{PeerService, Peers, Receiver};
+use crate::peer::{PeerService, Peers, Receiver, Room};
 use crate::proposer::{Proposer, Queue};
 use crate::purge;
 use crate::read::{LeaseClock, Rounds};
@@ -43,6 +44,8 @@ pub struct GroupHost {
     log: Arc<SharedLog>,
     peers: Arc<Peers>,
     groups: Arc<Registry>,
+    /// Bytes of peers' requests under way.
+    room: Arc<Room>,
     clock: Arc<LeaseClock>,
     abstentions: Arc<Abstentions>,
     stop: watch::Sender<bool>,
@@ -66,6 +69,7 @@ impl GroupHost {
             log,
             peers: Arc::new(Peers::new(identity, config.advertised.clone(), config.addresses.clone())),
             groups: Arc::new(Registry::new()),
+            room: Room::new(),
             clock: Arc::default(),
             abstentions: Arc::default(),
             stop: watch::channel(false).0,
@@ -232,7 +236,8 @@ impl GroupHost {
     pub fn peer_service(self: &Arc<Self>) -> v1::peer_server::PeerServer<PeerService> {
         let identity = Identity { cluster: self.config.cluster, server: self.config.server, boot: self.config.boot };
         let (groups, addresses) = (self.groups.clone(), self.config.addresses.clone());
-        let receiver = Receiver { identity, groups, addresses, stopped: self.stop.subscribe() };
+        let (room, stopped) = (self.room.clone(), self.stop.subscribe());
+        let receiver = Receiver { identity, groups, addresses, room, stopped };
         v1::peer_server::PeerServer::new(PeerService::new(receiver))
             .max_decoding_message_size(terrane_proto::MESSAGE_BYTES_MAX)
             .max_encoding_message_size(terrane_proto::MESSAGE_BYTES_MAX)
@@ -247,6 +252,11 @@ impl GroupHost {
     /// Why the log has no room on its disk, while it has none. It refuses entries by itself then.
     pub fn log_lacks_room(&self) -> Option<String> {
         self.log.lacks_room()
+    }
+
+    /// The limits on what peers cause this process to hold.
+    pub fn budgets(&self) -> [Arc<Budget>; 2] {
+        [self.room.budget(), self.peers.budget()]
     }
 
     /// How the shared log stands.

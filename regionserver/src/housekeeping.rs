@@ -26,6 +26,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::Admission;
+use crate::apply_gate::ApplyGate;
 use crate::cluster::Addresses;
 use crate::disk::{Disk, Look};
 use crate::faults::stopping;
@@ -65,9 +66,27 @@ pub struct Signals {
     awaited: Mutex<BTreeSet<RegionId>>,
     /// There may be something new to compact.
     compaction: AtomicBool,
+    /// Where entries wait for room in the memtables.
+    gate: ApplyGate,
 }
 
 impl Signals {
+    /// Signals of a server whose memtables have this budget.
+    #[must_use]
+    pub fn new(memtable_budget: u64) -> Self {
+        Self { gate: ApplyGate::new(memtable_budget), ..Self::default() }
+    }
+
+    /// Returns when the memtables have room for an entry of `bytes`. The caller holds nothing that a flush needs.
+    pub async fn room_for(&self, bytes: u64) {
+        self.gate.enter(bytes, || self.wake()).await;
+    }
+
+    /// The sum of all memtables, as of now.
+    pub fn set_memtables(&self, bytes: u64) {
+        self.gate.set_memtables(bytes);
+    }
+
     /// Rows were written; `full` when the memtable is due to be flushed.
     pub fn applied(&self, full: bool) {
         self.applied.store(true, Ordering::Relaxed);
@@ -206,6 +225,8 @@ impl Housekeeper {
         // A compaction that is cut off costs nothing but its work so far.
         self.engine.stop_compactions();
         while desk.work.next().await.is_some() {}
+        // From here on nobody makes room.
+        self.signals.gate.release();
     }
 
     /// Looks around and starts what is due.
@@ -254,6 +275,7 @@ impl Housekeeper {
             }
         }
         self.admission.set_memtable_bytes(total);
+        self.signals.set_memtables(total);
         // Regions that are gone meanwhile need nothing; their daughters are awaited themselves.
         self.signals.awaited.lock().retain(|region| self.registry.regions.get(*region).is_some());
         for region in flush::choose(&candidates, &desk.flushing, self.memtable_budget) {

@@ -15,6 +15,7 @@
 //! Left out for now: moves between groups, merges.
 
 mod admission;
+mod apply_gate;
 mod check;
 mod cluster;
 mod config;

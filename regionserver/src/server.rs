@@ -163,7 +163,7 @@ impl RegionServer {
         let (metrics, shown) = Metrics::registered();
         let parts = Parts {
             registry: Arc::new(Registry::default()),
-            signals: Arc::new(Signals::default()),
+            signals: Arc::new(Signals::new(config.memtable_budget)),
             stock: Arc::new(IdStock::default()),
             addresses,
             admission: Admission::new(config.memtable_budget),
@@ -175,6 +175,7 @@ impl RegionServer {
         };
         parts.intake.budgets().into_iter().for_each(|budget| parts.budgets.add(budget));
         let host = open_host(&config, identity, advertised, &engine, &parts).await?;
+        host.budgets().into_iter().for_each(|budget| parts.budgets.add(budget));
         let edge = parts.edge(identity, &host);
         let stop_serving = CancellationToken::new();
         let orders = AdminService {

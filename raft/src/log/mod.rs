@@ -50,7 +50,7 @@ use tokio::sync::{Notify, oneshot};
 pub use self::check::{LoggedGroup, check_log};
 use self::files::Files;
 pub(crate) use self::memory::GroupLog;
-use self::memory::payload_bytes;
+pub(crate) use self::memory::payload_bytes;
 pub(crate) use self::record::Mark;
 use self::room::Space;
 use self::shares::Refusals;

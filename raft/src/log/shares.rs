@@ -90,7 +90,9 @@ pub(super) fn decide(uses: &[Use], on_disk: u64, limit: u64, spill_bytes: u64) -
         let half = uses.iter().map(|of| of.all).sum::<u64>() / 2;
         let largest = beyond(uses, half, |of| of.all);
         refusals.proposals.extend(&largest);
-        refusals.appends.extend(&largest);
+        if on_disk >= limit + limit / FOLLOWER_PART {
+            refusals.appends.extend(&largest);
+        }
     }
     refusals
 }
@@ -151,7 +153,8 @@ mod tests {
     #[test]
     fn groups_that_wait_for_no_member_are_not_refused_below_the_limit() {
         assert_eq!(refused(&[(700, 0), (90, 90)], 799), (vec![], vec![]));
-        assert_eq!(refused(&[(710, 0), (90, 90)], 800), (vec![1], vec![1]));
+        assert_eq!(refused(&[(710, 0), (90, 90)], 800), (vec![1], vec![]));
+        assert_eq!(refused(&[(710, 0), (90, 90)], 900), (vec![1], vec![1]));
     }
 
     #[test]

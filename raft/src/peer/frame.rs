@@ -20,6 +20,7 @@ use crate::codec::{
     Malformed, Reader, detached, malformed, put_bytes, put_entry, put_flag, put_length, put_log_id, put_option,
     put_u64, put_vote,
 };
+use crate::log::payload_bytes;
 use crate::staleness::Bound;
 use crate::types::{Types, Vote};
 
@@ -60,6 +61,21 @@ pub(crate) enum Message {
     /// The receiver could not do what was asked, for example because it does not have the group.
     Failed(String),
 }
+
+impl Message {
+    /// About how many bytes it takes, here and on its way.
+    pub(crate) fn bytes(&self) -> u64 {
+        let entries = match self {
+            Message::Append(request, _) => &request.entries[..],
+            _ => &[],
+        };
+        let bytes = entries.iter().map(|entry| payload_bytes(&entry.payload)).sum::<usize>() + MESSAGE_BYTES_MIN;
+        bytes as u64
+    }
+}
+
+/// About what a message takes beside entries.
+const MESSAGE_BYTES_MIN: usize = 128;
 
 const APPEND: u8 = 1;
 const APPENDED: u8 = 2;
@@ -327,6 +343,11 @@ pub(crate) struct Unpacker {
 }
 
 impl Unpacker {
+    /// Whether a frame has begun whose end has not come yet.
+    pub(crate) fn is_partial(&self) -> bool {
+        self.partial.is_some()
+    }
+
     /// The frames that `message` completes.
     pub(crate) fn feed(&mut self, message: Bytes) -> Result<Vec<Frame>, Malformed> {
         let mut reader = Reader::new(message);

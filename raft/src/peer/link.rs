@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use terrane_env::budget::{Budget, Share, Unit};
 use terrane_proto::hello::{self, Identity};
 use terrane_proto::v1;
 use terrane_types::{GroupId, ReplicaId, ServerId};
@@ -25,6 +26,8 @@ use crate::types::{spawn, until_stopped};
 
 /// Calls that may wait to be sent; further ones fail at once.
 const QUEUED_CALLS_MAX: usize = 4096;
+/// Bytes of calls of one link that may wait to be sent; further ones fail at once, unless nothing waits.
+const QUEUED_BYTES_MAX: u64 = 32 << 20;
 /// Calls packed together.
 const BATCH_CALLS_MAX: usize = 256;
 /// Messages handed to the transport ahead of its flow control.
@@ -46,17 +49,21 @@ pub(crate) struct Call {
 struct Queued {
     call: Call,
     reply: oneshot::Sender<Message>,
+    /// Its part of what may wait in this link and in all. Returned when it is handed to the transport.
+    _shares: [Share; 2],
 }
 
 /// A link's handle.
 #[derive(Clone)]
 pub(crate) struct Link {
     queue: mpsc::Sender<Queued>,
+    /// Bytes that wait in this link, and in all.
+    budgets: [Arc<Budget>; 2],
     closed: Arc<watch::Sender<bool>>,
 }
 
 impl Link {
-    pub(super) fn open(way: Way) -> Link {
+    pub(super) fn open(way: Way, calls_of_all: Arc<Budget>) -> Link {
         let (queue, calls) = mpsc::channel(QUEUED_CALLS_MAX);
         let (closed, mut close) = watch::channel(false);
         let mut caller = Caller { way, calls, next_call: 1, refused: None };
@@ -67,7 +74,8 @@ impl Link {
                 () = caller.run() => {}
             }
         });
-        Link { queue, closed: Arc::new(closed) }
+        let of_link = Budget::new("peer_calls", Unit::Bytes, QUEUED_BYTES_MAX);
+        Link { queue, budgets: [of_link, calls_of_all], closed: Arc::new(closed) }
     }
 
     pub(super) fn close(&self) {
@@ -77,7 +85,10 @@ impl Link {
     /// Queues a call, in order. `None` when the queue is full; a receiver that fails when no reply came.
     pub(crate) fn call(&self, call: Call) -> Option<oneshot::Receiver<Message>> {
         let (reply, replied) = oneshot::channel();
-        self.queue.try_send(Queued { call, reply }).ok()?;
+        let [of_link, of_all] = &self.budgets;
+        let bytes = call.message.bytes();
+        let _shares = [of_link.try_take(bytes)?, of_all.try_take(bytes)?];
+        self.queue.try_send(Queued { call, reply, _shares }).ok()?;
         Some(replied)
     }
 }
@@ -237,7 +248,9 @@ async fn send(
             return;
         }
         let mut packer = Packer::default();
-        for Queued { call, reply } in batch.drain(..) {
+        let mut shares = Vec::with_capacity(batch.len());
+        for Queued { call, reply, _shares } in batch.drain(..) {
+            shares.push(_shares);
             let Call { group, replica, message, deadline } = call;
             // Nobody waits for it any more.
             if reply.is_closed() {
@@ -254,6 +267,7 @@ async fn send(
                 return;
             }
         }
+        drop(shares);
     }
 }
 
@@ -290,6 +304,56 @@ impl Pending {
                     self.calls.lock().retain(|_, (deadline, _)| *deadline > now);
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use openraft::raft::AppendEntriesRequest;
+    use terrane_types::ClusterId;
+
+    use super::*;
+    use crate::types::{Entry, Packed, Vote, log_id};
+
+    fn append(bytes: usize) -> Call {
+        let payload = openraft::EntryPayload::Normal(Packed(vec![0; bytes].into()));
+        let request = AppendEntriesRequest {
+            vote: Vote::new(1, ReplicaId(1)),
+            prev_log_id: None,
+            entries: vec![Entry { log_id: log_id(1, 0), payload }],
+            leader_commit: None,
+        };
+        let deadline = Instant::now() + OPEN_DEADLINE;
+        Call { group: GroupId(1), replica: ReplicaId(2), message: Message::Append(request, None), deadline }
+    }
+
+    /// On one thread, so that nothing is sent in between.
+    #[tokio::test]
+    async fn calls_wait_up_to_a_number_of_bytes_for_each_peer() {
+        let identity = Identity { cluster: ClusterId([1; 16]), server: ServerId(1), boot: 1 };
+        let of_all = Budget::new("peer_calls", Unit::Bytes, 3 * QUEUED_BYTES_MAX);
+        let link = |server| {
+            let way = Way {
+                identity,
+                advertised: String::new(),
+                server: ServerId(server),
+                lane: Lane::Appends,
+                addresses: Arc::default(),
+            };
+            Link::open(way, of_all.clone())
+        };
+        let (stalled, other) = (link(2), link(3));
+        let large = usize::try_from(QUEUED_BYTES_MAX / 4 * 3).unwrap();
+        let first = stalled.call(append(large));
+        assert!(first.is_some());
+        assert!(stalled.call(append(large)).is_none(), "no more than that waits for one peer");
+        assert!(other.call(append(large)).is_some(), "another one is not held up");
+        stalled.close();
+        other.close();
+        drop((stalled, other));
+        while of_all.used() > 0 {
+            tokio::task::yield_now().await;
         }
     }
 }

@@ -5,12 +5,14 @@
 
 pub(crate) mod frame;
 mod link;
+mod room;
 mod service;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use terrane_env::budget::{Budget, Unit};
 use terrane_proto::hello::Identity;
 use terrane_proto::v1;
 use terrane_types::ServerId;
@@ -18,6 +20,7 @@ use terrane_types::ServerId;
 pub(crate) use self::frame::Message;
 use self::link::Way;
 pub(crate) use self::link::{Call, Link};
+pub(crate) use self::room::Room;
 pub use self::service::PeerService;
 pub(crate) use self::service::Receiver;
 use crate::AddressBook;
@@ -47,11 +50,22 @@ pub(crate) struct Peers {
     advertised: String,
     addresses: Arc<AddressBook>,
     links: Mutex<BTreeMap<(ServerId, Lane), Link>>,
+    /// Bytes of calls that wait to be sent, all links together.
+    calls: Arc<Budget>,
 }
+
+/// The most of those. Each link has a limit of its own, so that a peer that takes nothing does not use up what others need.
+const CALL_BYTES_MAX: u64 = 256 << 20;
 
 impl Peers {
     pub(crate) fn new(identity: Identity, advertised: String, addresses: Arc<AddressBook>) -> Peers {
-        Peers { identity, advertised, addresses, links: Mutex::default() }
+        let calls = Budget::new("peer_calls", Unit::Bytes, CALL_BYTES_MAX);
+        Peers { identity, advertised, addresses, links: Mutex::default(), calls }
+    }
+
+    /// For metrics and status.
+    pub(crate) fn budget(&self) -> Arc<Budget> {
+        self.calls.clone()
     }
 
     /// The link to `server`, made when it is first asked for.
@@ -59,7 +73,7 @@ impl Peers {
         let mut links = self.links.lock();
         let open = || {
             let (advertised, addresses) = (self.advertised.clone(), self.addresses.clone());
-            Link::open(Way { identity: self.identity, advertised, server, lane, addresses })
+            Link::open(Way { identity: self.identity, advertised, server, lane, addresses }, self.calls.clone())
         };
         links.entry((server, lane)).or_insert_with(open).clone()
     }

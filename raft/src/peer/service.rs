@@ -18,7 +18,9 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
+use super::Lane;
 use super::frame::{Frame, Message, Packer, Unpacker};
+use super::room::{Room, Taken};
 use crate::AddressBook;
 use crate::entry::HEADER_BYTES;
 use crate::group::Replica;
@@ -47,6 +49,7 @@ pub(crate) struct Receiver {
     pub(crate) identity: Identity,
     pub(crate) groups: Arc<Registry>,
     pub(crate) addresses: Arc<AddressBook>,
+    pub(crate) room: Arc<Room>,
     pub(crate) stopped: watch::Receiver<bool>,
 }
 
@@ -83,6 +86,7 @@ impl Receiver {
         let Ok(Ok(Some(first))) = first else {
             return;
         };
+        let lane = lane_of(&first);
         let (answer, accepted) = match self.check(first) {
             Ok(reply) => (v1::peer_message::Body::Accepted(reply), true),
             Err(error) => {
@@ -93,7 +97,7 @@ impl Receiver {
         let answered = outgoing.send(Ok(v1::PeerMessage { body: Some(answer) })).await.is_ok();
         // A refused peer's frames are never looked at.
         if answered && accepted {
-            self.answer(incoming, outgoing).await;
+            self.answer(lane, incoming, outgoing).await;
         }
     }
 
@@ -108,12 +112,15 @@ impl Receiver {
     }
 
     /// Answers requests until the peer closes the stream or the host stops.
-    async fn answer(mut self, mut incoming: Streaming<v1::PeerMessage>, outgoing: Outgoing) {
+    async fn answer(mut self, lane: Lane, mut incoming: Streaming<v1::PeerMessage>, outgoing: Outgoing) {
         let mut unpacker = Unpacker::default();
         let mut stopped = self.stopped.clone();
         // First polled in the order of arrival, which is what keeps the appends of a group in order.
         let mut running: FuturesUnordered<BoxFuture<'static, Frame>> = FuturesUnordered::new();
         loop {
+            let few = running.len() < RUNNING_MAX;
+            // Votes and signs of life are small and must not wait.
+            let room = lane == Lane::Votes || unpacker.is_partial() || self.room.is_there();
             tokio::select! {
                 biased;
                 () = until_stopped(&mut stopped) => return,
@@ -122,7 +129,8 @@ impl Receiver {
                         return;
                     }
                 }
-                message = incoming.message(), if running.len() < RUNNING_MAX => {
+                () = self.room.wait(), if few && !room => {}
+                message = incoming.message(), if few && room => {
                     let Ok(Some(message)) = message else {
                         return;
                     };
@@ -145,7 +153,10 @@ impl Receiver {
         };
         match unpacker.feed(bytes) {
             Ok(frames) => {
-                running.extend(frames.into_iter().map(|frame| handle(self.groups.clone(), frame).boxed()));
+                running.extend(frames.into_iter().map(|frame| {
+                    let taken = self.room.take(frame.message.bytes());
+                    handle(self.groups.clone(), frame, taken).boxed()
+                }));
                 true
             }
             Err(error) => {
@@ -179,12 +190,21 @@ async fn reply_with(
     true
 }
 
-async fn handle(groups: Arc<Registry>, frame: Frame) -> Frame {
+/// The lane that a stream was opened for. A stream that does not say is taken for one of entries.
+fn lane_of(first: &v1::PeerMessage) -> Lane {
+    match &first.body {
+        Some(v1::peer_message::Body::Hello(hello)) if hello.lane == Lane::Votes.wire() => Lane::Votes,
+        _ => Lane::Appends,
+    }
+}
+
+async fn handle(groups: Arc<Registry>, frame: Frame, taken: Taken) -> Frame {
     let Frame { call, group, replica, message } = frame;
     let message = match find(&groups, group, replica).await {
         Some(local) => ask(&local, message).await,
         None => Message::Failed(format!("replica {replica} of group {group} is not here")),
     };
+    drop(taken);
     Frame { call, group, replica, message }
 }
 

@@ -413,8 +413,7 @@ async fn a_member_names_the_leader_while_the_log_is_full() {
     cluster.pin_durable(0);
     cluster.create(GROUP).await;
     let leader = cluster.leader(GROUP).await;
-    let group = cluster.group(leader, GROUP);
-    while !matches!(group.propose(vec![9; 4000]).await, Err(ProposeError::LogFull { .. })) {}
+    fill(&cluster.group(leader, GROUP)).await;
     let follower = (1..=3).find(|server| *server != leader).unwrap();
     let refused = cluster.group(follower, GROUP).propose(vec![1]).await.unwrap_err();
     let ProposeError::NotLeader { leader: Some((_, named)), .. } = refused else { panic!("{refused:?}") };

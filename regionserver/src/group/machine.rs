@@ -277,6 +277,8 @@ impl GroupMachine {
     /// Applies one entry. The boundary is held throughout, also while a split waits for its parent's own split to be on
     /// disk: that wait needs writes of the manifest only, no freeze.
     async fn apply_entry(&self, entry: &AppliedEntry) -> Vec<Bytes> {
+        // Before the boundary, which the flushes that make room need.
+        self.signals.room_for(entry.operations.iter().map(|operation| operation.len() as u64).sum()).await;
         let _boundary = self.boundary.lock().await;
         let applied = Reply::Applied { stamp: entry.stamp }.encode();
         let mut replies = Vec::with_capacity(entry.operations.len());

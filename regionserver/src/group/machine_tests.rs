@@ -500,3 +500,26 @@ async fn a_set_on_a_version_of_the_same_millisecond_waits_for_the_next() {
     assert!(matches!(prepared(version), Prepared::Later), "it would make the version that it replaces");
     assert!(matches!(prepared(version + 1), Prepared::Packed));
 }
+
+#[tokio::test]
+async fn an_entry_waits_for_room_in_the_memtables_and_a_flush_makes_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = Engine::open(Options::new(directory.path().join("engine"), BackendKind::Memory, 0)).await.unwrap();
+    let signals = Arc::new(Signals::new(1000));
+    let machine = GroupMachine::open(GROUP, engine.clone(), Arc::default(), signals.clone(), Arc::default()).unwrap();
+    let mut replica = Replica { directory, engine, machine, log: Vec::new() };
+    replica.create().await;
+    replica.put(1, 1, "a").await;
+    signals.set_memtables(2000);
+    let machine = replica.machine.clone();
+    {
+        let put = replica.put(1, 1, "b");
+        tokio::pin!(put);
+        assert!(futures::poll!(&mut put).is_pending());
+        machine.flush(RegionId(1)).await.expect("a flush does not wait for what waits for it");
+        assert!(futures::poll!(&mut put).is_pending());
+        signals.set_memtables(0);
+        put.await;
+    }
+    assert_eq!(machine.log_time(), replica.log.last().unwrap().stamp);
+}
