@@ -116,6 +116,13 @@ pub(crate) const fn weight_of(cells: u64, data_bytes: u64) -> u64 {
     data_bytes + cells * SLOT_BYTES as u64
 }
 
+/// A place in [`Cells`], between two cells.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    bytes: usize,
+    slots: usize,
+}
+
 /// Any number of cells, owned.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cells {
@@ -146,6 +153,32 @@ impl Cells {
     /// Forgets the cells from `len` on. Their bytes stay until [`Cells::clear`].
     pub(crate) fn truncate(&mut self, len: usize) {
         self.slots.truncate(len);
+    }
+
+    /// Forgets the cells before `first`. What is left is copied to `room`, which takes the place of the cells and is
+    /// handed back as the room that they had.
+    pub(crate) fn forget_front(&mut self, first: usize, room: &mut Self) {
+        room.clear();
+        (first..self.len()).for_each(|at| room.push(self.get(at)));
+        self.clear();
+        std::mem::swap(self, room);
+    }
+
+    /// A mark to go back to.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { bytes: self.bytes.len(), slots: self.slots.len() }
+    }
+
+    /// Forgets what was appended since the mark, bytes included.
+    pub(crate) fn rewind(&mut self, mark: Mark) {
+        self.bytes.truncate(mark.bytes);
+        self.slots.truncate(mark.slots);
+    }
+
+    /// Whether cells of this weight were appended since the mark.
+    #[inline]
+    pub(crate) fn has_grown(&self, mark: Mark, bytes: usize) -> bool {
+        self.bytes.len() - mark.bytes + (self.slots.len() - mark.slots) * SLOT_BYTES >= bytes
     }
 
     /// Bytes of data held.

@@ -3,6 +3,9 @@
 //! Which cells may go is decided by `terrane_types::visibility` alone. What is decided here is whether everything older
 //! of a row is at hand: a row that an older file outside of the merge may hold keeps the deletes and witnesses that act
 //! on what lies there.
+//!
+//! A row is collected part by part and column by column, so that a row of any size passes through bounded memory. A column is
+//! judged as a whole; of one that is larger than [`COLUMN_PARTS_MAX`] only what has expired goes.
 
 use terrane_types::visibility::{CellMeta, Collector, Fate};
 
@@ -10,6 +13,9 @@ use crate::Error;
 use crate::cells::{Cell, Cells};
 use crate::manifest::FamilyRecord;
 use crate::merge::Merge;
+
+/// Parts of one column that are gathered to be judged: 64 MiB.
+const COLUMN_PARTS_MAX: usize = 128;
 
 /// The first and the last row of a file.
 pub(crate) type RowEnds = (Vec<u8>, Vec<u8>);
@@ -54,20 +60,30 @@ pub(crate) struct Collecting {
     /// For rows with everything older at hand, and for the others.
     whole: Collector,
     part: Collector,
+    /// Cells that are not judged yet.
     gathered: Cells,
     metas: Vec<CellMeta>,
+    /// Whether a row was begun and is not over.
+    within: bool,
+    /// Whether everything older of that row is at hand.
+    covers_older: bool,
+    /// The qualifier of a column that is too large to be judged.
+    kept: Option<Vec<u8>>,
+    room: Cells,
+    part_bytes: usize,
     cells_seen: u64,
     bytes_seen: u64,
 }
 
 impl Collecting {
-    /// Collects for readers at `oldest_snapshot` and above, as of `log_time_ms`.
+    /// Collects for readers at `oldest_snapshot` and above, as of `log_time_ms`, in parts of about `part_bytes`.
     pub(crate) fn new(
         merge: Merge,
         family: &FamilyRecord,
         oldest_snapshot: u64,
         log_time_ms: i64,
         older: Older,
+        part_bytes: usize,
     ) -> Self {
         let collector = |covers_older| Collector::new(&family.rules, oldest_snapshot, log_time_ms, covers_older);
         Self {
@@ -78,6 +94,11 @@ impl Collecting {
             part: collector(false),
             gathered: Cells::default(),
             metas: Vec::new(),
+            within: false,
+            covers_older: false,
+            kept: None,
+            room: Cells::default(),
+            part_bytes,
             cells_seen: 0,
             bytes_seen: 0,
         }
@@ -88,54 +109,87 @@ impl Collecting {
         self.merge.row()
     }
 
-    /// Hands what is kept of the next row to `keep`, in store order; says no at the end.
-    pub(crate) fn next(&mut self, mut keep: impl FnMut(Cell<'_>)) -> Result<bool, Error> {
-        if let Some(cell) = self.merge.lone().filter(|cell| cell.sequence >= self.since) {
-            self.cells_seen += 1;
-            self.bytes_seen += cell.weight();
-            let collector = if self.older.may_hold(cell.row) { &mut self.part } else { &mut self.whole };
-            collector.start_row();
-            match collector.column(&[cell.meta()]).first() {
-                Some(Fate::Keep) => keep(cell),
-                Some(Fate::Stub) => keep(cell.stub()),
-                Some(Fate::Drop) | None => {}
-            }
-            self.merge.skip_lone()?;
-            return Ok(true);
+    /// Whether what comes next is of the row of the last cell.
+    pub(crate) fn is_within_row(&self) -> bool {
+        self.within
+    }
+
+    /// Hands what is kept of the next row, or of the next part of it, to `keep`, in store order. At the end nothing happens.
+    pub(crate) fn next(&mut self, mut keep: impl FnMut(Cell<'_>)) -> Result<(), Error> {
+        if !self.within && self.keep_lone(&mut keep)? {
+            return Ok(());
         }
-        self.gathered.clear();
-        self.merge.take(&[], &mut self.gathered)?;
-        if self.gathered.is_empty() {
-            return Ok(self.merge.row().is_some());
-        }
-        self.cells_seen += self.gathered.len() as u64;
-        self.bytes_seen += self.gathered.weight();
+        let before = (self.gathered.len(), self.gathered.weight());
+        // A column that goes on doubles what is gathered of it, so that to look for its end costs no more than to read it.
+        let bytes_max = self.part_bytes.max(self.gathered.data_bytes());
+        let is_over = self.merge.take(&[], bytes_max, &mut self.gathered)?;
+        self.cells_seen += (self.gathered.len() - before.0) as u64;
+        self.bytes_seen += self.gathered.weight() - before.1;
         if self.since > 0 {
             let since = self.since;
             self.gathered.retain(|cell| cell.sequence >= since);
         }
-        let cells = &self.gathered;
-        if cells.is_empty() {
-            return Ok(true);
+        if !self.within && !self.gathered.is_empty() {
+            self.within = true;
+            self.covers_older = !self.older.may_hold(self.gathered.row(0));
+            let collector = if self.covers_older { &mut self.whole } else { &mut self.part };
+            if is_over { collector.start_row() } else { collector.start_row_in_parts() }
         }
-        let collector = if self.older.may_hold(cells.row(0)) { &mut self.part } else { &mut self.whole };
+        let judged = self.judge(is_over, &mut keep);
+        if is_over {
+            self.gathered.clear();
+            (self.within, self.kept) = (false, None);
+        } else if judged > 0 {
+            self.gathered.forget_front(judged, &mut self.room);
+        }
+        Ok(())
+    }
+
+    /// Judges a row of a single cell from where it lies; says no where the next row is none.
+    fn keep_lone(&mut self, keep: &mut impl FnMut(Cell<'_>)) -> Result<bool, Error> {
+        let Some(cell) = self.merge.lone().filter(|cell| cell.sequence >= self.since) else { return Ok(false) };
+        self.cells_seen += 1;
+        self.bytes_seen += cell.weight();
+        let collector = if self.older.may_hold(cell.row) { &mut self.part } else { &mut self.whole };
         collector.start_row();
+        match collector.column(&[cell.meta()]).first() {
+            Some(Fate::Keep) => keep(cell),
+            Some(Fate::Stub) => keep(cell.stub()),
+            Some(Fate::Drop) | None => {}
+        }
+        self.merge.skip_lone()?;
+        Ok(true)
+    }
+
+    /// Judges the columns that are gathered whole; answers how many cells that are.
+    fn judge(&mut self, is_over: bool, keep: &mut impl FnMut(Cell<'_>)) -> usize {
+        let Self { gathered: cells, metas, kept, whole, part, part_bytes, .. } = self;
+        let column_bytes_max = part_bytes.saturating_mul(COLUMN_PARTS_MAX);
+        let collector = if self.covers_older { whole } else { part };
         let mut first = 0;
         while first < cells.len() {
             let qualifier = cells.get(first).qualifier;
-            self.metas.clear();
+            metas.clear();
             let of_column = (first..cells.len()).map(|at| cells.get(at)).take_while(|cell| cell.qualifier == qualifier);
-            self.metas.extend(of_column.map(|cell| cell.meta()));
-            for (at, fate) in (first..).zip(collector.column(&self.metas)) {
+            metas.extend(of_column.map(|cell| cell.meta()));
+            let next = first + metas.len();
+            let goes_on = next == cells.len() && !is_over;
+            let is_large = kept.as_deref() == Some(qualifier) || (goes_on && cells.data_bytes() >= column_bytes_max);
+            if goes_on && !is_large {
+                break;
+            }
+            let fates = if is_large { collector.column_in_parts(metas) } else { collector.column(metas) };
+            *kept = (is_large && goes_on).then(|| qualifier.to_vec());
+            for (at, fate) in (first..).zip(fates) {
                 match fate {
                     Fate::Keep => keep(cells.get(at)),
                     Fate::Stub => keep(cells.get(at).stub()),
                     Fate::Drop => {}
                 }
             }
-            first += self.metas.len();
+            first = next;
         }
-        Ok(true)
+        first
     }
 
     /// Cells read so far, and their bytes.

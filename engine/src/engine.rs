@@ -242,6 +242,7 @@ impl Engine {
             region.set_prefix(parent.prefix());
             let (region_bytes, flush_bytes) = parent.sizes();
             region.set_sizes(region_bytes, flush_bytes);
+            region.set_part_bytes(parent.part_bytes());
             Arc::new(region)
         };
         let (left, right) = (daughter(left, left_range), daughter(right, right_range));

@@ -70,6 +70,12 @@ pub enum Error {
     /// The read needs the disk and was told not to wait for it. Read again where waiting is allowed.
     #[error("the read needs the disk")]
     NeedsDisk,
+    /// More of the row is visible than was asked for at most. Ask for fewer columns or versions, or scan the row.
+    #[error("the row takes more than {bytes_max} bytes")]
+    RowTooLarge {
+        /// The limit that was asked for.
+        bytes_max: usize,
+    },
     /// A file made elsewhere cannot be taken in. Make it anew, or give it to the region that it is for.
     #[error("{file} cannot be taken in: {why}", file = file.display())]
     NotIngested {

@@ -72,8 +72,18 @@ struct Bounded {
 }
 
 impl Source for Bounded {
-    fn row(&self, row: &RowKey<'_>, columns: &[Bytes], reading: Reading, out: &mut Cells) -> Result<(), Error> {
-        if self.record.bounds.contains(row.row) { self.source.row(row, columns, reading, out) } else { Ok(()) }
+    fn row(
+        &self,
+        row: &RowKey<'_>,
+        columns: &[Bytes],
+        reading: Reading,
+        bytes_max: usize,
+        out: &mut Cells,
+    ) -> Result<bool, Error> {
+        if !self.record.bounds.contains(row.row) {
+            return Ok(true);
+        }
+        self.source.row(row, columns, reading, bytes_max, out)
     }
 
     fn cursor(self: Arc<Self>, bounds: &Bounds, reverse: bool, reading: Reading) -> Result<Box<dyn Cursor>, Error> {
@@ -177,13 +187,20 @@ impl LevelSource {
 }
 
 impl Source for LevelSource {
-    fn row(&self, row: &RowKey<'_>, columns: &[Bytes], reading: Reading, out: &mut Cells) -> Result<(), Error> {
+    fn row(
+        &self,
+        row: &RowKey<'_>,
+        columns: &[Bytes],
+        reading: Reading,
+        bytes_max: usize,
+        out: &mut Cells,
+    ) -> Result<bool, Error> {
         match self.files.get(self.at_or_after(row.row)) {
             Some(file) if file.record.holds(row.row) && file.record.ingested_at == 0 => {
-                file.source.row(row, columns, reading, out)
+                file.source.row(row, columns, reading, bytes_max, out)
             }
-            Some(file) if file.record.holds(row.row) => file.bounded().row(row, columns, reading, out),
-            _ => Ok(()),
+            Some(file) if file.record.holds(row.row) => file.bounded().row(row, columns, reading, bytes_max, out),
+            _ => Ok(true),
         }
     }
 
@@ -261,9 +278,18 @@ impl Cursor for LevelCursor {
         Ok(())
     }
 
-    fn take(&mut self, columns: &[Bytes], out: &mut Cells) -> Result<(), Error> {
+    fn take(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+        let Some(current) = &mut self.current else { return Ok(true) };
+        let is_over = current.take(columns, bytes_max, out)?;
+        if current.row().is_none() {
+            self.advance()?;
+        }
+        Ok(is_over)
+    }
+
+    fn seek_column(&mut self, qualifier: &[u8]) -> Result<(), Error> {
         if let Some(current) = &mut self.current {
-            current.take(columns, out)?;
+            current.seek_column(qualifier)?;
             if current.row().is_none() {
                 self.advance()?;
             }

@@ -250,6 +250,7 @@ impl Engine {
                 oldest_snapshot,
                 log_time,
                 older,
+                part_bytes: region.part_bytes(),
             };
             let made = match task::run_io(async move { work.run(writer?).await }).await {
                 Ok(made) => made,
@@ -289,16 +290,19 @@ struct FamilyFlush {
     oldest_snapshot: u64,
     log_time: i64,
     older: Older,
+    part_bytes: usize,
 }
 
 impl FamilyFlush {
     async fn run(self, mut writer: FamilyWriter) -> Result<Vec<FileRef>, Error> {
         let cursors = self.sources.into_iter().map(|source| source.cursor(&self.bounds, false, BULK));
         let merge = Merge::new(cursors.collect::<Result<_, _>>()?, false);
-        let mut rows = Collecting::new(merge, &self.family, self.oldest_snapshot, self.log_time, self.older);
+        let Self { family, oldest_snapshot, log_time, older, part_bytes, .. } = self;
+        let mut rows = Collecting::new(merge, &family, oldest_snapshot, log_time, older, part_bytes);
         while rows.row().is_some() {
-            if writer.has_work() {
-                writer.work().await?;
+            let within_row = rows.is_within_row();
+            if writer.has_work(within_row) {
+                writer.work(within_row).await?;
             }
             rows.next(|cell| writer.add(cell))?;
         }

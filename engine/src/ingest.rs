@@ -208,11 +208,18 @@ pub(crate) struct Stamped {
 }
 
 impl Source for Stamped {
-    fn row(&self, row: &RowKey<'_>, columns: &[Bytes], reading: Reading, out: &mut Cells) -> Result<(), Error> {
+    fn row(
+        &self,
+        row: &RowKey<'_>,
+        columns: &[Bytes],
+        reading: Reading,
+        bytes_max: usize,
+        out: &mut Cells,
+    ) -> Result<bool, Error> {
         let first = out.len();
-        self.source.row(row, columns, reading, out)?;
+        let is_all = self.source.row(row, columns, reading, bytes_max, out)?;
         out.set_sequence_from(first, self.sequence);
-        Ok(())
+        Ok(is_all)
     }
 
     fn cursor(self: Arc<Self>, bounds: &Bounds, reverse: bool, reading: Reading) -> Result<Box<dyn Cursor>, Error> {
@@ -231,11 +238,19 @@ impl Cursor for StampedCursor {
         self.cursor.row()
     }
 
-    fn take(&mut self, columns: &[Bytes], out: &mut Cells) -> Result<(), Error> {
+    fn skip(&mut self) -> Result<(), Error> {
+        self.cursor.skip()
+    }
+
+    fn take(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
         let first = out.len();
-        self.cursor.take(columns, out)?;
+        let is_over = self.cursor.take(columns, bytes_max, out)?;
         out.set_sequence_from(first, self.sequence);
-        Ok(())
+        Ok(is_over)
+    }
+
+    fn seek_column(&mut self, qualifier: &[u8]) -> Result<(), Error> {
+        self.cursor.seek_column(qualifier)
     }
 
     fn seek(&mut self, row: &[u8]) -> Result<(), Error> {

@@ -2,10 +2,14 @@
 //!
 //! Cursors are kept sorted by the row each has at hand, so the next row is that of the first. After it was taken, the
 //! cursors that had it are put back where they now belong: mostly one cursor, and a search among few.
+//!
+//! A row comes in parts where it is larger than what is wanted at once. While several cursors have such a row, each fills a
+//! buffer of its own, and the buffers are merged cell by cell.
 
 use std::cmp::Ordering;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 use crate::Error;
 use crate::cells::{Cell, Cells};
@@ -18,18 +22,42 @@ pub(crate) struct Merge {
     /// Indices of the cursors that are not at their end, sorted by row in the direction of the merge, then newest first.
     order: Vec<usize>,
     reverse: bool,
+    /// The row at hand, while it is given in parts and several cursors have it: those stay first in `order`.
+    wide: Option<Box<Wide>>,
+}
+
+struct Wide {
+    row: Vec<u8>,
+    /// Newest first.
+    lanes: Vec<Lane>,
+}
+
+/// What one cursor has of a wide row.
+struct Lane {
+    cursor: usize,
+    /// Read ahead; those before `at` were given.
+    cells: Cells,
+    at: usize,
+    /// The cursor has no more of the row.
+    is_over: bool,
+}
+
+impl Lane {
+    fn cell(&self) -> Option<Cell<'_>> {
+        (self.at < self.cells.len()).then(|| self.cells.get(self.at))
+    }
 }
 
 impl Merge {
     /// Merges cursors that all go the same way, newest source first.
     pub(crate) fn new(cursors: Vec<Box<dyn Cursor>>, reverse: bool) -> Self {
-        let mut merge = Self { order: Vec::with_capacity(cursors.len()), cursors, reverse };
+        let mut merge = Self { order: Vec::with_capacity(cursors.len()), cursors, reverse, wide: None };
         merge.sort();
         merge
     }
 
     fn sort(&mut self) {
-        let Self { cursors, order, reverse } = self;
+        let Self { cursors, order, reverse, .. } = self;
         order.clear();
         order.extend((0..cursors.len()).filter(|&index| cursors[index].row().is_some()));
         order.sort_by(|&a, &b| compare(cursors, *reverse, a, b));
@@ -37,23 +65,118 @@ impl Merge {
 
     /// The next row; `None` at the end.
     pub(crate) fn row(&self) -> Option<&[u8]> {
-        self.cursors[*self.order.first()?].row()
+        match &self.wide {
+            None => self.cursors[*self.order.first()?].row(),
+            Some(wide) => Some(&wide.row),
+        }
     }
 
-    /// Appends the cells of the next row in store order and goes on; of which columns, as with [`Cursor::take`].
-    pub(crate) fn take(&mut self, columns: &[Bytes], out: &mut Cells) -> Result<(), Error> {
+    /// How many cursors have the next row: the first of the order.
+    fn with_row(&self) -> usize {
+        let Some((&first, rest)) = self.order.split_first() else { return 0 };
+        let row = self.cursors[first].row();
+        1 + rest.iter().take_while(|&&index| self.cursors[index].row() == row).count()
+    }
+
+    /// Appends the cells of the next row in store order and goes on; of which columns, up to how many bytes, and what is
+    /// answered, as with [`Cursor::take`].
+    pub(crate) fn take(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+        if self.wide.is_some() {
+            return self.take_part(columns, bytes_max, out);
+        }
+        let with_row = self.with_row();
         let Self { cursors, order, .. } = self;
-        let Some(&first) = order.first() else { return Ok(()) };
-        let row = cursors[first].row();
-        let with_row = 1 + order[1..].iter().take_while(|&&index| cursors[index].row() == row).count();
         let begin = out.len();
+        if with_row <= 1 {
+            let Some(&only) = order.first() else { return Ok(true) };
+            let is_over = cursors[only].take(columns, bytes_max, out)?;
+            if is_over {
+                self.settle(1);
+            }
+            return Ok(is_over);
+        }
+        let mark = out.mark();
+        let share = (bytes_max / with_row).max(1);
+        let mut taken: SmallVec<[(usize, bool); 8]> = SmallVec::new();
+        let mut key = Vec::new();
         for &index in &order[..with_row] {
-            cursors[index].take(columns, out)?;
+            let is_over = cursors[index].take(columns, share, out)?;
+            if !is_over && key.is_empty() {
+                key.extend_from_slice(cursors[index].row().unwrap_or_default());
+            }
+            taken.push((out.len(), is_over));
         }
-        if with_row > 1 {
+        if key.is_empty() {
             out.sort_from(begin);
+            self.settle(with_row);
+            return Ok(true);
         }
-        self.settle(with_row);
+        let mut lanes = Vec::with_capacity(with_row);
+        let mut first = begin;
+        for (&cursor, (end, is_over)) in order.iter().zip(taken) {
+            let mut cells = Cells::default();
+            (first..end).for_each(|at| cells.push(out.get(at)));
+            lanes.push(Lane { cursor, cells, at: 0, is_over });
+            first = end;
+        }
+        out.rewind(mark);
+        self.wide = Some(Box::new(Wide { row: key, lanes }));
+        self.take_part(columns, bytes_max, out)
+    }
+
+    /// Appends a part of a wide row; answers whether it is over.
+    fn take_part(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+        let Self { cursors, wide, .. } = self;
+        let Some(wide) = wide else { return Ok(true) };
+        let lanes = &mut wide.lanes;
+        let share = (bytes_max / lanes.len()).max(1);
+        let mark = out.mark();
+        loop {
+            for lane in lanes.iter_mut() {
+                while lane.at == lane.cells.len() && !lane.is_over {
+                    lane.cells.clear();
+                    lane.at = 0;
+                    lane.is_over = cursors[lane.cursor].take(columns, share, &mut lane.cells)?;
+                }
+            }
+            if out.has_grown(mark, bytes_max) {
+                return Ok(false);
+            }
+            // Of two at one place the newer stays.
+            let Some(lowest) = lanes
+                .iter()
+                .filter_map(Lane::cell)
+                .reduce(|lowest, cell| if cell.cmp_in_row(&lowest).is_lt() { cell } else { lowest })
+            else {
+                break;
+            };
+            out.push(lowest);
+            let last = out.get(out.len() - 1);
+            for lane in lanes.iter_mut() {
+                if lane.cell().is_some_and(|cell| cell.cmp_in_row(&last).is_eq()) {
+                    lane.at += 1;
+                }
+            }
+        }
+        self.close_row();
+        Ok(true)
+    }
+
+    /// Leaves a wide row of which the cursors have no more.
+    fn close_row(&mut self) {
+        if let Some(wide) = self.wide.take() {
+            self.settle(wide.lanes.len());
+        }
+    }
+
+    /// Goes on, within the next row, to the first cell whose qualifier is not below this one; where there is none, behind the
+    /// row. Nothing of the row has been taken.
+    pub(crate) fn seek_column(&mut self, qualifier: &[u8]) -> Result<(), Error> {
+        let with_row = self.with_row();
+        for &index in &self.order[..with_row] {
+            self.cursors[index].seek_column(qualifier)?;
+        }
+        self.sort();
         Ok(())
     }
 
@@ -80,14 +203,18 @@ impl Merge {
         Some(first)
     }
 
-    /// Goes on behind the next row.
+    /// Goes on behind the next row, or what is left of it.
     pub(crate) fn skip(&mut self) -> Result<(), Error> {
-        let Self { cursors, order, .. } = self;
-        let Some(&first) = order.first() else { return Ok(()) };
-        let row = cursors[first].row();
-        let with_row = 1 + order[1..].iter().take_while(|&&index| cursors[index].row() == row).count();
-        for &index in &order[..with_row] {
-            cursors[index].skip()?;
+        if let Some(wide) = &self.wide {
+            for lane in wide.lanes.iter().filter(|lane| !lane.is_over) {
+                self.cursors[lane.cursor].skip()?;
+            }
+            self.close_row();
+            return Ok(());
+        }
+        let with_row = self.with_row();
+        for &index in &self.order[..with_row] {
+            self.cursors[index].skip()?;
         }
         self.settle(with_row);
         Ok(())
@@ -103,7 +230,7 @@ impl Merge {
 
     /// Puts the first cursors of the order, which have moved on, where they belong.
     fn settle(&mut self, moved: usize) {
-        let Self { cursors, order, reverse } = self;
+        let Self { cursors, order, reverse, .. } = self;
         // From the last to the first, so that those before stay where they are until it is their turn.
         for at in (0..moved).rev() {
             let index = order[at];
@@ -124,6 +251,7 @@ impl Merge {
 
     /// Goes on to the first row, in the direction of the merge, that is not before `row`.
     pub(crate) fn seek(&mut self, row: &[u8]) -> Result<(), Error> {
+        self.wide = None;
         for cursor in &mut self.cursors {
             cursor.seek(row)?;
         }
@@ -180,10 +308,74 @@ mod tests {
         while let Some(row) = merge.row() {
             let row = row.to_vec();
             cells.clear();
-            merge.take(&[], &mut cells).unwrap();
+            assert!(merge.take(&[], usize::MAX, &mut cells).unwrap(), "the whole row");
             rows.push((row, cells.iter().map(|cell| cell.sequence).collect()));
         }
         rows
+    }
+
+    #[test]
+    fn a_row_comes_in_parts_and_is_the_same_row() {
+        let columns = |sequence: u64, step: usize| {
+            let mut cells = Cells::default();
+            for row in [&b"a"[..], b"b"] {
+                for number in (0..200u32).step_by(step) {
+                    let qualifier = number.to_be_bytes();
+                    let cell = Cell {
+                        row,
+                        qualifier: &qualifier,
+                        tags: b"",
+                        value: b"value",
+                        timestamp: 1,
+                        sequence,
+                        position: 0,
+                        kind: CellKind::Put,
+                    };
+                    cells.push(cell);
+                }
+            }
+            Arc::new(Run::new(cells))
+        };
+        // The third has cells that the first has too: of two at one place the newer is given.
+        let runs = [columns(3, 3), columns(2, 2), columns(3, 5), columns(1, 1)];
+        let open = |reverse| {
+            use crate::reading::Source;
+            let bounds = Bounds { start: Vec::new(), stop: Vec::new() };
+            let cursors = runs.iter().map(|run| run.clone().cursor(&bounds, reverse, crate::flush::BULK).unwrap());
+            Merge::new(cursors.collect(), reverse)
+        };
+        let take = |merge: &mut Merge, bytes_max: usize| {
+            let mut row = Vec::new();
+            let mut part = Cells::default();
+            loop {
+                part.clear();
+                let is_over = merge.take(&[], bytes_max, &mut part).unwrap();
+                assert!(part.len() <= bytes_max / 49 + 2, "{} cells in a part of {bytes_max} bytes", part.len());
+                row.extend(part.iter().map(|cell| (cell.row.to_vec(), cell.qualifier.to_vec(), cell.sequence)));
+                if is_over {
+                    return row;
+                }
+            }
+        };
+        for reverse in [false, true] {
+            let mut whole = open(reverse);
+            let (first, second) = (take(&mut whole, 1 << 20), take(&mut whole, 1 << 20));
+            assert!(whole.row().is_none() && first.is_sorted_by(|a, b| a < b || a.2 > b.2), "{first:?}");
+            for bytes_max in [1, 77, 500, 5_000] {
+                let mut parts = open(reverse);
+                assert_eq!(take(&mut parts, bytes_max), first);
+                assert_eq!(take(&mut parts, bytes_max), second);
+                assert!(parts.row().is_none());
+                // Left in the middle, and gone into in the middle.
+                let mut skipped = open(reverse);
+                skipped.take(&[], bytes_max, &mut Cells::default()).unwrap();
+                skipped.skip().unwrap();
+                skipped.seek_column(&150u32.to_be_bytes()).unwrap();
+                let tail: Vec<_> =
+                    second.iter().filter(|cell| cell.1 >= 150u32.to_be_bytes().to_vec()).cloned().collect();
+                assert_eq!(take(&mut skipped, bytes_max), tail);
+            }
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use terrane_types::limits::BATCH_BYTES_MAX;
 use terrane_types::visibility::{CellMeta, Resolver, View};
 use terrane_types::{Columns, Projection};
 
@@ -43,12 +44,25 @@ pub enum Patience {
     MemoryOnly,
 }
 
+/// How a row is to be read.
+#[derive(Clone, Copy, Debug)]
+pub struct RowRead<'a> {
+    /// Which of its cells.
+    pub projection: &'a Projection,
+    /// The time that expiry is judged by.
+    pub now_ms: i64,
+    /// Whether it may wait for the disk.
+    pub patience: Patience,
+    /// Bytes of packed cells at most: a row with more is refused.
+    pub bytes_max: usize,
+}
+
 impl Region {
-    /// Appends the packed cells of `row` that `snapshot` sees; none when the row has none.
+    /// Appends the packed cells of `row` that `snapshot` sees; none when the row has none. A row with more than
+    /// [`BATCH_BYTES_MAX`] bytes of them is refused.
     ///
     /// # Errors
-    /// [`Error::NeedsDisk`] where the patience is [`Patience::MemoryOnly`]; [`Error::Corruption`] or [`Error::Io`] from the
-    /// files below. Whatever it is, nothing was appended.
+    /// As [`Region::get_row`].
     pub fn get(
         &self,
         snapshot: &Snapshot,
@@ -58,26 +72,54 @@ impl Region {
         patience: Patience,
         out: &mut Vec<u8>,
     ) -> Result<ReadStats, Error> {
-        let before = out.len();
-        let result = self.get_row(snapshot, row, projection, now_ms, patience, out);
-        if result.is_err() {
-            out.truncate(before);
-        }
-        result
+        self.get_row(snapshot, row, RowRead { projection, now_ms, patience, bytes_max: BATCH_BYTES_MAX }, out)
     }
 
-    fn get_row(
+    /// Appends the packed cells of `row` that `snapshot` sees; none when the row has none. Whatever the row holds, no more of
+    /// it is in memory than the limit and a part.
+    ///
+    /// # Errors
+    /// [`Error::RowTooLarge`] as soon as more is visible than the limit. [`Error::NeedsDisk`] where the patience is
+    /// [`Patience::MemoryOnly`], and the row is not in memory or is large. [`Error::Corruption`] or [`Error::Io`] from the
+    /// files below. Whatever it is, nothing was appended.
+    pub fn get_row(
         &self,
         snapshot: &Snapshot,
         row: &[u8],
-        projection: &Projection,
-        now_ms: i64,
-        patience: Patience,
+        read: RowRead<'_>,
         out: &mut Vec<u8>,
     ) -> Result<ReadStats, Error> {
+        let before = out.len();
+        let mut result = self.get_small(snapshot, row, read, out);
+        if let Ok(None) = result {
+            out.truncate(before);
+            result = match read.patience {
+                // It takes a while, which is not for a thread of the runtime.
+                Patience::MemoryOnly => Err(Error::NeedsDisk),
+                Patience::MayBlock => self.get_large(snapshot, row, read, out).map(Some),
+            };
+        }
+        if result.is_ok() && out.len() - before > read.bytes_max {
+            result = Err(Error::RowTooLarge { bytes_max: read.bytes_max });
+        }
+        if result.is_err() {
+            out.truncate(before);
+        }
+        result.map(Option::unwrap_or_default)
+    }
+
+    /// The row at once; `None` where a family has so much of it that it is to be read in parts.
+    fn get_small(
+        &self,
+        snapshot: &Snapshot,
+        row: &[u8],
+        read: RowRead<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<ReadStats>, Error> {
+        let RowRead { projection, now_ms, patience, .. } = read;
         let mut stats = ReadStats::default();
         if !self.bounds().contains(row) {
-            return Ok(stats);
+            return Ok(Some(stats));
         }
         let view = view_of(projection, snapshot.sequence(), now_ms);
         let key = RowKey::new(row);
@@ -89,6 +131,7 @@ impl Region {
             prefix: None,
         };
         let mut cells = ROOM.take();
+        let (mut is_all, part_bytes) = (true, self.part_bytes());
         let mut window = CellWindow::of(projection);
         for store in self.views(projection) {
             let asked = projection.columns(store.name.as_bytes());
@@ -97,8 +140,14 @@ impl Region {
             let mut sources_with_row = 0;
             for source in &store.sources {
                 let before = cells.len();
-                source.row(&key, columns, reading, &mut cells)?;
+                is_all = source.row(&key, columns, reading, part_bytes, &mut cells)?;
                 sources_with_row += usize::from(cells.len() > before);
+                if !is_all {
+                    break;
+                }
+            }
+            if !is_all {
+                break;
             }
             if sources_with_row == 0 {
                 continue;
@@ -121,7 +170,7 @@ impl Region {
         if cells.memory_bytes() <= ROOM_BYTES_MAX {
             ROOM.set(cells);
         }
-        Ok(stats)
+        Ok(is_all.then_some(stats))
     }
 
     /// What there is of each family asked for, as it is at one moment. The lock is not kept: files are read without it,
@@ -153,11 +202,14 @@ pub(crate) struct FamilyReader {
     since: u64,
     resolver: Resolver,
     metas: SmallVec<[CellMeta; 4]>,
+    /// Of a column that is larger than a part: its qualifier, and what was shown of it so far.
+    open: (Vec<u8>, Vec<CellMeta>),
 }
 
 impl FamilyReader {
     pub(crate) fn new(family: &FamilyRecord, view: View) -> Self {
-        Self { since: family.since, resolver: Resolver::new(&family.rules, view), metas: SmallVec::new() }
+        let resolver = Resolver::new(&family.rules, view);
+        Self { since: family.since, resolver, metas: SmallVec::new(), open: Default::default() }
     }
 
     /// Whether the only cell of a row is shown.
@@ -191,15 +243,46 @@ impl FamilyReader {
         cells: &mut Cells,
         asked: Option<&Columns>,
         stats: &mut ReadStats,
-        mut show: impl FnMut(usize, Cell<'_>),
+        show: impl FnMut(usize, Cell<'_>),
     ) {
+        self.begin_row();
+        self.show_part(cells, true, asked, stats, show);
+    }
+
+    /// Begins a row that is shown in parts.
+    pub(crate) fn begin_row(&mut self) {
+        self.resolver.start_row();
+        self.open.1.clear();
+    }
+
+    /// Takes the cells with the empty qualifier from a row that is shown from a later column on: the markers of the family
+    /// are among them.
+    pub(crate) fn take_markers(&mut self, cells: &Cells) {
+        let markers = cells.iter().filter(|cell| cell.qualifier.is_empty() && cell.sequence >= self.since);
+        self.metas.clear();
+        self.metas.extend(markers.map(|cell| cell.meta()));
+        self.resolver.column(&self.metas);
+    }
+
+    /// Shows what can be shown of a row with these cells next in store order, as [`FamilyReader::show`] does, and answers how
+    /// many of them that decides about. The others come again, with those that follow: their column may go on. `is_last`:
+    /// nothing follows.
+    pub(crate) fn show_part(
+        &mut self,
+        cells: &mut Cells,
+        is_last: bool,
+        asked: Option<&Columns>,
+        stats: &mut ReadStats,
+        mut show: impl FnMut(usize, Cell<'_>),
+    ) -> usize {
         if self.since > 0 {
             let since = self.since;
             cells.retain(|cell| cell.sequence >= since);
         }
-        stats.cells_seen += cells.len() as u64;
-        self.resolver.start_row();
         let mut first = 0;
+        if !self.open.1.is_empty() {
+            first = self.show_open_column(cells, is_last, asked, stats, &mut show);
+        }
         while first < cells.len() {
             let cell = cells.get(first);
             let qualifier = cell.qualifier;
@@ -213,6 +296,9 @@ impl FamilyReader {
                 }
                 self.metas.push(cell.meta());
                 next += 1;
+            }
+            if next == cells.len() && !is_last {
+                break;
             }
             let selected = is_selected(asked, qualifier);
             // Family markers come with the empty qualifier, so that column is resolved even when it is not asked for.
@@ -228,5 +314,47 @@ impl FamilyReader {
             }
             first = next;
         }
+        if first == 0 && !cells.is_empty() {
+            // A part of a single column, which is shown as far as it goes.
+            self.open.0.clear();
+            self.open.0.extend_from_slice(cells.get(0).qualifier);
+            first = self.show_open_column(cells, is_last, asked, stats, &mut show);
+        }
+        stats.cells_seen += first as u64;
+        first
+    }
+
+    /// Shows what follows of a column that is larger than a part. What is visible of a column from some timestamp up depends
+    /// on nothing below (see [`Resolver::column`]), so a column may be cut between two timestamps.
+    fn show_open_column(
+        &mut self,
+        cells: &Cells,
+        is_last: bool,
+        asked: Option<&Columns>,
+        stats: &mut ReadStats,
+        show: &mut impl FnMut(usize, Cell<'_>),
+    ) -> usize {
+        let (qualifier, metas) = &mut self.open;
+        let of_column = cells.iter().take_while(|cell| cell.qualifier == qualifier.as_slice()).count();
+        let is_whole = is_last || of_column < cells.len();
+        let before_last = || (1..of_column).rev().find(|&at| cells.get(at - 1).timestamp != cells.get(at).timestamp);
+        let end = if is_whole { of_column } else { before_last().unwrap_or(of_column) };
+        let shown_before = metas.len();
+        metas.extend((0..end).map(|at| cells.get(at).meta()));
+        if qualifier.is_empty() {
+            // Its markers are handed over once more, with the others.
+            self.resolver.start_row();
+        }
+        let visible = self.resolver.column(metas);
+        if is_selected(asked, qualifier) {
+            for at in visible.iter().filter_map(|&index| (index as usize).checked_sub(shown_before)) {
+                stats.cells_shown += 1;
+                show(at, cells.get(at));
+            }
+        }
+        if is_whole {
+            metas.clear();
+        }
+        end
     }
 }

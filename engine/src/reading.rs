@@ -3,6 +3,9 @@
 //! A [`Source`] gives one row, or a [`Cursor`] over rows one way. Cursors are row by row: a merge compares rows, and cells
 //! are only compared where several sources hold the same row. What is read is copied once, into [`Cells`].
 //!
+//! No read takes a whole row at once unless the row is small: a row comes in parts of about [`PART_BYTES`], so that one of
+//! any size passes through bounded memory. A part ends between two cells.
+//!
 //! A read may be told not to wait for the disk ([`Reading::blocking`]): what it needs and is not in memory then ends it
 //! with [`Error::NeedsDisk`], and whoever asked begins again where blocking is allowed. So runtime threads never wait for
 //! a disk, and a read that finds everything in memory costs no hand-over.
@@ -15,6 +18,9 @@ use crate::Error;
 use crate::cells::{Cell, Cells};
 use crate::region::RowPrefix;
 use crate::source::Bounds;
+
+/// Bytes of cells after which a row is cut into parts.
+pub(crate) const PART_BYTES: usize = 512 << 10;
 
 /// How a read goes about it.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +89,17 @@ pub(crate) trait Source: Send + Sync {
     /// Appends the cells of one row in store order. With `columns` not empty, at least those of these qualifiers and of
     /// the empty qualifier (where the markers of the whole family are); others may come too. After an error, `out` is as
     /// it was.
-    fn row(&self, row: &RowKey<'_>, columns: &[Bytes], reading: Reading, out: &mut Cells) -> Result<(), Error>;
+    ///
+    /// Answers whether those are all. Once about `bytes_max` bytes were appended it gives up: some of the row's cells are
+    /// missing, not always the last ones, and a cursor has to go over the row.
+    fn row(
+        &self,
+        row: &RowKey<'_>,
+        columns: &[Bytes],
+        reading: Reading,
+        bytes_max: usize,
+        out: &mut Cells,
+    ) -> Result<bool, Error>;
 
     /// A cursor over the rows inside of `bounds`, from the first, or with `reverse` from the last.
     fn cursor(self: Arc<Self>, bounds: &Bounds, reverse: bool, reading: Reading) -> Result<Box<dyn Cursor>, Error>;
@@ -105,14 +121,25 @@ pub(crate) trait Cursor: Send {
         self.lone()
     }
 
-    /// Goes on to the next row.
+    /// Goes on to the next row, wherever it is in the row at hand.
     fn skip(&mut self) -> Result<(), Error> {
-        self.take(&[], &mut Cells::default())
+        let mut skipped = Cells::default();
+        while self.row().is_some() && !self.take(&[], PART_BYTES, &mut skipped)? {
+            skipped.clear();
+        }
+        Ok(())
     }
 
     /// Appends the cells of the row at hand, in store order whatever the direction, and goes on to the next row; of which
     /// columns, as with [`Source::row`].
-    fn take(&mut self, columns: &[Bytes], out: &mut Cells) -> Result<(), Error>;
+    ///
+    /// Answers whether the row is over. Once about `bytes_max` bytes were appended it is not: the cursor stays within the
+    /// row, and the next call appends what follows.
+    fn take(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error>;
+
+    /// Goes on, within the row at hand, to the first cell whose qualifier is not below this one. Where there is none, the
+    /// row is over.
+    fn seek_column(&mut self, qualifier: &[u8]) -> Result<(), Error>;
 
     /// Goes on to the first row, in the cursor's direction, that is not before `row`.
     fn seek(&mut self, row: &[u8]) -> Result<(), Error>;

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
 use terrane_types::limits::{FLUSH_SIZE_DEFAULT, REGION_SIZE_DEFAULT};
@@ -22,7 +22,7 @@ use crate::file::Levels;
 use crate::manifest::FamilyRecord;
 use crate::memtable::{Memtable, Replacing};
 use crate::point::DurablePoint;
-use crate::reading::Source;
+use crate::reading::{PART_BYTES, Source};
 use crate::snapshot::{Snapshot, Snapshots};
 use crate::source::Bounds;
 
@@ -186,6 +186,7 @@ pub struct Region {
     prefix: RwLock<Option<RowPrefix>>,
     /// The size at which the region splits, and that at which it is flushed.
     sizes: RwLock<(u64, u64)>,
+    part_bytes: AtomicUsize,
 }
 
 impl std::fmt::Debug for Region {
@@ -254,6 +255,7 @@ impl Region {
             compaction: Compactions::default(),
             prefix: RwLock::new(None),
             sizes: RwLock::new((REGION_SIZE_DEFAULT, FLUSH_SIZE_DEFAULT)),
+            part_bytes: AtomicUsize::new(PART_BYTES),
         }
     }
 
@@ -288,6 +290,16 @@ impl Region {
     /// recorded either.
     pub fn set_sizes(&self, region_bytes: u64, flush_bytes: u64) {
         *self.sizes.write() = (region_bytes, flush_bytes);
+    }
+
+    /// Bytes of cells after which a row is read and written in parts, where that is to be less than usual: so that tests meet
+    /// parts in small rows. Not recorded either.
+    pub fn set_part_bytes(&self, bytes: usize) {
+        self.part_bytes.store(bytes.clamp(1, PART_BYTES), Ordering::Relaxed);
+    }
+
+    pub(crate) fn part_bytes(&self) -> usize {
+        self.part_bytes.load(Ordering::Relaxed)
     }
 
     pub(crate) fn sizes(&self) -> (u64, u64) {

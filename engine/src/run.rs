@@ -56,28 +56,74 @@ impl Run {
 }
 
 impl Source for Run {
-    fn row(&self, row: &RowKey<'_>, _columns: &[Bytes], _reading: Reading, out: &mut Cells) -> Result<(), Error> {
+    fn row(
+        &self,
+        row: &RowKey<'_>,
+        _columns: &[Bytes],
+        _reading: Reading,
+        bytes_max: usize,
+        out: &mut Cells,
+    ) -> Result<bool, Error> {
+        let mark = out.mark();
         for index in self.lower_bound(row.row, false)..self.cells.len() {
             let cell = self.cells.get(index);
             if cell.row != row.row {
                 break;
             }
+            if out.has_grown(mark, bytes_max) {
+                return Ok(false);
+            }
             out.push(cell);
         }
-        Ok(())
+        Ok(true)
     }
 
     fn cursor(self: Arc<Self>, bounds: &Bounds, reverse: bool, _reading: Reading) -> Result<Box<dyn Cursor>, Error> {
         let range = self.range(bounds);
-        Ok(Box::new(RunCursor { run: self, range, reverse }))
+        Ok(Box::new(RunCursor { run: self, range, reverse, rest: None }))
     }
 }
 
 struct RunCursor {
     run: Arc<Run>,
-    /// What is still to come.
+    /// What is still to come, the row at hand included.
     range: Range<usize>,
     reverse: bool,
+    /// What is still to come of the row at hand, once some of it was taken.
+    rest: Option<Range<usize>>,
+}
+
+impl RunCursor {
+    /// What is still to come of the row at hand.
+    fn rest(&self) -> Range<usize> {
+        if let Some(rest) = &self.rest {
+            return rest.clone();
+        }
+        let (cells, range) = (&self.run.cells, &self.range);
+        if range.is_empty() {
+            return range.clone();
+        }
+        if self.reverse {
+            let row = cells.row(range.end - 1);
+            let count = range.clone().rev().take_while(|&at| cells.row(at) == row).count();
+            range.end - count..range.end
+        } else {
+            let row = cells.row(range.start);
+            let count = range.clone().take_while(|&at| cells.row(at) == row).count();
+            range.start..range.start + count
+        }
+    }
+
+    /// Leaves the row at hand.
+    fn leave_row(&mut self) {
+        let Some(row) = self.row() else { return };
+        if self.reverse {
+            self.range.end = self.run.lower_bound(row, false).max(self.range.start);
+        } else {
+            self.range.start = self.rest().end;
+        }
+        self.rest = None;
+    }
 }
 
 impl Cursor for RunCursor {
@@ -86,30 +132,43 @@ impl Cursor for RunCursor {
         at.filter(|at| self.range.contains(at)).map(|at| self.run.cells.row(at))
     }
 
-    fn take(&mut self, _columns: &[Bytes], out: &mut Cells) -> Result<(), Error> {
-        let cells = &self.run.cells;
-        if self.range.is_empty() {
-            return Ok(());
+    fn skip(&mut self) -> Result<(), Error> {
+        self.leave_row();
+        Ok(())
+    }
+
+    fn take(&mut self, _columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+        let rest = self.rest();
+        let mark = out.mark();
+        for at in rest.clone() {
+            if out.has_grown(mark, bytes_max) {
+                self.rest = Some(at..rest.end);
+                return Ok(false);
+            }
+            out.push(self.run.cells.get(at));
         }
-        let of_row = if self.reverse {
-            let row = cells.row(self.range.end - 1);
-            let rest = self.range.clone().rev().take_while(|&at| cells.row(at) == row).count();
-            let first = self.range.end - rest;
-            let of_row = first..self.range.end;
-            self.range.end = first;
-            of_row
-        } else {
-            let row = cells.row(self.range.start);
-            let count = self.range.clone().take_while(|&at| cells.row(at) == row).count();
-            let of_row = self.range.start..self.range.start + count;
-            self.range.start = of_row.end;
-            of_row
-        };
-        of_row.for_each(|at| out.push(cells.get(at)));
+        self.rest = Some(rest.end..rest.end);
+        self.leave_row();
+        Ok(true)
+    }
+
+    fn seek_column(&mut self, qualifier: &[u8]) -> Result<(), Error> {
+        let mut rest = self.rest();
+        let below = |at: &usize| self.run.cells.get(*at).qualifier < qualifier;
+        rest.start += rest.clone().take_while(below).count();
+        let is_over = rest.is_empty();
+        self.rest = Some(rest);
+        if is_over {
+            self.leave_row();
+        }
         Ok(())
     }
 
     fn seek(&mut self, row: &[u8]) -> Result<(), Error> {
+        if self.row().is_none_or(|at| if self.reverse { at <= row } else { at >= row }) {
+            return Ok(());
+        }
+        self.rest = None;
         if self.reverse {
             self.range.end = self.run.lower_bound(row, true).clamp(self.range.start, self.range.end);
         } else {

@@ -1,23 +1,25 @@
 //! Scans: rows of a region in key order or against it, packed into blocks.
 //!
 //! A scanner captures its sources when it begins, so it needs no lock after and sees one state of the region throughout.
-//! The next row is gathered from all sources of each family, resolved family by family, and packed. A row that does not
-//! fit the block is given in parts.
+//! The next row is gathered from all sources of each family, resolved family by family, and packed; a large one part by part
+//! ([`row`]). A row that does not fit the block is given in parts.
 //!
 //! A scanner that is told not to wait for the disk, and needs it, forgets its cursors and answers so. The next call opens
 //! them again behind the last row that was gathered whole, so nothing is skipped or repeated.
 
 mod first;
 mod passing;
+mod row;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use terrane_types::rows::{begin_row, end_row};
-use terrane_types::{CellRef, Columns, FamilyName, KeyRange, Projection};
+use terrane_types::{CellRef, KeyRange, Projection};
 
+use self::row::RowAtHand;
 use crate::Error;
-use crate::cells::{Cell, Cells};
+use crate::cells::Cells;
 use crate::merge::Merge;
 use crate::read::{FamilyReader, Patience, ReadStats, view_of};
 use crate::reading::{PrefixKey, Reading};
@@ -73,6 +75,8 @@ pub enum Step {
     /// Many cells were read and nothing of them is visible, so nothing was appended. Rows up to and with
     /// [`RowScanner::row`] are done; a call goes on behind them.
     Hidden,
+    /// The same within a row: [`RowScanner::row`] is not done, and a call goes on with the rest of it.
+    HiddenPart,
     /// The range is at its end.
     End,
 }
@@ -83,9 +87,15 @@ struct FamilyScan {
     store: Arc<StoreView>,
     /// `None` until the first call, and after one that needed the disk: a scan that is never read touches nothing.
     merge: Option<Merge>,
-    /// All cells of the row at hand, and which of them are visible.
+    /// Cells of the row at hand, and which of them are visible.
     gathered: Cells,
     visible: Vec<usize>,
+    /// Of how many of them it is known whether they are visible; the others are of a column that may go on.
+    decided: usize,
+    /// Whether the row goes on behind them.
+    more: bool,
+    /// Whether the reader has begun with the row.
+    begun: bool,
 }
 
 /// Goes over the rows of a region.
@@ -96,13 +106,20 @@ pub struct RowScanner {
     projection: Projection,
     reverse: bool,
     prefix: Option<RowPrefix>,
-    from_cell: Option<CellPosition>,
+    /// Where the next row goes on, and whether this scanner gave what is before.
+    from_cell: Option<(CellPosition, bool)>,
     fills_cache: bool,
     row: Vec<u8>,
-    /// The row that is being gathered: it becomes `row` when all of it is there.
+    /// The row that is being begun: it becomes `row` when its first part is there. After that, the row before.
     next_row: Vec<u8>,
-    /// Where the row at hand goes on: family and visible cell. `None`: the next row is to be gathered.
+    /// Whether `row` is at hand: it was begun and not all of it was given.
+    within: bool,
+    at_hand: RowAtHand,
+    /// Where the row at hand goes on: family and visible cell. `None`: something visible is to be found first.
     at: Option<(usize, usize)>,
+    /// Room for cells that are put aside.
+    room: Cells,
+    part_bytes: usize,
     stats: ReadStats,
     /// Keeps what it sees from being collected.
     snapshot: Snapshot,
@@ -120,19 +137,27 @@ impl Region {
             merge: None,
             gathered: Cells::default(),
             visible: Vec::new(),
+            decided: 0,
+            more: false,
+            begun: false,
         });
         let families = families.collect();
+        let at_hand = RowAtHand::new(CellWindow::of(&spec.projection));
         RowScanner {
             families,
             bounds,
             projection: spec.projection,
             reverse: spec.reverse,
             prefix: self.prefix(),
-            from_cell: spec.from_cell,
+            from_cell: spec.from_cell.map(|position| (position, false)),
             fills_cache: spec.fills_cache,
             row: Vec::new(),
             next_row: Vec::new(),
+            within: false,
+            at_hand,
             at: None,
+            room: Cells::default(),
+            part_bytes: self.part_bytes(),
             stats: ReadStats::default(),
             snapshot,
         }
@@ -147,52 +172,67 @@ impl RowScanner {
     /// [`Error::NeedsDisk`] where the patience is [`Patience::MemoryOnly`]: nothing was appended, and the next call goes on
     /// from here. [`Error::Corruption`] or [`Error::Io`] from the files below; the scanner is spent then.
     pub fn next(&mut self, block: &mut Vec<u8>, bytes_max: usize, patience: Patience) -> Result<Step, Error> {
-        let seen_before = self.stats.cells_seen;
         let before = block.len();
-        // First of all, so that a scan for one row shows it where it lies too.
-        if self.at.is_none()
-            && !self.bounds.is_empty()
-            && let Err(error) = self.open(patience)
-        {
+        let step = self.next_step(block, bytes_max, patience);
+        if step.is_err() {
+            block.truncate(before);
             self.close();
-            return Err(error);
         }
-        while self.at.is_none() {
+        step
+    }
+
+    fn next_step(&mut self, block: &mut Vec<u8>, bytes_max: usize, patience: Patience) -> Result<Step, Error> {
+        let seen_before = self.stats.cells_seen;
+        if self.at.is_some() {
+            return self.pack(block, bytes_max);
+        }
+        // First of all, so that a scan for one row shows it where it lies too.
+        if !self.bounds.is_empty() {
+            self.open(patience)?;
+        }
+        loop {
+            if self.within {
+                if self.find_visible(seen_before)? {
+                    return self.pack(block, bytes_max);
+                }
+                if !self.is_gathered() {
+                    return Ok(Step::HiddenPart);
+                }
+                if self.end_row()? {
+                    // Of a row of which parts were given, the last part is empty.
+                    let start = begin_row(block, &self.row);
+                    end_row(block, start);
+                    return Ok(Step::Row);
+                }
+                if self.has_hidden(seen_before) {
+                    return Ok(Step::Hidden);
+                }
+            }
             let mut show = |row: &[u8], cell: CellRef<'_>| {
                 let start = begin_row(block, row);
                 terrane_types::cell::pack(block, cell);
                 end_row(block, start);
             };
-            let shown = match self.show_lone(&mut show) {
-                Ok(None) => self.show_first(&mut show).map(|shown| shown.then_some(true)),
+            let shown = match self.show_lone(&mut show)? {
+                None => self.show_first(&mut show)?.then_some(true),
                 lone => lone,
             };
             match shown {
-                Ok(None) => {}
-                Ok(Some(true)) => return Ok(Step::Row),
-                Ok(Some(false)) if self.stats.cells_seen - seen_before >= HIDDEN_CELLS_MAX => return Ok(Step::Hidden),
-                Ok(Some(false)) => continue,
-                Err(error) => {
-                    block.truncate(before);
-                    self.close();
-                    return Err(error);
+                Some(true) => return Ok(Step::Row),
+                Some(false) if self.has_hidden(seen_before) => return Ok(Step::Hidden),
+                Some(false) => {}
+                None => {
+                    if !self.begin_row(patience)? {
+                        return Ok(Step::End);
+                    }
                 }
-            }
-            match self.gather(patience) {
-                Ok(true) => {}
-                Ok(false) => return Ok(Step::End),
-                Err(error) => {
-                    self.close();
-                    return Err(error);
-                }
-            }
-            if self.families.iter().any(|family| !family.visible.is_empty()) {
-                self.at = Some((0, 0));
-            } else if self.stats.cells_seen - seen_before >= HIDDEN_CELLS_MAX {
-                return Ok(Step::Hidden);
             }
         }
-        Ok(self.pack(block, bytes_max))
+    }
+
+    /// Whether so much was read since then without anything to show that the caller is to hear of it.
+    fn has_hidden(&self, seen_before: u64) -> bool {
+        self.stats.cells_seen - seen_before >= HIDDEN_CELLS_MAX
     }
 
     /// Goes on, in the direction of the scan, to the first row that is not before `row`; what is left of the row at hand is
@@ -201,7 +241,7 @@ impl RowScanner {
     /// # Errors
     /// As [`RowScanner::next`].
     pub fn seek(&mut self, row: &[u8], patience: Patience) -> Result<(), Error> {
-        self.at = None;
+        self.from_cell = None;
         if self.reverse {
             let stop = [row, &[0]].concat();
             if self.bounds.stop.is_empty() || stop < self.bounds.stop {
@@ -210,7 +250,7 @@ impl RowScanner {
         } else if row > self.bounds.start.as_slice() {
             self.bounds.start = row.to_vec();
         }
-        let sought = self.open(patience).and_then(|()| {
+        let sought = self.drop_row().and_then(|()| self.open(patience)).and_then(|()| {
             self.families.iter_mut().filter_map(|family| family.merge.as_mut()).try_for_each(|merge| merge.seek(row))
         });
         if sought.is_err() {
@@ -240,13 +280,8 @@ impl RowScanner {
         if self.families.iter().all(|family| family.merge.is_some()) {
             return Ok(());
         }
-        let reading = Reading {
-            blocking: patience == Patience::MayBlock,
-            sequential: true,
-            fills_cache: self.fills_cache,
-            time_min: self.projection.time_min,
-            prefix: self.prefix.as_ref().and_then(|prefix| PrefixKey::of(prefix, &self.bounds)),
-        };
+        let mut reading = self.reading(patience, true);
+        reading.prefix = self.prefix.as_ref().and_then(|prefix| PrefixKey::of(prefix, &self.bounds));
         for family in self.families.iter_mut().filter(|family| family.merge.is_none()) {
             let mut cursors = Vec::with_capacity(family.store.sources.len());
             for source in &family.store.sources {
@@ -260,10 +295,37 @@ impl RowScanner {
         Ok(())
     }
 
-    /// Forgets the cursors; what was gathered whole is left behind.
+    fn reading(&self, patience: Patience, sequential: bool) -> Reading {
+        Reading {
+            blocking: patience == Patience::MayBlock,
+            sequential,
+            fills_cache: self.fills_cache,
+            time_min: self.projection.time_min,
+            prefix: None,
+        }
+    }
+
+    /// Forgets the cursors. The rows that are done are left behind; a row at hand comes again, from behind the last part that
+    /// was given of it.
     fn close(&mut self) {
         for family in &mut self.families {
             family.merge = None;
+        }
+        if std::mem::replace(&mut self.within, false) {
+            self.at = None;
+            self.from_cell = self.at_hand.resume();
+            // A seek may have gone further than the row at hand.
+            if self.reverse {
+                let stop = [self.row.as_slice(), &[0]].concat();
+                if self.bounds.stop.is_empty() || stop < self.bounds.stop {
+                    self.bounds.stop = stop;
+                }
+            } else if self.row > self.bounds.start {
+                self.bounds.start.clone_from(&self.row);
+            }
+            // The last row that is done.
+            std::mem::swap(&mut self.row, &mut self.next_row);
+            return;
         }
         if self.row.is_empty() {
             return;
@@ -301,106 +363,5 @@ impl RowScanner {
         merge.skip_lone()?;
         std::mem::swap(&mut self.row, &mut self.next_row);
         Ok(Some(shown))
-    }
-
-    /// Moves to the next row and resolves it; says no at the end.
-    fn gather(&mut self, patience: Patience) -> Result<bool, Error> {
-        if self.bounds.is_empty() {
-            return Ok(false);
-        }
-        self.open(patience)?;
-        let Self { families, next_row, .. } = self;
-        let rows = families.iter().filter_map(|family| family.merge.as_ref()?.row());
-        let Some(row) = (if self.reverse { rows.max() } else { rows.min() }) else {
-            return Ok(false);
-        };
-        next_row.clear();
-        next_row.extend_from_slice(row);
-        for family in families {
-            family.gathered.clear();
-            family.visible.clear();
-            let Some(merge) = family.merge.as_mut().filter(|merge| merge.row() == Some(next_row.as_slice())) else {
-                continue;
-            };
-            let asked = self.projection.columns(family.store.name.as_bytes());
-            let columns = asked.map(Columns::sought).unwrap_or_default();
-            merge.take(columns, &mut family.gathered)?;
-        }
-        for family in &mut self.families {
-            if family.gathered.is_empty() {
-                continue;
-            }
-            let visible = &mut family.visible;
-            let asked = self.projection.columns(family.store.name.as_bytes());
-            family.reader.show(&mut family.gathered, asked, &mut self.stats, |at, _| visible.push(at));
-        }
-        if self.projection.limits_cells() {
-            let mut window = CellWindow::of(&self.projection);
-            self.families.iter_mut().for_each(|family| family.visible.retain(|_| window.admits()));
-        }
-        // Only now: what fails before begins again with this row.
-        std::mem::swap(&mut self.row, &mut self.next_row);
-        if let Some(position) = self.from_cell.take() {
-            self.skip_to(&position);
-        }
-        Ok(true)
-    }
-
-    /// Leaves out what earlier parts of the row had.
-    fn skip_to(&mut self, position: &CellPosition) {
-        for family in &mut self.families {
-            match family.store.name.as_bytes().cmp(&position.family) {
-                std::cmp::Ordering::Less => family.visible.clear(),
-                std::cmp::Ordering::Equal => {
-                    let FamilyScan { gathered, visible, .. } = family;
-                    visible.retain(|&at| is_after(&gathered.get(at), position));
-                }
-                std::cmp::Ordering::Greater => {}
-            }
-        }
-    }
-
-    fn pack(&mut self, block: &mut Vec<u8>, bytes_max: usize) -> Step {
-        let (mut family, mut cell) = self.at.take().expect("a row is at hand: next() has just seen to it");
-        let start = begin_row(block, &self.row);
-        let shape = CellWindow::of(&self.projection);
-        let mut last = None;
-        while let Some(scan) = self.families.get(family) {
-            while let Some(&at) = scan.visible.get(cell) {
-                // Set once the block is full: what is visible still is for the next part.
-                if let Some(position) = last {
-                    end_row(block, start);
-                    self.at = Some((family, cell));
-                    return Step::Part { position };
-                }
-                let visible = scan.gathered.get(at);
-                terrane_types::cell::pack(block, shape.shown(visible.packed(scan.store.name.as_bytes())));
-                if block.len() >= bytes_max {
-                    last = Some(position_of(&scan.store.name, &visible));
-                }
-                cell += 1;
-            }
-            (family, cell) = (family + 1, 0);
-        }
-        end_row(block, start);
-        Step::Row
-    }
-}
-
-fn position_of(family: &FamilyName, cell: &Cell<'_>) -> CellPosition {
-    CellPosition {
-        family: Bytes::copy_from_slice(family.as_bytes()),
-        qualifier: Bytes::copy_from_slice(cell.qualifier),
-        timestamp: cell.timestamp,
-        sequence: cell.sequence,
-    }
-}
-
-/// Visible cells of one column differ in their timestamps, so family, qualifier and timestamp say where one is.
-fn is_after(cell: &Cell<'_>, position: &CellPosition) -> bool {
-    match cell.qualifier.cmp(&*position.qualifier) {
-        std::cmp::Ordering::Greater => true,
-        std::cmp::Ordering::Equal => cell.timestamp < position.timestamp,
-        std::cmp::Ordering::Less => false,
     }
 }

@@ -213,6 +213,12 @@ impl Snapshot {
     pub fn sequence(&self) -> u64 {
         self.sequence
     }
+
+    /// Another guard on the same sequence number of the same region.
+    pub(crate) fn another(&self) -> Self {
+        self.snapshots.0.lock().add(self.sequence);
+        Self { sequence: self.sequence, snapshots: self.snapshots.clone(), parent: None }
+    }
 }
 
 impl Drop for Snapshot {

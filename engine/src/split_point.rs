@@ -2,7 +2,7 @@
 
 use crate::cells::Cells;
 use crate::flush::BULK;
-use crate::reading::Source;
+use crate::reading::{PART_BYTES, Source};
 use crate::region::Region;
 
 /// How many samples a memtable is cut into, about; the boundary is right to one of them.
@@ -59,13 +59,14 @@ impl Region {
             let mut bytes = 0;
             while cursor.row().is_some() {
                 cells.clear();
-                cursor.take(&[], &mut cells).ok()?;
-                if bytes == 0 {
+                let is_over = cursor.take(&[], PART_BYTES, &mut cells).ok()?;
+                if bytes == 0 && !cells.is_empty() {
                     samples.push(Sample { row: cells.row(0).to_vec(), bytes: 0 });
                 }
                 bytes += cells.weight();
                 samples.last_mut()?.bytes += cells.weight();
-                if bytes >= bytes_per_sample {
+                // A sample begins with a row.
+                if is_over && bytes >= bytes_per_sample {
                     bytes = 0;
                 }
             }

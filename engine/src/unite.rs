@@ -66,6 +66,7 @@ impl Engine {
         region.set_prefix(left.prefix());
         let (region_bytes, flush_bytes) = left.sizes();
         region.set_sizes(region_bytes, flush_bytes);
+        region.set_part_bytes(left.part_bytes());
         let record = region_record(&region, into.point, families, &files);
         self.append(Record::Merge { parents: [left.id(), right.id()], region: Box::new(record) }).await?;
         let region = Arc::new(region);

@@ -84,6 +84,11 @@ pub fn engine_error(error: terrane_engine::Error) -> Error {
         terrane_engine::Error::Corruption { file, offset, .. } => {
             Error::Corruption { file: file.display().to_string(), offset }
         }
+        terrane_engine::Error::RowTooLarge { bytes_max } => {
+            let what =
+                format!("the row takes more than {bytes_max} bytes: ask for fewer columns or versions, or scan it");
+            Error::Invalid(Invalid { what })
+        }
         other => Error::Internal { message: other.to_string() },
     }
 }

@@ -32,6 +32,8 @@ pub(crate) const DIRECTORY: &str = "cells";
 pub(crate) const SUFFIX: &str = ".cells";
 /// Files of a family at which a flush writes them all anew as one.
 pub(crate) const FILES_MAX: usize = 6;
+/// Bytes of data in one file, which is one list of cells: offsets in it have 32 bits.
+const FILE_BYTES_MAX: u64 = 2 << 30;
 
 /// The files of one server.
 pub(crate) struct MemoryBackend {
@@ -53,7 +55,7 @@ impl MemoryBackend {
 
     pub(crate) fn writer(&self, family: &FamilyName) -> MemoryWriter {
         let (disk, files) = (self.disk.clone(), Arc::clone(&self.files));
-        MemoryWriter { disk, files, family: family.clone(), cells: Cells::default() }
+        MemoryWriter { disk, files, family: family.clone(), cells: Cells::default(), bytes: 0 }
     }
 }
 
@@ -63,17 +65,27 @@ pub(crate) struct MemoryWriter {
     files: Arc<Files>,
     family: FamilyName,
     cells: Cells,
+    /// Bytes of data handed over.
+    bytes: u64,
 }
 
 impl MemoryWriter {
     pub(crate) fn add(&mut self, cell: Cell<'_>) {
-        self.cells.push(cell);
+        self.bytes += cell.data_bytes() as u64;
+        if self.bytes <= FILE_BYTES_MAX {
+            self.cells.push(cell);
+        }
     }
 
     /// Writes and syncs the file; nothing is written when there are no cells.
     pub(crate) async fn finish(self, bounds: &Bounds) -> Result<Option<FileRef>, Error> {
         if self.cells.is_empty() {
             return Ok(None);
+        }
+        if self.bytes > FILE_BYTES_MAX {
+            let cause =
+                std::io::Error::new(std::io::ErrorKind::FileTooLarge, "a family's part of a region is over 2 GiB");
+            return Err(Error::io("flush with the memory engine")(cause));
         }
         let id = self.files.begin();
         let written = write_file(&self.disk, &self.files, id, &self.family, &self.cells).await;

@@ -296,20 +296,21 @@ pub(crate) enum FamilyWriter {
 }
 
 impl FamilyWriter {
-    /// Whether [`FamilyWriter::work`] is to be called before the next row is added.
-    pub(crate) fn has_work(&self) -> bool {
+    /// Whether [`FamilyWriter::work`] is to be called before more cells are added. `within_row`: they are of the row of the
+    /// last cell, and no file may end there.
+    pub(crate) fn has_work(&self, within_row: bool) -> bool {
         match self {
-            Self::Tables(tables) => tables.has_work(),
+            Self::Tables(tables) => tables.has_work(within_row),
             Self::Memory(_) => false,
             #[cfg(feature = "sled")]
             Self::Sled(_) => false,
         }
     }
 
-    /// Makes files and writes what has gathered. Called between rows.
-    pub(crate) async fn work(&mut self) -> Result<(), Error> {
+    /// Makes files and writes what has gathered.
+    pub(crate) async fn work(&mut self, within_row: bool) -> Result<(), Error> {
         match self {
-            Self::Tables(tables) => tables.work().await,
+            Self::Tables(tables) => tables.work(within_row).await,
             Self::Memory(_) => Ok(()),
             #[cfg(feature = "sled")]
             Self::Sled(_) => Ok(()),

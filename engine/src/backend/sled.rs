@@ -32,6 +32,8 @@ const LOCK_RETRY: std::time::Duration = std::time::Duration::from_millis(20);
 /// Cells of a first chunk; each after it is twice as large, up to the last.
 const CHUNK_CELLS_MIN: usize = 64;
 const CHUNK_CELLS_MAX: usize = 1_024;
+/// Bytes in the longest chunk, which holds whole rows: offsets in it have 32 bits.
+const CHUNK_BYTES_MAX: usize = 1 << 30;
 /// What the names of our trees begin with; sled has one of its own.
 const TREE_PREFIX: &str = "g";
 
@@ -219,17 +221,27 @@ impl SledSource {
 }
 
 impl Source for SledSource {
-    fn row(&self, row: &RowKey<'_>, _columns: &[Bytes], _reading: Reading, out: &mut Cells) -> Result<(), Error> {
-        let before = out.len();
+    fn row(
+        &self,
+        row: &RowKey<'_>,
+        _columns: &[Bytes],
+        _reading: Reading,
+        bytes_max: usize,
+        out: &mut Cells,
+    ) -> Result<bool, Error> {
+        let mark = out.mark();
         let mut prefix = Vec::with_capacity(row.row.len() + 2);
         escape(&mut prefix, row.row);
         for item in self.tree.scan_prefix(&prefix) {
+            if out.has_grown(mark, bytes_max) {
+                return Ok(false);
+            }
             if let Err(error) = self.read(item, out) {
-                out.truncate(before);
+                out.rewind(mark);
                 return Err(error);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     fn cursor(self: Arc<Self>, bounds: &Bounds, reverse: bool, _reading: Reading) -> Result<Box<dyn Cursor>, Error> {
@@ -239,6 +251,7 @@ impl Source for SledSource {
             reverse,
             chunk: Cells::default(),
             left: 0..0,
+            taken: 0,
             chunk_cells: CHUNK_CELLS_MIN,
         };
         cursor.refill()?;
@@ -290,6 +303,8 @@ struct SledCursor {
     /// In store order.
     chunk: Cells,
     left: std::ops::Range<usize>,
+    /// How many cells of the row at hand were taken.
+    taken: usize,
     chunk_cells: usize,
 }
 
@@ -297,6 +312,7 @@ impl SledCursor {
     fn refill(&mut self) -> Result<(), Error> {
         self.chunk.clear();
         self.left = 0..0;
+        self.taken = 0;
         if self.bounds.is_empty() {
             return Ok(());
         }
@@ -304,6 +320,10 @@ impl SledCursor {
         let mut next = || if self.reverse { range.next_back() } else { range.next() };
         while let Some(item) = next() {
             self.source.read(item, &mut self.chunk)?;
+            if self.chunk.data_bytes() > CHUNK_BYTES_MAX {
+                let what = "a row of more than 1 GiB, which sled gives whole; copy the table to an engine of ours";
+                return Err(Error::damage(self.source.dir.display().to_string(), 0, what));
+            }
             let len = self.chunk.len();
             if len > self.chunk_cells && self.chunk.row(len - 1) != self.chunk.row(len - 2) {
                 self.chunk.truncate(len - 1);
@@ -334,30 +354,69 @@ impl SledCursor {
     }
 }
 
+impl SledCursor {
+    /// The cells of the row at hand.
+    fn of_row(&self) -> std::ops::Range<usize> {
+        let Some(at) = self.at() else { return self.left.clone() };
+        let same = |other: &usize| self.chunk.row(*other) == self.chunk.row(at);
+        if self.reverse {
+            self.left.end - self.left.clone().rev().take_while(same).count()..self.left.end
+        } else {
+            at..at + self.left.clone().take_while(same).count()
+        }
+    }
+
+    /// Those that were not taken yet.
+    fn rest(&self) -> std::ops::Range<usize> {
+        let of_row = self.of_row();
+        of_row.start + self.taken..of_row.end
+    }
+
+    fn leave_row(&mut self) -> Result<(), Error> {
+        let of_row = self.of_row();
+        self.taken = 0;
+        if self.reverse {
+            self.left.end = of_row.start;
+        } else {
+            self.left.start = of_row.end;
+        }
+        if self.left.is_empty() && !of_row.is_empty() {
+            self.refill()?;
+        }
+        Ok(())
+    }
+}
+
 impl Cursor for SledCursor {
     fn row(&self) -> Option<&[u8]> {
         self.at().map(|at| self.chunk.row(at))
     }
 
-    fn take(&mut self, _columns: &[Bytes], out: &mut Cells) -> Result<(), Error> {
-        let Some(at) = self.at() else { return Ok(()) };
-        let same = |other: &usize| self.chunk.row(*other) == self.chunk.row(at);
-        let of_row = if self.reverse {
-            let count = self.left.clone().rev().take_while(same).count();
-            let first = self.left.end - count;
-            let of_row = first..self.left.end;
-            self.left.end = first;
-            of_row
-        } else {
-            let count = self.left.clone().take_while(same).count();
-            let of_row = at..at + count;
-            self.left.start = of_row.end;
-            of_row
-        };
-        of_row.for_each(|at| out.push(self.chunk.get(at)));
-        if self.left.is_empty() {
-            self.refill()?;
+    fn skip(&mut self) -> Result<(), Error> {
+        self.leave_row()
+    }
+
+    fn take(&mut self, _columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+        let rest = self.rest();
+        let mark = out.mark();
+        for at in rest.clone() {
+            if out.has_grown(mark, bytes_max) {
+                self.taken = at - self.of_row().start;
+                return Ok(false);
+            }
+            out.push(self.chunk.get(at));
         }
+        self.leave_row()?;
+        Ok(true)
+    }
+
+    fn seek_column(&mut self, qualifier: &[u8]) -> Result<(), Error> {
+        let rest = self.rest();
+        let below = rest.clone().take_while(|at| self.chunk.get(*at).qualifier < qualifier).count();
+        if below == rest.len() {
+            return self.leave_row();
+        }
+        self.taken += below;
         Ok(())
     }
 

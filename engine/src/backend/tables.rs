@@ -132,11 +132,18 @@ impl TableFile {
 }
 
 impl Source for TableFile {
-    fn row(&self, row: &RowKey<'_>, columns: &[Bytes], reading: Reading, out: &mut Cells) -> Result<(), Error> {
+    fn row(
+        &self,
+        row: &RowKey<'_>,
+        columns: &[Bytes],
+        reading: Reading,
+        bytes_max: usize,
+        out: &mut Cells,
+    ) -> Result<bool, Error> {
         if self.is_too_old(reading) {
-            return Ok(());
+            return Ok(true);
         }
-        self.table(reading.blocking)?.row(row, columns, reading, out)
+        self.table(reading.blocking)?.row(row, columns, reading, bytes_max, out)
     }
 
     fn cursor(self: Arc<Self>, bounds: &Bounds, reverse: bool, reading: Reading) -> Result<Box<dyn Cursor>, Error> {
@@ -189,8 +196,12 @@ impl Cursor for TableFileCursor {
         self.cursor.skip()
     }
 
-    fn take(&mut self, columns: &[Bytes], out: &mut Cells) -> Result<(), Error> {
-        self.cursor.take(columns, out)
+    fn take(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+        self.cursor.take(columns, bytes_max, out)
+    }
+
+    fn seek_column(&mut self, qualifier: &[u8]) -> Result<(), Error> {
+        self.cursor.seek_column(qualifier)
     }
 
     fn seek(&mut self, row: &[u8]) -> Result<(), Error> {
@@ -206,7 +217,11 @@ impl Cursor for Nothing {
         None
     }
 
-    fn take(&mut self, _columns: &[Bytes], _out: &mut Cells) -> Result<(), Error> {
+    fn take(&mut self, _columns: &[Bytes], _bytes_max: usize, _out: &mut Cells) -> Result<bool, Error> {
+        Ok(true)
+    }
+
+    fn seek_column(&mut self, _qualifier: &[u8]) -> Result<(), Error> {
         Ok(())
     }
 
@@ -232,14 +247,15 @@ pub(crate) struct TablesWriter {
 }
 
 impl TablesWriter {
-    pub(crate) fn has_work(&self) -> bool {
-        self.current
-            .as_ref()
-            .is_none_or(|current| current.pending_bytes() >= WRITE_BYTES || current.size_estimate() >= self.file_bytes)
+    pub(crate) fn has_work(&self, within_row: bool) -> bool {
+        self.current.as_ref().is_none_or(|current| {
+            current.pending_bytes() >= WRITE_BYTES || (!within_row && current.size_estimate() >= self.file_bytes)
+        })
     }
 
-    pub(crate) async fn work(&mut self) -> Result<(), Error> {
-        if let Some(current) = self.current.take_if(|current| current.size_estimate() >= self.file_bytes) {
+    pub(crate) async fn work(&mut self, within_row: bool) -> Result<(), Error> {
+        let is_full = |current: &mut TableWriter| !within_row && current.size_estimate() >= self.file_bytes;
+        if let Some(current) = self.current.take_if(is_full) {
             self.made.push(current.finish().await?);
         }
         match &mut self.current {

@@ -251,7 +251,8 @@ impl Engine {
         // Opening the cursors reads, so that is a step of its own.
         let rows = task::run_blocking({
             let cursors: Vec<_> = cursors.collect::<Result<_, _>>()?;
-            move || Collecting::new(Merge::new(cursors, false), &family, settled, log_time, older)
+            let part_bytes = region.part_bytes();
+            move || Collecting::new(Merge::new(cursors, false), &family, settled, log_time, older, part_bytes)
         })
         .await;
         let mut runner = Runner { rows, writer };
@@ -355,8 +356,9 @@ impl Runner {
             if self.rows.seen().1 - begun >= STEP_BYTES {
                 return Ok((self, true));
             }
-            if self.writer.has_work() {
-                self.writer.work().await?;
+            let within_row = self.rows.is_within_row();
+            if self.writer.has_work(within_row) {
+                self.writer.work(within_row).await?;
             }
             self.rows.next(|cell| self.writer.add(cell))?;
         }

@@ -178,12 +178,12 @@ impl Active {
         cells
     }
 
-    /// Appends the cells of one row; answers whether there were some.
-    pub(super) fn push_row(&self, row: &[u8], columns: &[Bytes], out: &mut Cells) -> bool {
+    /// Appends the cells of one row; answers whether those are all, see [`crate::reading::Source::row`].
+    pub(super) fn push_row(&self, row: &[u8], columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> bool {
         if self.entries.is_empty() {
-            return false;
+            return true;
         }
-        let before = out.len();
+        let mark = out.mark();
         let mut at = self.entries.lower_bound(Bound::Included(&self.before_row(row)));
         while let Some(handle) = at {
             let cell = handle.value().cell();
@@ -191,11 +191,14 @@ impl Active {
                 break;
             }
             if is_wanted(cell.qualifier, columns) {
+                if out.has_grown(mark, bytes_max) {
+                    return false;
+                }
                 out.push(cell);
             }
             at = handle.next();
         }
-        out.len() > before
+        true
     }
 
     /// Appends the cells of the first `rows` rows inside of `bounds`, or with `reverse` of the last ones from the last
@@ -267,7 +270,7 @@ fn is_replaced(older: &Cell<'_>, put: &Cell<'_>, newest_snapshot: Option<u64>) -
         && older.row == put.row
 }
 
-fn is_wanted(qualifier: &[u8], columns: &[Bytes]) -> bool {
+pub(super) fn is_wanted(qualifier: &[u8], columns: &[Bytes]) -> bool {
     columns.is_empty() || qualifier.is_empty() || columns.iter().any(|column| column == qualifier)
 }
 

@@ -4,7 +4,10 @@
 //! buffer is read ahead in chunks of whole rows, few at first: a short scan should not pay for rows it never reaches.
 //! Cells are compared only where several lanes hold the same row.
 //!
-//! Invariant: the heap holds every lane that has rows left, once; lanes are numbered newest first, and among equal rows
+//! A row with more cells than are wanted at once is opened: its lanes leave the heap and are merged cell by cell, part
+//! after part.
+//!
+//! Invariant: the heap holds every lane that has rows left, once, but for those of an opened row; lanes are numbered newest first, and among equal rows
 //! the lowest number comes first.
 
 use std::cmp::Ordering;
@@ -15,9 +18,10 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::View;
+use super::active::is_wanted;
 use super::run::Run;
 use crate::Error;
-use crate::cells::{Cell, Cells};
+use crate::cells::{Cell, Cells, Mark};
 use crate::reading::Cursor;
 use crate::source::Bounds;
 
@@ -59,6 +63,8 @@ pub(super) struct MemtableCursor {
     lanes: Lanes,
     /// A binary heap.
     heap: Vec<usize>,
+    /// The row at hand, while it is given in parts: its lanes are not on the heap.
+    wide: Option<Box<Wide>>,
 }
 
 impl MemtableCursor {
@@ -67,7 +73,7 @@ impl MemtableCursor {
         if !bounds.is_empty() {
             lanes.add_all(bounds);
         }
-        let mut cursor = Self { heap: Vec::with_capacity(lanes.lanes.len()), lanes };
+        let mut cursor = Self { heap: Vec::with_capacity(lanes.lanes.len()), lanes, wide: None };
         cursor.rebuild();
         cursor
     }
@@ -132,7 +138,8 @@ impl MemtableCursor {
     }
 
     /// Hands each lane that is at the same row as the first to `each`, newest first, and moves them on.
-    fn take_shared(&mut self, mut each: impl FnMut(&Lanes, usize)) {
+    /// Where `each` says no, no lane is moved, and the answer is no.
+    fn take_shared(&mut self, mut each: impl FnMut(&Lanes, usize) -> bool) -> bool {
         let mut same: SmallVec<[usize; 16]> = SmallVec::new();
         while let Some(lane) = self.heap.first().copied() {
             if same.first().is_some_and(|first| self.lanes.compare(lane, *first).is_ne()) {
@@ -141,61 +148,171 @@ impl MemtableCursor {
             same.push(lane);
             self.pop();
         }
-        for lane in &same {
-            each(&self.lanes, *lane);
-        }
+        let is_taken = same.iter().all(|lane| each(&self.lanes, *lane));
         for lane in same {
-            if self.lanes.advance(lane) {
-                self.heap.push(lane);
-                self.sift_up(self.heap.len() - 1);
+            if !is_taken || self.lanes.advance(lane) {
+                self.push(lane);
             }
         }
+        is_taken
+    }
+
+    fn push(&mut self, lane: usize) {
+        self.heap.push(lane);
+        self.sift_up(self.heap.len() - 1);
+    }
+
+    /// Takes the lanes that are at the first row off the heap, to go over the row cell by cell.
+    fn open_row(&mut self) {
+        let Some(first) = self.heap.first().copied() else { return };
+        let mut wide = Wide { row: self.lanes.row(first).to_vec(), lanes: SmallVec::new() };
+        while let Some(lane) = self.heap.first().copied().filter(|lane| self.lanes.row(*lane) == wide.row) {
+            wide.lanes.push((lane, self.lanes.cells_at_hand(lane)));
+            self.pop();
+        }
+        self.wide = Some(Box::new(wide));
+    }
+
+    /// Moves the lanes of the row that was opened on, and puts them back.
+    fn close_row(&mut self) {
+        let Some(wide) = self.wide.take() else { return };
+        for (lane, _) in wide.lanes {
+            if self.lanes.advance(lane) {
+                self.push(lane);
+            }
+        }
+    }
+
+    /// Appends a part of the row that was opened; answers whether it is over.
+    fn take_part(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> bool {
+        let mark = out.mark();
+        let Some(wide) = &mut self.wide else { return true };
+        while let Some(cell) = wide.next(&self.lanes) {
+            if is_wanted(cell.qualifier, columns) {
+                out.push(cell);
+                if out.has_grown(mark, bytes_max) && wide.has_more() {
+                    return false;
+                }
+            }
+        }
+        self.close_row();
+        true
+    }
+}
+
+/// A row that is gone over cell by cell, as it has more cells than are wanted at once.
+struct Wide {
+    row: Vec<u8>,
+    /// The lanes that have it, newest first, with the cells that are left, by number.
+    lanes: SmallVec<[(usize, Range<usize>); 4]>,
+}
+
+impl Wide {
+    fn has_more(&self) -> bool {
+        self.lanes.iter().any(|(_, left)| !left.is_empty())
+    }
+
+    /// The next cell in store order. Of those at one place the newest lane's is given, the others are left out.
+    fn next<'a>(&mut self, lanes: &'a Lanes) -> Option<Cell<'a>> {
+        let mut lowest: Option<Cell<'a>> = None;
+        for (lane, left) in self.lanes.iter().filter(|(_, left)| !left.is_empty()) {
+            let cell = lanes.first_of(*lane, left);
+            if lowest.is_none_or(|lowest| cell.cmp_in_row(&lowest).is_lt()) {
+                lowest = Some(cell);
+            }
+        }
+        let lowest = lowest?;
+        for (lane, left) in self.lanes.iter_mut().filter(|(_, left)| !left.is_empty()) {
+            if lanes.first_of(*lane, left).cmp_in_row(&lowest).is_eq() {
+                lanes.drop_first(*lane, left);
+            }
+        }
+        Some(lowest)
     }
 }
 
 impl Cursor for MemtableCursor {
     fn row(&self) -> Option<&[u8]> {
-        self.heap.first().map(|lane| self.lanes.row(*lane))
+        match &self.wide {
+            None => self.heap.first().map(|lane| self.lanes.row(*lane)),
+            Some(wide) => Some(&wide.row),
+        }
     }
 
     fn lone(&self) -> Option<Cell<'_>> {
-        let first = *self.heap.first()?;
+        let first = *self.heap.first().filter(|_| self.wide.is_none())?;
         self.lanes.lone(first).filter(|_| !self.is_shared())
     }
 
     fn first(&self) -> Option<Cell<'_>> {
-        let first = *self.heap.first()?;
+        let first = *self.heap.first().filter(|_| self.wide.is_none())?;
         if self.is_shared() { None } else { Some(self.lanes.first(first)) }
     }
 
     fn skip(&mut self) -> Result<(), Error> {
-        if self.heap.is_empty() {
+        if self.wide.is_some() {
+            self.close_row();
+        } else if self.heap.is_empty() {
             return Ok(());
-        }
-        if self.is_shared() {
-            self.take_shared(|_, _| {});
+        } else if self.is_shared() {
+            self.take_shared(|_, _| true);
         } else {
             self.advance_first();
         }
         Ok(())
     }
 
-    fn take(&mut self, columns: &[Bytes], out: &mut Cells) -> Result<(), Error> {
-        if self.heap.is_empty() {
-            return Ok(());
+    fn take(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+        if self.wide.is_some() {
+            return Ok(self.take_part(columns, bytes_max, out));
         }
-        if self.is_shared() {
-            let first = out.len();
-            self.take_shared(|lanes, lane| lanes.push_row(lane, columns, out));
-            out.sort_from(first);
+        if self.heap.is_empty() {
+            return Ok(true);
+        }
+        let (first, mark) = (out.len(), out.mark());
+        let is_taken = if self.is_shared() {
+            let is_taken = self.take_shared(|lanes, lane| lanes.push_row(lane, columns, (mark, bytes_max), out));
+            if is_taken {
+                out.sort_from(first);
+            }
+            is_taken
         } else {
-            self.lanes.push_row(self.heap[0], columns, out);
-            self.advance_first();
+            let is_taken = self.lanes.push_row(self.heap[0], columns, (mark, bytes_max), out);
+            if is_taken {
+                self.advance_first();
+            }
+            is_taken
+        };
+        if is_taken {
+            return Ok(true);
+        }
+        out.rewind(mark);
+        self.open_row();
+        Ok(self.take_part(columns, bytes_max, out))
+    }
+
+    fn seek_column(&mut self, qualifier: &[u8]) -> Result<(), Error> {
+        if self.wide.is_none() {
+            self.open_row();
+        }
+        let Some(wide) = &mut self.wide else { return Ok(()) };
+        for (lane, left) in &mut wide.lanes {
+            self.lanes.drop_below(*lane, left, qualifier);
+        }
+        if !wide.has_more() {
+            self.close_row();
         }
         Ok(())
     }
 
     fn seek(&mut self, row: &[u8]) -> Result<(), Error> {
+        if let Some(wide) = &self.wide {
+            let is_behind = if self.lanes.reverse { wide.row.as_slice() > row } else { wide.row.as_slice() < row };
+            if !is_behind {
+                return Ok(());
+            }
+            self.close_row();
+        }
         let head = self.lanes.view.prefix.head(row);
         // Mostly the next row, or one close to it: then few lanes move.
         let mut moved = 0;
@@ -303,19 +420,55 @@ impl Lanes {
         if self.reverse { order.is_gt() } else { order.is_lt() }
     }
 
-    /// Appends the row at hand of a lane.
+    /// Appends the row at hand of a lane; answers whether there was room for all of it.
     #[inline]
-    fn push_row(&self, lane: usize, columns: &[Bytes], out: &mut Cells) {
+    fn push_row(&self, lane: usize, columns: &[Bytes], limit: (Mark, usize), out: &mut Cells) -> bool {
         match &self.lanes[lane].part {
-            Part::Run(run, left) => self.view.runs[*run].push_row(self.at_hand(left), columns, out),
+            Part::Run(run, left) => self.view.runs[*run].push_row(self.at_hand(left), columns, limit, out),
             Part::Active(active) => {
-                let row = active.at..active.row_end();
-                if self.reverse {
-                    row.rev().for_each(|cell| out.push(active.chunk.get(cell)));
-                } else {
-                    row.for_each(|cell| out.push(active.chunk.get(cell)));
+                let mut row = active.at..active.row_end();
+                while let Some(cell) = if self.reverse { row.next_back() } else { row.next() } {
+                    out.push(active.chunk.get(cell));
+                    if out.has_grown(limit.0, limit.1) && !row.is_empty() {
+                        return false;
+                    }
                 }
+                true
             }
+        }
+    }
+
+    /// The cells of the row at hand of a lane, by number. In reverse, those of the active buffer lie the other way round.
+    fn cells_at_hand(&self, lane: usize) -> Range<usize> {
+        match &self.lanes[lane].part {
+            Part::Run(run, left) => self.view.runs[*run].cells_of(self.at_hand(left)),
+            Part::Active(active) => active.at..active.row_end(),
+        }
+    }
+
+    /// The first in store order of some cells of a lane.
+    fn first_of(&self, lane: usize, left: &Range<usize>) -> Cell<'_> {
+        match &self.lanes[lane].part {
+            Part::Run(run, _) => self.view.runs[*run].cells().get(left.start),
+            Part::Active(active) => active.chunk.get(if self.reverse { left.end - 1 } else { left.start }),
+        }
+    }
+
+    fn drop_first(&self, lane: usize, left: &mut Range<usize>) {
+        match &self.lanes[lane].part {
+            Part::Active(_) if self.reverse => left.end -= 1,
+            Part::Run(..) | Part::Active(_) => left.start += 1,
+        }
+    }
+
+    /// Drops the cells whose qualifier is below this one.
+    fn drop_below(&self, lane: usize, left: &mut Range<usize>, qualifier: &[u8]) {
+        if let Part::Run(run, _) = &self.lanes[lane].part {
+            left.start = self.view.runs[*run].column_start(left.clone(), qualifier);
+            return;
+        }
+        while left.start < left.end && self.first_of(lane, left).qualifier < qualifier {
+            self.drop_first(lane, left);
         }
     }
 

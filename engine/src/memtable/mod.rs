@@ -383,13 +383,24 @@ impl Memtable {
 }
 
 impl Source for Memtable {
-    fn row(&self, row: &RowKey<'_>, columns: &[Bytes], reading: Reading, out: &mut Cells) -> Result<(), Error> {
+    fn row(
+        &self,
+        row: &RowKey<'_>,
+        columns: &[Bytes],
+        reading: Reading,
+        bytes_max: usize,
+        out: &mut Cells,
+    ) -> Result<bool, Error> {
         let view = self.view.load();
-        let first = out.len();
-        let mut parts = usize::from(view.active.push_row(row.row, columns, out));
+        let (first, mark) = (out.len(), out.mark());
+        let mut is_all = view.active.push_row(row.row, columns, bytes_max, out);
+        let mut parts = usize::from(out.len() > first);
         for run in view.runs.iter().rev() {
+            if !is_all {
+                return Ok(false);
+            }
             if let Some(index) = run.look_up(row) {
-                run.push_row(index, columns, out);
+                is_all = run.push_row(index, columns, (mark, bytes_max), out);
                 parts += 1;
             }
         }
@@ -397,7 +408,7 @@ impl Source for Memtable {
             out.sort_from(first);
         }
         self.note_read(&view.due, reading);
-        Ok(())
+        Ok(is_all)
     }
 
     fn cursor(self: Arc<Self>, bounds: &Bounds, reverse: bool, reading: Reading) -> Result<Box<dyn Cursor>, Error> {

@@ -302,7 +302,7 @@ impl World {
         };
         let mut out = Cells::default();
         out.push(Cell::of_mutation(b"before", cell_ref(), 1, 0));
-        self.memtable.row(&RowKey::new(row), &columns, READING, &mut out).unwrap();
+        self.memtable.row(&RowKey::new(row), &columns, READING, usize::MAX, &mut out).unwrap();
         assert_eq!(out.row(0), b"before");
         assert!((1..out.len()).all(|at| out.row(at) == row));
         let wanted = |qualifier: &[u8]| columns.is_empty() || columns.iter().any(|column| column == qualifier);
@@ -344,7 +344,7 @@ impl World {
             assert!(bounds.contains(&row));
             assert!(last.is_none_or(|last| if reverse { row < last } else { row > last }), "rows in order");
             out.clear();
-            cursor.take(&[], &mut out).unwrap();
+            cursor.take(&[], usize::MAX, &mut out).unwrap();
             assert!((0..out.len()).all(|at| out.row(at) == row) && !out.is_empty());
             let seen = self.resolve(&out, 0, sequence);
             if !seen.is_empty() {

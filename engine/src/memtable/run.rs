@@ -13,7 +13,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::filter::Filter;
-use crate::cells::{Cell, Cells};
+use crate::cells::{Cell, Cells, Mark};
 use crate::prefix::Prefix;
 use crate::reading::{RowKey, hash_of};
 
@@ -220,12 +220,18 @@ impl Run {
         })
     }
 
-    /// Appends the cells of the row with this index: all, or in wide rows those that are wanted.
-    pub(super) fn push_row(&self, index: usize, columns: &[Bytes], out: &mut Cells) {
+    /// Appends the cells of the row with this index: all, or in wide rows those that are wanted. Answers whether those are
+    /// all, see [`crate::reading::Source::row`]; `mark` is where the row begins in `out`.
+    pub(super) fn push_row(
+        &self,
+        index: usize,
+        columns: &[Bytes],
+        (mark, bytes_max): (Mark, usize),
+        out: &mut Cells,
+    ) -> bool {
         let range = self.cells_of(index);
         if columns.is_empty() || range.len() <= CELLS_COPIED_WHOLE {
-            push_all(range.map(|index| self.cells.get(index)), out);
-            return;
+            return push_all(range.map(|index| self.cells.get(index)), (mark, bytes_max), out);
         }
         let mut wanted: SmallVec<[&[u8]; 8]> = columns.iter().map(|column| &column[..]).collect();
         // The markers of the whole family are at the empty qualifier.
@@ -236,12 +242,15 @@ impl Run {
         for qualifier in wanted {
             at = self.column_start(at..range.end, qualifier);
             let cells = (at..range.end).map(|index| self.cells.get(index));
-            push_all(cells.take_while(|cell| cell.qualifier == qualifier), out);
+            if !push_all(cells.take_while(|cell| cell.qualifier == qualifier), (mark, bytes_max), out) {
+                return false;
+            }
         }
+        true
     }
 
     /// The first cell of `within`, cells of one row, whose qualifier is not below.
-    fn column_start(&self, within: Range<usize>, qualifier: &[u8]) -> usize {
+    pub(super) fn column_start(&self, within: Range<usize>, qualifier: &[u8]) -> usize {
         let (mut low, mut high) = (within.start, within.end);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -255,12 +264,18 @@ impl Run {
     }
 }
 
-/// Appends cells of one row.
-fn push_all<'a>(mut cells: impl Iterator<Item = Cell<'a>>, out: &mut Cells) {
+/// Appends cells of one row; answers whether there was room for all.
+fn push_all<'a>(mut cells: impl Iterator<Item = Cell<'a>>, (mark, bytes_max): (Mark, usize), out: &mut Cells) -> bool {
     if let Some(first) = cells.next() {
         out.push(first);
-        cells.for_each(|cell| out.push_in_row(cell));
+        for cell in cells {
+            if out.has_grown(mark, bytes_max) {
+                return false;
+            }
+            out.push_in_row(cell);
+        }
     }
+    true
 }
 
 fn offset(index: usize) -> u32 {

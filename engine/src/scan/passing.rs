@@ -8,6 +8,8 @@
 //! This is what an exact offset and a count cost: a look at each row. A count of rows per block of a file would make an
 //! offset logarithmic; it would be used here, where a pass begins and `left` is larger than what a block holds.
 
+use std::ops::ControlFlow;
+
 use terrane_types::CellRef;
 
 use super::{FamilyScan, HIDDEN_CELLS_MAX, RowScanner, Step};
@@ -23,7 +25,7 @@ impl RowScanner {
     /// # Errors
     /// As [`RowScanner::next`]. What `left` was counted down by has been passed all the same.
     pub fn pass(&mut self, left: &mut u64, patience: Patience) -> Result<Step, Error> {
-        self.at = None;
+        self.drop_row().inspect_err(|_| self.close())?;
         let seen_before = self.stats.cells_seen;
         while *left > 0 {
             let passed = match self.pass_row(patience) {
@@ -48,7 +50,19 @@ impl RowScanner {
     /// # Errors
     /// As [`RowScanner::next`]; what `each` was handed is to be forgotten then, because the row comes again.
     pub fn look(&mut self, patience: Patience, mut each: impl FnMut(&[u8], CellRef<'_>)) -> Result<Step, Error> {
-        self.at = None;
+        self.look_until(patience, |row, cell| {
+            each(row, cell);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// The same, until `each` has seen enough of the row.
+    pub(crate) fn look_until(
+        &mut self,
+        patience: Patience,
+        mut each: impl FnMut(&[u8], CellRef<'_>) -> ControlFlow<()>,
+    ) -> Result<Step, Error> {
+        self.drop_row().inspect_err(|_| self.close())?;
         let seen_before = self.stats.cells_seen;
         loop {
             match self.look_at_row(patience, &mut each) {
@@ -69,29 +83,44 @@ impl RowScanner {
         if self.skip_shown()? {
             return Ok(Some(true));
         }
-        self.look_at_row(patience, &mut |_, _| {})
+        self.look_at_row(patience, &mut |_, _| ControlFlow::Break(()))
     }
 
-    /// Shows the next row where it lies, or gathers it; whether anything of it is visible, `None` at the end.
+    /// Shows the next row where it lies, or gathers it, until `each` has seen enough; whether anything of it is visible, `None`
+    /// at the end.
     fn look_at_row(
         &mut self,
         patience: Patience,
-        each: &mut impl FnMut(&[u8], CellRef<'_>),
+        each: &mut impl FnMut(&[u8], CellRef<'_>) -> ControlFlow<()>,
     ) -> Result<Option<bool>, Error> {
-        if let Some(shown) = self.show_lone(each)? {
+        let mut show_one = |row: &[u8], cell: CellRef<'_>| {
+            // It is the only one, so that it is enough says nothing.
+            let _enough = each(row, cell);
+        };
+        if let Some(shown) = self.show_lone(&mut show_one)? {
             return Ok(Some(shown));
         }
-        if !self.gather(patience)? {
+        if !self.begin_row(patience)? {
             return Ok(None);
         }
-        let mut shown = false;
         let shape = CellWindow::of(&self.projection);
-        for FamilyScan { store, gathered, visible, .. } in &self.families {
-            shown |= !visible.is_empty();
-            for &at in visible {
-                each(&self.row, shape.shown(gathered.get(at).packed(store.name.as_bytes())));
+        let (mut first, mut shown) = (0, false);
+        loop {
+            for FamilyScan { store, gathered, visible, .. } in &self.families[first..self.at_hand.reached] {
+                for &at in visible {
+                    shown = true;
+                    if each(&self.row, shape.shown(gathered.get(at).packed(store.name.as_bytes()))).is_break() {
+                        self.leave_row()?;
+                        return Ok(Some(true));
+                    }
+                }
             }
+            if self.is_gathered() {
+                break;
+            }
+            first = self.next_part()?;
         }
+        self.leave_row()?;
         Ok(Some(shown))
     }
 
@@ -141,11 +170,11 @@ impl RowScanner {
         if !self.reverse {
             return self.seek(row, patience);
         }
-        self.at = None;
+        self.from_cell = None;
         if self.bounds.stop.is_empty() || row < self.bounds.stop.as_slice() {
             self.bounds.stop = row.to_vec();
         }
-        let sought = self.open(patience).and_then(|()| {
+        let sought = self.drop_row().and_then(|()| self.open(patience)).and_then(|()| {
             for merge in self.families.iter_mut().filter_map(|family| family.merge.as_mut()) {
                 merge.seek(row)?;
                 if merge.row() == Some(row) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::data_block::Place;
+use super::data_block::{Next, Place};
 use super::reader::Table;
 use super::walk::{Walk, Wanted};
 use crate::Error;
@@ -40,6 +40,14 @@ impl ForwardCursor {
     fn arrive(&mut self, found: bool) {
         self.at_row = found && (self.stop.is_empty() || self.walk.at_row() < self.stop.as_slice());
     }
+
+    fn came_to(&mut self, next: Next) {
+        match next {
+            Next::SameRow => self.at_row = true,
+            Next::NewRow => self.arrive(true),
+            Next::End => self.arrive(false),
+        }
+    }
 }
 
 impl Cursor for ForwardCursor {
@@ -66,24 +74,34 @@ impl Cursor for ForwardCursor {
         Ok(())
     }
 
-    fn take(&mut self, columns: &[Bytes], out: &mut Cells) -> Result<(), Error> {
+    fn take(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
         if !self.at_row {
-            return Ok(());
+            return Ok(true);
         }
         // Spent, unless all goes well.
         self.at_row = false;
-        let before = out.len();
+        let mark = out.mark();
         let mut wanted = Wanted::new(columns);
-        match self.walk.gather(&self.table, &mut wanted, self.reading, out) {
-            Ok(found) => {
-                self.arrive(found);
-                Ok(())
+        match self.walk.gather(&self.table, &mut wanted, self.reading, bytes_max, out) {
+            Ok(next) => {
+                self.came_to(next);
+                Ok(next != Next::SameRow)
             }
             Err(error) => {
-                out.truncate(before);
+                out.rewind(mark);
                 Err(error)
             }
         }
+    }
+
+    fn seek_column(&mut self, qualifier: &[u8]) -> Result<(), Error> {
+        if !self.at_row {
+            return Ok(());
+        }
+        self.at_row = false;
+        let next = self.walk.seek_column(&self.table, qualifier, self.reading)?;
+        self.came_to(next);
+        Ok(())
     }
 
     fn seek(&mut self, row: &[u8]) -> Result<(), Error> {

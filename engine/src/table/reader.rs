@@ -10,7 +10,7 @@ use terrane_types::schema::Bloom;
 
 use super::block::{self, BlockAt};
 use super::cursor::ForwardCursor;
-use super::data_block::{DataBlock, Place};
+use super::data_block::{DataBlock, Next, Place};
 use super::filter::{Filter, column_hash};
 use super::footer::{BadFooter, FOOTER_BYTES, FORMAT, Footer};
 use super::index::IndexBlock;
@@ -374,27 +374,34 @@ impl Table {
 }
 
 impl Source for Table {
-    fn row(&self, row: &RowKey<'_>, columns: &[Bytes], reading: Reading, out: &mut Cells) -> Result<(), Error> {
+    fn row(
+        &self,
+        row: &RowKey<'_>,
+        columns: &[Bytes],
+        reading: Reading,
+        bytes_max: usize,
+        out: &mut Cells,
+    ) -> Result<bool, Error> {
         let properties = &self.properties;
         let outside = row.row < properties.first_row.as_slice() || row.row > properties.last_row.as_slice();
         if outside || !self.covers(reading.time_min) {
-            return Ok(());
+            return Ok(true);
         }
         let Some(mut wanted) = self.wanted(row, columns) else {
             FamilyReads::count(&self.reads.filter_negative, 1);
-            return Ok(());
+            return Ok(true);
         };
-        let before = out.len();
+        let mark = out.mark();
         let mut walk = Walk::with_room(WALK_ROOM.take());
-        let gathered = walk.row(self, row.row, &mut wanted, reading, out);
+        let gathered = walk.row(self, row.row, &mut wanted, reading, bytes_max, out);
         WALK_ROOM.set(walk.into_room());
         if gathered.is_err() {
-            out.truncate(before);
+            out.rewind(mark);
         } else if self.filter.is_some() {
             FamilyReads::count(&self.reads.filter_positive, 1);
-            FamilyReads::count(&self.reads.filter_false, u64::from(matches!(gathered, Ok(false))));
+            FamilyReads::count(&self.reads.filter_false, u64::from(matches!(gathered, Ok(None))));
         }
-        gathered.map(drop)
+        Ok(gathered? != Some(Next::SameRow))
     }
 
     fn cursor(self: Arc<Self>, bounds: &Bounds, reverse: bool, reading: Reading) -> Result<Box<dyn Cursor>, Error> {

@@ -2,9 +2,9 @@
 //!
 //! Cells can only be decoded forward, from a restart on. So a block is decoded restart by restart from its end, and what
 //! was found is kept as slots that refer to the block. While a row reaches back behind the cells decoded so far, twice as
-//! many restarts as before are decoded: a short row costs one more, and a long one few copies of what there is. Of a row that begins in a block before (the index says
-//! so without reading it) blocks are gathered back to its beginning; or, for single columns, a [`Walk`] seeks them from
-//! there on.
+//! many restarts as before are decoded: a short row costs one more, and a long one few copies of what there is. Of a row that
+//! begins in a block before (the index says so without reading it) a few blocks are gathered back to its beginning. A longer
+//! one, and single columns, a [`Walk`] goes over from the row's beginning on, part by part.
 
 use std::sync::Arc;
 
@@ -19,6 +19,9 @@ use crate::Error;
 use crate::cells::{Cell, Cells};
 use crate::reading::{Cursor, Reading};
 use crate::source::Bounds;
+
+/// Bytes of blocks that are kept while a row is gathered back to its beginning: what is longer is gone over forward.
+const GATHERED_BYTES_MAX: usize = 256 << 10;
 
 /// A decoded cell.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +49,8 @@ pub(super) struct ReverseCursor {
     rows: Vec<u8>,
     decoder: Decoder,
     ahead: ReadAhead,
+    /// Goes forward over the row at hand, once some of it was taken: the slots still say which row that is.
+    walk: Option<Box<Walk>>,
 }
 
 impl ReverseCursor {
@@ -68,6 +73,7 @@ impl ReverseCursor {
             rows: Vec::new(),
             decoder: Decoder::default(),
             ahead: ReadAhead::default(),
+            walk: None,
         };
         if worth {
             let stop = if bounds.stop.is_empty() { Place::after(&last_row) } else { Place::row(&bounds.stop) };
@@ -217,11 +223,15 @@ impl ReverseCursor {
         self.partition_at.checked_sub(1).is_some_and(|before| top.qualifier(top.entry(before)).is_some())
     }
 
-    fn gather(&mut self, columns: &[Bytes], out: &mut Cells) -> Result<(), Error> {
-        let mut wanted = Wanted::new(columns);
-        let mut row = Vec::new();
+    /// Appends the cells of the row at hand; answers whether that is all of it. What few blocks hold of a row is a part by
+    /// itself, of which nothing is left.
+    fn gather(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+        if self.walk.is_some() {
+            return self.go_on(columns, bytes_max, out);
+        }
         // What of the row lies in later blocks, the last block first.
         let mut later: Vec<(Arc<DataBlock>, Vec<Slot>)> = Vec::new();
+        let mut later_bytes = 0;
         let first = loop {
             let mut first = self.row_start();
             let mut restarts = 1;
@@ -233,37 +243,69 @@ impl ReverseCursor {
             if first > 0 || !self.begins_before() {
                 break first;
             }
-            row.clear();
-            row.extend(self.slots.last().into_iter().flat_map(|slot| self.slot_row(slot)));
-            if !columns.is_empty() {
-                // Columns are sought from the row's beginning on, instead of reading all of it.
-                Walk::default().row(&self.table, &row, &mut wanted, self.reading, out)?;
-                return self.go_before(Place::row(&row));
+            let Some(block) = self.block.clone() else { return Ok(true) };
+            later_bytes += block.memory_bytes();
+            // Columns are sought from the row's beginning on, instead of reading all of it.
+            if !columns.is_empty() || later_bytes >= bytes_max.min(GATHERED_BYTES_MAX) {
+                self.walk = Some(self.walk_of_row()?);
+                return self.go_on(columns, bytes_max, out);
             }
-            let slots = std::mem::take(&mut self.slots);
-            later.extend(self.block.clone().map(|block| (block, slots)));
+            later.push((block, std::mem::take(&mut self.slots)));
             if !self.previous_block()? {
                 return Err(self.malformed("a row begins before the first block"));
             }
             self.decode(self.low - 1)?;
         };
-        let Some(block) = &self.block else { return Ok(()) };
+        let Some(block) = &self.block else { return Ok(true) };
+        let row = self.slots.last().map_or(&[][..], |slot| self.slot_row(slot));
+        let of_row = [(block, &self.slots[first..])].into_iter();
+        let of_row = of_row.chain(later.iter().rev().map(|(block, slots)| (block, slots.as_slice())));
+        let mut wanted = Wanted::new(columns);
         let before = out.len();
-        let mut push = |cell: Cell<'_>| {
-            if wanted.wants(cell.qualifier) {
-                if out.len() == before { out.push(cell) } else { out.push_in_row(cell) }
-            }
-        };
-        for slot in &self.slots[first..] {
-            push(block.cell(self.slot_row(slot), &slot.parts));
-        }
-        for (block, slots) in later.iter().rev() {
+        for (block, slots) in of_row {
             for slot in slots {
-                push(block.cell(&row, &slot.parts));
+                let cell = block.cell(row, &slot.parts);
+                if wanted.wants(cell.qualifier) {
+                    if out.len() == before { out.push(cell) } else { out.push_in_row(cell) }
+                }
             }
         }
         self.slots.truncate(first);
-        self.settle()
+        self.settle()?;
+        Ok(true)
+    }
+
+    /// A walk at the beginning of the row at hand.
+    fn walk_of_row(&self) -> Result<Box<Walk>, Error> {
+        let row = self.row_at_hand();
+        let mut walk = Box::<Walk>::default();
+        if !walk.seek(&self.table, Place::row(&row), self.reading)? || walk.at_row() != row {
+            return Err(self.malformed("a row is not where it was found"));
+        }
+        Ok(walk)
+    }
+
+    /// Appends what follows of a row that is gone over forward.
+    fn go_on(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+        let Some(walk) = &mut self.walk else { return Ok(true) };
+        let mut wanted = Wanted::new(columns);
+        if walk.gather(&self.table, &mut wanted, self.reading, bytes_max, out)? == Next::SameRow {
+            self.at_row = true;
+            return Ok(false);
+        }
+        self.leave_row()?;
+        Ok(true)
+    }
+
+    /// Goes to the last cell before the row at hand, which the index finds.
+    fn leave_row(&mut self) -> Result<(), Error> {
+        self.walk = None;
+        let row = self.row_at_hand();
+        self.go_before(Place::row(&row))
+    }
+
+    fn row_at_hand(&self) -> Vec<u8> {
+        self.slots.last().map_or_else(Vec::new, |slot| self.slot_row(slot).to_vec())
     }
 
     fn malformed(&self, what: &str) -> Error {
@@ -299,14 +341,20 @@ impl Cursor for ReverseCursor {
         }
         // Spent, unless all goes well.
         self.at_row = false;
+        if self.walk.is_some() {
+            return self.leave_row();
+        }
         let mut start = self.row_start();
         if start > 0 {
             self.slots.truncate(start);
             return self.settle();
         }
         // What is decoded next may be of the same row.
-        let row: Vec<u8> = self.slots.last().map_or_else(Vec::new, |slot| self.slot_row(slot).to_vec());
+        let row = self.row_at_hand();
         while start == 0 {
+            if self.low == 0 && self.begins_before() {
+                return self.go_before(Place::row(&row));
+            }
             self.slots.clear();
             self.settle()?;
             if !self.at_row || self.slots.last().is_none_or(|slot| self.slot_row(slot) != row) {
@@ -319,25 +367,43 @@ impl Cursor for ReverseCursor {
         self.settle()
     }
 
-    fn take(&mut self, columns: &[Bytes], out: &mut Cells) -> Result<(), Error> {
+    fn take(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
         if !self.at_row {
-            return Ok(());
+            return Ok(true);
         }
         // Spent, unless all goes well.
         self.at_row = false;
-        let before = out.len();
-        let gathered = self.gather(columns, out);
+        let mark = out.mark();
+        let gathered = self.gather(columns, bytes_max, out);
         if gathered.is_err() {
             self.at_row = false;
-            out.truncate(before);
+            out.rewind(mark);
         }
         gathered
+    }
+
+    fn seek_column(&mut self, qualifier: &[u8]) -> Result<(), Error> {
+        if !self.at_row {
+            return Ok(());
+        }
+        self.at_row = false;
+        let mut walk = match self.walk.take() {
+            Some(walk) => walk,
+            None => self.walk_of_row()?,
+        };
+        if walk.seek_column(&self.table, qualifier, self.reading)? != Next::SameRow {
+            return self.leave_row();
+        }
+        self.walk = Some(walk);
+        self.at_row = true;
+        Ok(())
     }
 
     fn seek(&mut self, row: &[u8]) -> Result<(), Error> {
         if self.row().is_none_or(|at| at <= row) {
             return Ok(());
         }
+        self.walk = None;
         self.go_before(Place::after(row))
     }
 }

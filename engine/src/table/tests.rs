@@ -148,7 +148,7 @@ fn drain(cursor: &mut dyn Cursor) -> Vec<(Vec<u8>, Vec<String>)> {
     let mut out = Cells::default();
     while let Some(row) = cursor.row().map(<[u8]>::to_vec) {
         out.clear();
-        cursor.take(&[], &mut out).unwrap();
+        cursor.take(&[], usize::MAX, &mut out).unwrap();
         assert!(out.iter().all(|cell| cell.row == row));
         rows.push((row, all(&out)));
     }
@@ -235,7 +235,7 @@ fn seeks_and_columns(random: &mut StdRng, table: &Arc<Table>, cells: &Cells, row
                 let columns: Vec<Bytes> = (0..random.random_range(0..3usize))
                     .map(|_| Bytes::from(format!("q{}", random.random_range(0..300))))
                     .collect();
-                cursor.take(&columns, &mut out).unwrap();
+                cursor.take(&columns, usize::MAX, &mut out).unwrap();
                 assert_holds(row, &columns, &out);
                 left = rest;
             }
@@ -268,7 +268,7 @@ fn gets(random: &mut StdRng, table: &Arc<Table>, cells: &Cells, rows: &[Vec<u8>]
             .collect();
         out.clear();
         let key = RowKey::new(&row);
-        table.row(&key, &columns, READING, &mut out).unwrap();
+        table.row(&key, &columns, READING, usize::MAX, &mut out).unwrap();
         let there: Vec<String> = cells.iter().filter(|cell| cell.row == row).map(|cell| shown(&cell)).collect();
         assert_holds(&there, &columns, &out);
         assert!(there.is_empty() || table.may_contain(&key));
@@ -288,13 +288,13 @@ async fn a_read_that_must_not_wait_says_so_and_changes_nothing() {
     let row = cells.row(cells.len() / 2).to_vec();
     let mut out = Cells::default();
     out.push(cells.get(0));
-    let refused = table.row(&RowKey::new(&row), &[], now, &mut out);
+    let refused = table.row(&RowKey::new(&row), &[], now, usize::MAX, &mut out);
     assert!(matches!(refused, Err(Error::NeedsDisk)));
     assert_eq!(out.len(), 1);
     assert!(matches!(Arc::clone(&table).cursor(&Bounds::default(), false, now), Err(Error::NeedsDisk)));
-    table.row(&RowKey::new(&row), &[], READING, &mut out).unwrap();
+    table.row(&RowKey::new(&row), &[], READING, usize::MAX, &mut out).unwrap();
     let operations = world.memory.operations();
-    table.row(&RowKey::new(&row), &[], now, &mut out).unwrap();
+    table.row(&RowKey::new(&row), &[], now, usize::MAX, &mut out).unwrap();
     assert_eq!(world.memory.operations(), operations, "all was in memory");
     let beyond = Bounds { start: b"~".to_vec(), stop: Vec::new() };
     assert!(Arc::clone(&table).cursor(&beyond, true, now).unwrap().row().is_none(), "bounds outside cost nothing");
@@ -324,12 +324,15 @@ async fn filters_spare_reads_of_absent_rows_and_columns() {
     let mut out = Cells::default();
     let before = world.memory.operations();
     for row in 0..3000u32 {
-        table.row(&RowKey::new(format!("row{:05}", row * 2 + 1).as_bytes()), &[], reading, &mut out).unwrap();
+        table
+            .row(&RowKey::new(format!("row{:05}", row * 2 + 1).as_bytes()), &[], reading, usize::MAX, &mut out)
+            .unwrap();
         table
             .row(
                 &RowKey::new(format!("row{:05}", row * 2).as_bytes()),
                 &[Bytes::from_static(b"other")],
                 reading,
+                usize::MAX,
                 &mut out,
             )
             .unwrap();
@@ -339,7 +342,7 @@ async fn filters_spare_reads_of_absent_rows_and_columns() {
     assert!(reads < 600, "{reads} reads for 6000 gets of what is not there");
     let before = world.memory.operations();
     for row in 0..100u32 {
-        table.row(&RowKey::new(format!("row{:05}", row * 2).as_bytes()), &[], reading, &mut out).unwrap();
+        table.row(&RowKey::new(format!("row{:05}", row * 2).as_bytes()), &[], reading, usize::MAX, &mut out).unwrap();
     }
     assert_eq!(out.len(), 100);
     assert!(world.memory.operations() - before <= 200, "one block of cells and one of the index for each");
@@ -369,7 +372,7 @@ async fn one_column_of_a_wide_row_is_found_without_reading_the_row() {
         let before = world.memory.operations();
         let mut out = Cells::default();
         let mut cursor = Arc::clone(&table).cursor(&Bounds::default(), reverse, reading).unwrap();
-        cursor.take(&columns, &mut out).unwrap();
+        cursor.take(&columns, usize::MAX, &mut out).unwrap();
         assert!(cursor.row().is_none());
         let mut positions: Vec<_> = out.iter().map(|cell| cell.position).collect();
         positions.sort_unstable();
@@ -433,12 +436,12 @@ fn read_all(world: &World, id: u64, size: u64, cells: &Cells) -> Result<(), Erro
     let mut read = Cells::default();
     let mut cursor = Arc::clone(&table).cursor(&Bounds::default(), false, reading)?;
     while cursor.row().is_some() {
-        cursor.take(&[], &mut read)?;
+        cursor.take(&[], usize::MAX, &mut read)?;
     }
     assert_eq!(all(&read), all(cells), "damage was served");
     for row in rows_of(cells) {
         read.clear();
-        table.row(&RowKey::new(&row), &[], reading, &mut read)?;
+        table.row(&RowKey::new(&row), &[], reading, usize::MAX, &mut read)?;
         assert!(!read.is_empty(), "damage hides a row");
     }
     table.check(Some(&prefix().length)).map(drop)

@@ -213,35 +213,38 @@ impl Walk {
         table.damage(offset, what)
     }
 
-    /// Appends what is wanted of one row; whether the file has cells of it.
+    /// Appends what is wanted of one row, up to about `bytes_max` bytes. Answers where that ended; `None` where the file
+    /// has no cells of the row.
     pub(super) fn row(
         &mut self,
         table: &Table,
         row: &[u8],
         wanted: &mut Wanted<'_>,
         reading: Reading,
+        bytes_max: usize,
         out: &mut Cells,
-    ) -> Result<bool, Error> {
+    ) -> Result<Option<Next>, Error> {
         let place = Place { row, qualifier: Some(wanted.first()) };
         if !self.seek(table, place, reading)? || self.at_row() != row {
-            return Ok(false);
+            return Ok(None);
         }
-        self.gather(table, wanted, reading, out)?;
-        Ok(true)
+        self.gather(table, wanted, reading, bytes_max, out).map(Some)
     }
 
-    /// Appends what is wanted of the row at hand, and goes to the first cell of the next row: `false` at the end.
+    /// Appends what is wanted of the row at hand, and goes to the first cell of the next row: [`Next::NewRow`], or the end.
+    /// Once about `bytes_max` bytes were appended it stays at the next cell of the row: [`Next::SameRow`].
     pub(super) fn gather(
         &mut self,
         table: &Table,
         wanted: &mut Wanted<'_>,
         reading: Reading,
+        bytes_max: usize,
         out: &mut Cells,
-    ) -> Result<bool, Error> {
-        let before = out.len();
+    ) -> Result<Next, Error> {
+        let (before, mark) = (out.len(), out.mark());
         let mut skipped = 0;
         loop {
-            let Some(block) = &self.block else { return Ok(false) };
+            let Some(block) = &self.block else { return Ok(Next::End) };
             let cell = self.decoder.cell(block);
             let next = if wanted.wants(cell.qualifier) {
                 skipped = 0;
@@ -250,7 +253,11 @@ impl Walk {
                 } else {
                     out.push_in_row(cell)
                 }
-                self.next(table, reading)?
+                let next = self.next(table, reading)?;
+                if next == Next::SameRow && out.has_grown(mark, bytes_max) {
+                    return Ok(Next::SameRow);
+                }
+                next
             } else if skipped < SKIPPED_MAX {
                 skipped += 1;
                 self.next(table, reading)?
@@ -258,11 +265,18 @@ impl Walk {
                 skipped = 0;
                 self.skip(table, wanted.next(), reading)?
             };
-            match next {
-                Next::SameRow => {}
-                Next::NewRow => return Ok(true),
-                Next::End => return Ok(false),
+            if next != Next::SameRow {
+                return Ok(next);
             }
+        }
+    }
+
+    /// Goes on, within the row at hand, to the first cell of a column or behind it, unless it is there.
+    pub(super) fn seek_column(&mut self, table: &Table, qualifier: &[u8], reading: Reading) -> Result<Next, Error> {
+        match self.at_cell() {
+            None => Ok(Next::End),
+            Some(cell) if cell.qualifier >= qualifier => Ok(Next::SameRow),
+            Some(_) => self.skip(table, Some(qualifier), reading),
         }
     }
 

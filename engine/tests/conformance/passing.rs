@@ -81,7 +81,7 @@ fn look_at_all(scanner: &mut RowScanner) -> Result<SeenRows, Error> {
                 assert_eq!(scanner.row(), row);
                 rows.push((row, cells));
             }
-            Step::Hidden => {}
+            Step::Hidden | Step::HiddenPart => {}
             Step::Part { .. } => unreachable!("rows that are looked at are whole"),
             Step::End => return Ok(rows),
         }

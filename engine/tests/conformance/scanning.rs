@@ -92,7 +92,7 @@ impl Scan {
             }
             continues = false;
             match step {
-                Step::Row | Step::Hidden => {}
+                Step::Row | Step::Hidden | Step::HiddenPart => {}
                 Step::Part { position } => {
                     continues = true;
                     let row = row_of_block.unwrap();

@@ -2,11 +2,13 @@
 //!
 //! The rows are looked for in memory first, on the runtime's thread: most are there. Those that need the disk are read
 //! together, off the runtime, at the same snapshot, and put in the places they were asked for.
+//!
+//! An answer has a limit, and reading stops there: a row that is too large costs no more than one that just fits.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use terrane_engine::{Patience, Snapshot};
+use terrane_engine::{Patience, RowRead, Snapshot};
 use terrane_env::task::run_blocking;
 use terrane_types::filter::{RowFilter, Verdict};
 use terrane_types::limits::BATCH_BYTES_MAX;
@@ -14,7 +16,7 @@ use terrane_types::row::check_row;
 use terrane_types::rows::{begin_row, end_row};
 use terrane_types::{Error, Invalid, Projection};
 
-use super::filter::Lookup;
+use super::filter::{FILTERED_ROW_BYTES_MAX, Lookup, too_large};
 use crate::group::state::RegionState;
 use crate::registry::Hosted;
 
@@ -73,7 +75,7 @@ pub fn get(hosted: &Arc<Hosted>, request: &GetRequest, now_ms: i64) -> Result<Go
         match reader.read(hosted, &snapshot, row, Patience::MemoryOnly, &mut found) {
             Ok(()) => check_size(&found)?,
             Err(terrane_engine::Error::NeedsDisk) => missing.push((place, row.clone())),
-            Err(error) => return Err(hosted.read_error(error)),
+            Err(error) => return Err(reader.error(hosted, row, error)),
         }
     }
     if missing.is_empty() {
@@ -97,7 +99,7 @@ impl DiskGet {
             copied = place;
             reader
                 .read(&hosted, &snapshot, &row, Patience::MayBlock, &mut out)
-                .map_err(|error| hosted.read_error(error))?;
+                .map_err(|error| reader.error(&hosted, &row, error))?;
             check_size(&out)?;
         }
         out.extend_from_slice(&found[copied..]);
@@ -119,8 +121,14 @@ impl RowReader {
         if self.filter.as_ref().is_some_and(|filter| !filter.may_pass(row)) {
             return Ok(());
         }
+        let bytes_max = match &self.filter {
+            // What does not pass takes no room in the answer.
+            Some(_) => FILTERED_ROW_BYTES_MAX,
+            None => BATCH_BYTES_MAX.saturating_sub(out.len()),
+        };
         let start = begin_row(out, row);
-        let read = hosted.engine.get(snapshot, row, &self.projection, self.now_ms, patience, out);
+        let read = RowRead { projection: &self.projection, now_ms: self.now_ms, patience, bytes_max };
+        let read = hosted.engine.get_row(snapshot, row, read, out);
         if read.is_err() || out.len() == start.cells_start() {
             out.truncate(start.start());
             return read.map(drop);
@@ -138,14 +146,23 @@ impl RowReader {
         }
         Ok(())
     }
+
+    fn error(&self, hosted: &Hosted, row: &[u8], error: terrane_engine::Error) -> Error {
+        match error {
+            terrane_engine::Error::RowTooLarge { .. } if self.filter.is_some() => too_large(row),
+            terrane_engine::Error::RowTooLarge { .. } => too_much(),
+            other => hosted.read_error(other),
+        }
+    }
 }
 
 fn check_size(rows: &[u8]) -> Result<(), Error> {
-    if rows.len() <= BATCH_BYTES_MAX {
-        return Ok(());
-    }
+    if rows.len() <= BATCH_BYTES_MAX { Ok(()) } else { Err(too_much()) }
+}
+
+fn too_much() -> Error {
     let what = format!("the rows asked for take more than {BATCH_BYTES_MAX} bytes: ask for fewer at once, or scan");
-    Err(Error::Invalid(Invalid { what }))
+    Error::Invalid(Invalid { what })
 }
 
 /// A projection may only name families that the table has.

@@ -162,7 +162,7 @@ impl Unfinished {
                 Slice::Complete => break,
                 // Nothing is lost by it: the disk is waited for in the next slice.
                 Slice::NeedsDisk => patience = Patience::MayBlock,
-                Slice::TimeIsUp if elapsed(started_ns) >= BLOCK_TIME_MAX => break,
+                Slice::TimeIsUp if elapsed(started_ns) >= BLOCK_TIME_MAX && !filler.within_hidden => break,
                 Slice::TimeIsUp => tokio::task::yield_now().await,
             }
         }
@@ -224,6 +224,9 @@ struct Filler {
     filtering: Option<Filtering>,
     /// Where the next rows are to be sought, once the prefix at hand has given enough.
     beyond: Option<Bytes>,
+    /// Whether the rows stand within one that has shown nothing so far. No token says so: a block that ended there would
+    /// have the next one begin with the row again, and never get beyond it.
+    within_hidden: bool,
 }
 
 /// Where rows come from at the moment.
@@ -277,6 +280,7 @@ impl Filler {
             cutter,
             filtering,
             beyond: None,
+            within_hidden: false,
         };
         filler.take_snapshot()?;
         filler.source = filler.first_source()?;
@@ -440,6 +444,7 @@ impl Filler {
 
     /// What was read is in the block, from `before` on; true when the block is complete.
     fn sent(&mut self, step: Step, sequence: u64, before: usize) -> bool {
+        self.within_hidden = false;
         match step {
             Step::Row => {
                 self.last_row.clear();
@@ -448,6 +453,7 @@ impl Filler {
             }
             Step::Part { position } => return self.part(sequence, position, before),
             Step::Hidden => self.hidden(),
+            Step::HiddenPart => self.within_hidden = true,
             Step::End => self.end(),
         }
         self.block.rows.len() >= self.request.block_bytes

@@ -8,6 +8,7 @@ mod harness;
 mod maintenance;
 mod mutations;
 mod scanning;
+mod wide_rows;
 
 use bytes::Bytes;
 use harness::{Bench, Client, TABLE, leads, packed, put, regions, schema, shown};

@@ -40,6 +40,8 @@ pub struct Collector {
     /// Whether protection by `min_versions` may ever have decided about a cell of the family.
     ever_guarded: bool,
     markers: FamilyMarkers,
+    /// Whether columns of the row may come in parts, so that what the markers delete may stay.
+    in_parts: bool,
     replay: Replay,
     eras: Eras,
     fates: Vec<Fate>,
@@ -64,6 +66,7 @@ impl Collector {
             rules_are_last: at + 1 == changes.len(),
             ever_guarded: changes[..=at].iter().any(|change| is_guarded(&change.rules)),
             markers: FamilyMarkers::default(),
+            in_parts: false,
             replay: Replay::default(),
             eras: Eras::default(),
             fates: Vec::new(),
@@ -74,6 +77,29 @@ impl Collector {
     /// Begins a row: forgets the family markers of the one before.
     pub fn start_row(&mut self) {
         self.markers.clear();
+        self.in_parts = false;
+    }
+
+    /// Begins a row of which [`Collector::column_in_parts`] may be asked: its family markers stay, unless later ones make
+    /// them superfluous, because what they delete may stay as well.
+    pub fn start_row_in_parts(&mut self) {
+        self.markers.clear();
+        self.in_parts = true;
+    }
+
+    /// The fate of each cell of a part of a column that is too large to be handed over whole: what has expired goes, the rest
+    /// stays. All parts of the column, in storage order, are to be judged in this way.
+    pub fn column_in_parts(&mut self, cells: &[CellMeta]) -> &[Fate] {
+        debug_assert!(self.in_parts, "the row was begun as one that comes in parts");
+        self.fates.clear();
+        self.markers.take_from(cells, self.snapshot);
+        let expires = self.rules.min_versions == 0;
+        for cell in cells {
+            // What an expired put may have pushed out, or a delete have deleted, lies below it and has expired too.
+            let is_expired = expires && cell.sequence <= self.snapshot && self.is_expired_for_good(cell.timestamp);
+            self.fates.push(if is_expired { Fate::Drop } else { Fate::Keep });
+        }
+        &self.fates
     }
 
     /// The fate of each cell of one column, given in storage order; the markers of the family, which have an empty
@@ -232,7 +258,8 @@ impl Collector {
                 continue;
             }
             let wiped = latest > Some(cell.order());
-            let spent = self.covers_older && (cell.kind == CellKind::DeleteFamily || !self.ever_guarded);
+            let spent =
+                self.covers_older && !self.in_parts && (cell.kind == CellKind::DeleteFamily || !self.ever_guarded);
             if wiped || spent {
                 self.fates[index] = Fate::Drop;
             }

@@ -80,6 +80,9 @@ impl Resolver {
 
     /// The indices of the cells that are seen, newest first. `cells` are all cells of one column in storage order; the
     /// markers of the family, which have an empty qualifier, come with the first column of the row.
+    ///
+    /// What is seen at and above some timestamp depends on nothing below it: puts push out, and deletes delete, at their own
+    /// timestamp and below. So the cells down to some timestamp may be handed over by themselves.
     pub fn column(&mut self, cells: &[CellMeta]) -> &[u32] {
         self.visible.clear();
         let contents = Contents::of(cells, self.view.sequence);

@@ -252,7 +252,7 @@ impl Subject for Terrane {
             match scanner.next(&mut out, BLOCK_BYTES, Patience::MayBlock).map_err(SubjectError::new)? {
                 Step::Row => rows += 1,
                 // The block is full inside of a row: it goes on in the next.
-                Step::Part { .. } | Step::Hidden => {}
+                Step::Part { .. } | Step::Hidden | Step::HiddenPart => {}
                 Step::End => break,
             }
             if out.len() >= BLOCK_BYTES {

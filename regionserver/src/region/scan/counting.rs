@@ -74,7 +74,7 @@ impl Filler {
                 self.last_row.extend_from_slice(scanner.row());
                 self.give(1);
             }
-            Step::Part { .. } | Step::Hidden => self.hidden(),
+            Step::Part { .. } | Step::Hidden | Step::HiddenPart => self.hidden(),
             Step::End => self.end(),
         }
         Ok(false)

@@ -22,7 +22,9 @@ impl Filler {
             Step::Part { .. } if is_whole => return Err(too_large(scanner.row()).into()),
             // What is left of a row that does not pass comes as further parts, which do not either.
             Step::Part { .. } if !filtering.judge(&mut self.block.rows, before, reverse) => return Ok(false),
-            Step::Part { .. } | Step::Hidden | Step::End => return Ok(self.sent(step, sequence, before)),
+            Step::Part { .. } | Step::Hidden | Step::HiddenPart | Step::End => {
+                return Ok(self.sent(step, sequence, before));
+            }
         }
         self.last_row.clear();
         self.last_row.extend_from_slice(scanner.row());

@@ -1,0 +1,294 @@
+//! One row of a scan, part by part.
+//!
+//! A row is gathered family after family, and of each family as much as a part. Mostly that is all of it. What a part shows is
+//! handed on before the next one is gathered, so a row of any size passes through the memory of one part.
+//!
+//! A row goes on at a cell that an earlier block ended with: the cursors seek the cell's column, and only the markers of the
+//! family, which lie before all columns, are read first. So a row that is sent in many blocks is read once.
+
+use std::cmp::Ordering;
+
+use bytes::Bytes;
+use terrane_types::rows::{begin_row, end_row};
+use terrane_types::{Columns, FamilyName};
+
+use super::{CellPosition, FamilyScan, RowScanner, Step};
+use crate::Error;
+use crate::cells::Cell;
+use crate::read::Patience;
+use crate::reading::RowKey;
+use crate::window::CellWindow;
+
+/// The columns to name where only the markers of the family are wanted.
+static MARKERS: [Bytes; 1] = [Bytes::new()];
+
+/// What the parts of a row share.
+pub(super) struct RowAtHand {
+    /// Cells that are still to be left out, and to be shown.
+    window: CellWindow,
+    /// Families that were gathered: those after them wait until these have no more.
+    pub(super) reached: usize,
+    /// Where the row goes on, and whether this scanner gave what is before it.
+    resumed: Option<(CellPosition, bool)>,
+    /// The last cell of the last part that was given.
+    given: Option<CellPosition>,
+}
+
+impl RowAtHand {
+    pub(super) fn new(window: CellWindow) -> Self {
+        Self { window, reached: 0, resumed: None, given: None }
+    }
+
+    /// Whether this scanner gave a part of the row.
+    fn is_given(&self) -> bool {
+        self.given.is_some() || self.resumed.as_ref().is_some_and(|(_, given)| *given)
+    }
+
+    /// Where the row is to go on when it has to be read anew.
+    pub(super) fn resume(&mut self) -> Option<(CellPosition, bool)> {
+        self.given.take().map(|position| (position, true)).or_else(|| self.resumed.take())
+    }
+}
+
+impl RowScanner {
+    /// Moves to the next row and gathers its first part; says no at the end.
+    pub(super) fn begin_row(&mut self, patience: Patience) -> Result<bool, Error> {
+        if self.bounds.is_empty() {
+            return Ok(false);
+        }
+        self.open(patience)?;
+        let Self { families, next_row, .. } = self;
+        let rows = families.iter().filter_map(|family| family.merge.as_ref()?.row());
+        let Some(row) = (if self.reverse { rows.max() } else { rows.min() }) else {
+            return Ok(false);
+        };
+        next_row.clear();
+        next_row.extend_from_slice(row);
+        for family in families {
+            family.gathered.clear();
+            family.visible.clear();
+            (family.decided, family.more, family.begun) = (0, false, false);
+        }
+        self.at_hand = RowAtHand::new(CellWindow::of(&self.projection));
+        if let Some(from_cell) = self.from_cell.clone() {
+            // With a window of cells, those of the earlier parts have to be counted.
+            if !self.projection.limits_cells() {
+                self.seek_cell(&from_cell.0, patience)?;
+            }
+            self.at_hand.resumed = Some(from_cell);
+        }
+        self.gather_families()?;
+        // Only now: what fails before begins again with this row.
+        std::mem::swap(&mut self.row, &mut self.next_row);
+        self.from_cell = None;
+        self.within = true;
+        Ok(true)
+    }
+
+    /// Goes on within the next row to the column of a cell.
+    fn seek_cell(&mut self, position: &CellPosition, patience: Patience) -> Result<(), Error> {
+        let reading = self.reading(patience, false);
+        let Self { families, next_row, room, at_hand, part_bytes, .. } = self;
+        for FamilyScan { reader, store, merge, begun, .. } in families {
+            let Some(merge) = merge.as_mut().filter(|merge| merge.row() == Some(next_row.as_slice())) else {
+                at_hand.reached += usize::from(store.name.as_bytes() < &position.family[..]);
+                continue;
+            };
+            match store.name.as_bytes().cmp(&position.family) {
+                Ordering::Less => {
+                    merge.skip()?;
+                    at_hand.reached += 1;
+                }
+                Ordering::Equal if !position.qualifier.is_empty() => {
+                    room.clear();
+                    let key = RowKey::new(next_row);
+                    let mut is_all = true;
+                    for source in &store.sources {
+                        is_all &= source.row(&key, &MARKERS, reading, *part_bytes, room)?;
+                    }
+                    if is_all {
+                        room.sort_from(0);
+                        reader.begin_row();
+                        reader.take_markers(room);
+                        merge.seek_column(&position.qualifier)?;
+                        *begun = true;
+                    }
+                }
+                Ordering::Equal | Ordering::Greater => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Gathers the next families, up to one that has more of the row than a part.
+    fn gather_families(&mut self) -> Result<(), Error> {
+        while self.at_hand.reached < self.families.len() {
+            if self.at_hand.reached > 0 && self.families[self.at_hand.reached - 1].more {
+                break;
+            }
+            self.gather(self.at_hand.reached)?;
+            self.at_hand.reached += 1;
+        }
+        Ok(())
+    }
+
+    /// Gathers what comes next of a family.
+    fn gather(&mut self, at: usize) -> Result<(), Error> {
+        let Self { families, room, at_hand, part_bytes, .. } = self;
+        let key = if self.within { &self.row } else { &self.next_row };
+        let FamilyScan { reader, store, merge, gathered, visible, decided, more, begun } = &mut families[at];
+        let Some(merge) = merge.as_mut().filter(|merge| merge.row() == Some(key.as_slice())) else {
+            *more = false;
+            return Ok(());
+        };
+        if !std::mem::replace(begun, true) {
+            reader.begin_row();
+        }
+        if *more {
+            gathered.forget_front(*decided, room);
+            visible.clear();
+        }
+        let asked = self.projection.columns(store.name.as_bytes());
+        let is_over = merge.take(asked.map(Columns::sought).unwrap_or_default(), *part_bytes, gathered)?;
+        *more = !is_over;
+        *decided = reader.show_part(gathered, is_over, asked, &mut self.stats, |at, _| visible.push(at));
+        if self.projection.limits_cells() {
+            visible.retain(|_| at_hand.window.admits());
+        }
+        if let Some((position, _)) = &at_hand.resumed {
+            match store.name.as_bytes().cmp(&position.family) {
+                Ordering::Less => visible.clear(),
+                Ordering::Equal => visible.retain(|&at| is_after(&gathered.get(at), position)),
+                Ordering::Greater => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether all of the row at hand was gathered, or what is left shows nothing.
+    pub(super) fn is_gathered(&self) -> bool {
+        self.is_read() || (self.projection.limits_cells() && self.at_hand.window.is_full())
+    }
+
+    /// Whether the cursors are behind the row at hand.
+    fn is_read(&self) -> bool {
+        self.at_hand.reached == self.families.len() && self.families.last().is_none_or(|family| !family.more)
+    }
+
+    /// Gathers the next part of the row at hand; answers the first family that it is of.
+    pub(super) fn next_part(&mut self) -> Result<usize, Error> {
+        let last = self.at_hand.reached.saturating_sub(1);
+        if !self.families[last].more {
+            let next = self.at_hand.reached;
+            self.gather_families()?;
+            return Ok(next);
+        }
+        self.gather(last)?;
+        self.gather_families()?;
+        Ok(last)
+    }
+
+    /// Leaves the row at hand, of which nothing more is wanted. After an error it is still at hand.
+    pub(super) fn leave_row(&mut self) -> Result<(), Error> {
+        self.at = None;
+        if self.within && !self.is_read() {
+            self.skip_rest()?;
+        }
+        self.within = false;
+        Ok(())
+    }
+
+    /// The same, and after an error the row is left too.
+    pub(super) fn drop_row(&mut self) -> Result<(), Error> {
+        let left = self.leave_row();
+        self.within = false;
+        left
+    }
+
+    fn skip_rest(&mut self) -> Result<(), Error> {
+        for merge in self.families.iter_mut().filter_map(|family| family.merge.as_mut()) {
+            if merge.row() == Some(self.row.as_slice()) {
+                merge.skip()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on to what the row at hand shows next; says no where it shows nothing more, or too much of it is hidden to go on
+    /// at once.
+    pub(super) fn find_visible(&mut self, seen_before: u64) -> Result<bool, Error> {
+        let mut first = 0;
+        loop {
+            let shows = |family: &FamilyScan| !family.visible.is_empty();
+            if let Some(family) = (first..self.at_hand.reached).find(|&at| shows(&self.families[at])) {
+                self.at = Some((family, 0));
+                return Ok(true);
+            }
+            if self.is_gathered() || self.has_hidden(seen_before) {
+                return Ok(false);
+            }
+            first = self.next_part()?;
+        }
+    }
+
+    /// The row at hand shows nothing more: answers whether parts of it were given.
+    pub(super) fn end_row(&mut self) -> Result<bool, Error> {
+        let is_given = self.at_hand.is_given();
+        self.leave_row()?;
+        Ok(is_given)
+    }
+
+    /// Packs the row at hand from where it shows something next, until it is over or the block is full.
+    pub(super) fn pack(&mut self, block: &mut Vec<u8>, bytes_max: usize) -> Result<Step, Error> {
+        let (mut family, mut cell) = self.at.take().expect("something visible is at hand: next() has just seen to it");
+        let start = begin_row(block, &self.row);
+        let shape = CellWindow::of(&self.projection);
+        // The last cell of a block that is full: whether it is the last of the row shows only with the next one.
+        let mut full_at = None;
+        loop {
+            while family < self.at_hand.reached {
+                let scan = &self.families[family];
+                while let Some(&at) = scan.visible.get(cell) {
+                    if let Some(position) = full_at {
+                        end_row(block, start);
+                        self.at = Some((family, cell));
+                        self.at_hand.given = Some(CellPosition::clone(&position));
+                        return Ok(Step::Part { position });
+                    }
+                    let visible = scan.gathered.get(at);
+                    terrane_types::cell::pack(block, shape.shown(visible.packed(scan.store.name.as_bytes())));
+                    if block.len() >= bytes_max {
+                        full_at = Some(position_of(&scan.store.name, &visible));
+                    }
+                    cell += 1;
+                }
+                (family, cell) = (family + 1, 0);
+            }
+            if self.is_gathered() {
+                break;
+            }
+            (family, cell) = (self.next_part()?, 0);
+        }
+        end_row(block, start);
+        self.leave_row()?;
+        Ok(Step::Row)
+    }
+}
+
+fn position_of(family: &FamilyName, cell: &Cell<'_>) -> CellPosition {
+    CellPosition {
+        family: Bytes::copy_from_slice(family.as_bytes()),
+        qualifier: Bytes::copy_from_slice(cell.qualifier),
+        timestamp: cell.timestamp,
+        sequence: cell.sequence,
+    }
+}
+
+/// Visible cells of one column differ in their timestamps, so family, qualifier and timestamp say where one is.
+fn is_after(cell: &Cell<'_>, position: &CellPosition) -> bool {
+    match cell.qualifier.cmp(&*position.qualifier) {
+        Ordering::Greater => true,
+        Ordering::Equal => cell.timestamp < position.timestamp,
+        Ordering::Less => false,
+    }
+}
