@@ -128,23 +128,23 @@ async fn a_flush_during_a_split_does_not_record_the_parent_as_its_daughter() {
     put(&region, 21, "z");
     let recorded = region.point();
 
-    let (engine_there, region_there) = (engine.clone(), region.clone());
-    let flush_now = move || {
-        let runtime = tokio::runtime::Handle::current();
-        tokio::task::block_in_place(|| runtime.block_on(engine_there.flush(&region_there))).unwrap();
-    };
     let at_split = point(&region, 22);
     let side = |id: u64| SplitDaughter { region: RegionId(id), point: at_split.clone() };
-    let split = tokio::spawn({
-        let (engine, region, left, right) = (engine.clone(), region.clone(), side(2), side(3));
-        async move {
-            AT_SEAL.set(Some(Box::new(flush_now)));
-            let daughters = engine.split(&region, b"m", left, right);
-            assert!(AT_SEAL.take().is_none(), "the flush has run");
-            daughters
+    let flushed = Arc::new(Mutex::new(None));
+    AT_SEAL.set(Some(Box::new({
+        let (engine, region, flushed) = (engine.clone(), region.clone(), flushed.clone());
+        move || {
+            let flush = tokio::spawn(async move { engine.flush(&region).await });
+            while !flush.is_finished() {
+                std::hint::spin_loop();
+            }
+            *flushed.lock() = Some(flush);
         }
-    });
-    let (left, right) = split.await.unwrap().unwrap();
+    })));
+    // On this thread, so that the flush has one to itself.
+    let (left, right) = engine.split(&region, b"m", side(2), side(3)).unwrap();
+    let flush = flushed.lock().take();
+    flush.unwrap().await.unwrap().unwrap();
     assert_eq!(rows(&right), ["x", "y", "z"].map(str::to_owned));
     drop((left, right, region, engine));
 
