@@ -6,9 +6,9 @@ use terrane_types::{Error, PackedRows};
 use crate::harness::{Bench, TABLE, our_hello, packed, shown};
 
 const ROW: &[u8] = b"wide";
-/// Five columns of so much are more than one answer takes.
-const VALUE_BYTES: usize = 8 << 20;
-const COLUMNS: u8 = 5;
+/// So many columns of so much are more than one answer takes.
+const VALUE_BYTES: usize = 2 << 20;
+const COLUMNS: u8 = 17;
 
 #[tokio::test]
 async fn a_row_over_the_limit_of_a_get_is_refused_found_and_scanned_in_parts() {
@@ -32,7 +32,7 @@ async fn a_row_over_the_limit_of_a_get_is_refused_found_and_scanned_in_parts() {
         let found = client.batch(vec![(region.clone(), v1::request::Body::Get(get))]).await.remove(0);
         assert!(matches!(&found, v1::reply::Body::Get(reply) if shown(&reply.rows) == ["wide="]), "{found:?}");
 
-        let mut scan = v1::Scan { block_bytes: 4 << 20, ..Default::default() };
+        let mut scan = v1::Scan { block_bytes: 1 << 20, ..Default::default() };
         let (mut values, mut counted, mut blocks) = (Vec::new(), 0, 0);
         loop {
             let block = client.scan(&region, scan.clone()).await.unwrap();
