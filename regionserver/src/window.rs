@@ -243,8 +243,8 @@ impl Window {
         self.clients.insert(id, client);
     }
 
-    /// The client `keep` is at work. What it takes beyond half of the window is forgotten from its lowest number on, results
-    /// first, before anything of others is: one busy client must not push all others out. Then others leave, those idle
+    /// The client `keep` is at work. What it takes beyond its share of the window is forgotten, its oldest results first, before
+    /// anything of others is: one busy client must not push all others out. Then others leave, those idle
     /// longest first.
     fn hold_limit(&mut self, keep: &ClientId) {
         while self.bytes > WINDOW_BYTES_MAX {

@@ -235,6 +235,14 @@ async fn refused_by_the_master(cluster: &Cluster, client: &Client) -> Result<()>
         };
         said_invalid(attribute, named, master.alter_table(request).await)?;
     }
+    for length in [limits::ROW_BYTES_MAX + 1, 40_000, 70_000] {
+        let at = bytes::Bytes::from(vec![b'k'; length]);
+        let named = format!("this one has {length}");
+        let request = v1::SplitRegionRequest { hello: hello.clone(), region: 1, at: at.clone() };
+        said_invalid("a boundary longer than a row", &named, master.split_region(request).await)?;
+        let request = v1::CreateTableRequest { hello: hello.clone(), schema: Some(schema("new")), split_at: vec![at] };
+        said_invalid("a split point longer than a row", &named, master.create_table(request).await)?;
+    }
     Ok(())
 }
 
