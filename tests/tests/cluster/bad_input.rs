@@ -240,7 +240,12 @@ async fn refused_by_the_master(cluster: &Cluster, client: &Client) -> Result<()>
         let named = format!("this one has {length}");
         let request = v1::SplitRegionRequest { hello: hello.clone(), region: 1, at: at.clone() };
         said_invalid("a boundary longer than a row", &named, master.split_region(request).await)?;
-        let request = v1::CreateTableRequest { hello: hello.clone(), schema: Some(schema("new")), split_at: vec![at] };
+        let request = v1::CreateTableRequest {
+            hello: hello.clone(),
+            schema: Some(schema("new")),
+            split_at: vec![at],
+            ..v1::CreateTableRequest::default()
+        };
         said_invalid("a split point longer than a row", &named, master.create_table(request).await)?;
     }
     Ok(())
