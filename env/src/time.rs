@@ -1,17 +1,37 @@
 //! Clocks. Timers (`sleep`, `timeout`, `interval`, `tokio::time::Instant`) come from tokio directly on both sides.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 /// How far the suspended-time clock may run ahead of the other before [`ClockWatch`] reports it: more than two readings
 /// apart by a preemption, far less than a lease.
 const APART_TOLERANCE: Duration = Duration::from_millis(10);
 
+/// Fault injection: milliseconds that this process's wall clock is off, for trials of a cluster with one wrong clock. Read
+/// once, at the first look at the clock. A data directory written under it keeps the wrong times.
+#[cfg(not(feature = "sim"))]
+const SKEW_VARIABLE: &str = "TERRANE_TEST_CLOCK_SKEW_MS";
+
 /// Milliseconds since 1970 on this machine's wall clock. It may jump; order comes from logs, never from here.
 #[cfg(not(feature = "sim"))]
 pub fn wall_ms() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let ms = since.map(|since| since.as_millis()).unwrap_or(0);
-    u64::try_from(ms).unwrap_or(u64::MAX)
+    u64::try_from(ms).unwrap_or(u64::MAX).saturating_add_signed(process_skew_ms())
+}
+
+#[cfg(not(feature = "sim"))]
+fn process_skew_ms() -> i64 {
+    static SKEW_MS: std::sync::OnceLock<i64> = std::sync::OnceLock::new();
+    *SKEW_MS.get_or_init(|| {
+        // Anything but a number is no skew: only trials set it.
+        let skew = std::env::var(SKEW_VARIABLE).ok().and_then(|skew| skew.parse().ok()).unwrap_or(0);
+        if skew != 0 {
+            tracing::warn!(skew_ms = skew, "{SKEW_VARIABLE} makes this process's wall clock wrong on purpose");
+        }
+        skew
+    })
 }
 
 /// Milliseconds since 1970 on the simulated clock.
@@ -30,6 +50,43 @@ pub fn now_ns() -> u64 {
 #[cfg(feature = "sim")]
 pub fn now_ns() -> u64 {
     crate::sim::now_ns()
+}
+
+/// Nanoseconds on a clock that never goes back and counts the time the machine was suspended, where the system has one;
+/// elsewhere the same as [`now_ns`]. The wall clock keeps its distance from it until somebody sets the wall clock.
+#[cfg(all(not(feature = "sim"), any(target_os = "linux", target_os = "android")))]
+pub fn elapsed_ns() -> u64 {
+    nanoseconds(rustix::time::clock_gettime(rustix::time::ClockId::Boottime))
+}
+
+/// The same as [`now_ns`]: there is no clock here that counts suspended time.
+#[cfg(all(not(feature = "sim"), not(any(target_os = "linux", target_os = "android"))))]
+pub fn elapsed_ns() -> u64 {
+    now_ns()
+}
+
+/// Nanoseconds of simulated time, suspensions included.
+#[cfg(feature = "sim")]
+pub fn elapsed_ns() -> u64 {
+    now_ns().saturating_add(crate::sim::suspended_ns())
+}
+
+/// The wall clock of one server. Servers of one process share the process's, but tests can set one of them wrong.
+#[derive(Clone, Debug, Default)]
+pub struct WallClock {
+    skew_ms: Arc<AtomicI64>,
+}
+
+impl WallClock {
+    /// Milliseconds since 1970, as this server sees it.
+    pub fn ms(&self) -> u64 {
+        wall_ms().saturating_add_signed(self.skew_ms.load(Ordering::Relaxed))
+    }
+
+    /// Sets this clock and its clones wrong by so much against the process's.
+    pub fn set_skew_ms(&self, skew_ms: i64) {
+        self.skew_ms.store(skew_ms, Ordering::Relaxed);
+    }
 }
 
 /// Nanoseconds that all threads of this process have spent on a processor, in user and kernel mode: for benchmarks. The
@@ -156,6 +213,16 @@ mod tests {
     fn unknown_clocks_always_report() {
         let mut watch = ClockWatch { apart_ns: 0 };
         assert!(watch.compare(&Apart { least_ns: 0, most_ns: 0, known: false }));
+    }
+
+    #[cfg(not(feature = "sim"))]
+    #[test]
+    fn one_servers_clock_can_be_set_wrong() {
+        let (right, wrong) = (WallClock::default(), WallClock::default());
+        wrong.clone().set_skew_ms(3_600_000);
+        assert!(wrong.ms() > right.ms() + 3_500_000);
+        wrong.set_skew_ms(0);
+        assert!(wrong.ms() < right.ms() + 1_000);
     }
 
     #[cfg(not(feature = "sim"))]

@@ -37,7 +37,9 @@ pub const PACKED_FORMAT: u32 = 1;
 pub const PROTOCOL_VERSIONS: std::ops::RangeInclusive<u32> = 1..=1;
 
 /// What this build can do beyond the protocol version; raised when all members of a cluster must know a thing.
-pub const FEATURE_LEVEL: u32 = 1;
+///
+/// - 2: peers answer what their clock shows.
+pub const FEATURE_LEVEL: u32 = 2;
 
 /// The reflection service of every role, so that `grpcurl` needs no files.
 ///

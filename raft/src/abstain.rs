@@ -149,7 +149,35 @@ async fn hand_over(replica: &Replica, attempt: usize) {
 impl Replica {
     /// Why this replica should not lead.
     pub(crate) fn abstains(&self) -> Option<Abstention> {
-        self.abstentions.weightiest()
+        match self.clock_reason() {
+            Some(reason) => Some(Abstention { reason, weight: Weight::Firm }),
+            None => self.abstentions.weightiest(),
+        }
+    }
+
+    /// Why its clock keeps this replica from leading.
+    pub(crate) fn clock_reason(&self) -> Option<String> {
+        let off = self.clock_off.load(Ordering::Relaxed);
+        let direction = if off < 0 { "behind" } else { "ahead of" };
+        let off = off.unsigned_abs();
+        (off > 0).then(|| {
+            format!("its clock is {off} ms {direction} the other servers': it leads nothing until it is set right")
+        })
+    }
+
+    /// Compares the own clock with the other members'.
+    fn judge_clock(&self) {
+        self.look_at_clocks();
+        let before = self.clock_off.load(Ordering::Relaxed);
+        let off = self.clocks.off_ms(&self.servers, before != 0).unwrap_or(0);
+        self.clock_off.store(off, Ordering::Relaxed);
+        match (before, off) {
+            (0, 1.. | ..=-1) => {
+                tracing::warn!(group = %self.spec.group, off_ms = off, "this server's clock is wrong: it must not lead the group");
+            }
+            (1.. | ..=-1, 0) => tracing::info!(group = %self.spec.group, "this server's clock is right again"),
+            _ => {}
+        }
     }
 
     /// Whether this replica refuses a leadership that is handed to it.
@@ -159,6 +187,7 @@ impl Replica {
 
     /// Lets this replica stand for election, or not. True when it leads and should hand over.
     pub(crate) fn reconsider(&self) -> bool {
+        self.judge_clock();
         let abstention = self.abstains();
         let free = match abstention.as_ref().map(|abstention| abstention.weight) {
             None => true,
@@ -190,7 +219,9 @@ impl Replica {
                     replica,
                     matched: matched.map_or(0, |id| id.index),
                     alive: heard.is_some_and(|at| openraft_rt::Instant::elapsed(&at.into_inner()) < ALIVE_WITHIN),
-                    willing: true,
+                    willing: self
+                        .server_of(&metrics, replica)
+                        .is_none_or(|server| self.clocks.is_willing(server, &self.servers)),
                 }
             })
             .collect()

@@ -41,6 +41,7 @@ pub(crate) struct Standing {
     applied_index: AtomicU64,
     applied_term: AtomicU64,
     stamp: AtomicU64,
+    time: AtomicU64,
     /// An entry was applied since the start.
     has_applied: AtomicBool,
     /// The first entry of a term was applied.
@@ -51,6 +52,8 @@ struct State {
     applied: Option<LogId>,
     membership: StoredMembership,
     sequence: Sequence,
+    /// What the members' clocks had reached when the last entry that took effect was packed; 0 when that is not known.
+    time: u64,
     /// States as of earlier indexes, oldest first.
     marks: VecDeque<Mark>,
     /// What was last offered to openraft as a snapshot.
@@ -65,6 +68,7 @@ impl Standing {
             applied,
             membership: purged.as_ref().map(|mark| mark.membership.clone()).unwrap_or_default(),
             sequence,
+            time: 0,
             marks: VecDeque::new(),
             snapshot: purged,
         };
@@ -73,6 +77,7 @@ impl Standing {
             applied_index: AtomicU64::new(applied.map_or(0, |id| id.index)),
             applied_term: AtomicU64::new(applied.as_ref().map_or(0, term_of)),
             stamp: AtomicU64::new(sequence.stamp),
+            time: AtomicU64::new(0),
             has_applied: AtomicBool::new(false),
             term_applied: Notify::new(),
         }
@@ -89,6 +94,11 @@ impl Standing {
 
     pub(crate) fn stamp(&self) -> u64 {
         self.stamp.load(Ordering::Acquire)
+    }
+
+    /// A time that the members' clocks had reached when the last applied entry was packed.
+    pub(crate) fn packed_at(&self) -> u64 {
+        self.time.load(Ordering::Acquire)
     }
 
     /// Whether an entry was applied since the start.
@@ -132,7 +142,14 @@ impl Standing {
             // An entry that this build cannot read was written by a newer one, which must not be mixed with it: applying
             // it as anything would make the replicas differ.
             EntryPayload::Normal(packed) => match entry::unpack(&packed.0) {
-                Ok((header, operations)) => state.sequence.accept(term, &header).then_some(operations),
+                Ok((header, operations)) => {
+                    let accepted = state.sequence.accept(term, &header);
+                    if accepted {
+                        // Not the latest of all: a time that clocks had by mistake ends when they are put right.
+                        state.time = header.time;
+                    }
+                    accepted.then_some(operations)
+                }
                 Err(error) => return Admitted::Unreadable(error.to_string()),
             },
         };
@@ -153,6 +170,8 @@ impl Standing {
     /// The state machine applied everything up to `last`.
     fn reached(&self, last: &AppliedEntry) {
         self.stamp.store(last.stamp, Ordering::Release);
+        // Nothing is admitted between the last entry of a chunk and this.
+        self.time.store(self.state.lock().time, Ordering::Release);
         self.applied_index.store(last.index, Ordering::Release);
         self.has_applied.store(true, Ordering::Release);
         if self.applied_term.swap(last.term, Ordering::AcqRel) != last.term {

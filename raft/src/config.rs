@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use terrane_env::time::WallClock;
 use terrane_types::{ClusterId, GroupId, ReplicaId, ServerId};
 
 use crate::AddressBook;
@@ -19,6 +20,8 @@ pub struct HostConfig {
     pub server: ServerId,
     /// How often this process started on its data directory; told to peers.
     pub boot: u64,
+    /// This server's wall clock.
+    pub wall: WallClock,
     /// Sizes of the shared log.
     pub log: LogConfig,
     /// A leader's sign of life.
@@ -41,6 +44,7 @@ impl HostConfig {
             cluster,
             server,
             boot,
+            wall: WallClock::default(),
             log: LogConfig::default(),
             heartbeat_ms: 100,
             election_min_ms: 300,

@@ -2,7 +2,11 @@
 //!
 //! ```text
 //! format u8 = 1 | term u64 | ordinal u64 | stamp u64 | least_matched u64 | (length u32 | operation)*
+//! format u8 = 2 | term u64 | ordinal u64 | stamp u64 | least_matched u64 | time u64 | (length u32 | operation)*
 //! ```
+//!
+//! The stamp never goes back along the log, so it runs ahead of the time when a leader's clock does not reach an earlier
+//! one's stamp. Format 2 says what the time was then; format 1 that the stamp was at most [`AHEAD_MAX_MS`] ahead of it.
 //!
 //! Term and ordinal say when the operations were prepared: in which term, and as the how-manieth entry of that term. An
 //! entry takes effect only when its term is that of its log id and its ordinal follows that of the last entry that took
@@ -13,11 +17,16 @@ use bytes::Bytes;
 
 use crate::codec::{Malformed, Reader, malformed, put_length, put_u64};
 
-/// Bytes of an entry's header.
-pub(crate) const HEADER_BYTES: usize = 1 + 4 * 8;
+/// Bytes of an entry's header without a time, and of a time.
+const HEADER_BYTES: usize = 1 + 4 * 8;
+const TIME_BYTES: usize = 8;
 
-/// The layout above.
+/// The layouts above.
 const FORMAT: u8 = 1;
+const FORMAT_WITH_TIME: u8 = 2;
+
+/// A stamp further ahead of the time is logged with the time.
+const AHEAD_MAX_MS: u64 = 500;
 
 /// The header of a normal entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +37,8 @@ pub(crate) struct Header {
     pub(crate) ordinal: u64,
     /// The leader's milliseconds.
     pub(crate) stamp: u64,
+    /// The members' clocks had reached this when it was packed.
+    pub(crate) time: u64,
     /// The index up to which all members had the log when this was packed.
     pub(crate) least_matched: u64,
 }
@@ -40,12 +51,16 @@ pub(crate) struct Packer {
 
 impl Packer {
     pub(crate) fn new(header: Header, capacity: usize) -> Packer {
-        let mut bytes = Vec::with_capacity(HEADER_BYTES + capacity);
-        bytes.push(FORMAT);
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + TIME_BYTES + capacity);
+        let ahead = header.stamp.saturating_sub(header.time) > AHEAD_MAX_MS;
+        bytes.push(if ahead { FORMAT_WITH_TIME } else { FORMAT });
         put_u64(&mut bytes, header.term);
         put_u64(&mut bytes, header.ordinal);
         put_u64(&mut bytes, header.stamp);
         put_u64(&mut bytes, header.least_matched);
+        if ahead {
+            put_u64(&mut bytes, header.time);
+        }
         Packer { bytes, operations: 0 }
     }
 
@@ -80,11 +95,20 @@ impl Packer {
     }
 }
 
+/// Whether an entry has no operations.
+pub(crate) fn carries_nothing(entry: &[u8]) -> bool {
+    let time = if entry.first() == Some(&FORMAT_WITH_TIME) { TIME_BYTES } else { 0 };
+    entry.len() <= HEADER_BYTES + time
+}
+
 fn read_header(reader: &mut Reader) -> Result<Header, Malformed> {
-    if reader.u8()? != FORMAT {
+    let format = reader.u8()?;
+    if format != FORMAT && format != FORMAT_WITH_TIME {
         return Err(malformed("an entry of an unknown format"));
     }
-    Ok(Header { term: reader.u64()?, ordinal: reader.u64()?, stamp: reader.u64()?, least_matched: reader.u64()? })
+    let (term, ordinal, stamp, least_matched) = (reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?);
+    let time = if format == FORMAT { stamp.saturating_sub(AHEAD_MAX_MS) } else { reader.u64()? };
+    Ok(Header { term, ordinal, stamp, time, least_matched })
 }
 
 /// Reads an entry; the operations share its memory.
@@ -139,7 +163,7 @@ mod tests {
     use super::*;
 
     fn header_of(term: u64, ordinal: u64) -> Header {
-        Header { term, ordinal, stamp: 5, least_matched: 0 }
+        Header { term, ordinal, stamp: 5, time: 0, least_matched: 0 }
     }
 
     fn push(packer: &mut Packer, operation: &[u8]) {
@@ -151,14 +175,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn operations_come_back(operations in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..10)) {
-            let header = Header { term: 3, ordinal: 9, stamp: 77, least_matched: 6 };
+        fn operations_come_back(time in 0u64..2_000, operations in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..10)) {
+            let header = Header { term: 3, ordinal: 9, stamp: 1_077, time, least_matched: 6 };
             let mut packer = Packer::new(header, 0);
             for operation in &operations {
                 push(&mut packer, operation);
             }
             let (read, back) = unpack(&packer.finish()).unwrap();
-            prop_assert_eq!(read, header);
+            // Only a time that the stamp does not tell is logged; else less is assumed.
+            prop_assert!(read.time <= time && (read.time == time || time >= 577));
+            prop_assert_eq!(Header { time, ..read }, header);
             prop_assert_eq!(back, operations.into_iter().map(Bytes::from).collect::<Vec<_>>());
         }
 

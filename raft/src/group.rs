@@ -1,7 +1,7 @@
 //! A group's local replica, and the handle to it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::abstain::Abstentions;
 use crate::adapter::Standing;
+use crate::clock::{Bounds, Clocks};
 use crate::log::{GroupLog, Refusal, Role, SharedLog};
 use crate::network::{Refused, SnapshotWanted};
 use crate::proposer::{Asker, OPERATION_BYTES_MAX, Queue};
@@ -60,6 +61,13 @@ pub(crate) struct Replica {
     pub(crate) abstentions: Arc<Abstentions>,
     /// When a leader was last heard here, or the start.
     pub(crate) leader_heard: parking_lot::Mutex<Instant>,
+    /// The servers of all members.
+    pub(crate) servers: Vec<ServerId>,
+    pub(crate) clocks: Arc<Clocks>,
+    /// By how much this server's clock is off the members' at the last look, if too much; else 0.
+    pub(crate) clock_off: AtomicI64,
+    /// Within what the group's time was at the last look.
+    pub(crate) time_bounds: parking_lot::Mutex<Option<Bounds>>,
     pub(crate) stopped: watch::Receiver<bool>,
 }
 
@@ -80,9 +88,22 @@ impl Replica {
         ProposeError::NotLeader { term: metrics.current_term, leader }
     }
 
-    fn server_of(&self, metrics: &Metrics, replica: ReplicaId) -> Option<ServerId> {
+    pub(crate) fn server_of(&self, metrics: &Metrics, replica: ReplicaId) -> Option<ServerId> {
         let member = metrics.membership_config.get_node(&replica).map(|member| member.server);
         member.or_else(|| self.spec.members.get(&replica).copied())
+    }
+
+    /// The group's time, as far as the clocks of its members bear out the own clock. `None` while too few are known.
+    pub(crate) fn time_ms(&self) -> Option<u64> {
+        let known = *self.time_bounds.lock();
+        known.or_else(|| self.look_at_clocks()).map(|bounds| self.clocks.within(bounds))
+    }
+
+    /// Reads the members' clocks again.
+    pub(crate) fn look_at_clocks(&self) -> Option<Bounds> {
+        let bounds = self.clocks.bounds(&self.servers);
+        *self.time_bounds.lock() = bounds;
+        bounds
     }
 
     pub(crate) fn status(&self) -> GroupStatus {
@@ -205,6 +226,12 @@ impl Group {
     /// Whether the local replica leads, its first entry applied or not.
     pub(crate) fn leads(&self) -> bool {
         self.replica.metrics.borrow_watched().state == ServerState::Leader
+    }
+
+    /// The time by which cells expire for a read here: the wall clock as far as the members' clocks bear it out, and not
+    /// below `stamp`, the log time of what is read.
+    pub fn time_ms(&self, stamp: u64) -> u64 {
+        self.replica.time_ms().map_or(stamp, |time| time.max(stamp))
     }
 
     /// How the group stands, as seen from here.

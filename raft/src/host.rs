@@ -1,8 +1,8 @@
 //! All replicas of a server process: opening them, making new ones, stopping them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::time::Duration;
 
 use openraft::errors::{InitializeError, RaftError};
@@ -18,17 +18,18 @@ use tokio::time::Instant;
 
 use crate::abstain::{self, Abstention, Abstentions};
 use crate::adapter::{Adapter, Standing};
+use crate::clock::Clocks;
 use crate::group::Replica;
 use crate::log::{GroupLog, SharedLog, spill};
 use crate::network::{Network, Refused, SnapshotWanted};
 use crate::peer::{PeerService, Peers, Receiver, Room};
 use crate::proposer::{Proposer, Queue};
-use crate::purge;
 use crate::read::{LeaseClock, Rounds};
 use crate::registry::Registry;
 use crate::staleness::{Heard, Leading};
 use crate::types::{Member, Raft, scope, spawn, until_stopped};
 use crate::{Error, Factory, Group, GroupSpec, HostConfig, LogStatus, OpenError};
+use crate::{probe, purge};
 
 /// Rest between the starts of two recorded groups: elections that all begin at one moment only get in each other's way.
 const START_PAUSE: Duration = Duration::from_millis(2);
@@ -48,6 +49,7 @@ pub struct GroupHost {
     room: Arc<Room>,
     clock: Arc<LeaseClock>,
     abstentions: Arc<Abstentions>,
+    clocks: Arc<Clocks>,
     stop: watch::Sender<bool>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     /// Groups are made one at a time: looking whether one is there and recording it must not interleave.
@@ -63,15 +65,22 @@ impl GroupHost {
         let raft_config = raft_config(&config)?;
         let log = SharedLog::open(config.dir.clone(), &config.log).await?;
         let identity = Identity { cluster: config.cluster, server: config.server, boot: config.boot };
+        let clocks = Clocks::new(config.server, config.wall.clone());
         let host = Arc::new(GroupHost {
             raft_config,
             factory,
             log,
-            peers: Arc::new(Peers::new(identity, config.advertised.clone(), config.addresses.clone())),
+            peers: Arc::new(Peers::new(
+                identity,
+                config.advertised.clone(),
+                config.addresses.clone(),
+                clocks.clone(),
+            )),
             groups: Arc::new(Registry::new()),
             room: Room::new(),
             clock: Arc::default(),
             abstentions: Arc::default(),
+            clocks,
             stop: watch::channel(false).0,
             tasks: Mutex::default(),
             making: tokio::sync::Mutex::new(()),
@@ -86,6 +95,8 @@ impl GroupHost {
         host.keep_until_stopped(spill::run(host.log.clone()));
         host.keep_until_stopped(look_for_room(host.log.clone()));
         host.keep_until_stopped(abstain::run(host.groups.clone(), host.abstentions.clone()));
+        let (groups, peers, clocks) = (host.groups.clone(), host.peers.clone(), host.clocks.clone());
+        host.keep_until_stopped(probe::run(groups, peers, clocks, host.config.server));
         Ok(host)
     }
 
@@ -179,6 +190,10 @@ impl GroupHost {
             transferred: AtomicU64::new(0),
             abstentions: self.abstentions.clone(),
             leader_heard: Mutex::new(Instant::now()),
+            servers: spec.members.values().copied().collect(),
+            clocks: self.clocks.clone(),
+            clock_off: AtomicI64::new(0),
+            time_bounds: Mutex::default(),
             stopped: self.stop.subscribe(),
             spec,
         });
@@ -215,6 +230,34 @@ impl GroupHost {
         self.abstentions.weightiest()
     }
 
+    /// What is wrong with this server's clock, for people: a sentence without its full stop.
+    pub fn clock_trouble(&self) -> Option<String> {
+        let groups = self.groups.all();
+        if let Some(off) = groups.iter().find_map(|replica| replica.clock_reason()) {
+            return Some(off);
+        }
+        let alone = groups.iter().any(|replica| replica.servers.len() == 1);
+        let jump = self.clocks.jumped_ms().filter(|_| alone)?;
+        let direction = if jump < 0 { "back" } else { "ahead" };
+        let jump = jump.unsigned_abs();
+        Some(format!(
+            "its clock was set {jump} ms {direction} while it ran: set it right, or restart the server if it is"
+        ))
+    }
+
+    /// The time that most servers know, as far as this server can tell; its own where it knows too few others.
+    pub fn time_ms(&self) -> u64 {
+        let groups = self.groups.all();
+        let servers: BTreeSet<_> = groups.iter().flat_map(|replica| replica.servers.to_vec()).collect();
+        let bounds = self.clocks.bounds(&servers.into_iter().collect::<Vec<_>>());
+        bounds.map_or_else(|| self.clocks.wall_ms(), |bounds| self.clocks.within(bounds))
+    }
+
+    /// This server's wall clock, right or wrong.
+    pub fn wall_ms(&self) -> u64 {
+        self.clocks.wall_ms()
+    }
+
     /// Waits until every group that this server led when this was called has another leader that is known here, or until
     /// `within` has passed. Answers the groups that have none.
     pub async fn until_handed_over(&self, within: Duration) -> Vec<GroupId> {
@@ -235,9 +278,15 @@ impl GroupHost {
     /// The service that peers connect to, for the server's router.
     pub fn peer_service(self: &Arc<Self>) -> v1::peer_server::PeerServer<PeerService> {
         let identity = Identity { cluster: self.config.cluster, server: self.config.server, boot: self.config.boot };
-        let (groups, addresses) = (self.groups.clone(), self.config.addresses.clone());
-        let (room, stopped) = (self.room.clone(), self.stop.subscribe());
-        let receiver = Receiver { identity, groups, addresses, room, stopped };
+        let receiver = Receiver {
+            identity,
+            groups: self.groups.clone(),
+            addresses: self.config.addresses.clone(),
+            room: self.room.clone(),
+            clocks: self.clocks.clone(),
+            abstentions: self.abstentions.clone(),
+            stopped: self.stop.subscribe(),
+        };
         v1::peer_server::PeerServer::new(PeerService::new(receiver))
             .max_decoding_message_size(terrane_proto::MESSAGE_BYTES_MAX)
             .max_encoding_message_size(terrane_proto::MESSAGE_BYTES_MAX)

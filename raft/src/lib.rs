@@ -20,6 +20,7 @@
 mod abstain;
 mod adapter;
 mod addresses;
+mod clock;
 mod codec;
 mod config;
 mod entry;
@@ -29,6 +30,7 @@ mod host;
 mod log;
 mod network;
 mod peer;
+mod probe;
 mod proposer;
 mod purge;
 mod read;

@@ -432,8 +432,8 @@ impl Proposer {
         let Some(term) = self.leads else {
             return self.turn_away();
         };
-        if self.replica.standing.applied_term() != term {
-            // A new leader whose first entry is not applied yet.
+        if self.replica.standing.applied_term() != term || self.replica.time_ms().is_none() {
+            // A new leader whose first entry is not applied yet, or one that knows too few clocks to stamp anything.
             if self.has_work() {
                 self.be_unsure();
                 self.give_up_if_unsure_for_long();
@@ -498,11 +498,14 @@ impl Proposer {
             // All that was proposed in this term has landed, so what is applied is what counts.
             self.next_ordinal = sequence.last_ordinal(term) + 1;
         }
-        self.last_stamp = self.last_stamp.max(sequence.stamp).max(terrane_env::time::wall_ms());
+        // What the members' clocks bear out of the own clock: a stamp cannot be taken back.
+        let time = self.replica.look_at_clocks().map_or(0, |bounds| self.replica.clocks.within(bounds));
+        self.last_stamp = self.last_stamp.max(sequence.stamp).max(time);
         let header = Header {
             term,
             ordinal: self.next_ordinal,
             stamp: self.last_stamp,
+            time: self.replica.clocks.floor_ms(&self.replica.servers),
             least_matched: self.replica.least_matched(),
         };
         // Entries land in their order, and nothing is packed after one that did not take effect until all have landed.

@@ -1,26 +1,25 @@
 //! Reads from what a replica has applied, whoever leads, and the time up to which they are complete.
 //!
 //! Such a read waits for nobody. What it shows may be old, but the answer says how old at most: it shows everything that
-//! was acknowledged before `as_of`, by the clock of the leader that acknowledged it. A replica has two ways to know:
+//! was acknowledged before `as_of`. Time here is the median of the members' clocks (`clock.rs`), since the clock of one
+//! leader may be wrong. Leaders give a time that this median had certainly reached. A replica has two ways to know:
 //!
-//! **The stamp of the last applied entry.** Leaders stamp entries with max(own clock, the group's last stamp) when they pack
-//! them, and pack only when they have applied everything of earlier terms; so stamps never go back along the log, across
-//! leaders too. An entry that is not applied here comes later in the log than the last one that is, so its stamp `s` is not
-//! lower, and it was acknowledged after it was packed: not before `s` by the group's time, hence not before `as_of = s` of
-//! the last applied one. (Entries that are skipped have no stamp. What they carried is packed anew, later.)
+//! **When its last applied entry was packed.** Leaders pack only when they have applied everything of earlier terms, and one
+//! entry after another. So an entry that is not applied here was packed after the last one that is, and acknowledged after
+//! that. The header of an entry tells the time of packing (`entry.rs`). Its stamp does not: stamps never go back, so behind
+//! a stamp that ran ahead come others that are acknowledged long before the clocks reach them.
 //!
-//! **What the leader says.** In an idle group no entry comes, and the stamp grows old though nothing is missing. So each
-//! heartbeat carries a [`Bound`]: a time on the leader's clock, and the index it had applied when it looked *after* that, if
-//! it held its lease at that moment. Nobody else acknowledged anything then, and it acknowledges only what it has applied:
-//! whatever had been acknowledged at that time is at or below the index. A replica that has applied the index takes over
-//! the time. It costs 16 bytes a heartbeat, and no entry.
+//! **What the leader says.** In an idle group no entry comes, and the last one grows old though nothing is missing. So each
+//! heartbeat carries a [`Bound`]: a time, and the index the leader had applied when it looked *after* that, if it held its
+//! lease at that moment. Nobody else acknowledged anything then, and it acknowledges only what it has applied: whatever had
+//! been acknowledged at that time is at or below the index. A replica that has applied the index takes over the time. It
+//! costs 16 bytes a heartbeat, and no entry.
 //!
-//! The time of a bound is taken over less [`CLOCK_DIFFERENCE_MAX`]: a later leader whose clock is behind acknowledges at
-//! times that an earlier leader has passed. (Stamps need no such margin: the later leader's never go below them.) The leader
-//! itself answers under its lease for the present moment.
+//! Both are taken over less [`CLOCK_DIFFERENCE_MAX_MS`]: the median moves when a member's clock is set, and members that do
+//! not know all clocks see another one. The leader itself answers under its lease for the present moment.
 //!
-//! Who is behind by more than a heartbeat learns nothing from bounds until it has caught up with the first one that it
-//! waits for, then with another one: meanwhile entries come, with stamps.
+//! A replica that is behind by more than a heartbeat learns nothing from bounds until it has caught up with the first one
+//! that it waits for, then with another one: meanwhile entries come, with their times.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -30,7 +29,7 @@ use crate::ProposeError;
 use crate::group::Replica;
 use crate::status::StalePoint;
 
-/// How far the clocks of two leaders of a group may be apart, as far as staleness is concerned.
+/// How far two members may see the median of their clocks apart.
 pub(crate) const CLOCK_DIFFERENCE_MAX_MS: u64 = 500;
 
 /// Everything acknowledged before `time_ms` is at or below `index`.
@@ -105,10 +104,10 @@ impl Heard {
 impl Replica {
     /// What this replica may tell the others, if it leads under its lease.
     pub(crate) fn leading_bound(&self) -> Option<Bound> {
-        // The clock before the index: what was acknowledged by then is applied when the index is looked at.
-        let time_ms = terrane_env::time::wall_ms();
+        // The time before the index: what was acknowledged by then is applied when the index is looked at.
+        let time_ms = self.clocks.floor_ms(&self.servers);
         let point = self.read_under_lease()?;
-        Some(Bound { time_ms, index: point.index })
+        (time_ms > 0).then_some(Bound { time_ms, index: point.index })
     }
 
     /// A point to read at without waiting for anybody, and the time up to which it is complete.
@@ -117,9 +116,10 @@ impl Replica {
             // It still holds, less the margin, when this replica has ceased to lead.
             self.heard.note(bound, bound.index);
             let stamp = self.standing.stamp();
-            return Ok(StalePoint { index: bound.index, stamp, as_of_ms: bound.time_ms.max(stamp) });
+            return Ok(StalePoint { index: bound.index, stamp, as_of_ms: bound.time_ms });
         }
-        // Stamp and index before anything is read: the state that is read then is of this index or later.
+        // All three before anything is read: the state that is read then is of this index or later.
+        let packed_at = self.standing.packed_at();
         let stamp = self.standing.stamp();
         let index = self.standing.applied_index();
         let proven = self.heard.proven_ms(index);
@@ -127,8 +127,8 @@ impl Replica {
             return Err(ProposeError::NotReady);
         }
         // No answer is complete up to a time that has not come here.
-        let heard = proven.unwrap_or(0).min(terrane_env::time::wall_ms()).saturating_sub(CLOCK_DIFFERENCE_MAX_MS);
-        Ok(StalePoint { index, stamp, as_of_ms: heard.max(stamp) })
+        let complete = proven.unwrap_or(0).max(packed_at).min(self.clocks.wall_ms());
+        Ok(StalePoint { index, stamp, as_of_ms: complete.saturating_sub(CLOCK_DIFFERENCE_MAX_MS) })
     }
 }
 

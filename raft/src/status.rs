@@ -69,7 +69,7 @@ pub struct StalePoint {
     pub index: u64,
     /// Stamp of the last applied entry.
     pub stamp: u64,
-    /// Everything acknowledged before this time (milliseconds, by the clock of whoever acknowledged it) is applied.
+    /// Everything acknowledged before this time (milliseconds, by the median of the members' clocks) is applied.
     pub as_of_ms: u64,
 }
 

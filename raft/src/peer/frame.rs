@@ -58,6 +58,13 @@ pub(crate) enum Message {
     Transferred(TransferLeaderResponse<Types>),
     /// All members have the log up to this index. Told to a member that takes no entries, which would say so.
     Matched(u64),
+    /// What does the server's clock show, and would it lead?
+    Clock,
+    ClockTold {
+        wall_ms: u64,
+        /// It has a reason to lead nothing.
+        abstains: bool,
+    },
     /// The receiver could not do what was asked, for example because it does not have the group.
     Failed(String),
 }
@@ -89,6 +96,8 @@ const FAILED: u8 = 8;
 const BOUNDED_APPEND: u8 = 9;
 /// Sent only to members that refused entries because their log is full: those know it.
 const MATCHED: u8 = 16;
+const CLOCK: u8 = 10;
+const CLOCK_TOLD: u8 = 11;
 
 const APPENDED_ALL: u8 = 0;
 const APPENDED_PART: u8 = 1;
@@ -136,6 +145,12 @@ fn put_frame(out: &mut Vec<u8>, frame: &Frame) {
         Message::Matched(index) => {
             out.push(MATCHED);
             put_u64(out, *index);
+        }
+        Message::Clock => out.push(CLOCK),
+        Message::ClockTold { wall_ms, abstains } => {
+            out.push(CLOCK_TOLD);
+            put_u64(out, *wall_ms);
+            put_flag(out, *abstains);
         }
         Message::Failed(what) => {
             out.push(FAILED);
@@ -218,6 +233,8 @@ fn read_frame(bytes: Bytes) -> Result<Frame, Malformed> {
         }
         TRANSFERRED => Message::Transferred(read_transferred(&mut reader)?),
         MATCHED => Message::Matched(reader.u64()?),
+        CLOCK => Message::Clock,
+        CLOCK_TOLD => Message::ClockTold { wall_ms: reader.u64()?, abstains: reader.flag()? },
         FAILED => Message::Failed(String::from_utf8_lossy(&reader.bytes()?).into_owned()),
         _ => return Err(malformed("a frame of an unknown kind")),
     };
@@ -446,6 +463,8 @@ mod tests {
                 TransferLeaderError::LogNotFlushed { expected, actual }
             ))),
             any::<u64>().prop_map(Message::Matched),
+            Just(Message::Clock),
+            (any::<u64>(), any::<bool>()).prop_map(|(wall_ms, abstains)| Message::ClockTold { wall_ms, abstains }),
             ".{0,40}".prop_map(Message::Failed),
         ]
     }

@@ -22,6 +22,7 @@ use tonic::Streaming;
 use super::Lane;
 use super::frame::{Frame, Message, Packer, Unpacker};
 use crate::AddressBook;
+use crate::clock::{Clocks, elapsed_ms};
 use crate::types::{spawn, until_stopped};
 
 /// Calls that may wait to be sent; further ones fail at once.
@@ -37,6 +38,9 @@ const OPEN_DEADLINE: Duration = Duration::from_secs(2);
 /// Rest after a failed attempt; doubles up to the most.
 const BACKOFF_LEAST: Duration = Duration::from_millis(20);
 const BACKOFF_MOST: Duration = Duration::from_millis(500);
+
+/// Servers of this feature level understand [`Message::Clock`].
+const CLOCK_LEVEL: u32 = 2;
 
 /// A request on its way.
 pub(crate) struct Call {
@@ -101,6 +105,7 @@ pub(super) struct Way {
     pub(super) server: ServerId,
     pub(super) lane: Lane,
     pub(super) addresses: Arc<AddressBook>,
+    pub(super) clocks: Arc<Clocks>,
 }
 
 /// The task behind a link.
@@ -116,6 +121,8 @@ struct Caller {
 struct Stream {
     outgoing: mpsc::Sender<v1::PeerMessage>,
     incoming: Streaming<v1::PeerMessage>,
+    /// What the peer understands.
+    level: u32,
 }
 
 /// Calls that were sent and not answered, by number.
@@ -166,7 +173,7 @@ impl Caller {
     }
 
     async fn connect(&mut self) -> Result<Stream, String> {
-        let Way { identity, advertised, server, lane, addresses } = &self.way;
+        let Way { identity, advertised, server, lane, addresses, clocks } = &self.way;
         let address = addresses.get(*server).ok_or("its address is not known")?;
         let channel = terrane_env::net::channel(&address).map_err(|error| error.to_string())?;
         let mut client = v1::peer_client::PeerClient::new(channel)
@@ -176,15 +183,28 @@ impl Caller {
         let hello = hello::ours(Some(identity.cluster), *server, identity.server, identity.boot);
         let hello = v1::PeerHello { hello: Some(hello), lane: lane.wire(), address: advertised.clone() };
         let first = v1::PeerMessage { body: Some(v1::peer_message::Body::Hello(hello)) };
+        let asked = elapsed_ms();
         outgoing.try_send(first).map_err(|_| "the stream closed early")?;
         let opened = client.link(ReceiverStream::new(messages)).await.map_err(|status| status.message().to_owned())?;
         let mut incoming = opened.into_inner();
-        match incoming.message().await.map_err(|status| status.message().to_owned())?.and_then(|message| message.body) {
-            Some(v1::peer_message::Body::Accepted(reply)) => self.check(&reply)?,
+        let level = match incoming
+            .message()
+            .await
+            .map_err(|status| status.message().to_owned())?
+            .and_then(|message| message.body)
+        {
+            Some(v1::peer_message::Body::Accepted(reply)) => {
+                self.check(&reply)?;
+                // A server that does not tell the time says nothing about its clock.
+                if reply.cluster_time_ms > 0 {
+                    clocks.note(*server, asked, reply.cluster_time_ms);
+                }
+                reply.feature_level
+            }
             Some(v1::peer_message::Body::Refused(detail)) => return Err(detail.message),
             _ => return Err("the peer did not answer the hello".to_owned()),
-        }
-        Ok(Stream { outgoing, incoming })
+        };
+        Ok(Stream { outgoing, incoming, level })
     }
 
     /// The answering side checks our hello; this checks that it is who we meant.
@@ -200,13 +220,13 @@ impl Caller {
 
     /// Sends and receives until either direction ends; then all pending calls fail.
     async fn serve(&mut self, stream: Stream) {
-        let Stream { outgoing, incoming } = stream;
+        let Stream { outgoing, incoming, level } = stream;
         let pending = Pending::default();
         tokio::select! {
             biased;
             () = receive(incoming, &pending) => {}
             () = pending.expire() => {}
-            () = send(&mut self.calls, &mut self.next_call, outgoing, &pending) => {}
+            () = send(&mut self.calls, &mut self.next_call, outgoing, &pending, level) => {}
         }
     }
 }
@@ -241,6 +261,7 @@ async fn send(
     next_call: &mut u64,
     outgoing: mpsc::Sender<v1::PeerMessage>,
     pending: &Pending,
+    level: u32,
 ) {
     let mut batch = Vec::with_capacity(BATCH_CALLS_MAX);
     loop {
@@ -254,6 +275,10 @@ async fn send(
             let Call { group, replica, message, deadline } = call;
             // Nobody waits for it any more.
             if reply.is_closed() {
+                continue;
+            }
+            // An older build would close the link over it. The caller sees at once that there will be no answer.
+            if matches!(message, Message::Clock) && level < CLOCK_LEVEL {
                 continue;
             }
             let number = *next_call;

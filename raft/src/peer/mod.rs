@@ -17,6 +17,8 @@ use terrane_proto::hello::Identity;
 use terrane_proto::v1;
 use terrane_types::ServerId;
 
+use crate::clock::Clocks;
+
 pub(crate) use self::frame::Message;
 use self::link::Way;
 pub(crate) use self::link::{Call, Link};
@@ -49,6 +51,7 @@ pub(crate) struct Peers {
     /// Where this process is reached.
     advertised: String,
     addresses: Arc<AddressBook>,
+    clocks: Arc<Clocks>,
     links: Mutex<BTreeMap<(ServerId, Lane), Link>>,
     /// Bytes of calls that wait to be sent, all links together.
     calls: Arc<Budget>,
@@ -58,9 +61,14 @@ pub(crate) struct Peers {
 const CALL_BYTES_MAX: u64 = 256 << 20;
 
 impl Peers {
-    pub(crate) fn new(identity: Identity, advertised: String, addresses: Arc<AddressBook>) -> Peers {
+    pub(crate) fn new(
+        identity: Identity,
+        advertised: String,
+        addresses: Arc<AddressBook>,
+        clocks: Arc<Clocks>,
+    ) -> Peers {
         let calls = Budget::new("peer_calls", Unit::Bytes, CALL_BYTES_MAX);
-        Peers { identity, advertised, addresses, links: Mutex::default(), calls }
+        Peers { identity, advertised, addresses, clocks, links: Mutex::default(), calls }
     }
 
     /// For metrics and status.
@@ -73,7 +81,9 @@ impl Peers {
         let mut links = self.links.lock();
         let open = || {
             let (advertised, addresses) = (self.advertised.clone(), self.addresses.clone());
-            Link::open(Way { identity: self.identity, advertised, server, lane, addresses }, self.calls.clone())
+            let clocks = self.clocks.clone();
+            let way = Way { identity: self.identity, advertised, server, lane, addresses, clocks };
+            Link::open(way, self.calls.clone())
         };
         links.entry((server, lane)).or_insert_with(open).clone()
     }

@@ -22,7 +22,9 @@ use super::Lane;
 use super::frame::{Frame, Message, Packer, Unpacker};
 use super::room::{Room, Taken};
 use crate::AddressBook;
-use crate::entry::HEADER_BYTES;
+use crate::abstain::Abstentions;
+use crate::clock::Clocks;
+use crate::entry;
 use crate::group::Replica;
 use crate::log::Role;
 use crate::network::LOG_FULL;
@@ -50,6 +52,8 @@ pub(crate) struct Receiver {
     pub(crate) groups: Arc<Registry>,
     pub(crate) addresses: Arc<AddressBook>,
     pub(crate) room: Arc<Room>,
+    pub(crate) clocks: Arc<Clocks>,
+    pub(crate) abstentions: Arc<Abstentions>,
     pub(crate) stopped: watch::Receiver<bool>,
 }
 
@@ -106,7 +110,7 @@ impl Receiver {
             let what = "the first message of a stream must be a hello".to_owned();
             return Err(Error::Invalid(Invalid { what }));
         };
-        let reply = hello::check(&hello, self.identity, terrane_env::time::wall_ms())?;
+        let reply = hello::check(&hello, self.identity, self.clocks.wall_ms())?;
         self.addresses.heard(ServerId(hello.own_server), hello.boot, &address);
         Ok(reply)
     }
@@ -153,10 +157,7 @@ impl Receiver {
         };
         match unpacker.feed(bytes) {
             Ok(frames) => {
-                running.extend(frames.into_iter().map(|frame| {
-                    let taken = self.room.take(frame.message.bytes());
-                    handle(self.groups.clone(), frame, taken).boxed()
-                }));
+                running.extend(frames.into_iter().map(|frame| self.begin(frame)));
                 true
             }
             Err(error) => {
@@ -164,6 +165,19 @@ impl Receiver {
                 false
             }
         }
+    }
+}
+
+impl Receiver {
+    /// The answer to a request. What is asked of the server itself waits for no group.
+    fn begin(&self, frame: Frame) -> BoxFuture<'static, Frame> {
+        if !matches!(frame.message, Message::Clock) {
+            let taken = self.room.take(frame.message.bytes());
+            return handle(self.groups.clone(), frame, taken).boxed();
+        }
+        let abstains = self.abstentions.weightiest().is_some();
+        let message = Message::ClockTold { wall_ms: self.clocks.wall_ms(), abstains };
+        futures::future::ready(Frame { message, ..frame }).boxed()
     }
 }
 
@@ -255,9 +269,12 @@ async fn ask(local: &Replica, message: Message) -> Message {
             Ok(reply) => Message::Transferred(reply),
             Err(error) => Message::Failed(error.to_string()),
         },
-        Message::Appended(_) | Message::Voted(_) | Message::Transferred(_) | Message::Failed(_) => {
-            Message::Failed("a reply where a request was expected".to_owned())
-        }
+        Message::Clock => Message::Failed("a question about a server that was put to a replica".to_owned()),
+        Message::Appended(_)
+        | Message::Voted(_)
+        | Message::Transferred(_)
+        | Message::ClockTold { .. }
+        | Message::Failed(_) => Message::Failed("a reply where a request was expected".to_owned()),
     }
 }
 
@@ -266,8 +283,8 @@ impl Replica {
     /// what a full log needs to be purged.
     fn refuses(&self, entries: &[Entry]) -> Option<String> {
         let reason = self.shared_log.space_refusal()?;
-        let is_empty = |entry: &Entry| match &entry.payload {
-            EntryPayload::Normal(packed) => packed.0.len() <= HEADER_BYTES,
+        let is_empty = |logged: &Entry| match &logged.payload {
+            EntryPayload::Normal(packed) => entry::carries_nothing(&packed.0),
             EntryPayload::Blank | EntryPayload::Membership(_) => true,
         };
         (!entries.iter().all(is_empty)).then_some(reason)

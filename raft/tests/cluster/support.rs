@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use terrane_env::net;
+use terrane_env::time::WallClock;
 use terrane_raft::{
     AppliedEntry, BoxFuture, Durable, Factory, Group, GroupHost, GroupSpec, HostConfig, LogConfig, Packing, Prepared,
     ProposeError, StateMachine,
@@ -152,6 +153,7 @@ pub struct Cluster {
     disk: Arc<Disk>,
     addresses: BTreeMap<u64, String>,
     running: BTreeMap<u64, Running>,
+    walls: BTreeMap<u64, WallClock>,
     boots: u64,
     servers: u64,
 }
@@ -170,6 +172,7 @@ impl Cluster {
             disk,
             addresses: BTreeMap::new(),
             running: BTreeMap::new(),
+            walls: BTreeMap::new(),
             boots: 0,
             servers,
         };
@@ -188,6 +191,7 @@ impl Cluster {
         let mut config =
             HostConfig::new(self.directory.path().join(server.to_string()), id, ServerId(server), self.boots);
         config.log = self.log.clone();
+        config.wall = self.wall(server);
         let factory = Arc::new(Keepers { server, disk: self.disk.clone() });
         let host = GroupHost::open(config, factory).await.unwrap();
         let listener = net::listen("127.0.0.1:0").await.unwrap();
@@ -218,6 +222,11 @@ impl Cluster {
                 std::os::unix::fs::FileExt::write_all_at(&file, b"damaged!", offset).unwrap();
             }
         }
+    }
+
+    /// A server's wall clock, which it keeps over restarts.
+    pub fn wall(&mut self, server: u64) -> WallClock {
+        self.walls.entry(server).or_default().clone()
     }
 
     pub async fn stop(&mut self, server: u64) {

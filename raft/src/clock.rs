@@ -1,0 +1,400 @@
+//! What this server knows about the clocks of its peers, and what it may conclude from that about its own.
+//!
+//! Servers read each other's wall clocks over the peer links: with each hello, and every [`PROBE_INTERVAL`] from then on
+//! (`probe.rs`). A reading is an interval, not a number: the peer looked at its clock at some moment between question and
+//! answer. It is kept relative to a local clock that nobody sets ([`elapsed_ms`]), so a jump of the own wall clock changes
+//! nothing about what is known of the others, and what was known of a peer that is gone stays known. An interval widens
+//! while it grows old ([`DRIFT_PER`]).
+//!
+//! The time of a group is the **median** of its members' clocks: no minority of wrong clocks moves it beyond the right
+//! ones. From the readings follow, for each group:
+//! - [`Clocks::bounds`]: what the own clock may say at least and at most. Stamps are taken from it within these bounds, and
+//!   reads expire cells by the same time, so no single clock makes cells expire.
+//! - [`Clocks::floor_ms`]: a time that the median has reached for certain. What a follower promises is measured by it.
+//! - [`Clocks::off_ms`]: by how much the own clock is certainly off the median. A server whose clock is off by more than
+//!   [`CLOCK_OFF_MAX_MS`] leads nothing (`abstain.rs`).
+//!
+//! A group of one has no other clock to compare with. There the own clock is compared with its own past: a jump forward is
+//! not followed until the server is started again ([`Steady`]).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use terrane_env::time::WallClock;
+use terrane_types::ServerId;
+
+/// A clock further off the median leads nothing.
+pub const CLOCK_OFF_MAX_MS: i64 = 500;
+
+/// A server that leads nothing because of its clock leads again when it is no further off than this: a clock at the limit
+/// must not move leaderships back and forth.
+const CLOCK_BACK_MS: i64 = 400;
+
+/// Clocks of two machines drift apart by less than one millisecond in so many.
+const DRIFT_PER: i64 = 2_000;
+
+/// Milliseconds on a clock that nobody sets.
+pub(crate) fn elapsed_ms() -> i64 {
+    i64::try_from(terrane_env::time::elapsed_ns() / 1_000_000).unwrap_or(i64::MAX)
+}
+
+/// How far a wall clock is ahead of the local [`elapsed_ms`]: between `low` and `high`, as of `at`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ahead {
+    low: i64,
+    high: i64,
+    at: i64,
+}
+
+impl Ahead {
+    /// The peer said `told` at some moment from `asked` to `answered`.
+    fn reading(asked: i64, answered: i64, told: u64) -> Ahead {
+        let told = i64::try_from(told).unwrap_or(i64::MAX);
+        // All three are whole milliseconds of finer clocks.
+        Ahead {
+            low: told.saturating_sub(answered + 1),
+            high: told.saturating_add(1).saturating_sub(asked),
+            at: answered,
+        }
+    }
+
+    fn drifted(self, now: i64) -> Ahead {
+        let drift = (now - self.at).max(0) / DRIFT_PER;
+        Ahead { low: self.low.saturating_sub(drift), high: self.high.saturating_add(drift), at: now }
+    }
+
+    /// What is known when `newer` is read after `self`: both hold, unless somebody set the clock in between.
+    fn refined(self, newer: Ahead) -> Ahead {
+        let older = self.drifted(newer.at + DRIFT_PER - 1);
+        let (low, high) = (older.low.max(newer.low), older.high.min(newer.high));
+        if low <= high { Ahead { low, high, at: newer.at } } else { newer }
+    }
+}
+
+/// What is known of a peer.
+#[derive(Clone, Copy, Debug, Default)]
+struct Peer {
+    clock: Option<Ahead>,
+    /// It has a reason not to lead.
+    abstains: bool,
+}
+
+/// The clocks of this server and its peers.
+pub(crate) struct Clocks {
+    wall: WallClock,
+    own: ServerId,
+    peers: Mutex<BTreeMap<ServerId, Peer>>,
+    steady: Mutex<Steady>,
+}
+
+impl Clocks {
+    pub(crate) fn new(own: ServerId, wall: WallClock) -> Arc<Clocks> {
+        let steady = Mutex::new(Steady::new(ahead_now(&wall)));
+        Arc::new(Clocks { wall, own, peers: Mutex::default(), steady })
+    }
+
+    /// The own wall clock as it stands.
+    pub(crate) fn wall_ms(&self) -> u64 {
+        self.wall.ms()
+    }
+
+    /// A peer that was asked at `asked` said that its clock shows `told`.
+    pub(crate) fn note(&self, server: ServerId, asked: i64, told: u64) {
+        let reading = Ahead::reading(asked, elapsed_ms(), told);
+        let mut peers = self.peers.lock();
+        let peer = peers.entry(server).or_default();
+        peer.clock = Some(peer.clock.map_or(reading, |known| known.refined(reading)));
+    }
+
+    /// Whether a peer has a reason not to lead, as it said last.
+    pub(crate) fn note_abstains(&self, server: ServerId, abstains: bool) {
+        self.peers.lock().entry(server).or_default().abstains = abstains;
+    }
+
+    /// Whether a peer would lead: its clock is not known to be off the median of `members`, and it has no other reason.
+    pub(crate) fn is_willing(&self, server: ServerId, members: &[ServerId]) -> bool {
+        if self.peers.lock().get(&server).is_some_and(|peer| peer.abstains) {
+            return false;
+        }
+        let now = elapsed_ms();
+        let known = self.known(members, now);
+        let at = members.iter().position(|member| *member == server);
+        let clock = at.and_then(|at| known.get(at).copied().flatten());
+        clock.is_none_or(|clock| off(clock, &known).is_none_or(|off| off.abs() <= CLOCK_OFF_MAX_MS))
+    }
+
+    /// What is known of the members' clocks.
+    fn known(&self, members: &[ServerId], now: i64) -> Vec<Option<Ahead>> {
+        let own = ahead_now(&self.wall);
+        let peers = self.peers.lock();
+        let known = |server: &ServerId| match *server == self.own {
+            true => Some(Ahead { low: own, high: own, at: now }),
+            false => peers.get(server).and_then(|peer| peer.clock).map(|clock| clock.drifted(now)),
+        };
+        members.iter().map(known).collect()
+    }
+
+    /// Between what a group of `members` has its time. `None` while too few of their clocks are known.
+    pub(crate) fn bounds(&self, members: &[ServerId]) -> Option<Bounds> {
+        if members.iter().all(|member| *member == self.own) {
+            let high = self.steady.lock().look(ahead_now(&self.wall));
+            return Some(Bounds { low: i64::MIN, high });
+        }
+        let known = self.known(members, elapsed_ms());
+        let high = ceiling(&known)?;
+        let low = median(&known).0.map_or(i64::MIN, |median| median.saturating_sub(CLOCK_OFF_MAX_MS));
+        Some(Bounds { low: low.min(high), high })
+    }
+
+    /// The own wall clock as far as it lies within `bounds`.
+    pub(crate) fn within(&self, bounds: Bounds) -> u64 {
+        let now = elapsed_ms();
+        self.wall_ms().clamp(time(bounds.low, now), time(bounds.high, now))
+    }
+
+    /// A time that the median of the members' clocks has reached, and the own clock too. 0 while too few are known.
+    pub(crate) fn floor_ms(&self, members: &[ServerId]) -> u64 {
+        let now = elapsed_ms();
+        let floor = median(&self.known(members, now)).0;
+        floor.map_or(0, |floor| time(floor, now).min(self.wall_ms()))
+    }
+
+    /// By how much the own clock is ahead of the median of the members' clocks, if that is certainly too much. `was_off`:
+    /// it was so at the last look.
+    pub(crate) fn off_ms(&self, members: &[ServerId], was_off: bool) -> Option<i64> {
+        let own = ahead_now(&self.wall);
+        let now = elapsed_ms();
+        let limit = if was_off { CLOCK_BACK_MS } else { CLOCK_OFF_MAX_MS };
+        off(Ahead { low: own, high: own, at: now }, &self.known(members, now)).filter(|off| off.abs() > limit)
+    }
+
+    /// By how much the own clock was set while this process ran, for servers that have no other clock to compare with.
+    pub(crate) fn jumped_ms(&self) -> Option<i64> {
+        let mut steady = self.steady.lock();
+        let own = ahead_now(&self.wall);
+        steady.look(own);
+        Some(own - steady.ahead).filter(|jump| jump.abs() > CLOCK_OFF_MAX_MS)
+    }
+}
+
+/// Bounds of a time, as distances from [`elapsed_ms`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    low: i64,
+    high: i64,
+}
+
+fn ahead_now(wall: &WallClock) -> i64 {
+    i64::try_from(wall.ms()).unwrap_or(i64::MAX).saturating_sub(elapsed_ms())
+}
+
+fn time(ahead: i64, now: i64) -> u64 {
+    u64::try_from(ahead.saturating_add(now)).unwrap_or(0)
+}
+
+/// Clocks that make a majority of so many.
+fn majority(members: usize) -> usize {
+    members / 2 + 1
+}
+
+/// The highest time that a majority of the members have, plus what a right clock may be ahead of it. A clock that is not
+/// known counts as one that lags.
+fn ceiling(known: &[Option<Ahead>]) -> Option<i64> {
+    let mut lows: Vec<i64> = known.iter().flatten().map(|clock| clock.low).collect();
+    lows.sort_unstable_by(|a, b| b.cmp(a));
+    lows.get(majority(known.len()) - 1).map(|low| low.saturating_add(CLOCK_OFF_MAX_MS))
+}
+
+/// Bounds of the median; `None` where there is none, because clocks that are not known could be anything. Of an even number
+/// of clocks the two in the middle are both medians.
+fn median(known: &[Option<Ahead>]) -> (Option<i64>, Option<i64>) {
+    let members = known.len();
+    let mut lows: Vec<_> = known.iter().map(|clock| clock.map(|clock| clock.low)).collect();
+    // `None` sorts before all others: as low as can be.
+    lows.sort_unstable();
+    let mut highs: Vec<_> = known.iter().map(|clock| clock.map_or(i64::MAX, |clock| clock.high)).collect();
+    highs.sort_unstable();
+    let low = lows.get(members.saturating_sub(1) / 2).copied().flatten();
+    let high = highs.get(members / 2).copied().filter(|high| *high != i64::MAX);
+    (low, high)
+}
+
+/// How far a clock is certainly ahead of (or, negative, behind) the median; `None` when it may be right.
+fn off(clock: Ahead, known: &[Option<Ahead>]) -> Option<i64> {
+    let (low, high) = median(known);
+    match (low, high) {
+        (_, Some(high)) if clock.low > high => Some(clock.low - high),
+        (Some(low), _) if clock.high < low => Some(clock.high - low),
+        _ => None,
+    }
+}
+
+/// The own wall clock's distance from a clock that nobody sets, as far as it is believed.
+struct Steady {
+    ahead: i64,
+}
+
+impl Steady {
+    fn new(ahead: i64) -> Steady {
+        Steady { ahead }
+    }
+
+    /// The own clock's distance now; small corrections are followed, a jump forward is not. A jump back is, but the next
+    /// one forward is measured from where the clock was before.
+    fn look(&mut self, ahead: i64) -> i64 {
+        if (ahead - self.ahead).abs() <= CLOCK_OFF_MAX_MS {
+            self.ahead = ahead;
+        }
+        self.ahead.min(ahead)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: i64 = 86_400_000;
+
+    fn exact(ahead: i64) -> Option<Ahead> {
+        within(ahead, ahead)
+    }
+
+    fn within(low: i64, high: i64) -> Option<Ahead> {
+        Some(Ahead { low, high, at: 0 })
+    }
+
+    fn off_of(own: i64, others: &[Option<Ahead>]) -> Option<i64> {
+        let mut known = vec![exact(own)];
+        known.extend_from_slice(others);
+        off(known[0].unwrap(), &known)
+    }
+
+    #[test]
+    fn one_clock_a_day_ahead_is_off_and_the_others_are_not() {
+        assert_eq!(off_of(DAY, &[exact(0), exact(3)]), Some(DAY - 3));
+        assert_eq!(off_of(-DAY, &[exact(0), exact(3)]), Some(-DAY));
+        assert_eq!(off_of(0, &[exact(DAY), exact(3)]).filter(|off| off.abs() > CLOCK_OFF_MAX_MS), None);
+    }
+
+    #[test]
+    fn no_clock_is_off_while_the_majority_is_not_known() {
+        assert_eq!(off_of(DAY, &[exact(0), None]), None, "either of the two may be right");
+        assert_eq!(off_of(DAY, &[exact(0)]), None, "of two clocks neither is in the minority");
+        assert_eq!(off_of(DAY, &[]), None);
+        assert_eq!(off_of(DAY, &[exact(0), exact(1), exact(2), None]), Some(DAY - 2), "three of five are enough");
+    }
+
+    #[test]
+    fn where_no_two_clocks_agree_the_middle_one_is_right() {
+        assert_eq!(off_of(0, &[exact(-2_000), exact(2_000)]), None);
+        assert_eq!(off_of(2_000, &[exact(-2_000), exact(0)]), Some(2_000));
+    }
+
+    #[test]
+    fn a_slow_answer_accuses_no_clock() {
+        // The peers answered after 3 s, so their clocks may be anything within that.
+        assert_eq!(off_of(0, &[within(-2_900, 100), within(-2_950, 50)]), None);
+        assert_eq!(off_of(DAY, &[within(-2_900, 100), within(-2_950, 50)]), Some(DAY - 100));
+    }
+
+    #[test]
+    fn no_single_clock_raises_the_ceiling() {
+        for others in [[exact(0), exact(40)], [exact(0), None], [None, exact(0)]] {
+            let mut known = vec![exact(DAY)];
+            known.extend(others);
+            let ceiling = ceiling(&known).unwrap();
+            assert!((0..=40 + CLOCK_OFF_MAX_MS).contains(&ceiling), "{ceiling} with {others:?}");
+        }
+        assert_eq!(ceiling(&[exact(DAY), exact(0)]), Some(CLOCK_OFF_MAX_MS), "of two clocks the earlier one counts");
+        assert_eq!(ceiling(&[exact(DAY), None, None]), None, "one clock of three says nothing");
+    }
+
+    #[test]
+    fn a_median_that_is_not_known_for_certain_is_the_lower() {
+        assert_eq!(median(&[exact(5), exact(7), exact(DAY)]), (Some(7), Some(7)));
+        assert_eq!(median(&[exact(5), exact(DAY), None]), (Some(5), Some(DAY)));
+        assert_eq!(median(&[exact(5), None, None]), (None, None));
+        assert_eq!(median(&[exact(5)]), (Some(5), Some(5)));
+        assert_eq!(median(&[exact(5), exact(9)]), (Some(5), Some(9)));
+    }
+
+    #[test]
+    fn readings_narrow_each_other_until_somebody_sets_the_clock() {
+        let first = Ahead::reading(1_000, 1_010, 5_000);
+        assert_eq!((first.low, first.high), (3_989, 4_001));
+        let slow = Ahead::reading(2_000, 2_900, 6_400);
+        let both = first.refined(slow);
+        assert!(both.low >= 3_987 && both.high <= 4_003, "{both:?}");
+        let set = Ahead::reading(3_000, 3_002, 90_000_000);
+        assert_eq!(both.refined(set), set);
+    }
+
+    #[test]
+    fn an_old_reading_grows_uncertain() {
+        let reading = Ahead::reading(0, 0, 0).drifted(3_600_000);
+        assert!(reading.high - reading.low > 3_000, "{reading:?}");
+    }
+
+    #[test]
+    fn a_clock_alone_follows_small_steps_and_no_jump_forward() {
+        let mut steady = Steady::new(1_000);
+        assert_eq!(steady.look(1_400), 1_400);
+        assert_eq!(steady.look(1_900), 1_900);
+        assert_eq!(steady.look(1_900 + DAY), 1_900, "a jump is not followed");
+        assert_eq!(steady.look(1_950), 1_950, "put right again");
+        assert_eq!(steady.look(-DAY), -DAY, "a clock that is set back is never ahead of itself");
+        assert_eq!(steady.look(1_950), 1_950);
+    }
+
+    #[test]
+    fn a_peer_is_willing_unless_its_clock_or_itself_says_no() {
+        let clocks = Clocks::new(ServerId(1), WallClock::default());
+        let members = [ServerId(1), ServerId(2), ServerId(3)];
+        let now = clocks.wall_ms();
+        clocks.note(ServerId(2), elapsed_ms(), now);
+        assert!(clocks.is_willing(ServerId(3), &members), "nothing is known of it");
+        clocks.note(ServerId(3), elapsed_ms(), now + 86_400_000);
+        assert!(clocks.is_willing(ServerId(2), &members) && !clocks.is_willing(ServerId(3), &members));
+        clocks.note_abstains(ServerId(2), true);
+        assert!(!clocks.is_willing(ServerId(2), &members));
+        clocks.note_abstains(ServerId(2), false);
+        clocks.note(ServerId(3), elapsed_ms(), now);
+        assert!(clocks.is_willing(ServerId(2), &members) && clocks.is_willing(ServerId(3), &members));
+    }
+
+    #[test]
+    fn a_jump_of_the_own_clock_changes_nothing_about_the_others() {
+        let wall = WallClock::default();
+        let clocks = Clocks::new(ServerId(1), wall.clone());
+        let members = [ServerId(1), ServerId(2), ServerId(3)];
+        let time = || clocks.bounds(&members).map(|bounds| clocks.within(bounds));
+        assert_eq!(time(), None);
+        let before = clocks.wall_ms();
+        clocks.note(ServerId(2), elapsed_ms(), before);
+        clocks.note(ServerId(3), elapsed_ms(), before);
+        wall.set_skew_ms(DAY);
+        assert!(time().unwrap() < before + 60_000, "the day is not in it");
+        assert!(clocks.off_ms(&members, false).is_some_and(|off| off > DAY / 2));
+        assert!(clocks.floor_ms(&members) + 1_000 >= before && clocks.floor_ms(&members) < before + 60_000);
+        wall.set_skew_ms(-DAY);
+        assert!(clocks.off_ms(&members, false).is_some_and(|off| off < -DAY / 2));
+        assert!(time().unwrap() > before - 60_000, "nor is the day back");
+        wall.set_skew_ms(0);
+        assert_eq!(clocks.off_ms(&members, true), None);
+    }
+
+    #[test]
+    fn a_server_alone_does_not_follow_a_jump_of_its_clock() {
+        let wall = WallClock::default();
+        let clocks = Clocks::new(ServerId(1), wall.clone());
+        let before = clocks.wall_ms();
+        wall.set_skew_ms(DAY);
+        let time = || clocks.bounds(&[ServerId(1)]).map(|bounds| clocks.within(bounds)).unwrap();
+        assert!(time() < before + 60_000);
+        assert!(clocks.jumped_ms().is_some_and(|jump| jump > DAY / 2));
+        wall.set_skew_ms(0);
+        assert_eq!(clocks.jumped_ms(), None);
+        assert!(time() >= before);
+    }
+}
