@@ -93,6 +93,16 @@ impl Replica {
         member.or_else(|| self.spec.members.get(&replica).copied())
     }
 
+    /// This replica handed its leadership over, and the successor is not known here yet. It will be in a moment: better to
+    /// wait for its name than to send callers to look for it.
+    pub(crate) fn awaits_successor(&self) -> bool {
+        let metrics = self.metrics.borrow_watched();
+        let handed_over = self.transferred_term();
+        // The successor's term is the next one.
+        let recent = handed_over > 0 && metrics.current_term <= handed_over + 1;
+        recent && metrics.current_leader.is_none_or(|leader| leader == self.spec.replica)
+    }
+
     /// The group's time, as far as the clocks of its members bear out the own clock. `None` while too few are known.
     pub(crate) fn time_ms(&self) -> Option<u64> {
         let known = *self.time_bounds.lock();

@@ -67,6 +67,8 @@ const ASIDE_TIMES_MAX: u32 = 4;
 const LEASE_RETRY: Duration = Duration::from_millis(5);
 /// ...and given up after this.
 const LEASE_WAIT_MAX: Duration = Duration::from_millis(1_500);
+/// After a handover what waits is kept for so long, to be sent to the successor by name.
+const SUCCESSOR_WAIT_MAX: Duration = Duration::from_millis(300);
 /// Entries under way that do not land within this time mean that no quorum takes them: what waits behind them is told to
 /// look elsewhere.
 const STALLED_MAX: Duration = Duration::from_secs(3);
@@ -561,6 +563,12 @@ impl Proposer {
     /// This replica does not lead: somebody else may.
     fn turn_away(&mut self) {
         self.hint = false;
+        if !self.waiting.is_empty() && self.replica.awaits_successor() {
+            self.be_unsure();
+            if self.unsure_since.is_some_and(|since| since.elapsed() < SUCCESSOR_WAIT_MAX) {
+                return;
+            }
+        }
         self.unsure_since = None;
         if !self.waiting.is_empty() || !self.aside.is_empty() {
             let error = self.replica.not_leader();

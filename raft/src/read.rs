@@ -170,9 +170,9 @@ impl Replica {
         ReadPoint { term, index: self.standing.applied_index(), stamp: self.standing.stamp() }
     }
 
-    /// A leader that is new, or lost touch with a quorum for a moment, says so; anybody else leads or nobody does.
+    /// A leader that is new, lost touch with a quorum for a moment or hands over says so; anybody else leads or nobody does.
     fn worth_retrying(&self, error: &LinearizableReadError<Types>) -> bool {
-        let leads = self.metrics.borrow_watched().state == ServerState::Leader;
+        let leads = self.metrics.borrow_watched().state == ServerState::Leader || self.awaits_successor();
         match error {
             LinearizableReadError::ForwardToLeader(_) => leads,
             LinearizableReadError::QuorumNotEnough(_) => false,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use terrane_engine::BackendKind;
+use terrane_env::time::WallClock;
 
 /// How a [`crate::RegionServer`] is started.
 #[derive(Clone, Debug)]
@@ -36,6 +37,8 @@ pub struct ServerConfig {
     pub segment_bytes: u64,
     /// How long to look for a master before giving up.
     pub register_timeout: Duration,
+    /// Its wall clock: the machine's, unless a test sets it wrong.
+    pub clock: WallClock,
 }
 
 impl Default for ServerConfig {
@@ -55,6 +58,7 @@ impl Default for ServerConfig {
             log_cache_bytes: 64 << 20,
             segment_bytes: 64 << 20,
             register_timeout: Duration::from_secs(30),
+            clock: WallClock::default(),
         }
     }
 }

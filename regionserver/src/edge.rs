@@ -94,10 +94,14 @@ pub struct Edge {
     pub page_seal: Arc<PageSeal>,
     /// What the server's port holds, answers that have not left among it.
     pub intake: Arc<Intake>,
-    /// Set when the server stops: nothing new is taken in, streams end.
+    /// Set when the server stops and has handed its leaderships over: what is new is sent to the new leaders.
     pub closing: CancellationToken,
-    /// Reads and streams under way, waited for when the server stops.
+    /// Reads and scans under way, waited for when the server stops.
     pub tasks: TaskTracker,
+    /// Set when nothing more is answered: sessions end.
+    pub ended: CancellationToken,
+    /// What runs as long as a session.
+    pub sessions: TaskTracker,
 }
 
 impl Edge {
@@ -158,15 +162,21 @@ impl Edge {
         Ok(Proposal { operation, errors: prepared.errors, places: prepared.places, group })
     }
 
-    /// A server that is busy is asked again, so one that does not lead sends to whoever does instead.
-    fn elsewhere(&self, group: &Group, busy: Error) -> Error {
+    /// A server that refuses for now is asked again, so one that does not lead sends to the leader instead.
+    fn elsewhere(&self, group: &Group, refusal: Error) -> Error {
         let status = group.status();
         match status.leader {
             Some((_, leader)) if leader != self.identity.server => {
                 not_leader(group, status.term, Some(leader), &self.addresses)
             }
-            _ => busy,
+            _ => refusal,
         }
+    }
+
+    /// Where to go with a request that comes while this server stops.
+    fn leaving(&self, region: RegionId) -> Error {
+        let group = self.registry.regions.get(region).and_then(|hosted| self.host.group(hosted.group));
+        group.map_or_else(stopping, |group| self.elsewhere(&group, stopping()))
     }
 
     fn outcome(
@@ -201,7 +211,7 @@ impl Edge {
 
     fn find_region(&self, header: &Header) -> Result<Arc<Hosted>, Error> {
         if self.closing.is_cancelled() {
-            return Err(stopping());
+            return Err(self.leaving(header.region));
         }
         let found = self.registry.find(header.table, header.region, header.epoch);
         let hosted = found.map_err(|error| self.behind(header, error))?;

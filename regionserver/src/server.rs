@@ -5,21 +5,22 @@
 //! the engine has not got), serve. Each step may refuse, in words that say what to do, and nothing before the identity is
 //! written changes an existing directory.
 //!
-//! Down: refuse what is new, hand leaderships over, stop the housekeeping, flush every region, say goodbye, close the log
-//! and the engine, and only then stop serving peers: until the end they may still be answered.
+//! Down: hand leaderships over while everything is still served, send what is new to the new leaders, stop the housekeeping,
+//! flush every region, say goodbye, end the sessions, close the log and the engine, and only then stop serving peers: until
+//! the end they may still be answered.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::stream::{FuturesUnordered, StreamExt};
+use futures::stream::StreamExt;
 use terrane_engine::{Engine, Options};
 use terrane_env::budget::Budgets;
 use terrane_env::fs::{self, DirLock};
 use terrane_env::net::{self, Intake, IntakeLimits, Listener};
 use terrane_proto::hello::Identity as HelloIdentity;
 use terrane_proto::{MESSAGE_BYTES_MAX, v1};
-use terrane_raft::{Factory, Group, GroupHost, GroupSpec, HostConfig, LogConfig, StateMachine};
+use terrane_raft::{Abstention, Factory, GroupHost, GroupSpec, HostConfig, LogConfig, StateMachine, Weight};
 use terrane_types::ServerId;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -110,7 +111,7 @@ pub struct RegionServer {
     serving: JoinHandle<()>,
     refused: watch::Receiver<Option<String>>,
     /// A server that is dropped without a shutdown (a failing test) leaves no task behind that holds its port.
-    _ends: [DropGuard; 3],
+    _ends: [DropGuard; 4],
     _lock: DirLock,
 }
 
@@ -197,7 +198,7 @@ impl RegionServer {
             ),
             terrane_env::task::spawn_named("report", reporter.run(stop.clone())),
         ];
-        let ends = [&edge.closing, &stop, &stop_serving].map(|token| token.clone().drop_guard());
+        let ends = [&edge.closing, &edge.ended, &stop, &stop_serving].map(|token| token.clone().drop_guard());
         let registry = parts.registry;
         Ok(Self {
             address,
@@ -252,8 +253,8 @@ impl RegionServer {
 
     /// Stops in order: see the module's words. `progress` hears how the flushes go.
     pub async fn shutdown(self, mut progress: impl FnMut(FlushProgress) + Send) {
+        hand_over(&self.host).await;
         self.edge.closing.cancel();
-        hand_over(&self.host, self.identity.server).await;
         self.edge.tasks.close();
         tokio::time::timeout(GOODBYE_TIMEOUT, self.edge.tasks.wait()).await.ok();
         self.stop.cancel();
@@ -263,7 +264,10 @@ impl RegionServer {
             }
         }
         flush_all(&self.registry, &mut progress).await;
+        self.edge.ended.cancel();
+        self.edge.sessions.close();
         self.host.shutdown().await;
+        tokio::time::timeout(GOODBYE_TIMEOUT, self.edge.sessions.wait()).await.ok();
         self.engine.shutdown().await;
         self.stop_serving.cancel();
         let abort = self.serving.abort_handle();
@@ -303,6 +307,8 @@ impl Parts {
             page_seal: self.page_seal.clone(),
             closing: CancellationToken::new(),
             tasks: TaskTracker::new(),
+            ended: CancellationToken::new(),
+            sessions: TaskTracker::new(),
         })
     }
 
@@ -396,6 +402,7 @@ async fn open_host(
     let mut host_config =
         HostConfig::new(config.data_dir.join("log"), identity.cluster, identity.server, identity.boot);
     (host_config.advertised, host_config.addresses) = (advertised, parts.addresses.clone());
+    host_config.wall = config.clock.clone();
     host_config.log = LogConfig {
         segment_bytes: config.segment_bytes,
         cache_bytes: config.log_cache_bytes,
@@ -443,24 +450,14 @@ async fn serve(
     Ok(terrane_env::task::spawn_named("serve", serving))
 }
 
-/// Offers every leadership to another member and waits a little for them to go.
-async fn hand_over(host: &Arc<GroupHost>, own: ServerId) {
-    let handovers: FuturesUnordered<_> = host
-        .groups()
-        .into_iter()
-        .filter(|group| group.status().is_leader)
-        .map(|group| hand_over_group(group, own))
-        .collect();
-    handovers.collect::<Vec<()>>().await;
-}
-
-async fn hand_over_group(group: Group, own: ServerId) {
-    let other = group.status().members.into_iter().find(|(_, server)| *server != own);
-    if let Some((replica, _)) = other
-        && group.transfer_leader(replica).await.is_ok()
-    {
-        // Best effort: a member that is away takes nothing over, and the others elect one by themselves.
-        group.wait_for(|status| !status.is_leader, HANDOVER_TIMEOUT).await;
+/// Hands every leadership to another member and waits until the new leaders are known here.
+async fn hand_over(host: &GroupHost) {
+    let reason = "the server is stopping".to_owned();
+    host.set_abstains("stopping", Some(Abstention { reason, weight: Weight::Firm }));
+    let left = host.until_handed_over(HANDOVER_TIMEOUT).await;
+    if !left.is_empty() {
+        // The other members are away or stop as well. They elect a leader by themselves when they can.
+        tracing::info!(groups = left.len(), "leaderships were not handed over in time");
     }
 }
 

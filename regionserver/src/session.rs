@@ -195,7 +195,7 @@ impl Writes {
         let queued = Arc::new(AtomicUsize::new(0));
         let writes = Self { edge, answers, queue, queued };
         let (edge, answers, queued) = (writes.edge.clone(), writes.answers.clone(), writes.queued.clone());
-        writes.edge.tasks.spawn(async move {
+        writes.edge.sessions.spawn(async move {
             // Ends when the stream has ended and everything queued is proposed.
             while let Some((due, write)) = waiting.recv().await {
                 tokio::time::sleep_until(due).await;

@@ -1,8 +1,10 @@
 //! Servers with a reason to lead nothing.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use terrane_raft::{Abstention, Weight};
+use terrane_raft::{Abstention, ProposeError, Weight};
 use terrane_types::GroupId;
 
 use crate::support::{Cluster, GROUP, PATIENCE, eventually, replica};
@@ -81,5 +83,44 @@ async fn the_leaderships_of_one_server_go_to_several() {
         leaders.insert(cluster.leader(group).await);
     }
     assert_eq!(leaders, BTreeSet::from([2, 3]));
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_waits_when_a_leadership_goes_is_sent_to_the_new_leader_by_name() {
+    let mut cluster = Cluster::start(3).await;
+    cluster.create(GROUP).await;
+    cluster.propose(GROUP, b"before").await;
+    let first = cluster.leader(GROUP).await;
+    let began = Arc::new(AtomicUsize::new(0));
+    let writers: Vec<_> = (0..32)
+        .map(|_| {
+            let (group, began) = (cluster.group(first, GROUP), began.clone());
+            tokio::spawn(async move {
+                let mut acknowledged = 0u64;
+                loop {
+                    match group.propose(b"write".to_vec()).await {
+                        Ok(_) => acknowledged += 1,
+                        Err(refused) => return (acknowledged, refused),
+                    }
+                    if acknowledged == 1 {
+                        began.fetch_add(1, Ordering::SeqCst);
+                    }
+                }
+            })
+        })
+        .collect();
+    eventually("all write", || began.load(Ordering::SeqCst) == 32).await;
+    cluster.host(first).set_abstains("test", reason(Weight::Firm));
+    let mut acknowledged = 1;
+    for writer in writers {
+        let (writes, refused) = writer.await.unwrap();
+        acknowledged += writes;
+        let named = matches!(refused, ProposeError::NotLeader { leader: Some((leader, _)), .. } if leader != replica(GROUP, first));
+        assert!(named, "refused with {refused:?}");
+    }
+    let second = cluster.leader(GROUP).await;
+    cluster.group(second, GROUP).read_barrier().await.unwrap();
+    assert_eq!(cluster.list(second, GROUP).len() as u64, acknowledged, "nothing is lost and nothing is there twice");
     cluster.stop_all().await;
 }

@@ -34,13 +34,13 @@ pub fn serve(
                 return;
             }
         }
-        let closing = edge.closing.clone();
-        let tasks = edge.tasks.clone();
+        let ended = edge.ended.clone();
+        let sessions = edge.sessions.clone();
         let (session, mut answers) = Session::open(edge);
-        let (why, ended) = oneshot::channel();
-        tasks.spawn(async move {
+        let (why, reason) = oneshot::channel();
+        sessions.spawn(async move {
             // A stream that has gone away does not ask why.
-            why.send(read(session, requests, closing).await).ok();
+            why.send(read(session, requests, ended).await).ok();
         });
         let mut ready = Vec::new();
         // Ends when the requests ended and every one of them was answered: each holds a sender.
@@ -52,7 +52,7 @@ pub fn serve(
                 yield Ok(message(v1::session_reply::Body::Batch(batch)));
             }
         }
-        if let Ok(Some(refused)) = ended.await {
+        if let Ok(Some(refused)) = reason.await {
             yield Err(refused);
         }
     }
@@ -67,7 +67,8 @@ async fn greet(edge: &Edge, requests: &mut Streaming<v1::SessionRequest>) -> Res
     let first = first.map_err(|_| Error::DeadlineExceeded)?;
     match first.map_err(|status| error::from_status(&status))?.and_then(|first| first.body) {
         Some(v1::session_request::Body::Hello(hello)) => {
-            hello::check(&hello, edge.identity, terrane_env::time::wall_ms())
+            // Clients number their writes by this time, so it must not be that of one wrong clock.
+            hello::check(&hello, edge.identity, edge.host.time_ms())
         }
         _ => Err(Error::Invalid(Invalid::new("the first message of a session must be a hello"))),
     }
@@ -77,12 +78,12 @@ async fn greet(edge: &Edge, requests: &mut Streaming<v1::SessionRequest>) -> Res
 async fn read(
     session: Session,
     mut requests: Streaming<v1::SessionRequest>,
-    closing: tokio_util::sync::CancellationToken,
+    ended: tokio_util::sync::CancellationToken,
 ) -> Option<Status> {
     loop {
         let next = tokio::select! {
             biased;
-            () = closing.cancelled() => return None,
+            () = ended.cancelled() => return None,
             next = requests.next() => next,
         };
         // Whatever ends the stream, the client opens another one and tries again what was not answered.
