@@ -303,7 +303,7 @@ fn server_troubles(sight: &Sight, server: ServerId, address: &str, now: Moment, 
     }
     if let Some(off_ms) = sight.liveness.clock_trouble(server) {
         let direction = if off_ms < 0 { "behind" } else { "ahead of" };
-        tell(format!("has a clock {} ms {direction} the master's: set it right, it takes no leadership", off_ms.abs()));
+        tell(format!("has a clock {} ms {direction} the master's: set the wrong one right", off_ms.abs()));
     }
     let Some(load) = sight.inventory.load(server) else { return };
     if let Some(held) = log_trouble(load) {

@@ -70,12 +70,7 @@ impl GroupHost {
             raft_config,
             factory,
             log,
-            peers: Arc::new(Peers::new(
-                identity,
-                config.advertised.clone(),
-                config.addresses.clone(),
-                clocks.clone(),
-            )),
+            peers: Arc::new(Peers::new(identity, config.advertised.clone(), config.addresses.clone(), clocks.clone())),
             groups: Arc::new(Registry::new()),
             room: Room::new(),
             clock: Arc::default(),

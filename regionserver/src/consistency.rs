@@ -45,7 +45,6 @@ impl Consistency {
         };
         let point = tokio::time::timeout(deadline, point).await.map_err(|_| Error::DeadlineExceeded)?;
         let (stamp, as_of_ms) = point.map_err(|error| barrier_error(error, group, addresses))?;
-        let now = terrane_env::time::wall_ms().max(stamp);
-        Ok(ReadTime { now_ms: i64::try_from(now).unwrap_or(i64::MAX), as_of_ms })
+        Ok(ReadTime { now_ms: i64::try_from(group.time_ms(stamp)).unwrap_or(i64::MAX), as_of_ms })
     }
 }

@@ -449,8 +449,8 @@ impl Housekeeper {
                 advancing.advance_log_time(interval).await.into_iter().for_each(|region| signals.flush(region));
                 Done::Ticked
             }));
-            let quiet = machine.log_time() + interval <= terrane_env::time::wall_ms();
             let Some(group) = self.host.group(machine.group()) else { continue };
+            let quiet = machine.log_time() + interval <= group.time_ms(0);
             if quiet && machine.has_expiring_cells() && group.status().is_leader {
                 let stop = desk.stop.clone();
                 desk.work.push(Box::pin(async move {

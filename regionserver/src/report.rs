@@ -333,6 +333,7 @@ impl Reporter {
         self.note_reads();
         let log = self.host.log_status();
         let mut troubles = self.troubles.sentences();
+        troubles.extend(self.host.clock_trouble());
         troubles.extend(damages);
         troubles.extend(stopped);
         troubles.extend(log_troubles(&log));
@@ -354,7 +355,7 @@ impl Reporter {
             troubles,
             memtable_bytes: self.admission.memtable_bytes(),
             stopping,
-            clock_ms: terrane_env::time::wall_ms(),
+            clock_ms: self.host.wall_ms(),
             resources: resources.into_iter().map(resource_usage).collect(),
         }
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
 use terrane_client::{Client, ClientBuilder};
+use terrane_env::time::WallClock;
 use terrane_master::{Master, MasterConfig};
 use terrane_regionserver::{BackendKind, RegionServer, ServerConfig};
 
@@ -57,6 +58,7 @@ pub struct Cluster {
     pub settings: Settings,
     master: Part<Master>,
     servers: Vec<Part<RegionServer>>,
+    clocks: Vec<WallClock>,
     directory: tempfile::TempDir,
 }
 
@@ -92,7 +94,8 @@ impl Cluster {
     pub async fn start(settings: Settings) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let servers = (0..settings.servers).map(|_| Part::default()).collect();
-        let mut cluster = Self { settings, master: Part::default(), servers, directory };
+        let clocks = (0..settings.servers).map(|_| WallClock::default()).collect();
+        let mut cluster = Self { settings, master: Part::default(), servers, clocks, directory };
         cluster.start_all().await?;
         Ok(cluster)
     }
@@ -187,6 +190,12 @@ impl Cluster {
         self.servers[index].running.as_ref()
     }
 
+    /// A server's wall clock, which it keeps when it is started again.
+    #[must_use]
+    pub fn clock(&self, index: usize) -> &WallClock {
+        &self.clocks[index]
+    }
+
     /// Where a server listens, or did.
     #[must_use]
     pub fn server_address(&self, index: usize) -> SocketAddr {
@@ -254,6 +263,7 @@ impl Cluster {
             log_limit: self.settings.log_limit,
             log_purge_budget: self.settings.log_purge_budget,
             segment_bytes: self.settings.segment_bytes,
+            clock: self.clocks[index].clone(),
             ..ServerConfig::default()
         }
     }

@@ -18,15 +18,15 @@ use tonic::transport::Channel;
 use crate::{NEVER_SPLIT, SOON, plain_table, with_engine};
 
 /// A region, and a line to each server that has a replica of it.
-struct Lines {
+pub(crate) struct Lines {
     header: v1::RequestHeader,
     hello: v1::Hello,
     servers: BTreeMap<SocketAddr, DataClient<Channel>>,
-    leader: SocketAddr,
+    pub(crate) leader: SocketAddr,
 }
 
 impl Lines {
-    async fn open(cluster: &Cluster) -> Result<Lines> {
+    pub(crate) async fn open(cluster: &Cluster) -> Result<Lines> {
         let mut master = MasterClient::new(net::channel(cluster.masters())?);
         let known = master.identify(hello::ours(None, ServerId(0), ServerId(0), 1)).await?.into_inner();
         let id = ClusterId(known.cluster_id.as_ref().try_into()?);
@@ -54,7 +54,7 @@ impl Lines {
     }
 
     /// Values that this server shows of a row, and as of when.
-    async fn get(
+    pub(crate) async fn get(
         &mut self,
         server: SocketAddr,
         row: &'static str,

@@ -9,6 +9,7 @@ mod bad_input;
 mod consistency;
 mod data_model;
 mod faults;
+mod leadership;
 mod model;
 mod routing;
 mod schema;
