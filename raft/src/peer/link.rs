@@ -365,6 +365,7 @@ mod tests {
                 server: ServerId(server),
                 lane: Lane::Appends,
                 addresses: Arc::default(),
+                clocks: Clocks::new(ServerId(1), terrane_env::time::WallClock::default()),
             };
             Link::open(way, of_all.clone())
         };
