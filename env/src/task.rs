@@ -15,9 +15,9 @@ mod real;
 mod simulated;
 
 #[cfg(not(feature = "sim"))]
-pub use real::{abort_process, run_blocking, run_io, shutdown_signal, spawn_io_loop};
+pub use real::{abort_process, run_blocking, run_io, run_read, shutdown_signal, spawn_io_loop};
 #[cfg(feature = "sim")]
-pub use simulated::{abort_process, run_blocking, run_io, shutdown_signal, spawn_io_loop};
+pub use simulated::{abort_process, run_blocking, run_io, run_read, shutdown_signal, spawn_io_loop};
 
 /// Waits for the end of a loop that [`spawn_io_loop`] started. Dropping it lets the loop go on.
 #[derive(Debug)]
@@ -94,5 +94,23 @@ mod tests {
     #[tokio::test]
     async fn spawn_named_answers_the_value() {
         assert_eq!(spawn_named("answer", async { 42 }).await.unwrap(), 42);
+    }
+
+    #[tokio::test]
+    async fn reads_that_wait_for_the_disk_leave_room_for_what_makes_writes_durable() {
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
+        let stopped = std::sync::Arc::new(std::sync::Mutex::new(stopped));
+        // As many as may ever run, and more that wait.
+        let reads: Vec<_> = (0..100)
+            .map(|_| {
+                let stopped = stopped.clone();
+                tokio::spawn(run_read(move || stopped.lock().unwrap().recv().is_err()))
+            })
+            .collect();
+        assert_eq!(run_blocking(|| 7).await, 7, "a flush does not wait for reads");
+        drop(stop);
+        for read in reads {
+            assert!(read.await.unwrap());
+        }
     }
 }

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use terrane_engine::BackendKind;
+use terrane_env::net::IntakeLimits;
 use terrane_env::time::WallClock;
+use terrane_proto::MESSAGE_BYTES_MAX;
 
 /// How a [`crate::RegionServer`] is started.
 #[derive(Clone, Debug)]
@@ -35,6 +37,10 @@ pub struct ServerConfig {
     pub log_cache_bytes: u64,
     /// Size of one segment of the shared log.
     pub segment_bytes: u64,
+    /// What its port takes in at a time.
+    pub intake: IntakeLimits,
+    /// How long a block of a scan's stream waits for its reader before the stream ends.
+    pub scan_idle: Duration,
     /// How long to look for a master before giving up.
     pub register_timeout: Duration,
     /// Its wall clock: the machine's, unless a test sets it wrong.
@@ -57,6 +63,8 @@ impl Default for ServerConfig {
             log_purge_budget: 256 << 20,
             log_cache_bytes: 64 << 20,
             segment_bytes: 64 << 20,
+            intake: IntakeLimits { message_bytes: MESSAGE_BYTES_MAX, ..IntakeLimits::default() },
+            scan_idle: Duration::from_secs(30),
             register_timeout: Duration::from_secs(30),
             clock: WallClock::default(),
         }

@@ -36,6 +36,9 @@ pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
 /// How long a caller waits that knows a newer epoch or schema than this replica: the entry is on its way.
 const BEHIND_RETRY: Duration = Duration::from_millis(10);
 
+/// About what a row of a write takes beside its bytes.
+const ROW_OVERHEAD: usize = size_of::<RowMutation>();
+
 /// What every data request says.
 #[derive(Clone, Copy, Debug)]
 pub struct Header {
@@ -61,6 +64,15 @@ pub struct Mutation {
     pub atomic: bool,
     /// Which of its numbers the client still waits for, where it says so.
     pub under_way: Option<UnderWay>,
+}
+
+impl Mutation {
+    /// About what it takes in memory.
+    pub fn bytes(&self) -> usize {
+        let of_row =
+            |row: &RowMutation| ROW_OVERHEAD + row.row.len() + row.cells.as_ref().map_or(0, |cells| cells.len());
+        self.rows.iter().map(of_row).sum()
+    }
 }
 
 /// The outcome of a write: the rows that failed and those that have something to tell, by their place, and the stamp of
@@ -92,6 +104,8 @@ pub struct Edge {
     pub metrics: Arc<Metrics>,
     pub prefetch: Prefetch,
     pub page_seal: Arc<PageSeal>,
+    /// How long a block of a scan's stream waits for its reader before the stream ends.
+    pub scan_idle: Duration,
     /// What the server's port holds, answers that have not left among it.
     pub intake: Arc<Intake>,
     /// Set when the server stops and has handed its leaderships over: what is new is sent to the new leaders.
@@ -299,8 +313,10 @@ impl Edge {
         Ok(begun)
     }
 
-    /// Ends what [`Edge::begin_scan`] began.
+    /// Ends what [`Edge::begin_scan`] began, if answers have room for a block.
     pub async fn end_scan(&self, rest: Unfinished) -> Result<Block, Error> {
+        let share = self.intake.answer(rest.block_bytes() as u64);
+        let _share = share.ok_or(Error::Busy { retry_after: read::ROOM_RETRY })?;
         let block = rest.finish().await?;
         self.metrics.rows_scanned.inc_by(block.row_count);
         Ok(block)

@@ -17,7 +17,7 @@ use futures::stream::StreamExt;
 use terrane_engine::{Engine, Options};
 use terrane_env::budget::Budgets;
 use terrane_env::fs::{self, DirLock};
-use terrane_env::net::{self, Intake, IntakeLimits, Listener};
+use terrane_env::net::{self, Intake, Listener};
 use terrane_proto::hello::Identity as HelloIdentity;
 use terrane_proto::{MESSAGE_BYTES_MAX, v1};
 use terrane_raft::{Abstention, Factory, GroupHost, GroupSpec, HostConfig, LogConfig, StateMachine, Weight};
@@ -171,13 +171,14 @@ impl RegionServer {
             troubles: Arc::new(Troubles::default()),
             page_seal: Arc::new(PageSeal::default()),
             budgets: Arc::new(Budgets::default()),
-            intake: Intake::new(IntakeLimits { message_bytes: MESSAGE_BYTES_MAX, ..IntakeLimits::default() }),
+            intake: Intake::new(config.intake),
             metrics,
         };
+        parts.budgets.add(parts.admission.waiting().clone());
         parts.intake.budgets().into_iter().for_each(|budget| parts.budgets.add(budget));
         let host = open_host(&config, identity, advertised, &engine, &parts).await?;
         host.budgets().into_iter().for_each(|budget| parts.budgets.add(budget));
-        let edge = parts.edge(identity, &host);
+        let edge = parts.edge(identity, &host, &config);
         let stop_serving = CancellationToken::new();
         let orders = AdminService {
             edge: edge.clone(),
@@ -294,7 +295,7 @@ struct Parts {
 }
 
 impl Parts {
-    fn edge(&self, identity: HelloIdentity, host: &Arc<GroupHost>) -> Arc<Edge> {
+    fn edge(&self, identity: HelloIdentity, host: &Arc<GroupHost>, config: &ServerConfig) -> Arc<Edge> {
         Arc::new(Edge {
             identity,
             registry: self.registry.clone(),
@@ -304,6 +305,7 @@ impl Parts {
             metrics: self.metrics.clone(),
             prefetch: Prefetch::default(),
             intake: self.intake.clone(),
+            scan_idle: config.scan_idle,
             page_seal: self.page_seal.clone(),
             closing: CancellationToken::new(),
             tasks: TaskTracker::new(),

@@ -8,7 +8,8 @@
 //! What a client may have in flight is counted in units (a scan weighs as much as the block it may answer). A unit is given
 //! back when its answer has left, so a client that does not read its answers is soon not read from either, and the queue
 //! of answers never holds more than its bound. An answer may be far larger than its request promised; so while answers of
-//! more than [`WAITING_BYTES_MAX`] wait to leave, no further read is begun.
+//! more than [`WAITING_BYTES_MAX`] wait to leave, no further read is begun. All answers of the server together have one
+//! budget (`env::net::Intake`); while it is used up, reads are answered `Busy`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use terrane_env::budget::Share;
 use terrane_raft::Group;
 use terrane_types::{Error, GroupId};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
@@ -26,7 +28,7 @@ use tokio::time::Instant;
 use crate::consistency::{Consistency, ReadTime};
 use crate::edge::{Edge, Header, Mutated, Mutation};
 use crate::page_seal::{Binding, Position};
-use crate::region::read::{DiskGet, GetRequest, Got};
+use crate::region::read::{DiskGet, GetRequest, Got, ROOM_RETRY};
 use crate::region::scan::{self, Block, Cursor, ScanRequest};
 
 /// Units in flight on one stream, and so the bound of its queue of answers.
@@ -95,6 +97,8 @@ pub struct Room {
     _units: OwnedSemaphorePermit,
     /// What of the answers that wait is this one's.
     waiting: Option<(Arc<Waiting>, usize)>,
+    /// Its part of the server's budget of answers.
+    share: Option<Share>,
     /// The version of the table's schema that the client does not know yet; 0: no news.
     schema_news: u64,
 }
@@ -142,6 +146,7 @@ impl Outgoing {
     /// Gives the units back and the answer out, with the schema version that is news to the client.
     pub fn take(self) -> (u64, Result<Answer, Error>, u64) {
         let schema_news = self.room.schema_news;
+        // From here on the transport counts it, as soon as it is encoded.
         drop(self.room);
         (self.id, self.answer, schema_news)
     }
@@ -175,9 +180,18 @@ pub struct Session {
 struct Writes {
     edge: Arc<Edge>,
     answers: mpsc::Sender<Outgoing>,
-    queue: mpsc::Sender<(Instant, Write)>,
+    queue: mpsc::Sender<Queued>,
     /// Writes in the queue and not proposed yet. Only this stream adds to it.
     queued: Arc<AtomicUsize>,
+}
+
+/// A write that waits.
+struct Queued {
+    arrived: Instant,
+    due: Instant,
+    write: Write,
+    /// Its part of the bytes that may wait.
+    _share: Share,
 }
 
 struct Write {
@@ -191,15 +205,22 @@ struct Write {
 impl Writes {
     /// Each write holds a unit, so a queue of `units` is never full.
     fn open(edge: Arc<Edge>, answers: mpsc::Sender<Outgoing>, units: usize) -> Self {
-        let (queue, mut waiting) = mpsc::channel::<(Instant, Write)>(units);
+        let (queue, mut waiting) = mpsc::channel::<Queued>(units);
         let queued = Arc::new(AtomicUsize::new(0));
         let writes = Self { edge, answers, queue, queued };
         let (edge, answers, queued) = (writes.edge.clone(), writes.answers.clone(), writes.queued.clone());
         writes.edge.sessions.spawn(async move {
             // Ends when the stream has ended and everything queued is proposed.
-            while let Some((due, write)) = waiting.recv().await {
+            while let Some(Queued { arrived, due, write, _share }) = waiting.recv().await {
                 tokio::time::sleep_until(due).await;
-                propose(&edge, &answers, write);
+                let deadline = write.header.deadline;
+                edge.admission.wait(arrived, deadline).await;
+                if arrived.elapsed() < deadline {
+                    propose(&edge, &answers, write);
+                } else {
+                    // Its caller has given up: working on it would take time from those that wait behind it.
+                    send(&answers, write.id, Err(Error::DeadlineExceeded), write.room);
+                }
                 // Only now: who sees none queued may propose at once.
                 queued.fetch_sub(1, Ordering::Release);
             }
@@ -209,14 +230,20 @@ impl Writes {
 
     fn take(&self, write: Write) {
         let delay = self.edge.admission.delay();
-        if delay.is_none() && self.queued.load(Ordering::Acquire) == 0 {
+        let admission = &self.edge.admission;
+        if delay.is_none() && !admission.is_full() && self.queued.load(Ordering::Acquire) == 0 {
             propose(&self.edge, &self.answers, write);
             return;
         }
+        let share = match admission.queue(write.mutation.bytes()) {
+            Ok(share) => share,
+            Err(busy) => return send(&self.answers, write.id, Err(busy), write.room),
+        };
         self.queued.fetch_add(1, Ordering::Relaxed);
-        let due = Instant::now() + delay.unwrap_or_default();
-        if let Err(refused) = self.queue.try_send((due, write)) {
-            let (_, Write { id, room, .. }) = refused.into_inner();
+        let arrived = Instant::now();
+        let queued = Queued { arrived, due: arrived + delay.unwrap_or_default(), write, _share: share };
+        if let Err(refused) = self.queue.try_send(queued) {
+            let Write { id, room, .. } = refused.into_inner().write;
             self.queued.fetch_sub(1, Ordering::Relaxed);
             tracing::error!("a session's queue of writes is full, which its units should prevent");
             send(&self.answers, id, Err(Error::Busy { retry_after: QUEUE_RETRY }), room);
@@ -264,7 +291,7 @@ impl Session {
             let header = request.as_ref().ok().map(|request| request.header);
             let header = header.filter(|header| told.replace(header.table) != Some(header.table));
             let schema_news = header.map_or(0, |header| self.edge.schema_news(&header));
-            let room = Room { _units: units, waiting: Some((self.waiting.clone(), 0)), schema_news };
+            let room = Room { _units: units, waiting: Some((self.waiting.clone(), 0)), share: None, schema_news };
             match request {
                 Err(error) => self.answer(id, Err(error), room),
                 Ok(request) if arrived.elapsed() > request.header.deadline => {
@@ -363,6 +390,10 @@ async fn run_reads(
     for Read { id, request, room } in reads {
         waiting.ease().await;
         since_yield += if matches!(request.body, Body::Scan(_)) { GETS_PER_SCAN } else { 1 };
+        if edge.intake.answers_are_full() {
+            finish(edge, answers, id, Err(Error::Busy { retry_after: ROOM_RETRY }), room);
+            continue;
+        }
         match begin_read(edge, request, time) {
             Begun::Done(answer) => finish(edge, answers, id, answer, room),
             Begun::Rest(read) => rest.push((id, read, room)),
@@ -411,7 +442,7 @@ fn begin_read(edge: &Edge, request: Request, time: ReadTime) -> Begun {
     match body {
         Body::Get(get) => match edge.get(&header, &get, time.now_ms) {
             Ok(Got::Rows(rows)) => Begun::Done(Ok(Answer::Rows { rows, messages, as_of_ms: time.as_of_ms })),
-            Ok(Got::NeedsDisk(rest)) => Begun::Rest(Unfinished::Get { rest: Box::new(rest), messages }),
+            Ok(Got::NeedsDisk(rest)) => Begun::Rest(Unfinished::Get { rest, messages }),
             Err(error) => Begun::Done(Err(error)),
         },
         Body::Scan(scan) => {
@@ -432,7 +463,9 @@ fn begin_read(edge: &Edge, request: Request, time: ReadTime) -> Begun {
 async fn end_read(edge: &Edge, read: Unfinished, time: ReadTime) -> Result<Answer, Error> {
     let as_of_ms = time.as_of_ms;
     match read {
-        Unfinished::Get { rest, messages } => Ok(Answer::Rows { rows: rest.finish().await?, messages, as_of_ms }),
+        Unfinished::Get { rest, messages } => {
+            Ok(Answer::Rows { rows: rest.finish(&edge.intake).await?, messages, as_of_ms })
+        }
         Unfinished::Scan { rest, reverse, messages } => {
             let block = edge.end_scan(*rest).await?;
             Ok(Answer::Block { block: Box::new(block), reverse, messages, as_of_ms })
@@ -440,9 +473,12 @@ async fn end_read(edge: &Edge, read: Unfinished, time: ReadTime) -> Result<Answe
     }
 }
 
-fn finish(edge: &Edge, answers: &mpsc::Sender<Outgoing>, id: u64, answer: Result<Answer, Error>, room: Room) {
-    if answer.is_err() {
-        edge.metrics.refused.inc();
+fn finish(edge: &Edge, answers: &mpsc::Sender<Outgoing>, id: u64, answer: Result<Answer, Error>, mut room: Room) {
+    match &answer {
+        Ok(answer) => room.share = Some(edge.intake.count_answer(answer.bytes() as u64)),
+        Err(_) => {
+            edge.metrics.refused.inc();
+        }
     }
     send(answers, id, answer, room);
 }
@@ -473,7 +509,7 @@ mod tests {
         for bytes in [WAITING_BYTES_MAX, 1] {
             assert!(waiting.ease().now_or_never().is_some(), "as much as may wait is not too much");
             let units = room.clone().try_acquire_owned().unwrap();
-            let room = Room { _units: units, waiting: Some((waiting.clone(), 0)), schema_news: 0 };
+            let room = Room { _units: units, waiting: Some((waiting.clone(), 0)), share: None, schema_news: 0 };
             send(&answers, 1, Ok(answer(bytes)), room);
         }
         let mut ease = Box::pin(waiting.ease());

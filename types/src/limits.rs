@@ -25,6 +25,13 @@ pub const BATCH_BYTES_MAX: usize = 32 << 20;
 /// Batches of rows that are independent are cut by the client.
 pub const BATCH_ROWS_MAX: usize = 16_384;
 
+/// Most rows in one request that reads by key: each is looked up before the next request of its caller. Clients cut longer
+/// lists.
+pub const GET_ROWS_MAX: usize = 16_384;
+
+/// Most requests in one message of a session.
+pub const SESSION_BATCH_REQUESTS_MAX: usize = 16_384;
+
 /// Bytes at which a region splits, unless the table says otherwise (256 MiB).
 pub const REGION_SIZE_DEFAULT: u64 = 256 << 20;
 

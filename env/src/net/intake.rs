@@ -95,6 +95,12 @@ impl Intake {
         share
     }
 
+    /// Counts an answer that exists.
+    #[must_use]
+    pub fn count_answer(&self, bytes: u64) -> Share {
+        self.answers.take(bytes)
+    }
+
     /// Lets a share of answers grow; false when too much waits to be sent.
     #[must_use]
     pub fn grow_answer(&self, share: &mut Share, more: u64) -> bool {

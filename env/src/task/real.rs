@@ -10,6 +10,10 @@ use super::IoLoop;
 /// threads and the memory of half-done work. State of the process, not of a node, so it may be static.
 const BLOCKING_STEPS_MAX: usize = 8;
 static BLOCKING_STEPS: Semaphore = Semaphore::const_new(BLOCKING_STEPS_MAX);
+/// Reads that wait for the disk on behalf of callers, counted apart: callers may ask for any number of them, and what makes
+/// writes durable must not wait behind them.
+const BLOCKING_READS_MAX: usize = 8;
+static BLOCKING_READS: Semaphore = Semaphore::const_new(BLOCKING_READS_MAX);
 
 /// Runs the loop that owns a disk (log writer, manifest writer) on a thread of its own.
 ///
@@ -51,7 +55,25 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let permit = BLOCKING_STEPS.acquire().await.expect("the semaphore is never closed");
+    run_with_permit(&BLOCKING_STEPS, step).await
+}
+
+/// Runs a read that a caller asked for, off the runtime's threads; at most a few at a time in the process, whatever else is
+/// under way. Keep it to a slice of some milliseconds: others wait for their turn.
+pub async fn run_read<T, F>(step: F) -> T
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    run_with_permit(&BLOCKING_READS, step).await
+}
+
+async fn run_with_permit<T, F>(permits: &'static Semaphore, step: F) -> T
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    let permit = permits.acquire().await.expect("the semaphore is never closed");
     let joined = tokio::task::spawn_blocking(move || {
         // Held by the step itself: a caller that gives up does not make room for more than the bound.
         let _permit = permit;

@@ -36,6 +36,15 @@ where
     run_io(async move { step() }).await
 }
 
+/// Runs a read that a caller asked for, as [`run_blocking`] does.
+pub async fn run_read<T, F>(step: F) -> T
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    run_blocking(step).await
+}
+
 /// Runs a step made of [`crate::fs`] calls between two random pauses.
 pub async fn run_io<T, F>(step: F) -> T
 where

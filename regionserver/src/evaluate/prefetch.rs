@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use terrane_engine::Patience;
-use terrane_env::task::run_blocking;
+use terrane_env::task::run_read;
 use terrane_types::{Projection, RegionId};
 use tokio_util::task::TaskTracker;
 
@@ -76,7 +76,7 @@ impl Prefetch {
         }
         let columns = columns.clone();
         tasks.spawn(async move {
-            run_blocking(move || {
+            run_read(move || {
                 for (row, projection) in cold {
                     // Whoever needs it meets the error again, and answers for it.
                     columns.read(&row, &projection, now_ms, Patience::MayBlock, &mut Vec::new()).ok();

@@ -5,11 +5,15 @@
 //!
 //! An answer has a limit, and reading stops there: a row that is too large costs no more than one that just fits.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use terrane_engine::{Patience, RowRead, Snapshot};
-use terrane_env::task::run_blocking;
+use terrane_env::budget::Share;
+use terrane_env::net::Intake;
+use terrane_env::task::run_read;
 use terrane_types::filter::{RowFilter, Verdict};
 use terrane_types::limits::BATCH_BYTES_MAX;
 use terrane_types::row::check_row;
@@ -19,6 +23,13 @@ use terrane_types::{Error, Invalid, Projection};
 use super::filter::{FILTERED_ROW_BYTES_MAX, Lookup, too_large};
 use crate::group::state::RegionState;
 use crate::registry::Hosted;
+
+/// Rows looked up on the runtime's thread; of a longer request the others are read off it, as those that need the disk.
+const ROWS_AT_ONCE_MAX: usize = 512;
+/// How long one slice of the rest keeps its thread.
+const SLICE_TIME: Duration = Duration::from_millis(10);
+/// What a caller waits whose answer found no room: others' answers have left by then, or their readers were cut off.
+pub const ROOM_RETRY: Duration = Duration::from_millis(200);
 
 /// Rows asked for by key.
 pub struct GetRequest {
@@ -41,10 +52,10 @@ pub enum Got {
     /// All of it: the visible cells of the rows, packed, in the order asked; rows without any are left out.
     Rows(Vec<u8>),
     /// Some rows are still to be read from the disk.
-    NeedsDisk(DiskGet),
+    NeedsDisk(Box<DiskGet>),
 }
 
-/// A get of which some rows are still to be read from the disk.
+/// A get of which some rows are still to be read off the runtime's thread.
 pub struct DiskGet {
     hosted: Arc<Hosted>,
     snapshot: Snapshot,
@@ -52,7 +63,10 @@ pub struct DiskGet {
     /// The rows that memory had.
     found: Vec<u8>,
     /// The others, each with its place in `found`.
-    missing: Vec<(usize, Bytes)>,
+    missing: VecDeque<(usize, Bytes)>,
+    /// The answer so far, and how much of `found` is in it.
+    out: Vec<u8>,
+    copied: usize,
 }
 
 /// Reads the rows, as far as they can be read without waiting for the disk.
@@ -64,47 +78,82 @@ pub fn get(hosted: &Arc<Hosted>, request: &GetRequest, now_ms: i64) -> Result<Go
     let filter = lookup.filter();
     let mut reader = RowReader { projection: lookup.reads().clone(), filter, exists_only: *exists_only, now_ms };
     let mut found = Vec::new();
-    let mut missing = Vec::new();
-    for row in &request.rows {
+    let mut missing = VecDeque::new();
+    for (looked_at, row) in request.rows.iter().enumerate() {
         check_row(row)?;
         if !state.descriptor.range.contains(row) {
             let what = format!("row {} is not in region {}", terrane_types::escape(row), hosted.region);
             return Err(Error::Invalid(Invalid { what }));
         }
         let place = found.len();
+        if looked_at >= ROWS_AT_ONCE_MAX {
+            missing.push_back((place, row.clone()));
+            continue;
+        }
         match reader.read(hosted, &snapshot, row, Patience::MemoryOnly, &mut found) {
             Ok(()) => check_size(&found)?,
-            Err(terrane_engine::Error::NeedsDisk) => missing.push((place, row.clone())),
+            Err(terrane_engine::Error::NeedsDisk) => missing.push_back((place, row.clone())),
             Err(error) => return Err(reader.error(hosted, row, error)),
         }
     }
     if missing.is_empty() {
         return Ok(Got::Rows(found));
     }
-    Ok(Got::NeedsDisk(DiskGet { hosted: hosted.clone(), snapshot, reader, found, missing }))
+    let hosted = hosted.clone();
+    Ok(Got::NeedsDisk(Box::new(DiskGet { hosted, snapshot, reader, found, missing, out: Vec::new(), copied: 0 })))
 }
 
 impl DiskGet {
-    /// Reads the rest, off the runtime's threads.
-    pub async fn finish(self) -> Result<Vec<u8>, Error> {
-        run_blocking(move || self.read()).await
+    /// Reads the rest in slices, off the runtime's threads. What was read counts as an answer of the server, and the read
+    /// ends with `Busy` when too many of those wait.
+    pub async fn finish(mut self, intake: &Intake) -> Result<Vec<u8>, Error> {
+        let mut share: Option<Share> = None;
+        loop {
+            let (back, done) = run_read(move || {
+                let done = self.slice();
+                (self, done)
+            })
+            .await;
+            self = back;
+            if done? {
+                return Ok(self.out);
+            }
+            let held = (self.out.len() + self.found.len()) as u64;
+            let fits = match &mut share {
+                Some(share) => intake.grow_answer(share, held.saturating_sub(share.amount())),
+                None => {
+                    share = intake.answer(held);
+                    share.is_some()
+                }
+            };
+            if !fits {
+                return Err(Error::Busy { retry_after: ROOM_RETRY });
+            }
+        }
     }
 
-    fn read(self) -> Result<Vec<u8>, Error> {
-        let Self { hosted, snapshot, mut reader, found, missing } = self;
-        let mut out = Vec::with_capacity(found.len());
-        let mut copied = 0;
-        for (place, row) in missing {
-            out.extend_from_slice(&found[copied..place]);
-            copied = place;
-            reader
-                .read(&hosted, &snapshot, &row, Patience::MayBlock, &mut out)
-                .map_err(|error| reader.error(&hosted, &row, error))?;
-            check_size(&out)?;
+    /// Reads for a moment; true when nothing is left.
+    fn slice(&mut self) -> Result<bool, Error> {
+        let began_ns = terrane_env::time::now_ns();
+        while let Some((place, row)) = self.missing.pop_front() {
+            self.copy_up_to(place);
+            let (hosted, snapshot) = (&self.hosted, &self.snapshot);
+            let read = self.reader.read(hosted, snapshot, &row, Patience::MayBlock, &mut self.out);
+            read.map_err(|error| self.reader.error(hosted, &row, error))?;
+            check_size(&self.out)?;
+            let spent = terrane_env::time::now_ns().saturating_sub(began_ns);
+            if Duration::from_nanos(spent) >= SLICE_TIME && !self.missing.is_empty() {
+                return Ok(false);
+            }
         }
-        out.extend_from_slice(&found[copied..]);
-        check_size(&out)?;
-        Ok(out)
+        self.copy_up_to(self.found.len());
+        check_size(&self.out)?;
+        Ok(true)
+    }
+
+    fn copy_up_to(&mut self, place: usize) {
+        self.out.extend_from_slice(&self.found[self.copied..place]);
+        self.copied = place;
     }
 }
 

@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use terrane_engine::{CellPosition, Patience, RowScanner, ScanSpec, Snapshot, SnapshotTooOld, Step};
-use terrane_env::task::run_blocking;
+use terrane_env::task::run_read;
 use terrane_types::{Error, Invalid, KeyRange, RegionDescriptor};
 
 use self::counting::check_aggregate;
@@ -142,6 +142,11 @@ pub fn begin(hosted: &Arc<Hosted>, request: &Arc<ScanRequest>, cursor: Cursor, n
 }
 
 impl Unfinished {
+    /// About what the block will take.
+    pub fn block_bytes(&self) -> usize {
+        self.filler.request.block_bytes
+    }
+
     /// Fills the rest of the block.
     pub async fn finish(self) -> Result<Block, Error> {
         let Self { mut filler, mut patience, started_ns } = self;
@@ -149,7 +154,7 @@ impl Unfinished {
             let slice = match patience {
                 Patience::MemoryOnly => filler.run(patience, SLICE_TIME)?,
                 Patience::MayBlock => {
-                    let (back, slice) = run_blocking(move || {
+                    let (back, slice) = run_read(move || {
                         let slice = filler.run(patience, SLICE_TIME);
                         (filler, slice)
                     })

@@ -1,4 +1,6 @@
 //! The service `Data`: the session stream, streaming scans, and the same calls as plain unary.
+//!
+//! Answers of all three come out of one budget of the server. A call that finds none left is answered `Busy`.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -7,13 +9,14 @@ use futures::Stream;
 use terrane_proto::{error, hello, v1};
 use terrane_types::Error;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{decode, encode, session};
+use super::{decode, encode, scan_stream, session};
 use crate::consistency::ReadTime;
 use crate::edge::{Edge, Header};
-use crate::region::read::Got;
-use crate::region::scan::{Block, Cursor, ScanRequest};
+use crate::region::read::{Got, ROOM_RETRY};
+use crate::region::scan::{Cursor, ScanRequest};
 
 /// The edge of the data path.
 pub struct DataService {
@@ -36,7 +39,7 @@ impl v1::data_server::Data for DataService {
 
     async fn scan(&self, request: Request<v1::ScanCall>) -> Result<Response<Self::ScanStream>, Status> {
         let call = self.decode_scan(request.into_inner()).map_err(|error| error::status(&error))?;
-        Ok(Response::new(Box::pin(blocks(self.edge.clone(), call))))
+        Ok(Response::new(Box::pin(scan_stream::open(self.edge.clone(), call))))
     }
 
     async fn mutate(&self, request: Request<v1::MutateCall>) -> Result<Response<v1::MutateReply>, Status> {
@@ -66,16 +69,21 @@ impl v1::data_server::Data for DataService {
 }
 
 /// A decoded scan call.
-struct Scan {
-    header: Header,
-    request: Arc<ScanRequest>,
-    cursor: Cursor,
-    messages: bool,
+pub struct Scan {
+    pub header: Header,
+    pub request: Arc<ScanRequest>,
+    pub cursor: Cursor,
+    pub messages: bool,
 }
 
 impl DataService {
     fn check(&self, hello: Option<&v1::Hello>) -> Result<(), Error> {
         hello::check_cluster(hello, self.edge.identity, false)
+    }
+
+    /// Whether answers have room: what is read on the runtime's thread is counted when it is sent.
+    fn check_room(&self) -> Result<(), Error> {
+        if self.edge.intake.answers_are_full() { Err(Error::Busy { retry_after: ROOM_RETRY }) } else { Ok(()) }
     }
 
     async fn mutate_once(&self, mut call: v1::MutateCall) -> Result<v1::MutateReply, Error> {
@@ -88,6 +96,10 @@ impl DataService {
         let mutation = decode::mutate(body, under_way)?;
         if let Some(delay) = self.edge.admission.delay() {
             tokio::time::sleep(delay.min(header.deadline)).await;
+        }
+        if self.edge.admission.is_full() {
+            let _waits = self.edge.admission.queue(mutation.bytes())?;
+            self.edge.admission.wait(Instant::now(), header.deadline).await;
         }
         let (sender, outcome) = oneshot::channel();
         self.edge.mutate(&header, mutation, move |done| {
@@ -109,9 +121,10 @@ impl DataService {
         let request = decode::get(body)?;
         let (_, group) = self.edge.find(&header)?;
         let time = self.edge.read_point(&group, header.consistency, header.deadline).await?;
+        self.check_room()?;
         let rows = match self.edge.get(&header, &request, time.now_ms)? {
             Got::Rows(rows) => rows,
-            Got::NeedsDisk(rest) => rest.finish().await?,
+            Got::NeedsDisk(rest) => rest.finish(&self.edge.intake).await?,
         };
         Ok(v1::GetReply { as_of_ms: time.as_of_ms, ..encode::get(rows, messages)? })
     }
@@ -140,61 +153,15 @@ impl DataService {
     async fn scan_block(&self, call: v1::ScanCall) -> Result<v1::ScanBlock, Error> {
         let scan = self.decode_scan(call)?;
         let time = begin(&self.edge, &scan).await?;
+        self.check_room()?;
         let block = self.edge.scan(&scan.header, &scan.request, scan.cursor, time.now_ms).await?;
         let block = encode::scan(block, scan.request.reverse, scan.messages)?;
         Ok(v1::ScanBlock { as_of_ms: time.as_of_ms, ..block })
     }
 }
 
-async fn begin(edge: &Edge, scan: &Scan) -> Result<ReadTime, Error> {
+/// The moment a scan reads at.
+pub async fn begin(edge: &Edge, scan: &Scan) -> Result<ReadTime, Error> {
     let (_, group) = edge.find(&scan.header)?;
     edge.read_point(&group, scan.header.consistency, scan.header.deadline).await
-}
-
-/// The blocks of a scan, each made when the one before it has been taken: flow control is the transport's.
-///
-/// One read point at the beginning is enough: every row is read at a snapshot taken after it, so no block shows less than
-/// what was acknowledged before the scan began. Region and epoch are looked at anew for each block.
-fn blocks(edge: Arc<Edge>, scan: Scan) -> impl Stream<Item = Result<v1::ScanBlock, Status>> + Send + 'static {
-    async_stream::stream! {
-        let time = match begin(&edge, &scan).await {
-            Ok(time) => time,
-            Err(refused) => {
-                yield Err(error::status(&refused));
-                return;
-            }
-        };
-        let Scan { header, request, mut cursor, messages } = scan;
-        // The token of the last block sent: a redirect in the middle of a scan leaves it usable.
-        let mut resume = None;
-        // Of a snapshot scan: nothing that it is to see is collected while the stream is open.
-        let mut held = None;
-        loop {
-            let next = edge.scan(&header, &request, cursor.clone(), time.now_ms).await;
-            let next = next.and_then(|mut block: Block| {
-                held = block.snapshot.take().or_else(|| held.take());
-                let (after, done) = (block.cursor.clone(), block.done);
-                let block = encode::scan(block, request.reverse, messages)?;
-                Ok((v1::ScanBlock { as_of_ms: time.as_of_ms, ..block }, after, done))
-            });
-            match (next, resume.take()) {
-                (Ok((block, after, done)), _) => {
-                    cursor = after;
-                    resume = Some(block.resume.clone());
-                    yield Ok(block);
-                    if done {
-                        return;
-                    }
-                }
-                (Err(refused), None) => {
-                    yield Err(error::status(&refused));
-                    return;
-                }
-                (Err(refused), Some(resume)) => {
-                    yield Ok(v1::ScanBlock { resume, error: Some(error::detail(&refused)), ..Default::default() });
-                    return;
-                }
-            }
-        }
-    }
 }

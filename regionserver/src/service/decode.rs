@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use terrane_proto::{PACKED_FORMAT, convert, mutation, v1};
-use terrane_types::limits::ROW_BYTES_MAX;
+use terrane_types::limits::{GET_ROWS_MAX, ROW_BYTES_MAX};
 use terrane_types::{Condition, Error, Invalid, KeyRange, Merge, Projection, RegionEpoch, RegionId, TableId};
 
 use crate::consistency::Consistency;
@@ -178,6 +178,12 @@ fn cells(packed: Bytes, messages: &[v1::Cell]) -> Result<Bytes, Error> {
 
 /// A read by key.
 pub fn get(body: v1::Get) -> Result<GetRequest, Error> {
+    if body.rows.len() > GET_ROWS_MAX {
+        let rows = body.rows.len();
+        return Err(invalid(&format!(
+            "the get asks for {rows} rows; the limit is {GET_ROWS_MAX}: ask for fewer at once"
+        )));
+    }
     let projection = projection(body.projection)?;
     let lookup = if body.exists_only { Lookup::exists(projection) } else { Lookup::new(projection) };
     Ok(GetRequest { rows: body.rows, lookup, exists_only: body.exists_only })

@@ -4,4 +4,5 @@ pub mod admin;
 pub mod data;
 mod decode;
 mod encode;
+mod scan_stream;
 mod session;

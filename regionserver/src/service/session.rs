@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt};
 use terrane_proto::{error, hello, v1};
+use terrane_types::limits::SESSION_BATCH_REQUESTS_MAX;
 use terrane_types::{Error, Invalid};
 use tokio::sync::oneshot;
 use tonic::{Status, Streaming};
@@ -93,6 +94,11 @@ async fn read(
             Some(Err(status)) => return Some(status),
             None => return None,
         };
+        if batch.requests.len() > SESSION_BATCH_REQUESTS_MAX {
+            let requests = batch.requests.len();
+            let what = format!("a batch of {requests} requests; the limit is {SESSION_BATCH_REQUESTS_MAX}");
+            return Some(error::status(&Invalid::new(what).into()));
+        }
         session.start(batch.requests.into_iter().map(decode::request).collect()).await;
     }
 }

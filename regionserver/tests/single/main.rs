@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that unwraps in vain fails, which is what it is for")]
 
+mod answers;
 mod consistency;
 mod filters;
 mod harness;

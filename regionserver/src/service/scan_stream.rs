@@ -1,0 +1,130 @@
+//! The blocks of a scan, each made when the one before it has been taken: flow control is the transport's.
+//!
+//! A block is made by a task, so that the stream ends when its reader stands still: what it holds, a snapshot among it, would
+//! otherwise be held for as long as the connection lives. The last block then says so, and its reader goes on from the block
+//! before with the token it has.
+//!
+//! One read point at the beginning is enough: every row is read at a snapshot taken after it, so no block shows less than
+//! what was acknowledged before the scan began. Region and epoch are checked again for each block.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::Stream;
+use terrane_env::budget::Share;
+use terrane_proto::{error, v1};
+use terrane_types::Error;
+use tokio::sync::{mpsc, oneshot};
+use tonic::Status;
+
+use super::data::{Scan, begin};
+use super::encode;
+use crate::consistency::ReadTime;
+use crate::edge::Edge;
+use crate::faults::stopping;
+use crate::region::read::ROOM_RETRY;
+use crate::region::scan::{Block, Cursor};
+
+/// What the reader waits that comes back after that.
+const IDLE_RETRY: Duration = Duration::from_millis(10);
+
+/// A block on its way, with its part of the server's budget of answers.
+type Made = (v1::ScanBlock, Share);
+
+/// Opens the stream.
+pub fn open(edge: Arc<Edge>, scan: Scan) -> impl Stream<Item = Result<v1::ScanBlock, Status>> + Send + 'static {
+    let (sender, mut made) = mpsc::channel(1);
+    let (last_sender, last) = oneshot::channel();
+    let (tasks, closing) = (edge.tasks.clone(), edge.closing.clone());
+    tasks.spawn(async move {
+        let mut maker = Maker { edge, resume: None };
+        let ended = tokio::select! {
+            biased;
+            () = closing.cancelled() => None,
+            ended = maker.run(scan, &sender) => Some(ended),
+        };
+        // A reader that has gone hears nothing.
+        last_sender.send(ended.unwrap_or_else(|| maker.refusal(stopping()))).ok();
+    });
+    async_stream::stream! {
+        while let Some((block, share)) = made.recv().await {
+            // Once it is encoded, the transport counts it.
+            drop(share);
+            yield Ok(block);
+        }
+        if let Ok(Some(last)) = last.await {
+            yield last;
+        }
+    }
+}
+
+/// Makes the blocks of one stream.
+struct Maker {
+    edge: Arc<Edge>,
+    /// The token of the last block sent: a refusal in the middle of a scan leaves it usable.
+    resume: Option<Bytes>,
+}
+
+impl Maker {
+    /// Sends blocks until the scan is done, and gives what is to be sent last.
+    async fn run(&mut self, scan: Scan, sender: &mpsc::Sender<Made>) -> Option<Result<v1::ScanBlock, Status>> {
+        let time = match begin(&self.edge, &scan).await {
+            Ok(time) => time,
+            Err(refused) => return self.refusal(refused),
+        };
+        let mut cursor = scan.cursor.clone();
+        // Of a snapshot scan: nothing that it is to see is collected while the stream is open.
+        let mut held = None;
+        loop {
+            let place = match tokio::time::timeout(self.edge.scan_idle, sender.reserve()).await {
+                Ok(Ok(place)) => place,
+                // The reader has gone.
+                Ok(Err(_)) => return None,
+                Err(_) => return self.refusal(idle(self.edge.scan_idle)),
+            };
+            match self.make(&scan, cursor, time).await {
+                Ok((mut block, share)) => {
+                    held = block.snapshot.take().or(held);
+                    let (after, done) = (block.cursor.clone(), block.done);
+                    let encoded = match encode::scan(block, scan.request.reverse, scan.messages) {
+                        Ok(encoded) => v1::ScanBlock { as_of_ms: time.as_of_ms, ..encoded },
+                        Err(refused) => return self.refusal(refused),
+                    };
+                    self.resume = Some(encoded.resume.clone());
+                    place.send((encoded, share));
+                    if done {
+                        return None;
+                    }
+                    cursor = after;
+                }
+                Err(refused) => return self.refusal(refused),
+            }
+        }
+    }
+
+    async fn make(&self, scan: &Scan, cursor: Cursor, time: ReadTime) -> Result<(Block, Share), Error> {
+        if self.edge.intake.answers_are_full() {
+            return Err(Error::Busy { retry_after: ROOM_RETRY });
+        }
+        let block = self.edge.scan(&scan.header, &scan.request, cursor, time.now_ms).await?;
+        let share = self.edge.intake.count_answer(block.rows.len() as u64);
+        Ok((block, share))
+    }
+
+    /// The end of a stream that cannot go on: a status before the first block, and a block with the token after it.
+    fn refusal(&self, refused: Error) -> Option<Result<v1::ScanBlock, Status>> {
+        Some(match &self.resume {
+            None => Err(error::status(&refused)),
+            Some(resume) => {
+                let resume = resume.clone();
+                Ok(v1::ScanBlock { resume, error: Some(error::detail(&refused)), ..Default::default() })
+            }
+        })
+    }
+}
+
+fn idle(patience: Duration) -> Error {
+    let message = format!("the scan's stream was not read for {patience:?} and ended; go on with its token");
+    Error::Unavailable { message, retry_after: IDLE_RETRY }
+}
