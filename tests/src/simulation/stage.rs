@@ -162,7 +162,8 @@ impl Stage {
     pub fn show_segments(&self, host: &'static str, boot: u32, names: impl IntoIterator<Item = String>) {
         let mut segments = self.inner.segments.borrow_mut();
         let segments = segments.entry((host, boot)).or_default();
-        let there: BTreeSet<String> = names.into_iter().collect();
+        // The spare is none yet.
+        let there: BTreeSet<String> = names.into_iter().filter(|name| name.ends_with(".log")).collect();
         segments.gone += segments.there.difference(&there).count() as u64;
         segments.there = there;
     }
