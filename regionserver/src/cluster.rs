@@ -74,7 +74,8 @@ fn encode(addresses: &BTreeMap<ServerId, String>) -> Vec<u8> {
     format!("{body}crc32c {:08x}\n", crc32c::crc32c(body.as_bytes())).into_bytes()
 }
 
-fn decode(bytes: &[u8]) -> Result<BTreeMap<ServerId, String>, &'static str> {
+/// The addresses in the file's bytes, if they are as they were written.
+pub fn decode(bytes: &[u8]) -> Result<BTreeMap<ServerId, String>, &'static str> {
     let text = std::str::from_utf8(bytes).map_err(|_| "it is not text")?;
     let (body, checksum) = text.rsplit_once("crc32c ").ok_or("it ends before its checksum")?;
     let expected = u32::from_str_radix(checksum.trim_end(), 16).map_err(|_| "its checksum is not a number")?;
@@ -89,7 +90,10 @@ fn decode(bytes: &[u8]) -> Result<BTreeMap<ServerId, String>, &'static str> {
         let (server, address) = line.strip_prefix("server ")?.split_once(' ')?;
         Some((ServerId(server.parse().ok()?), address.to_owned()))
     };
-    lines.map(|line| address(line).ok_or("a line names no server and address")).collect()
+    let addresses = lines.map(|line| address(line).ok_or("a line names no server and address"));
+    let addresses = addresses.collect::<Result<BTreeMap<_, _>, _>>()?;
+    // The checksum's own digits, and what follows them, are under no checksum.
+    if encode(&addresses) == bytes { Ok(addresses) } else { Err("it is not as it was written") }
 }
 
 #[cfg(test)]
@@ -105,8 +109,7 @@ mod tests {
         let whole = encode(&sample());
         assert_eq!(decode(&whole), Ok(sample()));
         assert_eq!(decode(&encode(&BTreeMap::new())), Ok(BTreeMap::new()));
-        let body = whole.len() - "12345678\n".len();
-        for (at, bit) in (0..body).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+        for (at, bit) in (0..whole.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
             let mut bytes = whole.clone();
             bytes[at] ^= 1 << bit;
             assert!(decode(&bytes).is_err(), "byte {at}, bit {bit}");

@@ -43,6 +43,21 @@ pub struct LoggedGroup {
     pub last: Option<u64>,
 }
 
+/// Looks for bytes in the segment that is allocated ahead: until it is written it has none.
+async fn check_spare(path: &Path, inspection: &mut Inspection) {
+    const ZEROS: [u8; 4096] = [0; 4096];
+    match fs::read(path).await {
+        Ok(bytes) => {
+            inspection.looks_at("spare log segment", path, bytes.len() as u64);
+            let written = bytes.chunks(ZEROS.len()).position(|chunk| chunk != &ZEROS[..chunk.len()]);
+            if let Some(at) = written {
+                inspection.damage(path, (at * ZEROS.len()) as u64, "bytes in a segment that was never written");
+            }
+        }
+        Err(error) => inspection.damage(path, 0, format!("it cannot be read: {error}")),
+    }
+}
+
 /// Verifies every byte of the log in `directory`. Answers what its groups hold, unless something is damaged.
 pub async fn check_log(directory: &Path, inspection: &mut Inspection) -> Option<BTreeMap<GroupId, LoggedGroup>> {
     let names = match fs::list(directory).await {
@@ -60,7 +75,7 @@ pub async fn check_log(directory: &Path, inspection: &mut Inspection) -> Option<
             (None, None) if held::is_unfinished(name) => {
                 inspection.warning(&directory.join(name), 0, "an unfinished held file, which the next start removes");
             }
-            (None, None) if name == SPARE => {}
+            (None, None) if name == SPARE => check_spare(&directory.join(name), inspection).await,
             (None, None) => inspection.warning(&directory.join(name), 0, "a file that is not of the log"),
         }
     }
