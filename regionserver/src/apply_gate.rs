@@ -121,7 +121,10 @@ mod tests {
         gate.enter(1249, || {}).now_or_never().expect("there is room");
         gate.enter(5000, || {}).now_or_never().expect("below the limit any entry is let in");
         let reminded = AtomicUsize::new(0);
-        assert!(gate.enter(1, || drop(reminded.fetch_add(1, Ordering::Relaxed))).now_or_never().is_none());
+        let remind = || {
+            reminded.fetch_add(1, Ordering::Relaxed);
+        };
+        assert!(gate.enter(1, remind).now_or_never().is_none());
         assert_eq!((reminded.load(Ordering::Relaxed), gate.waiting()), (1, 0));
         gate.set_memtables(1250);
         assert!(gate.enter(1, || {}).now_or_never().is_none());

@@ -54,7 +54,7 @@ struct Queued {
     call: Call,
     reply: oneshot::Sender<Message>,
     /// Its part of what may wait in this link and in all. Returned when it is handed to the transport.
-    _shares: [Share; 2],
+    shares: [Share; 2],
 }
 
 /// A link's handle.
@@ -91,8 +91,8 @@ impl Link {
         let (reply, replied) = oneshot::channel();
         let [of_link, of_all] = &self.budgets;
         let bytes = call.message.bytes();
-        let _shares = [of_link.try_take(bytes)?, of_all.try_take(bytes)?];
-        self.queue.try_send(Queued { call, reply, _shares }).ok()?;
+        let shares = [of_link.try_take(bytes)?, of_all.try_take(bytes)?];
+        self.queue.try_send(Queued { call, reply, shares }).ok()?;
         Some(replied)
     }
 }
@@ -269,9 +269,9 @@ async fn send(
             return;
         }
         let mut packer = Packer::default();
-        let mut shares = Vec::with_capacity(batch.len());
-        for Queued { call, reply, _shares } in batch.drain(..) {
-            shares.push(_shares);
+        let mut waited = Vec::with_capacity(batch.len());
+        for Queued { call, reply, shares } in batch.drain(..) {
+            waited.push(shares);
             let Call { group, replica, message, deadline } = call;
             // Nobody waits for it any more.
             if reply.is_closed() {
@@ -292,7 +292,7 @@ async fn send(
                 return;
             }
         }
-        drop(shares);
+        drop(waited);
     }
 }
 
