@@ -6,7 +6,7 @@
 //! not by trait objects, so the real side costs nothing.
 //!
 //! Invariants:
-//! - Nothing here looks at what passes through.
+//! - Nothing here looks at what passes through, beyond the length that announces each message on a port (`net::Gate`).
 //! - The simulated side draws every choice from the seed (`sim::seed`) and never looks at a real clock, file or socket.
 //! - File functions are `async` on both sides. On the real side their bodies are plain blocking calls: a loop that owns a
 //!   disk runs on a thread of its own ([`task::spawn_io_loop`]), other disk work goes through [`task::run_io`].
