@@ -130,6 +130,7 @@ impl Masters {
             asked.extend(order.next().map(|index| self.ask(index, kind, deadline, ask, arrived)));
             let is_last = order.len() == 0;
             let answer = tokio::select! {
+                biased;
                 answer = asked.next() => answer,
                 () = tokio::time::sleep(HEDGE_WAIT), if !is_last && kind == Kind::Read => continue,
             };

@@ -129,7 +129,8 @@ pub(crate) async fn watch(pulse: &Pulse, patience: &Patience, channel: Channel, 
     let mut pings = FuturesUnordered::new();
     loop {
         tokio::select! {
-            () = sleep(TICK) => {}
+            // Signs of life count before time does.
+            biased;
             Some(took) = pings.next() => {
                 if let Some(took) = took {
                     patience.answered(took);
@@ -137,6 +138,7 @@ pub(crate) async fn watch(pulse: &Pulse, patience: &Patience, channel: Channel, 
                 }
                 continue;
             }
+            () = sleep(TICK) => {}
         }
         let waits = || pulse.awaiting.load(Ordering::SeqCst) > 0 || waits();
         let awaited = waits();

@@ -449,6 +449,7 @@ async fn run(shared: Arc<Shared>, channel: Channel, address: String, peer: Peer,
             patience.accepted(Instant::now());
             shared.accepted(&hello);
             tokio::select! {
+                biased;
                 why = read(&shared, replies, &address) => (why, false),
                 () = pulse::watch(&shared.pulse, &patience, channel, || shared.waits()) => {
                     (Failure::Lost(format!("{address} is silent and answers no ping")), true)
