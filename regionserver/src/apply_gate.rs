@@ -86,7 +86,8 @@ impl ApplyGate {
     }
 
     /// Entries that wait.
-    pub fn waiting(&self) -> u64 {
+    #[cfg(test)]
+    fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)
     }
 

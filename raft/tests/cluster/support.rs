@@ -213,7 +213,7 @@ impl Cluster {
     }
 
     /// Changes bytes all over the segments of a running server.
-    #[allow(clippy::disallowed_methods, reason = "damage comes from outside")]
+    #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "damage comes from outside")]
     pub fn damage_log(&self, server: u64) {
         let directory = self.directory.path().join(server.to_string());
         for path in std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
