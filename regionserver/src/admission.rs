@@ -192,6 +192,11 @@ impl Admission {
     pub fn operations(&self) -> u64 {
         self.operations.load(Ordering::Relaxed)
     }
+
+    /// Their bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
 }
 
 /// The square of how far the memtables have come from the soft limit to the budget.

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 
-use crate::admission::Admission;
+use crate::admission::{Admission, BYTES_MAX, OPERATIONS_MAX};
 use crate::cluster::Addresses;
 use crate::ids::{IdStock, STOCK_IDS};
 use crate::joining::Joining;
@@ -384,6 +384,8 @@ impl Reporter {
         self.budgets.sample("log", Unit::Bytes, log.bytes, log.limit);
         let memtables = self.admission.memtable_bytes();
         self.budgets.sample("memtables", Unit::Bytes, memtables, self.admission.memtable_budget());
+        self.budgets.sample("write_operations", Unit::Count, self.admission.operations(), OPERATIONS_MAX);
+        self.budgets.sample("write_bytes", Unit::Bytes, self.admission.bytes(), BYTES_MAX);
         self.metrics.log_syncs.set(gauge(log.syncs));
         self.metrics.memtable_bytes.set(gauge(self.admission.memtable_bytes()));
         self.metrics.writes_in_flight.set(gauge(self.admission.operations()));
