@@ -111,6 +111,7 @@ pub(crate) async fn run(groups: Arc<Registry>, abstentions: Arc<Abstentions>) {
             .collect();
         join_all(due.iter().map(|(replica, attempt)| hand_over(replica, *attempt))).await;
         tokio::select! {
+            biased;
             () = abstentions.changed.notified() => {}
             () = tokio::time::sleep(LOOK_INTERVAL) => {}
         }

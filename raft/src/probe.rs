@@ -29,6 +29,7 @@ pub(crate) async fn run(groups: Arc<Registry>, peers: Arc<Peers>, clocks: Arc<Cl
     let mut next = Instant::now();
     loop {
         tokio::select! {
+            biased;
             Some(answered) = questions.next(), if !questions.is_empty() => {
                 asked.remove(&answered);
                 continue;

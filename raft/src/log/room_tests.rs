@@ -108,6 +108,7 @@ async fn a_full_disk_refuses_in_time_holds_back_what_is_under_way_and_goes_on_wi
         }
     };
     tokio::select! {
+        biased;
         () = last => {}
         () = looking => {}
     }
