@@ -4,7 +4,8 @@
 //! One [`Intake`] stands behind every port of a server:
 //! - *connections*: one beyond the limit is closed at once, and the connection that has been without a call for longest is
 //!   closed too, so that the next attempt finds room. One that sends no HTTP/2 preface is closed after [`PREFACE_MAX`].
-//! - *calls*: one beyond the limit is refused before its body is read.
+//! - *calls*: one beyond the limit is refused before its body is read. Once half of them are taken, a connection with
+//!   [`CROWDED_CALLS_MAX`] gets no more, so that a few connections leave room for the others.
 //! - *bodies*: bytes of messages that have not arrived in full (`gate`). The transport may hold [`super::CALLS_WINDOW_BYTES`]
 //!   more for each connection whose calls are not read.
 //! - *answers*: bytes of answers from the moment they are read until they have left. When they use up their budget,
@@ -25,6 +26,8 @@ use crate::budget::{Budget, Share, Unit};
 pub(super) const PREFACE_MAX: Duration = Duration::from_secs(10);
 /// A connection that took none of its answers for so long is closed when answers need room.
 const STUCK_AFTER: Duration = Duration::from_secs(5);
+/// Calls of one connection while more than half of all calls are taken.
+const CROWDED_CALLS_MAX: u64 = 64;
 /// How often connections are looked through for one to close.
 const RELIEF_EVERY: Duration = Duration::from_secs(1);
 
@@ -134,6 +137,11 @@ impl Intake {
 
     /// A call on a connection, if there is room for it.
     pub(super) fn call(&self, line: Option<&Arc<Line>>) -> Option<Call> {
+        let has_its_part = line.is_some_and(|line| line.calls.load(Ordering::Relaxed) >= CROWDED_CALLS_MAX);
+        if has_its_part && self.calls.used() > self.calls.limit() / 2 {
+            self.calls.count_refusal();
+            return None;
+        }
         let share = self.calls.try_take(1)?;
         if let Some(line) = line {
             line.calls.fetch_add(1, Ordering::Relaxed);
@@ -283,6 +291,18 @@ mod tests {
         assert!(intake.connect().is_some());
         drop(call);
         assert_eq!(intake.budgets().map(|budget| budget.used()), [1, 0, 0, 0]);
+    }
+
+    #[tokio::test]
+    async fn a_connection_with_many_calls_leaves_room_for_those_of_others() {
+        let intake = Intake::new(IntakeLimits { calls: 1_000, ..limits() });
+        let [greedy, modest] = [(); 2].map(|()| intake.connect().unwrap());
+        let many: Vec<Call> = std::iter::from_fn(|| intake.call(Some(&greedy))).collect();
+        assert_eq!(many.len(), 501, "it may take half of all and no more");
+        let few: Vec<Call> = (0..CROWDED_CALLS_MAX).map_while(|_| intake.call(Some(&modest))).collect();
+        assert_eq!(few.len() as u64, CROWDED_CALLS_MAX);
+        drop(many);
+        assert!(intake.call(Some(&modest)).is_some(), "with room for all, a connection takes what it wants");
     }
 
     #[tokio::test(start_paused = true)]
