@@ -241,14 +241,20 @@ impl Cursor {
         let mut packed = PackedRows::new(block).peekable();
         while let Some(row) = packed.next() {
             let row = row.map_err(|invalid| format!("a block cannot be read: {invalid}"))?;
+            let goes_on = continues && packed.peek().is_none();
             let row = match self.part.take() {
-                Some((name, cells)) => joined(name, cells, row)?,
-                None => row,
+                None if !goes_on => row,
+                // The parts are appended in place and read as a row only when all are there: a row of thousands of parts
+                // is copied once.
+                earlier => {
+                    let part = joined(earlier, row)?;
+                    if goes_on {
+                        self.part = Some(part);
+                        break;
+                    }
+                    whole(part)?
+                }
             };
-            if continues && packed.peek().is_none() {
-                self.part = Some((row.row, row.cells.as_bytes().to_vec()));
-                break;
-            }
             last = Some(row.row.clone());
             rows.push(RowData::new(row.row, row.cells));
         }
@@ -290,12 +296,18 @@ impl Cursor {
     }
 }
 
-/// A row's earlier parts and the next.
-fn joined(row: Row, mut cells: Vec<u8>, next: PackedRow) -> Result<PackedRow, String> {
+/// A row's earlier parts, if there are any, with the next one behind them.
+fn joined(earlier: Option<(Row, Vec<u8>)>, next: PackedRow) -> Result<(Row, Vec<u8>), String> {
+    let (row, mut cells) = earlier.unwrap_or_else(|| (next.row.clone(), Vec::new()));
     if next.row != row {
         return Err(format!("the parts of row {row} are followed by row {}", next.row));
     }
     cells.extend_from_slice(next.cells.as_bytes());
+    Ok((row, cells))
+}
+
+/// The row whose parts these are.
+fn whole((row, cells): (Row, Vec<u8>)) -> Result<PackedRow, String> {
     let cells = PackedCells::validate(cells.into()).map_err(|invalid| format!("row {row}: {invalid}"))?;
     Ok(PackedRow { row, cells })
 }
