@@ -16,14 +16,14 @@ use terrane_types::GroupId;
 const A: GroupId = GroupId(1);
 const SEGMENT: u64 = 1 << 20;
 
-/// A file system of 5 MiB; unmounted when dropped.
+/// A file system of 8 MiB; unmounted when dropped.
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
     fn mount() -> Option<SmallDisk> {
         let directory = tempfile::tempdir().unwrap();
         let mount =
-            Command::new("mount").args(["-t", "tmpfs", "-o", "size=5m", "tmpfs"]).arg(directory.path()).output();
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=8m", "tmpfs"]).arg(directory.path()).output();
         if mount.is_ok_and(|output| output.status.success()) {
             return Some(SmallDisk(directory));
         }
