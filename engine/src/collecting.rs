@@ -65,6 +65,8 @@ pub(crate) struct Collecting {
     metas: Vec<CellMeta>,
     /// Whether a row was begun and is not over.
     within: bool,
+    /// Whether the merge stands within a row, one of which nothing was gathered included.
+    mid_row: bool,
     /// Whether everything older of that row is at hand.
     covers_older: bool,
     /// The qualifier of a column that is too large to be judged.
@@ -95,6 +97,7 @@ impl Collecting {
             gathered: Cells::default(),
             metas: Vec::new(),
             within: false,
+            mid_row: false,
             covers_older: false,
             kept: None,
             room: Cells::default(),
@@ -116,7 +119,7 @@ impl Collecting {
 
     /// Hands what is kept of the next row, or of the next part of it, to `keep`, in store order. At the end nothing happens.
     pub(crate) fn next(&mut self, mut keep: impl FnMut(Cell<'_>)) -> Result<(), Error> {
-        if !self.within && self.keep_lone(&mut keep)? {
+        if !self.mid_row && self.keep_lone(&mut keep)? {
             return Ok(());
         }
         let before = (self.gathered.len(), self.gathered.weight());
@@ -128,7 +131,12 @@ impl Collecting {
         if self.since > 0 {
             let since = self.since;
             self.gathered.retain(|cell| cell.sequence >= since);
+            if self.gathered.is_empty() {
+                // Or the bytes of what was left out would count as gathered.
+                self.gathered.clear();
+            }
         }
+        self.mid_row = !is_over;
         if !self.within && !self.gathered.is_empty() {
             self.within = true;
             self.covers_older = !self.older.may_hold(self.gathered.row(0));

@@ -182,6 +182,10 @@ impl Merge {
 
     /// The cell of the next row, where all sources together have a single one and that can be told without reading on.
     pub(crate) fn lone(&self) -> Option<Cell<'_>> {
+        if self.wide.is_some() {
+            // In the middle of a row, cursors stand behind what their lanes hold.
+            return None;
+        }
         let (&first, rest) = self.order.split_first()?;
         let cell = self.cursors[first].lone()?;
         rest.first().is_none_or(|&second| self.cursors[second].row() != Some(cell.row)).then_some(cell)
@@ -189,6 +193,9 @@ impl Merge {
 
     /// The first cell of the next row, in store order, where it can be told without reading on.
     pub(crate) fn first(&self) -> Option<Cell<'_>> {
+        if self.wide.is_some() {
+            return None;
+        }
         let (&newest, rest) = self.order.split_first()?;
         let mut first = self.cursors[newest].first()?;
         for &index in rest {

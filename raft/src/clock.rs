@@ -31,6 +31,9 @@ pub const CLOCK_OFF_MAX_MS: i64 = 500;
 /// must not move leaderships back and forth.
 const CLOCK_BACK_MS: i64 = 400;
 
+/// A reading older than this, twenty times the interval of readings, is of a peer that is gone.
+const LATELY_MS: i64 = 10_000;
+
 /// Clocks of two machines drift apart by less than one millisecond in so many.
 const DRIFT_PER: i64 = 2_000;
 
@@ -118,7 +121,7 @@ impl Clocks {
             return false;
         }
         let now = elapsed_ms();
-        let known = self.known(members, now);
+        let known = self.known_lately(members, now);
         let at = members.iter().position(|member| *member == server);
         let clock = at.and_then(|at| known.get(at).copied().flatten());
         clock.is_none_or(|clock| off(clock, &known).is_none_or(|off| off.abs() <= CLOCK_OFF_MAX_MS))
@@ -133,6 +136,20 @@ impl Clocks {
             false => peers.get(server).and_then(|peer| peer.clock).map(|clock| clock.drifted(now)),
         };
         members.iter().map(known).collect()
+    }
+
+    /// As [`Clocks::known`], without the readings of peers that have not answered lately: a clock that is gone must not
+    /// decide who may lead, or two live members with clocks apart would both wait for a third that is lost.
+    fn known_lately(&self, members: &[ServerId], now: i64) -> Vec<Option<Ahead>> {
+        let peers = self.peers.lock();
+        let is_late = |server: &ServerId| {
+            let clock = peers.get(server).and_then(|peer| peer.clock);
+            *server != self.own && clock.is_none_or(|clock| now - clock.at > LATELY_MS)
+        };
+        let late: Vec<bool> = members.iter().map(is_late).collect();
+        drop(peers);
+        let known = self.known(members, now);
+        known.into_iter().zip(late).map(|(clock, is_late)| clock.filter(|_| !is_late)).collect()
     }
 
     /// Between what a group of `members` has its time. `None` while too few of their clocks are known.
@@ -166,7 +183,7 @@ impl Clocks {
         let own = ahead_now(&self.wall);
         let now = elapsed_ms();
         let limit = if was_off { CLOCK_BACK_MS } else { CLOCK_OFF_MAX_MS };
-        off(Ahead { low: own, high: own, at: now }, &self.known(members, now)).filter(|off| off.abs() > limit)
+        off(Ahead { low: own, high: own, at: now }, &self.known_lately(members, now)).filter(|off| off.abs() > limit)
     }
 
     /// By how much the own clock was set while this process ran, for servers that have no other clock to compare with.
@@ -345,6 +362,20 @@ mod tests {
         assert_eq!(steady.look(1_950), 1_950, "put right again");
         assert_eq!(steady.look(-DAY), -DAY, "a clock that is set back is never ahead of itself");
         assert_eq!(steady.look(1_950), 1_950);
+    }
+
+    #[test]
+    fn a_clock_that_is_gone_does_not_decide_who_may_lead() {
+        let clocks = Clocks::new(ServerId(1), WallClock::default());
+        let members = [ServerId(1), ServerId(2), ServerId(3)];
+        let now = clocks.wall_ms();
+        // The median is the second's: one and three are both a second off.
+        clocks.note(ServerId(2), elapsed_ms(), now + 1_000);
+        clocks.note(ServerId(3), elapsed_ms(), now + 2_000);
+        assert!(clocks.off_ms(&members, false).is_some() && !clocks.is_willing(ServerId(3), &members));
+        // It was lost: of the two that are left neither is accused, so one of them leads.
+        clocks.peers.lock().get_mut(&ServerId(2)).unwrap().clock.as_mut().unwrap().at -= LATELY_MS + 1;
+        assert!(clocks.off_ms(&members, true).is_none() && clocks.is_willing(ServerId(3), &members));
     }
 
     #[test]

@@ -327,6 +327,7 @@ impl GroupHost {
 
     /// Stops all groups and waits until everything queued for the log is synced.
     pub async fn shutdown(&self) {
+        self.log.stop_waiting();
         let _making = self.making.lock().await;
         self.stop.send_replace(true);
         for replica in self.groups.all() {

@@ -20,6 +20,7 @@ use futures::TryFutureExt as _;
 use futures::future::{Either, MapOk, Ready, ready};
 use http::{Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 use tonic::Status;
 use tonic::body::Body;
@@ -35,6 +36,8 @@ const GRACE: Duration = Duration::from_secs(10);
 const RATE_MIN: u64 = 64 << 10;
 /// How full bodies may be for one that is under way to go on; the rest is left for messages that begin.
 const SOFT_PERCENT: u64 = 75;
+/// How long a message may take from the moment it may pass in spite of that: others wait for it.
+const PASS_MAX: Duration = Duration::from_secs(10);
 /// How often a body that waits for room looks for it.
 const ROOM_EVERY: Duration = Duration::from_millis(10);
 /// Smaller pieces of a message are copied together, so that what is held is what is counted: a piece of a few bytes would
@@ -122,6 +125,8 @@ struct Gathered {
     /// When the message that is under way began, and what has arrived of it. The first begins with the call.
     under_way: Option<(Instant, u64)>,
     timer: Option<Pin<Box<Sleep>>>,
+    /// Held, since when, by the one message that goes on although bodies are too full.
+    pass: Option<(OwnedSemaphorePermit, Instant)>,
     failed: bool,
 }
 
@@ -137,6 +142,7 @@ impl Gathered {
             share: None,
             under_way: Some((Instant::now(), 0)),
             timer: None,
+            pass: None,
             failed: false,
         }
     }
@@ -157,7 +163,7 @@ impl Gathered {
         if !self.tail.is_empty() {
             self.ready.push_back(std::mem::take(&mut self.tail).freeze());
         }
-        (self.share, self.under_way, self.timer) = (None, None, None);
+        (self.share, self.under_way, self.timer, self.pass) = (None, None, None, None);
     }
 
     fn hold(&mut self, data: Bytes) -> Result<(), Status> {
@@ -185,16 +191,24 @@ impl Gathered {
         Ok(())
     }
 
-    /// Whether the message under way has to wait for room.
-    fn must_wait(&self) -> bool {
+    /// Whether the message under way has to wait for room. One at a time does not: if all waited, none would ever be
+    /// complete and make room.
+    fn must_wait(&mut self) -> bool {
         let bodies = self.intake.bodies();
-        self.share.is_some() && bodies.used() > bodies.limit() / 100 * SOFT_PERCENT
+        if self.share.is_none() || bodies.used() <= bodies.limit() / 100 * SOFT_PERCENT {
+            return false;
+        }
+        if self.pass.is_none() {
+            self.pass = self.intake.pass().map(|permit| (permit, Instant::now()));
+        }
+        self.pass.is_none()
     }
 
     /// Waits until there may be room again, and no longer than the message under way may take.
     fn poll_patience(&mut self, cx: &mut Context<'_>, waits_for_room: bool) -> Poll<Status> {
         let Some((begun, received)) = self.under_way else { return Poll::Pending };
         let due = begun + GRACE + Duration::from_millis(received.saturating_mul(1000) / RATE_MIN);
+        let due = self.pass.as_ref().map_or(due, |(_, since)| due.min(*since + PASS_MAX));
         loop {
             let now = Instant::now();
             if now >= due {

@@ -24,6 +24,11 @@ fn gathered(limits: IntakeLimits) -> (mpsc::UnboundedSender<Bytes>, Arc<Intake>,
     (sender, intake.clone(), Gathered::new(Body::new(Fed(receiver)), intake))
 }
 
+fn another(intake: &Arc<Intake>) -> (mpsc::UnboundedSender<Bytes>, Gathered) {
+    let (sender, receiver) = mpsc::unbounded();
+    (sender, Gathered::new(Body::new(Fed(receiver)), intake.clone()))
+}
+
 fn message(length: usize) -> Vec<u8> {
     let mut message = vec![0];
     message.extend_from_slice(&u32::try_from(length).unwrap().to_be_bytes());
@@ -132,6 +137,8 @@ async fn a_message_under_way_waits_for_room_and_a_new_one_is_refused() {
     sender.unbounded_send(Bytes::from(message(2000)).slice(..200)).unwrap();
     assert!(is_pending(&mut body));
     let others = intake.bodies().try_take(700).unwrap();
+    // Another message is the one that may go on.
+    let _pass = intake.pass().unwrap();
     sender.unbounded_send(Bytes::from(message(2000)).slice(200..400)).unwrap();
     assert!(is_pending(&mut body));
     assert_eq!(used(&intake), 900, "it is not read on");
@@ -163,5 +170,29 @@ async fn what_is_announced_too_long_is_refused_by_its_reader_at_once() {
     .await
     .unwrap();
     assert_eq!(read[0].as_ref().unwrap().as_ref().unwrap().len(), 5);
+    assert_eq!(used(&intake), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_that_fill_the_budget_together_are_completed_one_after_another() {
+    let (first, intake, mut one) = gathered(IntakeLimits { body_bytes: 1_000, ..IntakeLimits::default() });
+    let (second, mut other) = another(&intake);
+    let bytes = Bytes::from(message(450));
+    for (sender, body) in [(&first, &mut one), (&second, &mut other)] {
+        sender.unbounded_send(bytes.slice(..400)).unwrap();
+        assert!(is_pending(body));
+    }
+    assert_eq!(used(&intake), 800, "more than messages under way may hold together");
+    for sender in [&first, &second] {
+        sender.unbounded_send(bytes.slice(400..)).unwrap();
+    }
+    let length = bytes.len();
+    let whole = |mut body: Gathered| async move {
+        let mut received = 0;
+        while received < length {
+            received += next(&mut body).await.unwrap().unwrap().len();
+        }
+    };
+    tokio::join!(whole(one), whole(other));
     assert_eq!(used(&intake), 0);
 }

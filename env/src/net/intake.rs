@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use futures::task::AtomicWaker;
 use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use crate::budget::{Budget, Share, Unit};
@@ -60,6 +61,8 @@ pub struct Intake {
     bodies: Arc<Budget>,
     answers: Arc<Budget>,
     message_bytes: usize,
+    /// For the one unfinished message that goes on when bodies are too full for all.
+    pass: Arc<Semaphore>,
     lines: Mutex<Lines>,
 }
 
@@ -78,6 +81,7 @@ impl Intake {
             bodies: Budget::new("bodies", Unit::Bytes, limits.body_bytes),
             answers: Budget::new("answers", Unit::Bytes, limits.answer_bytes),
             message_bytes: limits.message_bytes,
+            pass: Arc::new(Semaphore::new(1)),
             lines: Mutex::default(),
         })
     }
@@ -129,6 +133,10 @@ impl Intake {
 
     pub(super) fn bodies(&self) -> &Arc<Budget> {
         &self.bodies
+    }
+
+    pub(super) fn pass(&self) -> Option<OwnedSemaphorePermit> {
+        self.pass.clone().try_acquire_owned().ok()
     }
 
     pub(super) fn answers(&self) -> &Arc<Budget> {

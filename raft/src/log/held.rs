@@ -290,7 +290,13 @@ pub(super) async fn truncated(files: &Files, group: GroupId, last: Option<u64>) 
 /// Cuts a held file behind its entry `last`.
 pub(super) async fn trim(files: &Files, group: GroupId, number: u64, last: u64) -> io::Result<()> {
     let path = files.path(number);
-    let loaded = read(number, &fs::read(&path).await?.into());
+    let bytes = match fs::read(&path).await {
+        Ok(bytes) => bytes,
+        // It has no name yet: memory was truncated first, so whoever copies finds that out and removes the file.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let loaded = read(number, &bytes.into());
     let loaded = loaded.map_err(|bad| {
         let place = Place { segment: number, offset: bad.offset, length: 0 };
         files.damaged(place, bad.what)

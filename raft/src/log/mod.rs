@@ -120,6 +120,8 @@ struct Queue {
     /// Somebody wants the writer to look for room on the disk.
     look_for_room: bool,
     closed: bool,
+    /// The process stops; see [`Shared::stop_waiting`].
+    stopping: bool,
 }
 
 /// Counts of the log, as of the last batch.
@@ -229,10 +231,31 @@ impl Shared {
 
     /// Waits for the next time that somebody has the writer look for room; false when the log is closed.
     async fn wait_for_space(&self) -> bool {
-        if !self.queue.lock().closed {
+        if !self.ends() {
             self.space.look.notified().await;
         }
-        !self.queue.lock().closed
+        !self.ends()
+    }
+
+    fn ends(&self) -> bool {
+        let queue = self.queue.lock();
+        queue.closed || queue.stopping
+    }
+
+    /// From now on the writer waits for no room on the disk: what does not fit is left out, and the log ends there.
+    fn stop_waiting(&self) {
+        self.queue.lock().stopping = true;
+        self.space.look.notify_one();
+    }
+
+    /// Closes the queue and drops what is in it, which whoever waits for it notices.
+    fn abandon(&self) {
+        let mut queue = self.queue.lock();
+        queue.closed = true;
+        let items = std::mem::take(&mut queue.items);
+        drop(queue);
+        drop(items);
+        self.room.notify_waiters();
     }
 
     fn close(&self) {
@@ -413,6 +436,11 @@ impl SharedLog {
     }
 
     /// Returns when everything queued so far is synced and the writer has ended. Later calls on stores fail.
+    /// The process stops: a writer that waits for room on a full disk gives up instead of holding everything up.
+    pub(crate) fn stop_waiting(&self) {
+        self.shared.stop_waiting();
+    }
+
     pub(crate) async fn close(&self) {
         self.shared.close();
         let writer = self.writer.lock().take();

@@ -107,5 +107,9 @@ async fn copy(
     if let Some(number) = stale {
         held::remove(files, log.group(), number).await?;
     }
+    // All of it may have been purged while it was copied; nothing else would remove the file then.
+    if relocated && log.last_in(file.number).is_none() {
+        held::remove(files, log.group(), file.number).await?;
+    }
     Ok(relocated)
 }

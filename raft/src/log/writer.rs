@@ -140,10 +140,19 @@ impl Writer {
     /// Writes until the queue is closed and empty.
     pub(super) async fn run(mut self) {
         while let Some(items) = self.shared.next_items().await {
-            let done = if items.is_empty() { self.allocate_ahead().await } else { self.write(items).await };
-            if let Err(error) = done {
-                let directory = self.files.directory().display();
-                task::abort_process(&format!("the log in {directory} could not be written: {error}"));
+            let done =
+                if items.is_empty() { self.allocate_ahead().await.map(|()| true) } else { self.write(items).await };
+            match done {
+                Ok(true) => {}
+                // Nothing may be written behind what was left out: the next start would find entries missing.
+                Ok(false) => {
+                    self.shared.abandon();
+                    break;
+                }
+                Err(error) => {
+                    let directory = self.files.directory().display();
+                    task::abort_process(&format!("the log in {directory} could not be written: {error}"));
+                }
             }
         }
         if let Err(error) = self.seal().await {
@@ -151,16 +160,17 @@ impl Writer {
         }
     }
 
-    async fn write(&mut self, items: Vec<Item>) -> io::Result<()> {
+    /// Writes a batch; false when the log was closed while it waited for room on the disk, and then nothing of the batch is
+    /// written or reported.
+    async fn write(&mut self, items: Vec<Item>) -> io::Result<bool> {
         self.begin_batch();
         let records = self.encode(&items);
         if records.count == 0 {
-            return self.note_moved(items).await;
+            return self.note_moved(items).await.map(|()| true);
         }
         let segment = self.at.segment;
         if !self.make_room().await? {
-            // The log was closed while it waited for room: nobody hears of these as synced.
-            return Ok(());
+            return Ok(false);
         }
         let start = self.at.offset;
         self.end_batch(records.count).await?;
@@ -172,7 +182,7 @@ impl Writer {
             self.allocate_ahead().await?;
         }
         self.publish();
-        Ok(())
+        Ok(true)
     }
 
     async fn note_moved(&mut self, items: Vec<Item>) -> io::Result<()> {

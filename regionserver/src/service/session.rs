@@ -49,7 +49,8 @@ pub fn serve(
             if terrane_env::buggify!("a session breaks before its answers are sent") {
                 return;
             }
-            for batch in batches(&mut ready) {
+            let mut waiting = ready.drain(..);
+            while let Some(batch) = next_batch(&mut waiting) {
                 yield Ok(message(v1::session_reply::Body::Batch(batch)));
             }
         }
@@ -103,23 +104,16 @@ async fn read(
     }
 }
 
-/// Puts what is ready into batches of a bounded size.
-fn batches(ready: &mut Vec<Outgoing>) -> Vec<v1::ReplyBatch> {
-    let mut batches = Vec::with_capacity(1);
-    let mut replies = Vec::with_capacity(ready.len());
-    let mut bytes = 0;
-    for outgoing in ready.drain(..) {
+/// The next answers, as many as a message should hold. The others keep their shares of the server's budget until it is their
+/// turn: a client that does not read leaves them waiting here.
+fn next_batch(waiting: &mut impl Iterator<Item = Outgoing>) -> Option<v1::ReplyBatch> {
+    let (mut replies, mut bytes) = (Vec::new(), 0);
+    while bytes < BATCH_BYTES_WANTED {
+        let Some(outgoing) = waiting.next() else { break };
         let (id, answer, schema_version) = outgoing.take();
         let reply = encode::reply(id, answer, schema_version);
         bytes += encode::reply_bytes(&reply);
         replies.push(reply);
-        if bytes >= BATCH_BYTES_WANTED {
-            batches.push(v1::ReplyBatch { replies: std::mem::take(&mut replies) });
-            bytes = 0;
-        }
     }
-    if !replies.is_empty() {
-        batches.push(v1::ReplyBatch { replies });
-    }
-    batches
+    (!replies.is_empty()).then_some(v1::ReplyBatch { replies })
 }

@@ -18,10 +18,14 @@ impl Filler {
         let row_bytes_max = if is_whole { FILTERED_ROW_BYTES_MAX } else { self.request.block_bytes };
         let step = scanner.next(&mut self.block.rows, before + row_bytes_max, patience)?;
         match step {
-            Step::Row => {}
+            Step::Row => self.within_hidden = false,
             Step::Part { .. } if is_whole => return Err(too_large(scanner.row()).into()),
             // What is left of a row that does not pass comes as further parts, which do not either.
-            Step::Part { .. } if !filtering.judge(&mut self.block.rows, before, reverse) => return Ok(false),
+            // No token can say so: the block goes on until the row is over.
+            Step::Part { .. } if !filtering.judge(&mut self.block.rows, before, reverse) => {
+                self.within_hidden = true;
+                return Ok(false);
+            }
             Step::Part { .. } | Step::Hidden | Step::HiddenPart | Step::End => {
                 return Ok(self.sent(step, sequence, before));
             }
