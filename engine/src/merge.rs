@@ -322,6 +322,38 @@ mod tests {
     }
 
     #[test]
+    fn in_the_middle_of_a_row_no_cell_of_the_next_one_is_given() {
+        use crate::reading::Source;
+        let run = |sequence: u64, rows: &[(&[u8], u32)]| {
+            let mut cells = Cells::default();
+            for &(row, count) in rows {
+                for number in 0..count {
+                    let qualifier = (u64::from(number) * 2 + sequence).to_be_bytes();
+                    let (kind, timestamp, position) = (CellKind::Put, 1, 0);
+                    let (tags, value): (&[u8], &[u8]) = (b"", b"value");
+                    cells.push(Cell { row, qualifier: &qualifier, tags, value, timestamp, sequence, position, kind });
+                }
+            }
+            Arc::new(Run::new(cells))
+        };
+        // One source is over with the row while the other still has most of it.
+        for runs in [
+            [run(2, &[(b"a", 1), (b"b", 1)]), run(1, &[(b"a", 100)])],
+            [run(2, &[(b"a", 100)]), run(1, &[(b"a", 1), (b"b", 1)])],
+        ] {
+            let bounds = Bounds { start: Vec::new(), stop: Vec::new() };
+            let cursors = runs.iter().map(|run| run.clone().cursor(&bounds, false, crate::flush::BULK).unwrap());
+            let mut merge = Merge::new(cursors.collect(), false);
+            let mut gathered = Cells::default();
+            while !merge.take(&[], 500, &mut gathered).unwrap() {
+                assert!(merge.lone().is_none() && merge.first().is_none(), "{} cells of the row given", gathered.len());
+                gathered.clear();
+            }
+            assert_eq!(merge.row(), Some(&b"b"[..]));
+        }
+    }
+
+    #[test]
     fn a_row_comes_in_parts_and_is_the_same_row() {
         let columns = |sequence: u64, step: usize| {
             let mut cells = Cells::default();
