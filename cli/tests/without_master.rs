@@ -115,6 +115,6 @@ async fn damaged_addresses_are_told_again() {
     cluster.start_server(0);
     cluster.kill_server(1);
     assert_all(&table, "first").await;
-    // Whoever is left must have found each other.
+    // The remaining servers must have found each other.
     tokio::time::timeout(Duration::from_secs(90), put_all(&table, "second")).await.expect("a quorum");
 }

@@ -83,7 +83,7 @@ impl Progress {
         self.hops += u32::from(failure.is_hop());
         self.rounds += u32::from(matches!(failure, Failure::Leaderless));
         self.saw(&failure);
-        // That nobody leads, or that others wait too, says less than what was in the way before.
+        // The earlier failure says more than a missing leader or a queue of other callers.
         if self.last.is_none() || !matches!(failure, Failure::Leaderless | Failure::Queued) {
             self.last = Some(failure);
         }

@@ -467,7 +467,7 @@ mod tests {
         locator.answered(GroupId(3), ServerId(3));
         assert_eq!(locator.leader(GroupId(3)), Some(ServerId(3)));
         locator.answered(GroupId(3), ServerId(2));
-        assert_eq!(locator.leader(GroupId(3)), Some(ServerId(3)), "nobody fell silent since");
+        assert_eq!(locator.leader(GroupId(3)), Some(ServerId(3)), "no server fell silent since");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! numbers.
 //!
 //! Two things keep a busy machine from suspecting healthy servers:
-//! - silence is counted in ticks of this process, not by a clock. A client that was not scheduled itself suspects nobody;
+//! - silence is counted in ticks of this process, not by a clock. A client that was not scheduled itself suspects no server;
 //! - patience follows the slowest pings seen, and doubles when a suspicion proves wrong.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -87,7 +87,7 @@ pub(crate) struct Pulse {
     heard: AtomicU64,
     /// Streams beside the session that wait for the server.
     awaiting: AtomicUsize,
-    /// The watch sleeps: whoever begins to wait wakes it.
+    /// The watch sleeps: a caller that begins to wait wakes it.
     asleep: AtomicBool,
     wake: Notify,
 }
@@ -154,7 +154,7 @@ pub(crate) async fn watch(pulse: &Pulse, patience: &Patience, channel: Channel, 
         if idle >= IDLE_TICKS {
             idle = 0;
             pulse.asleep.store(true, Ordering::SeqCst);
-            // Looked at again: what began to be awaited before the flag was up wakes nobody.
+            // Look again: a call that began to wait before the flag was set does not wake the watch.
             if !waits() {
                 pulse.wake.notified().await;
             }

@@ -284,7 +284,7 @@ impl Scanner {
     async fn step(&mut self, progress: &Progress, rows: &mut Vec<RowData>) -> Result<(), Missed> {
         let until = progress.try_until();
         if let Some(mut source) = self.source.take() {
-            // Whoever is alive may take as long as the caller waits.
+            // A living server may take as long as the caller waits.
             let block = next_block(&mut source, progress.deadline())
                 .await
                 .map_err(|failure| missed(source.place.clone(), failure))?;
