@@ -331,5 +331,4 @@ impl Engine {
 }
 
 #[cfg(test)]
-#[path = "engine_tests.rs"]
 pub(crate) mod tests;

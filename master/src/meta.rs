@@ -167,5 +167,4 @@ fn row(catalog: &Catalog, sight: &Sight, entry: &RegionEntry, projection: &Proje
 }
 
 #[cfg(test)]
-#[path = "meta_tests.rs"]
 mod tests;

@@ -299,5 +299,4 @@ async fn serve(
 }
 
 #[cfg(test)]
-#[path = "server_tests.rs"]
 mod tests;

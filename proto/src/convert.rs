@@ -260,5 +260,4 @@ pub fn row(bytes: Bytes) -> Result<Row, Error> {
 }
 
 #[cfg(test)]
-#[path = "convert_tests.rs"]
 mod tests;

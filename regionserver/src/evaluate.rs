@@ -480,5 +480,4 @@ fn too_much_to_read() -> Error {
 }
 
 #[cfg(test)]
-#[path = "evaluate/evaluate_tests.rs"]
 mod tests;

@@ -207,5 +207,4 @@ pub fn read_schema(record: &[u8]) -> Result<TableSchema, Malformed> {
 }
 
 #[cfg(test)]
-#[path = "operation_tests.rs"]
 mod tests;

@@ -266,5 +266,4 @@ fn damaged() -> Error {
 }
 
 #[cfg(test)]
-#[path = "page_seal_tests.rs"]
 mod tests;

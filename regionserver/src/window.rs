@@ -355,5 +355,4 @@ impl Drop for Noting<'_> {
 }
 
 #[cfg(test)]
-#[path = "window/window_tests.rs"]
 mod tests;

@@ -274,5 +274,4 @@ fn parse_with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
 }
 
 #[cfg(test)]
-#[path = "attribute_tests.rs"]
 mod tests;

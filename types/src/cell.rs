@@ -386,5 +386,4 @@ impl<'a> Iterator for Cells<'a> {
 }
 
 #[cfg(test)]
-#[path = "cell_tests.rs"]
 mod tests;

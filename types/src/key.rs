@@ -140,5 +140,4 @@ impl fmt::Display for KeyDeclaration {
 }
 
 #[cfg(test)]
-#[path = "key/declaration_tests.rs"]
 mod tests;

@@ -175,5 +175,4 @@ pub fn bucket_ranges(kinds: &[PartKind], prefix: &[u8]) -> Vec<KeyRange> {
 }
 
 #[cfg(test)]
-#[path = "keycodec/codec_tests.rs"]
 mod tests;

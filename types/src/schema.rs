@@ -477,5 +477,4 @@ pub(crate) fn check_metadata(name: &str, value: &str) -> Result<(), Invalid> {
 }
 
 #[cfg(test)]
-#[path = "schema_tests.rs"]
 mod tests;

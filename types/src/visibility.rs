@@ -238,5 +238,4 @@ impl FamilyMarkers {
 }
 
 #[cfg(test)]
-#[path = "visibility/visibility_tests.rs"]
 mod tests;

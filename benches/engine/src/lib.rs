@@ -85,5 +85,4 @@ fn run_one(
 }
 
 #[cfg(test)]
-#[path = "course_tests.rs"]
 mod tests;

@@ -281,5 +281,4 @@ fn float(count: u64) -> f64 {
 }
 
 #[cfg(test)]
-#[path = "report_tests.rs"]
 mod tests;

@@ -145,5 +145,4 @@ pub fn verdict(pressure: u32) -> Verdict {
 }
 
 #[cfg(test)]
-#[path = "debt_tests.rs"]
 mod tests;

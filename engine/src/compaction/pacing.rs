@@ -59,5 +59,4 @@ impl Pacing {
 }
 
 #[cfg(test)]
-#[path = "pacing_tests.rs"]
 mod tests;

@@ -1,15 +1,12 @@
 //! Trees drawn as text, and what is picked for them: `testdata/*.txt`.
 //!
-//! A script is made of blocks: commands, a line `---`, and what they print; a blank line ends a block, and `#` starts a
-//! comment. `TERRANE_REWRITE=1` writes what is printed now, to be read in review. Commands:
+//! The commands of these scripts (`terrane_testscript` has the format):
 //! - `policy KEY=N ..`: base, file, flush, region, files, multiplier, ttl (ms), now (ms), settled, rules, drop (0 or 1)
 //! - `file LEVEL FIRST-LAST BYTES [deletes=N] [straddles] [time=MIN..MAX] [collected=SEQUENCE]`: a file with the next
 //!   id, with a cell of each row, and newer than those before; so draw deep levels first
 //! - `start`: picks, and marks the files busy; `end`: carries out the oldest started plan
 //! - `pick`, `major`: prints the plan; `run`, `run major`: prints and carries out plan after plan to the end
 //! - `show`: draws the tree; `targets`; `debt`
-
-#![allow(clippy::disallowed_methods, reason = "scripts are files of the source tree, not of a simulated disk")]
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -143,37 +140,11 @@ impl Script {
     }
 }
 
-/// The script with what its commands print now.
-fn play(text: &str) -> String {
-    let mut script = Script::new();
-    let mut played = String::new();
-    for block in text.split("\n\n").map(str::trim).filter(|block| !block.is_empty()) {
-        let commands = block.split("\n---").next().expect("a split has a first part").trim();
-        let mut out = String::new();
-        for line in commands.lines().filter(|line| !line.starts_with('#')) {
-            script.command(line, &mut out);
-        }
-        let separator = if played.is_empty() { "" } else { "\n" };
-        let recorded = if out.is_empty() { String::new() } else { format!("---\n{out}") };
-        write!(played, "{separator}{commands}\n{recorded}").expect("to a string");
-    }
-    played
-}
-
 #[test]
 fn scripts_print_what_is_recorded() {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/compaction/testdata");
-    let mut scripts: Vec<_> =
-        std::fs::read_dir(&dir).expect("the scripts").map(|entry| entry.expect("a file").path()).collect();
-    scripts.sort();
-    assert!(!scripts.is_empty(), "no scripts in {}", dir.display());
-    for path in scripts {
-        let recorded = std::fs::read_to_string(&path).expect("a script is text");
-        let played = play(&recorded);
-        if std::env::var_os("TERRANE_REWRITE").is_some() {
-            std::fs::write(&path, &played).expect("the source tree can be written to");
-            continue;
-        }
-        assert_eq!(played, recorded, "{}; TERRANE_REWRITE=1 records it anew", path.display());
-    }
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/compaction/testdata");
+    terrane_testscript::check_scripts(scripts, || {
+        let mut script = Script::new();
+        move |line, out| script.command(line, out)
+    });
 }

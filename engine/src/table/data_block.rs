@@ -591,5 +591,4 @@ fn fixed(bytes: &[u8], at: &mut usize, width: u8) -> Result<u64, Malformed> {
 }
 
 #[cfg(test)]
-#[path = "data_block_tests.rs"]
 mod tests;

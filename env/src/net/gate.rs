@@ -374,5 +374,4 @@ impl Drop for Unsent {
 }
 
 #[cfg(test)]
-#[path = "gate_tests.rs"]
 mod tests;

@@ -292,5 +292,4 @@ fn is_zero(bytes: &[u8]) -> bool {
 
 #[cfg(test)]
 #[allow(clippy::disallowed_methods, reason = "tests damage the directory from outside")]
-#[path = "check_tests.rs"]
 mod tests;

@@ -389,5 +389,4 @@ impl Hashes {
 }
 
 #[cfg(test)]
-#[path = "overlay_tests.rs"]
 mod tests;

@@ -624,5 +624,4 @@ impl StateMachine for GroupMachine {
 }
 
 #[cfg(test)]
-#[path = "machine_tests.rs"]
 mod tests;

@@ -333,5 +333,4 @@ impl GroupState {
 }
 
 #[cfg(test)]
-#[path = "state_tests.rs"]
 mod tests;

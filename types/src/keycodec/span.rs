@@ -237,5 +237,4 @@ pub fn leading_bytes<K: RowKey>(parts: usize, behind_bucket: &[u8]) -> Result<us
 }
 
 #[cfg(test)]
-#[path = "span_tests.rs"]
 mod tests;

@@ -167,5 +167,4 @@ pub(crate) fn check_block_size(bytes: u64) -> Result<u32, Invalid> {
 }
 
 #[cfg(test)]
-#[path = "storage_tests.rs"]
 mod tests;

@@ -43,8 +43,12 @@ const ARROWS: &[(&str, May)] = &[
     (BINARY, May::Any),
     ("terrane-tests", May::Any),
     ("terrane-examples", May::Any),
+    (TEST_SCRIPTS, May::Only(&[])),
     ("xtask", May::Only(&[])),
 ];
+
+/// The runner of golden scripts: any room's tests may use it, and nothing that ships.
+const TEST_SCRIPTS: &str = "terrane-testscript";
 
 /// Outside crates that only some packages may name: where one stays in a room it can be replaced. The first column is the
 /// crate, or with a star the beginning of its name.
@@ -106,8 +110,11 @@ fn examine_manifest(file: &str, manifest: &Table, workspace: &Table) -> Vec<Find
     };
     let mut findings = Vec::new();
     for (dependency, section) in dependencies(manifest, workspace) {
-        let refusal =
-            if is_ours(&dependency) { refused_room(*may, &dependency) } else { refused_crate(name, &dependency) };
+        let refusal = match dependency.as_str() {
+            TEST_SCRIPTS => (section != "dev-dependencies").then_some("only tests play scripts"),
+            ours if is_ours(ours) => refused_room(*may, ours),
+            theirs => refused_crate(name, theirs),
+        };
         findings.extend(refusal.map(|why| report(format!("`{name}` → `{dependency}` ({section}): {why}"))));
     }
     if manifest.get("lints").and_then(|l| l.get("workspace")).and_then(toml::Value::as_bool) != Some(true) {

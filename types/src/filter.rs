@@ -457,8 +457,6 @@ impl std::ops::Not for Filter {
 }
 
 #[cfg(test)]
-#[path = "model_tests.rs"]
 mod model_tests;
 #[cfg(test)]
-#[path = "text_tests.rs"]
 mod text_tests;

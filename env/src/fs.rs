@@ -21,11 +21,9 @@ mod file;
 #[cfg(any(test, feature = "memory-disk"))]
 mod memory;
 #[cfg(not(feature = "sim"))]
-#[path = "real.rs"]
-mod os;
+mod real;
 #[cfg(feature = "sim")]
-#[path = "simulated.rs"]
-mod os;
+mod simulated;
 
 pub use disk::{Disk, UNFINISHED};
 pub use file::File;
@@ -35,6 +33,10 @@ pub use os::{
     DirLock, create_dir_all, exists, file_len, free_space, hard_link, list, read, remove_dir_all, remove_file, rename,
     sync_dir, total_space,
 };
+#[cfg(not(feature = "sim"))]
+use real as os;
+#[cfg(feature = "sim")]
+use simulated as os;
 
 /// Why a data directory could not be locked.
 #[derive(Debug, thiserror::Error)]

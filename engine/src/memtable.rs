@@ -427,9 +427,7 @@ impl fmt::Debug for Memtable {
 }
 
 #[cfg(test)]
-#[path = "model_tests.rs"]
 mod model_tests;
 
 #[cfg(test)]
-#[path = "racing_tests.rs"]
 mod racing_tests;

@@ -13,9 +13,7 @@ use tonic::{Request, Response, Status};
 
 use super::*;
 
-#[path = "server_namespace_tests.rs"]
 mod namespaces;
-#[path = "server_request_tests.rs"]
 mod requests;
 
 /// How the pretended servers answer a change of tables.
