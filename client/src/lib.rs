@@ -85,87 +85,46 @@
 
 #![warn(missing_docs)]
 
-mod admin;
-mod base64url;
-pub mod blocking;
-mod budget;
-mod client;
-mod condition;
-mod counters;
-mod counts;
-mod cursor;
-mod deadline;
+mod api;
 mod error;
-mod freshness;
-mod gather;
-mod gets;
-mod greeting;
-mod hedge;
-mod keyed;
-mod lanes;
-mod locator;
-mod maintenance;
-mod masters;
-mod merge;
-mod mutation;
-mod numbers;
-mod observe;
-mod operations;
-mod outcome;
-mod page;
-mod pulse;
-mod reading;
-mod requests;
-mod retry;
+mod read;
 mod route;
-mod scan;
-mod scans;
-mod scatter;
-mod search;
-mod selection;
-mod session;
-mod sessions;
-mod submit;
-mod table;
 mod typed;
-mod typed_reads;
-mod under_way;
-mod url;
-mod values;
-mod write_requests;
-mod writer;
-mod writes;
+mod wire;
+mod write;
 
-pub use admin::{
+pub use api::blocking;
+
+pub use api::admin::{
     Admin, ClusterStatus, GroupInfo, RegionInfo, ResourceUsage, ServerInfo, TableChange, TableInfo, TableSpec,
 };
-pub use budget::RetryBudget;
-pub use client::{CONNECT_TIMEOUT_DEFAULT, Client, ClientBuilder, TIMEOUT_DEFAULT};
-pub use condition::{Column, Comparable, Condition, Raw, column};
-pub use counters::Counters;
-pub use counts::{Aggregate, AggregateRequest, CountRequest, Number};
+pub use api::client::{CONNECT_TIMEOUT_DEFAULT, Client, ClientBuilder, TIMEOUT_DEFAULT};
+pub use api::maintenance::Maintained;
+pub use api::table::Table;
 pub use error::{Error, RowError};
-pub use gets::{ExistsManyRequest, ExistsRequest, GetManyRequest, GetRequest};
-pub use keyed::{KeyedTable, TypedRow};
-pub use maintenance::Maintained;
-pub use mutation::RowMutation;
-pub use observe::{CallFinished, CallKind, CallOutcome, CallStarted, Metrics};
-pub use operations::{Append, Cell, Delete, Increment, Put};
-pub use outcome::{AtomicOutcome, MutationOutcome};
-pub use page::{PAGE_ROWS_DEFAULT, Page, PageRequest, PageToken};
-pub use reading::{AsOf, Consistency, Get, LatestPer, RowData, Scan};
-pub use requests::WithAsOf;
-pub use scan::RowStream;
-pub use scans::{EndRequest, LatestRequest, ScanRequest};
-pub use table::Table;
-pub use typed::TypedTable;
-pub use typed_reads::{FromRow, TypedCount, TypedEnd, TypedGet, TypedPage, TypedPageRequest, TypedRows, TypedScan};
+pub use read::count::{Aggregate, AggregateRequest, CountRequest, Number};
+pub use read::get_requests::{ExistsManyRequest, ExistsRequest, GetManyRequest, GetRequest};
+pub use read::page::{PAGE_ROWS_DEFAULT, Page, PageRequest, PageToken};
+pub use read::query::{AsOf, Consistency, Get, LatestPer, RowData, Scan};
+pub use read::request::WithAsOf;
+pub use read::row_stream::RowStream;
+pub use read::scan_requests::{EndRequest, LatestRequest, ScanRequest};
+pub use route::budget::RetryBudget;
+pub use route::counters::Counters;
+pub use route::observe::{CallFinished, CallKind, CallOutcome, CallStarted, Metrics};
+pub use typed::keyed::{KeyedTable, TypedRow};
+pub use typed::reads::{FromRow, TypedCount, TypedEnd, TypedGet, TypedPage, TypedPageRequest, TypedRows, TypedScan};
+pub use typed::table::TypedTable;
 #[cfg(feature = "json")]
-pub use values::Json;
+pub use typed::values::Json;
 #[cfg(feature = "postcard")]
-pub use values::Postcard;
-pub use write_requests::{AtomicRequest, WriteManyRequest, WriteRequest};
-pub use writer::{BatchWriter, FlushError, Receipt, WriterOptions};
+pub use typed::values::Postcard;
+pub use write::batch_writer::{BatchWriter, FlushError, Receipt, WriterOptions};
+pub use write::condition::{Column, Comparable, Condition, Raw, column};
+pub use write::operations::{Append, Cell, Delete, Increment, Put};
+pub use write::outcome::{AtomicOutcome, MutationOutcome};
+pub use write::requests::{AtomicRequest, WriteManyRequest, WriteRequest};
+pub use write::row_mutation::RowMutation;
 
 pub use terrane_types::{
     Bloom, Bucket, CellKind, CellRef, ClusterId, ColumnValue, Compression, Desc, FamilyName, FamilySchema,

@@ -1,0 +1,8 @@
+//! The handles of a client: the client itself, a table, the administrator, their blocking form.
+
+pub(crate) mod admin;
+pub mod blocking;
+pub(crate) mod client;
+pub(crate) mod maintenance;
+pub(crate) mod table;
+pub(crate) mod url;

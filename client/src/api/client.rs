@@ -1,0 +1,270 @@
+//! Connecting, and what one connection shares.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use terrane_proto::{hello, v1};
+use terrane_types::{ClusterId, FamilyName, FamilySchema, TableName, TableSchema};
+
+use crate::api::admin::{Admin, TableSpec};
+use crate::api::table::Table;
+use crate::error::Error;
+use crate::route::budget::RetryBudget;
+use crate::route::counters::Counters;
+use crate::route::hedge::Hedging;
+use crate::route::masters::{Kind, Masters, timed};
+use crate::route::observe::Metrics;
+use crate::route::router::Router;
+
+/// How long a call may take, if nothing else was said.
+pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+/// How long connecting may take, if nothing else was said.
+pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+
+/// A connection to one cluster. Cheap to clone; clones share connections, the location cache and the counters.
+///
+/// A client belongs to the cluster it first found. Should another one answer at the same addresses later, calls fail with
+/// [`Error::WrongCluster`] and nothing is written.
+#[derive(Clone)]
+pub struct Client {
+    core: Arc<Core>,
+}
+
+/// What all handles of one client share.
+pub(crate) struct Core {
+    pub(crate) router: Router,
+    pub(crate) timeout: Duration,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("cluster", &self.cluster_id()).finish()
+    }
+}
+
+impl Client {
+    /// Connects to a cluster. `to` names its masters, as `HOST:PORT,HOST:PORT`, or is a connection string with settings,
+    /// `terrane://HOST:PORT,HOST:PORT/?timeout=5s`: see [`ClientBuilder::from_url`].
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for addresses or settings that are none, [`Error::Unreachable`] when no master answers.
+    pub async fn connect(to: &str) -> Result<Self, Error> {
+        let builder = if to.contains("://") { ClientBuilder::from_url(to)? } else { Self::builder().masters(to) };
+        builder.build().await
+    }
+
+    /// A client with settings.
+    #[must_use]
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::default()
+    }
+
+    /// Opens a table. `meta`, the index of regions, can be opened like any other and is read-only.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when there is no such table; see [`Error`].
+    pub async fn table(&self, name: &str) -> Result<Table, Error> {
+        let parsed = TableName::new(name)?;
+        let schema =
+            if parsed.is_meta() { meta_schema(parsed)? } else { self.core.describe(name, self.core.timeout).await? };
+        Ok(Table::new(Arc::clone(&self.core), schema))
+    }
+
+    /// Opens a table, and makes it first where there is none of its name. One that is there is opened as it is, whatever
+    /// the specification says: [`Admin::alter_table`] changes it. Safe to be called by several programs at once.
+    ///
+    /// ```no_run
+    /// use terrane_client::{Client, TableSpec};
+    /// # async fn run(client: Client) -> Result<(), terrane_client::Error> {
+    /// let users = client.open_or_create(TableSpec::new("users")?.family("info", &[])?).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Client::table`] and [`Admin::create_table`].
+    pub async fn open_or_create(&self, spec: TableSpec) -> Result<Table, Error> {
+        let name = spec.schema.name.to_string();
+        match self.table(&name).await {
+            Err(Error::NotFound { .. }) => {}
+            found => return found,
+        }
+        match self.admin().create_table(spec).await {
+            // Somebody else may have made it meanwhile, which is as well.
+            Ok(_) | Err(Error::AlreadyExists { .. }) => self.table(&name).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Tables, servers and regions as an administrator sees them.
+    #[must_use]
+    pub fn admin(&self) -> Admin {
+        Admin::new(Arc::clone(&self.core))
+    }
+
+    /// What this client counted so far.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.core.router.counting.read()
+    }
+
+    /// Closes the client and all its clones: waits until the calls under way have ended, each within its own deadline, and
+    /// ends the sessions. Calls that begin later fail with [`Error::Closed`]. Close writers first: what they gathered and
+    /// did not send is refused like any other call. Scans that are being read end with an error when they ask for more.
+    ///
+    /// Dropping the last clone instead ends everything at once.
+    pub async fn close(&self) {
+        self.core.router.close().await;
+    }
+
+    /// The cluster this client belongs to.
+    #[must_use]
+    pub fn cluster_id(&self) -> ClusterId {
+        self.core.router.cluster
+    }
+}
+
+impl Core {
+    /// The hello of a call to a master.
+    pub(crate) fn hello(&self) -> Option<v1::Hello> {
+        Some(self.router.masters.hello(Some(self.router.cluster)))
+    }
+
+    /// A table's schema, from a master.
+    pub(crate) async fn describe(&self, name: &str, timeout: Duration) -> Result<TableSchema, Error> {
+        self.router.counting.master_calls.add();
+        let request = v1::DescribeTableRequest { hello: self.hello(), name: name.to_owned() };
+        let asked = self.router.masters.call(Kind::Read, timeout, |mut master, left| {
+            let request = timed(request.clone(), left);
+            async move { master.describe_table(request).await }
+        });
+        schema_of(asked.await?)
+    }
+}
+
+/// The schema in a master's answer.
+pub(crate) fn schema_of(reply: v1::TableReply) -> Result<TableSchema, Error> {
+    let schema = reply.schema.ok_or_else(|| Error::internal("the master described a table without a schema"))?;
+    Ok(TableSchema::try_from(schema)?)
+}
+
+fn meta_schema(name: TableName) -> Result<TableSchema, Error> {
+    let mut schema = TableSchema::new(name);
+    schema.read_only = true;
+    schema.add_family(FamilySchema::new(FamilyName::new("info")?))?;
+    Ok(schema)
+}
+
+/// Settings of a client.
+#[derive(Clone)]
+pub struct ClientBuilder {
+    masters: String,
+    timeout: Duration,
+    connect_timeout: Duration,
+    retry_budget: RetryBudget,
+    hedge_reads: bool,
+    metrics: Option<Arc<dyn Metrics>>,
+    cluster: Option<ClusterId>,
+}
+
+impl Default for ClientBuilder {
+    fn default() -> Self {
+        Self {
+            masters: "127.0.0.1:7600".to_owned(),
+            timeout: TIMEOUT_DEFAULT,
+            connect_timeout: CONNECT_TIMEOUT_DEFAULT,
+            retry_budget: RetryBudget::default(),
+            hedge_reads: false,
+            metrics: None,
+            cluster: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClientBuilder")
+            .field("masters", &self.masters)
+            .field("timeout", &self.timeout)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("retry_budget", &self.retry_budget)
+            .field("hedge_reads", &self.hedge_reads)
+            .field("cluster", &self.cluster)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ClientBuilder {
+    /// The masters, as `HOST:PORT,HOST:PORT`; `127.0.0.1:7600` if not set.
+    #[must_use]
+    pub fn masters(mut self, masters: &str) -> Self {
+        masters.clone_into(&mut self.masters);
+        self
+    }
+
+    /// How long each call may take, waiting and trying again included; 30 seconds if not set.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// How long to look for a master that answers when connecting; 5 seconds if not set, never more than the timeout.
+    #[must_use]
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// How much of the load may be retries; [`RetryBudget::default`] if not set.
+    #[must_use]
+    pub fn retry_budget(mut self, budget: RetryBudget) -> Self {
+        self.retry_budget = budget;
+        self
+    }
+
+    /// Whether a read that followers may answer ([`crate::Consistency::Follower`]) is asked of a second member when the first
+    /// takes longer than most reads do; the first answer counts. Not done if not set. It costs up to one read in twenty
+    /// more, and nothing when the retry budget is spent.
+    #[must_use]
+    pub fn hedge_reads(mut self, hedge: bool) -> Self {
+        self.hedge_reads = hedge;
+        self
+    }
+
+    /// Whom to tell about every call; nobody if not set.
+    #[must_use]
+    pub fn metrics(mut self, metrics: Arc<dyn Metrics>) -> Self {
+        self.metrics = Some(metrics);
+        self
+    }
+
+    /// The only cluster to connect to; any that answers if not set.
+    #[must_use]
+    pub fn cluster(mut self, cluster: ClusterId) -> Self {
+        self.cluster = Some(cluster);
+        self
+    }
+
+    /// Finds a master and learns the cluster's id from it.
+    ///
+    /// # Errors
+    /// As for [`Client::connect`]; [`Error::WrongCluster`] when a cluster was named and another one answers.
+    pub async fn build(self) -> Result<Client, Error> {
+        let boot = terrane_env::rand::u64();
+        let masters = Masters::new(&self.masters, boot)?;
+        let hello = masters.hello(self.cluster);
+        let asked = masters.call(Kind::Read, self.connect_timeout.min(self.timeout), |mut master, left| {
+            let hello = timed(hello.clone(), left);
+            async move { master.identify(hello).await }
+        });
+        let reply = asked.await?;
+        let cluster = hello::cluster_of(&reply.cluster_id)?
+            .ok_or_else(|| Error::internal("the master does not know its cluster"))?;
+        let hedging = self.hedge_reads.then(Hedging::new);
+        let core = Core {
+            router: Router::new(cluster, masters, boot, self.retry_budget, hedging, self.metrics),
+            timeout: self.timeout,
+        };
+        Ok(Client { core: Arc::new(core) })
+    }
+}

@@ -1,0 +1,14 @@
+//! Reads: what is requested, how it is sent, and the rows it yields.
+
+pub(crate) mod base64url;
+pub(crate) mod count;
+pub(crate) mod freshness;
+pub(crate) mod get_many;
+pub(crate) mod get_requests;
+pub(crate) mod page;
+pub(crate) mod query;
+pub(crate) mod request;
+pub(crate) mod row_stream;
+pub(crate) mod scan_cursor;
+pub(crate) mod scan_requests;
+pub(crate) mod selection;

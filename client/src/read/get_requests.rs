@@ -1,0 +1,216 @@
+//! Reading rows by name: one or many, their cells or only whether they exist.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use terrane_proto::v1;
+use terrane_proto::v1::{reply, request};
+use terrane_types::{PackedRows, TableId};
+
+use crate::api::table::{Table, broken_reply};
+use crate::error::Error;
+use crate::read::get_many::Gather;
+use crate::read::query::{AsOf, Consistency, Get, RowData, Scan};
+use crate::read::request::{How, reading_request};
+use crate::read::selection::{Selection, selection_methods};
+use crate::route::deadline::Progress;
+use crate::route::retry::{Failure, Risk};
+
+impl Table {
+    /// Reads one row; `None` if it has no cell that the get asks for.
+    ///
+    /// Linearizable unless told otherwise: sees every write that was acknowledged before the call. Safe to repeat, and
+    /// repeated by itself until the deadline.
+    ///
+    /// ```no_run
+    /// use terrane_client::{Consistency, Get};
+    /// # async fn run(users: terrane_client::Table) -> Result<(), terrane_client::Error> {
+    /// let whole = users.get("user-17").await?;
+    /// let some = users.get("user-17").column("info", "name").column_prefix("seen", "2026-").versions(3).await?;
+    /// let prepared = users.get(Get::new("user-17").family("info")).await?;
+    ///
+    /// let near = users.get("user-17").consistency(Consistency::Follower).with_as_of().await?;
+    /// println!("{:?}, complete as of {:?}", near.value, near.as_of_ms);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for rows, families and filters that cannot be; see [`Error`].
+    pub fn get(&self, get: impl Into<Get>) -> GetRequest<'_> {
+        GetRequest { table: self, get: get.into(), exists_only: false, how: How::new(Consistency::Leased) }
+    }
+
+    /// Whether a row has a cell that the get asks for. The servers look; no cell travels.
+    ///
+    /// # Errors
+    /// As for [`Table::get`].
+    pub fn exists(&self, get: impl Into<Get>) -> ExistsRequest<'_> {
+        ExistsRequest { get: get.into(), table: self, how: How::new(Consistency::Leased) }
+    }
+
+    /// Reads many rows. The answers come in the order of the gets, `None` for those without a visible cell. Each row is
+    /// read linearizably unless told otherwise; all together are not one snapshot.
+    ///
+    /// Rows are grouped by the server that hosts them, and all servers are asked at once: one round trip, however many
+    /// regions the rows lie in. (A server is sent several requests when there are many rows, one behind the other without
+    /// waiting.) Safe to repeat, and repeated by itself for the rows that failed.
+    ///
+    /// # Errors
+    /// As for [`Table::get`]; an error of one row is an error of the call.
+    pub fn get_many<G: Into<Get>>(&self, gets: impl IntoIterator<Item = G>) -> GetManyRequest<'_> {
+        let gets = gets.into_iter().map(Into::into).collect();
+        GetManyRequest { table: self, gets, exists_only: false, how: How::new(Consistency::Leased) }
+    }
+
+    /// Whether each of many rows has a cell that its get asks for; as [`Table::get_many`], without cells.
+    ///
+    /// # Errors
+    /// As for [`Table::get_many`].
+    pub fn exists_many<G: Into<Get>>(&self, gets: impl IntoIterator<Item = G>) -> ExistsManyRequest<'_> {
+        let gets = gets.into_iter().map(Into::into).collect();
+        ExistsManyRequest { table: self, gets, how: How::new(Consistency::Leased) }
+    }
+}
+
+/// A get that is sent when it is awaited. Made by [`Table::get`].
+#[derive(Clone, Debug)]
+#[must_use = "a request is sent when it is awaited"]
+pub struct GetRequest<'t> {
+    table: &'t Table,
+    get: Get,
+    exists_only: bool,
+    how: How,
+}
+
+reading_request!(GetRequest, Option<RowData>);
+
+impl GetRequest<'_> {
+    selection_methods!(get.selection);
+
+    async fn run(self) -> Result<AsOf<Option<RowData>>, Error> {
+        let Self { table, get, exists_only, how } = self;
+        terrane_types::row::check_row(&get.row)?;
+        let projection = get.selection.projection()?;
+        table.check_projection(&projection).await?;
+        let timeout = how.timeout_of(table);
+        if table.target.table == TableId::META {
+            return table.get_meta(&get, how).await;
+        }
+        let progress = Progress::new(Risk::READ, timeout);
+        let body = || {
+            let (rows, projection) = (vec![get.row.clone()], Some(projection.clone()));
+            request::Body::Get(v1::Get { rows, projection, exists_only, ..v1::Get::default() })
+        };
+        let router = &table.core.router;
+        let answer = router.read_row(&table.target, &get.row, how.consistency, progress, body, rows_of).await?;
+        Ok(AsOf { value: answer.value.into_iter().next(), as_of_ms: answer.as_of_ms })
+    }
+}
+
+/// Whether a row exists; sent when it is awaited. Made by [`Table::exists`].
+#[derive(Clone, Debug)]
+#[must_use = "a request is sent when it is awaited"]
+pub struct ExistsRequest<'t> {
+    table: &'t Table,
+    get: Get,
+    how: How,
+}
+
+reading_request!(ExistsRequest, bool);
+
+impl ExistsRequest<'_> {
+    selection_methods!(get.selection);
+
+    async fn run(self) -> Result<AsOf<bool>, Error> {
+        let Self { table, get, how } = self;
+        let found = GetRequest { table, get, exists_only: true, how }.run().await?;
+        Ok(AsOf { value: found.value.is_some(), as_of_ms: found.as_of_ms })
+    }
+}
+
+/// Gets that are sent together when they are awaited. Made by [`Table::get_many`].
+#[derive(Clone, Debug)]
+#[must_use = "a request is sent when it is awaited"]
+pub struct GetManyRequest<'t> {
+    table: &'t Table,
+    gets: Vec<Get>,
+    exists_only: bool,
+    how: How,
+}
+
+reading_request!(GetManyRequest, Vec<Option<RowData>>);
+
+impl GetManyRequest<'_> {
+    async fn run(self) -> Result<AsOf<Vec<Option<RowData>>>, Error> {
+        let Self { table, gets, exists_only, how } = self;
+        if table.target.table == TableId::META {
+            let mut found = Vec::with_capacity(gets.len());
+            for get in &gets {
+                terrane_types::row::check_row(&get.row)?;
+                found.push(table.get_meta(get, how).await?.value);
+            }
+            return Ok(AsOf { value: found, as_of_ms: None });
+        }
+        let mut rows: Vec<(Bytes, usize)> = Vec::with_capacity(gets.len());
+        let mut projections: Vec<Arc<v1::Projection>> = Vec::new();
+        for get in &gets {
+            terrane_types::row::check_row(&get.row)?;
+            let projection = get.selection.projection()?;
+            // Gets mostly ask for the same: the projection met last is tried first.
+            let known = projections.iter().rposition(|known| **known == projection);
+            let at = match known {
+                Some(at) => at,
+                None => {
+                    table.check_projection(&projection).await?;
+                    projections.push(Arc::new(projection));
+                    projections.len() - 1
+                }
+            };
+            rows.push((get.row.clone(), at));
+        }
+        let gather = Gather { rows: &rows, projections: &projections, exists_only, consistency: how.consistency };
+        gather.run(&table.core.router, &table.target, how.timeout_of(table)).await
+    }
+}
+
+/// Whether rows exist; sent together when it is awaited. Made by [`Table::exists_many`].
+#[derive(Clone, Debug)]
+#[must_use = "a request is sent when it is awaited"]
+pub struct ExistsManyRequest<'t> {
+    table: &'t Table,
+    gets: Vec<Get>,
+    how: How,
+}
+
+reading_request!(ExistsManyRequest, Vec<bool>);
+
+impl ExistsManyRequest<'_> {
+    async fn run(self) -> Result<AsOf<Vec<bool>>, Error> {
+        let Self { table, gets, how } = self;
+        let found = GetManyRequest { table, gets, exists_only: true, how }.run().await?;
+        Ok(AsOf { value: found.value.iter().map(Option::is_some).collect(), as_of_ms: found.as_of_ms })
+    }
+}
+
+impl Table {
+    /// The meta table is read by scans alone.
+    async fn get_meta(&self, get: &Get, how: How) -> Result<AsOf<Option<RowData>>, Error> {
+        let range = terrane_types::KeyRange::row(&get.row);
+        let selection: Selection = get.selection.clone();
+        let scan = Scan { selection, ..Scan::range(range) }.limit(1);
+        let row = self.scan(scan).timeout(how.timeout_of(self)).await?.next().await.transpose()?;
+        Ok(AsOf { value: row, as_of_ms: None })
+    }
+}
+
+/// The rows of the reply to a get.
+pub(crate) fn rows_of(answer: reply::Body) -> Result<AsOf<Vec<RowData>>, Failure> {
+    let reply::Body::Get(reply) = answer else {
+        return Err(broken_reply("the server answered a get with something else"));
+    };
+    let rows = PackedRows::new(reply.rows).map(|row| row.map(|row| RowData::new(row.row, row.cells)));
+    let value = rows
+        .collect::<Result<_, _>>()
+        .map_err(|invalid| broken_reply(format!("the server sent rows that cannot be read: {invalid}")))?;
+    Ok(AsOf { value, as_of_ms: (reply.as_of_ms != 0).then_some(reply.as_of_ms) })
+}

@@ -1,0 +1,301 @@
+//! Pages: a bounded number of rows, and a token with which anybody may go on behind them later.
+//!
+//! A token is a position, not a cursor: no server keeps anything for it, and it stays right when regions split or move, when
+//! leaders change and servers restart. A server made it: it is sealed for one table, range, direction and filter, and opens
+//! under these alone, so that it may be shown to a browser: nobody can make one or change it. It tells no more than the last
+//! row of its page, which its holder has seen. The keys change; a token lives for 30 days at least.
+//!
+//! A row more than the page shows is read: it tells whether anything follows. The token says behind which row the next
+//! page begins, so that a row written right behind the end of one page is on the next.
+
+use std::fmt;
+use std::str::FromStr;
+
+use bytes::Bytes;
+use terrane_proto::v1;
+use terrane_proto::v1::{reply, request};
+use terrane_types::{Invalid, KeyRange, TableId};
+
+use crate::api::table::{Table, Target, broken_reply};
+use crate::error::Error;
+use crate::read::base64url;
+use crate::read::query::{AsOf, Consistency, RowData, Scan, behind, older};
+use crate::read::request::{How, reading_request};
+use crate::read::row_stream::RowStream;
+use crate::read::scan_requests::scan_methods;
+use crate::read::selection::selection_methods;
+use crate::route::deadline::Progress;
+use crate::route::retry::{Failure, Risk};
+
+/// Rows of a page whose scan names no limit.
+pub const PAGE_ROWS_DEFAULT: u64 = 100;
+
+/// Longest text that may be a token: servers make none of more than 64 KiB, and text takes a third more.
+const TOKEN_TEXT_MAX: usize = 96 << 10;
+
+/// Fewest bytes that may be a token: each ends with a tag of this length. What is shorter is a slip of who hands it over,
+/// and is refused here, before any server is asked.
+const TOKEN_BYTES_MIN: usize = 32;
+
+/// Rows of one page, and where the next begins.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// The rows, in the order of the scan.
+    pub rows: Vec<RowData>,
+    /// Give it to [`PageRequest::after`] for the rows that follow. `None`: nothing followed.
+    pub next: Option<PageToken>,
+}
+
+/// Where a page ended. Opaque; as text (`Display`, `FromStr`) it fits into a URL unchanged and may be shown to a browser.
+///
+/// ```
+/// let text = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA";
+/// let token: terrane_client::PageToken = text.parse()?;
+/// assert_eq!(token.to_string(), text);
+/// assert!("no-token".parse::<terrane_client::PageToken>().is_err());
+/// # Ok::<(), terrane_client::Invalid>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageToken {
+    sealed: Bytes,
+}
+
+impl fmt::Display for PageToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&base64url::encode(&self.sealed))
+    }
+}
+
+impl FromStr for PageToken {
+    type Err = Invalid;
+
+    /// Takes the text over unless it cannot be a token; whether it is one of ours is for servers to say.
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let sealed = if text.len() > TOKEN_TEXT_MAX { None } else { base64url::decode(text) };
+        let sealed = sealed.filter(|sealed| sealed.len() >= TOKEN_BYTES_MIN);
+        sealed
+            .map(|sealed| Self { sealed: sealed.into() })
+            .ok_or_else(|| Invalid::new("the page token is damaged or is not one of ours; take it over unchanged"))
+    }
+}
+
+/// What a token is made for, and by whom it may be made and opened.
+pub(crate) struct Binding<'a> {
+    pub(crate) table: &'a Table,
+    /// The range that is paged through, as tokens are bound to it.
+    pub(crate) range: KeyRange,
+    pub(crate) reverse: bool,
+    pub(crate) filter: &'a str,
+    /// A row of a region whose server is asked. Any would do.
+    pub(crate) near: Bytes,
+    pub(crate) how: How,
+}
+
+impl Binding<'_> {
+    fn wire(&self) -> Option<v1::PageBinding> {
+        Some(v1::PageBinding {
+            table: self.table.id().0,
+            start: self.range.start.clone(),
+            stop: self.range.stop.clone(),
+            reverse: self.reverse,
+            filter: self.filter.to_owned(),
+        })
+    }
+
+    /// Has a server make a token of these positions.
+    pub(crate) async fn seal(&self, positions: Vec<v1::PagePosition>) -> Result<PageToken, Error> {
+        let seal = v1::SealPage { binding: self.wire(), positions };
+        let sealed = |answer| match answer {
+            reply::Body::SealPage(reply) => Ok(PageToken { sealed: reply.token }),
+            _ => Err(broken_reply("the server answered the sealing of a page token with something else")),
+        };
+        self.ask(|| request::Body::SealPage(Box::new(seal.clone())), sealed).await
+    }
+
+    /// Has a server check a token and tell its positions.
+    pub(crate) async fn open(&self, token: &PageToken) -> Result<Vec<v1::PagePosition>, Error> {
+        let open = v1::OpenPage { binding: self.wire(), token: token.sealed.clone() };
+        let opened = |answer| match answer {
+            reply::Body::OpenPage(reply) => Ok(reply.positions),
+            _ => Err(broken_reply("the server answered the opening of a page token with something else")),
+        };
+        self.ask(|| request::Body::OpenPage(Box::new(open.clone())), opened).await
+    }
+
+    async fn ask<T>(
+        &self,
+        body: impl Fn() -> request::Body,
+        finish: impl Fn(reply::Body) -> Result<T, Failure>,
+    ) -> Result<T, Error> {
+        let table = self.table;
+        let progress = Progress::new(Risk::READ, self.how.timeout_of(table));
+        let router = &table.core.router;
+        // No row is read, so that it does not matter who leads; leaders are known best.
+        if table.target.table == TableId::META {
+            let listed = self.listed().await?;
+            return router.read_row(&listed, &[], Consistency::Leased, progress, body, finish).await;
+        }
+        router.read_row(&table.target, &self.near, Consistency::Leased, progress, body, finish).await
+    }
+
+    /// A table that table meta lists. Masters serve meta and seal nothing, but every server does, whatever the token is for.
+    async fn listed(&self) -> Result<Target, Error> {
+        let (table, one) = (self.table, Scan::all().limit(1));
+        let mut rows = RowStream::new(table.scanner(&one, KeyRange::all(), self.how).await?);
+        let row = rows.next().await.transpose()?;
+        let name = row.as_ref().and_then(|row| row.value("info", "table")).map(String::from_utf8_lossy);
+        let Some(name) = name else {
+            return Err(Error::invalid(
+                "the page token is of rows of table meta, which has none now: there is no table",
+            ));
+        };
+        Ok(Target::new(table.core.describe(&name, self.how.timeout_of(table)).await?))
+    }
+}
+
+/// What is left of `range` behind the last row shown.
+pub(crate) fn rest_of(range: &KeyRange, reverse: bool, last: &Bytes) -> KeyRange {
+    match (last.is_empty(), reverse) {
+        (true, _) => range.clone(),
+        (false, true) => KeyRange { start: range.start.clone(), stop: last.clone() },
+        (false, false) => KeyRange { start: behind(last), stop: range.stop.clone() },
+    }
+}
+
+impl Table {
+    /// Reads one page: up to the scan's limit of rows ([`PAGE_ROWS_DEFAULT`] if it has none), and a token for what follows,
+    /// exactly when something does. Pages by offset are right for page numbers; the servers count, and each page costs
+    /// more than the one before. Pages by token go on exactly behind the last row shown, whatever was written meanwhile.
+    /// Safe to repeat.
+    ///
+    /// ```no_run
+    /// use terrane_client::Scan;
+    /// # async fn run(users: terrane_client::Table) -> Result<(), terrane_client::Error> {
+    /// let first = users.page(Scan::prefix("user-")).limit(10).await?;
+    /// if let Some(token) = first.next {
+    ///     // What a web page puts into its link to the next one.
+    ///     let text = token.to_string();
+    ///     let second = users.page(Scan::prefix("user-")).limit(10).after(text.parse::<terrane_client::PageToken>()?).await?;
+    /// }
+    /// let eleventh = users.page(Scan::prefix("user-")).limit(10).offset(100).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Table::scan`] and its stream. [`Error::Invalid`] for a token that is damaged, too old, of another table,
+    /// or made for another range, direction or filter: begin with the first page.
+    pub fn page(&self, scan: impl Into<Scan>) -> PageRequest<'_> {
+        let scan = scan.into();
+        PageRequest { table: self, how: How::new(scan.consistency), scan }
+    }
+}
+
+/// A page that is read when it is awaited. Made by [`Table::page`].
+#[derive(Clone, Debug)]
+#[must_use = "a request is sent when it is awaited"]
+pub struct PageRequest<'t> {
+    table: &'t Table,
+    scan: Scan,
+    how: How,
+}
+
+reading_request!(PageRequest, Page);
+
+impl PageRequest<'_> {
+    selection_methods!(scan.selection);
+    scan_methods!();
+
+    /// Goes on behind the page that gave this token. Range, direction and filter must be those of that page; limit, offset
+    /// and columns need not.
+    pub fn after(mut self, token: impl Into<Option<PageToken>>) -> Self {
+        self.scan.after = token.into();
+        self
+    }
+
+    async fn run(self) -> Result<AsOf<Page>, Error> {
+        let Self { table, scan, how } = self;
+        if scan.latest.is_some() {
+            return Err(Error::invalid(
+                "the latest rows of prefixes do not come in pages; set a limit and begin behind a row",
+            ));
+        }
+        let range = scan.checked_range()?;
+        let wanted = rows_wanted(scan.limit)?;
+        let near = range.start.clone();
+        let filter = scan.selection.filter_text();
+        let binding = Binding { table, range: range.clone(), reverse: scan.reverse, filter, near, how };
+        let rest = match &scan.after {
+            Some(token) => match &binding.open(token).await?[..] {
+                [position] if position.finished => {
+                    return Ok(AsOf { value: Page { rows: Vec::new(), next: None }, as_of_ms: None });
+                }
+                [position] => rest_of(&range, scan.reverse, &position.last),
+                positions => {
+                    return Err(Error::invalid(format!(
+                        "the page token is of a table in {} buckets; read it with the typed table that made it",
+                        positions.len()
+                    )));
+                }
+            },
+            None => range,
+        };
+        // One row more tells whether anything follows.
+        let scan_more = Scan { limit: Some(wanted as u64 + 1), ..scan.clone() };
+        let mut stream = RowStream::new(table.scanner(&scan_more, rest, how).await?);
+        let mut rows = Vec::new();
+        while let Some(row) = stream.next().await {
+            rows.push(row?);
+        }
+        let more = rows.len() > wanted;
+        rows.truncate(wanted);
+        let next = match rows.last().filter(|_| more) {
+            Some(last) => Some(binding.seal(vec![position_behind(0, last.row())]).await?),
+            None => None,
+        };
+        Ok(AsOf { value: Page { rows, next }, as_of_ms: older(None, stream.as_of_ms().unwrap_or(0)) })
+    }
+}
+
+/// How many rows a page has.
+pub(crate) fn rows_wanted(limit: Option<u64>) -> Result<usize, Error> {
+    match limit.unwrap_or(PAGE_ROWS_DEFAULT) {
+        0 => Err(Error::invalid("a page has at least one row")),
+        // One row more is read.
+        u64::MAX => Err(Error::invalid("a page cannot have that many rows")),
+        rows => usize::try_from(rows).map_err(|_| Error::invalid("a page cannot have that many rows")),
+    }
+}
+
+pub(crate) fn position_behind(bucket: u32, last: &[u8]) -> v1::PagePosition {
+    v1::PagePosition { bucket, last: Bytes::copy_from_slice(last), finished: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_come_back_from_text_unchanged() {
+        for length in 32..96u8 {
+            let sealed: Vec<u8> = (0..length).map(|i| i.wrapping_mul(61).wrapping_add(length)).collect();
+            let token = PageToken { sealed: sealed.into() };
+            let text = token.to_string();
+            assert_eq!(text.parse::<PageToken>().expect("our own text"), token);
+            assert!(text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b)), "{text} fits into a URL");
+        }
+        for text in ["", "A", "a b", "==", "no-token", &"A".repeat(TOKEN_TEXT_MAX + 1)] {
+            assert!(text.parse::<PageToken>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_rest_of_a_range_begins_right_behind_the_last_row() {
+        let range = KeyRange::prefix(b"u");
+        let last = Bytes::from_static(b"u5");
+        let forward = rest_of(&range, false, &last);
+        assert!(!forward.contains(b"u5") && forward.contains(b"u5\0") && !forward.contains(b"v"));
+        let back = rest_of(&range, true, &last);
+        assert!(!back.contains(b"u5") && back.contains(b"u4\xff") && back.contains(b"u"));
+        assert_eq!(rest_of(&range, true, &Bytes::new()), range);
+    }
+}

@@ -1,0 +1,572 @@
+//! Where a scan stands: what is left of its range, how far it is in the present region, and the parts of a row that is
+//! larger than a block.
+//!
+//! Sans-I/O: blocks go in, rows and the next request come out. Two kinds of position are kept. Within one region and epoch
+//! the server's resume token is exact, down to a cell of a row and to an offset half skipped. When the region changed
+//! under the scan, the token is given up for our own position, the last whole row received: the new regions are asked
+//! from there, and nothing is skipped or repeated. Rows counted or skipped in a region count only once the region, or a
+//! row in it, is done; a restart begins that part anew.
+
+use bytes::Bytes;
+use terrane_proto::v1;
+use terrane_types::{KeyRange, PackedCells, PackedRow, PackedRows, RegionDescriptor, RegionEpoch, RegionId, Row};
+
+use crate::read::query::{RowData, older};
+use crate::route::router::Position;
+
+/// Bytes of the first block for each row, where fewer rows are asked for than would make a block of the usual size: what
+/// weighs as much as a get.
+const FEW_ROWS_BYTES_EACH: u32 = 16 << 10;
+const FEW_ROWS: u64 = 16;
+
+/// The state of one scan.
+#[derive(Debug)]
+pub(crate) struct Cursor {
+    /// What is left, as of the last whole row or region.
+    rest: KeyRange,
+    reverse: bool,
+    limit: Option<u64>,
+    /// Rows to skip, as of the last whole row or region.
+    offset: u64,
+    counted: u64,
+    finished: bool,
+    /// How far the present region is.
+    within: Option<Within>,
+    /// The parts so far of a row that is larger than a block.
+    part: Option<(Row, Vec<u8>)>,
+    /// What servers summed up, of regions that are done, in the order of the range.
+    sums: Vec<v1::AggregatePart>,
+    /// Of a scan for the latest rows: the last prefix met and the rows given of it, as of the last whole row or region.
+    prefix: (Bytes, u32),
+    as_of_ms: Option<u64>,
+    /// Of a snapshot scan: the sequence number that the region with this range was last read at. It holds for the daughters
+    /// of that region, which go on at it.
+    moment: Option<(KeyRange, u64)>,
+}
+
+#[derive(Debug)]
+struct Within {
+    region: RegionId,
+    epoch: RegionEpoch,
+    /// The part of the scan's range that the region was asked for; the same for all its blocks.
+    asked: KeyRange,
+    resume: Bytes,
+    offset: u64,
+    limit: Option<u64>,
+    counted: u64,
+    sum: Option<v1::AggregatePart>,
+    prefix: (Bytes, u32),
+}
+
+impl Within {
+    /// The size of the next block. In what a server lets one client have in flight a scan weighs as much as the block it may
+    /// fill, so one for few rows begins with a small block; rows that do not fit go on in blocks of the usual size.
+    fn block_bytes(&self, wanted: &Wanted) -> u32 {
+        let few = self.limit.filter(|rows| wanted.block_bytes == 0 && self.resume.is_empty() && *rows < FEW_ROWS);
+        few.map_or(wanted.block_bytes, |rows| u32::try_from(rows).map_or(0, |rows| rows * FEW_ROWS_BYTES_EACH))
+    }
+}
+
+/// What a scan wants of each region.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wanted {
+    pub(crate) projection: v1::Projection,
+    pub(crate) block_bytes: u32,
+    pub(crate) count_only: bool,
+    pub(crate) aggregate: Option<v1::Aggregate>,
+    pub(crate) latest: Option<v1::Latest>,
+    pub(crate) snapshot: bool,
+    pub(crate) fill_cache_never: bool,
+}
+
+impl Wanted {
+    /// Whether rows are counted and not sent.
+    const fn only_counts(&self) -> bool {
+        self.count_only || self.aggregate.is_some()
+    }
+}
+
+impl Cursor {
+    pub(crate) fn new(range: KeyRange, reverse: bool, limit: Option<u64>, offset: u64) -> Self {
+        let finished = range.is_empty() || limit == Some(0);
+        Self {
+            rest: range,
+            reverse,
+            limit,
+            offset,
+            counted: 0,
+            finished,
+            within: None,
+            part: None,
+            sums: Vec::new(),
+            prefix: (Bytes::new(), 0),
+            as_of_ms: None,
+            moment: None,
+        }
+    }
+
+    pub(crate) const fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// Rows that servers counted, of regions that are done.
+    pub(crate) const fn counted(&self) -> u64 {
+        self.counted
+    }
+
+    /// What servers summed up, of regions that are done.
+    pub(crate) fn into_sums(self) -> Vec<v1::AggregatePart> {
+        self.sums
+    }
+
+    /// As of when what came so far is complete, if a read of a follower bounded it.
+    pub(crate) const fn as_of_ms(&self) -> Option<u64> {
+        self.as_of_ms
+    }
+
+    /// Which region comes next.
+    pub(crate) fn position(&self) -> Position<'_> {
+        if self.reverse { Position::Before(&self.rest.stop) } else { Position::Row(&self.rest.start) }
+    }
+
+    /// The request for the rest of the scan in `region`.
+    pub(crate) fn request(&mut self, region: &RegionDescriptor, wanted: &Wanted) -> v1::Scan {
+        let same = self.within.as_ref().is_some_and(|w| w.region == region.region && w.epoch == region.epoch);
+        if !same {
+            self.restart();
+        }
+        let (rest, offset, limit, prefix) = (&self.rest, self.offset, self.limit, &self.prefix);
+        let within = self.within.get_or_insert_with(|| Within {
+            region: region.region,
+            epoch: region.epoch,
+            asked: rest.intersect(&region.range).unwrap_or_else(|| rest.clone()),
+            resume: Bytes::new(),
+            offset,
+            limit,
+            counted: 0,
+            sum: None,
+            prefix: prefix.clone(),
+        });
+        // A resumed scan remembers its prefix by itself; one that begins in a region is told the one before.
+        let latest = wanted.latest.clone().map(|mut latest| {
+            if within.resume.is_empty() {
+                (latest.last_prefix, latest.given) = within.prefix.clone();
+            }
+            latest
+        });
+        v1::Scan {
+            start: within.asked.start.clone(),
+            stop: within.asked.stop.clone(),
+            reverse: self.reverse,
+            limit: within.limit.unwrap_or(0),
+            offset: within.offset,
+            projection: Some(wanted.projection.clone()),
+            block_bytes: within.block_bytes(wanted),
+            resume: within.resume.clone(),
+            cells_as: 0,
+            count_only: wanted.count_only,
+            aggregate: wanted.aggregate.clone(),
+            latest,
+            snapshot: wanted.snapshot,
+            fill_cache_never: wanted.fill_cache_never,
+            at_sequence: self
+                .moment
+                .as_ref()
+                .filter(|(range, _)| wanted.snapshot && range.covers(&within.asked))
+                .map(|(_, sequence)| *sequence),
+        }
+    }
+
+    /// The region changed: begins anew behind the last whole row.
+    pub(crate) fn restart(&mut self) {
+        self.within = None;
+        self.part = None;
+    }
+
+    /// Takes a block of `region`, the one last asked for; appends its whole rows to `rows`.
+    pub(crate) fn accept(
+        &mut self,
+        region: &RegionDescriptor,
+        block: v1::ScanBlock,
+        wanted: &Wanted,
+        rows: &mut Vec<RowData>,
+    ) -> Result<(), String> {
+        if block.row_restarted {
+            self.part = None;
+        }
+        let before = rows.len();
+        self.as_of_ms = older(self.as_of_ms, block.as_of_ms);
+        if let Some(sequence) = block.sequence {
+            let known = self.moment.as_ref();
+            // The parent's range is kept while its daughters are read.
+            if !known.is_some_and(|(range, known)| *known == sequence && range.covers(&region.range)) {
+                self.moment = Some((region.range.clone(), sequence));
+            }
+        }
+        let last = self.take_rows(block.rows, block.row_continues, rows)?;
+        let taken = (rows.len() - before) as u64;
+        let within = self.within.as_mut().ok_or("a block came for no region")?;
+        within.resume = block.resume;
+        within.offset = block.offset_left.min(within.offset);
+        if wanted.only_counts() {
+            within.counted += block.row_count;
+            within.limit = within.limit.map(|_| block.limit_left);
+            // It covers all blocks so far.
+            within.sum = block.aggregate.or(within.sum.take());
+        } else {
+            within.limit = within.limit.map(|limit| limit.saturating_sub(taken));
+        }
+        // A region without such rows has no prefix to tell of: the one before goes on to the next region.
+        if wanted.latest.is_some() && !block.last_prefix.is_empty() {
+            within.prefix = (block.last_prefix, block.prefix_given);
+        }
+        let (offset, limit, prefix) = (within.offset, within.limit, within.prefix.clone());
+        if let Some(last) = last {
+            self.step_behind(&last);
+            (self.offset, self.limit, self.prefix) = (offset, limit, prefix);
+        }
+        if limit == Some(0) || block.ended {
+            self.leave_region();
+            self.finished = true;
+        } else if block.done {
+            self.leave_region();
+            self.enter_next(region);
+        }
+        Ok(())
+    }
+
+    /// Splits a block into rows; answers the last whole one.
+    fn take_rows(&mut self, block: Bytes, continues: bool, rows: &mut Vec<RowData>) -> Result<Option<Row>, String> {
+        let mut last = None;
+        let mut packed = PackedRows::new(block).peekable();
+        while let Some(row) = packed.next() {
+            let row = row.map_err(|invalid| format!("a block cannot be read: {invalid}"))?;
+            let goes_on = continues && packed.peek().is_none();
+            let row = match self.part.take() {
+                None if !goes_on => row,
+                // The parts are appended in place and read as a row only when all are there: a row of thousands of parts
+                // is copied once.
+                earlier => {
+                    let part = joined(earlier, row)?;
+                    if goes_on {
+                        self.part = Some(part);
+                        break;
+                    }
+                    whole(part)?
+                }
+            };
+            last = Some(row.row.clone());
+            rows.push(RowData::new(row.row, row.cells));
+        }
+        Ok(last)
+    }
+
+    fn step_behind(&mut self, row: &Row) {
+        if self.reverse {
+            self.rest.stop = row.clone().into_bytes();
+        } else {
+            self.rest.start = row.after();
+        }
+    }
+
+    /// What was skipped and counted in the region holds from now on.
+    fn leave_region(&mut self) {
+        if let Some(within) = self.within.take() {
+            self.offset = within.offset;
+            self.limit = within.limit;
+            self.counted += within.counted;
+            self.sums.extend(within.sum);
+            self.prefix = within.prefix;
+        }
+        self.part = None;
+    }
+
+    fn enter_next(&mut self, region: &RegionDescriptor) {
+        let bound = if self.reverse { &region.range.start } else { &region.range.stop };
+        if bound.is_empty() {
+            self.finished = true;
+            return;
+        }
+        if self.reverse {
+            self.rest.stop = bound.clone();
+        } else {
+            self.rest.start = bound.clone();
+        }
+        self.finished = self.rest.is_empty();
+    }
+}
+
+/// A row's earlier parts, if there are any, with the next one behind them.
+fn joined(earlier: Option<(Row, Vec<u8>)>, next: PackedRow) -> Result<(Row, Vec<u8>), String> {
+    let (row, mut cells) = earlier.unwrap_or_else(|| (next.row.clone(), Vec::new()));
+    if next.row != row {
+        return Err(format!("the parts of row {row} are followed by row {}", next.row));
+    }
+    cells.extend_from_slice(next.cells.as_bytes());
+    Ok((row, cells))
+}
+
+/// The row whose parts these are.
+fn whole((row, cells): (Row, Vec<u8>)) -> Result<PackedRow, String> {
+    let cells = PackedCells::validate(cells.into()).map_err(|invalid| format!("row {row}: {invalid}"))?;
+    Ok(PackedRow { row, cells })
+}
+
+#[cfg(test)]
+mod tests {
+    use terrane_types::cell::{CellRef, pack};
+    use terrane_types::{GroupId, TableId, pack_row};
+
+    use super::*;
+
+    fn region(id: u64, epoch: u64, start: &'static str, stop: &'static str) -> RegionDescriptor {
+        RegionDescriptor {
+            region: RegionId(id),
+            table: TableId(1),
+            range: KeyRange::new(start, stop).expect("ordered"),
+            epoch: RegionEpoch(epoch),
+            group: GroupId(1),
+            schema_version: 1,
+        }
+    }
+
+    fn wanted(count_only: bool) -> Wanted {
+        Wanted { count_only, ..Wanted::default() }
+    }
+
+    /// `a b c` as rows with a cell each; `done` ends the region.
+    fn block(rows: &str, done: bool) -> v1::ScanBlock {
+        let mut bytes = Vec::new();
+        for row in rows.split_whitespace() {
+            let mut cells = Vec::new();
+            pack(&mut cells, CellRef::put(b"f", b"q", 1, row.as_bytes()));
+            pack_row(&mut bytes, row.as_bytes(), &cells);
+        }
+        v1::ScanBlock {
+            rows: bytes.into(),
+            row_count: rows.split_whitespace().count() as u64,
+            resume: "token".into(),
+            done,
+            ..v1::ScanBlock::default()
+        }
+    }
+
+    fn names(rows: &[RowData]) -> String {
+        rows.iter().map(|row| row.row().to_string()).collect::<Vec<_>>().join(" ")
+    }
+
+    fn ask(cursor: &mut Cursor, region: &RegionDescriptor) -> String {
+        let scan = cursor.request(region, &wanted(false));
+        let text = |bytes: &Bytes| terrane_types::escape(bytes);
+        format!(
+            "[{},{}) limit {} offset {} resume {}",
+            text(&scan.start),
+            text(&scan.stop),
+            scan.limit,
+            scan.offset,
+            text(&scan.resume)
+        )
+    }
+
+    fn feed(cursor: &mut Cursor, region: &RegionDescriptor, block: v1::ScanBlock) -> String {
+        let mut rows = Vec::new();
+        cursor.accept(region, block, &wanted(false), &mut rows).expect("a good block");
+        names(&rows)
+    }
+
+    #[test]
+    fn regions_follow_one_another_to_the_end_of_the_range() {
+        let (one, two) = (region(1, 1, "", "m"), region(2, 1, "m", ""));
+        let mut cursor = Cursor::new(KeyRange::new("b", "z").expect("ordered"), false, None, 0);
+        assert_eq!(ask(&mut cursor, &one), "[b,m) limit 0 offset 0 resume ");
+        assert_eq!(feed(&mut cursor, &one, block("b c", false)), "b c");
+        assert_eq!(ask(&mut cursor, &one), "[b,m) limit 0 offset 0 resume token");
+        assert_eq!(feed(&mut cursor, &one, block("d", true)), "d");
+        assert!(matches!(cursor.position(), Position::Row(b"m")));
+        assert_eq!(ask(&mut cursor, &two), "[m,z) limit 0 offset 0 resume ");
+        assert_eq!(feed(&mut cursor, &two, block("", true)), "");
+        assert!(cursor.is_finished());
+    }
+
+    #[test]
+    fn backwards_they_follow_towards_the_start() {
+        let (one, two) = (region(1, 1, "", "m"), region(2, 1, "m", ""));
+        let mut cursor = Cursor::new(KeyRange::all(), true, None, 0);
+        assert!(matches!(cursor.position(), Position::Before(b"")));
+        assert_eq!(ask(&mut cursor, &two), "[m,) limit 0 offset 0 resume ");
+        assert_eq!(feed(&mut cursor, &two, block("z n", true)), "z n");
+        assert!(matches!(cursor.position(), Position::Before(b"m")));
+        assert_eq!(ask(&mut cursor, &one), "[,m) limit 0 offset 0 resume ");
+        feed(&mut cursor, &one, block("b", true));
+        assert!(cursor.is_finished());
+    }
+
+    #[test]
+    fn limit_and_offset_are_carried_into_the_next_region() {
+        let (one, two) = (region(1, 1, "", "m"), region(2, 1, "m", ""));
+        let mut cursor = Cursor::new(KeyRange::all(), false, Some(4), 10);
+        assert_eq!(ask(&mut cursor, &one), "[,m) limit 4 offset 10 resume ");
+        feed(&mut cursor, &one, v1::ScanBlock { offset_left: 3, ..block("", true) });
+        assert_eq!(ask(&mut cursor, &two), "[m,) limit 4 offset 3 resume ");
+        feed(&mut cursor, &two, block("p q", false));
+        assert_eq!(ask(&mut cursor, &two), "[m,) limit 2 offset 0 resume token");
+        feed(&mut cursor, &two, block("r s", false));
+        assert!(cursor.is_finished(), "the limit ends it, done or not");
+    }
+
+    #[test]
+    fn a_split_on_the_way_goes_on_behind_the_last_row() {
+        let parent = region(1, 1, "", "");
+        let mut cursor = Cursor::new(KeyRange::all(), false, Some(9), 5);
+        ask(&mut cursor, &parent);
+        feed(&mut cursor, &parent, block("a b", false));
+        let left = region(1, 2, "", "m");
+        assert_eq!(ask(&mut cursor, &left), "[b\\x00,m) limit 7 offset 0 resume ");
+    }
+
+    #[test]
+    fn an_offset_half_skipped_begins_anew_when_the_region_changed() {
+        let parent = region(1, 1, "", "");
+        let mut cursor = Cursor::new(KeyRange::all(), false, None, 100);
+        ask(&mut cursor, &parent);
+        feed(&mut cursor, &parent, v1::ScanBlock { offset_left: 40, ..block("", false) });
+        assert_eq!(ask(&mut cursor, &parent), "[,) limit 0 offset 40 resume token");
+        assert_eq!(ask(&mut cursor, &region(1, 2, "", "m")), "[,m) limit 0 offset 100 resume ");
+    }
+
+    #[test]
+    fn counts_of_a_region_that_changed_are_not_kept() {
+        let (parent, left) = (region(1, 1, "", ""), region(1, 2, "", "m"));
+        let mut cursor = Cursor::new(KeyRange::all(), false, None, 0);
+        let mut count = |region: &RegionDescriptor, rows, done| {
+            cursor.request(region, &wanted(true));
+            let block = v1::ScanBlock { row_count: rows, ..block("", done) };
+            cursor.accept(region, block, &wanted(true), &mut Vec::new()).expect("a good block");
+            cursor.counted()
+        };
+        assert_eq!(count(&parent, 50, false), 0);
+        assert_eq!(count(&left, 30, true), 30);
+        assert_eq!(count(&region(2, 2, "m", ""), 20, true), 50);
+    }
+
+    fn part(row: &str, values: &[&str], continues: bool) -> v1::ScanBlock {
+        let mut cells = Vec::new();
+        for value in values {
+            pack(&mut cells, CellRef::put(b"f", value.as_bytes(), 1, b"x"));
+        }
+        let mut bytes = Vec::new();
+        pack_row(&mut bytes, row.as_bytes(), &cells);
+        v1::ScanBlock { rows: bytes.into(), row_continues: continues, ..block("", false) }
+    }
+
+    #[test]
+    fn parts_of_a_large_row_become_one_row() {
+        let all = region(1, 1, "", "");
+        let mut cursor = Cursor::new(KeyRange::all(), false, None, 0);
+        ask(&mut cursor, &all);
+        let mut rows = Vec::new();
+        for block in [part("big", &["a", "b"], true), part("big", &["c"], true), part("big", &["d"], false)] {
+            cursor.accept(&all, block, &wanted(false), &mut rows).expect("a good block");
+        }
+        assert_eq!(rows.len(), 1);
+        let qualifiers: Vec<_> = rows[0].cells().map(|cell| cell.qualifier.to_vec()).collect();
+        assert_eq!(qualifiers, [b"a", b"b", b"c", b"d"]);
+    }
+
+    #[test]
+    fn a_row_that_is_restarted_loses_its_earlier_parts() {
+        let all = region(1, 1, "", "");
+        let mut cursor = Cursor::new(KeyRange::all(), false, None, 0);
+        ask(&mut cursor, &all);
+        let mut rows = Vec::new();
+        cursor.accept(&all, part("big", &["a"], true), &wanted(false), &mut rows).expect("a good block");
+        let again = v1::ScanBlock { row_restarted: true, ..part("big", &["a", "b"], false) };
+        cursor.accept(&all, again, &wanted(false), &mut rows).expect("a good block");
+        assert_eq!((rows.len(), rows[0].cells().count()), (1, 2));
+    }
+
+    #[test]
+    fn a_split_inside_a_large_row_reads_the_row_anew() {
+        let all = region(1, 1, "", "");
+        let mut cursor = Cursor::new(KeyRange::all(), false, None, 0);
+        ask(&mut cursor, &all);
+        feed(&mut cursor, &all, block("a", false));
+        feed(&mut cursor, &all, part("big", &["a"], true));
+        let left = region(1, 2, "", "m");
+        assert_eq!(ask(&mut cursor, &left), "[a\\x00,m) limit 0 offset 0 resume ");
+        assert_eq!(feed(&mut cursor, &left, part("big", &["a", "b"], false)), "big");
+    }
+
+    #[test]
+    fn parts_of_different_rows_are_an_error() {
+        let all = region(1, 1, "", "");
+        let mut cursor = Cursor::new(KeyRange::all(), false, None, 0);
+        ask(&mut cursor, &all);
+        feed(&mut cursor, &all, part("big", &["a"], true));
+        assert!(cursor.accept(&all, block("other", false), &wanted(false), &mut Vec::new()).is_err());
+    }
+
+    #[test]
+    fn a_scan_for_few_rows_begins_with_a_small_block() {
+        let all = region(1, 1, "", "");
+        let asked = |limit, wanted: &Wanted| {
+            let mut cursor = Cursor::new(KeyRange::all(), false, limit, 0);
+            let first = cursor.request(&all, wanted).block_bytes;
+            cursor.accept(&all, part("big", &["a"], true), wanted, &mut Vec::new()).expect("a good block");
+            (first, cursor.request(&all, wanted).block_bytes)
+        };
+        assert_eq!(asked(Some(1), &wanted(false)), (16 << 10, 0));
+        assert_eq!(asked(Some(15), &wanted(false)), (240 << 10, 0));
+        assert_eq!(asked(Some(16), &wanted(false)), (0, 0));
+        assert_eq!(asked(None, &wanted(false)), (0, 0));
+        assert_eq!(asked(Some(1), &Wanted { block_bytes: 9, ..wanted(false) }), (9, 9));
+    }
+
+    #[test]
+    fn empty_ranges_and_a_limit_of_nothing_ask_nobody() {
+        assert!(Cursor::new(KeyRange::new("b", "b").expect("ordered"), false, None, 0).is_finished());
+        assert!(Cursor::new(KeyRange::all(), false, Some(0), 0).is_finished());
+    }
+
+    #[test]
+    fn a_snapshot_goes_on_at_its_moment_in_the_daughters_and_not_beyond() {
+        let snapshot = Wanted { snapshot: true, ..Wanted::default() };
+        let mut cursor = Cursor::new(KeyRange::all(), false, None, 0);
+        let mut take = |region: &RegionDescriptor, rows: &str, done, sequence| {
+            let asked = cursor.request(region, &snapshot).at_sequence;
+            let block = v1::ScanBlock { sequence: Some(sequence), ..block(rows, done) };
+            cursor.accept(region, block, &snapshot, &mut Vec::new()).expect("a good block");
+            asked
+        };
+        assert_eq!(take(&region(1, 1, "", "m"), "a b", false, 7), None);
+        assert_eq!(take(&region(1, 2, "", "c"), "", true, 7), Some(7));
+        assert_eq!(take(&region(2, 2, "c", "m"), "d", true, 7), Some(7));
+        assert_eq!(take(&region(3, 1, "m", ""), "n", true, 3), None);
+    }
+
+    #[test]
+    fn a_scan_that_the_filter_ended_asks_no_further_region() {
+        let mut cursor = Cursor::new(KeyRange::all(), false, None, 0);
+        let first = region(1, 1, "", "m");
+        cursor.request(&first, &wanted(false));
+        let block = v1::ScanBlock { ended: true, ..block("a", true) };
+        cursor.accept(&first, block, &wanted(false), &mut Vec::new()).expect("a good block");
+        assert!(cursor.is_finished());
+    }
+
+    #[test]
+    fn the_prefix_of_the_latest_rows_is_handed_on_over_a_region_without_any() {
+        let latest = v1::Latest { rows: 2, ..v1::Latest::default() };
+        let wanted = Wanted { latest: Some(latest), ..Wanted::default() };
+        let mut cursor = Cursor::new(KeyRange::all(), false, None, 0);
+        let mut take = |region: &RegionDescriptor, rows: &str, prefix: &'static str, given| {
+            let asked = cursor.request(region, &wanted).latest.expect("asked for");
+            let block = v1::ScanBlock { last_prefix: prefix.into(), prefix_given: given, ..block(rows, true) };
+            cursor.accept(region, block, &wanted, &mut Vec::new()).expect("a good block");
+            (asked.last_prefix, asked.given)
+        };
+        assert_eq!(take(&region(1, 1, "", "c"), "b", "b", 1), (Bytes::new(), 0));
+        assert_eq!(take(&region(2, 1, "c", "m"), "", "", 0), ("b".into(), 1));
+        assert_eq!(take(&region(3, 1, "m", ""), "n", "n", 1), ("b".into(), 1));
+    }
+}

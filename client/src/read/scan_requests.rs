@@ -1,0 +1,267 @@
+//! Requests for rows in order: scans, the latest rows of each prefix, and the ends and neighbours of a range.
+
+use terrane_types::KeyRange;
+
+use crate::api::table::Table;
+use crate::error::Error;
+use crate::read::query::{AsOf, Consistency, LatestPer, RowData, Scan, behind};
+use crate::read::request::{How, reading_request};
+use crate::read::row_stream::{RowStream, Scanner};
+use crate::read::selection::selection_methods;
+
+/// Methods of requests that carry a scan in a field `scan`.
+macro_rules! scan_methods {
+    () => {
+        /// From the last row of the range to the first.
+        pub fn reverse(mut self) -> Self {
+            self.scan = self.scan.reverse();
+            self
+        }
+
+        /// Skips so many rows first, on the servers; see [`Scan::offset`].
+        pub fn offset(mut self, rows: u64) -> Self {
+            self.scan = self.scan.offset(rows);
+            self
+        }
+
+        /// Ends after so many rows; see [`Scan::limit`].
+        pub fn limit(mut self, rows: u64) -> Self {
+            self.scan = self.scan.limit(rows);
+            self
+        }
+
+        /// Only rows of this range.
+        pub fn range(mut self, range: impl Into<terrane_types::KeyRange>) -> Self {
+            self.scan.range = range.into();
+            self
+        }
+
+        /// Only rows that begin with these bytes.
+        pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
+            self.scan.range = terrane_types::KeyRange::prefix(prefix.as_ref());
+            self
+        }
+
+        /// The size of the blocks that servers send, in bytes; 256 KiB if not set.
+        pub fn block_bytes(mut self, bytes: u32) -> Self {
+            self.scan = self.scan.block_bytes(bytes);
+            self
+        }
+
+        /// Shows each region as it was at one moment; see [`Scan::snapshot`].
+        pub fn snapshot(mut self) -> Self {
+            self.scan = self.scan.snapshot();
+            self
+        }
+
+        /// Whether servers keep the blocks read for this in their cache; see [`Scan::fill_cache`].
+        pub fn fill_cache(mut self, fill: bool) -> Self {
+            self.scan = self.scan.fill_cache(fill);
+            self
+        }
+    };
+}
+
+pub(crate) use scan_methods;
+
+impl Table {
+    /// Reads the rows of a range one after another, over as many regions as it spans, forwards or backwards.
+    ///
+    /// Splits, moves and failovers on the way are followed: no row is skipped or repeated. Every row is read at one moment;
+    /// the scan as a whole is not one snapshot (see [`Scan::snapshot`]). The timeout holds for each wait for rows, not for
+    /// the whole scan. Safe to repeat.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] before anything is sent. Other errors come from the stream.
+    pub fn scan(&self, scan: impl Into<Scan>) -> ScanRequest<'_> {
+        let scan = scan.into();
+        ScanRequest { table: self, how: How::new(scan.consistency), scan }
+    }
+
+    /// Reads the first row of each prefix that rows share, or the first few: with a key of user and falling time, the
+    /// latest of every user. One call; the servers seek from one prefix to the next and read nothing between.
+    ///
+    /// ```no_run
+    /// use terrane_client::LatestPer;
+    /// # async fn run(actions: terrane_client::Table) -> Result<(), terrane_client::Error> {
+    /// let mut newest_three_of_each_user = actions.latest(LatestPer::parts(1)).rows(3).await?;
+    /// while let Some(row) = newest_three_of_each_user.next().await {
+    ///     println!("{:?}", row?);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Table::scan`]; from the stream [`Error::Invalid`] when the table declares no key with so many parts.
+    pub fn latest(&self, per: LatestPer) -> LatestRequest<'_> {
+        LatestRequest { table: self, scan: Scan::all(), per, rows: 1, how: How::new(Consistency::Leased) }
+    }
+
+    /// The first row of a range. One request to the region where the range begins; further ones while regions have no
+    /// row of it.
+    ///
+    /// ```no_run
+    /// use terrane_client::KeyRange;
+    /// # async fn run(readings: terrane_client::Table) -> Result<(), terrane_client::Error> {
+    /// let earliest = readings.first(KeyRange::prefix(b"station-7|")).await?;
+    /// let latest = readings.last(KeyRange::prefix(b"station-7|")).column("data", "airtemp").await?;
+    /// let at_noon = readings.floor("station-7|1200").within(KeyRange::prefix(b"station-7|")).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Table::get`].
+    pub fn first(&self, range: impl Into<KeyRange>) -> EndRequest<'_> {
+        self.end(Scan::range(range.into()))
+    }
+
+    /// The last row of a range. As [`Table::first`].
+    ///
+    /// # Errors
+    /// As for [`Table::get`].
+    pub fn last(&self, range: impl Into<KeyRange>) -> EndRequest<'_> {
+        self.end(Scan::range(range.into()).reverse())
+    }
+
+    /// The row with this key, else the last before it; of the whole table or [within](EndRequest::within) a range. As
+    /// [`Table::first`].
+    ///
+    /// # Errors
+    /// As for [`Table::get`].
+    pub fn floor(&self, row: impl AsRef<[u8]>) -> EndRequest<'_> {
+        self.end(Scan::all().stop_after(row).reverse())
+    }
+
+    /// The row with this key, else the first behind it; of the whole table or [within](EndRequest::within) a range. As
+    /// [`Table::first`].
+    ///
+    /// # Errors
+    /// As for [`Table::get`].
+    pub fn ceiling(&self, row: impl AsRef<[u8]>) -> EndRequest<'_> {
+        self.end(Scan::all().start(row))
+    }
+
+    /// The last row before this key; of the whole table or [within](EndRequest::within) a range. As [`Table::first`].
+    ///
+    /// # Errors
+    /// As for [`Table::get`].
+    pub fn lower(&self, row: impl AsRef<[u8]>) -> EndRequest<'_> {
+        let row = row.as_ref();
+        // Before the empty key there is nothing, and an empty stop would be no bound.
+        let nothing = KeyRange { start: behind(&[]), stop: behind(&[]) };
+        let range = if row.is_empty() { nothing } else { Scan::all().stop(row).range };
+        self.end(Scan::range(range).reverse())
+    }
+
+    /// The first row behind this key; of the whole table or [within](EndRequest::within) a range. As [`Table::first`].
+    ///
+    /// # Errors
+    /// As for [`Table::get`].
+    pub fn higher(&self, row: impl AsRef<[u8]>) -> EndRequest<'_> {
+        self.end(Scan::all().start_after(row))
+    }
+
+    fn end(&self, scan: Scan) -> EndRequest<'_> {
+        EndRequest { table: self, scan: scan.limit(1), within: None, how: How::new(Consistency::Leased) }
+    }
+
+    /// A scan that was checked and may begin.
+    pub(crate) async fn scanner(&self, scan: &Scan, range: KeyRange, how: How) -> Result<Scanner, Error> {
+        let projection = scan.selection.projection()?;
+        self.check_projection(&projection).await?;
+        Ok(Scanner::new(self, scan, range, projection, how))
+    }
+}
+
+/// A scan that begins when it is awaited, and gives its rows as a [`RowStream`]. Made by [`Table::scan`].
+#[derive(Clone, Debug)]
+#[must_use = "a request is sent when it is awaited"]
+pub struct ScanRequest<'t> {
+    table: &'t Table,
+    scan: Scan,
+    how: How,
+}
+
+reading_request!(only ScanRequest, RowStream);
+
+impl ScanRequest<'_> {
+    selection_methods!(scan.selection);
+    scan_methods!();
+
+    async fn run(self) -> Result<AsOf<RowStream>, Error> {
+        if self.scan.after.is_some() {
+            return Err(Error::invalid("a page token is for Table::page, which opens it; a scan begins with a row"));
+        }
+        let range = self.scan.checked_range()?;
+        let scanner = self.table.scanner(&self.scan, range, self.how).await?;
+        Ok(AsOf { value: RowStream::new(scanner), as_of_ms: None })
+    }
+}
+
+/// The latest rows of each prefix, as a [`RowStream`]; sent when it is awaited. Made by [`Table::latest`].
+#[derive(Clone, Debug)]
+#[must_use = "a request is sent when it is awaited"]
+pub struct LatestRequest<'t> {
+    table: &'t Table,
+    scan: Scan,
+    per: LatestPer,
+    rows: u32,
+    how: How,
+}
+
+reading_request!(only LatestRequest, RowStream);
+
+impl LatestRequest<'_> {
+    selection_methods!(scan.selection);
+    scan_methods!();
+
+    /// So many rows of each prefix; 1 if not set.
+    pub fn rows(mut self, rows: u32) -> Self {
+        self.rows = rows;
+        self
+    }
+
+    async fn run(self) -> Result<AsOf<RowStream>, Error> {
+        if self.rows == 0 {
+            return Err(Error::invalid("0 rows of each prefix are asked for; ask for 1 or more"));
+        }
+        let Self { table, scan, per, rows, how } = self;
+        ScanRequest { table, scan: scan.latest(per, rows), how }.run().await
+    }
+}
+
+/// The row at an end of a range or next to a key; sent when it is awaited, `None` if there is none. Made by
+/// [`Table::first`], [`Table::last`], [`Table::floor`], [`Table::ceiling`], [`Table::lower`] and [`Table::higher`].
+#[derive(Clone, Debug)]
+#[must_use = "a request is sent when it is awaited"]
+pub struct EndRequest<'t> {
+    table: &'t Table,
+    scan: Scan,
+    within: Option<KeyRange>,
+    how: How,
+}
+
+reading_request!(EndRequest, Option<RowData>);
+
+impl EndRequest<'_> {
+    selection_methods!(scan.selection);
+
+    /// Looks at rows of this range only.
+    pub fn within(mut self, range: impl Into<KeyRange>) -> Self {
+        self.within = Some(range.into());
+        self
+    }
+
+    async fn run(self) -> Result<AsOf<Option<RowData>>, Error> {
+        let mut range = self.scan.checked_range()?;
+        if let Some(within) = self.within {
+            match range.intersect(&within) {
+                Some(both) => range = both,
+                None => return Ok(AsOf { value: None, as_of_ms: None }),
+            }
+        }
+        let mut rows = RowStream::new(self.table.scanner(&self.scan, range, self.how).await?);
+        let value = rows.next().await.transpose()?;
+        Ok(AsOf { value, as_of_ms: rows.as_of_ms() })
+    }
+}

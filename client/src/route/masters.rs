@@ -1,0 +1,287 @@
+//! Calls to the masters: tried in the order given, beginning with the one that answered last.
+//!
+//! A read is asked of the next master whenever one does not answer soon, and the first answer counts. A change that carries a
+//! request id (create, alter, drop) is sent again too, since masters recognise it. Any other change (split) goes to the next
+//! only when it certainly did not reach the first; else its outcome is unknown and the caller is told so.
+
+use std::error::Error as _;
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use terrane_proto::v1;
+use terrane_proto::v1::master_client::MasterClient;
+use terrane_proto::{MESSAGE_BYTES_MAX, error, hello};
+use terrane_types::{ClusterId, Error as Wire, ServerId};
+use tokio::time::Instant;
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status};
+
+use crate::error::Error;
+use crate::route::deadline::{TRY_MAX, after};
+
+/// Between two rounds over all masters.
+const ROUND_WAIT_MIN: Duration = Duration::from_millis(50);
+const ROUND_WAIT_MAX: Duration = Duration::from_secs(1);
+/// How long a master may take to answer a read before the next one is asked too.
+const HEDGE_WAIT: Duration = Duration::from_millis(300);
+/// Masters of one cluster; addresses beyond are refused.
+const MASTERS_MAX: usize = 16;
+
+/// What a call to a master may risk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Changes nothing: may be asked of anybody, as often as need be.
+    Read,
+    /// Changes something: never sent again once it may have arrived.
+    Change,
+    /// Changes something under a request id: may be sent again under the same id. Its answer may take all the time there is.
+    Once,
+}
+
+/// The masters of one cluster.
+#[derive(Debug)]
+pub(crate) struct Masters {
+    masters: Vec<(String, MasterClient<Channel>)>,
+    /// The one to ask first.
+    first: AtomicUsize,
+    boot: u64,
+}
+
+/// How one try ended, if not well.
+enum Tried {
+    /// The answer is final.
+    Final(Error),
+    /// This one cannot; nothing happened.
+    Next(Error),
+    /// Not now; nothing happened.
+    Later(Error, Duration),
+}
+
+impl Masters {
+    /// Checks the addresses; connects to none yet.
+    pub(crate) fn new(addresses: &str, boot: u64) -> Result<Self, Error> {
+        let mut masters = Vec::new();
+        for address in addresses.split(',').map(str::trim).filter(|address| !address.is_empty()) {
+            let channel =
+                terrane_env::net::channel(address).map_err(|invalid| Error::invalid(format!("master: {invalid}")))?;
+            let client = MasterClient::new(channel)
+                .max_decoding_message_size(MESSAGE_BYTES_MAX)
+                .max_encoding_message_size(MESSAGE_BYTES_MAX);
+            masters.push((address.to_owned(), client));
+        }
+        if masters.is_empty() || masters.len() > MASTERS_MAX {
+            return Err(Error::invalid(format!(
+                "between 1 and {MASTERS_MAX} masters are named, as HOST:PORT,HOST:PORT; {} were",
+                masters.len()
+            )));
+        }
+        Ok(Self { masters, first: AtomicUsize::new(0), boot })
+    }
+
+    /// The hello of a call; `None` for the cluster in the first call only.
+    pub(crate) fn hello(&self, cluster: Option<ClusterId>) -> v1::Hello {
+        hello::ours(cluster, ServerId(0), ServerId(0), self.boot)
+    }
+
+    /// Asks until one answers or the time is over.
+    pub(crate) async fn call<T, F, R>(&self, kind: Kind, timeout: Duration, ask: F) -> Result<T, Error>
+    where
+        F: Fn(MasterClient<Channel>, Duration) -> R,
+        R: Future<Output = Result<Response<T>, Status>>,
+    {
+        let deadline = after(timeout);
+        let mut round_wait = ROUND_WAIT_MIN;
+        let arrived = AtomicBool::new(false);
+        loop {
+            let (last, wait) = match self.round(kind, deadline, &ask, &arrived).await {
+                Ok(answer) => return Ok(answer),
+                Err(Tried::Final(error)) => return Err(error),
+                Err(Tried::Next(error)) => (error, round_wait),
+                Err(Tried::Later(error, wait)) => (error, wait.max(ROUND_WAIT_MIN)),
+            };
+            round_wait = (round_wait * 2).min(ROUND_WAIT_MAX);
+            if Instant::now() + wait >= deadline {
+                let last = self.out_of_time(timeout, last);
+                return Err(if arrived.load(Ordering::Relaxed) {
+                    Error::Uncertain { cause: last.to_string() }
+                } else {
+                    last
+                });
+            }
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// One question to each master, until one answers: one after the other, and of reads the next also while the one
+    /// before is silent. `arrived` is set when a change may have reached a master that did not answer.
+    async fn round<T, F, R>(&self, kind: Kind, deadline: Instant, ask: &F, arrived: &AtomicBool) -> Result<T, Tried>
+    where
+        F: Fn(MasterClient<Channel>, Duration) -> R,
+        R: Future<Output = Result<Response<T>, Status>>,
+    {
+        let first = self.first.load(Ordering::Relaxed);
+        let mut order = (0..self.masters.len()).map(|step| (first + step) % self.masters.len());
+        let mut asked = FuturesUnordered::new();
+        let mut last = None;
+        loop {
+            asked.extend(order.next().map(|index| self.ask(index, kind, deadline, ask, arrived)));
+            let is_last = order.len() == 0;
+            let answer = tokio::select! {
+                biased;
+                answer = asked.next() => answer,
+                () = tokio::time::sleep(HEDGE_WAIT), if !is_last && kind == Kind::Read => continue,
+            };
+            match answer {
+                Some(Err(Tried::Next(error))) => last = Some(Tried::Next(error)),
+                Some(settled) => return settled,
+                None => return Err(last.expect("there is at least one master")),
+            }
+        }
+    }
+
+    /// Asks one master once.
+    async fn ask<T, F, R>(
+        &self,
+        index: usize,
+        kind: Kind,
+        deadline: Instant,
+        ask: &F,
+        arrived: &AtomicBool,
+    ) -> Result<T, Tried>
+    where
+        F: Fn(MasterClient<Channel>, Duration) -> R,
+        R: Future<Output = Result<Response<T>, Status>>,
+    {
+        let (address, client) = &self.masters[index];
+        let until = match kind {
+            Kind::Read => deadline.min(Instant::now() + TRY_MAX),
+            Kind::Change | Kind::Once => deadline,
+        };
+        let left = until.saturating_duration_since(Instant::now());
+        match tokio::time::timeout_at(until, ask(client.clone(), left)).await {
+            Ok(Ok(answer)) => {
+                self.first.store(index, Ordering::Relaxed);
+                Ok(answer.into_inner())
+            }
+            Ok(Err(status)) => {
+                arrived.fetch_or(kind == Kind::Once && is_lost(&status), Ordering::Relaxed);
+                Err(judge(kind, address, &status))
+            }
+            Err(_) => {
+                arrived.fetch_or(kind == Kind::Once, Ordering::Relaxed);
+                Err(silent(kind, address))
+            }
+        }
+    }
+
+    fn out_of_time(&self, timeout: Duration, last: Error) -> Error {
+        match last {
+            Error::Unreachable { .. } => {
+                let addresses: Vec<&str> = self.masters.iter().map(|(address, _)| address.as_str()).collect();
+                let Error::Unreachable { last, .. } = last else { unreachable!("matched above") };
+                Error::Unreachable { masters: addresses.join(","), last }
+            }
+            last => Error::Timeout { after: timeout, uncertain: false, last: Some(Box::new(last)) },
+        }
+    }
+}
+
+/// A request that tells the master how long its caller waits.
+pub(crate) fn timed<T>(message: T, left: Duration) -> Request<T> {
+    let mut request = Request::new(message);
+    request.set_timeout(left);
+    request
+}
+
+/// Whether the answer of a call is lost that may have arrived.
+fn is_lost(status: &Status) -> bool {
+    status.details().is_empty() && !is_answer(status) && !never_connected(status)
+}
+
+fn judge(kind: Kind, address: &str, status: &Status) -> Tried {
+    if status.details().is_empty() && !is_answer(status) {
+        return match kind {
+            Kind::Change if !never_connected(status) => Tried::Final(Error::Uncertain {
+                cause: format!("the connection to the master at {address} broke: {}", status.message()),
+            }),
+            _ => Tried::Next(unreachable_at(address, status.message())),
+        };
+    }
+    match error::from_status(status) {
+        error @ Wire::NotLeader { .. } => Tried::Next(error.into()),
+        Wire::Unavailable { message, retry_after } => {
+            Tried::Later(Error::Unavailable { message, retry_after }, retry_after)
+        }
+        error @ Wire::Busy { retry_after } => Tried::Later(error.into(), retry_after),
+        error @ Wire::LogFull { retry_after, .. } => Tried::Later(error.into(), retry_after),
+        error => Tried::Final(error.into()),
+    }
+}
+
+/// Statuses without our details that a server still means: they come from tonic's own edge.
+fn is_answer(status: &Status) -> bool {
+    use tonic::Code::{InvalidArgument, OutOfRange, PermissionDenied, Unauthenticated, Unimplemented};
+    matches!(status.code(), InvalidArgument | OutOfRange | PermissionDenied | Unauthenticated | Unimplemented)
+}
+
+fn silent(kind: Kind, address: &str) -> Tried {
+    match kind {
+        Kind::Read | Kind::Once => Tried::Next(unreachable_at(address, "no answer in time")),
+        Kind::Change => {
+            Tried::Final(Error::Uncertain { cause: format!("the master at {address} did not answer in time") })
+        }
+    }
+}
+
+fn unreachable_at(address: &str, message: &str) -> Error {
+    let last = Error::Unavailable { message: format!("{address}: {message}"), retry_after: Duration::ZERO };
+    Error::Unreachable { masters: address.to_owned(), last: Some(Box::new(last)) }
+}
+
+/// Whether the connection itself failed, so that the call cannot have arrived.
+pub(crate) fn never_connected(status: &Status) -> bool {
+    let mut source = status.source();
+    while let Some(error) = source {
+        if error.is::<tonic::ConnectError>() {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn addresses_are_checked_by_what_is_wrong_with_them() {
+        for wrong in ["", " , ", "localhost", "host:port", "a:1,b"] {
+            assert!(Masters::new(wrong, 1).is_err_and(|error| error.is_invalid()), "{wrong:?}");
+        }
+        let many = vec!["h:1"; MASTERS_MAX + 1].join(",");
+        assert!(Masters::new(&many, 1).is_err());
+    }
+
+    #[test]
+    fn a_change_that_may_have_arrived_is_uncertain_and_a_read_goes_on() {
+        let broken = Status::unavailable("connection reset");
+        assert!(matches!(judge(Kind::Change, "a", &broken), Tried::Final(Error::Uncertain { .. })));
+        assert!(matches!(judge(Kind::Read, "a", &broken), Tried::Next(Error::Unreachable { .. })));
+        assert!(matches!(silent(Kind::Change, "a"), Tried::Final(Error::Uncertain { .. })));
+        assert!(matches!(judge(Kind::Once, "a", &broken), Tried::Next(Error::Unreachable { .. })));
+        assert!(is_lost(&broken));
+    }
+
+    #[test]
+    fn what_a_master_says_is_taken_at_its_word() {
+        let status = |error: Wire| error::status(&error);
+        let waits = Wire::Unavailable { message: "waiting for servers".into(), retry_after: Duration::from_millis(9) };
+        assert!(matches!(judge(Kind::Change, "a", &status(waits)), Tried::Later(_, wait) if wait.as_millis() == 9));
+        let exists = Wire::AlreadyExists { what: "table t".into() };
+        assert!(matches!(judge(Kind::Change, "a", &status(exists)), Tried::Final(Error::AlreadyExists { .. })));
+    }
+}

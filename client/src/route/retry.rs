@@ -1,0 +1,350 @@
+//! Turns a failed try into what to do next: the one place where the client decides to go on or to give up.
+//!
+//! Sans-I/O: a failure, what the call may risk and how often it was refused go in; one [`RetryAction`] comes out. Waiting
+//! is exponential with jitter, so that a thousand callers refused together do not come back together.
+//!
+//! A write whose answer was lost is sent again under the same operation number: servers remember what they applied, so it
+//! takes effect once. Only when a server says that it cannot know any more, and an earlier try may have been applied, is
+//! the caller told so.
+
+use std::time::Duration;
+
+use terrane_types::Error as Wire;
+
+/// Why one try did not succeed.
+#[derive(Clone, Debug)]
+pub(crate) enum Failure {
+    /// A server answered with an error.
+    Refused(Wire),
+    /// A row's own outcome, as the log has it, is an error: it holds for all tries.
+    Decided(Wire),
+    /// The request never left this process: nothing can have been applied.
+    NotSent(String),
+    /// The request was sent and the connection broke, or no answer came in time.
+    Lost(String),
+    /// The client itself has no place to send to: a master must be asked.
+    NoPlace,
+    /// Every member of the group was asked or is away, and none leads.
+    Leaderless,
+    /// The call waited for its turn until its time was over: the servers take fewer requests than wait for them.
+    Queued,
+}
+
+impl Failure {
+    /// Whether a write may have been applied in spite of this.
+    pub(crate) fn is_uncertain(&self) -> bool {
+        match self {
+            Self::Lost(_)
+            | Self::Refused(Wire::Uncertain { not_tried: false } | Wire::DeadlineExceeded | Wire::Internal { .. }) => {
+                true
+            }
+            Self::Refused(_)
+            | Self::Decided(_)
+            | Self::NotSent(_)
+            | Self::NoPlace
+            | Self::Leaderless
+            | Self::Queued => false,
+        }
+    }
+
+    /// Whether it only says that the leader is somewhere else.
+    pub(crate) const fn is_hop(&self) -> bool {
+        matches!(self, Self::Refused(Wire::NotLeader { .. }) | Self::Leaderless)
+    }
+
+    /// Whether a server has forgotten what it would need to know; this try was not applied, earlier ones may have been.
+    pub(crate) fn is_forgotten(&self) -> bool {
+        matches!(self, Self::Refused(Wire::Uncertain { not_tried: true }))
+    }
+
+    /// Whether trying again loads a server that works, and so has to be paid for.
+    pub(crate) fn costs_a_retry(&self) -> bool {
+        match self {
+            Self::Refused(Wire::StaleEpoch { .. } | Wire::NotLeader { .. } | Wire::NotFound { .. }) => false,
+            // The lanes bound how much of it there is.
+            Self::Refused(Wire::Busy { .. } | Wire::LogFull { .. } | Wire::Moving { .. }) => false,
+            Self::NotSent(_) | Self::NoPlace | Self::Leaderless | Self::Queued => false,
+            Self::Refused(_) | Self::Decided(_) | Self::Lost(_) => true,
+        }
+    }
+
+    /// Told to the caller.
+    pub(crate) fn into_error(self, write: bool) -> crate::Error {
+        match self {
+            Self::Refused(Wire::Uncertain { .. } | Wire::DeadlineExceeded) if !write => {
+                unavailable("the server did not answer in time")
+            }
+            Self::Refused(error) | Self::Decided(error) => error.into(),
+            Self::NotSent(message) => unavailable(message),
+            Self::Lost(cause) if write => crate::Error::Uncertain { cause },
+            Self::Lost(message) => unavailable(message),
+            Self::NoPlace => unavailable("no server is known that hosts the row's region"),
+            Self::Queued => unavailable("the servers take fewer requests than wait for them"),
+            Self::Leaderless => unavailable("no server that can be reached leads the row's region"),
+        }
+    }
+}
+
+fn unavailable(message: impl Into<String>) -> crate::Error {
+    crate::Error::Unavailable { message: message.into(), retry_after: Duration::ZERO }
+}
+
+/// What a call may risk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Risk {
+    /// Whether it writes.
+    pub(crate) write: bool,
+}
+
+impl Risk {
+    /// A call that only reads.
+    pub(crate) const READ: Self = Self { write: false };
+    /// A call that writes, under operation numbers.
+    pub(crate) const WRITE: Self = Self { write: true };
+}
+
+/// What comes next. Each is followed by another try after `wait`, except the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RetryAction {
+    /// The location cache learnt from the refusal: look there again.
+    Redirect { wait: Duration },
+    /// This server cannot do it (it does not lead, or is silent): ask another member of the group.
+    AskAnother { wait: Duration },
+    /// All members were asked: ask them again, and a master now and then.
+    Search { wait: Duration },
+    /// Nothing that is known holds: ask a master for the map.
+    Relocate { wait: Duration },
+    /// The same server, later.
+    Again { wait: Duration },
+    /// Tell the caller.
+    GiveUp,
+}
+
+impl RetryAction {
+    /// How long to wait first.
+    pub(crate) const fn wait(self) -> Duration {
+        match self {
+            Self::Redirect { wait }
+            | Self::AskAnother { wait }
+            | Self::Search { wait }
+            | Self::Relocate { wait }
+            | Self::Again { wait } => wait,
+            Self::GiveUp => Duration::ZERO,
+        }
+    }
+}
+
+/// The first wait, and the most that is waited between two tries.
+const WAIT_MIN: Duration = Duration::from_millis(5);
+const WAIT_MAX: Duration = Duration::from_millis(500);
+/// Redirects followed at once. More in a row mean that the map is changing or two servers disagree.
+const REDIRECTS_AT_ONCE: u32 = 3;
+/// Waits between two questions about who leads: an election takes about a second, and only a few calls ask at a time.
+const HOP_WAITS: [(u32, Duration); 3] =
+    [(30, Duration::from_millis(4)), (100, Duration::from_millis(20)), (u32::MAX, Duration::from_millis(100))];
+/// The same between two rounds over all members.
+const ROUND_WAIT: Duration = Duration::from_millis(25);
+/// The longest wait that a server may ask for.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(2);
+
+/// Decides. `tries` counts the [tries of this kind](crate::route::deadline::Progress::tries_like) so far, this one included; `jitter` is a random number. An operation
+/// that a server has forgotten begins anew under another number, if no earlier try of it may have been applied
+/// (`applied_maybe`); otherwise nobody knows.
+pub(crate) fn decide(failure: &Failure, risk: Risk, applied_maybe: bool, tries: u32, jitter: u64) -> RetryAction {
+    if risk.write && failure.is_forgotten() && applied_maybe {
+        return RetryAction::GiveUp;
+    }
+    let calm = || backoff(tries, jitter);
+    let soon = || if tries <= REDIRECTS_AT_ONCE { Duration::ZERO } else { backoff(tries - REDIRECTS_AT_ONCE, jitter) };
+    match failure {
+        Failure::NoPlace => RetryAction::Relocate { wait: soon() },
+        Failure::Leaderless => RetryAction::Search { wait: half_random(ROUND_WAIT, jitter).max(hop(tries, jitter)) },
+        Failure::Decided(_) => RetryAction::GiveUp,
+        Failure::Queued => RetryAction::Again { wait: calm() },
+        Failure::NotSent(_) | Failure::Lost(_) => RetryAction::AskAnother { wait: soon() },
+        Failure::Refused(error) => match error {
+            Wire::StaleEpoch { .. } => RetryAction::Redirect { wait: soon() },
+            Wire::NotLeader { .. } => RetryAction::AskAnother { wait: hop(tries, jitter) },
+            Wire::Busy { retry_after } | Wire::Moving { retry_after, .. } | Wire::LogFull { retry_after, .. } => {
+                RetryAction::Again { wait: told(*retry_after, tries, jitter) }
+            }
+            // It is stopping, or sees no quorum: another may lead by now, and sends us back if not.
+            Wire::Unavailable { .. } if tries == 1 => RetryAction::AskAnother { wait: Duration::ZERO },
+            Wire::Unavailable { retry_after, .. } => {
+                RetryAction::AskAnother { wait: told(*retry_after, tries, jitter) }
+            }
+            Wire::Uncertain { not_tried: true } => RetryAction::Again { wait: calm() },
+            // The leader lost its place or its time while the operation was under way: another may lead by now.
+            Wire::Uncertain { .. } | Wire::DeadlineExceeded => RetryAction::AskAnother { wait: calm() },
+            // A region nobody knows there; whether the table is gone is for a master to say.
+            Wire::NotFound { .. } => RetryAction::Relocate { wait: calm() },
+            Wire::SnapshotTooOld { .. } => RetryAction::Again { wait: calm() },
+            // A delete of a whole row met an alteration of its table: the server makes it anew.
+            Wire::SchemaChanged { .. } => RetryAction::Again { wait: soon() },
+            _ => RetryAction::GiveUp,
+        },
+    }
+}
+
+/// What the server asked for, a little spread, and never less than our own patience after many tries.
+fn told(retry_after: Duration, tries: u32, jitter: u64) -> Duration {
+    let asked = retry_after.min(RETRY_AFTER_MAX);
+    spread(asked.max(WAIT_MIN), jitter).max(if tries > 4 { backoff(tries - 4, jitter) } else { Duration::ZERO })
+}
+
+/// Doubles with each try up to the maximum; the upper half of it is random.
+fn backoff(tries: u32, jitter: u64) -> Duration {
+    half_random(WAIT_MIN.saturating_mul(1 << tries.saturating_sub(1).min(16)).min(WAIT_MAX), jitter)
+}
+
+/// Nothing at first, little for about a second, and never much: news of a leader are not worth missing.
+fn hop(tries: u32, jitter: u64) -> Duration {
+    if tries <= REDIRECTS_AT_ONCE {
+        return Duration::ZERO;
+    }
+    let wait = HOP_WAITS.iter().find(|(up_to, _)| tries <= *up_to).map_or(WAIT_MAX, |(_, wait)| *wait);
+    half_random(wait, jitter)
+}
+
+fn half_random(wait: Duration, jitter: u64) -> Duration {
+    let half = wait / 2;
+    half + part(half, jitter)
+}
+
+/// `wait` and up to a quarter more.
+fn spread(wait: Duration, jitter: u64) -> Duration {
+    wait + part(wait / 4, jitter)
+}
+
+fn part(of: Duration, jitter: u64) -> Duration {
+    let nanos = u64::try_from(of.as_nanos()).unwrap_or(u64::MAX);
+    Duration::from_nanos(if nanos == 0 { 0 } else { jitter % nanos })
+}
+
+#[cfg(test)]
+mod tests {
+    use terrane_types::{GroupId, Invalid, RegionId};
+
+    use super::*;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn not_leader() -> Wire {
+        Wire::NotLeader { group: GroupId(1), term: 1, leader: None, address: None, members: Vec::new() }
+    }
+
+    /// One line per failure: what a read, a write, and a write that may have been applied by an earlier try do after the
+    /// first time, and a write after the tenth.
+    #[test]
+    fn the_table_of_decisions() {
+        let failures = [
+            ("stale epoch", Failure::Refused(Wire::StaleEpoch { region: RegionId(1), current: Vec::new() })),
+            ("not leader", Failure::Refused(not_leader())),
+            ("moving", Failure::Refused(Wire::Moving { region: RegionId(1), retry_after: ms(20) })),
+            ("busy", Failure::Refused(Wire::Busy { retry_after: ms(20) })),
+            ("log full", Failure::Refused(Wire::LogFull { held_by: "s".into(), retry_after: ms(20) })),
+            ("unavailable", Failure::Refused(Wire::Unavailable { message: "m".into(), retry_after: ms(20) })),
+            ("uncertain", Failure::Refused(Wire::Uncertain { not_tried: false })),
+            ("forgotten", Failure::Refused(Wire::Uncertain { not_tried: true })),
+            ("deadline", Failure::Refused(Wire::DeadlineExceeded)),
+            ("not found", Failure::Refused(Wire::NotFound { what: "region".into() })),
+            ("invalid", Failure::Refused(Wire::Invalid(Invalid::new("w")))),
+            ("read only", Failure::Refused(Wire::ReadOnly { what: "t".into() })),
+            ("corruption", Failure::Refused(Wire::Corruption { file: "f".into(), offset: 1 })),
+            ("internal", Failure::Refused(Wire::Internal { message: "m".into() })),
+            ("not sent", Failure::NotSent("refused".into())),
+            ("lost", Failure::Lost("reset".into())),
+            ("no place", Failure::NoPlace),
+            ("leaderless", Failure::Leaderless),
+            ("queued", Failure::Queued),
+            ("schema changed", Failure::Refused(Wire::SchemaChanged { table: terrane_types::TableId(1), version: 2 })),
+        ];
+        let mut table = String::new();
+        for (name, failure) in &failures {
+            let kinds = [(Risk::READ, false), (Risk::WRITE, false), (Risk::WRITE, true)];
+            let line = kinds.map(|(risk, applied_maybe)| word(decide(failure, risk, applied_maybe, 1, 0)));
+            let tenth = word(decide(failure, Risk::WRITE, false, 10, 0));
+            table.push_str(&format!("{name}: {}, tenth {tenth}\n", line.join(" ")));
+        }
+        let expected = "\
+stale epoch: redirect+0 redirect+0 redirect+0, tenth redirect+160
+not leader: another+0 another+0 another+0, tenth another+2
+moving: again+20 again+20 again+20, tenth again+80
+busy: again+20 again+20 again+20, tenth again+80
+log full: again+20 again+20 again+20, tenth again+80
+unavailable: another+0 another+0 another+0, tenth another+80
+uncertain: another+2 another+2 another+2, tenth another+250
+forgotten: again+2 again+2 give up, tenth again+250
+deadline: another+2 another+2 another+2, tenth another+250
+not found: relocate+2 relocate+2 relocate+2, tenth relocate+250
+invalid: give up give up give up, tenth give up
+read only: give up give up give up, tenth give up
+corruption: give up give up give up, tenth give up
+internal: give up give up give up, tenth give up
+not sent: another+0 another+0 another+0, tenth another+160
+lost: another+0 another+0 another+0, tenth another+160
+no place: relocate+0 relocate+0 relocate+0, tenth relocate+160
+leaderless: search+12 search+12 search+12, tenth search+12
+queued: again+2 again+2 again+2, tenth again+250
+schema changed: again+0 again+0 again+0, tenth again+160
+";
+        assert_eq!(table, expected);
+    }
+
+    fn word(action: RetryAction) -> String {
+        let name = match action {
+            RetryAction::Redirect { .. } => "redirect",
+            RetryAction::AskAnother { .. } => "another",
+            RetryAction::Search { .. } => "search",
+            RetryAction::Relocate { .. } => "relocate",
+            RetryAction::Again { .. } => "again",
+            RetryAction::GiveUp => return "give up".to_owned(),
+        };
+        format!("{name}+{}", action.wait().as_millis())
+    }
+
+    #[test]
+    fn a_foreign_cluster_is_never_tried_again() {
+        let refused = Failure::Refused(Wire::WrongCluster {
+            expected: terrane_types::ClusterId([1; 16]),
+            actual: terrane_types::ClusterId([2; 16]),
+            server: terrane_types::ServerId(1),
+        });
+        assert_eq!(decide(&refused, Risk::READ, false, 1, 0), RetryAction::GiveUp);
+        assert!(!refused.is_uncertain());
+    }
+
+    #[test]
+    fn waits_are_bounded_and_spread() {
+        for tries in 1..100 {
+            for jitter in [0, 1, u64::MAX / 3, u64::MAX] {
+                let wait = backoff(tries, jitter);
+                assert!(wait >= WAIT_MIN / 2 && wait < WAIT_MAX, "{tries} {wait:?}");
+            }
+        }
+        assert_ne!(backoff(5, 1), backoff(5, 20_000_000));
+        let asked = told(Duration::from_secs(3600), 1, u64::MAX);
+        assert!(asked <= RETRY_AFTER_MAX + RETRY_AFTER_MAX / 4, "{asked:?}");
+    }
+
+    #[test]
+    fn what_teaches_and_what_was_not_sent_is_tried_again_for_nothing() {
+        assert!(!Failure::Refused(not_leader()).costs_a_retry());
+        assert!(!Failure::NotSent("refused".into()).costs_a_retry());
+        assert!(Failure::Lost("reset".into()).costs_a_retry());
+        assert!(!Failure::Refused(Wire::Busy { retry_after: ms(1) }).costs_a_retry(), "the lanes bound it");
+        assert!(Failure::Refused(Wire::DeadlineExceeded).costs_a_retry());
+    }
+
+    #[test]
+    fn only_a_sent_write_is_uncertain() {
+        assert!(Failure::Lost("reset".into()).is_uncertain());
+        assert!(!Failure::NotSent("refused".into()).is_uncertain());
+        assert!(!Failure::Refused(not_leader()).is_uncertain());
+        assert!(Failure::Lost("reset".into()).into_error(true).is_uncertain());
+        assert!(Failure::Lost("reset".into()).into_error(false).is_retry_safe());
+        assert!(Failure::NotSent("refused".into()).into_error(true).is_retry_safe());
+    }
+}

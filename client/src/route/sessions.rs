@@ -1,0 +1,60 @@
+//! The sessions of one client, one per server, and which servers calls may be sent to.
+//!
+//! A server that was not reached, or fell silent, is *away*: calls go to other members while a new session is opened on
+//! trial, by whoever would have liked to send there. It is back when a session is accepted.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use terrane_types::ServerId;
+
+use crate::route::counters::Count;
+use crate::route::retry::Failure;
+use crate::wire::session::{Peer, Session, Standing};
+
+/// Between two attempts to reach a server that is away.
+const TRIAL_PAUSE: Duration = Duration::from_millis(100);
+
+#[derive(Default)]
+pub(crate) struct Sessions {
+    /// At most one per server of the cluster.
+    sessions: RwLock<BTreeMap<ServerId, Arc<Session>>>,
+    /// Held while a session is opened, so that callers which find none open one together.
+    opening: Mutex<()>,
+}
+
+impl Sessions {
+    /// The session with a server, if it takes requests now.
+    pub(crate) fn ready(&self, server: ServerId, address: &str) -> Option<Arc<Session>> {
+        let sessions = self.sessions.read();
+        let session = sessions.get(&server)?;
+        (session.address() == address && session.standing() == Standing::Ready).then(|| Arc::clone(session))
+    }
+
+    /// The session with a server, opened if need be. `None`: the server is away.
+    pub(crate) fn reach(&self, peer: Peer, address: &str, opened: &Count) -> Result<Option<Arc<Session>>, Failure> {
+        let _opening = self.opening.lock();
+        let last = self.sessions.read().get(&peer.server).cloned();
+        let patience = last.as_ref().map(|last| last.patience()).unwrap_or_default();
+        let on_trial = match last.filter(|last| last.address() == address) {
+            None => false,
+            Some(last) => match last.standing() {
+                Standing::Ready => return Ok(Some(last)),
+                Standing::Away => return Ok(None),
+                Standing::Broken { doubtful: true, since } if since.elapsed() < TRIAL_PAUSE => return Ok(None),
+                Standing::Broken { doubtful, .. } => doubtful,
+            },
+        };
+        opened.add();
+        let session = Session::open(address, peer, patience, on_trial)?;
+        self.sessions.write().insert(peer.server, Arc::clone(&session));
+        Ok((!on_trial).then_some(session))
+    }
+
+    /// Ends them all, once their callers have gone.
+    pub(crate) fn clear(&self) {
+        self.sessions.write().clear();
+    }
+}

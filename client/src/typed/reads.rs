@@ -1,0 +1,255 @@
+//! Reading typed tables: by spans of keys, in the order of keys, salted or not.
+//!
+//! The rows of a salted key lie in as many ranges as it has buckets. They are read at once and merged into the order that the
+//! keys have without their buckets, which is the one order that callers see: limits, offsets and page tokens hold in it.
+//! `rows` has the scans and the merge, `ends` single rows, `page` pages, `count` counts; here is what they share, and the methods that tables
+//! get of them.
+
+use terrane_types::{RowKey, TableRow};
+
+use crate::error::Error;
+use crate::read::query::{RowData, Scan};
+use crate::typed::keyed::TypedRow;
+
+mod count;
+mod ends;
+mod page;
+mod rows;
+
+pub use count::TypedCount;
+pub(crate) use ends::Side;
+pub use ends::{TypedEnd, TypedGet};
+pub use page::{TypedPage, TypedPageRequest};
+pub use rows::{TypedRows, TypedScan};
+
+/// What a row is read as: a struct that derives `Row`, or a [`TypedRow`] of a key.
+pub trait FromRow: Sized + Send + 'static {
+    /// The key of the table.
+    type Key: RowKey;
+
+    /// The row as it is wanted.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the row's key or columns are no such row.
+    fn from_row(row: RowData) -> Result<Self, Error>;
+
+    /// Names the columns that it is made of; none for all.
+    fn select(scan: Scan) -> Scan {
+        scan
+    }
+}
+
+impl<K: RowKey + Send + 'static> FromRow for TypedRow<K> {
+    type Key = K;
+
+    fn from_row(data: RowData) -> Result<Self, Error> {
+        Ok(Self { key: K::decode(data.row())?, data })
+    }
+}
+
+impl<R: TableRow + Send + 'static> FromRow for R {
+    type Key = R::Key;
+
+    fn from_row(row: RowData) -> Result<Self, Error> {
+        let mut values: Vec<Option<&[u8]>> = vec![None; R::COLUMNS.len()];
+        for cell in row.cells() {
+            let column = |(family, qualifier): &(&str, &str)| {
+                family.as_bytes() == cell.family && qualifier.as_bytes() == cell.qualifier
+            };
+            // The newest version comes first.
+            if let Some(at) = R::COLUMNS.iter().position(column) {
+                values[at].get_or_insert(cell.value);
+            }
+        }
+        let named = |mut invalid: terrane_types::Invalid| {
+            invalid.what = format!("row {}: {}", row.row(), invalid.what);
+            Error::Invalid(invalid)
+        };
+        let key = R::Key::decode(row.row()).map_err(named)?;
+        R::from_columns(key, &values).map_err(named)
+    }
+
+    fn select(scan: Scan) -> Scan {
+        R::COLUMNS.iter().fold(scan, |scan, (family, qualifier)| scan.column(family, qualifier))
+    }
+}
+
+/// The options that all typed requests have, and awaiting those that have `async fn run(self) -> Result<AsOf<$value>, Error>`.
+macro_rules! typed_request {
+    ($request:ident, $value:ty) => {
+        crate::typed::reads::typed_options!($request);
+
+        impl<T: FromRow> $request<'_, T> {
+            /// Asks for the time as of which the answer is complete, too: interesting with
+            /// [`Consistency::Follower`](crate::Consistency::Follower).
+            pub const fn with_as_of(self) -> crate::read::request::WithAsOf<Self> {
+                crate::read::request::WithAsOf(self)
+            }
+        }
+
+        impl<'t, T: FromRow> IntoFuture for $request<'t, T> {
+            type Output = Result<$value, Error>;
+            type IntoFuture = futures::future::BoxFuture<'t, Self::Output>;
+
+            fn into_future(self) -> Self::IntoFuture {
+                Box::pin(async move { Ok(self.run().await?.value) })
+            }
+        }
+
+        impl<'t, T: FromRow> IntoFuture for crate::read::request::WithAsOf<$request<'t, T>> {
+            type Output = Result<crate::read::query::AsOf<$value>, Error>;
+            type IntoFuture = futures::future::BoxFuture<'t, Self::Output>;
+
+            fn into_future(self) -> Self::IntoFuture {
+                Box::pin(self.0.run())
+            }
+        }
+    };
+}
+
+/// The options that all typed requests have.
+macro_rules! typed_options {
+    ($request:ident) => {
+        impl<T: FromRow> $request<'_, T> {
+            /// How fresh the answer is; [`Consistency::Leased`] if not set.
+            pub fn consistency(mut self, consistency: Consistency) -> Self {
+                self.how.consistency = consistency;
+                self
+            }
+
+            /// How long it may take, retries included; the table's timeout if not set. Of scans, how long each wait for
+            /// rows may take.
+            pub fn timeout(mut self, timeout: std::time::Duration) -> Self {
+                self.how.timeout(timeout);
+                self
+            }
+
+            /// Shows only rows that pass the filter; `docs/filters.md` has the language.
+            pub fn filter(mut self, filter: impl std::fmt::Display) -> Self {
+                self.scan = self.scan.filter(filter);
+                self
+            }
+
+            /// Any other option of a scan: columns, versions, times, blocks. Range, direction, limit and offset are set by
+            /// the request's own methods.
+            pub fn with(mut self, options: impl FnOnce(Scan) -> Scan) -> Self {
+                self.scan = options(self.scan);
+                self
+            }
+        }
+    };
+}
+
+use {typed_options, typed_request};
+
+/// The reading methods of typed tables: `$row` is what their rows are read as.
+macro_rules! typed_reads {
+    ($row:ty, $key:ty) => {
+        /// Reads one row.
+        ///
+        /// # Errors
+        /// As for [`Table::get`]; [`Error::Invalid`] also for a row that is none of this type.
+        pub fn get(&self, key: &$key) -> TypedGet<'_, $row> {
+            TypedGet::new(&self.table, key)
+        }
+
+        /// Reads the rows of a span in the order of keys: `..`, the first part of the key by itself, or what `prefix()` of
+        /// the key gives. Salted keys come in the order they have without their buckets.
+        ///
+        /// # Errors
+        /// As for [`Table::scan`].
+        pub fn scan(&self, span: impl IntoSpan<$key>) -> TypedScan<'_, $row> {
+            TypedScan::new(&self.table, span)
+        }
+
+        /// Reads one page of a span: `table.page(user).after(token).limit(10)`. As [`Table::page`].
+        ///
+        /// # Errors
+        /// As for [`Table::page`].
+        pub fn page(&self, span: impl IntoSpan<$key>) -> TypedPageRequest<'_, $row> {
+            TypedPageRequest::new(&self.table, span)
+        }
+
+        /// The first row of a span: where a key sorts times from high to low, `table.latest(user)` is the user's newest.
+        ///
+        /// # Errors
+        /// As for [`Table::first`].
+        pub fn latest(&self, span: impl IntoSpan<$key>) -> TypedEnd<'_, $row> {
+            self.first(span)
+        }
+
+        /// The first row, or the first few ([`TypedScan::rows`]), of the rows that share `parts` leading parts of the key,
+        /// a bucket not counted: `table.latest_of_each(1)` is the newest of every user. As [`Table::latest`]; the table
+        /// must declare its key.
+        ///
+        /// # Errors
+        /// As for [`Table::latest`].
+        pub fn latest_of_each(&self, parts: usize) -> TypedScan<'_, $row> {
+            TypedScan::new(&self.table, ..).latest(parts)
+        }
+
+        /// The first row of a span.
+        ///
+        /// # Errors
+        /// As for [`Table::first`].
+        pub fn first(&self, span: impl IntoSpan<$key>) -> TypedEnd<'_, $row> {
+            TypedEnd::of(&self.table, span, false)
+        }
+
+        /// The last row of a span.
+        ///
+        /// # Errors
+        /// As for [`Table::last`].
+        pub fn last(&self, span: impl IntoSpan<$key>) -> TypedEnd<'_, $row> {
+            TypedEnd::of(&self.table, span, true)
+        }
+
+        /// The row with this key, else the last before it.
+        ///
+        /// # Errors
+        /// As for [`Table::floor`].
+        pub fn floor(&self, key: &$key) -> TypedEnd<'_, $row> {
+            TypedEnd::beside(&self.table, key, Side::Floor)
+        }
+
+        /// The row with this key, else the first behind it.
+        ///
+        /// # Errors
+        /// As for [`Table::ceiling`].
+        pub fn ceiling(&self, key: &$key) -> TypedEnd<'_, $row> {
+            TypedEnd::beside(&self.table, key, Side::Ceiling)
+        }
+
+        /// The last row before this key.
+        ///
+        /// # Errors
+        /// As for [`Table::lower`].
+        pub fn lower(&self, key: &$key) -> TypedEnd<'_, $row> {
+            TypedEnd::beside(&self.table, key, Side::Lower)
+        }
+
+        /// The first row behind this key.
+        ///
+        /// # Errors
+        /// As for [`Table::higher`].
+        pub fn higher(&self, key: &$key) -> TypedEnd<'_, $row> {
+            TypedEnd::beside(&self.table, key, Side::Higher)
+        }
+
+        /// How many rows a span has; the servers count. As [`Table::count`].
+        ///
+        /// # Errors
+        /// As for [`Table::count`].
+        pub fn count(&self, span: impl IntoSpan<$key>) -> TypedCount<'_, $row> {
+            TypedCount::new(&self.table, span)
+        }
+
+        /// The table beneath.
+        #[must_use]
+        pub fn table(&self) -> &Table {
+            &self.table
+        }
+    };
+}
+
+pub(crate) use typed_reads;

@@ -1,0 +1,45 @@
+//! Counting typed rows.
+
+use futures::future::try_join_all;
+use terrane_types::{IntoSpan, KeySpan};
+
+use super::rows::check_buckets;
+use super::{FromRow, typed_request};
+use crate::api::table::Table;
+use crate::error::Error;
+use crate::read::query::{AsOf, Consistency, Scan, older};
+use crate::read::request::How;
+
+/// How many rows a span has; counted on the servers when it is awaited, over all ranges of the span at once.
+#[must_use = "a request is sent when it is awaited"]
+pub struct TypedCount<'t, T: FromRow> {
+    table: &'t Table,
+    span: KeySpan<T::Key>,
+    scan: Scan,
+    how: How,
+}
+
+typed_request!(TypedCount, u64);
+
+impl<'t, T: FromRow> TypedCount<'t, T> {
+    /// Rows count whatever columns they have.
+    pub(crate) fn new(table: &'t Table, span: impl IntoSpan<T::Key>) -> Self {
+        Self { table, span: span.into_span(), scan: Scan::all(), how: How::new(Consistency::Leased) }
+    }
+
+    async fn run(self) -> Result<AsOf<u64>, Error> {
+        let Self { table, span, scan, how } = self;
+        check_buckets::<T::Key>(&scan)?;
+        let counts = span.ranges().into_iter().filter(|range| !range.is_empty()).map(|range| {
+            let (consistency, timeout) = (how.consistency, how.timeout_of(table));
+            let scan = Scan { range, ..scan.clone() };
+            table.count(scan).consistency(consistency).timeout(timeout).with_as_of().into_future()
+        });
+        let mut all = AsOf { value: 0, as_of_ms: None };
+        for count in try_join_all(counts).await? {
+            all.value += count.value;
+            all.as_of_ms = older(all.as_of_ms, count.as_of_ms.unwrap_or(0));
+        }
+        Ok(all)
+    }
+}

@@ -1,0 +1,105 @@
+//! Pages of typed rows.
+//!
+//! A token holds one position in the order without buckets; every bucket goes on behind it.
+
+use std::pin::Pin;
+
+use futures::Stream;
+use terrane_types::keycodec::behind_bucket;
+use terrane_types::{IntoSpan, KeySpan};
+
+use super::rows::merged;
+use super::{FromRow, typed_request};
+use crate::api::table::Table;
+use crate::error::Error;
+use crate::read::page::{Binding, PageToken, position_behind, rest_of, rows_wanted};
+use crate::read::query::{AsOf, Consistency, Scan};
+use crate::read::request::How;
+
+/// Typed rows of one page, and where the next begins.
+#[derive(Clone, Debug)]
+pub struct TypedPage<T> {
+    /// The rows, in the order of keys.
+    pub rows: Vec<T>,
+    /// Give it to [`TypedPageRequest::after`] for the rows that follow. `None`: nothing followed.
+    pub next: Option<PageToken>,
+}
+
+/// A page of typed rows; read when it is awaited.
+#[must_use = "a request is sent when it is awaited"]
+pub struct TypedPageRequest<'t, T: FromRow> {
+    table: &'t Table,
+    span: KeySpan<T::Key>,
+    scan: Scan,
+    how: How,
+}
+
+typed_request!(TypedPageRequest, TypedPage<T>);
+
+impl<'t, T: FromRow> TypedPageRequest<'t, T> {
+    pub(crate) fn new(table: &'t Table, span: impl IntoSpan<T::Key>) -> Self {
+        Self { table, span: span.into_span(), scan: T::select(Scan::all()), how: How::new(Consistency::Leased) }
+    }
+
+    /// Goes on behind the page that gave this token. Span, direction and filter must be those of that page.
+    pub fn after(mut self, token: impl Into<Option<PageToken>>) -> Self {
+        self.scan.after = token.into();
+        self
+    }
+
+    /// So many rows; [`PAGE_ROWS_DEFAULT`](crate::PAGE_ROWS_DEFAULT) if not set.
+    pub fn limit(mut self, rows: u64) -> Self {
+        self.scan = self.scan.limit(rows);
+        self
+    }
+
+    /// Skips so many rows first, as [`TypedScan::offset`](crate::TypedScan::offset) does.
+    pub fn offset(mut self, rows: u64) -> Self {
+        self.scan = self.scan.offset(rows);
+        self
+    }
+
+    /// From the last key of the span to the first.
+    pub fn reverse(mut self) -> Self {
+        self.scan = self.scan.reverse();
+        self
+    }
+
+    async fn run(self) -> Result<AsOf<TypedPage<T>>, Error> {
+        let Self { table, span, mut scan, how } = self;
+        let wanted = rows_wanted(scan.limit)?;
+        let range = span.inner().clone();
+        let near = span.ranges().into_iter().next().map(|range| range.start).unwrap_or_default();
+        let after = scan.after.take();
+        let filter = scan.selection.filter_text().to_owned();
+        let binding = Binding { table, range: range.clone(), reverse: scan.reverse, filter: &filter, near, how };
+        let rest = match &after {
+            None => range,
+            Some(token) => {
+                let positions = binding.open(token).await?;
+                match positions.first() {
+                    Some(position) if !position.finished => rest_of(&range, scan.reverse, &position.last),
+                    _ => return Ok(AsOf { value: TypedPage { rows: Vec::new(), next: None }, as_of_ms: None }),
+                }
+            }
+        };
+        // One row more tells whether anything follows.
+        scan.limit = Some(wanted as u64 + 1);
+        let mut stream = merged(table, &KeySpan::<T::Key>::new(rest), scan, None, how).await?;
+        let mut rows = Vec::new();
+        while let Some(row) = std::future::poll_fn(|context| Pin::new(&mut stream).poll_next(context)).await {
+            rows.push(row?);
+        }
+        let more = rows.len() > wanted;
+        rows.truncate(wanted);
+        let next = match rows.last().filter(|_| more) {
+            Some(last) => {
+                let key = behind_bucket::<T::Key>(last.row())?;
+                Some(binding.seal(vec![position_behind(0, key)]).await?)
+            }
+            None => None,
+        };
+        let rows = rows.into_iter().map(T::from_row).collect::<Result<_, _>>()?;
+        Ok(AsOf { value: TypedPage { rows, next }, as_of_ms: stream.as_of_ms() })
+    }
+}

@@ -1,0 +1,234 @@
+//! Scans of typed rows: one stream for each range of the span, merged into one order.
+
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use futures::Stream;
+use terrane_types::keycodec::{behind_bucket, buckets, leading_bytes};
+use terrane_types::{IntoSpan, KeySpan, RowKey};
+
+use super::{FromRow, typed_options};
+use crate::api::table::Table;
+use crate::error::Error;
+use crate::read::query::{Consistency, LatestPer, RowData, Scan};
+use crate::read::request::How;
+use crate::read::row_stream::RowStream;
+use crate::typed::merge::Merge;
+
+/// A scan of typed rows that begins when it is awaited, and gives its rows as [`TypedRows`].
+#[must_use = "a request is sent when it is awaited"]
+pub struct TypedScan<'t, T: FromRow> {
+    table: &'t Table,
+    span: KeySpan<T::Key>,
+    scan: Scan,
+    /// Of the rows that share so many leading parts, so many only.
+    latest: Option<(usize, u32)>,
+    how: How,
+}
+
+typed_options!(TypedScan);
+
+impl<'t, T: FromRow> TypedScan<'t, T> {
+    pub(crate) fn new(table: &'t Table, span: impl IntoSpan<T::Key>) -> Self {
+        Self {
+            table,
+            span: span.into_span(),
+            scan: T::select(Scan::all()),
+            latest: None,
+            how: How::new(Consistency::Leased),
+        }
+    }
+
+    pub(crate) fn latest(mut self, parts: usize) -> Self {
+        self.latest = Some((parts, 1));
+        self
+    }
+
+    /// From the last key of the span to the first.
+    pub fn reverse(mut self) -> Self {
+        self.scan = self.scan.reverse();
+        self
+    }
+
+    /// Ends after so many rows; if not set, with the span.
+    pub fn limit(mut self, rows: u64) -> Self {
+        self.scan = self.scan.limit(rows);
+        self
+    }
+
+    /// Skips so many rows first. On the servers, unless the key is salted: then rows of all buckets are read to skip them.
+    pub fn offset(mut self, rows: u64) -> Self {
+        self.scan = self.scan.offset(rows);
+        self
+    }
+
+    /// Of a request for the latest rows: so many of each; 1 if not set. Others are not changed by it.
+    pub fn rows(mut self, rows: u32) -> Self {
+        self.latest = self.latest.map(|(parts, _)| (parts, rows));
+        self
+    }
+
+    async fn run(self) -> Result<TypedRows<T>, Error> {
+        let Self { table, span, scan, latest, how } = self;
+        if latest.is_some_and(|(parts, rows)| parts == 0 || rows == 0) {
+            return Err(Error::invalid("the latest rows are at least one row, of at least one part of the key"));
+        }
+        let (offset, limit) = (scan.offset, scan.limit);
+        let rows = merged(table, &span, scan, latest, how).await?;
+        // In a salted table a prefix has its latest rows in every bucket; the first of them in order count.
+        let thin = latest.filter(|_| buckets::<T::Key>().is_some()).map(|(parts, most)| Thin {
+            parts,
+            most,
+            prefix: Bytes::new(),
+            shown: 0,
+            offset,
+            limit,
+        });
+        Ok(TypedRows { rows, thin, row: PhantomData })
+    }
+}
+
+impl<'t, T: FromRow> IntoFuture for TypedScan<'t, T> {
+    type Output = Result<TypedRows<T>, Error>;
+    type IntoFuture = futures::future::BoxFuture<'t, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.run())
+    }
+}
+
+/// What ends a scan in the order of its rows has no meaning where all buckets are read at once.
+pub(super) fn check_buckets<K: RowKey>(scan: &Scan) -> Result<(), Error> {
+    match scan.selection.ends_the_scan()?.filter(|_| buckets::<K>().is_some()) {
+        None => Ok(()),
+        Some(what) => Err(Error::invalid(format!(
+            "`{what}` of a filter ends a scan in the order of its rows, and a salted key is read from all buckets at once: \
+             use `limit`, or stop reading"
+        ))),
+    }
+}
+
+/// Opens the scans of all ranges of the span.
+pub(super) async fn merged<K: RowKey>(
+    table: &Table,
+    span: &KeySpan<K>,
+    scan: Scan,
+    latest: Option<(usize, u32)>,
+    how: How,
+) -> Result<Merge, Error> {
+    if scan.latest.is_some() {
+        return Err(Error::invalid("ask for the latest rows of typed keys with `latest_of_each`"));
+    }
+    let salted = buckets::<K>().is_some();
+    check_buckets::<K>(&scan)?;
+    let skip_bytes = usize::from(salted);
+    let known = K::declaration().parts().len() - skip_bytes;
+    if let Some((parts, _)) = latest.filter(|(parts, _)| *parts > known) {
+        let behind = if salted { " behind its bucket" } else { "" };
+        return Err(Error::invalid(format!("the key has {known} parts{behind}, not {parts}")));
+    }
+    let (offset, limit) = (scan.offset, scan.limit);
+    let mut scan = scan;
+    if let Some((parts, rows)) = latest {
+        let parts = u32::try_from(parts + skip_bytes).map_err(|_| Error::invalid("a key has not so many parts"))?;
+        scan = scan.latest(LatestPer::parts(parts), rows);
+    }
+    if salted {
+        // What is skipped may lie in any bucket.
+        scan.offset = 0;
+        scan.limit = if latest.is_some() { None } else { limit.map(|limit| limit.saturating_add(offset)) };
+    }
+    let mut sources = Vec::new();
+    for range in span.ranges().into_iter().filter(|range| !range.is_empty()) {
+        sources.push(RowStream::new(table.scanner(&scan, range, how).await?));
+    }
+    // Of one range the server counts; thinned rows are counted where they are thinned out.
+    let (offset, limit) = if salted && latest.is_none() { (offset, limit) } else { (0, None) };
+    Ok(Merge::new(sources, skip_bytes, scan.reverse, offset, limit))
+}
+
+/// The rows of a typed scan, one after another: a [`Stream`], or a loop over [`TypedRows::next`]. As
+/// [`RowStream`].
+///
+/// A row whose key or columns are no `T` is an error; the scan can go on behind it.
+pub struct TypedRows<T: FromRow> {
+    rows: Merge,
+    thin: Option<Thin>,
+    row: PhantomData<fn() -> T>,
+}
+
+/// Leaves of merged rows that share their leading parts the first ones.
+struct Thin {
+    parts: usize,
+    most: u32,
+    /// That of the last row, and how many rows had it.
+    prefix: Bytes,
+    shown: u32,
+    offset: u64,
+    limit: Option<u64>,
+}
+
+impl Thin {
+    /// Whether the row is shown; `None`: it was the limit before it.
+    fn shows<K: RowKey>(&mut self, row: &RowData) -> Result<Option<bool>, Error> {
+        if self.limit == Some(0) {
+            return Ok(None);
+        }
+        let key = behind_bucket::<K>(row.row())?;
+        let length = leading_bytes::<K>(self.parts, key)?;
+        if self.prefix != key[..length] {
+            (self.prefix, self.shown) = (Bytes::copy_from_slice(&key[..length]), 0);
+        }
+        self.shown = self.shown.saturating_add(1);
+        if self.shown > self.most {
+            return Ok(Some(false));
+        }
+        if self.offset > 0 {
+            self.offset -= 1;
+            return Ok(Some(false));
+        }
+        self.limit = self.limit.map(|limit| limit - 1);
+        Ok(Some(true))
+    }
+}
+
+impl<T: FromRow> std::fmt::Debug for TypedRows<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TypedRows").field("rows", &self.rows).finish_non_exhaustive()
+    }
+}
+
+impl<T: FromRow + Unpin> TypedRows<T> {
+    /// The next row; `None` at the end. A call that is dropped loses nothing.
+    pub async fn next(&mut self) -> Option<Result<T, Error>> {
+        std::future::poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
+    }
+
+    /// As [`RowStream::as_of_ms`].
+    #[must_use]
+    pub fn as_of_ms(&self) -> Option<u64> {
+        self.rows.as_of_ms()
+    }
+}
+
+impl<T: FromRow + Unpin> Stream for TypedRows<T> {
+    type Item = Result<T, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            let Some(row) = ready!(Pin::new(&mut self.rows).poll_next(context)) else { return Poll::Ready(None) };
+            let row = match row {
+                Ok(row) => row,
+                Err(error) => return Poll::Ready(Some(Err(error))),
+            };
+            match self.thin.as_mut().map_or(Ok(Some(true)), |thin| thin.shows::<T::Key>(&row)) {
+                Ok(Some(true)) => return Poll::Ready(Some(T::from_row(row))),
+                Ok(Some(false)) => {}
+                Ok(None) => return Poll::Ready(None),
+                Err(error) => return Poll::Ready(Some(Err(error))),
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Tables whose rows are structs that derive [`Row`](derive@crate::Row).
+
+use std::marker::PhantomData;
+
+use terrane_types::{IntoSpan, Invalid, Returns, RowKey, TableRow};
+
+use crate::api::table::Table;
+use crate::error::Error;
+use crate::typed::keyed::check_declared;
+use crate::typed::reads::{Side, TypedCount, TypedEnd, TypedGet, TypedPageRequest, TypedScan, typed_reads};
+use crate::write::operations::Delete;
+use crate::write::requests::{WriteManyRequest, WriteRequest, answers};
+use crate::write::row_mutation::RowMutation;
+
+/// A table of structs: each is a row, its fields are the parts of the key and columns.
+///
+/// ```no_run
+/// use terrane_client::{Client, Desc, Row, RowKey, TypedTable};
+///
+/// #[derive(Clone, RowKey)]
+/// struct ActionKey {
+///     user: u64,
+///     time: Desc<i64>,
+///     action: u32,
+/// }
+///
+/// #[derive(Debug, Row)]
+/// #[row(key = ActionKey, family = "a")]
+/// struct Action {
+///     #[row(part)]
+///     user: u64,
+///     #[row(part)]
+///     time: Desc<i64>,
+///     #[row(part)]
+///     action: u32,
+///     kind: String,
+///     note: Option<String>,
+/// }
+///
+/// # async fn run(token: Option<terrane_client::PageToken>) -> Result<(), Box<dyn std::error::Error>> {
+/// let client = Client::connect("127.0.0.1:7600").await?;
+/// let actions: TypedTable<Action> = TypedTable::new(client.table("actions").await?)?;
+/// let login = Action { user: 7, time: Desc(1_000), action: 3, kind: "login".into(), note: None };
+/// actions.put(&login).await?;
+///
+/// let user = 7;
+/// let newest = actions.latest(user).await?;
+/// let page = actions.page(user).after(token).limit(10).await?;
+/// let mut early = actions.scan(ActionKey::prefix().user(user).time_between(..1_000)).reverse().await?;
+/// while let Some(action) = early.next().await {
+///     println!("{:?}", action?);
+/// }
+/// # Ok(()) }
+/// ```
+///
+/// A key that begins with a [`Bucket`](crate::Bucket) spreads rows that are written at one time over the table. Nothing else
+/// changes: the writer computes the bucket, and rows are read in the order of the parts behind it.
+///
+/// A row is there as long as it has a column of a field; give it one that is not an `Option`.
+#[derive(Debug)]
+pub struct TypedTable<R> {
+    table: Table,
+    row: PhantomData<fn() -> R>,
+}
+
+impl<R> Clone for TypedTable<R> {
+    fn clone(&self) -> Self {
+        Self { table: self.table.clone(), row: PhantomData }
+    }
+}
+
+impl<R: TableRow + Send + 'static> TypedTable<R> {
+    /// Sees `table` as rows of this type. A table that declares its key must declare that of the type, and it must have
+    /// all families that the type names.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the table declares other parts of the key, or lacks a family.
+    pub fn new(table: Table) -> Result<Self, Error> {
+        check_declared::<R::Key>(&table)?;
+        let schema = table.schema();
+        if let Some((family, _)) = R::COLUMNS.iter().find(|(family, _)| schema.family(family.as_bytes()).is_none()) {
+            return Err(Error::invalid(format!(
+                "table {} has no family {family}, which the row type names",
+                schema.name
+            )));
+        }
+        Ok(Self { table, row: PhantomData })
+    }
+
+    /// Writes a row, all of it or nothing: every column that has a value is put, and every `Option` that is `None` is
+    /// deleted, so that the row reads back as it was put. Columns that the struct does not name are left as they are. It can
+    /// be made to depend on what is there: `actions.put(&row).when(column("a", "kind").is_absent()).await?.held`.
+    ///
+    /// **Durability** and **retry safety** are those of [`Table::mutate`].
+    ///
+    /// # Errors
+    /// As for [`Table::mutate`]; [`Error::Invalid`] also when the key's parts are too long together, or a value has no
+    /// encoding.
+    pub fn put(&self, row: &R) -> WriteRequest<()> {
+        WriteRequest::new(&self.table, mutation_of(row).unwrap_or_else(RowMutation::refused), answers::nothing)
+    }
+
+    /// Writes many rows as [`TypedTable::put`] does, each by itself, and answers in their order. As [`Table::mutate_many`].
+    ///
+    /// # Errors
+    /// As for [`Table::mutate_many`].
+    pub fn put_many<'r>(&self, rows: impl IntoIterator<Item = &'r R>) -> WriteManyRequest
+    where
+        R: 'r,
+    {
+        let mutations = rows.into_iter().map(|row| mutation_of(row).unwrap_or_else(RowMutation::refused));
+        self.table.mutate_many(mutations.collect())
+    }
+
+    /// The mutation that [`TypedTable::put`] sends: for a writer, or for [`Table::atomic`].
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the key's parts are too long together, or a value has no encoding.
+    pub fn mutation(row: &R) -> Result<RowMutation, Error> {
+        Ok(mutation_of(row)?)
+    }
+
+    /// Adds `by` to a counter of the row, and answers its new value. As [`Table::increment`]; a field of the struct can be a
+    /// counter if it is an `i64`.
+    ///
+    /// # Errors
+    /// As for [`Table::increment`]; [`Error::Invalid`] also when the key's parts are too long together.
+    pub fn increment(&self, key: &R::Key, family: &str, qualifier: impl AsRef<[u8]>, by: i64) -> WriteRequest<i64> {
+        let mutation = RowMutation::of_key(key).increment(family, qualifier, by).returning(Returns::New);
+        WriteRequest::new(&self.table, mutation, answers::counter)
+    }
+
+    /// Deletes a row, also what it has besides the fields of the struct.
+    ///
+    /// **Durability** and **retry safety** are those of [`Table::delete`].
+    ///
+    /// # Errors
+    /// As for [`TypedTable::put`].
+    pub fn delete(&self, key: &R::Key) -> WriteRequest<()> {
+        let mutation = key.encode().map_or_else(RowMutation::refused, |row| Delete::new(row).into());
+        WriteRequest::new(&self.table, mutation, answers::nothing)
+    }
+
+    typed_reads!(R, R::Key);
+}
+
+fn mutation_of<R: TableRow>(row: &R) -> Result<RowMutation, Invalid> {
+    let name = row.key().encode()?;
+    let mut mutation = RowMutation::new(&name);
+    for ((family, qualifier), value) in R::COLUMNS.iter().zip(row.columns()?) {
+        mutation = match value {
+            Some(value) => mutation.set(family, qualifier, value),
+            None => mutation.delete(Delete::new(&name).column(family, qualifier)),
+        };
+    }
+    Ok(mutation)
+}

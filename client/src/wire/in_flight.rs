@@ -1,0 +1,156 @@
+//! The requests of one session: those that wait to be sent, and those that wait for their replies.
+//!
+//! Sans-I/O. Each request has a place in a table; the place's index and generation make the request's id.
+
+use std::collections::VecDeque;
+
+use terrane_proto::v1;
+use terrane_proto::v1::{reply, request};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::route::retry::Failure;
+use crate::write::submit::extra_bytes;
+
+/// Requests and bytes that go into one message; a single larger request travels alone.
+const BATCH_REQUESTS_MAX: usize = 1024;
+const BATCH_BYTES_MAX: usize = 1 << 20;
+
+/// A reply that is no refusal.
+pub(crate) struct Answered {
+    pub(crate) body: reply::Body,
+    /// The version of the table's schema, where the request named an older one; else 0.
+    pub(crate) schema_version: u64,
+}
+
+pub(crate) type ReplySender = oneshot::Sender<Result<Answered, Failure>>;
+pub(crate) type ReplyReceiver = oneshot::Receiver<Result<Answered, Failure>>;
+
+pub(crate) struct State {
+    pub(crate) phase: Phase,
+    pub(crate) queue: VecDeque<v1::Request>,
+    pub(crate) slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// Requests in the queue that were taken back: skipped on their way out.
+    taken_back: usize,
+}
+
+pub(crate) enum Phase {
+    /// The hello is not answered yet: nobody has room to queue anything.
+    Opening,
+    Open,
+    Broken {
+        why: Failure,
+        doubtful: bool,
+        since: Instant,
+    },
+}
+
+/// A place in the table of requests under way. Its index and generation make the request's id, so that a reply which
+/// comes for an earlier user of the place is not taken for the present one's.
+#[derive(Default)]
+pub(crate) struct Slot {
+    generation: u32,
+    pub(crate) sent: bool,
+    pub(crate) reply: Option<ReplySender>,
+}
+
+impl State {
+    pub(crate) const fn new() -> Self {
+        Self { phase: Phase::Opening, queue: VecDeque::new(), slots: Vec::new(), free: Vec::new(), taken_back: 0 }
+    }
+
+    /// Whether any request is queued or under way.
+    pub(crate) fn waits(&self) -> bool {
+        self.slots.len() > self.free.len()
+    }
+
+    /// As much as has queued, up to the limits of one message.
+    pub(crate) fn next_batch(&mut self) -> Option<v1::RequestBatch> {
+        if self.queue.is_empty() {
+            return None;
+        }
+        let mut requests = Vec::with_capacity(self.queue.len().min(BATCH_REQUESTS_MAX));
+        let mut bytes = 0;
+        while requests.len() < BATCH_REQUESTS_MAX
+            && let Some(next) = self.queue.front()
+        {
+            bytes += size_of_request(next);
+            if bytes > BATCH_BYTES_MAX && !requests.is_empty() {
+                break;
+            }
+            let request = self.queue.pop_front().expect("the front was there");
+            if self.mark_sent(request.id) {
+                requests.push(request);
+            } else {
+                self.taken_back -= 1;
+            }
+        }
+        (!requests.is_empty()).then_some(v1::RequestBatch { requests })
+    }
+
+    /// One request in the queue was released. It is left where it is, and the queue swept now and then: taking thousands
+    /// back costs no more than queueing them.
+    pub(crate) fn take_back(&mut self) {
+        self.taken_back += 1;
+        if self.taken_back > self.queue.len() / 2 {
+            let Self { queue, slots, .. } = self;
+            queue.retain(|request| is_waited_for(slots, request.id));
+            self.taken_back = 0;
+        }
+    }
+
+    pub(crate) fn take_slot(&mut self, sender: ReplySender) -> u64 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            u32::try_from(self.slots.len() - 1).expect("permits bound the table far below 2^32")
+        });
+        let slot = &mut self.slots[index as usize];
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.sent = false;
+        slot.reply = Some(sender);
+        u64::from(slot.generation) << 32 | u64::from(index)
+    }
+
+    pub(crate) fn slot(&mut self, id: u64) -> Option<(u32, &mut Slot)> {
+        let (generation, index) = ((id >> 32) as u32, id as u32);
+        let slot = self.slots.get_mut(index as usize)?;
+        (slot.generation == generation).then_some((index, slot))
+    }
+
+    /// False when the request was taken back.
+    fn mark_sent(&mut self, id: u64) -> bool {
+        match self.slot(id) {
+            Some((_, slot)) if slot.reply.is_some() => {
+                slot.sent = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub(crate) fn release(&mut self, id: u64) -> Option<ReplySender> {
+        let (index, slot) = self.slot(id)?;
+        let sender = slot.reply.take()?;
+        self.free.push(index);
+        Some(sender)
+    }
+}
+
+fn is_waited_for(slots: &[Slot], id: u64) -> bool {
+    let (generation, index) = ((id >> 32) as u32, id as u32);
+    slots.get(index as usize).is_some_and(|slot| slot.generation == generation && slot.reply.is_some())
+}
+
+fn size_of_request(request: &v1::Request) -> usize {
+    match &request.body {
+        Some(request::Body::Mutate(mutate)) => {
+            mutate.rows.iter().map(|row| row.row.len() + row.cells.len() + extra_bytes(row) + 32).sum()
+        }
+        Some(request::Body::Get(get)) => get.rows.iter().map(|row| row.len() + 8).sum(),
+        Some(request::Body::Scan(scan)) => scan.start.len() + scan.stop.len() + scan.resume.len() + 64,
+        Some(request::Body::SealPage(seal)) => seal.positions.iter().map(|position| position.last.len() + 16).sum(),
+        Some(request::Body::OpenPage(open)) => open.token.len() + 64,
+        None => 0,
+    }
+}

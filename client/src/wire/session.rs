@@ -1,0 +1,496 @@
+//! One long-lived stream to one region server, shared by all callers: requests go out in batches, replies come back in
+//! any order and are completed by id.
+//!
+//! Nothing is spawned per request. Callers put requests into a queue; the outgoing half of the stream takes whatever has
+//! queued whenever the connection has room for it, so batches form by themselves and grow with the load. One task per
+//! session reads replies.
+//!
+//! Invariants:
+//! - nothing but the hello is sent before the server accepted it: a process of another cluster reads no request;
+//! - a request is answered exactly once: by its reply, or, when the stream breaks, as *not sent* while it was still in the
+//!   queue and as *lost* from the moment it was handed to the connection;
+//! - at most [`IN_FLIGHT_MAX`] requests are queued or under way; further callers wait;
+//! - a caller that goes away (its time is over, or its future is dropped) frees its place at once if its request was not
+//!   sent, and else when the reply comes.
+//!
+//! A broken session stays broken. Whoever needs the server again opens a new one. A session also breaks when the server
+//! shows no sign of life while something is awaited from it: [`crate::wire::pulse`].
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::Stream;
+use futures::task::AtomicWaker;
+use parking_lot::Mutex;
+use terrane_proto::v1;
+use terrane_proto::v1::data_client::DataClient;
+use terrane_proto::v1::{reply, request, session_reply, session_request};
+use terrane_proto::{MESSAGE_BYTES_MAX, error, hello};
+use terrane_types::{ClusterId, Error as Wire, ServerId};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout_at};
+use tonic::transport::Channel;
+
+use crate::route::retry::Failure;
+use crate::wire::greeting;
+use crate::wire::in_flight::{Answered, Phase, ReplyReceiver, State};
+use crate::wire::pulse::{self, Awaiting, Patience, Pulse};
+
+/// Requests queued or under way on one session.
+pub(crate) const IN_FLIGHT_MAX: usize = 8192;
+/// How long a server may take to accept a connection and answer the hello.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long calls wait for that. The attempt goes on while they go elsewhere.
+const OPENING_PATIENCE: Duration = Duration::from_millis(400);
+
+/// Who is expected at the other end, and who asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    pub(crate) cluster: ClusterId,
+    pub(crate) server: ServerId,
+    /// Random per client; told to the server as the boot number, so that its logs can tell clients apart.
+    pub(crate) boot: u64,
+}
+
+impl Peer {
+    pub(crate) fn hello(&self) -> v1::Hello {
+        hello::ours(Some(self.cluster), self.server, ServerId(0), self.boot)
+    }
+}
+
+/// A stream to a server. Dropping the last reference ends it.
+pub(crate) struct Session {
+    shared: Arc<Shared>,
+    peer: Peer,
+    address: String,
+    channel: Channel,
+    reader: AbortHandle,
+    clock_in_doubt: AtomicBool,
+    patience: Arc<Patience>,
+    opened: Instant,
+    on_trial: bool,
+}
+
+/// Whether a session is worth queueing on.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It takes requests, or is expected to in a moment.
+    Ready,
+    /// It is not accepted yet, and nothing says that it will be soon.
+    Away,
+    /// It ended.
+    Broken {
+        /// The server was not reached, or fell silent: a new session may end no better.
+        doubtful: bool,
+        since: Instant,
+    },
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.reader.abort();
+        self.shared.fail_all(&Failure::Lost("the client was closed".to_owned()), false);
+    }
+}
+
+impl Session {
+    /// Begins to open a session; requests may be queued at once. Of one that is opened `on_trial`, to a server that was
+    /// silent or not there before, nothing is expected until it is accepted. Must be called within a runtime.
+    pub(crate) fn open(
+        address: &str,
+        peer: Peer,
+        patience: Arc<Patience>,
+        on_trial: bool,
+    ) -> Result<Arc<Self>, Failure> {
+        let channel = terrane_env::net::channel(address).map_err(|error| Failure::NotSent(error.to_string()))?;
+        let shared = Arc::new(Shared::new());
+        let running = run(Arc::clone(&shared), channel.clone(), address.to_owned(), peer, Arc::clone(&patience));
+        let reader = tokio::spawn(running).abort_handle();
+        Ok(Arc::new(Self {
+            shared,
+            peer,
+            address: address.to_owned(),
+            channel,
+            reader,
+            clock_in_doubt: AtomicBool::new(false),
+            patience,
+            opened: Instant::now(),
+            on_trial,
+        }))
+    }
+
+    /// Where it leads to.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The connection, for calls that open a stream of their own.
+    pub(crate) fn data_client(&self) -> DataClient<Channel> {
+        data_client(self.channel.clone())
+    }
+
+    /// What was learnt of the server's patience, for the next session with it.
+    pub(crate) fn patience(&self) -> Arc<Patience> {
+        Arc::clone(&self.patience)
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        match &self.shared.state.lock().phase {
+            Phase::Open => Standing::Ready,
+            Phase::Opening if self.on_trial || self.opened.elapsed() >= OPENING_PATIENCE => Standing::Away,
+            Phase::Opening => Standing::Ready,
+            Phase::Broken { doubtful, since, .. } => Standing::Broken { doubtful: *doubtful, since: *since },
+        }
+    }
+
+    /// Returns when the session has ended.
+    pub(crate) async fn ended(&self) {
+        let ended = self.shared.ended.notified();
+        let mut ended = std::pin::pin!(ended);
+        // Registered before looking: an end in between wakes us.
+        ended.as_mut().enable();
+        if !self.shared.is_broken() {
+            ended.await;
+        }
+    }
+
+    /// A stream beside the session waits for the server until this is dropped; what arrives on it is to be [heard].
+    ///
+    /// [heard]: Session::hear
+    pub(crate) fn awaits(&self) -> Awaiting<'_> {
+        self.shared.pulse.awaits()
+    }
+
+    /// Something arrived from the server on a stream beside the session.
+    pub(crate) fn hear(&self) {
+        self.shared.pulse.hear();
+    }
+
+    /// Cluster time as the server sees it, in milliseconds since 1970. Never ahead of the server's own clock: it is the
+    /// time of its hello and what has passed since the hello came. `None` until the server has answered it.
+    pub(crate) fn cluster_time_ms(&self) -> Option<u64> {
+        self.shared.clock.lock().map(|(told, at)| told + u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// The server found an operation older than it can be: the clock of its host may have been set since the hello.
+    pub(crate) fn doubt_clock(&self) {
+        self.clock_in_doubt.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn clock_is_in_doubt(&self) -> bool {
+        self.clock_in_doubt.load(Ordering::Relaxed)
+    }
+
+    /// If the clock is in doubt: asks the server for its time again, on a connection of its own.
+    pub(crate) async fn mend_clock(&self, until: Instant) -> Result<(), Failure> {
+        if !self.clock_in_doubt.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let other = Self::open(&self.address, self.peer, self.patience(), false)?;
+        let _room = other.room(until).await?;
+        let told = *other.shared.clock.lock();
+        if told.is_some() {
+            *self.shared.clock.lock() = told;
+        }
+        Ok(())
+    }
+
+    /// Waits until one more request may be queued. For the hello it waits a moment only: others may know better.
+    pub(crate) async fn room(&self, until: Instant) -> Result<Room<'_>, Failure> {
+        if let Ok(permit) = self.shared.permits.try_acquire() {
+            return Ok(Room(permit));
+        }
+        let acquired = self.shared.permits.acquire();
+        let mut acquired = std::pin::pin!(acquired);
+        let mut limit = until.min(self.opened + OPENING_PATIENCE);
+        loop {
+            match timeout_at(limit, acquired.as_mut()).await {
+                Ok(Ok(permit)) => return Ok(Room(permit)),
+                Ok(Err(_closed)) => return Err(self.shared.why_broken()),
+                Err(_) if self.cluster_time_ms().is_none() => {
+                    return Err(Failure::NotSent(format!("{} did not answer the hello in time", self.address)));
+                }
+                Err(_) if limit < until => limit = until,
+                Err(_) => return Err(Failure::NotSent(format!("too many requests wait for {}", self.address))),
+            }
+        }
+    }
+
+    /// Sends one request and waits for its reply, for as long as `until`.
+    pub(crate) async fn call(
+        &self,
+        room: Room<'_>,
+        header: v1::RequestHeader,
+        body: request::Body,
+        until: Instant,
+    ) -> Result<Answered, Failure> {
+        let (id, receiver) = self.shared.enqueue(room.0, header, body)?;
+        let mut waiting = Waiting { shared: &self.shared, id, done: false };
+        match timeout_at(until, receiver).await {
+            Ok(answer) => {
+                waiting.done = true;
+                answer.unwrap_or_else(|_| Err(Failure::Lost("the session was dropped".to_owned())))
+            }
+            Err(_) => Err(waiting.give_up(&self.address)),
+        }
+    }
+}
+
+/// The right to queue one request.
+pub(crate) struct Room<'a>(SemaphorePermit<'a>);
+
+/// A caller that waits for its reply. Dropping it takes the request back if it can be.
+struct Waiting<'a> {
+    shared: &'a Shared,
+    id: u64,
+    done: bool,
+}
+
+impl Waiting<'_> {
+    /// The caller's time is over.
+    fn give_up(mut self, address: &str) -> Failure {
+        self.done = true;
+        if self.shared.take_back(self.id) {
+            return Failure::NotSent(format!("{address} took no requests in time"));
+        }
+        Failure::Lost(format!("{address} did not answer in time"))
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if !self.done {
+            self.shared.take_back(self.id);
+        }
+    }
+}
+
+fn data_client(channel: Channel) -> DataClient<Channel> {
+    DataClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX).max_encoding_message_size(MESSAGE_BYTES_MAX)
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// Woken when the outgoing half has something to take.
+    outgoing: AtomicWaker,
+    /// One per request in the table; none before the hello is answered. Closed when the session breaks.
+    permits: Semaphore,
+    /// The cluster time in the server's hello, and when that came.
+    clock: Mutex<Option<(u64, Instant)>>,
+    pulse: Pulse,
+    /// Told when the session breaks.
+    ended: Notify,
+}
+
+impl Shared {
+    fn new() -> Self {
+        Self {
+            state: Mutex::new(State::new()),
+            outgoing: AtomicWaker::new(),
+            permits: Semaphore::new(0),
+            clock: Mutex::new(None),
+            pulse: Pulse::default(),
+            ended: Notify::new(),
+        }
+    }
+
+    fn enqueue(
+        &self,
+        permit: SemaphorePermit<'_>,
+        header: v1::RequestHeader,
+        body: request::Body,
+    ) -> Result<(u64, ReplyReceiver), Failure> {
+        let (sender, receiver) = oneshot::channel();
+        let mut state = self.state.lock();
+        if let Phase::Broken { why, .. } = &state.phase {
+            return Err(not_sent(why));
+        }
+        // Given back when the request leaves the table, which may be after its caller has gone.
+        permit.forget();
+        let id = state.take_slot(sender);
+        let was_empty = state.queue.is_empty();
+        state.queue.push_back(v1::Request { id, header: Some(header), body: Some(body) });
+        let wake = was_empty && matches!(state.phase, Phase::Open);
+        drop(state);
+        self.pulse.rouse();
+        if wake {
+            self.outgoing.wake();
+        }
+        Ok((id, receiver))
+    }
+
+    /// Nobody waits for this request any more. One that is still in the queue was certainly not sent, and is not going to
+    /// be (true); one that is under way keeps its place until the reply comes, so that its id means nothing else meanwhile.
+    fn take_back(&self, id: u64) -> bool {
+        let mut state = self.state.lock();
+        if state.slot(id).is_none_or(|(_, slot)| slot.sent) || state.release(id).is_none() {
+            return false;
+        }
+        state.take_back();
+        drop(state);
+        self.permits.add_permits(1);
+        true
+    }
+
+    fn why_broken(&self) -> Failure {
+        match &self.state.lock().phase {
+            Phase::Broken { why, .. } => not_sent(why),
+            Phase::Opening | Phase::Open => Failure::NotSent("the session is closing".to_owned()),
+        }
+    }
+
+    fn accepted(&self, reply: &v1::HelloReply) {
+        // A server that does not tell the time is taken to have ours.
+        let told = Some(reply.cluster_time_ms).filter(|told| *told > 0).unwrap_or_else(terrane_env::time::wall_ms);
+        *self.clock.lock() = Some((told, Instant::now()));
+        let mut state = self.state.lock();
+        if matches!(state.phase, Phase::Opening) {
+            state.phase = Phase::Open;
+            self.permits.add_permits(IN_FLIGHT_MAX);
+        }
+    }
+
+    /// What goes out next.
+    fn next_batch(&self) -> Option<v1::RequestBatch> {
+        let mut state = self.state.lock();
+        if matches!(state.phase, Phase::Open) { state.next_batch() } else { None }
+    }
+
+    fn complete(&self, batch: v1::ReplyBatch) {
+        let mut done = Vec::with_capacity(batch.replies.len());
+        let mut state = self.state.lock();
+        for reply in batch.replies {
+            if let Some(sender) = state.release(reply.id) {
+                done.push((sender, reply));
+            }
+        }
+        drop(state);
+        self.permits.add_permits(done.len());
+        for (sender, v1::Reply { body, schema_version, .. }) in done {
+            let result = match body {
+                Some(reply::Body::Error(detail)) => Err(Failure::Refused(error::from_detail(*detail))),
+                Some(body) => Ok(Answered { body, schema_version }),
+                None => Err(Failure::Refused(Wire::Internal { message: "the server sent an empty reply".to_owned() })),
+            };
+            // A caller that ran out of time has gone; its reply is of no use to anybody.
+            let _ = sender.send(result);
+        }
+    }
+
+    /// Ends the session: whatever waits is answered, whatever comes is refused.
+    fn fail_all(&self, why: &Failure, doubtful: bool) {
+        let mut state = self.state.lock();
+        if matches!(state.phase, Phase::Broken { .. }) {
+            return;
+        }
+        state.phase = Phase::Broken { why: why.clone(), doubtful, since: Instant::now() };
+        state.queue.clear();
+        let slots = std::mem::take(&mut state.slots);
+        drop(state);
+        self.permits.close();
+        self.outgoing.wake();
+        self.ended.notify_waiters();
+        for slot in slots {
+            if let Some(sender) = slot.reply {
+                let failure = if slot.sent { why.clone() } else { not_sent(why) };
+                let _ = sender.send(Err(failure));
+            }
+        }
+    }
+
+    fn is_broken(&self) -> bool {
+        matches!(self.state.lock().phase, Phase::Broken { .. })
+    }
+
+    /// Whether any request is queued or under way.
+    fn waits(&self) -> bool {
+        self.state.lock().waits()
+    }
+}
+
+/// What broke a session, as told to somebody whose request never went out.
+fn not_sent(why: &Failure) -> Failure {
+    match why {
+        Failure::Lost(cause) => Failure::NotSent(cause.clone()),
+        other => other.clone(),
+    }
+}
+
+/// The outgoing half: first the hello, then whatever has queued. Polled by the connection when it has room.
+struct Outgoing {
+    hello: Option<v1::Hello>,
+    shared: Arc<Shared>,
+}
+
+impl Stream for Outgoing {
+    type Item = v1::SessionRequest;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<v1::SessionRequest>> {
+        if let Some(hello) = self.hello.take() {
+            return Poll::Ready(Some(v1::SessionRequest { body: Some(session_request::Body::Hello(hello)) }));
+        }
+        // Registered before looking: a request queued in between wakes us.
+        self.shared.outgoing.register(context.waker());
+        if let Some(batch) = self.shared.next_batch() {
+            return Poll::Ready(Some(v1::SessionRequest { body: Some(session_request::Body::Batch(batch)) }));
+        }
+        if self.shared.is_broken() { Poll::Ready(None) } else { Poll::Pending }
+    }
+}
+
+/// Opens the stream and reads it to its end.
+async fn run(shared: Arc<Shared>, channel: Channel, address: String, peer: Peer, patience: Arc<Patience>) {
+    let (why, doubtful) = match tokio::time::timeout(HELLO_TIMEOUT, open(&shared, &channel, &address, peer)).await {
+        Ok(Ok((hello, replies))) => {
+            patience.accepted(Instant::now());
+            shared.accepted(&hello);
+            tokio::select! {
+                biased;
+                why = read(&shared, replies, &address) => (why, false),
+                () = pulse::watch(&shared.pulse, &patience, channel, || shared.waits()) => {
+                    (Failure::Lost(format!("{address} is silent and answers no ping")), true)
+                }
+            }
+        }
+        Ok(Err(why)) => {
+            let doubtful = matches!(why, Failure::NotSent(_));
+            (why, doubtful)
+        }
+        Err(_) => (Failure::NotSent(format!("{address} did not answer within {} s", HELLO_TIMEOUT.as_secs())), true),
+    };
+    tracing::debug!(%address, server = %peer.server, ?why, "session ended");
+    shared.fail_all(&why, doubtful);
+}
+
+async fn open(
+    shared: &Arc<Shared>,
+    channel: &Channel,
+    address: &str,
+    peer: Peer,
+) -> Result<(v1::HelloReply, tonic::Streaming<v1::SessionReply>), Failure> {
+    let outgoing = Outgoing { hello: Some(peer.hello()), shared: Arc::clone(shared) };
+    let opened = data_client(channel.clone()).session(outgoing).await;
+    let mut replies = opened.map_err(|status| greeting::refused(&status, address))?.into_inner();
+    let first = replies.message().await.map_err(|status| greeting::refused(&status, address))?;
+    Ok((greeting::accepted(first, address, peer)?, replies))
+}
+
+async fn read(shared: &Shared, mut replies: tonic::Streaming<v1::SessionReply>, address: &str) -> Failure {
+    loop {
+        let message = replies.message().await;
+        shared.pulse.hear();
+        match message {
+            Ok(Some(v1::SessionReply { body: Some(session_reply::Body::Batch(batch)) })) => shared.complete(batch),
+            Ok(Some(v1::SessionReply { body: Some(session_reply::Body::Refused(detail)) })) => {
+                return Failure::Lost(format!("{address} ended the session: {}", error::from_detail(detail)));
+            }
+            Ok(Some(_)) => {}
+            Ok(None) => return Failure::Lost(format!("{address} closed the session")),
+            Err(status) => return Failure::Lost(format!("the session with {address} broke: {}", status.message())),
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! What callers ask to be written: puts, deletes, increments and appends. Mixtures of them are in [`crate::write::row_mutation`], and
+//! what they ask to read is in [`crate::read::query`].
+//!
+//! Writes are packed into the one cell format while they are built, so a cell is encoded once on its way in. Lengths are
+//! checked while building; the first violation is kept and answered, as a sentence, when the operation is used. Whether
+//! the families exist is known only to the table, which checks it then too.
+
+use bytes::Bytes;
+use terrane_types::{CellKind, CellRef, LATEST};
+
+use crate::write::row_mutation::RowMutation;
+
+/// Cells to write into one row, applied as one: all of them or none.
+///
+/// ```
+/// use terrane_client::Put;
+/// let put = Put::new("user-17").set("info", "name", "Ada").set_at("info", "seen", 1_700_000_000_000, "x");
+/// ```
+#[derive(Clone, Debug)]
+pub struct Put {
+    mutation: RowMutation,
+}
+
+impl Put {
+    /// A put into `row` (1 to 32,767 bytes).
+    #[must_use]
+    pub fn new(row: impl AsRef<[u8]>) -> Self {
+        Self { mutation: RowMutation::new(row) }
+    }
+
+    /// Writes a cell with the server's timestamp.
+    #[must_use]
+    pub fn set(mut self, family: &str, qualifier: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Self {
+        self.mutation.push(CellKind::Put, family, qualifier.as_ref(), LATEST, value.as_ref());
+        self
+    }
+
+    /// Writes a cell with a timestamp of the caller's, in milliseconds since 1970 unless the application means otherwise.
+    #[must_use]
+    pub fn set_at(
+        mut self,
+        family: &str,
+        qualifier: impl AsRef<[u8]>,
+        timestamp: i64,
+        value: impl AsRef<[u8]>,
+    ) -> Self {
+        self.mutation.push_at(CellKind::Put, family, qualifier.as_ref(), timestamp, value.as_ref());
+        self
+    }
+
+    /// The row written to.
+    #[must_use]
+    pub fn row(&self) -> &[u8] {
+        &self.mutation.row
+    }
+}
+
+/// Cells to delete from one row. Without any column or family named, the whole row. Where no timestamp is given, what has one up
+/// to the server's time is deleted: cells that were written with a timestamp in the future stay.
+///
+/// A delete hides what was written before it, whatever the timestamps of later writes.
+#[derive(Clone, Debug)]
+pub struct Delete {
+    mutation: RowMutation,
+}
+
+impl Delete {
+    /// A delete in `row`; of the whole row unless something is named.
+    #[must_use]
+    pub fn new(row: impl AsRef<[u8]>) -> Self {
+        Self { mutation: RowMutation::new(row) }
+    }
+
+    /// Deletes all versions of a column.
+    #[must_use]
+    pub fn column(mut self, family: &str, qualifier: impl AsRef<[u8]>) -> Self {
+        self.mutation.push(CellKind::DeleteColumn, family, qualifier.as_ref(), LATEST, &[]);
+        self
+    }
+
+    /// Deletes the versions of a column up to and including `timestamp`.
+    #[must_use]
+    pub fn column_until(mut self, family: &str, qualifier: impl AsRef<[u8]>, timestamp: i64) -> Self {
+        self.mutation.push_at(CellKind::DeleteColumn, family, qualifier.as_ref(), timestamp, &[]);
+        self
+    }
+
+    /// Deletes the one version of a column that has exactly this timestamp.
+    #[must_use]
+    pub fn version(mut self, family: &str, qualifier: impl AsRef<[u8]>, timestamp: i64) -> Self {
+        self.mutation.push_at(CellKind::Delete, family, qualifier.as_ref(), timestamp, &[]);
+        self
+    }
+
+    /// Deletes everything of a family.
+    #[must_use]
+    pub fn family(mut self, family: &str) -> Self {
+        self.mutation.push(CellKind::DeleteFamily, family, &[], LATEST, &[]);
+        self
+    }
+
+    /// Deletes the cells of a family up to and including `timestamp`.
+    #[must_use]
+    pub fn family_until(mut self, family: &str, timestamp: i64) -> Self {
+        self.mutation.push_at(CellKind::DeleteFamily, family, &[], timestamp, &[]);
+        self
+    }
+
+    /// Deletes the cells of a family that have exactly this timestamp.
+    #[must_use]
+    pub fn family_version(mut self, family: &str, timestamp: i64) -> Self {
+        self.mutation.push_at(CellKind::DeleteFamilyVersion, family, &[], timestamp, &[]);
+        self
+    }
+
+    /// The row deleted from.
+    #[must_use]
+    pub fn row(&self) -> &[u8] {
+        &self.mutation.row
+    }
+}
+
+impl From<Put> for RowMutation {
+    fn from(put: Put) -> Self {
+        put.mutation
+    }
+}
+
+impl From<Delete> for RowMutation {
+    fn from(delete: Delete) -> Self {
+        let mut mutation = delete.mutation;
+        mutation.whole_row = mutation.cells.is_empty();
+        mutation
+    }
+}
+
+/// Adds to counters of one row, all or none: a counter is a column of 8 bytes, a big-endian `i64`, as HBase keeps them. One
+/// that is absent counts as 0.
+///
+/// A column that holds something else, or would overflow, fails the whole mutation: [`crate::Error::Invalid`] names it,
+/// and nothing is applied.
+///
+/// ```
+/// use terrane_client::Increment;
+/// let visit = Increment::new("page-9").by("stats", "visits", 1).by("stats", "bytes", 5_120);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Increment {
+    mutation: RowMutation,
+}
+
+impl Increment {
+    /// Adds to counters of `row`.
+    #[must_use]
+    pub fn new(row: impl AsRef<[u8]>) -> Self {
+        Self { mutation: RowMutation::new(row) }
+    }
+
+    /// Adds `by` to a counter; a negative number subtracts.
+    #[must_use]
+    pub fn by(mut self, family: &str, qualifier: impl AsRef<[u8]>, by: i64) -> Self {
+        self.mutation = self.mutation.increment(family, qualifier, by);
+        self
+    }
+
+    /// The row written to.
+    #[must_use]
+    pub fn row(&self) -> &[u8] {
+        &self.mutation.row
+    }
+}
+
+/// Puts bytes behind the values of columns of one row, all or none. A column that is absent counts as empty.
+///
+/// A value that would grow above 10 MiB fails the whole mutation.
+#[derive(Clone, Debug)]
+pub struct Append {
+    mutation: RowMutation,
+}
+
+impl Append {
+    /// Appends to columns of `row`.
+    #[must_use]
+    pub fn new(row: impl AsRef<[u8]>) -> Self {
+        Self { mutation: RowMutation::new(row) }
+    }
+
+    /// Puts `value` behind what a column holds.
+    #[must_use]
+    pub fn value(mut self, family: &str, qualifier: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Self {
+        self.mutation = self.mutation.append(family, qualifier, value);
+        self
+    }
+
+    /// The row written to.
+    #[must_use]
+    pub fn row(&self) -> &[u8] {
+        &self.mutation.row
+    }
+}
+
+impl From<Increment> for RowMutation {
+    fn from(increment: Increment) -> Self {
+        increment.mutation
+    }
+}
+
+impl From<Append> for RowMutation {
+    fn from(append: Append) -> Self {
+        append.mutation
+    }
+}
+
+/// One cell with a memory of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// The family's name.
+    pub family: Bytes,
+    /// The qualifier.
+    pub qualifier: Bytes,
+    /// The timestamp; [`LATEST`] in a cell to be written means the server's.
+    pub timestamp: i64,
+    /// Whether it is a value or a kind of delete marker. Reads answer values only.
+    pub kind: CellKind,
+    /// The value.
+    pub value: Bytes,
+}
+
+impl Cell {
+    /// A value to be written.
+    #[must_use]
+    pub fn put(family: &str, qualifier: impl AsRef<[u8]>, timestamp: i64, value: impl AsRef<[u8]>) -> Self {
+        Self {
+            family: Bytes::copy_from_slice(family.as_bytes()),
+            qualifier: Bytes::copy_from_slice(qualifier.as_ref()),
+            timestamp,
+            kind: CellKind::Put,
+            value: Bytes::copy_from_slice(value.as_ref()),
+        }
+    }
+}
+
+impl From<CellRef<'_>> for Cell {
+    fn from(cell: CellRef<'_>) -> Self {
+        Self {
+            family: Bytes::copy_from_slice(cell.family),
+            qualifier: Bytes::copy_from_slice(cell.qualifier),
+            timestamp: cell.timestamp,
+            kind: cell.kind,
+            value: Bytes::copy_from_slice(cell.value),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use terrane_types::PackedCells;
+    use terrane_types::limits::VALUE_BYTES_MAX;
+
+    use super::*;
+
+    fn sentence(mutation: impl Into<RowMutation>) -> String {
+        mutation.into().check().expect_err("outside a limit").what
+    }
+
+    #[test]
+    fn what_is_outside_the_limits_is_refused_with_what_and_the_limit() {
+        assert!(sentence(Put::new("").set("f", "q", "v")).contains("1 to 32767"));
+        assert!(sentence(Put::new(vec![0; 32_768]).set("f", "q", "v")).contains("32768 bytes"));
+        assert!(sentence(Put::new("r").set("f", "q", vec![0; VALUE_BYTES_MAX + 1])).contains("10485760"));
+        assert!(sentence(Put::new("r").set("f", vec![0; 32_768], "v")).contains("32767"));
+        assert!(sentence(Put::new("r").set_at("f", "q", -1, "v")).contains("timestamp"));
+        assert!(sentence(Put::new("r")).contains("names no cell"));
+        assert!(!sentence(Put::new("r").set("", "q", "v")).is_empty());
+        let wide = Put::new("r").set("f", "a", vec![0; VALUE_BYTES_MAX]).set("f", "b", vec![0; VALUE_BYTES_MAX]);
+        assert!(sentence(wide).contains("at most 16777216"));
+        assert!(sentence(RowMutation::new("a").put(Put::new("b").set("f", "q", "v"))).contains("one row"));
+    }
+
+    #[test]
+    fn a_delete_that_names_nothing_is_of_the_whole_row() {
+        assert!(RowMutation::from(Delete::new("r")).whole_row);
+        assert!(!RowMutation::from(Delete::new("r").column("f", "q")).whole_row);
+    }
+
+    #[test]
+    fn the_kinds_of_deletes_are_packed_as_they_are_named() {
+        let delete = Delete::new("r")
+            .column("f", "a")
+            .column_until("f", "b", 5)
+            .version("f", "c", 6)
+            .family("g")
+            .family_version("h", 7);
+        let mutation = RowMutation::from(delete);
+        let cells = PackedCells::validate(mutation.cells.into()).expect("packed here");
+        let kinds: Vec<(CellKind, i64)> = cells.iter().map(|cell| (cell.kind, cell.timestamp)).collect();
+        assert_eq!(
+            kinds,
+            [
+                (CellKind::DeleteColumn, LATEST),
+                (CellKind::DeleteColumn, 5),
+                (CellKind::Delete, 6),
+                (CellKind::DeleteFamily, LATEST),
+                (CellKind::DeleteFamilyVersion, 7)
+            ]
+        );
+    }
+}

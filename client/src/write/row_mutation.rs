@@ -1,0 +1,315 @@
+//! The mutation of one row: any mixture of puts, deletes, increments and appends, with a condition and with what it is to
+//! return.
+//!
+//! Cells are packed while they are built; what only some mutations have is kept apart, so that a plain put stays small.
+//! The first limit that is passed is kept and answered when the mutation is used.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use terrane_types::cell::{pack, unpack};
+use terrane_types::limits::{MERGES_MAX, ROW_MUTATION_BYTES_MAX, TIMESTAMP_MAX};
+use terrane_types::row::check_row;
+use terrane_types::{CellKind, CellRef, FamilyName, Invalid, LATEST, Merge, MergeKind, Returns, RowKey, escape};
+
+use crate::write::condition::Condition;
+use crate::write::operations::{Append, Cell, Delete, Increment, Put};
+
+/// Any mixture of puts, deletes, increments and appends of one row, applied as one: all of it or nothing.
+///
+/// Everything in it takes effect at one moment: its condition, its increments and its appends see the row as it was
+/// before. Where it both deletes and puts a column, the two are part of the same write: a delete hides what was there
+/// *before* it. A column is named by one increment or append at most, and not by a cell beside it.
+///
+/// ```
+/// use terrane_client::{Returns, RowMutation, column};
+/// let take = RowMutation::new("job-17")
+///     .set("job", "owner", "worker-3")
+///     .increment("job", "tries", 1)
+///     .when(column("job", "owner").is_absent())
+///     .returning(Returns::New);
+/// ```
+#[derive(Clone, Debug)]
+pub struct RowMutation {
+    pub(crate) row: Bytes,
+    pub(crate) cells: Vec<u8>,
+    /// A delete that named nothing: before the cells take effect, all that the row has is deleted.
+    pub(crate) whole_row: bool,
+    /// What plain puts and deletes do not have.
+    pub(crate) extra: Option<Box<Extra>>,
+    /// The first limit that was passed while building.
+    invalid: Option<Invalid>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Extra {
+    pub(crate) merges: Vec<Merge>,
+    pub(crate) condition: Option<terrane_types::Condition>,
+    pub(crate) returns: Returns,
+    pub(crate) return_found: bool,
+}
+
+impl RowMutation {
+    /// An empty mutation of `row` (1 to 32,767 bytes).
+    #[must_use]
+    pub fn new(row: impl AsRef<[u8]>) -> Self {
+        let row = row.as_ref();
+        let invalid = check_row(row).err();
+        Self { row: Bytes::copy_from_slice(row), cells: Vec::new(), whole_row: false, extra: None, invalid }
+    }
+
+    /// A mutation that cannot be sent, and why: whoever awaits it is told.
+    pub(crate) fn refused(invalid: Invalid) -> Self {
+        Self { row: Bytes::new(), cells: Vec::new(), whole_row: false, extra: None, invalid: Some(invalid) }
+    }
+
+    /// A mutation of the row with this key.
+    pub(crate) fn of_key(key: &impl RowKey) -> Self {
+        key.encode().map_or_else(Self::refused, Self::new)
+    }
+
+    /// Writes a cell with the server's timestamp.
+    #[must_use]
+    pub fn set(mut self, family: &str, qualifier: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Self {
+        self.push(CellKind::Put, family, qualifier.as_ref(), LATEST, value.as_ref());
+        self
+    }
+
+    /// Adds the cells of a put; its row must be the same.
+    #[must_use]
+    pub fn put(self, put: Put) -> Self {
+        self.join(put.into())
+    }
+
+    /// Adds the markers of a delete; its row must be the same. One that names nothing deletes the whole row, before all else
+    /// in this mutation takes effect: with cells set beside it, a row is replaced.
+    #[must_use]
+    pub fn delete(self, delete: Delete) -> Self {
+        self.join(delete.into())
+    }
+
+    /// Adds the increments of several counters; its row must be the same.
+    #[must_use]
+    pub fn increments(self, increment: Increment) -> Self {
+        self.join(increment.into())
+    }
+
+    /// Adds several appends; its row must be the same.
+    #[must_use]
+    pub fn appends(self, append: Append) -> Self {
+        self.join(append.into())
+    }
+
+    /// Adds one cell as it is, timestamp included ([`LATEST`]: the server's).
+    #[must_use]
+    pub fn cell(mut self, cell: &Cell) -> Self {
+        self.push_at(cell.kind, &String::from_utf8_lossy(&cell.family), &cell.qualifier, cell.timestamp, &cell.value);
+        self
+    }
+
+    /// Adds `by` to a counter, a column of 8 bytes, big-endian; one that is absent counts as 0.
+    #[must_use]
+    pub fn increment(self, family: &str, qualifier: impl AsRef<[u8]>, by: i64) -> Self {
+        self.merge(family, qualifier.as_ref(), MergeKind::Increment(by))
+    }
+
+    /// Puts `value` behind what a column holds; one that is absent counts as empty.
+    #[must_use]
+    pub fn append(self, family: &str, qualifier: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Self {
+        self.merge(family, qualifier.as_ref(), MergeKind::Append(Bytes::copy_from_slice(value.as_ref())))
+    }
+
+    /// Applies it only if this holds of the row. A further condition is joined to the first: both must hold.
+    #[must_use]
+    pub fn when(mut self, condition: impl Into<Condition>) -> Self {
+        let condition = match self.extra.as_mut().and_then(|extra| extra.condition.take()) {
+            Some(first) => Condition::from(first).and(condition),
+            None => condition.into(),
+        };
+        match condition.checked() {
+            Ok(condition) => self.extra().condition = Some(condition),
+            Err(invalid) => {
+                self.invalid.get_or_insert(invalid);
+            }
+        }
+        self
+    }
+
+    /// Answers with the cells of the columns it names, as they were before or as they are then: the newest version of
+    /// each, up to 1 MiB together. More is refused, and nothing applied.
+    #[must_use]
+    pub fn returning(mut self, returns: Returns) -> Self {
+        if returns != Returns::Nothing || self.extra.is_some() {
+            self.extra().returns = returns;
+        }
+        self
+    }
+
+    /// If its condition does not hold, answers with the columns that the condition names, as they are.
+    #[must_use]
+    pub fn return_found(mut self) -> Self {
+        self.extra().return_found = true;
+        self
+    }
+
+    /// The row written to.
+    #[must_use]
+    pub fn row(&self) -> &[u8] {
+        &self.row
+    }
+
+    /// About how many bytes this mutation takes in a batch.
+    #[must_use]
+    pub fn size_bytes(&self) -> usize {
+        let merged = |merge: &Merge| {
+            let appended = if let MergeKind::Append(value) = &merge.what { value.len() } else { 8 };
+            merge.family.as_bytes().len() + merge.qualifier.len() + appended
+        };
+        let extra = self.extra.as_ref().map_or(0, |extra| extra.merges.iter().map(merged).sum());
+        self.row.len() + self.cells.len() + extra
+    }
+
+    fn extra(&mut self) -> &mut Extra {
+        self.extra.get_or_insert_default()
+    }
+
+    fn merge(mut self, family: &str, qualifier: &[u8], what: MergeKind) -> Self {
+        let merge = FamilyName::new(family).and_then(|family| {
+            let merge = Merge { family, qualifier: Bytes::copy_from_slice(qualifier), what };
+            merge.check().map(|()| merge)
+        });
+        match merge {
+            Ok(merge) => self.extra().merges.push(merge),
+            Err(invalid) => {
+                self.invalid.get_or_insert(invalid);
+            }
+        }
+        self
+    }
+
+    fn join(mut self, other: Self) -> Self {
+        if other.row != self.row {
+            self.refuse(format!("a mutation is of one row; {} and {} are two", escape(&self.row), escape(&other.row)));
+            return self;
+        }
+        self.invalid = self.invalid.or(other.invalid);
+        self.cells.extend_from_slice(&other.cells);
+        self.whole_row |= other.whole_row;
+        if let Some(extra) = other.extra {
+            self.extra().merges.extend(extra.merges);
+        }
+        self
+    }
+
+    pub(crate) fn push_at(&mut self, kind: CellKind, family: &str, qualifier: &[u8], timestamp: i64, value: &[u8]) {
+        if timestamp < 0 {
+            self.refuse(format!("a timestamp lies between 0 and {TIMESTAMP_MAX}; this one is {timestamp}"));
+            return;
+        }
+        self.push(kind, family, qualifier, timestamp, value);
+    }
+
+    pub(crate) fn push(&mut self, kind: CellKind, family: &str, qualifier: &[u8], timestamp: i64, value: &[u8]) {
+        let cell = CellRef { family: family.as_bytes(), qualifier, timestamp, kind, tags: &[], value };
+        match cell.check() {
+            Ok(()) => pack(&mut self.cells, cell),
+            Err(invalid) => {
+                self.invalid.get_or_insert(invalid);
+            }
+        }
+    }
+
+    fn refuse(&mut self, what: String) {
+        self.invalid.get_or_insert(Invalid::new(what));
+    }
+
+    /// What was wrong while building, or is now that it is complete.
+    pub(crate) fn check(&self) -> Result<(), Invalid> {
+        if let Some(invalid) = &self.invalid {
+            return Err(invalid.clone());
+        }
+        let merges = self.extra.as_ref().map_or(&[][..], |extra| &extra.merges);
+        if self.cells.is_empty() && !self.whole_row && merges.is_empty() {
+            return Err(Invalid::new(format!("the mutation of row {} names no cell", escape(&self.row))));
+        }
+        if self.size_bytes() > ROW_MUTATION_BYTES_MAX {
+            return Err(Invalid::new(format!(
+                "the mutation of row {} has {} bytes; at most {ROW_MUTATION_BYTES_MAX} are written to a row at once",
+                escape(&self.row),
+                self.size_bytes()
+            )));
+        }
+        if merges.is_empty() { Ok(()) } else { self.check_merges(merges) }
+    }
+
+    /// A column has one merge at most, and no cell beside it: which of the two came first would be anybody's guess.
+    fn check_merges(&self, merges: &[Merge]) -> Result<(), Invalid> {
+        if merges.len() > MERGES_MAX {
+            return Err(Invalid::new(format!(
+                "the mutation of row {} has {} increments and appends; at most {MERGES_MAX} are applied at once",
+                escape(&self.row),
+                merges.len()
+            )));
+        }
+        let twice = |family: &[u8], qualifier: &[u8]| {
+            Invalid::new(format!(
+                "the mutation of row {} names column {}:{} by an increment or append and once more; a column is merged \
+                 alone",
+                escape(&self.row),
+                escape(family),
+                escape(qualifier)
+            ))
+        };
+        let mut merged = BTreeSet::new();
+        for merge in merges {
+            if !merged.insert((merge.family.as_bytes(), &merge.qualifier[..])) {
+                return Err(twice(merge.family.as_bytes(), &merge.qualifier));
+            }
+        }
+        let mut rest = &self.cells[..];
+        while let Some((cell, length)) = unpack(rest) {
+            if merged.contains(&(cell.family, cell.qualifier)) {
+                return Err(twice(cell.family, cell.qualifier));
+            }
+            rest = &rest[length..];
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::write::condition::column;
+
+    fn sentence(mutation: RowMutation) -> String {
+        mutation.check().expect_err("outside a limit").what
+    }
+
+    #[test]
+    fn a_column_is_merged_alone() {
+        let twice = RowMutation::new("r").increment("f", "n", 1).append("f", "n", "x");
+        assert!(sentence(twice).contains("column f:n"));
+        let beside = RowMutation::new("r").increment("f", "n", 1).set("f", "n", "x");
+        assert!(sentence(beside).contains("column f:n"));
+        RowMutation::new("r").increment("f", "n", 1).set("f", "m", "x").append("g", "n", "y").check().unwrap();
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_condition_or_merge_is_told_when_it_is_used() {
+        assert!(!sentence(RowMutation::new("r").set("f", "q", "v").when(column("", "q").exists())).is_empty());
+        assert!(!sentence(RowMutation::new("r").increment("", "q", 1)).is_empty());
+        let long = vec![0; terrane_types::limits::VALUE_BYTES_MAX + 1];
+        assert!(sentence(RowMutation::new("r").append("f", "q", long)).contains("10485760"));
+        let joined = RowMutation::new("a").increments(Increment::new("b").by("f", "q", 1));
+        assert!(sentence(joined).contains("one row"));
+    }
+
+    #[test]
+    fn a_further_condition_is_joined_to_the_first() {
+        let both =
+            RowMutation::new("r").set("f", "q", "v").when(column("f", "a").exists()).when(column("f", "b").exists());
+        let condition = both.extra.unwrap().condition.unwrap();
+        assert!(matches!(condition, terrane_types::Condition::All(parts) if parts.len() == 2));
+    }
+}

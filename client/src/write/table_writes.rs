@@ -1,0 +1,329 @@
+//! A table's writing side: what is checked before anything is sent, and the calls that send it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use bytes::Bytes;
+use terrane_proto::v1;
+use terrane_types::limits::{BATCH_BYTES_MAX, BATCH_ROWS_MAX};
+use terrane_types::{Invalid, Returns, TableId, TableSchema, cell, escape};
+
+use crate::api::table::{Table, unknown_family};
+use crate::error::{Error, RowError};
+use crate::write::batch_writer::{BatchWriter, WriterOptions};
+use crate::write::condition::Condition;
+use crate::write::operations::{Delete, Put};
+use crate::write::outcome::{AtomicOutcome, MutationOutcome};
+use crate::write::requests::{AtomicRequest, WriteManyRequest, WriteRequest, answers};
+use crate::write::row_mutation::{Extra, RowMutation};
+use crate::write::submit::{self, Sent, Unit};
+
+/// Rows named in one message.
+const ROWS_NAMED_MAX: usize = 5;
+
+/// # Writing
+///
+/// **Durability**: when a write returns `Ok`, a quorum of servers has it on disk.
+///
+/// **Retry safety**: every row mutation has an operation number under which it is applied once, whatever happens to its
+/// answer: a lost reply, another leader, a split. The client tries again by itself until the deadline and gets the first
+/// answer. After [`Error::Timeout`] with [`Error::is_uncertain`], and after [`Error::Uncertain`], a write may have been
+/// applied; making the call again is a new operation.
+impl Table {
+    /// Writes cells of one row, all or none. More can be set before it is awaited: see [`WriteRequest`].
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] before anything is sent, for rows, families and values outside the limits; see [`Error`].
+    pub fn put(&self, put: Put) -> WriteRequest<()> {
+        WriteRequest::new(self, put.into(), answers::nothing)
+    }
+
+    /// Deletes cells of one row, all or none; the whole row if the delete names nothing. The whole row is
+    /// every family that the table has when the delete takes effect, whether this client knows it or not.
+    ///
+    /// # Errors
+    /// As for [`Table::put`].
+    pub fn delete(&self, delete: Delete) -> WriteRequest<()> {
+        WriteRequest::new(self, delete.into(), answers::nothing)
+    }
+
+    /// Applies a mixture of puts, deletes, increments and appends to one row, all or none.
+    ///
+    /// # Errors
+    /// As for [`Table::put`]. [`Error::Invalid`] also when an increment meets a column that is no counter or would
+    /// overflow; nothing is applied then.
+    pub fn mutate(&self, mutation: impl Into<RowMutation>) -> WriteRequest<MutationOutcome> {
+        WriteRequest::new(self, mutation.into(), Ok)
+    }
+
+    /// Adds `by` to a counter and answers its new value. A counter is a column of 8 bytes, a big-endian `i64`; one that
+    /// is absent counts as 0.
+    ///
+    /// # Errors
+    /// As for [`Table::mutate`].
+    pub fn increment(
+        &self,
+        row: impl AsRef<[u8]>,
+        family: &str,
+        qualifier: impl AsRef<[u8]>,
+        by: i64,
+    ) -> WriteRequest<i64> {
+        let mutation = RowMutation::new(row).increment(family, qualifier, by).returning(Returns::New);
+        WriteRequest::new(self, mutation, answers::counter)
+    }
+
+    /// Puts `value` behind what a column holds and answers the whole new value (up to 1 MiB; to append to larger ones, use
+    /// [`Table::mutate`], which returns nothing). A column that is absent counts as empty.
+    ///
+    /// # Errors
+    /// As for [`Table::mutate`]. [`Error::ResultLost`] when the answer was lost and the value is above 4 KiB: it was
+    /// appended, once.
+    pub fn append(
+        &self,
+        row: impl AsRef<[u8]>,
+        family: &str,
+        qualifier: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> WriteRequest<Bytes> {
+        let mutation = RowMutation::new(row).append(family, qualifier, value).returning(Returns::New);
+        WriteRequest::new(self, mutation, answers::value)
+    }
+
+    /// Puts if a condition holds of the row, and answers whether it did. The condition is evaluated on the server, in
+    /// the order of the row's writes: nothing comes between it and the put.
+    ///
+    /// ```no_run
+    /// # async fn run(jobs: terrane_client::Table) -> Result<(), terrane_client::Error> {
+    /// use terrane_client::{Put, column};
+    /// let take = Put::new("job-17").set("job", "owner", "worker-3");
+    /// if jobs.check_and_put(column("job", "owner").is_absent(), take).await? {
+    ///     println!("it is ours");
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Table::put`]. [`Error::Invalid`] also when a column cannot be read as the condition compares it.
+    pub fn check_and_put(&self, condition: impl Into<Condition>, put: Put) -> WriteRequest<bool> {
+        self.check_and_mutate(condition, put)
+    }
+
+    /// Deletes if a condition holds of the row, and answers whether it did.
+    ///
+    /// # Errors
+    /// As for [`Table::check_and_put`].
+    pub fn check_and_delete(&self, condition: impl Into<Condition>, delete: Delete) -> WriteRequest<bool> {
+        self.check_and_mutate(condition, delete)
+    }
+
+    /// Mutates a row if a condition holds of it, and answers whether it did.
+    ///
+    /// # Errors
+    /// As for [`Table::check_and_put`] and [`Table::mutate`].
+    pub fn check_and_mutate(
+        &self,
+        condition: impl Into<Condition>,
+        mutation: impl Into<RowMutation>,
+    ) -> WriteRequest<bool> {
+        WriteRequest::new(self, mutation.into().when(condition), answers::held)
+    }
+
+    /// Applies many mutations, grouped by the servers that host their rows. Each is atomic by itself and has an answer of its
+    /// own, in the order given; all together are not atomic. Mutations of one row are applied in the order given, as long
+    /// as none of them fails.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when any of them is outside the limits: then nothing was sent. Of a row that comes twice, a
+    /// mutation that deletes is not answered with what was there or is left: it is refused by itself, so send the two apart.
+    pub fn mutate_many(&self, mutations: Vec<RowMutation>) -> WriteManyRequest {
+        WriteManyRequest::new(self, mutations)
+    }
+
+    /// Applies mutations of several rows as one: all or none, at one moment, conditions among them. One condition that
+    /// does not hold, or one error, and nothing is applied.
+    ///
+    /// The rows must share the table's atomic key prefix: the first `atomic=N` parts of the key that it declares.
+    ///
+    /// ```no_run
+    /// # async fn run(client: terrane_client::Client) -> Result<(), terrane_client::Error> {
+    /// use terrane_client::{RowKey, RowMutation, TableSpec, column};
+    /// #[derive(RowKey)]
+    /// struct Account { owner: u64, kind: u32 }
+    /// // All rows of one owner are one unit.
+    /// let spec = TableSpec::new("accounts")?.family("a", &[])?.keyed_by::<Account>().set("atomic", "1")?;
+    /// let accounts = client.open_or_create(spec).await?;
+    /// let (current, savings) = (Account { owner: 7, kind: 1 }.encode()?, Account { owner: 7, kind: 2 }.encode()?);
+    /// let enough = column("a", "cents").as_i64().at_least(500);
+    /// let moved = accounts
+    ///     .atomic(vec![
+    ///         RowMutation::new(current).increment("a", "cents", -500).when(enough),
+    ///         RowMutation::new(savings).increment("a", "cents", 500),
+    ///     ])
+    ///     .await?;
+    /// println!("{}", if moved.held { "moved" } else { "not enough there" });
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] before anything is sent, when the rows do not share the prefix (naming them), the table declares
+    /// none, or a mutation is outside the limits. An error of one row is the error of the batch.
+    pub fn atomic(&self, mutations: Vec<RowMutation>) -> AtomicRequest {
+        AtomicRequest::new(self, mutations)
+    }
+
+    /// A writer that gathers mutations into batches and sends them by itself. Must be called within a runtime.
+    #[must_use]
+    pub fn writer(&self, options: WriterOptions) -> BatchWriter {
+        BatchWriter::new(self.clone(), options)
+    }
+
+    pub(crate) async fn write_row(&self, mutation: RowMutation, timeout: Duration) -> Result<MutationOutcome, Error> {
+        let row = self.prepare(mutation).await?;
+        let router = &self.core.router;
+        let mut outcomes = Unit::one(router, row).send(router, &self.target, timeout).await?;
+        outcomes.pop().ok_or_else(|| Error::internal("a mutation without an outcome"))
+    }
+
+    pub(crate) async fn write_many(
+        &self,
+        mutations: Vec<RowMutation>,
+        timeout: Duration,
+    ) -> Result<Vec<Result<MutationOutcome, RowError>>, Error> {
+        let mut rows = Vec::with_capacity(mutations.len());
+        for mutation in mutations {
+            rows.push(self.prepare(mutation).await?);
+        }
+        let keys: Vec<Bytes> = rows.iter().map(|row| row.row.clone()).collect();
+        let mut sent = self.write_prepared(rows, timeout).await;
+        let outcomes = keys.into_iter().enumerate();
+        Ok(outcomes.map(|(index, row)| sent.take(index).map_err(|error| RowError { row, error })).collect())
+    }
+
+    /// Sends mutations that were checked.
+    pub(crate) async fn write_prepared(&self, rows: Vec<v1::RowMutation>, timeout: Duration) -> Sent {
+        submit::send_many(&self.core.router, &self.target, rows, timeout).await
+    }
+
+    pub(crate) async fn write_atomic(
+        &self,
+        mutations: Vec<RowMutation>,
+        timeout: Duration,
+    ) -> Result<AtomicOutcome, Error> {
+        if mutations.is_empty() {
+            return Ok(AtomicOutcome { held: true, rows: Vec::new() });
+        }
+        if mutations.len() > BATCH_ROWS_MAX {
+            let rows = mutations.len();
+            return Err(Error::invalid(format!(
+                "an atomic batch has at most {BATCH_ROWS_MAX} rows; this one has {rows}"
+            )));
+        }
+        let mut rows = Vec::with_capacity(mutations.len());
+        for mutation in mutations {
+            rows.push(self.prepare(mutation).await?);
+        }
+        if self.schema().atomic == 0 {
+            self.look_again(timeout).await?;
+        }
+        check_atomic(&self.schema(), &rows)?;
+        let router = &self.core.router;
+        let rows = Unit::atomic(router, rows).send(router, &self.target, timeout).await?;
+        Ok(AtomicOutcome { held: rows.iter().all(|row| row.held), rows })
+    }
+
+    /// Checks a mutation against the limits and the schema and gives it its final bytes, but for its number.
+    pub(crate) async fn prepare(&self, mutation: RowMutation) -> Result<v1::RowMutation, Error> {
+        if self.target.table == TableId::META {
+            return Err(Error::ReadOnly { what: "table meta".to_owned() });
+        }
+        mutation.check()?;
+        if self.target.is_outdated() {
+            // What is rare is kept apart in memory, so that the future of a plain put stays small.
+            Box::pin(self.catch_up()).await;
+        }
+        let mut schema = self.target.schema();
+        if check_families(&schema, &mutation).is_err() {
+            Box::pin(self.look_again(self.timeout)).await?;
+            schema = self.target.schema();
+            check_families(&schema, &mutation)?;
+        }
+        let RowMutation { row, cells, whole_row, extra, .. } = mutation;
+        let plain = v1::RowMutation { row, cells: cells.into(), delete_row: whole_row, ..v1::RowMutation::default() };
+        let Some(extra) = extra else { return Ok(plain) };
+        let Extra { merges, condition, returns, return_found } = *extra;
+        Ok(v1::RowMutation {
+            condition: condition.as_ref().map(v1::Condition::from),
+            merges: merges.iter().map(v1::Merge::from).collect(),
+            returns: v1::Returns::from(returns).into(),
+            return_found,
+            ..plain
+        })
+    }
+}
+
+fn check_families(schema: &TableSchema, mutation: &RowMutation) -> Result<(), Invalid> {
+    let mut rest = &mutation.cells[..];
+    // Most mutations are of one family: it is looked up once.
+    let mut last: &[u8] = &[];
+    while let Some((cell, length)) = cell::unpack(rest) {
+        if cell.family != last {
+            known(schema, cell.family)?;
+            last = cell.family;
+        }
+        rest = &rest[length..];
+    }
+    let Some(extra) = &mutation.extra else { return Ok(()) };
+    extra.merges.iter().try_for_each(|merge| known(schema, merge.family.as_bytes()))?;
+    match &extra.condition {
+        Some(condition) => condition.each_test(&mut |test| known(schema, test.family.as_bytes())),
+        None => Ok(()),
+    }
+}
+
+fn known(schema: &TableSchema, family: &[u8]) -> Result<(), Invalid> {
+    if schema.family(family).is_none() { Err(unknown_family(schema, family)) } else { Ok(()) }
+}
+
+/// Whether all rows lie where one entry of a log can change them: behind one value of the table's atomic key prefix.
+fn check_atomic(schema: &TableSchema, rows: &[v1::RowMutation]) -> Result<(), Invalid> {
+    let table = &schema.name;
+    let (Some(key), parts @ 1..) = (&schema.key, schema.atomic) else {
+        return Err(Invalid::new(format!(
+            "table {table} declares no atomic key prefix: set its attributes key and atomic to write several rows as one"
+        )));
+    };
+    let bytes: usize = rows.iter().map(|row| row.row.len() + row.cells.len()).sum();
+    if bytes > BATCH_BYTES_MAX {
+        return Err(Invalid::new(format!("the batch has {bytes} bytes; at most {BATCH_BYTES_MAX} are written as one")));
+    }
+    let mut seen = BTreeSet::new();
+    if let Some(twice) = rows.iter().find(|row| !seen.insert(&row.row)) {
+        let row = escape(&twice.row);
+        return Err(Invalid::new(format!(
+            "an atomic batch names each row once; {row} is there twice: make one mutation of it"
+        )));
+    }
+    let prefix = |row: &v1::RowMutation| key.prefix_len(&row.row, parts).map(|len| row.row.slice(..len));
+    let not_a_key: Vec<&Bytes> = rows.iter().filter(|row| prefix(row).is_none()).map(|row| &row.row).collect();
+    if !not_a_key.is_empty() {
+        let named = name_rows(&not_a_key);
+        return Err(Invalid::new(format!("not keys of table {table}, which are ({key}): {named}")));
+    }
+    let first = prefix(&rows[0]);
+    let others: Vec<&Bytes> = rows.iter().filter(|row| prefix(row) != first).map(|row| &row.row).collect();
+    if others.is_empty() {
+        return Ok(());
+    }
+    Err(Invalid::new(format!(
+        "rows of an atomic batch share the first {parts} parts of their key ({key}); these have others than {}: {}",
+        escape(&rows[0].row),
+        name_rows(&others)
+    )))
+}
+
+fn name_rows(rows: &[&Bytes]) -> String {
+    let named: Vec<String> = rows.iter().take(ROWS_NAMED_MAX).map(|row| escape(row)).collect();
+    let more = rows.len().saturating_sub(ROWS_NAMED_MAX);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    named.join(", ") + &more
+}
