@@ -99,7 +99,7 @@ for number in range(10):
     cells = [put(b"age", i32(20 + number)), put(b"name", b"User %d" % number)]
     send(users, mutation(b"user-%d" % number, messages=cells))
 
-visit = mutation(b"user-3", merges=[data.Merge(family="d", qualifier=b"visits", increment=5)], returns=data.NEW)
+visit = mutation(b"user-3", read_modify_writes=[data.ReadModifyWrite(family="d", qualifier=b"visits", increment=5)], returns=data.NEW)
 for attempt in ("first try", "retry"):  # As after a lost reply: applied once, and answered alike.
     print(attempt, "visits:", *struct.unpack(">q", send(users, visit).messages[0].value))
 

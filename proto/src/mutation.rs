@@ -1,8 +1,9 @@
-//! Conversions of what a row's mutation has besides its cells: conditions, merges, returns, and what came of it.
+//! Conversions of what a row's mutation has besides its cells: conditions, increments and appends, returns, and what came of it.
 
 use bytes::Bytes;
 use terrane_types::{
-    ColumnTest, Condition, Error, FamilyName, Merge, MergeKind, PackedCells, Returns, RowOutcome, Test, ValueType,
+    ColumnTest, Condition, Error, FamilyName, PackedCells, ReadModifyWrite, ReadModifyWriteKind, Returns, RowOutcome,
+    Test, ValueType,
 };
 
 use crate::convert::{cell_messages, invalid, pack_messages};
@@ -105,29 +106,29 @@ fn none_of(values: &[Bytes], test: Test) -> Result<Test, Error> {
     Err(invalid(format!("a test for ABSENT, EXISTS or VERSION takes no values, this one has {}", values.len())))
 }
 
-impl From<&Merge> for v1::Merge {
-    fn from(merge: &Merge) -> Self {
-        let what = match &merge.what {
-            MergeKind::Increment(by) => v1::merge::What::Increment(*by),
-            MergeKind::Append(value) => v1::merge::What::Append(value.clone()),
+impl From<&ReadModifyWrite> for v1::ReadModifyWrite {
+    fn from(rmw: &ReadModifyWrite) -> Self {
+        let what = match &rmw.what {
+            ReadModifyWriteKind::Increment(by) => v1::read_modify_write::What::Increment(*by),
+            ReadModifyWriteKind::Append(value) => v1::read_modify_write::What::Append(value.clone()),
         };
-        Self { family: merge.family.to_string(), qualifier: merge.qualifier.clone(), what: Some(what) }
+        Self { family: rmw.family.to_string(), qualifier: rmw.qualifier.clone(), what: Some(what) }
     }
 }
 
-impl TryFrom<v1::Merge> for Merge {
+impl TryFrom<v1::ReadModifyWrite> for ReadModifyWrite {
     type Error = Error;
 
     /// What comes out has been checked.
-    fn try_from(merge: v1::Merge) -> Result<Self, Error> {
-        let what = match merge.what {
-            Some(v1::merge::What::Increment(by)) => MergeKind::Increment(by),
-            Some(v1::merge::What::Append(value)) => MergeKind::Append(value),
-            None => return Err(invalid("a merge is neither an increment nor an append".to_owned())),
+    fn try_from(rmw: v1::ReadModifyWrite) -> Result<Self, Error> {
+        let what = match rmw.what {
+            Some(v1::read_modify_write::What::Increment(by)) => ReadModifyWriteKind::Increment(by),
+            Some(v1::read_modify_write::What::Append(value)) => ReadModifyWriteKind::Append(value),
+            None => return Err(invalid("a read-modify-write is neither an increment nor an append".to_owned())),
         };
-        let merge = Self { family: FamilyName::new(&merge.family)?, qualifier: merge.qualifier, what };
-        merge.check()?;
-        Ok(merge)
+        let rmw = Self { family: FamilyName::new(&rmw.family)?, qualifier: rmw.qualifier, what };
+        rmw.check()?;
+        Ok(rmw)
     }
 }
 
@@ -228,10 +229,10 @@ mod tests {
     }
 
     #[test]
-    fn merges_and_outcomes_come_back_as_they_went() {
-        for what in [MergeKind::Increment(-5), MergeKind::Append("more".into())] {
-            let merge = Merge { family: "f".parse().unwrap(), qualifier: "q".into(), what };
-            assert_eq!(Merge::try_from(v1::Merge::from(&merge)).unwrap(), merge);
+    fn read_modify_writes_and_outcomes_come_back_as_they_went() {
+        for what in [ReadModifyWriteKind::Increment(-5), ReadModifyWriteKind::Append("more".into())] {
+            let rmw = ReadModifyWrite { family: "f".parse().unwrap(), qualifier: "q".into(), what };
+            assert_eq!(ReadModifyWrite::try_from(v1::ReadModifyWrite::from(&rmw)).unwrap(), rmw);
         }
         let cells = PackedCells::from_cells([CellRef::put(b"f", b"q", 5, b"v")]).unwrap();
         let outcome = RowOutcome { condition_failed: true, cells, stamp: 9 };

@@ -51,7 +51,7 @@ pub use ids::{ClusterId, GroupId, RegionEpoch, RegionId, ReplicaId, ServerId, Ta
 pub use inspection::Inspection;
 pub use key::KeyDeclaration;
 pub use keycodec::{Bucket, Desc, IntoSpan, KeySpan, RowKey, Tail};
-pub use mutation::{Merge, MergeKind, Returns, RowOutcome};
+pub use mutation::{ReadModifyWrite, ReadModifyWriteKind, Returns, RowOutcome};
 pub use name::{FamilyName, NamespaceName, TableName};
 pub use projection::Projection;
 pub use range::KeyRange;

@@ -94,7 +94,7 @@ pub const CONDITION_TESTS_MAX: usize = 64;
 pub const CONDITION_VALUES_MAX: usize = 256;
 
 /// Most increments and appends in the mutation of one row.
-pub const MERGES_MAX: usize = 1_024;
+pub const READ_MODIFY_WRITES_MAX: usize = 1_024;
 
 /// Most bytes of cells that the mutation of one row is answered with (1 MiB): they go through the log.
 pub const RETURNED_BYTES_MAX: usize = 1 << 20;

@@ -1,6 +1,6 @@
-//! The parts of a row's mutation besides its cells: merges, what is asked to be returned, and what came of it.
+//! The parts of a row's mutation other than its cells: increments and appends, which cells it returns, and its outcome.
 //!
-//! Everything in a row's mutation takes effect at one moment: its condition and its merges see the row as it was before.
+//! A row's mutation takes effect at one moment: its condition, increments and appends see the row as it was before.
 
 use bytes::Bytes;
 
@@ -9,27 +9,27 @@ use crate::error::Invalid;
 use crate::limits::{QUALIFIER_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::name::FamilyName;
 
-/// What comes of a column as it was.
+/// An increment or an append: the new value of a column is computed from its newest one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Merge {
+pub struct ReadModifyWrite {
     /// The column's family.
     pub family: FamilyName,
     /// The column's qualifier.
     pub qualifier: Bytes,
     /// What is done to its newest version.
-    pub what: MergeKind,
+    pub what: ReadModifyWriteKind,
 }
 
-/// What a merge does to the newest version of a column.
+/// What a read-modify-write does to the newest version of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MergeKind {
+pub enum ReadModifyWriteKind {
     /// Adds to a 64-bit big-endian integer; an absent column counts as 0.
     Increment(i64),
     /// Puts bytes behind what is there; an absent column counts as empty.
     Append(Bytes),
 }
 
-impl Merge {
+impl ReadModifyWrite {
     /// Checks the lengths.
     ///
     /// # Errors
@@ -43,12 +43,12 @@ impl Merge {
             )));
         }
         match &self.what {
-            MergeKind::Append(value) if value.len() > VALUE_BYTES_MAX => Err(Invalid::new(format!(
+            ReadModifyWriteKind::Append(value) if value.len() > VALUE_BYTES_MAX => Err(Invalid::new(format!(
                 "what is appended to {} has {} bytes; the limit of a value is {VALUE_BYTES_MAX}",
                 self.column(),
                 value.len()
             ))),
-            MergeKind::Append(_) | MergeKind::Increment(_) => Ok(()),
+            ReadModifyWriteKind::Append(_) | ReadModifyWriteKind::Increment(_) => Ok(()),
         }
     }
 
@@ -59,7 +59,7 @@ impl Merge {
     /// one stays within the limit of a value.
     pub fn apply(&self, newest: Option<&[u8]>) -> Result<Vec<u8>, Invalid> {
         match &self.what {
-            MergeKind::Increment(by) => {
+            ReadModifyWriteKind::Increment(by) => {
                 let now = newest.map_or(Ok(0), |value| self.counter(value))?;
                 let sum = now.checked_add(*by).ok_or_else(|| {
                     let column = self.column();
@@ -67,7 +67,7 @@ impl Merge {
                 })?;
                 Ok(sum.to_be_bytes().to_vec())
             }
-            MergeKind::Append(more) => {
+            ReadModifyWriteKind::Append(more) => {
                 let now = newest.unwrap_or_default();
                 let length = now.len() + more.len();
                 if length > VALUE_BYTES_MAX {
@@ -124,20 +124,20 @@ pub struct RowOutcome {
 mod tests {
     use super::*;
 
-    fn merge(what: MergeKind) -> Merge {
-        Merge { family: FamilyName::new("f").unwrap(), qualifier: "q".into(), what }
+    fn rmw(what: ReadModifyWriteKind) -> ReadModifyWrite {
+        ReadModifyWrite { family: FamilyName::new("f").unwrap(), qualifier: "q".into(), what }
     }
 
     #[test]
     fn an_increment_adds_and_begins_at_zero() {
-        let by = merge(MergeKind::Increment(-3));
+        let by = rmw(ReadModifyWriteKind::Increment(-3));
         assert_eq!(by.apply(None).unwrap(), (-3i64).to_be_bytes());
         assert_eq!(by.apply(Some(&10i64.to_be_bytes())).unwrap(), 7i64.to_be_bytes());
     }
 
     #[test]
     fn an_increment_of_something_else_or_past_the_end_is_refused_with_column_and_rule() {
-        let by = merge(MergeKind::Increment(1));
+        let by = rmw(ReadModifyWriteKind::Increment(1));
         let refused = by.apply(Some(b"abc")).unwrap_err().to_string();
         assert!(refused.contains("column f:q holds 3 bytes") && refused.contains("a counter has 8"), "{refused}");
         let refused = by.apply(Some(&i64::MAX.to_be_bytes())).unwrap_err().to_string();
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn an_append_stays_within_the_limit_of_a_value() {
-        let more = merge(MergeKind::Append("cd".into()));
+        let more = rmw(ReadModifyWriteKind::Append("cd".into()));
         assert_eq!(more.apply(Some(b"ab")).unwrap(), b"abcd");
         assert_eq!(more.apply(None).unwrap(), b"cd");
         let refused = more.apply(Some(&vec![0; VALUE_BYTES_MAX - 1])).unwrap_err().to_string();

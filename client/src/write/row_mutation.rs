@@ -8,9 +8,11 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use terrane_types::cell::{pack, unpack};
-use terrane_types::limits::{MERGES_MAX, ROW_MUTATION_BYTES_MAX, TIMESTAMP_MAX};
+use terrane_types::limits::{READ_MODIFY_WRITES_MAX, ROW_MUTATION_BYTES_MAX, TIMESTAMP_MAX};
 use terrane_types::row::check_row;
-use terrane_types::{CellKind, CellRef, FamilyName, Invalid, LATEST, Merge, MergeKind, Returns, RowKey, escape};
+use terrane_types::{
+    CellKind, CellRef, FamilyName, Invalid, LATEST, ReadModifyWrite, ReadModifyWriteKind, Returns, RowKey, escape,
+};
 
 use crate::write::condition::Condition;
 use crate::write::operations::{Append, Cell, Delete, Increment, Put};
@@ -43,7 +45,7 @@ pub struct RowMutation {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Extra {
-    pub(crate) merges: Vec<Merge>,
+    pub(crate) read_modify_writes: Vec<ReadModifyWrite>,
     pub(crate) condition: Option<terrane_types::Condition>,
     pub(crate) returns: Returns,
     pub(crate) return_found: bool,
@@ -110,13 +112,13 @@ impl RowMutation {
     /// Adds `by` to a counter, a column of 8 bytes, big-endian; one that is absent counts as 0.
     #[must_use]
     pub fn increment(self, family: &str, qualifier: impl AsRef<[u8]>, by: i64) -> Self {
-        self.merge(family, qualifier.as_ref(), MergeKind::Increment(by))
+        self.rmw(family, qualifier.as_ref(), ReadModifyWriteKind::Increment(by))
     }
 
     /// Puts `value` behind what a column holds; one that is absent counts as empty.
     #[must_use]
     pub fn append(self, family: &str, qualifier: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Self {
-        self.merge(family, qualifier.as_ref(), MergeKind::Append(Bytes::copy_from_slice(value.as_ref())))
+        self.rmw(family, qualifier.as_ref(), ReadModifyWriteKind::Append(Bytes::copy_from_slice(value.as_ref())))
     }
 
     /// Applies it only if this holds of the row. A further condition is joined to the first: both must hold.
@@ -161,11 +163,11 @@ impl RowMutation {
     /// About how many bytes this mutation takes in a batch.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
-        let merged = |merge: &Merge| {
-            let appended = if let MergeKind::Append(value) = &merge.what { value.len() } else { 8 };
-            merge.family.as_bytes().len() + merge.qualifier.len() + appended
+        let bytes = |rmw: &ReadModifyWrite| {
+            let appended = if let ReadModifyWriteKind::Append(value) = &rmw.what { value.len() } else { 8 };
+            rmw.family.as_bytes().len() + rmw.qualifier.len() + appended
         };
-        let extra = self.extra.as_ref().map_or(0, |extra| extra.merges.iter().map(merged).sum());
+        let extra = self.extra.as_ref().map_or(0, |extra| extra.read_modify_writes.iter().map(bytes).sum());
         self.row.len() + self.cells.len() + extra
     }
 
@@ -173,13 +175,13 @@ impl RowMutation {
         self.extra.get_or_insert_default()
     }
 
-    fn merge(mut self, family: &str, qualifier: &[u8], what: MergeKind) -> Self {
-        let merge = FamilyName::new(family).and_then(|family| {
-            let merge = Merge { family, qualifier: Bytes::copy_from_slice(qualifier), what };
-            merge.check().map(|()| merge)
+    fn rmw(mut self, family: &str, qualifier: &[u8], what: ReadModifyWriteKind) -> Self {
+        let rmw = FamilyName::new(family).and_then(|family| {
+            let rmw = ReadModifyWrite { family, qualifier: Bytes::copy_from_slice(qualifier), what };
+            rmw.check().map(|()| rmw)
         });
-        match merge {
-            Ok(merge) => self.extra().merges.push(merge),
+        match rmw {
+            Ok(rmw) => self.extra().read_modify_writes.push(rmw),
             Err(invalid) => {
                 self.invalid.get_or_insert(invalid);
             }
@@ -196,7 +198,7 @@ impl RowMutation {
         self.cells.extend_from_slice(&other.cells);
         self.whole_row |= other.whole_row;
         if let Some(extra) = other.extra {
-            self.extra().merges.extend(extra.merges);
+            self.extra().read_modify_writes.extend(extra.read_modify_writes);
         }
         self
     }
@@ -228,8 +230,8 @@ impl RowMutation {
         if let Some(invalid) = &self.invalid {
             return Err(invalid.clone());
         }
-        let merges = self.extra.as_ref().map_or(&[][..], |extra| &extra.merges);
-        if self.cells.is_empty() && !self.whole_row && merges.is_empty() {
+        let read_modify_writes = self.extra.as_ref().map_or(&[][..], |extra| &extra.read_modify_writes);
+        if self.cells.is_empty() && !self.whole_row && read_modify_writes.is_empty() {
             return Err(Invalid::new(format!("the mutation of row {} names no cell", escape(&self.row))));
         }
         if self.size_bytes() > ROW_MUTATION_BYTES_MAX {
@@ -239,36 +241,36 @@ impl RowMutation {
                 self.size_bytes()
             )));
         }
-        if merges.is_empty() { Ok(()) } else { self.check_merges(merges) }
+        if read_modify_writes.is_empty() { Ok(()) } else { self.check_read_modify_writes(read_modify_writes) }
     }
 
-    /// A column has one merge at most, and no cell beside it: which of the two came first would be anybody's guess.
-    fn check_merges(&self, merges: &[Merge]) -> Result<(), Invalid> {
-        if merges.len() > MERGES_MAX {
+    /// A column takes one increment or append at most, and no cell: the order of the two would be undefined.
+    fn check_read_modify_writes(&self, read_modify_writes: &[ReadModifyWrite]) -> Result<(), Invalid> {
+        if read_modify_writes.len() > READ_MODIFY_WRITES_MAX {
             return Err(Invalid::new(format!(
-                "the mutation of row {} has {} increments and appends; at most {MERGES_MAX} are applied at once",
+                "the mutation of row {} has {} increments and appends; at most {READ_MODIFY_WRITES_MAX} are applied at once",
                 escape(&self.row),
-                merges.len()
+                read_modify_writes.len()
             )));
         }
         let twice = |family: &[u8], qualifier: &[u8]| {
             Invalid::new(format!(
-                "the mutation of row {} names column {}:{} by an increment or append and once more; a column is merged \
+                "the mutation of row {} names column {}:{} by an increment or append and once more; a column is updated \
                  alone",
                 escape(&self.row),
                 escape(family),
                 escape(qualifier)
             ))
         };
-        let mut merged = BTreeSet::new();
-        for merge in merges {
-            if !merged.insert((merge.family.as_bytes(), &merge.qualifier[..])) {
-                return Err(twice(merge.family.as_bytes(), &merge.qualifier));
+        let mut named = BTreeSet::new();
+        for rmw in read_modify_writes {
+            if !named.insert((rmw.family.as_bytes(), &rmw.qualifier[..])) {
+                return Err(twice(rmw.family.as_bytes(), &rmw.qualifier));
             }
         }
         let mut rest = &self.cells[..];
         while let Some((cell, length)) = unpack(rest) {
-            if merged.contains(&(cell.family, cell.qualifier)) {
+            if named.contains(&(cell.family, cell.qualifier)) {
                 return Err(twice(cell.family, cell.qualifier));
             }
             rest = &rest[length..];
@@ -287,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_is_merged_alone() {
+    fn a_column_takes_one_increment_or_append_and_nothing_else() {
         let twice = RowMutation::new("r").increment("f", "n", 1).append("f", "n", "x");
         assert!(sentence(twice).contains("column f:n"));
         let beside = RowMutation::new("r").increment("f", "n", 1).set("f", "n", "x");
@@ -296,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_in_a_condition_or_merge_is_told_when_it_is_used() {
+    fn an_invalid_condition_or_increment_is_reported_when_the_mutation_is_used() {
         assert!(!sentence(RowMutation::new("r").set("f", "q", "v").when(column("", "q").exists())).is_empty());
         assert!(!sentence(RowMutation::new("r").increment("", "q", 1)).is_empty());
         let long = vec![0; terrane_types::limits::VALUE_BYTES_MAX + 1];

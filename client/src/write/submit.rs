@@ -299,14 +299,14 @@ fn number_in_row_order(rows: &mut [v1::RowMutation], first: u64) {
 
 /// About how many bytes a mutation has besides its row and its cells.
 pub(crate) fn extra_bytes(row: &v1::RowMutation) -> usize {
-    let merge = |merge: &v1::Merge| {
-        let appended = match &merge.what {
-            Some(v1::merge::What::Append(value)) => value.len(),
+    let rmw = |rmw: &v1::ReadModifyWrite| {
+        let appended = match &rmw.what {
+            Some(v1::read_modify_write::What::Append(value)) => value.len(),
             _ => 8,
         };
-        merge.family.len() + merge.qualifier.len() + appended
+        rmw.family.len() + rmw.qualifier.len() + appended
     };
-    row.merges.iter().map(merge).sum::<usize>()
+    row.read_modify_writes.iter().map(rmw).sum::<usize>()
         + row.condition.as_ref().map_or(0, terrane_proto::mutation::condition_bytes)
 }
 

@@ -250,10 +250,10 @@ impl Table {
         let RowMutation { row, cells, whole_row, extra, .. } = mutation;
         let plain = v1::RowMutation { row, cells: cells.into(), delete_row: whole_row, ..v1::RowMutation::default() };
         let Some(extra) = extra else { return Ok(plain) };
-        let Extra { merges, condition, returns, return_found } = *extra;
+        let Extra { read_modify_writes, condition, returns, return_found } = *extra;
         Ok(v1::RowMutation {
             condition: condition.as_ref().map(v1::Condition::from),
-            merges: merges.iter().map(v1::Merge::from).collect(),
+            read_modify_writes: read_modify_writes.iter().map(v1::ReadModifyWrite::from).collect(),
             returns: v1::Returns::from(returns).into(),
             return_found,
             ..plain
@@ -273,7 +273,7 @@ fn check_families(schema: &TableSchema, mutation: &RowMutation) -> Result<(), In
         rest = &rest[length..];
     }
     let Some(extra) = &mutation.extra else { return Ok(()) };
-    extra.merges.iter().try_for_each(|merge| known(schema, merge.family.as_bytes()))?;
+    extra.read_modify_writes.iter().try_for_each(|rmw| known(schema, rmw.family.as_bytes()))?;
     match &extra.condition {
         Some(condition) => condition.each_test(&mut |test| known(schema, test.family.as_bytes())),
         None => Ok(()),

@@ -1,4 +1,4 @@
-//! The fake's writes: conditions, merges and returns over the one version it keeps, and operations that are remembered for
+//! The fake's writes: conditions, increments, appends and returns over the one version it keeps, and operations that are remembered for
 //! ever.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use terrane_proto::{error, mutation, v1};
 use terrane_types::{
-    CellKind, CellRef, Condition, Error, FamilyName, Merge, PackedCells, RegionDescriptor, Returns, RowOutcome, cell,
+    CellKind, CellRef, Condition, Error, FamilyName, PackedCells, ReadModifyWrite, RegionDescriptor, Returns,
+    RowOutcome, cell,
 };
 
 use super::{Row, World};
@@ -136,11 +137,11 @@ fn evaluate(world: &mut World, row: &v1::RowMutation) -> Result<RowOutcome, Erro
     }
     let stamp = 1_000 + world.applied as i64 + 1;
     let mut cells = row.cells.to_vec();
-    for merge in row.merges.clone() {
-        let merge = Merge::try_from(merge)?;
-        let family = Bytes::copy_from_slice(merge.family.as_bytes());
-        let value = merge.apply(before.get(&(family.clone(), merge.qualifier.clone())).map(|(_, value)| &value[..]))?;
-        cell::pack(&mut cells, CellRef::put(&family, &merge.qualifier, stamp, &value));
+    for rmw in row.read_modify_writes.clone() {
+        let rmw = ReadModifyWrite::try_from(rmw)?;
+        let family = Bytes::copy_from_slice(rmw.family.as_bytes());
+        let value = rmw.apply(before.get(&(family.clone(), rmw.qualifier.clone())).map(|(_, value)| &value[..]))?;
+        cell::pack(&mut cells, CellRef::put(&family, &rmw.qualifier, stamp, &value));
     }
     world.applied += 1;
     let cells = PackedCells::validate(cells.into()).expect("the client packs well-formed cells");

@@ -24,7 +24,7 @@ impl Needs {
         if let Some(condition) = &request.condition {
             columns.extend(tested(condition));
         }
-        columns.extend(request.merges.iter().map(|merge| Column::new(merge.family.as_bytes(), &merge.qualifier)));
+        columns.extend(request.read_modify_writes.iter().map(|rmw| Column::new(rmw.family.as_bytes(), &rmw.qualifier)));
         if request.returns == Returns::Nothing {
             return Self { columns, whole: None };
         }
@@ -53,12 +53,12 @@ pub fn tested(condition: &Condition) -> Vec<Column> {
 
 /// Everything that a mutation with deletes of versions or of families names, with so many versions that one is left of
 /// each column after the deletes of single versions.
-fn whole(row: &SubmittedRow<'_>, merged: &BTreeSet<Column>) -> Option<Projection> {
+fn whole(row: &SubmittedRow<'_>, read: &BTreeSet<Column>) -> Option<Projection> {
     let exact = |kind| matches!(kind, CellKind::Delete | CellKind::DeleteFamilyVersion);
     let versions = 1 + Cells::new(row.cells).filter(|cell| exact(cell.kind)).count();
     let versions = u32::try_from(versions).unwrap_or(u32::MAX).min(terrane_types::limits::VERSIONS_MAX);
     let mut projection = Projection::all().with_versions(versions);
-    let (mut families, mut columns) = (BTreeSet::new(), merged.clone());
+    let (mut families, mut columns) = (BTreeSet::new(), read.clone());
     for cell in Cells::new(row.cells) {
         match cell.kind.is_family_marker() {
             true => drop(families.insert(cell.family)),

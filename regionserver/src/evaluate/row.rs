@@ -111,12 +111,12 @@ impl Row<'_> {
             }
         }
         let mut cells = self.row.cells.to_vec();
-        for merge in &self.request.merges {
-            let newest = self.newest(&Column::new(merge.family.as_bytes(), &merge.qualifier));
-            let value = merge.apply(newest.map(|version| &version.value[..]))?;
+        for rmw in &self.request.read_modify_writes {
+            let newest = self.newest(&Column::new(rmw.family.as_bytes(), &rmw.qualifier));
+            let value = rmw.apply(newest.map(|version| &version.value[..]))?;
             // Not below the cell that it stands for, whatever timestamp a client gave that one.
             let timestamp = newest.map_or(self.stamp, |version| version.timestamp.max(self.stamp));
-            pack(&mut cells, CellRef::put(merge.family.as_bytes(), &merge.qualifier, timestamp, &value));
+            pack(&mut cells, CellRef::put(rmw.family.as_bytes(), &rmw.qualifier, timestamp, &value));
         }
         if cells.len() > ROW_MUTATION_BYTES_MAX {
             let bytes = cells.len();
@@ -135,7 +135,7 @@ impl Row<'_> {
     /// The edge looked already, but the table may have been altered since.
     fn check_families(&self) -> Result<(), Invalid> {
         let tests = self.request.condition.iter().flat_map(tested);
-        let named: Vec<Column> = tests.chain(self.named(self.row.cells)).chain(self.merged()).collect();
+        let named: Vec<Column> = tests.chain(self.named(self.row.cells)).chain(self.read_modify_written()).collect();
         let gone = named.iter().find(|column| self.schema.family(column.family()).is_none());
         match gone {
             Some(column) => {
@@ -145,8 +145,8 @@ impl Row<'_> {
         }
     }
 
-    fn merged(&self) -> impl Iterator<Item = Column> {
-        self.request.merges.iter().map(|merge| Column::new(merge.family.as_bytes(), &merge.qualifier))
+    fn read_modify_written(&self) -> impl Iterator<Item = Column> {
+        self.request.read_modify_writes.iter().map(|rmw| Column::new(rmw.family.as_bytes(), &rmw.qualifier))
     }
 
     fn named<'c>(&self, cells: &'c [u8]) -> impl Iterator<Item = Column> + use<'c> {
@@ -211,7 +211,7 @@ impl Row<'_> {
 
     /// The newest versions of the columns that the mutation names, packed.
     fn returned(&self, versions: &Versions, cells: &[u8]) -> Result<Vec<u8>, Invalid> {
-        let named: std::collections::BTreeSet<Column> = self.named(cells).chain(self.merged()).collect();
+        let named: std::collections::BTreeSet<Column> = self.named(cells).chain(self.read_modify_written()).collect();
         let markers = || Cells::new(cells).filter(|cell| cell.kind.is_family_marker());
         let of_family = |column: &Column| markers().any(|cell| cell.family == column.family());
         let shown = versions.iter().filter(|(column, _)| named.contains(column) || of_family(column));

@@ -12,8 +12,8 @@ use proptest::prelude::*;
 use terrane_types::cell::{Cells, LATEST, pack};
 use terrane_types::visibility::{CellMeta, Resolver, RulesHistory, View};
 use terrane_types::{
-    CellKind, CellRef, ColumnTest, Condition, FamilyName, FamilyRules, FamilySchema, Merge, MergeKind, RegionEpoch,
-    Returns, TableName, Test, ValueType,
+    CellKind, CellRef, ColumnTest, Condition, FamilyName, FamilyRules, FamilySchema, ReadModifyWrite,
+    ReadModifyWriteKind, RegionEpoch, Returns, TableName, Test, ValueType,
 };
 
 use super::overlay::{Column, Newest, Version};
@@ -489,19 +489,19 @@ fn request() -> impl Strategy<Value = Request> {
         proptest::collection::vec(test(), 2).prop_map(Condition::Any),
     ]);
     let what = prop_oneof![
-        3 => (-3..5i64).prop_map(MergeKind::Increment),
-        1 => Just(MergeKind::Increment(i64::MAX)),
-        1 => Just(MergeKind::Append("x".into())),
+        3 => (-3..5i64).prop_map(ReadModifyWriteKind::Increment),
+        1 => Just(ReadModifyWriteKind::Increment(i64::MAX)),
+        1 => Just(ReadModifyWriteKind::Append("x".into())),
     ];
-    let merge = proptest::option::of((what, 0..4usize, 2..4u8).prop_map(|(what, family, qualifier)| Merge {
+    let rmw = proptest::option::of((what, 0..4usize, 2..4u8).prop_map(|(what, family, qualifier)| ReadModifyWrite {
         family: FamilyName::new(FAMILIES[family]).unwrap(),
         qualifier: vec![b'p' + qualifier].into(),
         what,
     }));
     let returns = prop_oneof![Just(Returns::Nothing), Just(Returns::Old), Just(Returns::New)];
-    (condition, merge, returns, any::<bool>()).prop_map(|(condition, merge, returns, return_found)| Request {
+    (condition, rmw, returns, any::<bool>()).prop_map(|(condition, rmw, returns, return_found)| Request {
         condition,
-        merges: merge.into_iter().collect(),
+        read_modify_writes: rmw.into_iter().collect(),
         returns,
         return_found,
     })
@@ -510,8 +510,8 @@ fn request() -> impl Strategy<Value = Request> {
 fn row() -> impl Strategy<Value = RowSpec> {
     let request = prop_oneof![1 => Just(None), 3 => request().prop_map(Some)];
     (0..3u8, cells(), request, any::<bool>()).prop_map(|(row, cells, request, bare)| {
-        let merges = request.as_ref().is_some_and(|request| !request.merges.is_empty());
-        RowSpec { row, cells: if bare && merges { Vec::new() } else { cells }, request }
+        let read_modify_writes = request.as_ref().is_some_and(|request| !request.read_modify_writes.is_empty());
+        RowSpec { row, cells: if bare && read_modify_writes { Vec::new() } else { cells }, request }
     })
 }
 

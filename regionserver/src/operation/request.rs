@@ -4,7 +4,9 @@
 //! layout may change freely, and what is read was written by [`Request::encode`] from checked values.
 
 use bytes::Bytes;
-use terrane_types::{ColumnTest, Condition, FamilyName, Merge, MergeKind, Returns, Test, ValueType};
+use terrane_types::{
+    ColumnTest, Condition, FamilyName, ReadModifyWrite, ReadModifyWriteKind, Returns, Test, ValueType,
+};
 
 use crate::record::{Malformed, Reader, put_count, put_long, put_short, put_u64};
 
@@ -13,7 +15,7 @@ use crate::record::{Malformed, Reader, put_count, put_long, put_short, put_u64};
 pub struct Request {
     /// Nothing of the row is applied unless it holds.
     pub condition: Option<Condition>,
-    pub merges: Vec<Merge>,
+    pub read_modify_writes: Vec<ReadModifyWrite>,
     pub returns: Returns,
     /// When the condition does not hold: answer the columns it names.
     pub return_found: bool,
@@ -27,7 +29,7 @@ impl Request {
     /// Whether there is nothing to evaluate.
     #[must_use]
     pub fn is_plain(&self) -> bool {
-        self.condition.is_none() && self.merges.is_empty() && self.returns == Returns::Nothing
+        self.condition.is_none() && self.read_modify_writes.is_empty() && self.returns == Returns::Nothing
     }
 
     /// The request's bytes.
@@ -44,15 +46,15 @@ impl Request {
         if let Some(condition) = &self.condition {
             put_condition(&mut out, condition)?;
         }
-        put_count(&mut out, self.merges.len());
-        for merge in &self.merges {
-            put_column(&mut out, &merge.family, &merge.qualifier)?;
-            match &merge.what {
-                MergeKind::Increment(by) => {
+        put_count(&mut out, self.read_modify_writes.len());
+        for rmw in &self.read_modify_writes {
+            put_column(&mut out, &rmw.family, &rmw.qualifier)?;
+            match &rmw.what {
+                ReadModifyWriteKind::Increment(by) => {
                     out.push(0);
                     out.extend_from_slice(&by.to_le_bytes());
                 }
-                MergeKind::Append(value) => {
+                ReadModifyWriteKind::Append(value) => {
                     out.push(1);
                     put_long(&mut out, value);
                 }
@@ -72,9 +74,9 @@ impl Request {
         let return_found = reader.u8()? == 1;
         let condition = if reader.u8()? == 1 { Some(read_condition(&mut reader)?) } else { None };
         let count = reader.count(4)?;
-        let merges = (0..count).map(|_| read_merge(&mut reader)).collect::<Result<_, _>>()?;
+        let read_modify_writes = (0..count).map(|_| read_one(&mut reader)).collect::<Result<_, _>>()?;
         reader.finish()?;
-        Ok(Self { condition, merges, returns, return_found })
+        Ok(Self { condition, read_modify_writes, returns, return_found })
     }
 }
 
@@ -89,14 +91,14 @@ fn read_column(reader: &mut Reader) -> Result<(FamilyName, Bytes), Malformed> {
     Ok((family, reader.short()?))
 }
 
-fn read_merge(reader: &mut Reader) -> Result<Merge, Malformed> {
+fn read_one(reader: &mut Reader) -> Result<ReadModifyWrite, Malformed> {
     let (family, qualifier) = read_column(reader)?;
     let what = match reader.u8()? {
-        0 => MergeKind::Increment(i64::from_le_bytes(reader.array()?)),
-        1 => MergeKind::Append(reader.long()?),
-        _ => return Err(Malformed("a merge of an unknown kind")),
+        0 => ReadModifyWriteKind::Increment(i64::from_le_bytes(reader.array()?)),
+        1 => ReadModifyWriteKind::Append(reader.long()?),
+        _ => return Err(Malformed("a read-modify-write of an unknown kind")),
     };
-    Ok(Merge { family, qualifier, what })
+    Ok(ReadModifyWrite { family, qualifier, what })
 }
 
 fn put_condition(out: &mut Vec<u8>, condition: &Condition) -> Result<(), Malformed> {
@@ -203,11 +205,11 @@ mod tests {
         ];
         let tests =
             tests.map(|test| Condition::Column(ColumnTest::new(family(), "q", test).reading_as(ValueType::Text)));
-        let merges = [MergeKind::Increment(-1), MergeKind::Append(value())];
-        let merge = |what| Merge { family: family(), qualifier: "q".into(), what };
+        let read_modify_writes = [ReadModifyWriteKind::Increment(-1), ReadModifyWriteKind::Append(value())];
+        let rmw = |what| ReadModifyWrite { family: family(), qualifier: "q".into(), what };
         let request = Request {
             condition: Some(Condition::Any(vec![Condition::All(tests.to_vec()), Condition::All(Vec::new())])),
-            merges: merges.into_iter().map(merge).collect(),
+            read_modify_writes: read_modify_writes.into_iter().map(rmw).collect(),
             returns: Returns::New,
             return_found: true,
         };

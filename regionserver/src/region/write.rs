@@ -7,7 +7,7 @@
 //! A whole-row delete has no form of its own behind here: it becomes one DeleteFamily per family. The families are those of
 //! the schema at the edge, so the write takes effect under that version of the schema only: no family is missed.
 //!
-//! Rows with a condition, with merges or that return something are checked here and evaluated by the leader of the group
+//! Rows with a condition, increments or appends, or that return something are checked here and evaluated by the leader of the group
 //! (`evaluate`). Of an atomic batch, one row that fails refuses all: no part of it is proposed.
 
 use std::time::Duration;
@@ -15,9 +15,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use terrane_types::cell::{CellKind, CellRef, LATEST, pack};
 use terrane_types::escape::escape;
-use terrane_types::limits::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, MERGES_MAX, ROW_MUTATION_BYTES_MAX};
+use terrane_types::limits::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, READ_MODIFY_WRITES_MAX, ROW_MUTATION_BYTES_MAX};
 use terrane_types::row::check_row;
-use terrane_types::{Error, Invalid, Merge, MergeKind, PackedCells, TableSchema};
+use terrane_types::{Error, Invalid, PackedCells, ReadModifyWrite, ReadModifyWriteKind, TableSchema};
 
 use crate::group::state::RegionState;
 use crate::operation::{Request, WriteBuilder, WriteHeader};
@@ -182,7 +182,10 @@ fn fail_together(errors: &mut Vec<(u32, Error)>, others: &[u32]) {
 /// What the rows will take in the log, refused over the limit of a batch.
 fn batch_bytes(rows: &[RowMutation]) -> Result<usize, Error> {
     let of_row = |row: &RowMutation| {
-        let appended = row.request.as_ref().map_or(0, |request| request.merges.iter().map(merge_bytes).sum::<usize>());
+        let appended = row
+            .request
+            .as_ref()
+            .map_or(0, |request| request.read_modify_writes.iter().map(read_modify_write_bytes).sum::<usize>());
         row.row.len() + row.cells.as_ref().map_or(0, Bytes::len) + appended
     };
     let bytes: usize = rows.iter().map(of_row).sum();
@@ -194,12 +197,12 @@ fn batch_bytes(rows: &[RowMutation]) -> Result<usize, Error> {
     Ok(header + bytes + rows.len() * of_each)
 }
 
-fn merge_bytes(merge: &Merge) -> usize {
-    let value = match &merge.what {
-        MergeKind::Increment(_) => 8,
-        MergeKind::Append(value) => value.len(),
+fn read_modify_write_bytes(rmw: &ReadModifyWrite) -> usize {
+    let value = match &rmw.what {
+        ReadModifyWriteKind::Increment(_) => 8,
+        ReadModifyWriteKind::Append(value) => value.len(),
     };
-    merge.family.as_bytes().len() + merge.qualifier.len() + value
+    rmw.family.as_bytes().len() + rmw.qualifier.len() + value
 }
 
 /// A row as it is proposed; the bytes of its request only where there is something to evaluate.
@@ -218,8 +221,11 @@ fn check(
     if request.is_plain() {
         return Ok((check_cells(cells, &region.schema)?, None));
     }
-    if cells.is_empty() && request.merges.is_empty() {
-        let what = format!("the mutation of row {} changes nothing: it holds no cell and no merge", escape(row));
+    if cells.is_empty() && request.read_modify_writes.is_empty() {
+        let what = format!(
+            "the mutation of row {} changes nothing: it holds no cell, no increment and no append",
+            escape(row)
+        );
         return Err(Error::Invalid(Invalid { what }));
     }
     let cells = if cells.is_empty() { PackedCells::default() } else { check_cells(cells, &region.schema)? };
@@ -244,27 +250,31 @@ fn check_request(request: &Request, cells: &PackedCells, schema: &TableSchema) -
             check_family(&CellRef::put(test.family.as_bytes(), &test.qualifier, 0, &[]), schema)
         })?;
     }
-    let count = request.merges.len();
-    if count > MERGES_MAX {
-        return Err(Invalid::new(format!("the mutation has {count} merges; the limit is {MERGES_MAX}")).into());
+    let count = request.read_modify_writes.len();
+    if count > READ_MODIFY_WRITES_MAX {
+        return Err(Invalid::new(format!(
+            "the mutation has {count} increments and appends; the limit is {READ_MODIFY_WRITES_MAX}"
+        ))
+        .into());
     }
-    let bytes: usize = request.merges.iter().map(merge_bytes).sum();
+    let bytes: usize = request.read_modify_writes.iter().map(read_modify_write_bytes).sum();
     if bytes + cells.as_bytes().len() > ROW_MUTATION_BYTES_MAX {
         let what = format!(
-            "the mutation has {} bytes of cells and merges; the limit is {ROW_MUTATION_BYTES_MAX}",
+            "the mutation has {} bytes of cells, increments and appends; the limit is {ROW_MUTATION_BYTES_MAX}",
             bytes + cells.as_bytes().len()
         );
         return Err(Error::Invalid(Invalid { what }));
     }
     let beside = cells.iter().filter(|cell| !cell.kind.is_family_marker()).map(|cell| (cell.family, cell.qualifier));
     let mut named: std::collections::BTreeSet<(&[u8], &[u8])> = beside.collect();
-    for merge in &request.merges {
-        merge.check()?;
-        let column = CellRef::put(merge.family.as_bytes(), &merge.qualifier, 0, &[]);
+    for rmw in &request.read_modify_writes {
+        rmw.check()?;
+        let column = CellRef::put(rmw.family.as_bytes(), &rmw.qualifier, 0, &[]);
         check_family(&column, schema)?;
-        if !named.insert((merge.family.as_bytes(), &merge.qualifier)) {
-            let what =
-                format!("column {column} is named by a merge and once more beside it, by a cell or another merge");
+        if !named.insert((rmw.family.as_bytes(), &rmw.qualifier)) {
+            let what = format!(
+                "column {column} is named by an increment or append and once more, by a cell or another of them"
+            );
             return Err(Error::Invalid(Invalid { what }));
         }
     }
@@ -367,21 +377,21 @@ mod tests {
         assert!(failed(empty).contains("no cell"));
     }
 
-    /// A mutation that merges into one column.
-    fn merging(row: &'static str, family: &str, what: MergeKind) -> RowMutation {
-        let merge = Merge { family: FamilyName::new(family).unwrap(), qualifier: "n".into(), what };
-        let request = Request { merges: vec![merge], ..Request::default() };
+    /// A mutation that increments or appends to one column.
+    fn updating(row: &'static str, family: &str, what: ReadModifyWriteKind) -> RowMutation {
+        let rmw = ReadModifyWrite { family: FamilyName::new(family).unwrap(), qualifier: "n".into(), what };
+        let request = Request { read_modify_writes: vec![rmw], ..Request::default() };
         RowMutation { cells: Ok(Bytes::new()), request: Ok(request), ..put(row, "f", b"") }
     }
 
     #[test]
     fn what_is_asked_of_a_row_is_checked_too() {
-        assert!(failed(merging("c", "g", MergeKind::Increment(1))).contains("no family g; it has f"));
-        let mut twice = merging("c", "f", MergeKind::Increment(1));
-        let again = twice.request.as_ref().unwrap().merges[0].clone();
-        twice.request.as_mut().unwrap().merges.push(again);
-        assert!(failed(twice).contains("f:n is named by a merge and once more"));
-        let mut nothing = merging("c", "f", MergeKind::Increment(1));
+        assert!(failed(updating("c", "g", ReadModifyWriteKind::Increment(1))).contains("no family g; it has f"));
+        let mut twice = updating("c", "f", ReadModifyWriteKind::Increment(1));
+        let again = twice.request.as_ref().unwrap().read_modify_writes[0].clone();
+        twice.request.as_mut().unwrap().read_modify_writes.push(again);
+        assert!(failed(twice).contains("f:n is named by an increment or append and once more"));
+        let mut nothing = updating("c", "f", ReadModifyWriteKind::Increment(1));
         nothing.request = Ok(Request { returns: terrane_types::Returns::Old, ..Request::default() });
         assert!(failed(nothing).contains("changes nothing"));
     }

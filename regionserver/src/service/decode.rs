@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use terrane_proto::{PACKED_FORMAT, convert, mutation, v1};
 use terrane_types::limits::{GET_ROWS_MAX, ROW_BYTES_MAX};
-use terrane_types::{Condition, Error, Invalid, KeyRange, Merge, Projection, RegionEpoch, RegionId, TableId};
+use terrane_types::{Condition, Error, Invalid, KeyRange, Projection, ReadModifyWrite, RegionEpoch, RegionId, TableId};
 
 use crate::consistency::Consistency;
 use crate::edge::{DEADLINE_DEFAULT, Header, Mutation};
@@ -137,7 +137,7 @@ pub fn mutate(body: v1::Mutate, waits_for: Option<v1::UnderWay>) -> Result<Mutat
         first_try_ms: row.first_try_ms,
         cells: cells(row.cells, &row.messages),
         delete_row: row.delete_row,
-        request: asked(row.condition, row.merges, row.returns, row.return_found),
+        request: asked(row.condition, row.read_modify_writes, row.returns, row.return_found),
         row: row.row,
     };
     let under_way = waits_for.map(under_way).transpose()?;
@@ -156,13 +156,13 @@ pub fn has_packed(body: &v1::Mutate) -> bool {
 
 fn asked(
     condition: Option<v1::Condition>,
-    merges: Vec<v1::Merge>,
+    read_modify_writes: Vec<v1::ReadModifyWrite>,
     returns: i32,
     return_found: bool,
 ) -> Result<Asked, Error> {
     Ok(Asked {
         condition: condition.map(Condition::try_from).transpose()?,
-        merges: merges.into_iter().map(Merge::try_from).collect::<Result<_, _>>()?,
+        read_modify_writes: read_modify_writes.into_iter().map(ReadModifyWrite::try_from).collect::<Result<_, _>>()?,
         returns: mutation::returns(returns)?,
         return_found,
     })

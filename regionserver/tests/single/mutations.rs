@@ -10,9 +10,14 @@ use crate::harness::{self, Bench, Client, leads, packed, put, regions};
 const OURS: [u8; 16] = [9; 16];
 
 fn increment(row: &'static str, by: i64) -> v1::RowMutation {
-    let what = Some(v1::merge::What::Increment(by));
-    let merge = v1::Merge { family: "f".into(), qualifier: "n".into(), what };
-    v1::RowMutation { row: row.into(), merges: vec![merge], returns: v1::Returns::New.into(), ..Default::default() }
+    let what = Some(v1::read_modify_write::What::Increment(by));
+    let rmw = v1::ReadModifyWrite { family: "f".into(), qualifier: "n".into(), what };
+    v1::RowMutation {
+        row: row.into(),
+        read_modify_writes: vec![rmw],
+        returns: v1::Returns::New.into(),
+        ..Default::default()
+    }
 }
 
 fn numbered(number: u64, mutation: v1::RowMutation) -> v1::RowMutation {
@@ -85,7 +90,7 @@ async fn increments_in_flight_together_add_up_and_each_hears_its_own_sum() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_merged_is_an_error_of_its_row_alone() {
+async fn an_increment_that_fails_is_an_error_of_its_row_alone() {
     let mut bench = Bench::start().await;
     let region = bench.create_table(|_| {}).await;
     let mut client = bench.client().await;
@@ -101,7 +106,7 @@ async fn what_cannot_be_merged_is_an_error_of_its_row_alone() {
     assert_eq!(counter(&reply, 2), 1);
     let twice = v1::RowMutation { cells: packed(b"n", b""), ..increment("twice", 1) };
     let reply = mutate(&mut client, &region, vec![twice]).await;
-    assert!(refused(&reply, 0).to_string().contains("named by a merge and once more"), "{reply:?}");
+    assert!(refused(&reply, 0).to_string().contains("named by an increment or append and once more"), "{reply:?}");
     bench.stop_server().await;
 }
 
@@ -111,10 +116,10 @@ async fn appends_and_old_values_are_returned() {
     let region = bench.create_table(|_| {}).await;
     let mut client = bench.client().await;
     let append = |value: &'static str| {
-        let what = Some(v1::merge::What::Append(value.into()));
-        let merge = v1::Merge { family: "f".into(), qualifier: "q".into(), what };
+        let what = Some(v1::read_modify_write::What::Append(value.into()));
+        let rmw = v1::ReadModifyWrite { family: "f".into(), qualifier: "q".into(), what };
         let returns = v1::Returns::Old.into();
-        v1::RowMutation { row: "row".into(), merges: vec![merge], returns, ..Default::default() }
+        v1::RowMutation { row: "row".into(), read_modify_writes: vec![rmw], returns, ..Default::default() }
     };
     let reply = mutate(&mut client, &region, vec![append("ab")]).await;
     assert_eq!(returned(&reply, 0), Vec::<Vec<u8>>::new());
@@ -174,7 +179,7 @@ async fn an_atomic_batch_is_applied_as_a_whole_or_not_at_all() {
     assert!(reply.errors.is_empty() && reply.results.is_empty(), "{reply:?}");
     let reply = atomically(&mut client, &region, vec![put(b"u1c", b"3"), held]).await;
     assert!(reply.results.len() == 2 && reply.results.iter().all(|result| result.condition_failed), "{reply:?}");
-    let bad = v1::RowMutation { merges: increment("x", 1).merges, ..put(b"u1a", b"9") };
+    let bad = v1::RowMutation { read_modify_writes: increment("x", 1).read_modify_writes, ..put(b"u1a", b"9") };
     let text = v1::RowMutation { cells: packed(b"n", b"abc"), ..put(b"u1a", b"") };
     mutate(&mut client, &region, vec![text]).await;
     let reply = atomically(&mut client, &region, vec![put(b"u1c", b"3"), bad]).await;

@@ -6,7 +6,7 @@ use terrane_client::{
     Column, Condition as ClientCondition, Delete, Get, KeyRange, Put, Returns, RowMutation, Scan, column,
 };
 
-use super::plain::{Answers, Change, Columns, Condition, Event, Filter, Kind, Merge, Selection};
+use super::plain::{Answers, Change, Columns, Condition, Event, Filter, Kind, ReadModifyWrite, Selection};
 
 /// Families, and how many versions they keep.
 pub const FAMILIES: [(&str, usize); 2] = [("f", 3), ("g", 1)];
@@ -122,7 +122,7 @@ impl Draw {
         let mut change = Change {
             row,
             events: Vec::new(),
-            merges: Vec::new(),
+            read_modify_writes: Vec::new(),
             condition: None,
             answers: self.pick(&[Answers::Nothing, Answers::Old, Answers::New]),
             return_found: self.one_in(2),
@@ -134,13 +134,13 @@ impl Draw {
             let (family, counter) = self.counter();
             if self.one_in(2) {
                 let by = self.rng.random_range(-3..10);
-                add_merge(&mut change, family, counter, Merge::Increment(by));
+                add_read_modify_write(&mut change, family, counter, ReadModifyWrite::Increment(by));
             } else {
                 let value = vec![self.pick(b"pq"); 1 + self.below(3)];
-                add_merge(&mut change, family, "l", Merge::Append(value));
+                add_read_modify_write(&mut change, family, "l", ReadModifyWrite::Append(value));
             }
         }
-        if change.events.is_empty() && change.merges.is_empty() {
+        if change.events.is_empty() && change.read_modify_writes.is_empty() {
             change.events.push(self.event());
         }
         if self.one_in(3) {
@@ -180,7 +180,7 @@ impl Draw {
         Change {
             row: self.row(),
             events: FAMILIES.map(event).to_vec(),
-            merges: Vec::new(),
+            read_modify_writes: Vec::new(),
             condition: None,
             answers: Answers::Nothing,
             return_found: false,
@@ -225,10 +225,10 @@ impl Draw {
 }
 
 /// A column may be named by one of them only, and by no cell beside it.
-fn add_merge(change: &mut Change, family: &'static str, qualifier: &'static str, merge: Merge) {
+fn add_read_modify_write(change: &mut Change, family: &'static str, qualifier: &'static str, rmw: ReadModifyWrite) {
     change.events.retain(|event| event.is_of_family() || event.family != family || event.qualifier != qualifier);
-    if !change.merges.iter().any(|merge| merge.0 == family && merge.1 == qualifier) {
-        change.merges.push((family, qualifier, merge));
+    if !change.read_modify_writes.iter().any(|rmw| rmw.0 == family && rmw.1 == qualifier) {
+        change.read_modify_writes.push((family, qualifier, rmw));
     }
 }
 
@@ -252,10 +252,10 @@ pub fn mutation_of(change: &Change) -> RowMutation {
             }
         };
     }
-    for (family, qualifier, merge) in &change.merges {
-        mutation = match merge {
-            Merge::Increment(by) => mutation.increment(family, qualifier, *by),
-            Merge::Append(value) => mutation.append(family, qualifier, value),
+    for (family, qualifier, rmw) in &change.read_modify_writes {
+        mutation = match rmw {
+            ReadModifyWrite::Increment(by) => mutation.increment(family, qualifier, *by),
+            ReadModifyWrite::Append(value) => mutation.append(family, qualifier, value),
         };
     }
     if let Some(condition) = &change.condition {

@@ -29,7 +29,7 @@ pub struct Event {
 
 /// What one increment or append does.
 #[derive(Clone, Debug)]
-pub enum Merge {
+pub enum ReadModifyWrite {
     Increment(i64),
     Append(Vec<u8>),
 }
@@ -61,7 +61,7 @@ pub enum Answers {
 pub struct Change {
     pub row: Vec<u8>,
     pub events: Vec<Event>,
-    pub merges: Vec<(&'static str, &'static str, Merge)>,
+    pub read_modify_writes: Vec<(&'static str, &'static str, ReadModifyWrite)>,
     pub condition: Option<Condition>,
     pub answers: Answers,
     pub return_found: bool,
@@ -144,11 +144,11 @@ impl Model {
                 Some(false) => return Decision::NotHeld(Vec::new()),
             }
         }
-        let counts = |(family, qualifier, merge): &(&str, &str, Merge)| match merge {
-            Merge::Increment(_) => newest(family, qualifier).is_none_or(|seen| seen.3.len() == 8),
-            Merge::Append(_) => true,
+        let counts = |(family, qualifier, rmw): &(&str, &str, ReadModifyWrite)| match rmw {
+            ReadModifyWrite::Increment(_) => newest(family, qualifier).is_none_or(|seen| seen.3.len() == 8),
+            ReadModifyWrite::Append(_) => true,
         };
-        if change.merges.iter().all(counts) { Decision::Applied } else { Decision::Refused }
+        if change.read_modify_writes.iter().all(counts) { Decision::Applied } else { Decision::Refused }
     }
 
     /// Applies a change that the server stamped; what it answers.
@@ -156,17 +156,18 @@ impl Model {
         let named = |seen: &Seen| {
             let marked = change.events.iter().any(|event| event.is_of_family() && event.family == seen.0);
             let by_event = change.events.iter().any(|event| event.family == seen.0 && event.qualifier == seen.1);
-            let by_merge = change.merges.iter().any(|merge| merge.0 == seen.0 && merge.1 == seen.1);
-            marked || by_event || by_merge
+            let by_rmw = change.read_modify_writes.iter().any(|rmw| rmw.0 == seen.0 && rmw.1 == seen.1);
+            marked || by_event || by_rmw
         };
         let all = Selection::default();
         let before = self.read(&change.row, &all);
-        let merged: Vec<Event> = change.merges.iter().map(|merge| self.merged(&change.row, merge, stamp)).collect();
+        let updated: Vec<Event> =
+            change.read_modify_writes.iter().map(|rmw| self.updated(&change.row, rmw, stamp)).collect();
         let stamped = change
             .events
             .iter()
             .map(|event| Event { timestamp: Some(event.timestamp.unwrap_or(stamp)), ..event.clone() });
-        let events: Vec<Event> = stamped.chain(merged).collect();
+        let events: Vec<Event> = stamped.chain(updated).collect();
         self.rows.entry(change.row.clone()).or_default().extend(events);
         match change.answers {
             Answers::Nothing => Vec::new(),
@@ -175,21 +176,21 @@ impl Model {
         }
     }
 
-    fn merged(
+    fn updated(
         &self,
         row: &[u8],
-        (family, qualifier, merge): &(&'static str, &'static str, Merge),
+        (family, qualifier, rmw): &(&'static str, &'static str, ReadModifyWrite),
         stamp: i64,
     ) -> Event {
         let newest = self.newest(row, family, qualifier);
         let timestamp = newest.as_ref().map_or(stamp, |seen| seen.2.max(stamp));
         let before = newest.map(|seen| seen.3).unwrap_or_default();
-        let value = match merge {
-            Merge::Increment(by) => {
+        let value = match rmw {
+            ReadModifyWrite::Increment(by) => {
                 let before = before.try_into().map_or(0, i64::from_be_bytes);
                 (before + by).to_be_bytes().to_vec()
             }
-            Merge::Append(value) => [&before[..], value].concat(),
+            ReadModifyWrite::Append(value) => [&before[..], value].concat(),
         };
         Event { family, qualifier, timestamp: Some(timestamp), kind: Kind::Put, value }
     }
