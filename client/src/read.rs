@@ -2,11 +2,11 @@
 
 pub(crate) mod base64url;
 pub(crate) mod count;
-pub(crate) mod freshness;
 pub(crate) mod get_many;
 pub(crate) mod get_requests;
 pub(crate) mod page;
 pub(crate) mod query;
+pub(crate) mod read_row;
 pub(crate) mod request;
 pub(crate) mod row_stream;
 pub(crate) mod scan_cursor;

@@ -98,7 +98,7 @@ async fn many_gets_survive_a_split_and_a_failover() {
 async fn reads_of_followers_spread_over_the_others_and_say_as_of_when() {
     let (cluster, table) = filled(3).await;
     for _ in 0..64 {
-        let found = table.get("r0001").consistency(Consistency::Follower).with_as_of().await.unwrap();
+        let found = table.get("r0001").consistency(Consistency::Stale).with_as_of().await.unwrap();
         assert_eq!((shown(found.value).as_str(), found.as_of_ms), ("r0001", Some(1_000)));
     }
     let asked: BTreeSet<ServerId> = cluster.world.lock().reads.iter().map(|(server, _)| *server).collect();
@@ -115,10 +115,10 @@ async fn reads_of_followers_go_on_when_one_is_gone() {
     table.get("r0001").await.unwrap();
     cluster.kill(ServerId(2)).await;
     for _ in 0..8 {
-        let request = table.get("r0001").consistency(Consistency::Follower);
+        let request = table.get("r0001").consistency(Consistency::Stale);
         assert_eq!(shown(request.await.unwrap()), "r0001");
     }
-    let count = table.count(KeyRange::all()).consistency(Consistency::Follower).with_as_of().await.unwrap();
+    let count = table.count(KeyRange::all()).consistency(Consistency::Stale).with_as_of().await.unwrap();
     assert_eq!((count.value, table.scan(Scan::all()).await.is_ok()), (60, true));
 }
 

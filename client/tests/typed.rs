@@ -101,7 +101,7 @@ async fn a_struct_comes_back_as_it_was_put() {
     actions.put(&without).await.unwrap();
     assert_eq!(actions.get(&key).await.unwrap(), Some(without), "what is none is no more there");
     actions.delete(&key).await.unwrap();
-    assert_eq!(actions.get(&key).consistency(Consistency::Follower).await.unwrap(), None);
+    assert_eq!(actions.get(&key).consistency(Consistency::Stale).await.unwrap(), None);
 }
 
 #[tokio::test]
@@ -139,9 +139,9 @@ async fn typed_answers_of_followers_say_as_of_when() {
     let key = ActionKey { user: 2, time: Desc(10) };
     let plain = actions.get(&key).with_as_of().await.unwrap();
     assert_eq!((plain.value, plain.as_of_ms), (Some(action(2, 10)), None), "a leader's answer is complete");
-    let page = actions.page(2).limit(2).consistency(Consistency::Follower).with_as_of().await.unwrap();
-    let one = actions.first(2).consistency(Consistency::Follower).with_as_of().await.unwrap();
-    let get = actions.get(&key).consistency(Consistency::Follower).with_as_of().await.unwrap();
+    let page = actions.page(2).limit(2).consistency(Consistency::Stale).with_as_of().await.unwrap();
+    let one = actions.first(2).consistency(Consistency::Stale).with_as_of().await.unwrap();
+    let get = actions.get(&key).consistency(Consistency::Stale).with_as_of().await.unwrap();
     for as_of_ms in [page.as_of_ms, one.as_of_ms, get.as_of_ms] {
         assert!(as_of_ms.is_some());
     }

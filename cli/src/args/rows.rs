@@ -7,35 +7,37 @@ use super::client::{Connection, RangeFlags};
 use super::condition::condition;
 use super::values::{Column, Escaped, TypedColumn, full_column};
 
-/// Which rows and cells a read shows, and how fresh they are.
+/// Which rows and cells a read returns, and how recent they must be.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ReadFlags {
-    /// Only what passes this: "i32(data:airtemp) > 100 and prefix(row, '0290')"; docs/filters.md has the language.
+    /// Return only what passes this filter: "i32(data:airtemp) > 100 and prefix(row, '0290')". See docs/filters.md.
     #[arg(long, value_name = "EXPR")]
     pub filter: Option<Filter>,
-    /// How fresh the answer is.
-    #[arg(long, value_name = "HOW", default_value = "leased")]
-    pub consistency: Freshness,
+    /// Which writes the read is guaranteed to see.
+    #[arg(long, value_name = "HOW", default_value = "linearizable")]
+    pub consistency: Consistency,
 }
 
-/// How fresh a read is.
+/// The read consistency of the client library, as words of the command line. The aliases are the words of earlier versions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Freshness {
-    /// All that was acknowledged before; the leader answers under its lease.
+pub enum Consistency {
+    /// Every write acknowledged before the read; the leader answers under its lease.
     #[default]
-    Leased,
-    /// All that was acknowledged before; the leader asks a quorum first.
+    #[value(alias = "leased")]
+    Linearizable,
+    /// Every write acknowledged before the read; the leader runs a quorum round first.
     Strict,
-    /// Any replica answers with what it has, and says as of when.
-    Follower,
+    /// Any replica answers with what it has applied, and says as of when that is complete.
+    #[value(alias = "follower")]
+    Stale,
 }
 
-impl From<Freshness> for terrane_client::Consistency {
-    fn from(freshness: Freshness) -> Self {
-        match freshness {
-            Freshness::Leased => Self::Leased,
-            Freshness::Strict => Self::Strict,
-            Freshness::Follower => Self::Follower,
+impl From<Consistency> for terrane_client::Consistency {
+    fn from(consistency: Consistency) -> Self {
+        match consistency {
+            Consistency::Linearizable => Self::Linearizable,
+            Consistency::Strict => Self::Strict,
+            Consistency::Stale => Self::Stale,
         }
     }
 }

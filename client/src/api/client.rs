@@ -222,7 +222,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Whether a read that followers may answer ([`crate::Consistency::Follower`]) is asked of a second member when the first
+    /// Whether a read that followers may answer ([`crate::Consistency::Stale`]) is asked of a second member when the first
     /// takes longer than most reads do; the first answer counts. Not done if not set. It costs up to one read in twenty
     /// more, and nothing when the retry budget is spent.
     #[must_use]

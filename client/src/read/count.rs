@@ -69,7 +69,7 @@ impl Table {
             family: family.to_owned(),
             qualifier: Bytes::copy_from_slice(qualifier.as_ref()),
             read_as,
-            how: How::new(Consistency::Leased),
+            how: How::new(Consistency::Linearizable),
         }
     }
 }

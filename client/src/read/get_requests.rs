@@ -29,7 +29,7 @@ impl Table {
     /// let some = users.get("user-17").column("info", "name").column_prefix("seen", "2026-").versions(3).await?;
     /// let prepared = users.get(Get::new("user-17").family("info")).await?;
     ///
-    /// let near = users.get("user-17").consistency(Consistency::Follower).with_as_of().await?;
+    /// let near = users.get("user-17").consistency(Consistency::Stale).with_as_of().await?;
     /// println!("{:?}, complete as of {:?}", near.value, near.as_of_ms);
     /// # Ok(()) }
     /// ```
@@ -37,7 +37,7 @@ impl Table {
     /// # Errors
     /// [`Error::Invalid`] for rows, families and filters that cannot be; see [`Error`].
     pub fn get(&self, get: impl Into<Get>) -> GetRequest<'_> {
-        GetRequest { table: self, get: get.into(), exists_only: false, how: How::new(Consistency::Leased) }
+        GetRequest { table: self, get: get.into(), exists_only: false, how: How::new(Consistency::Linearizable) }
     }
 
     /// Whether a row has a cell that the get asks for. The servers look; no cell travels.
@@ -45,7 +45,7 @@ impl Table {
     /// # Errors
     /// As for [`Table::get`].
     pub fn exists(&self, get: impl Into<Get>) -> ExistsRequest<'_> {
-        ExistsRequest { get: get.into(), table: self, how: How::new(Consistency::Leased) }
+        ExistsRequest { get: get.into(), table: self, how: How::new(Consistency::Linearizable) }
     }
 
     /// Reads many rows. The answers come in the order of the gets, `None` for those without a visible cell. Each row is
@@ -59,7 +59,7 @@ impl Table {
     /// As for [`Table::get`]; an error of one row is an error of the call.
     pub fn get_many<G: Into<Get>>(&self, gets: impl IntoIterator<Item = G>) -> GetManyRequest<'_> {
         let gets = gets.into_iter().map(Into::into).collect();
-        GetManyRequest { table: self, gets, exists_only: false, how: How::new(Consistency::Leased) }
+        GetManyRequest { table: self, gets, exists_only: false, how: How::new(Consistency::Linearizable) }
     }
 
     /// Whether each of many rows has a cell that its get asks for; as [`Table::get_many`], without cells.
@@ -68,7 +68,7 @@ impl Table {
     /// As for [`Table::get_many`].
     pub fn exists_many<G: Into<Get>>(&self, gets: impl IntoIterator<Item = G>) -> ExistsManyRequest<'_> {
         let gets = gets.into_iter().map(Into::into).collect();
-        ExistsManyRequest { table: self, gets, how: How::new(Consistency::Leased) }
+        ExistsManyRequest { table: self, gets, how: How::new(Consistency::Linearizable) }
     }
 }
 

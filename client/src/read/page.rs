@@ -133,9 +133,9 @@ impl Binding<'_> {
         // No row is read, so that it does not matter who leads; leaders are known best.
         if table.target.table == TableId::META {
             let listed = self.listed().await?;
-            return router.read_row(&listed, &[], Consistency::Leased, progress, body, finish).await;
+            return router.read_row(&listed, &[], Consistency::Linearizable, progress, body, finish).await;
         }
-        router.read_row(&table.target, &self.near, Consistency::Leased, progress, body, finish).await
+        router.read_row(&table.target, &self.near, Consistency::Linearizable, progress, body, finish).await
     }
 
     /// A table that table meta lists. Masters serve meta and seal nothing, but every server does, whatever the token is for.

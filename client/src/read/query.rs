@@ -14,28 +14,28 @@ use crate::read::page::PageToken;
 use crate::read::selection::{Selection, selection_methods};
 use crate::write::operations::Cell;
 
-/// How fresh a read is, and what that costs.
+/// Which writes a read is guaranteed to see, and what that costs.
 ///
-/// The first two are linearizable: they show every write that was acknowledged before the read began.
+/// The first two are linearizable: they return every write that was acknowledged before the read began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Consistency {
-    /// The leader answers, by itself while its lease holds, else after a quorum round. The default.
+    /// The leader answers: alone while its lease holds, otherwise after a quorum round. The default.
     #[default]
-    Leased,
-    /// The leader answers after a quorum round, whatever its lease: right even where clocks run at wrong speeds. Costs a
-    /// round between servers for each batch of reads.
+    Linearizable,
+    /// Linearizable without relying on clock speed: the leader always runs a quorum round first. Costs one round between
+    /// servers for each batch of reads.
     Strict,
-    /// Any member of the group answers from what it has applied, so reads go on without a leader and spread over servers.
-    /// The answer may lack the newest writes; it says as of when it is complete ([`AsOf`]).
-    Follower,
+    /// Any member of the group answers from what it has applied, so reads spread over servers and continue without a
+    /// leader. The answer may lack the newest writes; it says as of when it is complete ([`AsOf`]).
+    Stale,
 }
 
 impl From<Consistency> for v1::Consistency {
     fn from(consistency: Consistency) -> Self {
         match consistency {
-            Consistency::Leased => Self::Linearizable,
+            Consistency::Linearizable => Self::Linearizable,
             Consistency::Strict => Self::Strict,
-            Consistency::Follower => Self::Stale,
+            Consistency::Stale => Self::Stale,
         }
     }
 }
@@ -178,7 +178,7 @@ impl Scan {
             after: None,
             block_bytes: 0,
             selection: Selection::all(),
-            consistency: Consistency::Leased,
+            consistency: Consistency::Linearizable,
             snapshot: false,
             fill_cache_never: false,
             latest: None,
@@ -262,7 +262,7 @@ impl Scan {
         self
     }
 
-    /// How fresh the rows are; [`Consistency::Leased`] if not set.
+    /// How fresh the rows are; [`Consistency::Linearizable`] if not set.
     pub fn consistency(mut self, consistency: Consistency) -> Self {
         self.consistency = consistency;
         self

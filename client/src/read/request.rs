@@ -43,7 +43,7 @@ macro_rules! reading_request {
 
         impl $request<'_> {
             /// Asks for the time as of which the answer is complete, too: interesting with
-            /// [`Consistency::Follower`](crate::Consistency::Follower).
+            /// [`Consistency::Stale`](crate::Consistency::Stale).
             pub const fn with_as_of(self) -> crate::read::request::WithAsOf<Self> {
                 crate::read::request::WithAsOf(self)
             }
@@ -60,7 +60,7 @@ macro_rules! reading_request {
     };
     (only $request:ident, $value:ty) => {
         impl $request<'_> {
-            /// How fresh the answer is; [`Consistency::Leased`](crate::Consistency::Leased) if not set.
+            /// How fresh the answer is; [`Consistency::Linearizable`](crate::Consistency::Linearizable) if not set.
             pub fn consistency(mut self, consistency: crate::read::query::Consistency) -> Self {
                 self.how.consistency = consistency;
                 self

@@ -95,7 +95,7 @@ impl RowStream {
         self
     }
 
-    /// Of a scan with [`Consistency::Follower`]: everything acknowledged before this time is shown in the rows that came
+    /// Of a scan with [`Consistency::Stale`]: everything acknowledged before this time is shown in the rows that came
     /// so far (milliseconds since 1970, by the cluster's clock). `None`: the rows are linearizable, or none came yet.
     #[must_use]
     pub fn as_of_ms(&self) -> Option<u64> {

@@ -94,7 +94,7 @@ impl Table {
     /// # Errors
     /// As for [`Table::scan`]; from the stream [`Error::Invalid`] when the table declares no key with so many parts.
     pub fn latest(&self, per: LatestPer) -> LatestRequest<'_> {
-        LatestRequest { table: self, scan: Scan::all(), per, rows: 1, how: How::new(Consistency::Leased) }
+        LatestRequest { table: self, scan: Scan::all(), per, rows: 1, how: How::new(Consistency::Linearizable) }
     }
 
     /// The first row of a range. One request to the region where the range begins; further ones while regions have no
@@ -162,7 +162,7 @@ impl Table {
     }
 
     fn end(&self, scan: Scan) -> EndRequest<'_> {
-        EndRequest { table: self, scan: scan.limit(1), within: None, how: How::new(Consistency::Leased) }
+        EndRequest { table: self, scan: scan.limit(1), within: None, how: How::new(Consistency::Linearizable) }
     }
 
     /// A scan that was checked and may begin.

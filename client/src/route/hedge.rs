@@ -67,7 +67,7 @@ impl Router {
     ) -> Result<reply::Body, Failure> {
         let began = Instant::now();
         let near = place.clone();
-        let first = std::pin::pin!(self.attempt_read(target, &near, Consistency::Follower, body(), progress));
+        let first = std::pin::pin!(self.attempt_read(target, &near, Consistency::Stale, body(), progress));
         let delay = std::pin::pin!(sleep(hedging.delay()));
         let first = match select(first, delay).await {
             Either::Left((answer, _)) => {
@@ -84,7 +84,7 @@ impl Router {
             return first.await;
         };
         self.counting.hedged_reads.add();
-        let second = std::pin::pin!(self.attempt_read(target, &other, Consistency::Follower, body(), progress));
+        let second = std::pin::pin!(self.attempt_read(target, &other, Consistency::Stale, body(), progress));
         match select(first, second).await {
             Either::Left((Ok(answer), _)) => Ok(answer),
             Either::Right((Ok(answer), _)) => {

@@ -81,7 +81,7 @@ macro_rules! typed_request {
 
         impl<T: FromRow> $request<'_, T> {
             /// Asks for the time as of which the answer is complete, too: interesting with
-            /// [`Consistency::Follower`](crate::Consistency::Follower).
+            /// [`Consistency::Stale`](crate::Consistency::Stale).
             pub const fn with_as_of(self) -> crate::read::request::WithAsOf<Self> {
                 crate::read::request::WithAsOf(self)
             }
@@ -111,7 +111,7 @@ macro_rules! typed_request {
 macro_rules! typed_options {
     ($request:ident) => {
         impl<T: FromRow> $request<'_, T> {
-            /// How fresh the answer is; [`Consistency::Leased`] if not set.
+            /// How fresh the answer is; [`Consistency::Linearizable`] if not set.
             pub fn consistency(mut self, consistency: Consistency) -> Self {
                 self.how.consistency = consistency;
                 self

@@ -24,7 +24,7 @@ typed_request!(TypedCount, u64);
 impl<'t, T: FromRow> TypedCount<'t, T> {
     /// Rows count whatever columns they have.
     pub(crate) fn new(table: &'t Table, span: impl IntoSpan<T::Key>) -> Self {
-        Self { table, span: span.into_span(), scan: Scan::all(), how: How::new(Consistency::Leased) }
+        Self { table, span: span.into_span(), scan: Scan::all(), how: How::new(Consistency::Linearizable) }
     }
 
     async fn run(self) -> Result<AsOf<u64>, Error> {

@@ -29,7 +29,7 @@ typed_request!(TypedGet, Option<T>);
 
 impl<'t, T: FromRow> TypedGet<'t, T> {
     pub(crate) fn new(table: &'t Table, key: &T::Key) -> Self {
-        let how = How::new(Consistency::Leased);
+        let how = How::new(Consistency::Linearizable);
         Self { table, row: key.encode(), scan: T::select(Scan::all()), how, read_as: PhantomData }
     }
     async fn run(self) -> Result<AsOf<Option<T>>, Error> {
@@ -68,7 +68,7 @@ impl<'t, T: FromRow> TypedEnd<'t, T> {
     pub(crate) fn of(table: &'t Table, span: impl IntoSpan<T::Key>, reverse: bool) -> Self {
         let scan = T::select(Scan::all()).limit(1);
         let scan = if reverse { scan.reverse() } else { scan };
-        Self { table, span: Ok(span.into_span()), within: None, scan, how: How::new(Consistency::Leased) }
+        Self { table, span: Ok(span.into_span()), within: None, scan, how: How::new(Consistency::Linearizable) }
     }
 
     pub(crate) fn beside(table: &'t Table, key: &T::Key, side: Side) -> Self {

@@ -38,7 +38,7 @@ typed_request!(TypedPageRequest, TypedPage<T>);
 
 impl<'t, T: FromRow> TypedPageRequest<'t, T> {
     pub(crate) fn new(table: &'t Table, span: impl IntoSpan<T::Key>) -> Self {
-        Self { table, span: span.into_span(), scan: T::select(Scan::all()), how: How::new(Consistency::Leased) }
+        Self { table, span: span.into_span(), scan: T::select(Scan::all()), how: How::new(Consistency::Linearizable) }
     }
 
     /// Goes on behind the page that gave this token. Span, direction and filter must be those of that page.

@@ -37,7 +37,7 @@ impl<'t, T: FromRow> TypedScan<'t, T> {
             span: span.into_span(),
             scan: T::select(Scan::all()),
             latest: None,
-            how: How::new(Consistency::Leased),
+            how: How::new(Consistency::Linearizable),
         }
     }
 

@@ -29,8 +29,8 @@ impl Router {
         consistency: Consistency,
     ) -> Result<Place, Failure> {
         match consistency {
-            Consistency::Leased | Consistency::Strict => self.place(target, position, &progress.tried),
-            Consistency::Follower => self.place_of_any(target, position, &progress.tried, terrane_env::rand::u64()),
+            Consistency::Linearizable | Consistency::Strict => self.place(target, position, &progress.tried),
+            Consistency::Stale => self.place_of_any(target, position, &progress.tried, terrane_env::rand::u64()),
         }
     }
 
@@ -66,7 +66,7 @@ impl Router {
 
     /// A server answered a read: if only the leader does so, it is known to lead.
     pub(crate) fn answered_read(&self, place: &Place, consistency: Consistency) {
-        if consistency != Consistency::Follower {
+        if consistency != Consistency::Stale {
             self.answered(place);
         }
     }
@@ -104,7 +104,7 @@ impl Router {
             let failure = match &mut place {
                 Ok(place) => {
                     let answer = match &self.hedging {
-                        Some(hedging) if consistency == Consistency::Follower => {
+                        Some(hedging) if consistency == Consistency::Stale => {
                             Box::pin(self.attempt_hedged(hedging, target, row, place, &body, progress)).await
                         }
                         _ => self.attempt_read(target, place, consistency, body(), progress).await,
