@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use terrane_types::{CellKind, KeyRange, Projection};
 
-use crate::crash::{cell, one_region, put};
-use crate::scanning::{Scan, packed};
-use crate::world::backends;
+use crate::support::fixture::{cell, one_region, put};
+use crate::support::scanning::{Scan, packed};
+use crate::support::world::backends;
 
 const ROWS: u64 = 60;
 

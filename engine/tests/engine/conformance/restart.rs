@@ -6,32 +6,8 @@ use terrane_engine::{BackendKind, Engine, Error};
 use terrane_env::fs;
 use terrane_types::{CellKind, FamilyRules, KeyRange};
 
-use crate::model::ModelCell;
-use crate::world::{Home, World, backends, open};
-
-pub fn cell(row: &[u8], timestamp: i64, kind: CellKind, value: &str) -> ModelCell {
-    ModelCell {
-        row: row.to_vec(),
-        family: "f".to_owned(),
-        qualifier: b"q".to_vec(),
-        timestamp,
-        kind,
-        value: value.into(),
-        sequence: 0,
-        position: 0,
-    }
-}
-
-pub fn put(world: &mut World, region: u64, row: &[u8], value: &str) {
-    let timestamp = i64::try_from(world.stamp).unwrap();
-    world.write(region, vec![cell(row, timestamp, CellKind::Put, value)]);
-}
-
-pub async fn one_region(backend: BackendKind) -> (World, u64) {
-    let mut world = World::new(backend).await;
-    let region = world.create(KeyRange::all(), &[("f", FamilyRules { versions: 2, ..FamilyRules::default() })]);
-    (world, region)
-}
+use crate::support::fixture::{cell, one_region, put};
+use crate::support::world::{Home, World, backends, open};
 
 async fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).await.unwrap();
@@ -231,7 +207,7 @@ async fn dropped_regions_and_group_points_stay_as_recorded() {
         world.drop_region(region).await;
         world.reopen().await;
         assert!(world.engine().regions().is_empty());
-        let point = world.engine().group_point(crate::world::GROUP).unwrap();
+        let point = world.engine().group_point(crate::support::world::GROUP).unwrap();
         assert_eq!((point.index, &*point.state), (2, &b"dropped 1"[..]));
         let again = world.create(KeyRange::all(), &[("f", FamilyRules::default())]);
         world.freeze(again);

@@ -3,8 +3,8 @@
 use terrane_engine::{CellPosition, Error, Patience, Region, RowScanner, ScanSpec, Snapshot, Step};
 use terrane_types::{CellRef, KeyRange, PackedCells, PackedRows, Projection};
 
-use crate::model::{ModelCell, RegionModel, Seen};
-use crate::world::range;
+use super::model::{ModelCell, RegionModel, Seen};
+use super::world::range;
 
 pub fn packed(cells: &[ModelCell]) -> PackedCells {
     let cells = cells.iter().map(|cell| CellRef {

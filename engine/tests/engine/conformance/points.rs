@@ -3,14 +3,14 @@
 use terrane_env::fs;
 use terrane_types::{FamilyRules, KeyRange};
 
-use crate::crash::{one_region, put};
-use crate::world::backends;
+use crate::support::fixture::{one_region, put};
+use crate::support::world::backends;
 
 #[tokio::test]
 async fn a_region_holds_back_the_log_from_its_first_entry_that_is_not_durable() {
     for backend in backends() {
         let (mut world, region) = one_region(backend).await;
-        let unflushed = |world: &crate::world::World| world.live[&region].unflushed_from();
+        let unflushed = |world: &crate::support::world::World| world.live[&region].unflushed_from();
         assert_eq!(unflushed(&world), Some(1), "its creation is not durable");
         put(&mut world, region, b"a", "1");
         assert_eq!(unflushed(&world), Some(1));

@@ -3,10 +3,10 @@
 use terrane_engine::{BackendKind, Error};
 use terrane_env::fs::{Fault, Tear};
 
-use crate::workload::{
+use super::workload::{
     BACKENDS, Op, Scene, Start, Stretch, files_of, run_all, thorough, verify, verify_open, workloads,
 };
-use crate::world::World;
+use crate::support::world::World;
 
 /// What comes after the fault.
 #[derive(Clone, Copy, Debug)]

@@ -3,10 +3,10 @@
 use terrane_engine::{BackendKind, Error};
 use terrane_env::fs::{Fault, MemoryDisk, Tear};
 
-use crate::dice::Dice;
-use crate::steps::{any_settings, check, fill_gaps, step, two_at_once};
-use crate::workload::Scene;
-use crate::world::{Home, World};
+use super::workload::Scene;
+use crate::support::dice::Dice;
+use crate::support::steps::{any_settings, check, fill_gaps, step, two_at_once};
+use crate::support::world::{Home, World};
 
 /// How many times one seed crashes or fails.
 const ROUNDS: usize = 8;

@@ -8,9 +8,9 @@ use terrane_env::fs::{self, Disk};
 use terrane_types::schema::FamilyStorage;
 use terrane_types::{CellRef, FamilyRules, KeyRange, Projection, RegionId};
 
-use crate::crash::{one_region, put};
-use crate::scanning::Scan;
-use crate::world::{World, name, range};
+use crate::support::fixture::{one_region, put};
+use crate::support::scanning::Scan;
+use crate::support::world::{World, name, range};
 
 async fn built(dir: &std::path::Path, number: u64, rows: &[&[u8]]) -> PathBuf {
     let mut builder = TableBuilder::create(&Disk::os(), dir, number, FamilyStorage::default()).await.unwrap();

@@ -3,7 +3,7 @@
 use terrane_engine::BackendKind;
 use terrane_env::fs::{Lie, Tear};
 
-use crate::workload::{BACKENDS, Op, Start, run_all, verify};
+use super::workload::{BACKENDS, Op, Start, run_all, verify};
 
 /// Whether something acknowledged is lost when the power goes after a flush.
 async fn is_found_out(backend: BackendKind, lie: Option<Lie>) -> bool {

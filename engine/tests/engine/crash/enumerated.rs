@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use terrane_engine::{BackendKind, Error};
 use terrane_env::fs::Tear;
 
-use crate::workload::{BACKENDS, Op, Scene, Start, Stretch, run_all, state_of, verify, workloads};
+use super::workload::{BACKENDS, Op, Scene, Start, Stretch, run_all, state_of, verify, workloads};
 
 /// The operations that touch the disk: only in these can a crash come.
 const ON_DISK: [Op; 6] = [Op::Flush, Op::Split, Op::Compact, Op::Drop, Op::RecordGroup, Op::Reopen];
@@ -53,7 +53,7 @@ async fn crash_everywhere(start: &Start, workload: &[Op], tally: &mut Tally) {
 }
 
 /// A world on which all of a workload but the last operation was run. An empty one is opened by its first.
-async fn world_begun(world: &mut crate::world::World, begin: &[Op]) {
+async fn world_begun(world: &mut crate::support::world::World, begin: &[Op]) {
     if world.index() > 0 {
         Op::Reopen.run(world).await.unwrap();
     }

@@ -4,9 +4,9 @@ use terrane_engine::{BackendKind, Patience, ScanSpec, Step};
 use terrane_types::limits::ROW_BYTES_MAX;
 use terrane_types::{CellKind, FamilyRules, KeyRange, PackedCells, Projection};
 
-use crate::crash::{cell, one_region, put};
-use crate::scanning::{packed, seen_of};
-use crate::world::World;
+use crate::support::fixture::{cell, one_region, put};
+use crate::support::scanning::{packed, seen_of};
+use crate::support::world::World;
 
 const HOT_WRITES: u64 = 200_000;
 
@@ -74,7 +74,7 @@ async fn a_scan_returns_now_and_then_from_a_range_of_hidden_rows() {
 
 #[tokio::test]
 async fn the_smallest_and_the_longest_rows_are_found_both_ways() {
-    for backend in crate::world::backends() {
+    for backend in crate::support::world::backends() {
         let (mut world, region) = one_region(backend).await;
         let longest = vec![0xFF; ROW_BYTES_MAX];
         let zeros = vec![0; ROW_BYTES_MAX];
@@ -88,8 +88,12 @@ async fn the_smallest_and_the_longest_rows_are_found_both_ways() {
                 world.flush(region).await;
             }
             for reverse in [false, true] {
-                let scan =
-                    crate::scanning::Scan { range: KeyRange::all(), reverse, projection: Projection::all(), now: 500 };
+                let scan = crate::support::scanning::Scan {
+                    range: KeyRange::all(),
+                    reverse,
+                    projection: Projection::all(),
+                    now: 500,
+                };
                 let handle = &world.live[&region];
                 let seen = scan.run(handle, &handle.snapshot(), 1);
                 assert_eq!(seen.len(), rows.len(), "{backend} reverse {reverse}");

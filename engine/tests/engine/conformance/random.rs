@@ -3,9 +3,9 @@
 use terrane_engine::BackendKind;
 use terrane_env::fs::MemoryDisk;
 
-use crate::dice::Dice;
-use crate::steps::{any_settings, check, fill_gaps, step, two_at_once};
-use crate::world::{Home, World, backends};
+use crate::support::dice::Dice;
+use crate::support::steps::{any_settings, check, fill_gaps, step, two_at_once};
+use crate::support::world::{Home, World, backends};
 
 async fn run(backend: BackendKind, seed: u64, steps: usize, racing: bool) {
     let mut dice = Dice::new(seed);

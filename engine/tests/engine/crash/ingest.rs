@@ -8,9 +8,9 @@ use terrane_env::fs::{Disk, MemoryDisk, Tear};
 use terrane_types::schema::FamilyStorage;
 use terrane_types::{CellRef, KeyRange, Projection, RegionId};
 
-use crate::scanning::{Scan, SeenRows};
-use crate::workload::{Op, Scene, Start, Stretch, run_all};
-use crate::world::{World, name};
+use super::workload::{Op, Scene, Start, Stretch, run_all};
+use crate::support::scanning::{Scan, SeenRows};
+use crate::support::world::{World, name};
 
 const TEARS: [Tear; 4] = [Tear::Lost, Tear::Kept, Tear::Random(1), Tear::Random(2)];
 

@@ -4,9 +4,9 @@ use terrane_engine::{BackendKind, Patience, Region, Snapshot};
 use terrane_env::fs::MemoryDisk;
 use terrane_types::{FamilyRules, KeyRange, PackedCells, Projection};
 
-use crate::crash::put;
-use crate::scanning::seen_of;
-use crate::world::{Home, Settings, World, backends};
+use crate::support::fixture::put;
+use crate::support::scanning::seen_of;
+use crate::support::world::{Home, Settings, World, backends};
 
 /// Longer than one mark of it is apart.
 const HISTORY: u64 = 640;

@@ -7,9 +7,9 @@ use terrane_engine::{BackendKind, Error};
 use terrane_env::fs::{Disk, Fault, MemoryDisk, Tear};
 use terrane_types::{CellKind, FamilyRules};
 
-use crate::model::ModelCell;
-use crate::steps::{fill_gaps, rules_of};
-use crate::world::{Home, Known, Settings, World};
+use crate::support::model::ModelCell;
+use crate::support::steps::{fill_gaps, rules_of};
+use crate::support::world::{Home, Known, Settings, World};
 
 /// The backends whose files are ours.
 pub const BACKENDS: [BackendKind; 2] = [BackendKind::Memory, BackendKind::Lsm];

@@ -5,11 +5,11 @@
 use terrane_engine::{Error, Patience};
 use terrane_types::{CellKind, FamilyRules, KeyRange, PackedCells, Projection};
 
-use crate::dice::Dice;
-use crate::model::ModelCell;
-use crate::passing::check_passing;
-use crate::scanning::{Scan, seen_of};
-use crate::world::{Settings, World, name, range};
+use super::dice::Dice;
+use super::model::ModelCell;
+use super::scanning::{Scan, seen_of};
+use super::skipping::check_skipping;
+use super::world::{Settings, World, name, range};
 
 const ROWS: &[&[u8]] =
     &[b"\0", b"\0\0", b"a", b"a\0", b"a\x01", b"ab", b"b", b"m", b"m\xff", b"n", b"x", b"\xff", b"\xff\xff"];
@@ -305,7 +305,7 @@ fn check_reads(
     );
     let mut own = Dice::new(snapshot.sequence() << 16 ^ id << 8 ^ world.stamp);
     if !empty {
-        check_passing(&mut own, &scan, region, snapshot, &expected)?;
+        check_skipping(&mut own, &scan, region, snapshot, &expected)?;
     }
     Ok(())
 }

@@ -15,8 +15,8 @@ use terrane_env::fs::{Disk, MemoryDisk};
 use terrane_types::schema::{Bloom, Compression, FamilyStorage};
 use terrane_types::{FamilyName, FamilyRules, FamilySchema, GroupId, KeyRange, Projection, RegionId, TableId};
 
-use crate::model::{Change, ModelCell, RegionModel};
-use crate::scanning::{Scan, packed};
+use super::model::{Change, ModelCell, RegionModel};
+use super::scanning::{Scan, packed};
 
 pub const GROUP: GroupId = GroupId(7);
 pub const TABLE: TableId = TableId(5);

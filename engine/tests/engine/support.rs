@@ -1,0 +1,15 @@
+//! What the tests share.
+//!
+//! - `model`: the contents of a region as a list of everything ever applied, with a slow and obvious way to read it.
+//! - `world`: an engine and its model side by side, driven by a log as the raft crate drives it.
+//! - `steps`: random steps over a world, from `dice`.
+//! - `scanning`, `skipping`: scans compared with the model.
+//! - `fixture`: one region and single puts, for tests of one claim.
+
+pub mod dice;
+pub mod fixture;
+pub mod model;
+pub mod scanning;
+pub mod skipping;
+pub mod steps;
+pub mod world;
