@@ -35,7 +35,7 @@ async fn what_a_get_asks_to_be_shown_travels() {
     let found = get.versions(3).time_range(5, 9).cells(2, 4).keys_only().first_cell_only().filter("prefix(row, 'r')");
     assert!(found.await.unwrap().is_some());
     let asked = cluster.world.lock().projection.clone();
-    let ranges = vec![v1::QualifierRange { start: "x".into(), stop: "y".into() }];
+    let ranges = vec![v1::QualifierRange { start: "x".into(), end: "y".into() }];
     let f = v1::FamilyColumns { family: "f".into(), qualifiers: vec!["a".into(), "b".into()], ranges };
     let g = v1::FamilyColumns { family: "g".into(), ..v1::FamilyColumns::default() };
     let expected = v1::Projection {
@@ -60,7 +60,7 @@ async fn what_a_scan_asks_for_travels() {
     assert_eq!(rows.len(), 2);
     let asked = cluster.world.lock().scan.clone();
     assert!(asked.snapshot && asked.fill_cache_never);
-    assert_eq!((&asked.start[..], &asked.stop[..], asked.block_bytes), (&b"r0001"[..], &b"r0002\0"[..], 77));
+    assert_eq!((&asked.start[..], &asked.end[..], asked.block_bytes), (&b"r0001"[..], &b"r0002\0"[..], 77));
 }
 
 #[tokio::test]

@@ -229,7 +229,7 @@ impl Engine {
         let first_index = state.frozen.iter().map(|frozen| frozen.first_index).fold(index, u64::min);
         let families = state.families();
         let daughter = |side: SplitDaughter, range: KeyRange| {
-            let bounds = Bounds { start: range.start.to_vec(), stop: range.stop.to_vec() };
+            let bounds = Bounds { start: range.start.to_vec(), stop: range.end.to_vec() };
             let files = parts_of(&state, &bounds);
             let (tables, bytes) = inheritance(&state);
             let point = side.point;

@@ -233,7 +233,7 @@ impl Region {
         mut files: Files,
         snapshots: Snapshots,
     ) -> Self {
-        let bounds = Bounds { start: range.start.to_vec(), stop: range.stop.to_vec() };
+        let bounds = Bounds { start: range.start.to_vec(), stop: range.end.to_vec() };
         let mut state =
             State { stores: BTreeMap::new(), frozen: Vec::new(), point, recorded: families.clone(), retired: false };
         for (name, family) in families {

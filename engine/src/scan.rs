@@ -129,7 +129,7 @@ impl Region {
     /// Begins a scan.
     #[must_use]
     pub fn scan(&self, snapshot: Snapshot, spec: ScanSpec) -> RowScanner {
-        let bounds = self.bounds().clip(&spec.range.start, &spec.range.stop);
+        let bounds = self.bounds().clip(&spec.range.start, &spec.range.end);
         let view = view_of(&spec.projection, snapshot.sequence(), spec.now_ms);
         let families = self.views(&spec.projection).into_iter().map(|store| FamilyScan {
             reader: FamilyReader::new(&store.family, view),

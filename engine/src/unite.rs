@@ -29,7 +29,7 @@ impl Engine {
         into: SplitDaughter,
     ) -> Result<Arc<Region>, Error> {
         let refused = |why| Error::NotMerged { left: left.id(), right: right.id(), why };
-        if left.range().stop.is_empty() || left.range().stop != right.range().start || left.table() != right.table() {
+        if left.range().end.is_empty() || left.range().end != right.range().start || left.table() != right.table() {
             return Err(refused("they are not neighbours of one table"));
         }
         for region in [left, right] {
@@ -60,7 +60,7 @@ impl Engine {
             }
             (families, files)
         };
-        let range = KeyRange::new(left.range().start.clone(), right.range().stop.clone());
+        let range = KeyRange::new(left.range().start.clone(), right.range().end.clone());
         let range = range.map_err(|_| refused("they are not neighbours of one table"))?;
         let region = Region::new(into.region, left.table(), range, families.clone(), into.point.clone(), files.clone());
         region.set_prefix(left.prefix());

@@ -49,7 +49,7 @@ def call(method, table, row, body_for, **header):
             region, address = place(table, row)
             address = refused.not_leader.address or address  # What a refusal tells is newer than the master's map.
             for current in refused.stale_epoch.current:
-                if current.start <= row and (not current.stop or row < current.stop):
+                if current.start <= row and (not current.end or row < current.end):
                     region = current
 
 def mutation(row, **what):
@@ -68,16 +68,16 @@ def get(table, row):
     _, reply = call("Get", table, row, lambda _: data.Get(rows=[row], cells_as=data.MESSAGES))
     return {cell.qualifier: cell.value for found in reply.messages for cell in found.cells}
 
-def scan(table, start, stop, expression):
-    """Rows of [start, stop) over all regions, as (row, cells by qualifier)."""
+def scan(table, start, end, expression):
+    """Rows of [start, end) over all regions, as (row, cells by qualifier)."""
     asked, resume, within, cells = start, b"", None, {}
     def body(region):
         nonlocal asked, resume, within, cells
         if within != (region.region, region.epoch):  # A resume token is good for one region at one epoch.
             asked, resume, within, cells = start, b"", (region.region, region.epoch), {}
         what = {"projection": data.Projection(filter=expression), "cells_as": data.MESSAGES, "block_bytes": 256}
-        return data.Scan(start=asked, stop=stop, resume=resume, **what)
-    while start < stop:
+        return data.Scan(start=asked, end=end, resume=resume, **what)
+    while start < end:
         region, block = call("ScanOnce", table, start, body)
         resume, cells = block.resume, {} if block.row_restarted else cells
         for at, found in enumerate(block.messages, 1):
@@ -86,7 +86,7 @@ def scan(table, start, stop, expression):
                 yield found.row, cells
                 start, cells = found.row + b"\0", {}
         if block.done:
-            start = region.stop or stop
+            start = region.end or end
 
 def put(qualifier, value):
     return data.Cell(family="d", qualifier=qualifier, timestamp=2**63 - 1, value=value)  # The server's time.

@@ -387,8 +387,8 @@ fn too_many_regions() -> Refusal {
 /// The ranges between split points, which ascend.
 fn ranges_between(split_at: &[Bytes]) -> Result<Vec<KeyRange>, Refusal> {
     let starts = std::iter::once(Bytes::new()).chain(split_at.iter().cloned());
-    let stops = split_at.iter().cloned().chain(std::iter::once(Bytes::new()));
-    let ranges = starts.zip(stops).map(|(start, stop)| KeyRange::new(start, stop));
+    let ends = split_at.iter().cloned().chain(std::iter::once(Bytes::new()));
+    let ranges = starts.zip(ends).map(|(start, end)| KeyRange::new(start, end));
     let ranges = ranges.collect::<Result<Vec<_>, _>>().map_err(|invalid| Refusal::Invalid(invalid.what))?;
     let ascending = split_at.windows(2).all(|pair| pair[0] < pair[1]) && split_at.iter().all(|key| !key.is_empty());
     if ascending { Ok(ranges) } else { Err(Refusal::Invalid("split points ascend, and none is empty".into())) }

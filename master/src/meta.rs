@@ -153,7 +153,7 @@ fn row(catalog: &Catalog, sight: &Sight, entry: &RegionEntry, projection: &Proje
         ("region", region.region.to_string()),
         ("servers", servers.join(",")),
         ("start", start),
-        ("stop", escape(&region.range.stop)),
+        ("stop", escape(&region.range.end)),
         ("table", table),
     ];
     let timestamp = i64::try_from(entry.since_ms).unwrap_or(0);

@@ -254,7 +254,7 @@ fn table_change(request: v1::AlterTableRequest) -> Result<TableChange, Error> {
 
 fn meta_scan(body: v1::Scan) -> Result<MetaScan, Error> {
     Ok(MetaScan {
-        range: KeyRange::new(body.start, body.stop)?,
+        range: KeyRange::new(body.start, body.end)?,
         reverse: body.reverse,
         limit: body.limit,
         offset: body.offset,

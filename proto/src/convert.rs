@@ -22,7 +22,7 @@ impl From<&RegionDescriptor> for v1::RegionDescriptor {
             region: region.region.0,
             table: region.table.0,
             start: region.range.start.clone(),
-            stop: region.range.stop.clone(),
+            end: region.range.end.clone(),
             epoch: region.epoch.0,
             group: region.group.0,
             schema_version: region.schema_version,
@@ -37,7 +37,7 @@ impl TryFrom<v1::RegionDescriptor> for RegionDescriptor {
         Ok(Self {
             region: RegionId(region.region),
             table: TableId(region.table),
-            range: KeyRange::new(region.start, region.stop)?,
+            range: KeyRange::new(region.start, region.end)?,
             epoch: RegionEpoch(region.epoch),
             group: GroupId(region.group),
             schema_version: region.schema_version,

@@ -19,9 +19,9 @@ impl From<&Projection> for v1::Projection {
             first_cell_only,
             filter,
         } = projection;
-        let range = |QualifierRange { start, stop }: &QualifierRange| v1::QualifierRange {
+        let range = |QualifierRange { start, end }: &QualifierRange| v1::QualifierRange {
             start: start.clone(),
-            stop: stop.clone(),
+            end: end.clone(),
         };
         let columns = |(family, columns): &(FamilyName, Columns)| v1::FamilyColumns {
             family: family.to_string(),
@@ -64,8 +64,7 @@ impl TryFrom<v1::Projection> for Projection {
             ))));
         }
         let columns = |columns: v1::FamilyColumns| {
-            let ranges =
-                columns.ranges.into_iter().map(|range| QualifierRange { start: range.start, stop: range.stop });
+            let ranges = columns.ranges.into_iter().map(|range| QualifierRange { start: range.start, end: range.end });
             let name = FamilyName::new(&columns.family)?;
             Ok((name, Columns { qualifiers: columns.qualifiers, ranges: ranges.collect() }))
         };
@@ -121,7 +120,7 @@ mod tests {
         assert!(error.contains("expected a number of type i32"), "{error}");
         let error = wrong(v1::Projection { filter: "x".repeat(100_000), ..Default::default() });
         assert!(error.contains("100000 bytes"), "{error}");
-        let ranges = vec![v1::QualifierRange { start: "b".into(), stop: Bytes::from_static(b"a") }];
+        let ranges = vec![v1::QualifierRange { start: "b".into(), end: Bytes::from_static(b"a") }];
         let families = vec![v1::FamilyColumns { family: "f".into(), qualifiers: Vec::new(), ranges }];
         let error = wrong(v1::Projection { families, ..Default::default() });
         assert!(error.contains("turned round"), "{error}");

@@ -12,7 +12,7 @@
 //! token    = version u8 (1) | key u32 | table u64 | binding u32 | count u16 | position * | tag [32]
 //! position = bucket u32 | finished u8 (0, 1) | last row u16-length
 //! tag      = HMAC-SHA256(key, "terrane page token 1" | token without tag | bound)
-//! bound    = start u32-length | stop u32-length | reverse u8 | filter u32-length | principal u32-length
+//! bound    = start u32-length | end u32-length | reverse u8 | filter u32-length | principal u32-length
 //! ```
 //!
 //! Numbers are little-endian. `binding` is the CRC-32C of `bound`: it makes nothing safe, it only tells a token that was
@@ -57,7 +57,7 @@ pub struct PageKey {
 pub struct Binding {
     pub table: TableId,
     pub start: Bytes,
-    pub stop: Bytes,
+    pub end: Bytes,
     pub reverse: bool,
     pub filter: String,
 }
@@ -232,10 +232,10 @@ fn read_positions(body: Bytes) -> Result<Vec<Position>, Malformed> {
 
 /// What is bound beside the table, which the token names itself.
 fn bound(binding: &Binding) -> Vec<u8> {
-    let Binding { table: _, start, stop, reverse, filter } = binding;
-    let mut out = Vec::with_capacity(17 + start.len() + stop.len() + filter.len());
+    let Binding { table: _, start, end, reverse, filter } = binding;
+    let mut out = Vec::with_capacity(17 + start.len() + end.len() + filter.len());
     put_part(&mut out, start);
-    put_part(&mut out, stop);
+    put_part(&mut out, end);
     out.push(u8::from(*reverse));
     put_part(&mut out, filter.as_bytes());
     // The principal.

@@ -88,7 +88,7 @@ impl Token {
         out.push(if extended == 0 { VERSION_PLAIN } else { VERSION });
         out.push(extended | flag(LIMITED, self.limit_left.is_some()) | flag(REVERSE, self.reverse));
         put_short(&mut out, &self.region.start)?;
-        put_short(&mut out, &self.region.stop)?;
+        put_short(&mut out, &self.region.end)?;
         put_u64(&mut out, self.limit_left.unwrap_or(0));
         put_u64(&mut out, self.offset_left);
         if let Some(group) = &self.group {

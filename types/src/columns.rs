@@ -20,47 +20,47 @@ pub struct Columns {
     pub ranges: Vec<QualifierRange>,
 }
 
-/// Qualifiers from `start` up to, not including, `stop`; an empty `stop` is no bound.
+/// Qualifiers from `start` up to, not including, `end`; an empty `end` is no bound.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QualifierRange {
     /// The first qualifier inside.
     pub start: Bytes,
     /// The first one beyond; empty: there is none.
-    pub stop: Bytes,
+    pub end: Bytes,
 }
 
 impl QualifierRange {
     /// The qualifiers that begin with these bytes; all of them for none.
     #[must_use]
     pub fn prefix(prefix: &[u8]) -> Self {
-        Self { start: Bytes::copy_from_slice(prefix), stop: prefix_end(prefix) }
+        Self { start: Bytes::copy_from_slice(prefix), end: prefix_end(prefix) }
     }
 
     /// Whether the qualifier lies inside.
     #[must_use]
     pub fn contains(&self, qualifier: &[u8]) -> bool {
-        qualifier >= &self.start[..] && (self.stop.is_empty() || qualifier < &self.stop[..])
+        qualifier >= &self.start[..] && (self.end.is_empty() || qualifier < &self.end[..])
     }
 
     /// Whether no qualifier can lie inside.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        !self.stop.is_empty() && self.stop <= self.start
+        !self.end.is_empty() && self.end <= self.start
     }
 
     pub(crate) fn is_turned_round(&self) -> bool {
-        !self.stop.is_empty() && self.stop < self.start
+        !self.end.is_empty() && self.end < self.start
     }
 
     /// A range without qualifiers.
     const fn nothing() -> Self {
-        Self { start: Bytes::from_static(b"\0"), stop: Bytes::from_static(b"\0") }
+        Self { start: Bytes::from_static(b"\0"), end: Bytes::from_static(b"\0") }
     }
 }
 
 impl fmt::Debug for QualifierRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "[{}, {})", escape(&self.start), escape(&self.stop))
+        write!(f, "[{}, {})", escape(&self.start), escape(&self.end))
     }
 }
 
@@ -121,9 +121,9 @@ impl Columns {
         let mut joined: Vec<QualifierRange> = Vec::with_capacity(self.ranges.len());
         for range in self.ranges.drain(..) {
             match joined.last_mut() {
-                Some(last) if last.stop.is_empty() || range.start <= last.stop => {
-                    if range.stop.is_empty() || (!last.stop.is_empty() && range.stop > last.stop) {
-                        last.stop = range.stop;
+                Some(last) if last.end.is_empty() || range.start <= last.end => {
+                    if range.end.is_empty() || (!last.end.is_empty() && range.end > last.end) {
+                        last.end = range.end;
                     }
                 }
                 _ => joined.push(range),

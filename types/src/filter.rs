@@ -152,7 +152,7 @@ pub enum Filter {
         /// The first inside.
         start: Bytes,
         /// The first beyond; empty: no bound.
-        stop: Bytes,
+        end: Bytes,
     },
     /// The cell has one of these timestamps: `timestamps(1, 2)`.
     Timestamps(Vec<i64>),

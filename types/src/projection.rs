@@ -90,12 +90,12 @@ impl Projection {
         self
     }
 
-    /// Adds a range of columns: their qualifiers from `start` up to, not including, `stop`, an empty `stop` being no bound.
+    /// Adds a range of columns: their qualifiers from `start` up to, not including, `end`, an empty `end` being no bound.
     /// In a family that is asked for whole this changes nothing.
     #[must_use]
-    pub fn with_qualifier_range(mut self, family: FamilyName, start: impl Into<Bytes>, stop: impl Into<Bytes>) -> Self {
+    pub fn with_qualifier_range(mut self, family: FamilyName, start: impl Into<Bytes>, end: impl Into<Bytes>) -> Self {
         if let Some(columns) = self.columns_mut(family) {
-            columns.add_range(QualifierRange { start: start.into(), stop: stop.into() });
+            columns.add_range(QualifierRange { start: start.into(), end: end.into() });
         }
         self
     }
@@ -103,8 +103,8 @@ impl Projection {
     /// Adds the columns whose qualifiers begin with `prefix`.
     #[must_use]
     pub fn with_qualifier_prefix(self, family: FamilyName, prefix: impl AsRef<[u8]>) -> Self {
-        let QualifierRange { start, stop } = QualifierRange::prefix(prefix.as_ref());
-        self.with_qualifier_range(family, start, stop)
+        let QualifierRange { start, end } = QualifierRange::prefix(prefix.as_ref());
+        self.with_qualifier_range(family, start, end)
     }
 
     /// The columns of a family, to add to; `None` where the family is asked for whole.
@@ -243,14 +243,14 @@ impl Projection {
 }
 
 fn check_columns(family: &FamilyName, columns: &Columns) -> Result<(), Invalid> {
-    let bounds = columns.ranges.iter().flat_map(|range| [&range.start, &range.stop]);
+    let bounds = columns.ranges.iter().flat_map(|range| [&range.start, &range.end]);
     if let Some(long) = columns.qualifiers.iter().chain(bounds).find(|name| name.len() > QUALIFIER_BYTES_MAX + 1) {
         return Err(Invalid::new(format!(
             "a qualifier asked for in family {family} has {} bytes; the limit is {QUALIFIER_BYTES_MAX}",
             long.len()
         )));
     }
-    match columns.ranges.iter().find(|range| !range.stop.is_empty() && range.stop < range.start) {
+    match columns.ranges.iter().find(|range| !range.end.is_empty() && range.end < range.start) {
         Some(range) => Err(Invalid::new(format!("the range of columns {range:?} in family {family} is turned round"))),
         None => Ok(()),
     }
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn ranges_of_columns_are_joined_and_looked_up() {
-        let range = |start: &'static str, stop: &'static str| QualifierRange { start: start.into(), stop: stop.into() };
+        let range = |start: &'static str, end: &'static str| QualifierRange { start: start.into(), end: end.into() };
         let columns = Columns {
             qualifiers: vec!["zz".into()],
             ranges: vec![range("m", "p"), range("b", "d"), range("c", "f"), range("f", "g"), range("h", "h")],

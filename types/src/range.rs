@@ -1,6 +1,6 @@
-//! Ranges of row keys, `[start, stop)`.
+//! Ranges of row keys, `[start, end)`.
 //!
-//! An empty `stop` means "to the last row": there is no greatest byte string to name instead. An empty `start` needs
+//! An empty `end` means "to the last row": there is no greatest byte string to name instead. An empty `start` needs
 //! no such rule, since the empty string sorts before every row.
 
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::error::Invalid;
 use crate::escape::escape;
 use crate::limits::ROW_BYTES_MAX;
 
-/// A contiguous range of row keys, `start` included, `stop` excluded; an empty `stop` is no bound.
+/// A contiguous range of row keys, `start` included, `end` excluded; an empty `end` is no bound.
 ///
 /// ```
 /// use terrane_types::KeyRange;
@@ -24,23 +24,23 @@ pub struct KeyRange {
     /// The first row inside.
     pub start: Bytes,
     /// The first row beyond; empty: there is none.
-    pub stop: Bytes,
+    pub end: Bytes,
 }
 
 impl KeyRange {
     /// A range with these bounds.
     ///
     /// # Errors
-    /// [`Invalid`] when `stop` lies before `start`, or a bound is longer than a row followed by one byte (the least
+    /// [`Invalid`] when `end` lies before `start`, or a bound is longer than a row followed by one byte (the least
     /// key after the longest row).
-    pub fn new(start: impl Into<Bytes>, stop: impl Into<Bytes>) -> Result<Self, Invalid> {
-        let range = Self { start: start.into(), stop: stop.into() };
+    pub fn new(start: impl Into<Bytes>, end: impl Into<Bytes>) -> Result<Self, Invalid> {
+        let range = Self { start: start.into(), end: end.into() };
         check_bound(&range.start)?;
-        check_bound(&range.stop)?;
-        if !range.stop.is_empty() && range.stop < range.start {
+        check_bound(&range.end)?;
+        if !range.end.is_empty() && range.end < range.start {
             return Err(Invalid::new(format!(
-                "the range's stop {} lies before its start {}",
-                escape(&range.stop),
+                "the range's end {} lies before its start {}",
+                escape(&range.end),
                 escape(&range.start)
             )));
         }
@@ -52,67 +52,66 @@ impl KeyRange {
     /// # Errors
     /// [`Invalid`] that names the length and the limit.
     pub fn check_region(&self) -> Result<(), Invalid> {
-        [&self.start, &self.stop].into_iter().filter(|bound| !bound.is_empty()).try_for_each(|at| check_boundary(at))
+        [&self.start, &self.end].into_iter().filter(|bound| !bound.is_empty()).try_for_each(|at| check_boundary(at))
     }
 
     /// All rows.
     #[must_use]
     pub const fn all() -> Self {
-        Self { start: Bytes::new(), stop: Bytes::new() }
+        Self { start: Bytes::new(), end: Bytes::new() }
     }
 
     /// The rows that begin with these bytes; all rows for none.
     #[must_use]
     pub fn prefix(prefix: &[u8]) -> Self {
-        Self { start: Bytes::copy_from_slice(prefix), stop: prefix_end(prefix) }
+        Self { start: Bytes::copy_from_slice(prefix), end: prefix_end(prefix) }
     }
 
     /// The one row.
     #[must_use]
     pub fn row(row: &[u8]) -> Self {
-        let mut stop = Vec::with_capacity(row.len() + 1);
-        stop.extend_from_slice(row);
-        stop.push(0);
-        Self { start: Bytes::copy_from_slice(row), stop: stop.into() }
+        let mut end = Vec::with_capacity(row.len() + 1);
+        end.extend_from_slice(row);
+        end.push(0);
+        Self { start: Bytes::copy_from_slice(row), end: end.into() }
     }
 
     /// Whether the row lies inside.
     #[must_use]
     pub fn contains(&self, row: &[u8]) -> bool {
-        row >= &self.start[..] && self.is_before_stop(row)
+        row >= &self.start[..] && self.is_before_end(row)
     }
 
     /// Whether the row lies before the end, wherever the range starts.
     #[must_use]
-    pub fn is_before_stop(&self, row: &[u8]) -> bool {
-        self.stop.is_empty() || row < &self.stop[..]
+    pub fn is_before_end(&self, row: &[u8]) -> bool {
+        self.end.is_empty() || row < &self.end[..]
     }
 
     /// Whether every row of `other` lies inside. An empty range lies in any.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         other.is_empty()
-            || (self.start <= other.start
-                && (self.stop.is_empty() || (!other.stop.is_empty() && other.stop <= self.stop)))
+            || (self.start <= other.start && (self.end.is_empty() || (!other.end.is_empty() && other.end <= self.end)))
     }
 
     /// The rows in both, or `None` where there are none.
     #[must_use]
     pub fn intersect(&self, other: &Self) -> Option<Self> {
         let start = self.start.clone().max(other.start.clone());
-        let stop = match (self.stop.is_empty(), other.stop.is_empty()) {
-            (true, _) => other.stop.clone(),
-            (false, true) => self.stop.clone(),
-            (false, false) => self.stop.clone().min(other.stop.clone()),
+        let end = match (self.end.is_empty(), other.end.is_empty()) {
+            (true, _) => other.end.clone(),
+            (false, true) => self.end.clone(),
+            (false, false) => self.end.clone().min(other.end.clone()),
         };
-        let range = Self { start, stop };
+        let range = Self { start, end };
         (!range.is_empty()).then_some(range)
     }
 
     /// Whether no row lies inside.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        !self.stop.is_empty() && self.stop <= self.start
+        !self.end.is_empty() && self.end <= self.start
     }
 
     /// Cuts the range in two at `at`, which becomes the first row of the second.
@@ -129,8 +128,8 @@ impl KeyRange {
             )));
         }
         let at = Bytes::copy_from_slice(at);
-        let left = Self { start: self.start.clone(), stop: at.clone() };
-        let right = Self { start: at, stop: self.stop.clone() };
+        let left = Self { start: self.start.clone(), end: at.clone() };
+        let right = Self { start: at, end: self.end.clone() };
         Ok((left, right))
     }
 }
@@ -175,7 +174,7 @@ impl Default for KeyRange {
 
 impl fmt::Display for KeyRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "[{},{})", escape(&self.start), escape(&self.stop))
+        write!(f, "[{},{})", escape(&self.start), escape(&self.end))
     }
 }
 
@@ -191,8 +190,8 @@ mod tests {
 
     use super::*;
 
-    fn range(start: &'static str, stop: &'static str) -> KeyRange {
-        KeyRange::new(start, stop).expect("ordered bounds")
+    fn range(start: &'static str, end: &'static str) -> KeyRange {
+        KeyRange::new(start, end).expect("ordered bounds")
     }
 
     #[test]
@@ -212,8 +211,8 @@ mod tests {
 
     #[test]
     fn prefixes_of_high_bytes_have_no_end() {
-        assert_eq!(KeyRange::prefix(b"\xff\xff").stop, Bytes::new());
-        assert_eq!(&KeyRange::prefix(b"a\xff").stop[..], b"b");
+        assert_eq!(KeyRange::prefix(b"\xff\xff").end, Bytes::new());
+        assert_eq!(&KeyRange::prefix(b"a\xff").end[..], b"b");
         assert_eq!(KeyRange::prefix(b""), KeyRange::all());
     }
 
@@ -232,7 +231,7 @@ mod tests {
         for length in [1, ROW_BYTES_MAX, ROW_BYTES_MAX + 1] {
             let (left, right) = KeyRange::all().split(&vec![b'k'; length]).expect("short enough");
             for half in [left, right] {
-                assert!(KeyRange::new(half.start, half.stop).is_ok(), "{length}");
+                assert!(KeyRange::new(half.start, half.end).is_ok(), "{length}");
             }
         }
         for length in [ROW_BYTES_MAX + 2, 40_000, 70_000] {
@@ -272,8 +271,8 @@ mod tests {
         fn intersection_holds_what_both_hold(
             a in "[a-c]{0,2}", b in "[a-c]{0,2}", c in "[a-c]{0,2}", d in "[a-c]{0,2}", row in "[a-c]{0,3}",
         ) {
-            let one = KeyRange { start: a.into(), stop: b.into() };
-            let two = KeyRange { start: c.into(), stop: d.into() };
+            let one = KeyRange { start: a.into(), end: b.into() };
+            let two = KeyRange { start: c.into(), end: d.into() };
             let both = one.contains(row.as_bytes()) && two.contains(row.as_bytes());
             let intersection = one.intersect(&two);
             prop_assert_eq!(intersection.is_some_and(|range| range.contains(row.as_bytes())), both);

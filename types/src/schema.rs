@@ -56,7 +56,7 @@ impl RegionDescriptor {
         out.u64(self.region.0);
         out.u64(self.table.0);
         out.bytes(&self.range.start);
-        out.bytes(&self.range.stop);
+        out.bytes(&self.range.end);
         out.u64(self.epoch.0);
         out.u64(self.group.0);
         out.u64(self.schema_version);

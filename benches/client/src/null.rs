@@ -210,7 +210,7 @@ fn map(address: &str) -> v1::LocateReply {
         let descriptor = RegionDescriptor {
             region: RegionId(u64::from(number) + 1),
             table: TABLE,
-            range: KeyRange { start: bound(number), stop: bound(number + 1) },
+            range: KeyRange { start: bound(number), end: bound(number + 1) },
             epoch: RegionEpoch(1),
             group: GroupId(1),
             schema_version: 1,

@@ -136,7 +136,7 @@ fn keys_and_values_are_unescaped() {
     assert_eq!(&put.value.0[..], b"-5");
     let Command::Scan(scan) = parse(&["scan", "t", "--prefix", r"u\xFF"]) else { panic!("not a scan") };
     let range = scan.range.range().expect("a range");
-    assert_eq!((&range.start[..], &range.stop[..]), (&b"u\xff"[..], &b"v"[..]));
+    assert_eq!((&range.start[..], &range.end[..]), (&b"u\xff"[..], &b"v"[..]));
     parse(&["put", "t", "r", "f:q", ""]);
     parse(&["put", "t", "r", "f:q", "a value with blanks"]);
 }

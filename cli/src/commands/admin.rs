@@ -181,7 +181,7 @@ impl<'a> From<&'a RegionInfo> for RegionLine<'a> {
             table: &region.table,
             region: descriptor.region.0,
             start: escape(&descriptor.range.start),
-            stop: escape(&descriptor.range.stop),
+            stop: escape(&descriptor.range.end),
             epoch: descriptor.epoch.0,
             group: descriptor.group.0,
             leader: &region.leader,
@@ -274,7 +274,7 @@ fn print_daughters(output: &mut Output, daughters: &[RegionDescriptor]) -> Resul
         let line = DaughterLine {
             region: daughter.region.0,
             start: escape(&daughter.range.start),
-            stop: escape(&daughter.range.stop),
+            stop: escape(&daughter.range.end),
             epoch: daughter.epoch.0,
             group: daughter.group.0,
         };

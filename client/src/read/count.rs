@@ -172,12 +172,12 @@ async fn in_parallel<T, F: Future<Output = Result<T, Error>>>(
         return Ok(vec![work(scanner(range)).await?]);
     }
     let progress = Progress::new(Risk::READ, how.timeout_of(table));
-    let regions = table.core.router.regions_of(&table.target, &range.start, &range.stop, progress).await?;
+    let regions = table.core.router.regions_of(&table.target, &range.start, &range.end, progress).await?;
     let starts = regions.iter().map(|(start, _)| start.clone());
-    let stops = starts.clone().skip(1).chain([range.stop.clone()]);
+    let ends = starts.clone().skip(1).chain([range.end.clone()]);
     let mut servers: BTreeMap<ServerId, Vec<(usize, KeyRange)>> = BTreeMap::new();
-    for (at, ((start, stop), (_, place))) in starts.zip(stops).zip(&regions).enumerate() {
-        servers.entry(place.server).or_default().push((at, KeyRange { start, stop }));
+    for (at, ((start, end), (_, place))) in starts.zip(ends).zip(&regions).enumerate() {
+        servers.entry(place.server).or_default().push((at, KeyRange { start, end }));
     }
     let of_servers = servers.into_values().map(|parts| {
         let parts = parts.into_iter().map(|(at, range)| {

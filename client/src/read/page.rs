@@ -96,7 +96,7 @@ impl Binding<'_> {
         Some(v1::PageBinding {
             table: self.table.id().0,
             start: self.range.start.clone(),
-            stop: self.range.stop.clone(),
+            end: self.range.end.clone(),
             reverse: self.reverse,
             filter: self.filter.to_owned(),
         })
@@ -157,8 +157,8 @@ impl Binding<'_> {
 pub(crate) fn rest_of(range: &KeyRange, reverse: bool, last: &Bytes) -> KeyRange {
     match (last.is_empty(), reverse) {
         (true, _) => range.clone(),
-        (false, true) => KeyRange { start: range.start.clone(), stop: last.clone() },
-        (false, false) => KeyRange { start: behind(last), stop: range.stop.clone() },
+        (false, true) => KeyRange { start: range.start.clone(), end: last.clone() },
+        (false, false) => KeyRange { start: behind(last), end: range.end.clone() },
     }
 }
 

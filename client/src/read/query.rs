@@ -199,8 +199,8 @@ impl Scan {
             Bound::Unbounded => Self::all(),
         };
         match bounds.end_bound() {
-            Bound::Included(row) => scan.stop_after(row),
-            Bound::Excluded(row) => scan.stop(row),
+            Bound::Included(row) => scan.end_inclusive(row),
+            Bound::Excluded(row) => scan.end(row),
             Bound::Unbounded => scan,
         }
     }
@@ -219,15 +219,15 @@ impl Scan {
         self
     }
 
-    /// Ends before this row; nothing bounds it if the row is empty. In both directions the stop is the upper bound.
-    pub fn stop(mut self, row: impl AsRef<[u8]>) -> Self {
-        self.range.stop = Bytes::copy_from_slice(row.as_ref());
+    /// Ends before this row; nothing bounds it if the row is empty. In both directions the end is the upper bound.
+    pub fn end(mut self, row: impl AsRef<[u8]>) -> Self {
+        self.range.end = Bytes::copy_from_slice(row.as_ref());
         self
     }
 
     /// Ends with this row, itself included.
-    pub fn stop_after(mut self, row: impl AsRef<[u8]>) -> Self {
-        self.range.stop = behind(row.as_ref());
+    pub fn end_inclusive(mut self, row: impl AsRef<[u8]>) -> Self {
+        self.range.end = behind(row.as_ref());
         self
     }
 
@@ -298,7 +298,7 @@ impl Scan {
 
     /// The range, checked.
     pub(crate) fn checked_range(&self) -> Result<KeyRange, Invalid> {
-        KeyRange::new(self.range.start.clone(), self.range.stop.clone())
+        KeyRange::new(self.range.start.clone(), self.range.end.clone())
     }
 }
 

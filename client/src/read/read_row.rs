@@ -124,14 +124,14 @@ impl Router {
         }
     }
 
-    /// Asks masters until the cache knows the regions from `start` to `stop` (empty: the table's end) or the time is over;
+    /// Asks masters until the cache knows the regions from `start` to `end` (empty: the table's end) or the time is over;
     /// answers where the regions begin that begin behind `start`, each with the server that most likely answers for it,
     /// and first that of `start`'s own.
     pub(crate) async fn regions_of(
         &self,
         target: &Target,
         start: &Bytes,
-        stop: &Bytes,
+        end: &Bytes,
         mut progress: Progress,
     ) -> Result<Vec<(Bytes, Place)>, Error> {
         let mut regions = Vec::new();
@@ -139,9 +139,9 @@ impl Router {
         loop {
             match self.place(target, Position::Row(&at), &progress.tried) {
                 Ok(place) => {
-                    let next = place.region.range.stop.clone();
+                    let next = place.region.range.end.clone();
                     regions.push((std::mem::replace(&mut at, next), place));
-                    if at.is_empty() || (!stop.is_empty() && at >= *stop) {
+                    if at.is_empty() || (!end.is_empty() && at >= *end) {
                         return Ok(regions);
                     }
                 }

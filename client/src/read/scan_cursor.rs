@@ -126,7 +126,7 @@ impl Cursor {
 
     /// Which region comes next.
     pub(crate) fn position(&self) -> Position<'_> {
-        if self.reverse { Position::Before(&self.rest.stop) } else { Position::Row(&self.rest.start) }
+        if self.reverse { Position::Before(&self.rest.end) } else { Position::Row(&self.rest.start) }
     }
 
     /// The request for the rest of the scan in `region`.
@@ -156,7 +156,7 @@ impl Cursor {
         });
         v1::Scan {
             start: within.asked.start.clone(),
-            stop: within.asked.stop.clone(),
+            end: within.asked.end.clone(),
             reverse: self.reverse,
             limit: within.limit.unwrap_or(0),
             offset: within.offset,
@@ -263,7 +263,7 @@ impl Cursor {
 
     fn step_behind(&mut self, row: &Row) {
         if self.reverse {
-            self.rest.stop = row.clone().into_bytes();
+            self.rest.end = row.clone().into_bytes();
         } else {
             self.rest.start = row.after();
         }
@@ -282,13 +282,13 @@ impl Cursor {
     }
 
     fn enter_next(&mut self, region: &RegionDescriptor) {
-        let bound = if self.reverse { &region.range.start } else { &region.range.stop };
+        let bound = if self.reverse { &region.range.start } else { &region.range.end };
         if bound.is_empty() {
             self.finished = true;
             return;
         }
         if self.reverse {
-            self.rest.stop = bound.clone();
+            self.rest.end = bound.clone();
         } else {
             self.rest.start = bound.clone();
         }
@@ -319,11 +319,11 @@ mod tests {
 
     use super::*;
 
-    fn region(id: u64, epoch: u64, start: &'static str, stop: &'static str) -> RegionDescriptor {
+    fn region(id: u64, epoch: u64, start: &'static str, end: &'static str) -> RegionDescriptor {
         RegionDescriptor {
             region: RegionId(id),
             table: TableId(1),
-            range: KeyRange::new(start, stop).expect("ordered"),
+            range: KeyRange::new(start, end).expect("ordered"),
             epoch: RegionEpoch(epoch),
             group: GroupId(1),
             schema_version: 1,
@@ -361,7 +361,7 @@ mod tests {
         format!(
             "[{},{}) limit {} offset {} resume {}",
             text(&scan.start),
-            text(&scan.stop),
+            text(&scan.end),
             scan.limit,
             scan.offset,
             text(&scan.resume)

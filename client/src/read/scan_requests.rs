@@ -129,7 +129,7 @@ impl Table {
     /// # Errors
     /// As for [`Table::get`].
     pub fn floor(&self, row: impl AsRef<[u8]>) -> EndRequest<'_> {
-        self.end(Scan::all().stop_after(row).reverse())
+        self.end(Scan::all().end_inclusive(row).reverse())
     }
 
     /// The row with this key, else the first behind it; of the whole table or [within](EndRequest::within) a range. As
@@ -147,9 +147,9 @@ impl Table {
     /// As for [`Table::get`].
     pub fn lower(&self, row: impl AsRef<[u8]>) -> EndRequest<'_> {
         let row = row.as_ref();
-        // Before the empty key there is nothing, and an empty stop would be no bound.
-        let nothing = KeyRange { start: behind(&[]), stop: behind(&[]) };
-        let range = if row.is_empty() { nothing } else { Scan::all().stop(row).range };
+        // Before the empty key there is nothing, and an empty end would be no bound.
+        let nothing = KeyRange { start: behind(&[]), end: behind(&[]) };
+        let range = if row.is_empty() { nothing } else { Scan::all().end(row).range };
         self.end(Scan::range(range).reverse())
     }
 

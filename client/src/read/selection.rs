@@ -56,8 +56,8 @@ impl Selection {
         self.columns.push((family.to_owned(), Columns::Range(KeyRange::prefix(prefix))));
     }
 
-    pub(crate) fn column_range(&mut self, family: &str, start: &[u8], stop: &[u8]) {
-        let range = KeyRange { start: Bytes::copy_from_slice(start), stop: Bytes::copy_from_slice(stop) };
+    pub(crate) fn column_range(&mut self, family: &str, start: &[u8], end: &[u8]) {
+        let range = KeyRange { start: Bytes::copy_from_slice(start), end: Bytes::copy_from_slice(end) };
         self.columns.push((family.to_owned(), Columns::Range(range)));
     }
 
@@ -149,11 +149,11 @@ impl Selection {
                         return Err(Invalid::new(format!(
                             "the columns {name}:{} up to {name}:{} are none",
                             escape(&range.start),
-                            escape(&range.stop)
+                            escape(&range.end)
                         )));
                     }
-                    let (start, stop) = (range.start.clone(), range.stop.clone());
-                    family.ranges.push(v1::QualifierRange { start, stop });
+                    let (start, end) = (range.start.clone(), range.end.clone());
+                    family.ranges.push(v1::QualifierRange { start, end });
                 }
             }
         }
@@ -186,15 +186,15 @@ macro_rules! selection_methods {
             self
         }
 
-        /// Reads the columns of a family with qualifiers from `start` up to but not including `stop` (and others that are
-        /// named). An empty `stop` is no bound.
+        /// Reads the columns of a family with qualifiers from `start` up to but not including `end` (and others that are
+        /// named). An empty `end` is no bound.
         pub fn column_range(
             mut self,
             family: &str,
             start: impl AsRef<[u8]>,
-            stop: impl AsRef<[u8]>,
+            end: impl AsRef<[u8]>,
         ) -> Self {
-            self.$($path).+.column_range(family, start.as_ref(), stop.as_ref());
+            self.$($path).+.column_range(family, start.as_ref(), end.as_ref());
             self
         }
 

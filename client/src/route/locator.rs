@@ -48,18 +48,18 @@ impl Locator {
     pub(crate) fn find(&self, table: TableId, row: &[u8]) -> Option<&RegionDescriptor> {
         let regions = self.tables.get(&table)?;
         let (_, region) = regions.range::<[u8], _>((Bound::Unbounded, Bound::Included(row))).next_back()?;
-        region.range.is_before_stop(row).then_some(region)
+        region.range.is_before_end(row).then_some(region)
     }
 
-    /// The region that holds the last rows before `stop` (empty: of the table).
-    pub(crate) fn find_before(&self, table: TableId, stop: &[u8]) -> Option<&RegionDescriptor> {
+    /// The region that holds the last rows before `end` (empty: of the table).
+    pub(crate) fn find_before(&self, table: TableId, end: &[u8]) -> Option<&RegionDescriptor> {
         let regions = self.tables.get(&table)?;
-        if stop.is_empty() {
+        if end.is_empty() {
             let (_, region) = regions.last_key_value()?;
-            return region.range.stop.is_empty().then_some(region);
+            return region.range.end.is_empty().then_some(region);
         }
-        let (_, region) = regions.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(stop))).next_back()?;
-        (region.range.stop.is_empty() || region.range.stop >= stop).then_some(region)
+        let (_, region) = regions.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(end))).next_back()?;
+        (region.range.end.is_empty() || region.range.end >= end).then_some(region)
     }
 
     /// Learns a region, unless something newer is known of any row of it. True when it was taken.
@@ -88,10 +88,10 @@ impl Locator {
         let before = regions
             .range::<[u8], _>((Bound::Unbounded, Bound::Excluded(&range.start[..])))
             .next_back()
-            .filter(|(_, region)| region.range.is_before_stop(&range.start));
+            .filter(|(_, region)| region.range.is_before_end(&range.start));
         let inside = regions
             .range::<[u8], _>((Bound::Included(&range.start[..]), Bound::Unbounded))
-            .take_while(|(start, _)| range.is_before_stop(start));
+            .take_while(|(start, _)| range.is_before_end(start));
         before.into_iter().chain(inside).map(|(start, _)| start.clone()).collect()
     }
 
@@ -240,11 +240,11 @@ mod tests {
         let (id, rest) = text.split_once('@').expect("region@epoch");
         let (epoch, rest) = rest.split_once(" [").expect("a range");
         let (range, group) = rest.split_once(") g").expect("a group");
-        let (start, stop) = range.split_once(',').expect("two bounds");
+        let (start, end) = range.split_once(',').expect("two bounds");
         RegionDescriptor {
             region: RegionId(id[1..].parse().expect("a number")),
             table: TABLE,
-            range: KeyRange::new(start.to_owned(), stop.to_owned()).expect("ordered"),
+            range: KeyRange::new(start.to_owned(), end.to_owned()).expect("ordered"),
             epoch: RegionEpoch(epoch.parse().expect("a number")),
             group: GroupId(group.parse().expect("a number")),
             schema_version: 1,
@@ -296,8 +296,8 @@ mod tests {
         for row in ["a", "d", "e", "p", "z"] {
             assert_eq!(locator.find(TABLE, row.as_bytes()), None, "{row}");
         }
-        for stop in ["b", "e", "q", ""] {
-            assert_eq!(locator.find_before(TABLE, stop.as_bytes()), None, "before {stop}");
+        for end in ["b", "e", "q", ""] {
+            assert_eq!(locator.find_before(TABLE, end.as_bytes()), None, "before {end}");
         }
         assert_eq!(locator.find_before(TABLE, b"d").map(|region| region.region.0), Some(1));
         assert_eq!(locator.find_before(TABLE, b"n").map(|region| region.region.0), Some(2));
@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn backwards_the_region_before_a_boundary_is_found() {
         let locator = holding(&["r1@1 [,m) g1", "r2@1 [m,) g2"]);
-        let find = |stop: &str| locator.find_before(TABLE, stop.as_bytes()).map(|region| region.region.0);
+        let find = |end: &str| locator.find_before(TABLE, end.as_bytes()).map(|region| region.region.0);
         assert_eq!((find("m"), find("m\0"), find(""), find("a")), (Some(1), Some(2), Some(2), Some(1)));
     }
 

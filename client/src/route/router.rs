@@ -416,7 +416,7 @@ impl Router {
         self.counting.master_lookups.add();
         let (key, reverse) = match position {
             Position::Row(row) => (row, false),
-            Position::Before(stop) => (stop, true),
+            Position::Before(end) => (end, true),
         };
         let request = v1::LocateRequest {
             hello: Some(self.masters.hello(Some(self.cluster))),
@@ -488,7 +488,7 @@ fn on_wire(under_way: UnderWay) -> v1::UnderWay {
 fn find<'a>(locator: &'a Locator, target: &Target, position: Position<'_>) -> Option<&'a RegionDescriptor> {
     match position {
         Position::Row(row) => locator.find(target.table, row),
-        Position::Before(stop) => locator.find_before(target.table, stop),
+        Position::Before(end) => locator.find_before(target.table, end),
     }
 }
 

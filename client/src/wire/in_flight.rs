@@ -148,7 +148,7 @@ fn size_of_request(request: &v1::Request) -> usize {
             mutate.rows.iter().map(|row| row.row.len() + row.cells.len() + extra_bytes(row) + 32).sum()
         }
         Some(request::Body::Get(get)) => get.rows.iter().map(|row| row.len() + 8).sum(),
-        Some(request::Body::Scan(scan)) => scan.start.len() + scan.stop.len() + scan.resume.len() + 64,
+        Some(request::Body::Scan(scan)) => scan.start.len() + scan.end.len() + scan.resume.len() + 64,
         Some(request::Body::SealPage(seal)) => seal.positions.iter().map(|position| position.last.len() + 16).sum(),
         Some(request::Body::OpenPage(open)) => open.token.len() + 64,
         None => 0,

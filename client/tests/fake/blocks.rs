@@ -56,7 +56,7 @@ pub fn block(world: &mut World, region: &RegionDescriptor, scan: &v1::Scan) -> R
     let mut at = Token::read(scan);
     let salted = world.schema.key.as_ref().is_some_and(|key| key.parts()[0].kind.is_bucket());
     let limited = scan.limit != 0;
-    let range = KeyRange::new(scan.start.clone(), scan.stop.clone())?;
+    let range = KeyRange::new(scan.start.clone(), scan.end.clone())?;
     let mut names: Vec<Bytes> =
         world.rows.keys().filter(|row| range.contains(row) && region.range.contains(row)).cloned().collect();
     if scan.reverse {

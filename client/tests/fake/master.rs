@@ -73,7 +73,7 @@ impl Master for FakeMaster {
             regions.reverse();
             regions.retain(|region| request.key.is_empty() || region.range.start <= request.key);
         } else {
-            regions.retain(|region| region.range.stop.is_empty() || region.range.stop > request.key);
+            regions.retain(|region| region.range.end.is_empty() || region.range.end > request.key);
         }
         regions.truncate(request.limit as usize);
         Ok(Response::new(v1::LocateReply {

@@ -259,14 +259,14 @@ pub fn name(number: usize) -> Bytes {
 fn regions(split_at: &[&str]) -> Vec<RegionDescriptor> {
     let mut bounds = vec![Bytes::new()];
     bounds.extend(split_at.iter().map(|row| Bytes::copy_from_slice(row.as_bytes())));
-    let stops = bounds[1..].iter().cloned().chain([Bytes::new()]);
-    let ranges = bounds.iter().cloned().zip(stops);
+    let ends = bounds[1..].iter().cloned().chain([Bytes::new()]);
+    let ranges = bounds.iter().cloned().zip(ends);
     ranges
         .enumerate()
-        .map(|(index, (start, stop))| RegionDescriptor {
+        .map(|(index, (start, end))| RegionDescriptor {
             region: RegionId(index as u64 + 1),
             table: TABLE,
-            range: KeyRange { start, stop },
+            range: KeyRange { start, end },
             epoch: RegionEpoch(1),
             group: GroupId(index as u64 % 3 + 1),
             schema_version: 1,

@@ -218,7 +218,7 @@ fn write_region(out: &mut Writer, region: &RegionRecord) {
     out.u64(region.region.0);
     out.u64(region.table.0);
     out.bytes(&region.range.start);
-    out.bytes(&region.range.stop);
+    out.bytes(&region.range.end);
     let point = &region.point;
     for number in [point.group.0, point.index, point.sequence, point.stamp] {
         out.u64(number);

@@ -132,7 +132,7 @@ impl Regions {
 
     fn overlapping<'a>(&'a self, table: TableId, range: &'a KeyRange) -> impl Iterator<Item = &'a RegionEntry> {
         self.onwards(table, &range.start)
-            .take_while(|entry| range.stop.is_empty() || entry.descriptor.range.start < range.stop)
+            .take_while(|entry| range.end.is_empty() || entry.descriptor.range.start < range.end)
             .filter(|entry| overlaps(&entry.descriptor.range, range))
     }
 
@@ -208,13 +208,13 @@ fn tiles<'a>(range: &KeyRange, claims: impl Iterator<Item = &'a RegionDescriptor
     let mut parts = claims.filter_map(|claim| claim.range.intersect(range));
     let Some(mut last) = parts.next().filter(|first| first.start == range.start) else { return false };
     for part in parts {
-        // A part that runs to the end of all keys has an empty stop, where nothing can go on.
-        if last.stop.is_empty() || part.start != last.stop {
+        // A part that runs to the end of all keys has an empty end, where nothing can go on.
+        if last.end.is_empty() || part.start != last.end {
             return false;
         }
         last = part;
     }
-    last.stop == range.stop
+    last.end == range.end
 }
 
 /// A descriptor in the versioned layout that logs and manifests use too.

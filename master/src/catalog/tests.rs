@@ -16,11 +16,11 @@ use super::tables::TableState;
 use super::{Catalog, CatalogEdit, Founding, NewTable, Outcome, Refusal};
 
 /// A region of table 1 in group 1.
-pub(crate) fn descriptor(region: u64, start: &str, stop: &str, epoch: u64) -> RegionDescriptor {
+pub(crate) fn descriptor(region: u64, start: &str, end: &str, epoch: u64) -> RegionDescriptor {
     RegionDescriptor {
         region: RegionId(region),
         table: TableId(1),
-        range: KeyRange::new(start.to_owned(), stop.to_owned()).unwrap(),
+        range: KeyRange::new(start.to_owned(), end.to_owned()).unwrap(),
         epoch: RegionEpoch(epoch),
         group: GroupId(1),
         schema_version: 1,
@@ -74,7 +74,7 @@ fn small() -> Catalog {
     catalog
 }
 
-/// The map of table 1 as one line: `region@epoch[start,stop)`.
+/// The map of table 1 as one line: `region@epoch[start,end)`.
 fn map(catalog: &Catalog) -> String {
     let regions = catalog.regions().of_table(TableId(1)).map(|entry| &entry.descriptor);
     regions.map(|region| format!("r{}@{}{}", region.region, region.epoch, region.range)).collect::<Vec<_>>().join(" ")
@@ -430,10 +430,10 @@ fn any_id() -> impl Strategy<Value = u64> {
 
 fn any_descriptor() -> impl Strategy<Value = RegionDescriptor> {
     (any_id(), any_id(), "[a-c]{0,3}", "[d-f]{0,3}", any_id(), any_id()).prop_map(
-        |(region, table, start, stop, epoch, group)| RegionDescriptor {
+        |(region, table, start, end, epoch, group)| RegionDescriptor {
             table: TableId(table),
             group: GroupId(group),
-            ..descriptor(region, &start, &stop, epoch)
+            ..descriptor(region, &start, &end, epoch)
         },
     )
 }
@@ -484,9 +484,9 @@ fn any_edit() -> impl Strategy<Value = CatalogEdit> {
 fn covers_all_keys(catalog: &Catalog) -> bool {
     catalog.tables().iter().all(|table| {
         let regions: Vec<_> = catalog.regions().of_table(table.schema.table).map(|e| &e.descriptor.range).collect();
-        let meet = regions.windows(2).all(|pair| pair[0].stop == pair[1].start && !pair[0].stop.is_empty());
+        let meet = regions.windows(2).all(|pair| pair[0].end == pair[1].start && !pair[0].end.is_empty());
         meet && regions.first().is_some_and(|range| range.start.is_empty())
-            && regions.last().is_some_and(|range| range.stop.is_empty())
+            && regions.last().is_some_and(|range| range.end.is_empty())
     })
 }
 
@@ -523,8 +523,8 @@ proptest! {
         for claims in reports {
             let regions: Vec<RegionDescriptor> = claims
                 .into_iter()
-                .filter(|(_, start, stop, _)| stop.is_empty() || start < stop)
-                .map(|(region, start, stop, epoch)| descriptor(region, &start, &stop, epoch))
+                .filter(|(_, start, end, _)| end.is_empty() || start < end)
+                .map(|(region, start, end, epoch)| descriptor(region, &start, &end, epoch))
                 .collect();
             report(&mut catalog, &regions);
             prop_assert!(covers_all_keys(&catalog), "{}", map(&catalog));

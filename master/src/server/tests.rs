@@ -95,11 +95,11 @@ impl RegionServer for Pretender {
 
     async fn split(&self, request: Request<v1::SplitRequest>) -> Result<Response<v1::SplitReply>, Status> {
         let request = request.into_inner();
-        let daughter = |region: u64, start: &'static str, stop: &'static str| v1::RegionDescriptor {
+        let daughter = |region: u64, start: &'static str, end: &'static str| v1::RegionDescriptor {
             region,
             table: 1,
             start: Bytes::from_static(start.as_bytes()),
-            stop: Bytes::from_static(stop.as_bytes()),
+            end: Bytes::from_static(end.as_bytes()),
             epoch: request.epoch + 1,
             group: self.ordered.tables.lock()[0].1.group,
             schema_version: 1,
@@ -512,10 +512,10 @@ async fn reported_splits_change_the_map_and_reports_of_the_past_do_not() {
     cluster.add_servers().await;
     cluster.create_table("t", &[]).await;
     let parent = cluster.regions().await[0].descriptor.clone().unwrap();
-    let daughter = |region, start: &'static str, stop: &'static str| v1::RegionDescriptor {
+    let daughter = |region, start: &'static str, end: &'static str| v1::RegionDescriptor {
         region,
         start: Bytes::from_static(start.as_bytes()),
-        stop: Bytes::from_static(stop.as_bytes()),
+        end: Bytes::from_static(end.as_bytes()),
         epoch: 2,
         ..parent.clone()
     };

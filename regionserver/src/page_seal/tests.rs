@@ -18,7 +18,7 @@ fn binding() -> Binding {
     Binding {
         table: TableId(7),
         start: Bytes::from_static(b"a"),
-        stop: Bytes::from_static(b"z"),
+        end: Bytes::from_static(b"z"),
         reverse: false,
         filter: "prefix(row, 'a')".to_owned(),
     }
@@ -75,11 +75,11 @@ fn a_refusal_says_what_the_token_does_not_fit() {
     assert!(refusal(seal.open(&other_table, token.clone())).contains("another table"));
     let others = [
         Binding { start: Bytes::new(), ..binding() },
-        Binding { stop: Bytes::new(), ..binding() },
+        Binding { end: Bytes::new(), ..binding() },
         Binding { reverse: true, ..binding() },
         Binding { filter: String::new(), ..binding() },
         // The same bytes, cut at other places.
-        Binding { start: Bytes::from_static(b"az"), stop: Bytes::new(), ..binding() },
+        Binding { start: Bytes::from_static(b"az"), end: Bytes::new(), ..binding() },
     ];
     for other in others {
         let refusal = refusal(seal.open(&other, token.clone()));

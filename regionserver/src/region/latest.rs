@@ -102,7 +102,7 @@ impl Cutter {
         }
         // Where the prefix goes on to the end of the row, longer rows are no kin.
         let goes_on = |byte: u8| self.length(&[prefix, &[byte]].concat()) == Some(prefix.len());
-        if goes_on(0) && goes_on(0xFF) { KeyRange::prefix(prefix).stop } else { KeyRange::row(prefix).stop }
+        if goes_on(0) && goes_on(0xFF) { KeyRange::prefix(prefix).end } else { KeyRange::row(prefix).end }
     }
 
     /// What of a range is left once enough rows of this prefix were given.
@@ -113,9 +113,9 @@ impl Cutter {
             return None;
         }
         let rest = if reverse {
-            KeyRange { start: Bytes::new(), stop: beyond }
+            KeyRange { start: Bytes::new(), end: beyond }
         } else {
-            KeyRange { start: beyond, stop: Bytes::new() }
+            KeyRange { start: beyond, end: Bytes::new() }
         };
         range.intersect(&rest)
     }

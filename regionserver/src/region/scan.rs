@@ -574,9 +574,9 @@ fn behind(range: &KeyRange, row: &Bytes, reverse: bool) -> Option<KeyRange> {
         if row.is_empty() {
             return None;
         }
-        KeyRange { start: Bytes::new(), stop: row.clone() }
+        KeyRange { start: Bytes::new(), end: row.clone() }
     } else {
-        KeyRange { start: KeyRange::row(row).stop, stop: Bytes::new() }
+        KeyRange { start: KeyRange::row(row).end, end: Bytes::new() }
     };
     range.intersect(&rest)
 }
@@ -584,9 +584,9 @@ fn behind(range: &KeyRange, row: &Bytes, reverse: bool) -> Option<KeyRange> {
 /// The part of the range from `row` on, itself included.
 fn from_row(range: &KeyRange, row: &Bytes, reverse: bool) -> Option<KeyRange> {
     let rest = if reverse {
-        KeyRange { start: Bytes::new(), stop: KeyRange::row(row).stop }
+        KeyRange { start: Bytes::new(), end: KeyRange::row(row).end }
     } else {
-        KeyRange { start: row.clone(), stop: Bytes::new() }
+        KeyRange { start: row.clone(), end: Bytes::new() }
     };
     range.intersect(&rest)
 }

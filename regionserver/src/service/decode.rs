@@ -100,8 +100,8 @@ pub fn open_page(body: v1::OpenPage) -> Result<(Binding, Bytes), Error> {
 fn binding(binding: Option<v1::PageBinding>) -> Result<Binding, Error> {
     let binding =
         binding.ok_or_else(|| invalid("a page token is bound to a table and a range; the call names none"))?;
-    let v1::PageBinding { table, start, stop, reverse, filter } = binding;
-    Ok(Binding { table: TableId(table), start, stop, reverse, filter })
+    let v1::PageBinding { table, start, end, reverse, filter } = binding;
+    Ok(Binding { table: TableId(table), start, end, reverse, filter })
 }
 
 fn deadline(ms: u32) -> Duration {
@@ -220,7 +220,7 @@ pub fn scan(body: v1::Scan) -> Result<(Arc<ScanRequest>, Cursor), Error> {
         return Err(invalid("a scan at a sequence number is a snapshot scan: set `snapshot` too"));
     }
     let request = ScanRequest {
-        range: KeyRange::new(body.start, body.stop)?,
+        range: KeyRange::new(body.start, body.end)?,
         reverse: body.reverse,
         lookup,
         block_bytes: block_bytes(body.block_bytes),

@@ -224,11 +224,11 @@ async fn projections_cut_cells_and_values() {
     let (region, mut client) = numbered(&mut bench).await;
     let of = |projection: v1::Projection| v1::Scan {
         start: key(0).into(),
-        stop: key(2).into(),
+        end: key(2).into(),
         projection: Some(projection),
         ..Default::default()
     };
-    let range = v1::QualifierRange { start: "o".into(), stop: "r".into() };
+    let range = v1::QualifierRange { start: "o".into(), end: "r".into() };
     let families = vec![v1::FamilyColumns { family: "f".into(), qualifiers: vec!["even".into()], ranges: vec![range] }];
     let ranged = v1::Projection { families, ..Default::default() };
     assert_eq!(client.scan_all(&region, of(ranged.clone())).await.unwrap(), ["row00000=yes,0", "row00001=1"]);

@@ -83,7 +83,7 @@ async fn scans_go_both_ways_with_limit_offset_and_small_blocks() {
     assert_eq!(client.scan_all(&region, reverse).await.unwrap(), expected((0..500).rev()));
     let page = v1::Scan { offset: 20, limit: 30, ..small.clone() };
     assert_eq!(client.scan_all(&region, page.clone()).await.unwrap(), expected(20..50));
-    let page = v1::Scan { reverse: true, start: row(100).into(), stop: row(200).into(), ..page };
+    let page = v1::Scan { reverse: true, start: row(100).into(), end: row(200).into(), ..page };
     assert_eq!(client.scan_all(&region, page).await.unwrap(), expected((150..180).rev()));
     let counted = client.scan(&region, v1::Scan { count_only: true, ..Default::default() }).await.unwrap();
     assert_eq!((counted.row_count, counted.done, counted.rows.len()), (500, true, 0));
@@ -170,7 +170,7 @@ async fn a_split_serves_both_daughters_at_once_and_redirects_the_parent() {
     };
     assert_eq!(current.iter().map(v1::RegionDescriptor::from).collect::<Vec<_>>(), daughters);
     let [left, right] = &current[..] else { panic!("{current:?}") };
-    assert_eq!((left.epoch.0, &left.range.stop[..], &right.range.start[..]), (2, &row(80)[..], &row(80)[..]));
+    assert_eq!((left.epoch.0, &left.range.end[..], &right.range.start[..]), (2, &row(80)[..], &row(80)[..]));
     client.put(right, rows(200..201)).await.unwrap();
     assert_eq!(client.scan_all(left, v1::Scan::default()).await.unwrap(), expected(0..80));
     assert_eq!(client.scan_all(right, v1::Scan::default()).await.unwrap(), expected(80..201));

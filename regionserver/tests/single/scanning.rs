@@ -160,9 +160,8 @@ async fn a_prefix_in_two_regions_is_told_from_one_to_the_other() {
         let mut seen = Vec::new();
         for half in 0..2 {
             let half = if reverse { &halves[1 - half] } else { &halves[half] };
-            let (start, stop) = (half.range.start.clone(), half.range.stop.clone());
-            let scan =
-                v1::Scan { latest: latest.clone(), reverse, start, stop, block_bytes: 100, ..Default::default() };
+            let (start, end) = (half.range.start.clone(), half.range.end.clone());
+            let scan = v1::Scan { latest: latest.clone(), reverse, start, end, block_bytes: 100, ..Default::default() };
             let (of_half, last) = blocks(&mut client, half, scan).await;
             seen.extend(of_half);
             let latest = latest.as_mut().unwrap();

@@ -328,11 +328,11 @@ impl Reader {
 }
 
 fn from(start: Vec<u8>) -> KeyRange {
-    KeyRange { start: start.into(), stop: Default::default() }
+    KeyRange { start: start.into(), end: Default::default() }
 }
 
-fn until(stop: Vec<u8>) -> KeyRange {
-    KeyRange { start: Default::default(), stop: stop.into() }
+fn until(end: Vec<u8>) -> KeyRange {
+    KeyRange { start: Default::default(), end: end.into() }
 }
 
 /// Clients that go on asking whomever they still reach. They must get right answers or none.

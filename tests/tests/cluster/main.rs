@@ -52,8 +52,8 @@ fn keys(rows: &[RowData]) -> Vec<String> {
     rows.iter().map(|row| String::from_utf8_lossy(row.row()).into_owned()).collect()
 }
 
-fn range(start: &str, stop: &str) -> KeyRange {
-    KeyRange::new(start.to_owned(), stop.to_owned()).expect("start is below stop")
+fn range(start: &str, end: &str) -> KeyRange {
+    KeyRange::new(start.to_owned(), end.to_owned()).expect("start is below end")
 }
 
 /// An error with everything it came from, as a person sees it.

@@ -136,7 +136,7 @@ async fn a_split_by_hand_is_not_noticed_by_clients() -> Result<()> {
         let holder = &holder.context("the regions cover the table")?.descriptor;
         let daughters = admin.split(holder.region, Some(at.as_bytes())).await?;
         assert_eq!(daughters.len(), 2);
-        assert_eq!(daughters[0].range.stop, at.as_bytes());
+        assert_eq!(daughters[0].range.end, at.as_bytes());
         assert_eq!(daughters[1].range.start, at.as_bytes());
         assert!(daughters.iter().all(|daughter| daughter.epoch > holder.epoch), "{daughters:?} of {holder:?}");
         eventually("the master knows the daughters", SOON, async || {
@@ -148,7 +148,7 @@ async fn a_split_by_hand_is_not_noticed_by_clients() -> Result<()> {
     }
     // Without a row to split at the server picks one near the middle.
     let region = admin.regions(Some("split")).await?[0].descriptor.clone();
-    let middle = admin.split(region.region, None).await?[0].range.stop.clone();
+    let middle = admin.split(region.region, None).await?[0].range.end.clone();
     assert!(region.range.contains(&middle) && middle != region.range.start);
 
     load.over.store(true, Ordering::Relaxed);
@@ -228,8 +228,8 @@ async fn regions_split_by_themselves_under_load(engine: BackendKind) -> Result<(
 async fn regions_cover_the_table(client: &terrane_client::Client) -> Result<()> {
     let regions = client.admin().regions(Some("load")).await?;
     let ranges: Vec<&KeyRange> = regions.iter().map(|region| &region.descriptor.range).collect();
-    ensure!(ranges[0].start.is_empty() && ranges[ranges.len() - 1].stop.is_empty(), "{ranges:?}");
-    ensure!(ranges.windows(2).all(|pair| pair[0].stop == pair[1].start), "{ranges:?}");
+    ensure!(ranges[0].start.is_empty() && ranges[ranges.len() - 1].end.is_empty(), "{ranges:?}");
+    ensure!(ranges.windows(2).all(|pair| pair[0].end == pair[1].start), "{ranges:?}");
     let meta = client.table("meta").await?;
     let rows = all_rows(&meta, Scan::prefix("load,")).await?;
     ensure!(rows.len() == regions.len(), "meta shows {:?}", keys(&rows));

@@ -111,7 +111,7 @@ fn visit(filter: &Filter, depth: usize, counted: &mut Counted) -> Result<(), Fil
         }
         Filter::Rows(ranges) => {
             check_list("rows", ranges.len())?;
-            if let Some(range) = ranges.iter().find(|range| !range.stop.is_empty() && range.stop < range.start) {
+            if let Some(range) = ranges.iter().find(|range| !range.end.is_empty() && range.end < range.start) {
                 return Err(bad(format!("the range {range} in rows() is turned round")));
             }
             counted.entries(ranges.len())
@@ -124,7 +124,7 @@ fn visit(filter: &Filter, depth: usize, counted: &mut Counted) -> Result<(), Fil
             check_list("timestamps", times.len())?;
             counted.entries(times.len())
         }
-        Filter::Qualifiers { start, stop } if !stop.is_empty() && stop < start => {
+        Filter::Qualifiers { start, end } if !end.is_empty() && end < start => {
             Err(bad("the range in qualifiers() is turned round"))
         }
         Filter::Columns { limit: 0, .. } => Err(bad("columns(0) shows nothing; ask for at least 1 column")),
@@ -172,9 +172,9 @@ fn bytes_of(filter: &Filter) -> usize {
         | Filter::Bits { subject: of, mask: bytes, .. } => subject(of) + bytes.len(),
         Filter::Matches { subject: of, pattern } => subject(of) + pattern.as_str().len(),
         Filter::Exists { qualifier, .. } => qualifier.len(),
-        Filter::Rows(ranges) => ranges.iter().map(|range| range.start.len() + range.stop.len() + 1).sum(),
+        Filter::Rows(ranges) => ranges.iter().map(|range| range.start.len() + range.end.len() + 1).sum(),
         Filter::Fuzzy(keys) => keys.iter().map(|key| key.places().len()).sum(),
-        Filter::Qualifiers { start, stop } => start.len() + stop.len(),
+        Filter::Qualifiers { start, end } => start.len() + end.len(),
         Filter::Timestamps(times) => times.len(),
         _ => 1,
     }

@@ -38,7 +38,7 @@ impl Display for Filter {
             Self::Exists { family, qualifier } => write!(f, "exists({})", ColumnName(family.as_str(), qualifier)),
             Self::Rows(ranges) => {
                 f.write_str("rows(")?;
-                separated(f, ranges.iter().map(|KeyRange { start, stop }| Range(start, stop)))?;
+                separated(f, ranges.iter().map(|KeyRange { start, end }| Range(start, end)))?;
                 f.write_str(")")
             }
             Self::Fuzzy(keys) => {
@@ -46,7 +46,7 @@ impl Display for Filter {
                 separated(f, keys.iter().map(|key| format!("'{key}'")))?;
                 f.write_str(")")
             }
-            Self::Qualifiers { start, stop } => write!(f, "qualifiers({})", Range(start, stop)),
+            Self::Qualifiers { start, end } => write!(f, "qualifiers({})", Range(start, end)),
             Self::Timestamps(times) => {
                 f.write_str("timestamps(")?;
                 separated(f, times)?;

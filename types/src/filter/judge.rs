@@ -165,8 +165,8 @@ impl RowFilter {
     fn seek_down(&self, row: &[u8]) -> Seek {
         let Some(range) = self.shared.plan.rows.range_before(row) else { return Seek::Nothing };
         let mut target = row.to_vec();
-        if !range.stop.is_empty() && range.stop[..] < *target {
-            target = range.stop.to_vec();
+        if !range.end.is_empty() && range.end[..] < *target {
+            target = range.end.to_vec();
         }
         for keys in &self.shared.plan.fuzzy {
             match keys.iter().filter_map(|key| key.at_or_before(&target)).max() {
@@ -331,8 +331,8 @@ impl<'a> Judging<'a> {
             CellNode::Family(test) => test.passes(cell.family),
             CellNode::Qualifier(test) => test.passes(cell.qualifier),
             CellNode::Value(test) => test.passes(cell.value),
-            CellNode::Qualifiers { start, stop } => {
-                cell.qualifier >= &start[..] && (stop.is_empty() || cell.qualifier < &stop[..])
+            CellNode::Qualifiers { start, end } => {
+                cell.qualifier >= &start[..] && (end.is_empty() || cell.qualifier < &end[..])
             }
             CellNode::Timestamps(times) => times.binary_search(&cell.timestamp).is_ok(),
             CellNode::Columns { limit, offset } => {

@@ -69,8 +69,8 @@ fn operand() -> impl Strategy<Value = (ValueType, Bytes)> {
 
 fn range() -> impl Strategy<Value = (Bytes, Bytes)> {
     (letters(0..3), letters(0..3)).prop_map(|(a, b)| {
-        let (start, stop) = if b.is_empty() || a <= b { (a, b) } else { (b, a) };
-        (start.into(), stop.into())
+        let (start, end) = if b.is_empty() || a <= b { (a, b) } else { (b, a) };
+        (start.into(), end.into())
     })
 }
 
@@ -105,12 +105,12 @@ fn test() -> impl Strategy<Value = Filter> {
             family: FamilyName::new(family).unwrap(), qualifier: qualifier.into()
         }),
         1 => proptest::collection::vec(range(), 1..4).prop_map(|ranges| {
-            Filter::Rows(ranges.into_iter().map(|(start, stop)| KeyRange { start, stop }).collect())
+            Filter::Rows(ranges.into_iter().map(|(start, end)| KeyRange { start, end }).collect())
         }),
         1 => proptest::collection::vec(proptest::collection::vec(places, 1..4), 1..3).prop_map(|keys| {
             Filter::Fuzzy(keys.into_iter().map(|places| FuzzyKey::new(places).unwrap()).collect())
         }),
-        1 => range().prop_map(|(start, stop)| Filter::Qualifiers { start, stop }),
+        1 => range().prop_map(|(start, end)| Filter::Qualifiers { start, end }),
         1 => proptest::collection::vec(1..4i64, 1..3).prop_map(Filter::Timestamps),
         1 => (1..3u32, 0..3u32).prop_map(|(limit, offset)| Filter::Columns { limit, offset }),
         1 => Just(Filter::FirstKeyOnly),
@@ -201,9 +201,7 @@ fn passes(filter: &Filter, row: &ModelRow, shown: &[ModelCell], at: usize) -> bo
             row.key.len() >= places.len()
                 && (0..places.len()).all(|at| places[at].is_none_or(|wanted| row.key[at] == wanted))
         }),
-        Filter::Qualifiers { start, stop } => {
-            KeyRange { start: start.clone(), stop: stop.clone() }.contains(&shown[at].1)
-        }
+        Filter::Qualifiers { start, end } => KeyRange { start: start.clone(), end: end.clone() }.contains(&shown[at].1),
         Filter::Timestamps(times) => times.contains(&shown[at].2),
         Filter::Columns { limit, offset } => {
             let mut columns: Vec<_> = shown.iter().map(|cell| (&cell.0, &cell.1)).collect();
@@ -318,7 +316,7 @@ proptest! {
         prop_assume!(filter.check().is_ok());
         let projection = Projection::all().with_versions(9).with_filter(filter).checked().unwrap();
         let judge = RowFilter::of(&projection).unwrap();
-        let range = KeyRange { start: bounds.0, stop: bounds.1 };
+        let range = KeyRange { start: bounds.0, end: bounds.1 };
         let mut rows = rows;
         rows.sort_by(|a, b| a.key.cmp(&b.key));
         rows.dedup_by(|a, b| a.key == b.key);
@@ -327,7 +325,7 @@ proptest! {
         let clipped = judge.clip(&range);
         prop_assert!(passing.iter().all(|row| clipped.as_ref().is_some_and(|range| range.contains(row))));
         if judge.is_range() {
-            let clipped = clipped.unwrap_or(KeyRange { start: "x".into(), stop: "x".into() });
+            let clipped = clipped.unwrap_or(KeyRange { start: "x".into(), end: "x".into() });
             let inside = rows.iter().filter(|row| range.contains(&row.key) && clipped.contains(&row.key)).count();
             prop_assert_eq!(inside, passing.len());
         }

@@ -184,13 +184,13 @@ impl<'a> Parser<'a> {
             "exists" => self.exists()?,
             "absent" => Filter::Not(Box::new(self.exists()?)),
             "rows" => Filter::Rows(self.list(|parser| {
-                let (start, stop) = parser.range()?;
-                Ok(KeyRange { start, stop })
+                let (start, end) = parser.range()?;
+                Ok(KeyRange { start, end })
             })?),
             "fuzzy" => Filter::Fuzzy(self.list(Self::fuzzy_key)?),
             "qualifiers" => {
-                let (start, stop) = self.range()?;
-                Filter::Qualifiers { start, stop }
+                let (start, end) = self.range()?;
+                Filter::Qualifiers { start, end }
             }
             "timestamps" => Filter::Timestamps(self.list(|parser| parser.number("a timestamp"))?),
             "columns" => {
@@ -455,19 +455,19 @@ impl<'a> Parser<'a> {
         };
         let TokenKind::Dots { inclusive } = self.peek() else { return Err(self.expected("a range like 'a'..'b'")) };
         self.advance();
-        let stop = match self.peek() {
+        let end = match self.peek() {
             TokenKind::Quoted(_) => Some(self.string("the end of a range")?),
             _ if inclusive => return Err(self.expected("the end of the range")),
             _ => None,
         };
         Ok((
             start,
-            match stop {
-                Some(stop) if inclusive => KeyRange::row(&stop).stop,
-                Some(stop) if stop.is_empty() => {
+            match end {
+                Some(end) if inclusive => KeyRange::row(&end).end,
+                Some(end) if end.is_empty() => {
                     return Err(self.error("nothing lies before an empty end; leave it out for no bound"));
                 }
-                Some(stop) => stop,
+                Some(end) => end,
                 None => Bytes::new(),
             },
         ))

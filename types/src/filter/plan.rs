@@ -65,7 +65,7 @@ pub(super) enum CellNode {
     Value(Test),
     Qualifiers {
         start: Bytes,
-        stop: Bytes,
+        end: Bytes,
     },
     /// Sorted.
     Timestamps(Vec<i64>),
@@ -192,7 +192,7 @@ impl Plan {
             Filter::And(parts) => CellNode::All(parts.iter().map(|part| self.cell_node(part)).collect()),
             Filter::Or(parts) => CellNode::Any(parts.iter().map(|part| self.cell_node(part)).collect()),
             Filter::Not(inner) => CellNode::Not(Box::new(self.cell_node(inner))),
-            Filter::Qualifiers { start, stop } => CellNode::Qualifiers { start: start.clone(), stop: stop.clone() },
+            Filter::Qualifiers { start, end } => CellNode::Qualifiers { start: start.clone(), end: end.clone() },
             Filter::Timestamps(times) => {
                 let mut times = times.clone();
                 times.sort_unstable();

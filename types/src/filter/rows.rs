@@ -33,15 +33,15 @@ impl RowSet {
 
     /// Takes ranges in any order that may meet.
     pub(super) fn new(mut ranges: Vec<KeyRange>) -> Self {
-        ranges.retain(|range| range.stop.is_empty() || range.start < range.stop);
+        ranges.retain(|range| range.end.is_empty() || range.start < range.end);
         ranges.sort();
         let mut joined: Vec<KeyRange> = Vec::with_capacity(ranges.len());
         for range in ranges {
             match joined.last_mut() {
-                Some(last) if last.stop.is_empty() => break,
-                Some(last) if range.start <= last.stop => {
-                    if range.stop.is_empty() || range.stop > last.stop {
-                        last.stop = range.stop;
+                Some(last) if last.end.is_empty() => break,
+                Some(last) if range.start <= last.end => {
+                    if range.end.is_empty() || range.end > last.end {
+                        last.end = range.end;
                     }
                 }
                 _ => joined.push(range),
@@ -56,14 +56,14 @@ impl RowSet {
         while let (Some(a), Some(b)) = (left.peek(), right.peek()) {
             both.extend(a.intersect(b));
             // Whichever ends first can meet nothing more.
-            let left_ends = !a.stop.is_empty() && (b.stop.is_empty() || a.stop < b.stop);
+            let left_ends = !a.end.is_empty() && (b.end.is_empty() || a.end < b.end);
             if left_ends {
                 left.next()
             } else {
                 right.next()
             };
         }
-        both.retain(|range| range.stop.is_empty() || range.start < range.stop);
+        both.retain(|range| range.end.is_empty() || range.start < range.end);
         Self(both)
     }
 
@@ -72,14 +72,14 @@ impl RowSet {
         let mut rest = Vec::with_capacity(self.0.len() + 1);
         for range in &self.0 {
             if range.start > start {
-                rest.push(KeyRange { start, stop: range.start.clone() });
+                rest.push(KeyRange { start, end: range.start.clone() });
             }
-            if range.stop.is_empty() {
+            if range.end.is_empty() {
                 return Self(rest);
             }
-            start = range.stop.clone();
+            start = range.end.clone();
         }
-        rest.push(KeyRange { start, stop: Bytes::new() });
+        rest.push(KeyRange { start, end: Bytes::new() });
         Self(rest)
     }
 
@@ -89,7 +89,7 @@ impl RowSet {
 
     /// The range that holds the row, or else the next one behind it.
     pub(super) fn range_from(&self, row: &[u8]) -> Option<&KeyRange> {
-        self.0.get(self.0.partition_point(|range| !range.is_before_stop(row)))
+        self.0.get(self.0.partition_point(|range| !range.is_before_end(row)))
     }
 
     /// The last range that has rows before this one.
@@ -107,7 +107,7 @@ impl RowSet {
     pub(super) fn clip(&self, range: &KeyRange) -> Option<KeyRange> {
         let inside = self.intersect(&Self(vec![range.clone()]));
         let (first, last) = (inside.0.first()?, inside.0.last()?);
-        Some(KeyRange { start: first.start.clone(), stop: last.stop.clone() })
+        Some(KeyRange { start: first.start.clone(), end: last.end.clone() })
     }
 }
 
@@ -150,13 +150,13 @@ fn rows_of(filter: &Filter) -> Rows {
 }
 
 fn compared(relation: Relation, operand: &Bytes) -> RowSet {
-    let KeyRange { start, stop: behind } = KeyRange::row(operand);
-    let from = |start: Bytes| KeyRange { start, stop: Bytes::new() };
-    let until = |stop: Bytes| KeyRange { start: Bytes::new(), stop };
-    // No row is empty, so nothing lies before or at the empty operand; and an empty stop would say no bound.
+    let KeyRange { start, end: behind } = KeyRange::row(operand);
+    let from = |start: Bytes| KeyRange { start, end: Bytes::new() };
+    let until = |end: Bytes| KeyRange { start: Bytes::new(), end };
+    // No row is empty, so nothing lies before or at the empty operand; and an empty end would say no bound.
     let before = if start.is_empty() { Vec::new() } else { vec![until(start.clone())] };
     RowSet::new(match relation {
-        Relation::Equal => vec![KeyRange { start, stop: behind }],
+        Relation::Equal => vec![KeyRange { start, end: behind }],
         Relation::NotEqual => before.into_iter().chain([from(behind)]).collect(),
         Relation::Less => before,
         Relation::LessOrEqual => vec![until(behind)],

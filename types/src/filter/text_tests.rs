@@ -53,7 +53,7 @@ fn relation() -> impl Strategy<Value = Relation> {
 
 fn range() -> impl Strategy<Value = KeyRange> {
     (bytes(), bytes()).prop_map(|(a, b)| {
-        if b.is_empty() || a <= b { KeyRange { start: a, stop: b } } else { KeyRange { start: b, stop: a } }
+        if b.is_empty() || a <= b { KeyRange { start: a, end: b } } else { KeyRange { start: b, end: a } }
     })
 }
 
@@ -83,7 +83,7 @@ fn test() -> impl Strategy<Value = Filter> {
         proptest::collection::vec(range(), 1..4).prop_map(Filter::Rows),
         proptest::collection::vec(proptest::option::of(any::<u8>()), 1..6)
             .prop_map(|places| Filter::Fuzzy(vec![FuzzyKey::new(places).unwrap()])),
-        range().prop_map(|KeyRange { start, stop }| Filter::Qualifiers { start, stop }),
+        range().prop_map(|KeyRange { start, end }| Filter::Qualifiers { start, end }),
         proptest::collection::vec(any::<i64>(), 1..4).prop_map(Filter::Timestamps),
         (1..u32::MAX, any::<u32>()).prop_map(|(limit, offset)| Filter::Columns { limit, offset }),
         Just(Filter::FirstKeyOnly),

@@ -97,8 +97,8 @@ impl<K: RowKey> KeySpan<K> {
                 let bucket = u8::try_from(bucket).expect("PartKind allows at most 256 buckets");
                 let whole = KeyRange::prefix(&[bucket]);
                 let within = |bytes: &[u8]| [&[bucket], bytes].concat().into();
-                let stop = if self.inner.stop.is_empty() { whole.stop } else { within(&self.inner.stop) };
-                KeyRange { start: within(&self.inner.start), stop }
+                let end = if self.inner.end.is_empty() { whole.end } else { within(&self.inner.end) };
+                KeyRange { start: within(&self.inner.start), end }
             })
             .collect()
     }
@@ -176,7 +176,7 @@ pub fn between<K, T: KeyPart>(prefix: &[u8], desc: bool, bounds: &impl RangeBoun
     let (first, last) = if desc { (high, low) } else { (low, high) };
     let all = KeyRange::prefix(prefix);
     // Every key with that part begins with these bytes, or is them: a tail is always last.
-    let behind = |bytes: Vec<u8>| if T::KIND.is_tail() { KeyRange::row(&bytes) } else { KeyRange::prefix(&bytes) }.stop;
+    let behind = |bytes: Vec<u8>| if T::KIND.is_tail() { KeyRange::row(&bytes) } else { KeyRange::prefix(&bytes) }.end;
     let start = match first {
         Bound::Included(bytes) => bytes.into(),
         Bound::Excluded(bytes) => match behind(bytes) {
@@ -186,21 +186,21 @@ pub fn between<K, T: KeyPart>(prefix: &[u8], desc: bool, bounds: &impl RangeBoun
         },
         Bound::Unbounded => all.start.clone(),
     };
-    let stop = match last {
+    let end = match last {
         Bound::Included(bytes) => behind(bytes),
         Bound::Excluded(bytes) => bytes.into(),
-        Bound::Unbounded => all.stop.clone(),
+        Bound::Unbounded => all.end.clone(),
     };
-    if !stop.is_empty() && stop <= start {
+    if !end.is_empty() && end <= start {
         return nothing(&all);
     }
-    KeySpan::new(KeyRange { start, stop })
+    KeySpan::new(KeyRange { start, end })
 }
 
 /// An empty range with a bound that is not empty, which would be none.
 fn nothing<K>(near: &KeyRange) -> KeySpan<K> {
-    let bound = KeyRange::row(&near.start).stop;
-    KeySpan::new(KeyRange { start: bound.clone(), stop: bound })
+    let bound = KeyRange::row(&near.start).end;
+    KeySpan::new(KeyRange { start: bound.clone(), end: bound })
 }
 
 /// The part of a row behind its bucket, which is what keys of this type are ordered by.

@@ -194,12 +194,12 @@ impl Worker {
     fn scan(&mut self) -> Scan {
         let batch = self.run.batch;
         let first = self.choices.scan_start(batch);
-        let (start, stop) = if self.run.reverse {
+        let (start, end) = if self.run.reverse {
             (Vec::new(), key(first.saturating_add(batch)).to_vec())
         } else {
             (key(first).to_vec(), Vec::new())
         };
-        self.directed(Scan::range(KeyRange { start: start.into(), stop: stop.into() })).limit(batch)
+        self.directed(Scan::range(KeyRange { start: start.into(), end: end.into() })).limit(batch)
     }
 
     fn directed(&self, scan: Scan) -> Scan {

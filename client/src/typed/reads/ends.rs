@@ -100,11 +100,11 @@ impl<'t, T: FromRow> TypedEnd<'t, T> {
 fn beside<K: RowKey>(key: &K, side: Side) -> Result<KeySpan<K>, Error> {
     let row = key.encode()?;
     let key = Bytes::copy_from_slice(behind_bucket::<K>(&row)?);
-    let (start, stop) = match side {
+    let (start, end) = match side {
         Side::Floor => (Bytes::new(), behind(&key)),
         Side::Ceiling => (key, Bytes::new()),
         Side::Lower => (Bytes::new(), key),
         Side::Higher => (behind(&key), Bytes::new()),
     };
-    Ok(KeySpan::new(KeyRange { start, stop }))
+    Ok(KeySpan::new(KeyRange { start, end }))
 }

@@ -97,9 +97,9 @@ impl Scan {
                     continues = true;
                     let row = row_of_block.unwrap();
                     let rest = if self.reverse {
-                        range(&self.range.start, &KeyRange::row(&row).stop)
+                        range(&self.range.start, &KeyRange::row(&row).end)
                     } else {
-                        range(&row, &self.range.stop)
+                        range(&row, &self.range.end)
                     };
                     scanner = self.begin(region, snapshot.sequence(), rest, Some(position));
                 }

@@ -231,7 +231,7 @@ pub fn fill_gaps(world: &mut World) {
         if let Some(start) = next.filter(|start| *start < region.start) {
             gaps.push(range(&start, &region.start));
         }
-        next = (!region.stop.is_empty()).then(|| region.stop.to_vec());
+        next = (!region.end.is_empty()).then(|| region.end.to_vec());
     }
     gaps.extend(next.map(|start| range(&start, b"")));
     let families: Vec<_> = FAMILIES.iter().map(|family| (*family, rules_of(family))).collect();
@@ -290,7 +290,7 @@ fn check_reads(
         1 => range(dice.pick(ROWS), b""),
         _ => KeyRange::all(),
     };
-    let empty = !range.stop.is_empty() && range.start == range.stop;
+    let empty = !range.end.is_empty() && range.start == range.end;
     let scan = Scan { range, reverse: dice.one_in(2), projection, now };
     let bytes_max = if dice.one_in(2) { 1 + dice.below(80) } else { usize::MAX };
     let expected = if empty { Vec::new() } else { scan.expected(model, region, snapshot.sequence()) };

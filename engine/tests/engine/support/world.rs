@@ -32,8 +32,8 @@ pub fn name(family: &str) -> FamilyName {
     FamilyName::new(family).unwrap()
 }
 
-pub fn range(start: &[u8], stop: &[u8]) -> KeyRange {
-    KeyRange::new(start.to_vec(), stop.to_vec()).unwrap()
+pub fn range(start: &[u8], end: &[u8]) -> KeyRange {
+    KeyRange::new(start.to_vec(), end.to_vec()).unwrap()
 }
 
 pub async fn open(dir: &Path, backend: BackendKind) -> Result<Arc<Engine>, Error> {

@@ -15,11 +15,11 @@ fn schema(version: u64, families: &[&str]) -> TableSchema {
     schema
 }
 
-fn descriptor(region: u64, start: &str, stop: &str) -> RegionDescriptor {
+fn descriptor(region: u64, start: &str, end: &str) -> RegionDescriptor {
     RegionDescriptor {
         region: RegionId(region),
         table: TableId(5),
-        range: KeyRange::new(start.to_owned(), stop.to_owned()).unwrap(),
+        range: KeyRange::new(start.to_owned(), end.to_owned()).unwrap(),
         epoch: RegionEpoch(1),
         group: GroupId(9),
         schema_version: 1,
@@ -39,9 +39,9 @@ fn split(region: u64, epoch: u64, at: &'static str, left: u64, right: u64) -> Sp
 fn shown<'a>(regions: impl IntoIterator<Item = &'a RegionDescriptor>) -> String {
     let mut out = String::new();
     for region in regions {
-        let (start, stop) = (String::from_utf8_lossy(&region.range.start), String::from_utf8_lossy(&region.range.stop));
+        let (start, end) = (String::from_utf8_lossy(&region.range.start), String::from_utf8_lossy(&region.range.end));
         let (id, epoch, schema) = (region.region, region.epoch, region.schema_version);
-        write!(out, "{}r{id}@{epoch}[{start},{stop})s{schema}", if out.is_empty() { "" } else { " " }).unwrap();
+        write!(out, "{}r{id}@{epoch}[{start},{end})s{schema}", if out.is_empty() { "" } else { " " }).unwrap();
     }
     out
 }
@@ -122,8 +122,8 @@ fn creating_twice_is_creating_once() {
 #[test]
 fn a_replayed_creation_of_a_region_that_was_split_since_is_skipped() {
     let mut state = GroupState::new(GroupId(2));
-    for (region, start, stop) in [(2, "", "m"), (3, "m", "")] {
-        let descriptor = descriptor(region, start, stop);
+    for (region, start, end) in [(2, "", "m"), (3, "m", "")] {
+        let descriptor = descriptor(region, start, end);
         state.restore(RegionState { descriptor, schema: Arc::new(schema(1, &["f"])) });
     }
     assert!(state.change_tables(&create(&[descriptor(1, "", "")])).created.is_empty());

@@ -78,13 +78,13 @@ fn a_span_over_all_buckets_ends_where_rows_do() {
     let all: KeySpan<Widest> = (..).into_span();
     let key = Widest { bucket: Bucket, id: 7 }.encode().expect("short");
     assert_eq!(all.ranges().iter().filter(|range| range.contains(&key)).count(), 1);
-    assert_eq!(all.ranges()[255], KeyRange { start: vec![255].into(), stop: "".into() });
+    assert_eq!(all.ranges()[255], KeyRange { start: vec![255].into(), end: "".into() });
 }
 
 #[test]
 fn the_highest_values_have_nothing_behind_them() {
     let span = Action::prefix().user_between((Bound::Excluded(u64::MAX), Bound::Unbounded));
-    assert!(span.inner().is_empty() && !span.inner().stop.is_empty());
+    assert!(span.inner().is_empty() && !span.inner().end.is_empty());
     let high = Action { user: u64::MAX, time: Desc(i64::MIN), action: i32::MAX }.encode().expect("short");
     assert!(Action::prefix().user_between(u64::MAX..).contains(&high));
     assert!(Action::prefix().user_between(..=u64::MAX).contains(&high));
