@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 
-use crate::steps;
+use crate::processes;
 
 /// How long the cluster may take to its `ready` line, and to stop; debug builds on a busy machine take a few seconds.
 const READY_MAX: Duration = Duration::from_secs(120);
@@ -40,7 +40,7 @@ pub struct DevCluster {
 pub fn build(root: &Path) -> anyhow::Result<PathBuf> {
     // Examples are built with what tests need besides; the binary alone would be resolved, and compiled, without it.
     let arguments = ["build", "--workspace", "--quiet", "--examples", "--bin", "terrane"];
-    ensure!(steps::succeeds(steps::cargo(root).args(arguments)), "terrane and the examples do not build");
+    ensure!(processes::succeeds(processes::cargo(root).args(arguments)), "terrane and the examples do not build");
     let this = std::env::current_exe().context("finding this program")?;
     let programs = this.parent().context("a program lies in a directory")?;
     ensure!(programs.join("terrane").is_file(), "terrane was not built into {}", programs.display());

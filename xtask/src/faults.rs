@@ -23,7 +23,7 @@ use std::time::Instant;
 
 use anyhow::{Context, ensure};
 
-use crate::steps;
+use crate::processes;
 
 /// What a check found: figures for people, or why it could not be done here.
 pub enum Verdict {
@@ -109,7 +109,7 @@ pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
 
 /// The release build, as the README has it made.
 fn build(root: &Path) -> Option<PathBuf> {
-    let built = steps::succeeds(steps::cargo(root).args(["build", "--release", "--package", "terrane"]));
+    let built = processes::succeeds(processes::cargo(root).args(["build", "--release", "--package", "terrane"]));
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     built.then(|| target.join("release").join("terrane"))
 }

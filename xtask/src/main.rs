@@ -17,6 +17,7 @@
 mod dev_cluster;
 mod examples;
 mod faults;
+mod processes;
 mod python;
 mod simulator;
 mod steps;
@@ -29,7 +30,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
 
   check            format, lints, documents, tidy, simulated doors, tests, examples: what CI runs
   fix              format the sources
-  tidy             only the repository's own rules
+  tidy             only the repository's own rules; `--arrows CRATE` prints its import cycles in full
   examples         every example in Rust, run against a cluster
   python           the example in Python, run against a cluster
   faults [NAME ..] real processes under faults: clocks, disks, kills, overload; minutes, on a quiet machine
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         ("faults", rest) => faults::run(&root(), rest),
         ("check", []) => steps::check(&root()),
         ("fix", []) => steps::fix(&root()),
+        ("tidy", [flag, package]) if flag == "--arrows" => steps::arrows(&root(), package),
         ("tidy", []) => steps::tidy_alone(&root()),
         ("examples", []) => steps::examples_alone(&root()),
         ("python", []) => steps::python_alone(&root()),

@@ -91,11 +91,11 @@ fn environment(root: &Path) -> anyhow::Result<Result<PathBuf, Missing>> {
     if directory.exists() {
         fs::remove_dir_all(&directory).context("removing the old environment")?;
     }
-    let made = crate::steps::succeeds(Command::new("python3").args(["-m", "venv"]).arg(&directory));
+    let made = crate::processes::succeeds(Command::new("python3").args(["-m", "venv"]).arg(&directory));
     ensure!(made, "python3 cannot make an environment in {}", directory.display());
     let mut install = Command::new(&python);
     install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]).arg(&wanted);
-    if !crate::steps::succeeds(&mut install) {
+    if !crate::processes::succeeds(&mut install) {
         let what = format!("pip cannot install {FOLDER}/requirements.txt; is a package index within reach?");
         return Ok(Err(Missing(what)));
     }
@@ -120,7 +120,7 @@ fn stubs(root: &Path, python: &Path) -> anyhow::Result<PathBuf> {
     for flag in ["--python_out", "--grpc_python_out"] {
         generate.arg(flag).arg(&stubs);
     }
-    ensure!(crate::steps::succeeds(generate.args(&protos)), "the stubs cannot be generated");
+    ensure!(crate::processes::succeeds(generate.args(&protos)), "the stubs cannot be generated");
     Ok(stubs)
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Mutex;
 
-use crate::steps;
+use crate::processes;
 
 /// tokio's seeded scheduler, and turmoil's way of ending a run at the first panic, need this.
 const SIMULATOR_RUSTFLAGS: &str = "--cfg tokio_unstable";
@@ -35,7 +35,7 @@ pub fn names_seeds(arguments: &[String]) -> Option<(Range<u64>, &[String])> {
 fn build(root: &Path) -> Option<PathBuf> {
     let mut build = simulator_cargo(root, "build");
     build.args(["--quiet", "--package", "terrane-tests", "--bin", "sim"]).stdout(std::io::stderr());
-    if steps::succeeds(&mut build) {
+    if processes::succeeds(&mut build) {
         return Some(target_directory(root).join(PROFILE).join("sim"));
     }
     eprintln!("the simulator does not build");
@@ -103,7 +103,7 @@ pub fn doors_test(root: &Path) -> Command {
 }
 
 fn simulator_cargo(root: &Path, what: &str) -> Command {
-    let mut command = steps::cargo(root);
+    let mut command = processes::cargo(root);
     command
         .args([what, "--features", "sim", "--profile", PROFILE, "--target-dir"])
         .arg(target_directory(root))

@@ -1,10 +1,10 @@
 //! The steps of `check` and `fix`, each printed with its time. The first that fails ends the run.
 
-use std::ffi::OsString;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Instant;
 
+use crate::processes::{cargo, succeeds};
 use crate::{examples, python, simulator, tidy};
 
 /// One step: its name, and the work that says whether it went well.
@@ -36,6 +36,20 @@ pub fn fix(root: &Path) -> ExitCode {
 /// The repository's own rules alone.
 pub fn tidy_alone(root: &Path) -> ExitCode {
     run(&[("tidy", Box::new(move || tidy_succeeds(root)))])
+}
+
+/// Prints the import cycles between the files of one crate.
+pub fn arrows(root: &Path, package: &str) -> ExitCode {
+    match tidy::describe_modules(root, package) {
+        Ok(text) => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("cannot read the crate's modules: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// The examples in Rust alone.
@@ -81,22 +95,4 @@ fn documents_succeed(root: &Path) -> bool {
     let mut command = cargo(root);
     command.args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings");
     succeeds(&mut command)
-}
-
-/// The same cargo that runs this program, in the checkout.
-pub fn cargo(root: &Path) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
-    command.current_dir(root);
-    command
-}
-
-/// Runs a command with its output shown; says why when it could not even start.
-pub fn succeeds(command: &mut Command) -> bool {
-    match command.status() {
-        Ok(status) => status.success(),
-        Err(error) => {
-            eprintln!("cannot run {:?}: {error}", command.get_program());
-            false
-        }
-    }
 }

@@ -1,6 +1,7 @@
 //! The rules of this repository that no compiler knows.
 //!
 //! - [`arrows`]: which room may depend on which, and which outside crates stay in one room.
+//! - [`modules`]: import cycles between the files of a crate.
 //! - [`sources`]: what a source file must have and must not contain.
 //! - [`names`]: names of files that say nothing.
 //!
@@ -8,6 +9,8 @@
 //! the test at the end of this file holds the whole checkout to them.
 
 mod arrows;
+mod finding;
+mod modules;
 mod names;
 mod sources;
 mod text;
@@ -18,31 +21,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// One breach of a rule.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// Relative to the checkout.
-    pub file: String,
-    /// Counted from 1; 0 when the file as a whole is meant.
-    pub line: usize,
-    /// What is wrong and what to do.
-    pub message: String,
-}
-
-impl Finding {
-    fn new(file: &str, line: usize, message: impl Into<String>) -> Finding {
-        Finding { file: file.to_owned(), line, message: message.into() }
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            0 => write!(f, "{}: {}", self.file, self.message),
-            line => write!(f, "{}:{line}: {}", self.file, self.message),
-        }
-    }
-}
+use finding::Finding;
+pub use modules::describe as describe_modules;
 
 /// What an examination found.
 #[derive(Debug, Default)]
@@ -68,6 +48,7 @@ impl fmt::Display for Report {
 /// Holds every file of the checkout to the rules.
 pub fn examine(root: &Path) -> anyhow::Result<Report> {
     let mut report = Report { findings: arrows::examine(root)?, ..Report::default() };
+    report.findings.extend(modules::examine(root)?);
     let mut files = Vec::new();
     collect(root, root, &mut files)?;
     files.sort();

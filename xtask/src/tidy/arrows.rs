@@ -10,7 +10,7 @@ use std::path::Path;
 use anyhow::Context;
 use toml::Table;
 
-use super::Finding;
+use super::finding::Finding;
 
 /// What a package may depend on among our own.
 #[derive(Clone, Copy)]
@@ -87,14 +87,20 @@ const ASYNC_CRATES: &[&str] = &["tokio", "tokio-stream", "tokio-util", "futures"
 /// Reads every manifest of the workspace.
 pub fn examine(root: &Path) -> anyhow::Result<Vec<Finding>> {
     let workspace = read(root, "Cargo.toml")?;
-    let members = workspace.get("workspace").and_then(|w| w.get("members")).and_then(toml::Value::as_array);
-    let members = members.context("Cargo.toml lists no workspace members")?;
     let mut findings = Vec::new();
-    for member in members.iter().filter_map(toml::Value::as_str) {
+    for member in members(root)? {
         let file = format!("{member}/Cargo.toml");
         findings.extend(examine_manifest(&file, &read(root, &file)?, &workspace));
     }
     Ok(findings)
+}
+
+/// The folders of the workspace's packages.
+pub fn members(root: &Path) -> anyhow::Result<Vec<String>> {
+    let workspace = read(root, "Cargo.toml")?;
+    let members = workspace.get("workspace").and_then(|w| w.get("members")).and_then(toml::Value::as_array);
+    let members = members.context("Cargo.toml lists no workspace members")?;
+    Ok(members.iter().filter_map(toml::Value::as_str).map(str::to_owned).collect())
 }
 
 fn read(root: &Path, file: &str) -> anyhow::Result<Table> {

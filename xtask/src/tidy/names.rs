@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::Finding;
+use super::finding::Finding;
 
 /// Words that no file or folder may be called by.
 const BANNED: &[&str] = &["util", "utils", "common", "helper", "helpers", "misc", "manager", "managers"];

@@ -2,7 +2,7 @@
 //!
 //! The words looked for are put together from halves here, or this file would find itself.
 
-use super::Finding;
+use super::finding::Finding;
 use super::text::{bracketed, code_of, find_word, line_of};
 
 /// Beyond this a file is listed: it may be two ideas.
