@@ -11,6 +11,7 @@ pub mod codec;
 pub mod edit;
 pub mod groups;
 pub mod namespaces;
+pub mod outcome;
 pub mod page_keys;
 pub mod regions;
 pub mod requests;
@@ -28,9 +29,10 @@ use terrane_types::{
 };
 
 use self::codec::{DecodeError, Reader, Writer};
-pub use self::edit::{CatalogEdit, Founding, NewTable, Outcome, Refusal};
+pub use self::edit::{Bootstrap, CatalogEdit, NewTable};
 use self::groups::{GroupEntry, GroupPlan, GroupState, Groups};
 use self::namespaces::Namespaces;
+pub use self::outcome::{Outcome, Refusal};
 use self::page_keys::{PageKeys, Secret};
 use self::regions::Regions;
 use self::requests::{RequestId, Requests};
@@ -50,7 +52,7 @@ const VERSION_WITH_REQUESTS: u16 = 3;
 /// Everything the master remembers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Catalog {
-    founding: Option<Founding>,
+    bootstrap: Option<Bootstrap>,
     ids: Ids,
     servers: Servers,
     groups: Groups,
@@ -63,18 +65,18 @@ pub struct Catalog {
 
 impl Catalog {
     /// What was fixed when the cluster began; `None` before its first entry.
-    pub fn founding(&self) -> Option<&Founding> {
-        self.founding.as_ref()
+    pub fn bootstrap(&self) -> Option<&Bootstrap> {
+        self.bootstrap.as_ref()
     }
 
     /// The cluster's id; nil before its first entry.
     pub fn cluster(&self) -> ClusterId {
-        self.founding.as_ref().map_or(ClusterId::nil(), |founding| founding.cluster)
+        self.bootstrap.as_ref().map_or(ClusterId::nil(), |bootstrap| bootstrap.cluster)
     }
 
     /// Replicas of each group; 0 before the first entry.
     pub fn replication(&self) -> u32 {
-        self.founding.as_ref().map_or(0, |founding| founding.replication)
+        self.bootstrap.as_ref().map_or(0, |bootstrap| bootstrap.replication)
     }
 
     /// The registered servers.
@@ -120,7 +122,7 @@ impl Catalog {
     /// Applies one edit of an entry with this stamp.
     pub fn apply(&mut self, edit: &CatalogEdit, stamp: u64) -> Outcome {
         let applied = match edit {
-            CatalogEdit::Found(founding) => self.found(founding),
+            CatalogEdit::Bootstrap(bootstrap) => self.bootstrap_cluster(bootstrap),
             CatalogEdit::AddServer(registration) => self.add_server(registration),
             CatalogEdit::UpdateServer { server, registration } => self.update_server(*server, registration),
             CatalogEdit::TakeRegionIds { count } => Ok(Outcome::RegionIds(self.ids.regions(*count))),
@@ -133,7 +135,7 @@ impl Catalog {
             CatalogEdit::AlterTable { schema } => self.alter_table(schema),
             CatalogEdit::FinishAlter { table, version } => self.finish_alter(*table, *version),
             CatalogEdit::DropTable { table } => self.drop_table(*table),
-            CatalogEdit::ForgetTable { table } => self.forget_table(*table),
+            CatalogEdit::RemoveTable { table } => self.remove_table(*table),
             CatalogEdit::IndexRegions { regions } => Ok(self.index_regions(regions, stamp)),
             CatalogEdit::AddPageKey { id, secret } => self.add_page_key(*id, *secret, stamp),
             CatalogEdit::Requested { id, edit } => Ok(self.requested(*id, edit, stamp)),
@@ -157,10 +159,10 @@ impl Catalog {
         Outcome::Table(table)
     }
 
-    fn found(&mut self, founding: &Founding) -> Result<Outcome, Refusal> {
-        match &self.founding {
-            None => self.founding = Some(founding.clone()),
-            Some(known) if known == founding => {}
+    fn bootstrap_cluster(&mut self, bootstrap: &Bootstrap) -> Result<Outcome, Refusal> {
+        match &self.bootstrap {
+            None => self.bootstrap = Some(bootstrap.clone()),
+            Some(known) if known == bootstrap => {}
             Some(known) => return Err(Refusal::AlreadyExists(format!("cluster {}", known.cluster))),
         }
         Ok(Outcome::Done)
@@ -289,13 +291,13 @@ impl Catalog {
         Ok(Outcome::Done)
     }
 
-    fn forget_table(&mut self, table: TableId) -> Result<Outcome, Refusal> {
+    fn remove_table(&mut self, table: TableId) -> Result<Outcome, Refusal> {
         let entry = self.table_mut(table)?;
         if entry.state != TableState::Dropping {
             return Err(changed(entry));
         }
         self.tables.forget(table);
-        self.regions.forget_table(table);
+        self.regions.remove_table(table);
         Ok(Outcome::Done)
     }
 
@@ -323,9 +325,9 @@ impl Catalog {
     }
 
     pub(crate) fn encode(&self, out: &mut Writer) {
-        out.u8(u8::from(self.founding.is_some()));
-        if let Some(founding) = &self.founding {
-            founding.encode(out);
+        out.u8(u8::from(self.bootstrap.is_some()));
+        if let Some(bootstrap) = &self.bootstrap {
+            bootstrap.encode(out);
         }
         self.ids.encode(out);
         self.servers.encode(out);
@@ -339,13 +341,13 @@ impl Catalog {
 
     /// Reads the catalog of a checkpoint of this version.
     pub(crate) fn decode(from: &mut Reader<'_>, version: u16) -> Result<Self, DecodeError> {
-        let founding = match from.u8()? {
+        let bootstrap = match from.u8()? {
             0 => None,
-            1 => Some(Founding::decode(from)?),
-            found => return Err(DecodeError::Tag { what: "founding mark", found }),
+            1 => Some(Bootstrap::decode(from)?),
+            found => return Err(DecodeError::Tag { what: "bootstrap mark", found }),
         };
         let mut catalog = Self {
-            founding,
+            bootstrap,
             ids: Ids::decode(from)?,
             servers: Servers::decode(from)?,
             groups: Groups::decode(from)?,

@@ -49,10 +49,10 @@ pub async fn check(directory: &Path, inspection: &mut Inspection) {
         inspection.damage(&directory.join(missing), 0, "it is missing");
     }
     let Some(catalog) = catalog else { return };
-    if let (Ok(identity), Some(founding)) = (&identity, catalog.catalog.founding())
-        && founding.cluster != identity.cluster
+    if let (Ok(identity), Some(bootstrap)) = (&identity, catalog.catalog.bootstrap())
+        && bootstrap.cluster != identity.cluster
     {
-        let what = format!("it names cluster {}, the catalog {}", identity.cluster, founding.cluster);
+        let what = format!("it names cluster {}, the catalog {}", identity.cluster, bootstrap.cluster);
         inspection.damage(&path, 0, what);
     }
     // What the log no longer has must be in the checkpoint.

@@ -78,7 +78,7 @@ impl MasterConfig {
     }
 
     /// The masters as the catalog keeps them: sorted, each once. A list of this master alone says the same as none.
-    pub(crate) fn founding_peers(&self, own: &str) -> Vec<String> {
+    pub(crate) fn bootstrap_peers(&self, own: &str) -> Vec<String> {
         let mut peers = self.peers.clone();
         peers.sort();
         peers.dedup();
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn a_list_of_this_master_alone_is_no_list() {
         let config = MasterConfig { peers: vec!["a:1".into()], ..MasterConfig::default() };
-        assert_eq!(config.founding_peers("a:1"), Vec::<String>::new());
-        assert_eq!(config.founding_peers("b:1"), ["a:1"]);
+        assert_eq!(config.bootstrap_peers("a:1"), Vec::<String>::new());
+        assert_eq!(config.bootstrap_peers("b:1"), ["a:1"]);
     }
 }

@@ -67,12 +67,12 @@ impl Journal {
         self.machine.applied()
     }
 
-    /// Whether this master leads group 0 and the cluster is founded.
+    /// Whether this master leads group 0 and the cluster is bootstrapped.
     pub fn ready(&self) -> Result<(), String> {
         if !self.group.status().is_leader {
             return Err("the catalog's group has no leader here yet".into());
         }
-        self.read(|catalog| catalog.founding().map(|_| ())).ok_or_else(|| "the cluster is not founded yet".into())
+        self.read(|catalog| catalog.bootstrap().map(|_| ())).ok_or_else(|| "the cluster is not bootstrapped yet".into())
     }
 
     /// What hinders the checkpoint, for `status`.

@@ -14,6 +14,7 @@ mod backoff;
 mod catalog;
 mod check;
 mod config;
+mod context;
 mod deadline;
 mod identity;
 mod ids;

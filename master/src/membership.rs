@@ -10,11 +10,11 @@ use terrane_types::{Error, GroupId, Invalid, RegionDescriptor, RegionId, ServerI
 
 use crate::catalog::servers::Registration;
 use crate::catalog::{Catalog, CatalogEdit, Outcome};
+use crate::context::MasterContext;
 use crate::inventory::{Absorbed, GroupSeen, RegionSeen, Report, ServerLoad};
 use crate::liveness::{Replaced, ServerState};
 use crate::observed::now;
 use crate::page_keys;
-use crate::procedures::Desk;
 
 /// Region ids handed out at once.
 const REGION_IDS_MAX: u32 = 1_024;
@@ -25,15 +25,15 @@ const DROPPED_TABLES_MAX: usize = 1_024;
 
 /// What servers ask of the master.
 pub struct Membership {
-    desk: Arc<Desk>,
+    context: Arc<MasterContext>,
     identity: Identity,
     report_every: Duration,
 }
 
 impl Membership {
     /// Membership of this master's cluster.
-    pub const fn new(desk: Arc<Desk>, identity: Identity, report_every: Duration) -> Self {
-        Self { desk, identity, report_every }
+    pub const fn new(context: Arc<MasterContext>, identity: Identity, report_every: Duration) -> Self {
+        Self { context, identity, report_every }
     }
 
     /// A server has started: a fresh one gets an id, a known one says where it is now.
@@ -42,7 +42,7 @@ impl Membership {
         let own = ServerId(request.hello.as_ref().map_or(0, |hello| hello.own_server));
         let server = if own.0 == 0 { self.add(registration).await? } else { self.update(own, registration).await? };
         self.heard(server, request.boot)?;
-        self.desk.journal.nudge();
+        self.context.journal.nudge();
         let (region_id_first, region_id_count) = self.region_ids(request.region_ids_wanted).await?;
         tracing::info!(%server, address = request.address, boot = request.boot, "a server has registered");
         Ok(v1::RegisterReply {
@@ -53,19 +53,19 @@ impl Membership {
             region_id_first,
             region_id_count,
             report_every_ms: u32::try_from(self.report_every.as_millis()).unwrap_or(u32::MAX),
-            page_keys: page_keys::current(&self.desk.journal).await,
+            page_keys: page_keys::current(&self.context.journal).await,
         })
     }
 
     async fn add(&self, registration: Registration) -> Result<ServerId, Error> {
-        match self.desk.journal.record(&CatalogEdit::AddServer(registration)).await? {
+        match self.context.journal.record(&CatalogEdit::AddServer(registration)).await? {
             Outcome::Server(server) => Ok(server),
             outcome => Err(Error::Internal { message: format!("the catalog answered a new server with {outcome:?}") }),
         }
     }
 
     async fn update(&self, server: ServerId, registration: Registration) -> Result<ServerId, Error> {
-        let known = self.desk.journal.read(|catalog| catalog.servers().get(server).cloned());
+        let known = self.context.journal.read(|catalog| catalog.servers().get(server).cloned());
         match known {
             None => Err(unknown(server)),
             Some(known) if known == registration => Ok(server),
@@ -75,18 +75,18 @@ impl Membership {
             )))),
             Some(_) => {
                 let edit = CatalogEdit::UpdateServer { server, registration };
-                self.desk.journal.record(&edit).await.map(|_| server)
+                self.context.journal.record(&edit).await.map(|_| server)
             }
         }
     }
 
     /// Notes a sign of life; a server that comes back wakes whatever waits for servers.
     fn heard(&self, server: ServerId, boot: u64) -> Result<(), Error> {
-        match self.desk.observed.with(|sight| sight.liveness.heard(server, boot, now())) {
+        match self.context.observed.with(|observed| observed.liveness.heard(server, boot, now())) {
             Ok(None) => Ok(()),
             Ok(Some(before)) => {
                 tracing::info!(%server, before = before.name(), "a server is live");
-                self.desk.journal.nudge();
+                self.context.journal.nudge();
                 Ok(())
             }
             Err(Replaced { by_boot }) => Err(Error::Invalid(Invalid::new(format!(
@@ -101,7 +101,7 @@ impl Membership {
         if count == 0 {
             return Ok((0, 0));
         }
-        match self.desk.journal.record(&CatalogEdit::TakeRegionIds { count }).await? {
+        match self.context.journal.record(&CatalogEdit::TakeRegionIds { count }).await? {
             Outcome::RegionIds(RegionId(first)) => Ok((first, count)),
             outcome => {
                 Err(Error::Internal { message: format!("the catalog answered a wish for ids with {outcome:?}") })
@@ -112,7 +112,7 @@ impl Membership {
     /// A server tells what it has, as it does every second and when a leader changes.
     pub async fn report(&self, request: v1::ReportRequest) -> Result<v1::ReportReply, Error> {
         let server = ServerId(request.server);
-        if self.desk.journal.read(|catalog| catalog.servers().get(server).is_none()) {
+        if self.context.journal.read(|catalog| catalog.servers().get(server).is_none()) {
             return Err(unknown(server));
         }
         self.heard(server, request.boot)?;
@@ -120,7 +120,7 @@ impl Membership {
         let wanted = request.region_ids_wanted;
         let report = decode(request)?;
         let dropped_tables = self.dropped(&report);
-        let absorbed = self.desk.observed.with(|sight| sight.inventory.absorb(report));
+        let absorbed = self.context.observed.with(|observed| observed.inventory.absorb(report));
         self.index(absorbed).await?;
         let (region_id_first, region_id_count) = self.region_ids(wanted).await?;
         Ok(v1::ReportReply {
@@ -129,17 +129,17 @@ impl Membership {
             region_id_first,
             region_id_count,
             dropped_tables,
-            page_keys: page_keys::current(&self.desk.journal).await,
+            page_keys: page_keys::current(&self.context.journal).await,
         })
     }
 
     fn note(&self, server: ServerId, request: &v1::ReportRequest) {
         let clock_off = i128::from(request.clock_ms) - i128::from(terrane_env::time::wall_ms());
         let clock_off = if request.clock_ms == 0 { 0 } else { i64::try_from(clock_off).unwrap_or(i64::MAX) };
-        self.desk.observed.with(|sight| {
-            sight.liveness.clock(server, clock_off);
+        self.context.observed.with(|observed| {
+            observed.liveness.clock(server, clock_off);
             if request.stopping {
-                sight.liveness.stopped(server);
+                observed.liveness.stopped(server);
             }
         });
         if request.stopping {
@@ -148,7 +148,7 @@ impl Membership {
     }
 
     fn dropped(&self, report: &Report) -> Vec<u64> {
-        self.desk.journal.read(|catalog| {
+        self.context.journal.read(|catalog| {
             let mut tables: Vec<u64> = report
                 .regions
                 .iter()
@@ -167,35 +167,35 @@ impl Membership {
     async fn index(&self, absorbed: Absorbed) -> Result<(), Error> {
         self.index_regions(&absorbed.claims).await?;
         if absorbed.leaders_changed {
-            self.desk.journal.nudge();
+            self.context.journal.nudge();
         }
         Ok(())
     }
 
     /// Records those of the descriptors that the map does not know yet.
     pub async fn index_regions(&self, claims: &[RegionDescriptor]) -> Result<(), Error> {
-        let regions = self.desk.journal.read(|catalog| catalog.news(claims));
+        let regions = self.context.journal.read(|catalog| catalog.news(claims));
         if regions.is_empty() {
             return Ok(());
         }
-        self.desk.journal.record(&CatalogEdit::IndexRegions { regions }).await.map(|_| ())
+        self.context.journal.record(&CatalogEdit::IndexRegions { regions }).await.map(|_| ())
     }
 
     fn addresses(&self) -> Vec<v1::ServerAddress> {
         let all = |catalog: &Catalog| {
             catalog.servers().iter().map(|(server, known)| server_address(server, &known.address)).collect()
         };
-        self.desk.journal.read(all)
+        self.context.journal.read(all)
     }
 
     /// Time passed: servers that have fallen silent are told once, and whatever depends on them looks again.
     pub fn tick(&self) {
-        let fallen = self.desk.observed.with(|sight| sight.liveness.tick(now()));
+        let fallen = self.context.observed.with(|observed| observed.liveness.tick(now()));
         for server in &fallen {
             tracing::warn!(%server, state = ServerState::Silent.name(), "a server no longer reports");
         }
         if !fallen.is_empty() {
-            self.desk.journal.nudge();
+            self.context.journal.nudge();
         }
     }
 

@@ -11,7 +11,7 @@ use terrane_types::{CellRef, KeyRange, PackedCells, Projection, RegionId, Server
 
 use crate::catalog::Catalog;
 use crate::catalog::regions::RegionEntry;
-use crate::observed::Sight;
+use crate::observed::Observations;
 
 /// The only family.
 pub const FAMILY: &str = "info";
@@ -64,9 +64,13 @@ pub struct MetaBlock {
 type MetaRow = (Vec<u8>, Vec<u8>);
 
 /// All blocks of the answer, at least one.
-pub fn scan(catalog: &Catalog, sight: &Sight, scan: &MetaScan) -> Result<Vec<MetaBlock>, terrane_types::Invalid> {
+pub fn scan(
+    catalog: &Catalog,
+    observed: &Observations,
+    scan: &MetaScan,
+) -> Result<Vec<MetaBlock>, terrane_types::Invalid> {
     let after = position(scan)?;
-    let mut rows = rows(catalog, sight, &scan.projection);
+    let mut rows = rows(catalog, observed, &scan.projection);
     rows.retain(|key, cells| !cells.is_empty() && scan.range.contains(key) && !passed(key, after, scan.reverse));
     let ordered: Box<dyn Iterator<Item = MetaRow>> =
         if scan.reverse { Box::new(rows.into_iter().rev()) } else { Box::new(rows.into_iter()) };
@@ -122,8 +126,8 @@ fn passed(key: &[u8], after: Option<&[u8]>, reverse: bool) -> bool {
     after.is_some_and(|after| if reverse { key >= after } else { key <= after })
 }
 
-fn rows(catalog: &Catalog, sight: &Sight, projection: &Projection) -> BTreeMap<Vec<u8>, Vec<u8>> {
-    catalog.regions().iter().map(|region| row(catalog, sight, region, projection)).collect()
+fn rows(catalog: &Catalog, observed: &Observations, projection: &Projection) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    catalog.regions().iter().map(|region| row(catalog, observed, region, projection)).collect()
 }
 
 /// The row's key. A start whose escaped form would not fit a row is cut: the region's id keeps the key unique.
@@ -133,7 +137,7 @@ fn key(table: &str, start: &str, region: RegionId) -> Vec<u8> {
     format!("{table},{},{region}", &start[..start.len().min(room)]).into_bytes()
 }
 
-fn row(catalog: &Catalog, sight: &Sight, entry: &RegionEntry, projection: &Projection) -> MetaRow {
+fn row(catalog: &Catalog, observed: &Observations, entry: &RegionEntry, projection: &Projection) -> MetaRow {
     let region = &entry.descriptor;
     let table = catalog.tables().get(region.table).map_or_else(String::new, |table| table.schema.name.to_string());
     let start = escape(&region.range.start);
@@ -149,7 +153,7 @@ fn row(catalog: &Catalog, sight: &Sight, entry: &RegionEntry, projection: &Proje
     let columns = [
         ("epoch", region.epoch.to_string()),
         ("group", region.group.to_string()),
-        ("leader", sight.leader(region.group).map_or_else(String::new, address)),
+        ("leader", observed.leader(region.group).map_or_else(String::new, address)),
         ("region", region.region.to_string()),
         ("servers", servers.join(",")),
         ("start", start),

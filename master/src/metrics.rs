@@ -12,8 +12,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use crate::context::MasterContext;
 use crate::liveness::ServerState;
-use crate::procedures::Desk;
 use crate::views::leaderless;
 
 type Level = Gauge<u64, AtomicU64>;
@@ -73,18 +73,19 @@ impl Metrics {
     }
 
     /// Sets the gauges.
-    pub fn observe(&self, desk: &Desk) {
-        self.catalog_index.set(desk.journal.applied());
-        desk.journal.read(|catalog| {
-            desk.observed.with(|sight| {
+    pub fn observe(&self, context: &MasterContext) {
+        self.catalog_index.set(context.journal.applied());
+        context.journal.read(|catalog| {
+            context.observed.with(|observed| {
                 for state in [ServerState::Live, ServerState::Silent, ServerState::Stopped] {
-                    let alike = catalog.servers().iter().filter(|(server, _)| sight.liveness.state(*server) == state);
+                    let alike =
+                        catalog.servers().iter().filter(|(server, _)| observed.liveness.state(*server) == state);
                     self.servers.get_or_create(&State { state: state.name() }).set(alike.count() as u64);
                 }
                 self.tables.set(catalog.tables().len() as u64);
                 self.regions.set(catalog.regions().len() as u64);
                 self.groups.set(catalog.groups().len() as u64);
-                self.groups_without_leader.set(leaderless(catalog, sight).len() as u64);
+                self.groups_without_leader.set(leaderless(catalog, observed).len() as u64);
             });
         });
     }

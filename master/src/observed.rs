@@ -17,14 +17,14 @@ pub fn now() -> Moment {
 }
 
 /// Liveness and inventory together, since every question needs both.
-pub struct Sight {
+pub struct Observations {
     /// Who is alive.
     pub liveness: Liveness,
     /// What leaders report.
     pub inventory: Inventory,
 }
 
-impl Sight {
+impl Observations {
     /// The leader of a group, when it is known and its server is not known to be gone.
     pub fn leader(&self, group: GroupId) -> Option<ServerId> {
         self.inventory.leader(group).filter(|server| self.liveness.is_live(*server))
@@ -40,18 +40,18 @@ impl Sight {
 
 /// The lock around it. Held for look-ups only; lock the catalog first where both are needed.
 pub struct Observed {
-    sight: Mutex<Sight>,
+    observed: Mutex<Observations>,
 }
 
 impl Observed {
     /// Nothing was seen yet.
     pub fn new(silent_after: Duration) -> Self {
-        let sight = Sight { liveness: Liveness::new(silent_after, now()), inventory: Inventory::default() };
-        Self { sight: Mutex::new(sight) }
+        let observed = Observations { liveness: Liveness::new(silent_after, now()), inventory: Inventory::default() };
+        Self { observed: Mutex::new(observed) }
     }
 
     /// Looks, or notes something; nothing may wait inside.
-    pub fn with<T>(&self, look: impl FnOnce(&mut Sight) -> T) -> T {
-        look(&mut self.sight.lock())
+    pub fn with<T>(&self, look: impl FnOnce(&mut Observations) -> T) -> T {
+        look(&mut self.observed.lock())
     }
 }

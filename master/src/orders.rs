@@ -129,7 +129,7 @@ impl Orders {
             };
             match answer {
                 Ok(reply) => {
-                    self.observed.with(|sight| sight.inventory.hint_leader(group, server));
+                    self.observed.with(|observed| observed.inventory.hint_leader(group, server));
                     return Ok(reply);
                 }
                 Err(error) if is_final(&error) => return Err(error),
@@ -152,10 +152,11 @@ impl Orders {
     fn members_to_ask(&self, group: GroupId) -> Result<VecDeque<ServerId>, Error> {
         let entry = self.journal.read(|catalog| catalog.groups().get(group).cloned());
         let entry = entry.ok_or_else(|| Error::NotFound { what: format!("group {group}") })?;
-        let (leader, mut members) = self.observed.with(|sight| {
+        let (leader, mut members) = self.observed.with(|observed| {
             let mut members: Vec<ServerId> = entry.members.values().copied().collect();
-            members.sort_by_key(|server| (!sight.liveness.is_live(*server), *server != entry.planned_leader, *server));
-            (sight.leader(group), members)
+            members
+                .sort_by_key(|server| (!observed.liveness.is_live(*server), *server != entry.planned_leader, *server));
+            (observed.leader(group), members)
         });
         members.retain(|server| Some(*server) != leader);
         Ok(leader.into_iter().chain(members).collect())

@@ -72,7 +72,7 @@ fn members(fleet: &Fleet, place: usize, round: usize, replicas: &BTreeMap<Server
 
 /// A group that may take new regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct Candidate {
     /// The group.
     pub group: GroupId,
     /// The server that leads it, or was meant to.
@@ -82,19 +82,21 @@ pub struct Room {
 }
 
 /// The group of each of `count` new regions, in key order. Empty when there is no group.
-pub fn place_regions(count: usize, rooms: &[Room]) -> Vec<GroupId> {
-    let mut rooms = rooms.to_vec();
+pub fn place_regions(count: usize, candidates: &[Candidate]) -> Vec<GroupId> {
+    let mut candidates = candidates.to_vec();
     let mut per_leader: BTreeMap<ServerId, u64> = BTreeMap::new();
-    for room in &rooms {
-        *per_leader.entry(room.leader).or_default() += room.regions;
+    for candidate in &candidates {
+        *per_leader.entry(candidate.leader).or_default() += candidate.regions;
     }
     let mut placed = Vec::with_capacity(count);
     for _ in 0..count {
-        let fewest = rooms.iter_mut().min_by_key(|room| (per_leader.get(&room.leader), room.regions, room.group));
-        let Some(room) = fewest else { return placed };
-        room.regions += 1;
-        *per_leader.entry(room.leader).or_default() += 1;
-        placed.push(room.group);
+        let fewest = candidates
+            .iter_mut()
+            .min_by_key(|candidate| (per_leader.get(&candidate.leader), candidate.regions, candidate.group));
+        let Some(candidate) = fewest else { return placed };
+        candidate.regions += 1;
+        *per_leader.entry(candidate.leader).or_default() += 1;
+        placed.push(candidate.group);
     }
     placed
 }
@@ -151,15 +153,15 @@ mod tests {
 
     #[test]
     fn golden_tables_of_regions() {
-        let rooms = |regions: &[u64]| -> Vec<Room> {
-            let room = |(number, regions): (usize, &u64)| {
+        let candidates = |regions: &[u64]| -> Vec<Candidate> {
+            let candidate = |(number, regions): (usize, &u64)| {
                 let number = number as u64;
-                Room { group: GroupId(number + 1), leader: ServerId(number % 3 + 1), regions: *regions }
+                Candidate { group: GroupId(number + 1), leader: ServerId(number % 3 + 1), regions: *regions }
             };
-            regions.iter().enumerate().map(room).collect()
+            regions.iter().enumerate().map(candidate).collect()
         };
         let placed = |count, regions: &[u64]| {
-            place_regions(count, &rooms(regions)).iter().map(|group| group.0).collect::<Vec<_>>()
+            place_regions(count, &candidates(regions)).iter().map(|group| group.0).collect::<Vec<_>>()
         };
         assert_eq!(placed(7, &[0, 0, 0, 0, 0, 0]), [1, 2, 3, 4, 5, 6, 1]);
         assert_eq!(placed(3, &[5, 0, 0, 0, 0, 0]), [2, 3, 5], "leader 1 has enough");

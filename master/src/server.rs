@@ -16,8 +16,9 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::catalog::checkpoint::{Checkpoint, CheckpointError};
-use crate::catalog::{CatalogEdit, Founding};
+use crate::catalog::{Bootstrap, CatalogEdit};
 use crate::config::MasterConfig;
+use crate::context::MasterContext;
 use crate::identity::{Identity, IdentityError};
 use crate::journal::Journal;
 use crate::machine::{CatalogMachine, MasterFactory};
@@ -25,7 +26,7 @@ use crate::membership::Membership;
 use crate::metrics::Metrics;
 use crate::observed::Observed;
 use crate::orders::Orders;
-use crate::procedures::{self, Desk};
+use crate::procedures;
 use crate::service::MasterService;
 
 /// How long a start waits for group 0's election; far more than it takes.
@@ -60,15 +61,15 @@ pub enum StartError {
     /// The catalog's log cannot be used.
     #[error(transparent)]
     Log(#[from] terrane_raft::OpenError),
-    /// `--peers` differs from what the cluster was founded with.
+    /// `--peers` differs from the list that the cluster was created with.
     #[error(
-        "this cluster was founded with {}, but this start names {}; start it as it was founded",
-        named(founded),
+        "this cluster was created with {}, but this start has {}; start the master with the original setting",
+        named(recorded),
         named(given)
     )]
     Peers {
-        /// The masters of the founding.
-        founded: Vec<String>,
+        /// The masters of the bootstrap.
+        recorded: Vec<String>,
         /// Those of this start.
         given: Vec<String>,
     },
@@ -99,7 +100,7 @@ pub enum StartError {
 }
 
 fn named(peers: &[String]) -> String {
-    if peers.is_empty() { "one master alone".to_owned() } else { format!("--peers {}", peers.join(",")) }
+    if peers.is_empty() { "a single master".to_owned() } else { format!("--peers {}", peers.join(",")) }
 }
 
 /// A running master.
@@ -130,25 +131,25 @@ impl Master {
         make_dir(&config.data_dir).await?;
         let lock = DirLock::acquire(&config.data_dir).await?;
         let identity = Identity::begin(&config.data_dir).await?;
-        // Bound before the catalog is opened: a port in use is told at once, and the address is needed for the founding.
+        // Bound before the catalog is opened: a port in use is told at once, and the address is needed for the bootstrap.
         let listener = terrane_env::net::listen(&config.listen).await.map_err(StartError::Listen)?;
         let port = listener.local_addr().map_err(StartError::Listen)?.port();
         let address = config.advertised(port);
 
         let (host, group, machine) = open_catalog(&config, &identity).await?;
         let journal = Journal::new(group, Arc::clone(&machine));
-        found(&config, &identity, &address, &journal).await?;
+        bootstrap(&config, &identity, &address, &journal).await?;
 
         let hello = Hello { cluster: identity.cluster, server: ServerId::default(), boot: identity.boot };
         let observed = Arc::new(Observed::new(config.silent_after()));
         let orders = Orders::new(journal.clone(), Arc::clone(&observed), hello);
-        let desk = Arc::new(Desk::new(journal.clone(), observed, orders, config.groups_per_server));
-        let membership = Arc::new(Membership::new(Arc::clone(&desk), hello, config.report_every));
+        let context = Arc::new(MasterContext::new(journal.clone(), observed, orders, config.groups_per_server));
+        let membership = Arc::new(Membership::new(Arc::clone(&context), hello, config.report_every));
         let (metrics, registry) = Metrics::new();
 
         let (stop_calls, stop) = (CancellationToken::new(), CancellationToken::new());
-        let background = background(&desk, &machine, &membership, &metrics, &stop);
-        let service = MasterService::new(hello, desk, membership, metrics);
+        let background = background(&context, &machine, &membership, &metrics, &stop);
+        let service = MasterService::new(hello, context, membership, metrics);
         let serving = serve(listener, service, stop_calls.clone()).await?;
         tracing::info!(cluster = %identity.cluster, address, boot = identity.boot, "the master serves");
         let running = Mutex::new(Some(Running { serving, background, lock }));
@@ -230,47 +231,52 @@ async fn open_catalog(
     Ok((host, group, machine))
 }
 
-/// Founds the cluster, or checks that this start fits its founding.
-async fn found(config: &MasterConfig, identity: &Identity, address: &str, journal: &Journal) -> Result<(), StartError> {
-    let peers = config.founding_peers(address);
-    let Some(founding) = journal.read(|catalog| catalog.founding().cloned()) else {
-        let founding = Founding { cluster: identity.cluster, peers, replication: config.replication };
-        let founded = journal.record(&CatalogEdit::Found(founding)).await;
-        return founded.map(|_| ()).map_err(|error: Error| StartError::Catalog(error.to_string()));
+/// Founds the cluster, or checks that this start fits its bootstrap.
+async fn bootstrap(
+    config: &MasterConfig,
+    identity: &Identity,
+    address: &str,
+    journal: &Journal,
+) -> Result<(), StartError> {
+    let peers = config.bootstrap_peers(address);
+    let Some(recorded) = journal.read(|catalog| catalog.bootstrap().cloned()) else {
+        let bootstrap = Bootstrap { cluster: identity.cluster, peers, replication: config.replication };
+        let recorded = journal.record(&CatalogEdit::Bootstrap(bootstrap)).await;
+        return recorded.map(|_| ()).map_err(|error: Error| StartError::Catalog(error.to_string()));
     };
-    if founding.cluster != identity.cluster {
-        let (catalog, stamp) = (founding.cluster, identity.cluster);
+    if recorded.cluster != identity.cluster {
+        let (catalog, stamp) = (recorded.cluster, identity.cluster);
         return Err(StartError::Mixed { directory: config.data_dir.clone(), catalog, stamp });
     }
     // A start that names nobody asks for nothing; the list is in the catalog.
-    if !config.peers.is_empty() && peers != founding.peers {
-        return Err(StartError::Peers { founded: founding.peers, given: config.peers.clone() });
+    if !config.peers.is_empty() && peers != recorded.peers {
+        return Err(StartError::Peers { recorded: recorded.peers, given: config.peers.clone() });
     }
-    if founding.replication != config.replication {
-        let (founded, given) = (founding.replication, config.replication);
-        tracing::warn!(founded, given, "the cluster keeps the replication it was founded with");
+    if recorded.replication != config.replication {
+        let (recorded, given) = (recorded.replication, config.replication);
+        tracing::warn!(recorded, given, "the cluster keeps the replication it was created with");
     }
     Ok(())
 }
 
 fn background(
-    desk: &Arc<Desk>,
+    context: &Arc<MasterContext>,
     machine: &Arc<CatalogMachine>,
     membership: &Arc<Membership>,
     metrics: &Arc<Metrics>,
     stop: &CancellationToken,
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
-    tasks.spawn(procedures::drive(Arc::clone(desk), stop.clone()));
+    tasks.spawn(procedures::drive(Arc::clone(context), stop.clone()));
     let writer = Arc::clone(machine);
     tasks.spawn(async move { writer.write_checkpoints().await });
-    let (desk, membership, metrics) = (Arc::clone(desk), Arc::clone(membership), Arc::clone(metrics));
+    let (context, membership, metrics) = (Arc::clone(context), Arc::clone(membership), Arc::clone(metrics));
     tasks.spawn(async move {
         let mut ticks = tokio::time::interval(TICK);
         loop {
             ticks.tick().await;
             membership.tick();
-            metrics.observe(&desk);
+            metrics.observe(&context);
         }
     });
     tasks

@@ -12,11 +12,11 @@ use terrane_types::{
 use tonic::{Request, Response, Status};
 
 use crate::catalog::requests::RequestId;
+use crate::context::MasterContext;
 use crate::deadline;
 use crate::membership::Membership;
 use crate::meta::{MetaBlock, MetaScan};
 use crate::metrics::Metrics;
-use crate::procedures::Desk;
 use crate::schemas::{FamilyChange, TableChange};
 use crate::tables::TableCalls;
 use crate::views::Views;
@@ -24,7 +24,7 @@ use crate::views::Views;
 /// The service of one master.
 pub struct MasterService {
     identity: Identity,
-    desk: Arc<Desk>,
+    context: Arc<MasterContext>,
     tables: TableCalls,
     views: Views,
     membership: Arc<Membership>,
@@ -32,10 +32,15 @@ pub struct MasterService {
 }
 
 impl MasterService {
-    /// The edge of this desk.
-    pub fn new(identity: Identity, desk: Arc<Desk>, membership: Arc<Membership>, metrics: Arc<Metrics>) -> Self {
-        let (tables, views) = (TableCalls::new(Arc::clone(&desk)), Views::new(Arc::clone(&desk)));
-        Self { identity, desk, tables, views, membership, metrics }
+    /// The edge of this context.
+    pub fn new(
+        identity: Identity,
+        context: Arc<MasterContext>,
+        membership: Arc<Membership>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let (tables, views) = (TableCalls::new(Arc::clone(&context)), Views::new(Arc::clone(&context)));
+        Self { identity, context, tables, views, membership, metrics }
     }
 
     /// Checks a call's hello and counts the call.
@@ -49,7 +54,7 @@ impl MasterService {
             range::check_boundary(&request.at)?;
         }
         let region = self.views.region(RegionId(request.region))?;
-        let daughters = self.desk.orders.split(region.group, region.region, region.epoch, request.at).await?;
+        let daughters = self.context.orders.split(region.group, region.region, region.epoch, request.at).await?;
         let claims: Vec<RegionDescriptor> =
             daughters.iter().cloned().map(TryInto::try_into).collect::<Result<_, Error>>()?;
         // The leader will report them, but whoever ordered the split may look at the map next.

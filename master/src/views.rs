@@ -14,11 +14,11 @@ use crate::catalog::groups::{GroupEntry, GroupState};
 use crate::catalog::regions::RegionEntry;
 use crate::catalog::servers::Registration;
 use crate::catalog::tables::{TableEntry, TableState};
+use crate::context::MasterContext;
 use crate::inventory::ServerLoad;
 use crate::liveness::{Moment, ServerState};
 use crate::meta::{MetaBlock, MetaScan};
-use crate::observed::{Sight, now};
-use crate::procedures::Desk;
+use crate::observed::{Observations, now};
 use crate::schemas;
 use crate::tables::waiting_for;
 
@@ -32,47 +32,49 @@ const UNSPLITTABLE: &str = "unsplittable";
 
 /// Views of one master.
 pub struct Views {
-    desk: Arc<Desk>,
+    context: Arc<MasterContext>,
 }
 
 impl Views {
-    /// Views of what lies on this desk.
-    pub const fn new(desk: Arc<Desk>) -> Self {
-        Self { desk }
+    /// Views of what lies on this context.
+    pub const fn new(context: Arc<MasterContext>) -> Self {
+        Self { context }
     }
 
-    fn look<T>(&self, look: impl FnOnce(&Catalog, &Sight) -> T) -> T {
-        self.desk.journal.read(|catalog| self.desk.observed.with(|sight| look(catalog, sight)))
+    fn look<T>(&self, look: impl FnOnce(&Catalog, &Observations) -> T) -> T {
+        self.context.journal.read(|catalog| self.context.observed.with(|observed| look(catalog, observed)))
     }
 
     /// A table by name, as `describe` shows it.
     pub fn table(&self, name: &TableName) -> Result<v1::TableReply, Error> {
         if name.is_meta() {
-            let regions = self.desk.journal.read(|catalog| catalog.regions().len());
+            let regions = self.context.journal.read(|catalog| catalog.regions().len());
             let schema = Some((&schemas::meta()).into());
             let state = TableState::Enabled.name().to_owned();
             return Ok(v1::TableReply { schema, state, regions: count(regions), bytes: 0 });
         }
-        self.look(|catalog, sight| catalog.tables().named(&name.to_string()).map(|entry| table(catalog, sight, entry)))
-            .ok_or_else(|| Error::NotFound { what: format!("table {name}") })
+        self.look(|catalog, observed| {
+            catalog.tables().named(&name.to_string()).map(|entry| table(catalog, observed, entry))
+        })
+        .ok_or_else(|| Error::NotFound { what: format!("table {name}") })
     }
 
     /// The tables of a namespace, or all, in the order of their names.
     pub fn tables(&self, namespace: Option<&NamespaceName>) -> Result<Vec<v1::TableReply>, Error> {
-        self.look(|catalog, sight| {
+        self.look(|catalog, observed| {
             let Some(namespace) = namespace else {
-                return Ok(catalog.tables().iter().map(|entry| table(catalog, sight, entry)).collect());
+                return Ok(catalog.tables().iter().map(|entry| table(catalog, observed, entry)).collect());
             };
             if !catalog.namespaces().contains(namespace) {
                 return Err(Error::NotFound { what: format!("namespace {namespace}") });
             }
-            Ok(catalog.tables().in_namespace(namespace).map(|entry| table(catalog, sight, entry)).collect())
+            Ok(catalog.tables().in_namespace(namespace).map(|entry| table(catalog, observed, entry)).collect())
         })
     }
 
     /// All namespaces, sorted.
     pub fn namespaces(&self) -> Vec<String> {
-        let names = self.desk.journal.read(|catalog| catalog.namespaces().list());
+        let names = self.context.journal.read(|catalog| catalog.namespaces().list());
         names.iter().map(ToString::to_string).collect()
     }
 
@@ -81,7 +83,7 @@ impl Views {
         let table = TableId(request.table);
         let limit = usize::try_from(request.limit).unwrap_or(usize::MAX);
         let limit = if limit == 0 { LOCATE_DEFAULT } else { limit.min(LOCATE_MAX) };
-        self.look(|catalog, sight| {
+        self.look(|catalog, observed| {
             let entry = catalog.tables().get(table).filter(|entry| entry.state != TableState::Dropping);
             let entry = entry.ok_or_else(|| Error::NotFound { what: format!("table {table}") })?;
             let regions = if request.reverse {
@@ -92,7 +94,7 @@ impl Views {
             let descriptors = || regions.iter().map(|region| &region.descriptor);
             Ok(v1::LocateReply {
                 regions: descriptors().map(Into::into).collect(),
-                groups: locations(catalog, sight, descriptors()),
+                groups: locations(catalog, observed, descriptors()),
                 schema_version: entry.schema.version,
             })
         })
@@ -105,46 +107,46 @@ impl Views {
 
     /// All groups.
     pub fn groups(&self) -> Vec<v1::GroupInfo> {
-        self.look(|catalog, sight| {
+        self.look(|catalog, observed| {
             let counts = catalog.regions().per_group();
-            catalog.groups().iter().map(|(group, entry)| group_info(catalog, sight, group, entry, &counts)).collect()
+            catalog.groups().iter().map(|(group, entry)| group_info(catalog, observed, group, entry, &counts)).collect()
         })
     }
 
     /// The regions of a table, or of all.
     pub fn regions(&self, table: Option<&TableName>) -> Result<Vec<v1::RegionInfo>, Error> {
-        self.look(|catalog, sight| {
+        self.look(|catalog, observed| {
             let Some(name) = table else {
-                return Ok(catalog.regions().iter().map(|region| region_info(catalog, sight, region)).collect());
+                return Ok(catalog.regions().iter().map(|region| region_info(catalog, observed, region)).collect());
             };
             let entry = catalog.tables().named(&name.to_string());
             let entry = entry.ok_or_else(|| Error::NotFound { what: format!("table {name}") })?;
             let regions = catalog.regions().of_table(entry.schema.table);
-            Ok(regions.map(|region| region_info(catalog, sight, region)).collect())
+            Ok(regions.map(|region| region_info(catalog, observed, region)).collect())
         })
     }
 
     /// A region as the map has it.
     pub fn region(&self, region: RegionId) -> Result<RegionDescriptor, Error> {
         let known =
-            self.desk.journal.read(|catalog| catalog.regions().get(region).map(|entry| entry.descriptor.clone()));
+            self.context.journal.read(|catalog| catalog.regions().get(region).map(|entry| entry.descriptor.clone()));
         known.ok_or_else(|| Error::NotFound { what: format!("region {region}") })
     }
 
     /// The state of the whole, and what is wrong with it.
     pub fn status(&self) -> v1::StatusReply {
-        let own = self.desk.journal.checkpoint_trouble();
-        let waits = self.desk.waits();
-        let catalog_index = self.desk.journal.applied();
-        self.look(|catalog, sight| {
-            let leaderless = leaderless(catalog, sight);
-            let mut troubles = troubles(catalog, sight, &leaderless, now());
+        let own = self.context.journal.checkpoint_trouble();
+        let waits = self.context.waits();
+        let catalog_index = self.context.journal.applied();
+        self.look(|catalog, observed| {
+            let leaderless = leaderless(catalog, observed);
+            let mut troubles = troubles(catalog, observed, &leaderless, now());
             troubles.extend(own);
-            let waiting = waiting_for(catalog, sight).into_iter().chain(waits);
+            let waiting = waiting_for(catalog, observed).into_iter().chain(waits);
             v1::StatusReply {
                 cluster_id: bytes::Bytes::copy_from_slice(&catalog.cluster().0),
                 replication: catalog.replication(),
-                servers: servers(catalog, sight),
+                servers: servers(catalog, observed),
                 tables: count(catalog.tables().len()),
                 regions: count(catalog.regions().len()),
                 groups: count(catalog.groups().len()),
@@ -158,7 +160,7 @@ impl Views {
 
     /// Rows of the meta table.
     pub fn scan_meta(&self, scan: &MetaScan) -> Result<Vec<MetaBlock>, Error> {
-        Ok(self.look(|catalog, sight| crate::meta::scan(catalog, sight, scan))?)
+        Ok(self.look(|catalog, observed| crate::meta::scan(catalog, observed, scan))?)
     }
 }
 
@@ -166,47 +168,47 @@ fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-fn table(catalog: &Catalog, sight: &Sight, entry: &TableEntry) -> v1::TableReply {
+fn table(catalog: &Catalog, observed: &Observations, entry: &TableEntry) -> v1::TableReply {
     let regions = || catalog.regions().of_table(entry.schema.table);
     v1::TableReply {
         schema: Some((&entry.schema).into()),
         state: entry.state.name().to_owned(),
         regions: count(catalog.regions().count(entry.schema.table)),
-        bytes: regions().map(|region| region_bytes(sight, region)).sum(),
+        bytes: regions().map(|region| region_bytes(observed, region)).sum(),
     }
 }
 
-fn region_bytes(sight: &Sight, region: &RegionEntry) -> u64 {
+fn region_bytes(observed: &Observations, region: &RegionEntry) -> u64 {
     let region = &region.descriptor;
-    sight.inventory.region(region.group, region.region).map_or(0, |view| view.bytes)
+    observed.inventory.region(region.group, region.region).map_or(0, |view| view.bytes)
 }
 
 fn locations<'a>(
     catalog: &Catalog,
-    sight: &Sight,
+    observed: &Observations,
     regions: impl Iterator<Item = &'a RegionDescriptor>,
 ) -> Vec<v1::GroupLocation> {
     let groups: std::collections::BTreeSet<GroupId> = regions.map(|region| region.group).collect();
     let known = groups.into_iter().filter_map(|group| catalog.groups().get(group).map(|entry| (group, entry)));
-    known.map(|(group, entry)| (&sight.location(catalog, group, entry)).into()).collect()
+    known.map(|(group, entry)| (&observed.location(catalog, group, entry)).into()).collect()
 }
 
-fn servers(catalog: &Catalog, sight: &Sight) -> Vec<v1::ServerInfo> {
+fn servers(catalog: &Catalog, observed: &Observations) -> Vec<v1::ServerInfo> {
     let counts = catalog.regions().per_group();
-    catalog.servers().iter().map(|(server, known)| server_info(catalog, sight, server, known, &counts)).collect()
+    catalog.servers().iter().map(|(server, known)| server_info(catalog, observed, server, known, &counts)).collect()
 }
 
 fn server_info(
     catalog: &Catalog,
-    sight: &Sight,
+    observed: &Observations,
     server: ServerId,
     known: &Registration,
     regions_per_group: &BTreeMap<GroupId, u64>,
 ) -> v1::ServerInfo {
-    let state = sight.liveness.state(server);
-    let load = sight.inventory.load(server).cloned().unwrap_or_default();
+    let state = observed.liveness.state(server);
+    let load = observed.inventory.load(server).cloned().unwrap_or_default();
     let led: Vec<GroupId> =
-        if state == ServerState::Live { sight.inventory.led_by(server).collect() } else { Vec::new() };
+        if state == ServerState::Live { observed.inventory.led_by(server).collect() } else { Vec::new() };
     let regions: u64 = led.iter().filter_map(|group| regions_per_group.get(group)).sum();
     v1::ServerInfo {
         server: server.0,
@@ -217,39 +219,39 @@ fn server_info(
         replicas: count(catalog.groups().replicas_on(server)),
         regions: u32::try_from(regions).unwrap_or(u32::MAX),
         engine: known.engine.clone(),
-        boot: sight.liveness.boot(server),
+        boot: observed.liveness.boot(server),
         log_bytes: load.log_bytes,
         log_limit: load.log_limit,
         log_held_by: load.log_held_by,
         troubles: load.troubles,
         memtable_bytes: load.memtable_bytes,
         resources: load.resources,
-        since_report_ms: u64::try_from(sight.liveness.quiet_for(server, now()).as_millis()).unwrap_or(u64::MAX),
+        since_report_ms: u64::try_from(observed.liveness.quiet_for(server, now()).as_millis()).unwrap_or(u64::MAX),
     }
 }
 
 fn group_info(
     catalog: &Catalog,
-    sight: &Sight,
+    observed: &Observations,
     group: GroupId,
     entry: &GroupEntry,
     regions: &BTreeMap<GroupId, u64>,
 ) -> v1::GroupInfo {
     v1::GroupInfo {
-        location: Some((&sight.location(catalog, group, entry)).into()),
+        location: Some((&observed.location(catalog, group, entry)).into()),
         regions: regions.get(&group).map_or(0, |regions| u32::try_from(*regions).unwrap_or(u32::MAX)),
-        applied: sight.inventory.group(group).map_or(0, |view| view.applied),
+        applied: observed.inventory.group(group).map_or(0, |view| view.applied),
         replicas: entry.members.keys().map(|replica| replica.0).collect(),
         state: entry.state.name().to_owned(),
     }
 }
 
-fn region_info(catalog: &Catalog, sight: &Sight, entry: &RegionEntry) -> v1::RegionInfo {
+fn region_info(catalog: &Catalog, observed: &Observations, entry: &RegionEntry) -> v1::RegionInfo {
     let region = &entry.descriptor;
     let table = catalog.tables().get(region.table);
     let address = |server: ServerId| catalog.servers().address(server);
     let members = catalog.groups().get(region.group).into_iter().flat_map(|group| group.members.values().copied());
-    let view = sight.inventory.region(region.group, region.region);
+    let view = observed.inventory.region(region.group, region.region);
     let state = match table.map(|table| table.state) {
         Some(TableState::Creating) => "creating".to_owned(),
         Some(TableState::Dropping) => "dropping".to_owned(),
@@ -258,7 +260,7 @@ fn region_info(catalog: &Catalog, sight: &Sight, entry: &RegionEntry) -> v1::Reg
     v1::RegionInfo {
         descriptor: Some(region.into()),
         table: table.map_or_else(String::new, |table| table.schema.name.to_string()),
-        leader: sight.leader(region.group).map_or_else(String::new, address),
+        leader: observed.leader(region.group).map_or_else(String::new, address),
         bytes: view.map_or(0, |view| view.bytes),
         state,
         servers: members.map(address).collect(),
@@ -266,16 +268,16 @@ fn region_info(catalog: &Catalog, sight: &Sight, entry: &RegionEntry) -> v1::Reg
 }
 
 /// Open groups that nobody leads, as far as reports tell.
-pub fn leaderless(catalog: &Catalog, sight: &Sight) -> Vec<GroupId> {
+pub fn leaderless(catalog: &Catalog, observed: &Observations) -> Vec<GroupId> {
     let open = catalog.groups().iter().filter(|(_, entry)| entry.state == GroupState::Open);
-    open.map(|(group, _)| group).filter(|group| sight.leader(*group).is_none()).collect()
+    open.map(|(group, _)| group).filter(|group| observed.leader(*group).is_none()).collect()
 }
 
 /// What is wrong, a sentence each, in a fixed order.
-fn troubles(catalog: &Catalog, sight: &Sight, leaderless: &[GroupId], now: Moment) -> Vec<String> {
+fn troubles(catalog: &Catalog, observed: &Observations, leaderless: &[GroupId], now: Moment) -> Vec<String> {
     let mut troubles = Vec::new();
     for (server, known) in catalog.servers().iter() {
-        server_troubles(sight, server, &known.address, now, &mut troubles);
+        server_troubles(observed, server, &known.address, now, &mut troubles);
     }
     for group in leaderless {
         troubles.push(format!(
@@ -283,7 +285,7 @@ fn troubles(catalog: &Catalog, sight: &Sight, leaderless: &[GroupId], now: Momen
         ));
     }
     for region in catalog.regions().iter().map(|entry| &entry.descriptor) {
-        let view = sight.inventory.region(region.group, region.region);
+        let view = observed.inventory.region(region.group, region.region);
         if let Some(view) = view.filter(|view| view.state == UNSPLITTABLE) {
             let (region, bytes) = (region.region, view.bytes);
             troubles.push(format!("region {region} is over its size ({bytes} bytes) and has no place to split"));
@@ -292,20 +294,20 @@ fn troubles(catalog: &Catalog, sight: &Sight, leaderless: &[GroupId], now: Momen
     troubles
 }
 
-fn server_troubles(sight: &Sight, server: ServerId, address: &str, now: Moment, troubles: &mut Vec<String>) {
+fn server_troubles(observed: &Observations, server: ServerId, address: &str, now: Moment, troubles: &mut Vec<String>) {
     let mut tell = |what: String| troubles.push(format!("server {server} ({address}) {what}"));
-    match sight.liveness.state(server) {
-        ServerState::Silent if sight.liveness.is_missed(server, now) => {
-            tell(format!("is silent for {} s", sight.liveness.quiet_for(server, now).as_secs()));
+    match observed.liveness.state(server) {
+        ServerState::Silent if observed.liveness.is_missed(server, now) => {
+            tell(format!("is silent for {} s", observed.liveness.quiet_for(server, now).as_secs()));
         }
         ServerState::Stopped => tell("was stopped".into()),
         ServerState::Silent | ServerState::Live => {}
     }
-    if let Some(off_ms) = sight.liveness.clock_trouble(server) {
+    if let Some(off_ms) = observed.liveness.clock_trouble(server) {
         let direction = if off_ms < 0 { "behind" } else { "ahead of" };
         tell(format!("has a clock {} ms {direction} the master's: set the wrong one right", off_ms.abs()));
     }
-    let Some(load) = sight.inventory.load(server) else { return };
+    let Some(load) = observed.inventory.load(server) else { return };
     if let Some(held) = log_trouble(load) {
         tell(held);
     }
@@ -329,7 +331,7 @@ mod tests {
     use crate::liveness::Liveness;
 
     /// Server 1 of the full catalog leads its group in term 3 and reports its first region as too large.
-    fn sight() -> Sight {
+    fn observed() -> Observations {
         let mut liveness = Liveness::new(Duration::from_secs(3), Moment(0));
         liveness.heard(ServerId(1), 1, Moment(1)).unwrap();
         let mut inventory = Inventory::default();
@@ -340,18 +342,18 @@ mod tests {
             regions: vec![RegionSeen { descriptor, bytes: 100, state: UNSPLITTABLE.into(), term: 3 }],
             load: ServerLoad { troubles: vec!["a file is damaged".into()], ..ServerLoad::default() },
         });
-        Sight { liveness, inventory }
+        Observations { liveness, inventory }
     }
 
-    fn told(sight: &Sight, now: Moment) -> Vec<String> {
+    fn told(observed: &Observations, now: Moment) -> Vec<String> {
         let catalog = full();
-        troubles(&catalog, sight, &leaderless(&catalog, sight), now)
+        troubles(&catalog, observed, &leaderless(&catalog, observed), now)
     }
 
     #[test]
     fn troubles_of_a_healthy_moment_are_what_servers_and_regions_say() {
         assert_eq!(
-            told(&sight(), Moment(2_000)),
+            told(&observed(), Moment(2_000)),
             [
                 "server 1 (a:1) says: a file is damaged",
                 "region 1 is over its size (100 bytes) and has no place to split",
@@ -361,10 +363,10 @@ mod tests {
 
     #[test]
     fn a_silent_server_and_the_groups_it_led_are_told() {
-        let mut sight = sight();
-        sight.liveness.clock(ServerId(1), -700);
-        sight.liveness.tick(Moment(9_001));
-        let told = told(&sight, Moment(9_001));
+        let mut observed = observed();
+        observed.liveness.clock(ServerId(1), -700);
+        observed.liveness.tick(Moment(9_001));
+        let told = told(&observed, Moment(9_001));
         assert_eq!(told[0], "server 1 (a:1) is silent for 9 s");
         assert!(told[1].contains("700 ms behind the master's"), "{}", told[1]);
         assert!(told.iter().any(|what| what == "server 2 (b:1) is silent for 9 s"), "never heard of");
@@ -373,16 +375,16 @@ mod tests {
 
     #[test]
     fn lists_show_the_leader_and_what_it_reported() {
-        let (catalog, sight) = (full(), sight());
-        let region = region_info(&catalog, &sight, catalog.regions().iter().next().unwrap());
+        let (catalog, observed) = (full(), observed());
+        let region = region_info(&catalog, &observed, catalog.regions().iter().next().unwrap());
         assert_eq!((region.leader.as_str(), region.bytes, region.state.as_str()), ("a:1", 100, UNSPLITTABLE));
-        let servers = servers(&catalog, &sight);
+        let servers = servers(&catalog, &observed);
         let shown =
             |info: &v1::ServerInfo| (info.server, info.state.clone(), info.leaders, info.replicas, info.regions);
         assert_eq!(shown(&servers[0]), (1, "live".to_owned(), 1, 1, 4));
         assert_eq!(shown(&servers[1]), (2, "silent".to_owned(), 0, 0, 0));
         let entry = catalog.groups().get(GroupId(1)).unwrap();
-        let group = group_info(&catalog, &sight, GroupId(1), entry, &catalog.regions().per_group());
+        let group = group_info(&catalog, &observed, GroupId(1), entry, &catalog.regions().per_group());
         assert_eq!((group.applied, group.regions, group.location.unwrap().term), (9, 4, 3));
     }
 

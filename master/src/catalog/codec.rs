@@ -6,6 +6,9 @@
 use bytes::Bytes;
 use terrane_types::Invalid;
 
+/// Version of the layout of edits and outcomes.
+pub const EDIT_VERSION: u8 = 1;
+
 /// Bytes that are not what their format says.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
@@ -164,4 +167,12 @@ impl<'a> Reader<'a> {
             left => Err(DecodeError::Long(left)),
         }
     }
+}
+
+/// Refuses an edit or outcome of a version that this build does not know.
+pub(super) fn check_version(version: u8) -> Result<(), DecodeError> {
+    if version == EDIT_VERSION {
+        return Ok(());
+    }
+    Err(DecodeError::Version { what: "the catalog's edits", found: u16::from(version) })
 }

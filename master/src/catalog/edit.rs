@@ -5,9 +5,9 @@
 //! written down in `docs/formats/catalog.md`.
 
 use bytes::Bytes;
-use terrane_types::{ClusterId, GroupId, NamespaceName, RegionDescriptor, RegionId, ServerId, TableId, TableSchema};
+use terrane_types::{ClusterId, GroupId, NamespaceName, RegionDescriptor, ServerId, TableId, TableSchema};
 
-use super::codec::{DecodeError, Reader, Writer};
+use super::codec::{DecodeError, EDIT_VERSION, Reader, Writer, check_version};
 use super::groups::GroupPlan;
 use super::namespaces::decode_name;
 use super::page_keys::Secret;
@@ -16,14 +16,11 @@ use super::requests::RequestId;
 use super::servers::Registration;
 use super::tables::{decode_schema, encode_schema};
 
-/// Version of the layout of edits and outcomes.
-const EDIT_VERSION: u8 = 1;
-
 /// One change of the catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CatalogEdit {
     /// The first entry of a cluster: what it is, who its masters are, how often data is kept.
-    Found(Founding),
+    Bootstrap(Bootstrap),
     /// A server with a fresh directory gets an id.
     AddServer(Registration),
     /// A known server says where it is now.
@@ -45,7 +42,7 @@ pub enum CatalogEdit {
     /// The intent to drop a table.
     DropTable { table: TableId },
     /// Every group has dropped the table.
-    ForgetTable { table: TableId },
+    RemoveTable { table: TableId },
     /// Regions as their leaders report them.
     IndexRegions { regions: Vec<RegionDescriptor> },
     /// A new key for page tokens. `id` is the one it must get: of two that were made at once one loses.
@@ -74,41 +71,13 @@ pub struct NewTable {
 
 /// What is fixed when a cluster begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Founding {
+pub struct Bootstrap {
     /// The cluster's id.
     pub cluster: ClusterId,
     /// The masters as `--peers` named them, sorted; empty for one master that was started without the flag.
     pub peers: Vec<String>,
     /// Replicas of each group.
     pub replication: u32,
-}
-
-/// What became of an edit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It holds.
-    Done,
-    /// The new server's id.
-    Server(ServerId),
-    /// The first id of the block.
-    RegionIds(RegionId),
-    /// The new table's id.
-    Table(TableId),
-    /// It does not fit, and changed nothing.
-    Refused(Refusal),
-}
-
-/// Why an edit changed nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// Something of this name is there already.
-    AlreadyExists(String),
-    /// What it names is not there.
-    NotFound(String),
-    /// The catalog is no longer what the edit was made from; look again.
-    Changed(String),
-    /// It breaks a rule.
-    Invalid(String),
 }
 
 impl CatalogEdit {
@@ -122,9 +91,9 @@ impl CatalogEdit {
 
     fn encode_body(&self, out: &mut Writer) {
         match self {
-            Self::Found(founding) => {
+            Self::Bootstrap(bootstrap) => {
                 out.u8(1);
-                founding.encode(out);
+                bootstrap.encode(out);
             }
             Self::AddServer(registration) => {
                 out.u8(2);
@@ -169,7 +138,7 @@ impl CatalogEdit {
                 out.u8(11);
                 out.u64(table.0);
             }
-            Self::ForgetTable { table } => {
+            Self::RemoveTable { table } => {
                 out.u8(12);
                 out.u64(table.0);
             }
@@ -222,7 +191,7 @@ impl CatalogEdit {
 
     fn decode_fields(tag: u8, from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(match tag {
-            1 => Self::Found(Founding::decode(from)?),
+            1 => Self::Bootstrap(Bootstrap::decode(from)?),
             2 => Self::AddServer(Registration::decode(from)?),
             3 => Self::UpdateServer { server: ServerId(from.u64()?), registration: Registration::decode(from)? },
             4 => Self::TakeRegionIds { count: from.u32()? },
@@ -233,7 +202,7 @@ impl CatalogEdit {
             9 => Self::AlterTable { schema: decode_schema(from)? },
             10 => Self::FinishAlter { table: TableId(from.u64()?), version: from.u64()? },
             11 => Self::DropTable { table: TableId(from.u64()?) },
-            12 => Self::ForgetTable { table: TableId(from.u64()?) },
+            12 => Self::RemoveTable { table: TableId(from.u64()?) },
             13 => Self::IndexRegions { regions: from.list(decode_descriptor)? },
             20 => Self::AddPageKey { id: from.u32()?, secret: Secret(from.array()?) },
             16 => Self::CreateTable(NewTable::decode(from, false)?),
@@ -262,7 +231,7 @@ impl NewTable {
     }
 }
 
-impl Founding {
+impl Bootstrap {
     pub(super) fn encode(&self, out: &mut Writer) {
         out.raw(&self.cluster.0);
         out.list(self.peers.iter(), |out, peer| out.text(peer));
@@ -272,64 +241,4 @@ impl Founding {
     pub(super) fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(Self { cluster: ClusterId(from.array()?), peers: from.list(Reader::text)?, replication: from.u32()? })
     }
-}
-
-impl Outcome {
-    /// The outcome as a reply of group 0's state machine.
-    pub fn encode(&self) -> Bytes {
-        let mut out = Writer::default();
-        out.u8(EDIT_VERSION);
-        match self {
-            Self::Done => out.u8(0),
-            Self::Server(server) => {
-                out.u8(1);
-                out.u64(server.0);
-            }
-            Self::RegionIds(first) => {
-                out.u8(2);
-                out.u64(first.0);
-            }
-            Self::Table(table) => {
-                out.u8(3);
-                out.u64(table.0);
-            }
-            Self::Refused(refusal) => {
-                let (tag, what) = match refusal {
-                    Refusal::AlreadyExists(what) => (16, what),
-                    Refusal::NotFound(what) => (17, what),
-                    Refusal::Changed(what) => (18, what),
-                    Refusal::Invalid(what) => (19, what),
-                };
-                out.u8(tag);
-                out.text(what);
-            }
-        }
-        out.into_bytes().into()
-    }
-
-    /// The outcome in a reply.
-    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut from = Reader::new(bytes);
-        check_version(from.u8()?)?;
-        let outcome = match from.u8()? {
-            0 => Self::Done,
-            1 => Self::Server(ServerId(from.u64()?)),
-            2 => Self::RegionIds(RegionId(from.u64()?)),
-            3 => Self::Table(TableId(from.u64()?)),
-            16 => Self::Refused(Refusal::AlreadyExists(from.text()?)),
-            17 => Self::Refused(Refusal::NotFound(from.text()?)),
-            18 => Self::Refused(Refusal::Changed(from.text()?)),
-            19 => Self::Refused(Refusal::Invalid(from.text()?)),
-            found => return Err(DecodeError::Tag { what: "outcome", found }),
-        };
-        from.end()?;
-        Ok(outcome)
-    }
-}
-
-fn check_version(version: u8) -> Result<(), DecodeError> {
-    if version == EDIT_VERSION {
-        return Ok(());
-    }
-    Err(DecodeError::Version { what: "the catalog's edits", found: u16::from(version) })
 }

@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use terrane_types::NamespaceName;
 use terrane_types::limits::NAMESPACES_MAX;
 
-use super::Refusal;
 use super::codec::{DecodeError, Reader, Writer};
+use super::outcome::Refusal;
 use super::tables::Tables;
 
 /// How many tables are named to somebody who wants to drop the namespace they are in.

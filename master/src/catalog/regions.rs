@@ -176,7 +176,7 @@ impl Regions {
         }
     }
 
-    pub(super) fn forget_table(&mut self, table: TableId) {
+    pub(super) fn remove_table(&mut self, table: TableId) {
         for entry in self.by_table.remove(&table).into_iter().flat_map(BTreeMap::into_values) {
             self.by_id.remove(&entry.descriptor.region);
         }

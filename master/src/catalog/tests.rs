@@ -13,7 +13,7 @@ use super::page_keys::{ROTATE_AFTER_MS, Secret};
 use super::requests::RequestId;
 use super::servers::Registration;
 use super::tables::TableState;
-use super::{Catalog, CatalogEdit, Founding, NewTable, Outcome, Refusal};
+use super::{Bootstrap, Catalog, CatalogEdit, NewTable, Outcome, Refusal};
 
 /// A region of table 1 in group 1.
 pub(crate) fn descriptor(region: u64, start: &str, end: &str, epoch: u64) -> RegionDescriptor {
@@ -41,8 +41,8 @@ fn namespace(name: &str) -> NamespaceName {
     name.parse().unwrap()
 }
 
-fn founding() -> Founding {
-    Founding { cluster: ClusterId([7; 16]), peers: vec!["a:1".into()], replication: 1 }
+fn bootstrap() -> Bootstrap {
+    Bootstrap { cluster: ClusterId([7; 16]), peers: vec!["a:1".into()], replication: 1 }
 }
 
 fn create(name: &str, split_at: &[&'static str]) -> CatalogEdit {
@@ -67,7 +67,7 @@ fn refused(catalog: &mut Catalog, edit: CatalogEdit) -> Refusal {
 /// One server, one group, no table.
 fn small() -> Catalog {
     let mut catalog = Catalog::default();
-    applied(&mut catalog, CatalogEdit::Found(founding()));
+    applied(&mut catalog, CatalogEdit::Bootstrap(bootstrap()));
     applied(&mut catalog, CatalogEdit::AddServer(registration("a:1")));
     let groups = vec![GroupPlan { leader: ServerId(1), servers: vec![ServerId(1)] }];
     applied(&mut catalog, CatalogEdit::AddGroups { expected: GroupId(1), groups });
@@ -85,18 +85,18 @@ fn report(catalog: &mut Catalog, regions: &[RegionDescriptor]) {
 }
 
 #[test]
-fn a_cluster_is_founded_once() {
+fn a_cluster_is_bootstrapped_once() {
     let mut catalog = Catalog::default();
-    applied(&mut catalog, CatalogEdit::Found(founding()));
-    applied(&mut catalog, CatalogEdit::Found(founding()));
-    let other = Founding { peers: vec!["b:1".into()], ..founding() };
-    assert!(matches!(refused(&mut catalog, CatalogEdit::Found(other)), Refusal::AlreadyExists(_)));
+    applied(&mut catalog, CatalogEdit::Bootstrap(bootstrap()));
+    applied(&mut catalog, CatalogEdit::Bootstrap(bootstrap()));
+    let other = Bootstrap { peers: vec!["b:1".into()], ..bootstrap() };
+    assert!(matches!(refused(&mut catalog, CatalogEdit::Bootstrap(other)), Refusal::AlreadyExists(_)));
 }
 
 #[test]
 fn an_id_is_never_given_twice_even_when_its_server_left() {
     let mut catalog = Catalog::default();
-    applied(&mut catalog, CatalogEdit::Found(founding()));
+    applied(&mut catalog, CatalogEdit::Bootstrap(bootstrap()));
     let add = |catalog: &mut Catalog, address: &str| applied(catalog, CatalogEdit::AddServer(registration(address)));
     assert_eq!(add(&mut catalog, "a:1"), Outcome::Server(ServerId(1)));
     // The same address again: the first never kept its id, so it is forgotten, and the id with it.
@@ -150,9 +150,9 @@ fn a_table_goes_from_creating_to_enabled_to_dropped_and_its_id_stays_used() {
     assert_eq!(catalog.tables().named("t").unwrap().state, TableState::Creating);
     assert!(matches!(refused(&mut catalog, create("t", &[])), Refusal::AlreadyExists(_)));
     applied(&mut catalog, CatalogEdit::EnableTable { table: TableId(1) });
-    assert!(matches!(refused(&mut catalog, CatalogEdit::ForgetTable { table: TableId(1) }), Refusal::Changed(_)));
+    assert!(matches!(refused(&mut catalog, CatalogEdit::RemoveTable { table: TableId(1) }), Refusal::Changed(_)));
     applied(&mut catalog, CatalogEdit::DropTable { table: TableId(1) });
-    applied(&mut catalog, CatalogEdit::ForgetTable { table: TableId(1) });
+    applied(&mut catalog, CatalogEdit::RemoveTable { table: TableId(1) });
     assert!(catalog.tables().was_dropped(TableId(1)) && catalog.tables().len() + catalog.regions().len() == 0);
     assert_eq!(applied(&mut catalog, create("t", &[])), Outcome::Table(TableId(2)));
 }
@@ -195,7 +195,7 @@ fn a_namespace_is_there_before_its_tables_and_as_long_as_they_are() {
     for table in 1..=4 {
         applied(&mut catalog, CatalogEdit::DropTable { table: TableId(table) });
         assert!(matches!(refused(&mut catalog, away()), Refusal::Invalid(_)), "a table that is being dropped is there");
-        applied(&mut catalog, CatalogEdit::ForgetTable { table: TableId(table) });
+        applied(&mut catalog, CatalogEdit::RemoveTable { table: TableId(table) });
     }
     applied(&mut catalog, away());
     assert!(matches!(refused(&mut catalog, away()), Refusal::NotFound(_)));
@@ -243,7 +243,7 @@ fn a_request_that_is_sent_again_gets_the_first_outcome_and_changes_nothing() {
 
     let Outcome::Table(table) = first else { panic!("{first:?}") };
     applied(&mut catalog, requested(3, CatalogEdit::DropTable { table }));
-    applied(&mut catalog, CatalogEdit::ForgetTable { table });
+    applied(&mut catalog, CatalogEdit::RemoveTable { table });
     assert_eq!(applied(&mut catalog, requested(3, CatalogEdit::DropTable { table })), first);
     // One that was refused left nothing behind, and may be made later.
     applied(&mut catalog, requested(2, create("t", &[])));
@@ -369,7 +369,7 @@ pub(crate) fn full() -> Catalog {
     applied(&mut catalog, create("ns:u", &[]));
     applied(&mut catalog, CatalogEdit::EnableTable { table: TableId(1) });
     applied(&mut catalog, CatalogEdit::DropTable { table: TableId(2) });
-    applied(&mut catalog, CatalogEdit::ForgetTable { table: TableId(2) });
+    applied(&mut catalog, CatalogEdit::RemoveTable { table: TableId(2) });
     applied(&mut catalog, CatalogEdit::OpenGroup { group: GroupId(1) });
     report(&mut catalog, &[descriptor(1, "", "a\u{0}", 2), descriptor(70, "a\u{0}", "c", 2)]);
     catalog
@@ -449,7 +449,7 @@ fn any_edit() -> impl Strategy<Value = CatalogEdit> {
     let key = || prop::collection::vec(any::<u8>(), 0..6).prop_map(Bytes::from);
     prop_oneof![
         (any::<[u8; 16]>(), prop::collection::vec(text(), 0..3), any::<u32>()).prop_map(|(id, peers, replication)| {
-            CatalogEdit::Found(Founding { cluster: ClusterId(id), peers, replication })
+            CatalogEdit::Bootstrap(Bootstrap { cluster: ClusterId(id), peers, replication })
         }),
         registration().prop_map(CatalogEdit::AddServer),
         (any_id(), registration())
@@ -473,7 +473,7 @@ fn any_edit() -> impl Strategy<Value = CatalogEdit> {
         any_id().prop_map(|version| CatalogEdit::AlterTable { schema: TableSchema { version, ..schema("t") } }),
         (any_id(), any_id()).prop_map(|(table, version)| CatalogEdit::FinishAlter { table: TableId(table), version }),
         any_id().prop_map(|table| CatalogEdit::DropTable { table: TableId(table) }),
-        any_id().prop_map(|table| CatalogEdit::ForgetTable { table: TableId(table) }),
+        any_id().prop_map(|table| CatalogEdit::RemoveTable { table: TableId(table) }),
         prop::collection::vec(any_descriptor(), 0..4).prop_map(|regions| CatalogEdit::IndexRegions { regions }),
         (any::<u32>(), any::<[u8; 32]>())
             .prop_map(|(id, secret)| CatalogEdit::AddPageKey { id, secret: Secret(secret) }),

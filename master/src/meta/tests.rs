@@ -9,12 +9,12 @@ use crate::catalog::tests::full;
 use crate::inventory::Inventory;
 use crate::liveness::{Liveness, Moment};
 
-fn sight() -> Sight {
+fn observed() -> Observations {
     let mut liveness = Liveness::new(Duration::from_secs(3), Moment(0));
     liveness.heard(ServerId(1), 1, Moment(1)).unwrap();
     let mut inventory = Inventory::default();
     inventory.hint_leader(GroupId(1), ServerId(1));
-    Sight { liveness, inventory }
+    Observations { liveness, inventory }
 }
 
 fn all() -> MetaScan {
@@ -36,7 +36,7 @@ fn keys(blocks: &[MetaBlock]) -> Vec<String> {
 }
 
 fn scanned(wanted: &MetaScan) -> Vec<MetaBlock> {
-    scan(&full(), &sight(), wanted).unwrap()
+    scan(&full(), &observed(), wanted).unwrap()
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_token_goes_on_after_the_last_row_in_both_directions() {
         let after = scanned(&MetaScan { limit: 1, reverse, resume, ..all() });
         assert_eq!((after.len(), after[0].row_count, after[0].done), (1, 0, true));
     }
-    assert!(scan(&full(), &sight(), &MetaScan { resume: Bytes::from_static(b"\x09x"), ..all() }).is_err());
+    assert!(scan(&full(), &observed(), &MetaScan { resume: Bytes::from_static(b"\x09x"), ..all() }).is_err());
 }
 
 #[test]

@@ -1,21 +1,21 @@
-//! Makes groups: plans them when servers come, and tells their members.
-
-use std::collections::BTreeMap;
+//! Plans groups when servers join, and orders their members to create their replicas.
 
 use futures::future::join_all;
-use terrane_types::{Error, GroupId, ReplicaId, ServerId};
+use terrane_types::{Error, GroupId};
 
-use super::{Desk, RETRY_FIRST, RETRY_MAX, Subject};
+use super::group_creation::{GroupCreation, Phase};
+use super::{RETRY_FIRST, RETRY_MAX};
 use crate::backoff::Backoff;
 use crate::catalog::CatalogEdit;
-use crate::catalog::groups::{GroupEntry, GroupPlan, GroupState};
+use crate::catalog::groups::{GroupEntry, GroupPlan};
+use crate::context::{MasterContext, Subject};
 use crate::planner::{Fleet, plan_groups};
 
-/// Records the intent of whatever groups are still to be made.
-pub async fn plan(desk: &Desk) {
-    let (expected, groups) = desk.journal.read(|catalog| {
-        let live = desk.observed.with(|sight| {
-            catalog.servers().iter().map(|(server, _)| server).filter(|id| sight.liveness.is_live(*id)).collect()
+/// Records the intent to create the groups that are missing.
+pub async fn plan(context: &MasterContext) {
+    let (expected, groups) = context.journal.read(|catalog| {
+        let live = context.observed.with(|observed| {
+            catalog.servers().iter().map(|(server, _)| server).filter(|id| observed.liveness.is_live(*id)).collect()
         });
         let known = catalog.groups().iter().map(|(_, group)| GroupPlan {
             leader: group.planned_leader,
@@ -25,7 +25,7 @@ pub async fn plan(desk: &Desk) {
             live,
             groups: known.collect(),
             replication: usize::try_from(catalog.replication()).unwrap_or(0),
-            led_by_each: desk.groups_per_server,
+            led_by_each: context.groups_per_server,
         };
         (catalog.next_group(), plan_groups(&fleet))
     });
@@ -33,60 +33,45 @@ pub async fn plan(desk: &Desk) {
         return;
     }
     let count = groups.len();
-    match desk.journal.record(&CatalogEdit::AddGroups { expected, groups }).await {
-        Ok(_) => tracing::info!(count, "groups are being made"),
-        // The next change of the catalog, or of who is live, plans again.
-        Err(error) => tracing::warn!(%error, "groups could not be planned"),
+    match context.journal.record(&CatalogEdit::AddGroups { expected, groups }).await {
+        Ok(_) => tracing::info!(count, "creating groups"),
+        // The next change of the catalog, or of which servers are live, plans again.
+        Err(error) => tracing::warn!(%error, "cannot record the plan of new groups; it is planned again"),
     }
 }
 
-/// Tells every member of a group; the one that is to lead it last, since its election needs a quorum of the others.
-pub async fn perform(desk: &Desk, group: GroupId) -> Result<(), Error> {
-    let entry = desk.journal.read(|catalog| catalog.groups().get(group).cloned());
-    let Some(entry) = entry.filter(|entry| entry.state == GroupState::Creating) else { return Ok(()) };
-    let leads = |(_, server): &(&ReplicaId, &ServerId)| **server == entry.planned_leader;
-    let (leader, followers): (BTreeMap<_, _>, BTreeMap<_, _>) = entry.members.iter().partition(leads);
-    let quorum = entry.members.len() / 2 + 1;
-    let mut told = Told { desk, group, entry: &entry, backoff: Backoff::new(RETRY_FIRST, RETRY_MAX) };
-    let rest = told.tell(followers, quorum - 1).await;
-    told.tell(leader, 1).await;
-    let everyone = rest.len();
-    told.tell(rest, everyone).await;
-    desk.journal.record(&CatalogEdit::OpenGroup { group }).await.map(|_| ())
-}
-
-struct Told<'a> {
-    desk: &'a Desk,
-    group: GroupId,
-    entry: &'a GroupEntry,
-    backoff: Backoff,
-}
-
-impl<'a> Told<'a> {
-    /// Tells these members, again and again, until `enough` of them have answered; the others are returned.
-    async fn tell(
-        &mut self,
-        mut members: BTreeMap<&'a ReplicaId, &'a ServerId>,
-        enough: usize,
-    ) -> BTreeMap<&'a ReplicaId, &'a ServerId> {
-        let left_max = members.len() - enough;
-        loop {
-            let (desk, group, entry) = (self.desk, self.group, self.entry);
-            let answers = join_all(members.iter().map(|(replica, server)| async {
-                (*replica, desk.orders.create_group(group, entry, **replica, **server).await)
-            }));
-            let mut waiting = String::new();
-            for (replica, answer) in answers.await {
-                match answer {
-                    Ok(()) => drop(members.remove(replica)),
-                    Err(error) => waiting = format!("group {group} on server {}: {error}", entry.members[replica]),
-                }
-            }
-            if members.len() <= left_max {
-                return members;
-            }
-            desk.wait(Subject::Group(group), waiting);
-            tokio::time::sleep(self.backoff.next_wait()).await;
+/// Orders the members of a group, phase by phase, and opens the group.
+pub async fn perform(context: &MasterContext, group: GroupId) -> Result<(), Error> {
+    let entry = context.journal.read(|catalog| catalog.groups().get(group).cloned());
+    let Some((entry, mut creation)) = entry.and_then(|entry| Some((entry.clone(), GroupCreation::resume(&entry)?)))
+    else {
+        return Ok(());
+    };
+    let mut backoff = Backoff::new(RETRY_FIRST, RETRY_MAX);
+    loop {
+        let phase = creation.phase();
+        if phase == Phase::Complete {
+            return context.journal.record(&CatalogEdit::OpenGroup { group }).await.map(|_| ());
+        }
+        let waiting = round(context, group, &entry, &mut creation).await;
+        if creation.phase() == phase {
+            context.begin_wait(Subject::Group(group), waiting);
+            tokio::time::sleep(backoff.next_wait()).await;
         }
     }
+}
+
+/// Orders every member whose turn it is; returns one that did not follow, and why.
+async fn round(context: &MasterContext, group: GroupId, entry: &GroupEntry, creation: &mut GroupCreation) -> String {
+    let orders = creation.next().into_iter().map(|replica| async move {
+        (replica, context.orders.create_group(group, entry, replica, entry.members[&replica]).await)
+    });
+    let mut waiting = String::new();
+    for (replica, answer) in join_all(orders).await {
+        match answer {
+            Ok(()) => creation.created(replica),
+            Err(error) => waiting = format!("group {group} on server {}: {error}", entry.members[&replica]),
+        }
+    }
+    waiting
 }

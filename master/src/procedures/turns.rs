@@ -6,13 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use super::Subject;
+use crate::context::{Subject, UNFINISHED_MAX};
 
 /// Procedures of one kind that run at once, not counting those that wait; further intents wait in the catalog for their
 /// turn.
 pub const RUNNING_MAX: usize = 64;
-/// Procedures of one kind in all, and unfinished changes of tables that are taken in.
-pub const UNFINISHED_MAX: usize = 1_024;
 
 /// Whether `subject` gets a procedure beside those there are. `waits` says which of them wait.
 pub fn may_start<'a>(

@@ -280,7 +280,7 @@ async fn another_list_of_peers_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     start(dir.path(), |config| config.peers = vec!["127.0.0.1:7600".into()]).await.unwrap().shutdown().await;
     let refused = start(dir.path(), |config| config.peers = vec!["127.0.0.1:9999".into()]).await.err().unwrap();
-    assert!(refused.to_string().contains("founded with --peers 127.0.0.1:7600"), "{refused}");
+    assert!(refused.to_string().contains("created with --peers 127.0.0.1:7600"), "{refused}");
     start(dir.path(), |_| {}).await.unwrap().shutdown().await;
 }
 

@@ -1,0 +1,1 @@
+//! Scripts over the decisions of procedures.
