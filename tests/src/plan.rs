@@ -12,6 +12,8 @@ use rand::{Rng, SeedableRng};
 
 /// Rows that the writers put.
 pub const ROWS: usize = 2_000;
+/// The prefix of the writers' keys.
+pub const ROW_PREFIX: &[u8] = b"row-";
 /// Region servers.
 pub const SERVERS: [&str; 3] = ["s1", "s2", "s3"];
 /// The plan's own stream of random numbers: apart from turmoil's, which has the seed itself.
@@ -46,7 +48,7 @@ pub struct Plan {
 
 /// What the clients of a run do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Course {
+pub enum Workload {
     /// They put and read rows.
     #[default]
     Rows,
@@ -54,13 +56,13 @@ pub enum Course {
     Counters,
 }
 
-impl std::str::FromStr for Course {
+impl std::str::FromStr for Workload {
     type Err = ();
 
-    fn from_str(name: &str) -> Result<Course, ()> {
+    fn from_str(name: &str) -> Result<Workload, ()> {
         match name {
-            "rows" => Ok(Course::Rows),
-            "counters" => Ok(Course::Counters),
+            "rows" => Ok(Workload::Rows),
+            "counters" => Ok(Workload::Counters),
             _ => Err(()),
         }
     }

@@ -1,7 +1,7 @@
 //! One simulated run of a whole cluster: a master, three region servers and clients in one process, under simulated time,
 //! network and disk.
 //!
-//! [`run`] is the loop: it steps the simulation, lets the [`faults`] act between two steps, and watches the [`stage`], where
+//! [`run`] is the loop: it steps the simulation, lets the [`faults`] act between two steps, and watches the [`run_state`], where
 //! clients and nodes leave what they saw. The story of a run has three acts. In the first, writers fill a table whose
 //! regions are tiny, so that flushes, purges and splits happen, readers check every answer against the
 //! [`crate::oracle::History`], and three scenes of faults are played: a server is crashed, a link is cut, a leader is cut
@@ -9,9 +9,9 @@
 //! several ways and compared. In the third, the whole cluster loses power at once, starts again, and all rows are read
 //! once more.
 //!
-//! That is the course of [`Course::Rows`]. In that of [`Course::Counters`] the clients increment, append, and check and
+//! That is the workload of [`Workload::Rows`]. In that of [`Workload::Counters`] the clients increment, append, and check and
 //! mutate, the [`crate::ledger::Ledger`] keeps the books, and answers are lost all the time: every fault of the first
-//! course strikes here too.
+//! workload strikes here too.
 //!
 //! What holds:
 //! - Everything is drawn from the seed: sizes, speeds, latencies, the moments and targets of faults ([`crate::plan`]).
@@ -24,14 +24,14 @@ mod counting;
 mod faults;
 mod nodes;
 mod readings;
-mod stage;
+mod run_state;
 pub mod trace;
 
 use std::time::{Duration, SystemTime};
 
-use stage::Stage;
+use run_state::RunState;
 
-use crate::plan::{Course, Plan};
+use crate::plan::{Plan, Workload};
 
 /// Simulated time after which a run is stuck.
 pub const TIME_MAX: Duration = Duration::from_secs(180);
@@ -77,14 +77,14 @@ impl std::fmt::Display for Summary {
 ///
 /// # Errors
 /// What was lost, stuck or never happened.
-pub fn run(seed: u64, course: Course) -> Result<Summary, String> {
+pub fn run(seed: u64, workload: Workload) -> Result<Summary, String> {
     let plan = Plan::drawn(seed);
     trace::note(format_args!("plan {plan:?} disk {:?}", terrane_env::sim::disk()));
     terrane_env::sim::set_fault_points(plan.fault_points);
-    let mut play = Play { sim: world(&plan), stage: Stage::new(), plan, course };
-    let outcome = play.all();
+    let mut run = SimulatedRun { sim: world(&plan), state: RunState::new(), plan, workload };
+    let outcome = run.all();
     // Its destructors would run hundreds of half-finished futures outside of any host; the process ends anyway.
-    std::mem::forget(play.sim);
+    std::mem::forget(run.sim);
     outcome
 }
 
@@ -108,22 +108,22 @@ fn world(plan: &Plan) -> turmoil::Sim<'static> {
 /// Segments that a simulated connection may have under way. A sender that overruns it would lose some.
 const TCP_CAPACITY: usize = 65_536;
 
-struct Play {
+struct SimulatedRun {
     sim: turmoil::Sim<'static>,
-    stage: Stage,
+    state: RunState,
     plan: Plan,
-    course: Course,
+    workload: Workload,
 }
 
-impl Play {
+impl SimulatedRun {
     fn all(&mut self) -> Result<Summary, String> {
-        nodes::add(&mut self.sim, &self.plan, &self.stage);
-        match self.course {
-            Course::Rows => clients::add(&mut self.sim, &self.plan, &self.stage),
-            Course::Counters => counting::add(&mut self.sim, &self.plan, &self.stage),
+        nodes::add(&mut self.sim, &self.plan, &self.state);
+        match self.workload {
+            Workload::Rows => clients::add(&mut self.sim, &self.plan, &self.state),
+            Workload::Counters => counting::add(&mut self.sim, &self.plan, &self.state),
         }
-        let mut nemesis = faults::Nemesis::new(&self.plan, self.course);
-        self.until_clients_end(|sim, stage| nemesis.act(sim, stage))?;
+        let mut nemesis = faults::Nemesis::new(&self.plan, self.workload);
+        self.until_clients_end(|sim, state| nemesis.act(sim, state))?;
         trace::note(format_args!("healed: reading everything"));
         self.read_everything("reading-healed")?;
         trace::note(format_args!("power cut of all"));
@@ -133,23 +133,23 @@ impl Play {
     }
 
     fn read_everything(&mut self, host: &'static str) -> Result<(), String> {
-        match self.course {
-            Course::Rows => readings::add(&mut self.sim, host, &self.stage),
-            Course::Counters => counting::add_last_readings(&mut self.sim, host, &self.stage),
+        match self.workload {
+            Workload::Rows => readings::add(&mut self.sim, host, &self.state),
+            Workload::Counters => counting::add_last_readings(&mut self.sim, host, &self.state),
         }
         self.until_clients_end(|_, _| {})
     }
 
-    fn until_clients_end(&mut self, mut act: impl FnMut(&mut turmoil::Sim<'static>, &Stage)) -> Result<(), String> {
+    fn until_clients_end(&mut self, mut act: impl FnMut(&mut turmoil::Sim<'static>, &RunState)) -> Result<(), String> {
         loop {
             let ended = self.sim.step().map_err(|error| self.stalled_or(&error.to_string()))?;
-            if let Some(failure) = self.stage.failure() {
+            if let Some(failure) = self.state.failure() {
                 return Err(failure);
             }
             if ended {
                 return Ok(());
             }
-            act(&mut self.sim, &self.stage);
+            act(&mut self.sim, &self.state);
         }
     }
 
@@ -158,16 +158,16 @@ impl Play {
         if self.sim.elapsed() < TIME_MAX {
             return error.to_owned();
         }
-        format!("stalled: not at the end after {} simulated s; {}", TIME_MAX.as_secs(), self.stage.progress())
+        format!("stalled: not at the end after {} simulated s; {}", TIME_MAX.as_secs(), self.state.progress())
     }
 
     /// What must have happened for the run to mean anything.
     fn summary(&self) -> Result<Summary, String> {
-        let summary = self.stage.summary(self.sim.elapsed());
+        let summary = self.state.summary(self.sim.elapsed());
         let purges = ("purge of a log segment", summary.purges);
         let shown = [("flush", summary.flushes), ("split", summary.splits)].into_iter();
         // Counters are few and small: a run of them may fit into one segment.
-        for (what, count) in shown.chain((self.course == Course::Rows).then_some(purges)) {
+        for (what, count) in shown.chain((self.workload == Workload::Rows).then_some(purges)) {
             if count == 0 {
                 return Err(format!("no {what} happened, so the run shows little: {summary}"));
             }

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 /// Seeds of the runs; any would do.
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=10;
-/// Seeds of the course of counters, which is shorter.
+/// Seeds of the workload of counters, which is shorter.
 const COUNTING: std::ops::RangeInclusive<u64> = 1..=20;
 /// The seed that is run twice.
 const TWICE: u64 = 4;
@@ -40,9 +40,9 @@ fn simulator() -> &'static Path {
     })
 }
 
-fn start(seed: u64, course: &str) -> Child {
+fn start(seed: u64, workload: &str) -> Child {
     let mut command = Command::new(simulator());
-    command.args(["--seed", &seed.to_string(), "--course", course]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.args(["--seed", &seed.to_string(), "--workload", workload]).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().expect("the simulator was just built")
 }
 
@@ -68,10 +68,10 @@ fn twenty_seeds_count_exactly() {
     all_go_well(COUNTING, "counters");
 }
 
-fn all_go_well(seeds: std::ops::RangeInclusive<u64>, course: &str) {
+fn all_go_well(seeds: std::ops::RangeInclusive<u64>, workload: &str) {
     let seeds: Vec<u64> = seeds.collect();
     for pair in seeds.chunks(2) {
-        let runs: Vec<(u64, Child)> = pair.iter().map(|&seed| (seed, start(seed, course))).collect();
+        let runs: Vec<(u64, Child)> = pair.iter().map(|&seed| (seed, start(seed, workload))).collect();
         for (seed, run) in runs {
             let said = end(seed, run);
             println!("{said}");
@@ -81,9 +81,9 @@ fn all_go_well(seeds: std::ops::RangeInclusive<u64>, course: &str) {
 
 #[test]
 fn a_seed_gives_the_same_trace_twice() {
-    for course in ["rows", "counters"] {
-        let (first, second) = (start(TWICE, course), start(TWICE, course));
-        assert_eq!(end(TWICE, first), end(TWICE, second), "{course}");
+    for workload in ["rows", "counters"] {
+        let (first, second) = (start(TWICE, workload), start(TWICE, workload));
+        assert_eq!(end(TWICE, first), end(TWICE, second), "{workload}");
     }
 }
 
@@ -95,10 +95,10 @@ fn planted_bugs_are_found() {
         ("a lease never ends", "rows"),
         ("a split forgets the window", "counters"),
     ];
-    for (bug, course) in bugs {
+    for (bug, workload) in bugs {
         let found = PLANTED.into_iter().any(|seed| {
             let mut run = Command::new(simulator());
-            let output = run.args(["--seed", &seed.to_string(), "--course", course, "--plant", bug]).output();
+            let output = run.args(["--seed", &seed.to_string(), "--workload", workload, "--plant", bug]).output();
             let output = output.expect("the simulator was just built");
             let said = String::from_utf8_lossy(&output.stdout).into_owned();
             println!("{bug}: {said}");

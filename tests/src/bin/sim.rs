@@ -1,4 +1,4 @@
-//! `sim --seed N [--course rows|counters] [--verbose] [--plant BUG]`: one simulated run of a whole cluster; `cargo xtask sim` builds and starts it.
+//! `sim --seed N [--workload rows|counters] [--verbose] [--plant BUG]`: one simulated run of a whole cluster; `cargo xtask sim` builds and starts it.
 //!
 //! The last line on standard output is `seed N ok trace HASH` (exit status 0), or `seed N FAILED: what` (1); the lines before
 //! a good end say what happened. `--verbose` prints every traced event to standard error. `--plant` has a mistake made on
@@ -11,20 +11,20 @@
 
 use mad_turmoil_rand::SeedableRng;
 use mad_turmoil_rand::rngs::StdRng;
-use terrane_tests::plan::Course;
+use terrane_tests::plan::Workload;
 use terrane_tests::simulation;
 
-const USAGE: &str = "usage: sim --seed N [--course rows|counters] [--verbose] [--plant BUG]";
+const USAGE: &str = "usage: sim --seed N [--workload rows|counters] [--verbose] [--plant BUG]";
 
 struct Arguments {
     seed: u64,
-    course: Course,
+    workload: Workload,
     verbose: bool,
     plant: Option<String>,
 }
 
 fn main() {
-    let Some(Arguments { seed, course, verbose, plant }) = arguments(std::env::args().skip(1)) else {
+    let Some(Arguments { seed, workload, verbose, plant }) = arguments(std::env::args().skip(1)) else {
         eprintln!("{USAGE}");
         std::process::exit(2);
     };
@@ -37,7 +37,7 @@ fn main() {
     let _clocks = mad_turmoil::time::SimClocksGuard::init();
     simulation::trace::begin(verbose);
     std::panic::set_hook(Box::new(move |panic| fail_at_panic(seed, panic)));
-    match simulation::run(seed, course) {
+    match simulation::run(seed, workload) {
         Ok(summary) => {
             println!("{summary}");
             let (hash, events) = simulation::trace::digest();
@@ -50,17 +50,17 @@ fn main() {
 }
 
 fn arguments(mut given: impl Iterator<Item = String>) -> Option<Arguments> {
-    let (mut seed, mut course, mut verbose, mut plant) = (None, Course::default(), false, None);
+    let (mut seed, mut workload, mut verbose, mut plant) = (None, Workload::default(), false, None);
     while let Some(word) = given.next() {
         match word.as_str() {
             "--seed" => seed = Some(given.next()?.parse().ok()?),
-            "--course" => course = given.next()?.parse().ok()?,
+            "--workload" | "--course" => workload = given.next()?.parse().ok()?,
             "--verbose" => verbose = true,
             "--plant" => plant = Some(given.next()?),
             _ => return None,
         }
     }
-    Some(Arguments { seed: seed?, course, verbose, plant })
+    Some(Arguments { seed: seed?, workload, verbose, plant })
 }
 
 /// Any panic, in any task of any node, is a finding. Unwinding it would tear the simulation apart before it could be told.

@@ -12,15 +12,13 @@ use futures::future::join_all;
 use terrane_client::{Client, Error, Get, KeyRange, Put, RowData, Scan, Table, TableSpec};
 
 use super::nodes::MASTER;
-use super::stage::Stage;
-use super::trace;
+use super::run_state::RunState;
+use super::trace::{self, chain};
 use crate::oracle::Read;
-use crate::plan::{Plan, ROWS};
+use crate::plan::{Plan, ROW_PREFIX, ROWS};
 
 /// The table of the run.
 pub const TABLE: &str = "t";
-/// What the writers' keys begin with.
-pub const ROW_PREFIX: &[u8] = b"row-";
 /// Writers on each writing host; each has keys of its own.
 const WRITERS_PER_HOST: usize = 8;
 const WRITER_HOSTS: [&str; 2] = ["w1", "w2"];
@@ -45,32 +43,26 @@ const READER_PAUSE_MS: u64 = 60;
 const SCAN_LIMIT: u64 = 50;
 
 /// Adds all clients to the simulation.
-pub fn add(sim: &mut turmoil::Sim<'static>, plan: &Plan, stage: &Stage) {
+pub fn add(sim: &mut turmoil::Sim<'static>, plan: &Plan, state: &RunState) {
     for (index, host) in WRITER_HOSTS.into_iter().enumerate() {
-        sim.client(host, watch(host, stage.clone(), write_rows(host, index, plan.clone(), stage.clone())));
+        sim.client(host, watch(host, state.clone(), write_rows(host, index, plan.clone(), state.clone())));
     }
     for host in READER_HOSTS {
-        sim.client(host, watch(host, stage.clone(), read_rows(host, stage.clone())));
+        sim.client(host, watch(host, state.clone(), read_rows(host, state.clone())));
     }
-    sim.client(CAPTIVE, watch(CAPTIVE, stage.clone(), be_captive(plan.clone(), stage.clone())));
+    sim.client(CAPTIVE, watch(CAPTIVE, state.clone(), be_captive(plan.clone(), state.clone())));
 }
 
 /// Runs a client; its error is the run's failure.
 pub async fn watch(
     host: &'static str,
-    stage: Stage,
+    state: RunState,
     client: impl Future<Output = Result<(), Error>>,
 ) -> turmoil::Result {
     if let Err(error) = client.await {
-        stage.fail(format_args!("{host}: {}", chain(&error)));
+        state.fail(format_args!("{host}: {}", chain(&error)));
     }
     Ok(())
-}
-
-/// An error and what it came from.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 /// Connects, waiting for a master as long as it takes: a run that waits for ever is stalled.
@@ -79,7 +71,7 @@ pub async fn connect(timeout: Duration) -> Result<Client, Error> {
         let built = Client::builder().masters(MASTER).timeout(timeout).build().await;
         match built {
             Err(error) if passes(&error) => {}
-            settled => return settled,
+            done => return done,
         }
     }
 }
@@ -89,7 +81,7 @@ pub async fn open_table(client: &Client) -> Result<Table, Error> {
     loop {
         match client.table(TABLE).await {
             Err(error) if passes(&error) => {}
-            settled => return settled,
+            done => return done,
         }
     }
 }
@@ -99,19 +91,19 @@ pub fn passes(error: &Error) -> bool {
     error.is_retry_safe() || error.is_uncertain()
 }
 
-async fn write_rows(host: &'static str, index: usize, plan: Plan, stage: Stage) -> Result<(), Error> {
+async fn write_rows(host: &'static str, index: usize, plan: Plan, state: RunState) -> Result<(), Error> {
     let client = connect(PATIENCE).await?;
     if index == 0 {
         create_table(&client, &plan).await?;
-        stage.table_is_made();
+        state.table_is_made();
     }
-    stage.table_made().await;
+    state.table_made().await;
     let table = open_table(&client).await?;
     let writers = WRITER_HOSTS.len() * WRITERS_PER_HOST;
     let tasks = (0..WRITERS_PER_HOST).map(|task| {
         let mine = index * WRITERS_PER_HOST + task;
         let keys = shuffled((0..ROWS).filter(|row| row % writers == mine).map(row_key).collect());
-        Writer { who: format!("{host}.{task}"), table: table.clone(), stage: stage.clone(), plan: plan.clone() }
+        Writer { who: format!("{host}.{task}"), table: table.clone(), state: state.clone(), plan: plan.clone() }
             .run(keys)
     });
     join_all(tasks).await.into_iter().collect()
@@ -161,7 +153,7 @@ pub async fn pause(up_to_ms: u64) {
 struct Writer {
     who: String,
     table: Table,
-    stage: Stage,
+    state: RunState,
     plan: Plan,
 }
 
@@ -175,7 +167,7 @@ impl Writer {
             }
             pause(WRITER_PAUSE_MS).await;
         }
-        while !self.stage.is_over() {
+        while !self.state.is_over() {
             self.write(&keys[below(keys.len())]).await?;
             pause(WRITER_PAUSE_MS).await;
         }
@@ -184,18 +176,18 @@ impl Writer {
 
     /// Writes the next number to `key`, again and again until it is acknowledged.
     async fn write(&self, key: &[u8]) -> Result<(), Error> {
-        let number = self.stage.attempt(key);
+        let number = self.state.attempt(key);
         let put = put(key, number, self.plan.value_bytes);
         while let Err(error) = self.table.put(put.clone()).await {
             if !passes(&error) {
                 return Err(error);
             }
             if error.is_uncertain() {
-                self.stage.doubt(key);
+                self.state.doubt(key);
             }
             trace::note(format_args!("{} did not write {}={number}: {}", self.who, key.escape_ascii(), chain(&error)));
         }
-        self.stage.acknowledge(&self.who, key, number);
+        self.state.acknowledge(&self.who, key, number);
         Ok(())
     }
 }
@@ -215,14 +207,14 @@ fn filled(key: &[u8], number: u64, value_bytes: usize) -> Vec<u8> {
 }
 
 /// Readers of all keys, whoever writes them.
-async fn read_rows(host: &'static str, stage: Stage) -> Result<(), Error> {
+async fn read_rows(host: &'static str, state: RunState) -> Result<(), Error> {
     let client = connect(PATIENCE).await?;
-    stage.table_made().await;
+    state.table_made().await;
     let table = open_table(&client).await?;
     let tasks = (0..READERS_PER_HOST).map(|task| {
-        let reader = Reader { who: format!("{host}.{task}"), table: table.clone(), stage: stage.clone() };
+        let reader = Reader { who: format!("{host}.{task}"), table: table.clone(), state: state.clone() };
         async move {
-            while !reader.stage.is_over() {
+            while !reader.state.is_over() {
                 reader.read_something().await?;
                 pause(READER_PAUSE_MS).await;
             }
@@ -236,7 +228,7 @@ async fn read_rows(host: &'static str, stage: Stage) -> Result<(), Error> {
 pub struct Reader {
     pub who: String,
     pub table: Table,
-    pub stage: Stage,
+    pub state: RunState,
 }
 
 impl Reader {
@@ -253,23 +245,23 @@ impl Reader {
                 trace::note(format_args!("{} did not read: {}", self.who, chain(&error)));
                 Ok(())
             }
-            settled => settled,
+            done => done,
         }
     }
 
     /// Reads one row.
     pub async fn get(&self, key: &[u8]) -> Result<(), Error> {
-        let read = self.stage.begin_read(key);
+        let read = self.state.begin_read(key);
         let row = self.table.get(Get::new(key)).await?;
         let got = row.as_ref().map_or(0, |row| self.number_in(row));
         trace::note(format_args!("{} read {}={got}", self.who, key.escape_ascii()));
-        self.stage.end_read(&self.who, read, got);
+        self.state.end_read(&self.who, read, got);
         Ok(())
     }
 
     /// Scans, judges every row that came and every row that did not, and answers the rows with their numbers.
     pub async fn scan(&self, range: KeyRange, reverse: bool, limit: Option<u64>) -> Result<Vec<(Vec<u8>, u64)>, Error> {
-        let mut reads = self.stage.begin_scan(&range);
+        let mut reads = self.state.begin_scan(&range);
         let mut scan = Scan::range(range.clone());
         scan = if reverse { scan.reverse() } else { scan };
         scan = limit.map_or(scan.clone(), |limit| scan.limit(limit));
@@ -280,10 +272,10 @@ impl Reader {
             let (key, got) = (row.row().to_vec(), self.number_in(&row));
             let in_order = rows.last().is_none_or(|(last, _)| if reverse { key < *last } else { key > *last });
             if !in_order || !range.contains(&key) {
-                self.stage.fail(format_args!("{}: row {} does not belong there", self.who, key.escape_ascii()));
+                self.state.fail(format_args!("{}: row {} does not belong there", self.who, key.escape_ascii()));
             }
             let read = reads.remove(&key).unwrap_or_else(|| Read::of_unwritten(&key));
-            self.stage.end_read(&self.who, read, got);
+            self.state.end_read(&self.who, read, got);
             rows.push((key, got));
         }
         trace::note(format_args!("{} scanned {} rows, reverse {reverse}", self.who, rows.len()));
@@ -300,7 +292,7 @@ impl Reader {
         };
         for (key, read) in reads {
             if reached(&key) {
-                self.stage.end_read(&self.who, read, 0);
+                self.state.end_read(&self.who, read, 0);
             }
         }
         Ok(rows)
@@ -315,13 +307,13 @@ impl Reader {
         let number = match number {
             Some(number) if filled(key, number, value.len() - colon - 1) == value => number,
             _ => {
-                self.stage.fail(format_args!("{}: {row:?} was never written", self.who));
+                self.state.fail(format_args!("{}: {row:?} was never written", self.who));
                 return 0;
             }
         };
         let stamped = row.value("g", "s").unwrap_or_default();
-        if stamped != number.to_string().as_bytes() && !self.stage.is_doubtful(key) {
-            self.stage.fail(format_args!("{}: {row:?} shows two writes in one row", self.who));
+        if stamped != number.to_string().as_bytes() && !self.state.is_doubtful(key) {
+            self.state.fail(format_args!("{}: {row:?} shows two writes in one row", self.who));
         }
         number
     }
@@ -339,22 +331,22 @@ fn until(end: Vec<u8>) -> KeyRange {
 ///
 /// Those who read have a location cache of their own: as long as the cut-off leader answers them, nothing makes them look
 /// for another.
-async fn be_captive(plan: Plan, stage: Stage) -> Result<(), Error> {
+async fn be_captive(plan: Plan, state: RunState) -> Result<(), Error> {
     let (reading, writing) = (connect(PATIENCE).await?, connect(PATIENCE).await?);
-    stage.table_made().await;
+    state.table_made().await;
     let read_from = open_table(&reading).await?.with_timeout(CAPTIVE_PATIENCE);
     let write_to = open_table(&writing).await?.with_timeout(CAPTIVE_PATIENCE);
     let readers = (0..CAPTIVE_READERS).map(|reader| {
         let who = format!("{CAPTIVE}.{reader}");
-        read_on(Reader { who, table: read_from.clone(), stage: stage.clone() })
+        read_on(Reader { who, table: read_from.clone(), state: state.clone() })
     });
-    let (read, written) = futures::join!(join_all(readers), write_on(write_to, &plan, &stage));
+    let (read, written) = futures::join!(join_all(readers), write_on(write_to, &plan, &state));
     written?;
     read.into_iter().collect()
 }
 
 async fn read_on(reader: Reader) -> Result<(), Error> {
-    while !reader.stage.is_over() {
+    while !reader.state.is_over() {
         if let Err(error) = reader.get(&row_key(below(ROWS))).await {
             refuse_unless_passing(&error)?;
         }
@@ -363,20 +355,20 @@ async fn read_on(reader: Reader) -> Result<(), Error> {
     Ok(())
 }
 
-async fn write_on(table: Table, plan: &Plan, stage: &Stage) -> Result<(), Error> {
+async fn write_on(table: Table, plan: &Plan, state: &RunState) -> Result<(), Error> {
     let mut open: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
-    while !stage.is_over() {
+    while !state.is_over() {
         let key = format!("captive-{:02}", terrane_env::rand::range(0..CAPTIVE_KEYS)).into_bytes();
         // A write that found no end is tried again before the key's next one: one number after another.
-        let number = *open.entry(key.clone()).or_insert_with(|| stage.attempt(&key));
+        let number = *open.entry(key.clone()).or_insert_with(|| state.attempt(&key));
         match table.put(put(&key, number, plan.value_bytes)).await {
             Ok(()) => {
-                stage.acknowledge(CAPTIVE, &key, number);
+                state.acknowledge(CAPTIVE, &key, number);
                 open.remove(&key);
             }
             Err(error) => {
                 refuse_unless_passing(&error)?;
-                stage.doubt(&key);
+                state.doubt(&key);
             }
         }
         pause(READER_PAUSE_MS).await;

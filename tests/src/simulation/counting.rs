@@ -1,4 +1,4 @@
-//! The clients of the course of counters: workers whose operations must each count once, a reader, a captive worker, and
+//! The clients of the workload of counters: workers whose operations must each count once, a reader, a captive worker, and
 //! somebody who splits regions under their hands.
 //!
 //! The table declares its key, so that rows of one group may be written as one. Each group of rows has a plain counter; a
@@ -10,10 +10,10 @@ use std::time::Duration;
 use futures::future::join_all;
 use terrane_client::{Client, Error, Get, Returns, RowData, RowMutation, Scan, Table, TableSpec, column};
 
-use super::clients::{CAPTIVE, TABLE, below, chain, connect, open_table, passes, pause, watch};
+use super::clients::{CAPTIVE, TABLE, below, connect, open_table, passes, pause, watch};
 use super::readings::patiently;
-use super::stage::Stage;
-use super::trace;
+use super::run_state::RunState;
+use super::trace::{self, chain};
 use crate::ledger::{Begun, Operation, token, tokens};
 use crate::plan::{Plan, ROWS};
 
@@ -43,19 +43,19 @@ const LIST: &str = "l";
 const REGISTER: &str = "v";
 
 /// Adds all clients to the simulation.
-pub fn add(sim: &mut turmoil::Sim<'static>, plan: &Plan, stage: &Stage) {
+pub fn add(sim: &mut turmoil::Sim<'static>, plan: &Plan, state: &RunState) {
     terrane_env::sim::aim_fault_point("a session breaks before its answers are sent", plan.lost_answers.one_in);
     for (index, host) in WORKER_HOSTS.into_iter().enumerate() {
-        sim.client(host, watch(host, stage.clone(), work(host, index, plan.clone(), stage.clone())));
+        sim.client(host, watch(host, state.clone(), work(host, index, plan.clone(), state.clone())));
     }
-    sim.client(READER, watch(READER, stage.clone(), read(stage.clone())));
-    sim.client(SPLITTER, watch(SPLITTER, stage.clone(), split(stage.clone())));
-    sim.client(CAPTIVE, watch(CAPTIVE, stage.clone(), be_captive(plan.clone(), stage.clone())));
+    sim.client(READER, watch(READER, state.clone(), read(state.clone())));
+    sim.client(SPLITTER, watch(SPLITTER, state.clone(), split(state.clone())));
+    sim.client(CAPTIVE, watch(CAPTIVE, state.clone(), be_captive(plan.clone(), state.clone())));
 }
 
 /// Adds a client that reads everything when nothing is written any more, and compares.
-pub fn add_last_readings(sim: &mut turmoil::Sim<'static>, host: &'static str, stage: &Stage) {
-    sim.client(host, watch(host, stage.clone(), read_everything(host, stage.clone())));
+pub fn add_last_readings(sim: &mut turmoil::Sim<'static>, host: &'static str, state: &RunState) {
+    sim.client(host, watch(host, state.clone(), read_everything(host, state.clone())));
 }
 
 /// The rows of a group.
@@ -92,27 +92,27 @@ async fn create_table(client: &Client, plan: &Plan) -> Result<(), Error> {
     }
 }
 
-async fn work(host: &'static str, index: usize, plan: Plan, stage: Stage) -> Result<(), Error> {
+async fn work(host: &'static str, index: usize, plan: Plan, state: RunState) -> Result<(), Error> {
     let client = connect(PATIENCE).await?;
     if index == 0 {
         create_table(&client, &plan).await?;
-        stage.table_is_made();
+        state.table_is_made();
     }
-    stage.table_made().await;
+    state.table_made().await;
     let table = open_table(&client).await?;
     let workers = (0..WORKERS_PER_HOST).map(|worker| {
         let who = format!("{host}.{worker}");
-        Worker { who, table: table.clone(), stage: stage.clone(), padding: padding(&plan) }.run(WORKER_PAUSE_MS)
+        Worker { who, table: table.clone(), state: state.clone(), padding: padding(&plan) }.run(WORKER_PAUSE_MS)
     });
     join_all(workers).await.into_iter().collect()
 }
 
 /// A client that still reaches a leader that was cut off, and has little time.
-async fn be_captive(plan: Plan, stage: Stage) -> Result<(), Error> {
+async fn be_captive(plan: Plan, state: RunState) -> Result<(), Error> {
     let client = connect(PATIENCE).await?;
-    stage.table_made().await;
+    state.table_made().await;
     let table = open_table(&client).await?.with_timeout(CAPTIVE_PATIENCE);
-    Worker { who: CAPTIVE.to_owned(), table, stage, padding: padding(&plan) }.run(WORKER_PAUSE_MS).await
+    Worker { who: CAPTIVE.to_owned(), table, state, padding: padding(&plan) }.run(WORKER_PAUSE_MS).await
 }
 
 fn padding(plan: &Plan) -> Vec<u8> {
@@ -133,13 +133,13 @@ enum Told<T> {
 struct Worker {
     who: String,
     table: Table,
-    stage: Stage,
+    state: RunState,
     padding: Vec<u8>,
 }
 
 impl Worker {
     async fn run(self, pause_ms: u64) -> Result<(), Error> {
-        while !self.stage.is_over() {
+        while !self.state.is_over() {
             let group = some_group();
             match below(10) {
                 0..=3 => self.increment(group).await?,
@@ -157,7 +157,7 @@ impl Worker {
         let error = match outcome {
             Ok(answer) => {
                 trace::note(format_args!("{} did {operation} of {}", self.who, what.escape_ascii()));
-                self.stage.advance();
+                self.state.advance();
                 return Ok(Told::Answer(answer));
             }
             Err(error) => error,
@@ -174,7 +174,7 @@ impl Worker {
 
     /// The books of an operation that was not answered.
     fn without_answer<T>(&self, begun: &Begun, object: &[u8], told: &Told<T>) {
-        let mut ledger = self.stage.ledger();
+        let mut ledger = self.state.ledger();
         let verdict = match told {
             Told::Answer(_) => Ok(()),
             Told::ResultLost => {
@@ -188,21 +188,21 @@ impl Worker {
             }
         };
         drop(ledger);
-        self.stage.judge(&self.who, object, verdict);
+        self.state.judge(&self.who, object, verdict);
     }
 
     async fn increment(&self, group: usize) -> Result<(), Error> {
         let row = row(group, "counter");
         let counter = object(&row, COUNTER);
-        let begun = self.stage.ledger().begin(&counter);
+        let begun = self.state.ledger().begin(&counter);
         let outcome = self.table.mutate(increment(&row, &self.padding)).await;
         let told = self.told(&counter, begun.operation, outcome)?;
         let Told::Answer(outcome) = &told else {
             self.without_answer(&begun, &counter, &told);
             return Ok(());
         };
-        let verdict = self.stage.ledger().incremented(&begun, counter_in(outcome.row.as_ref()));
-        self.stage.judge(&self.who, &counter, verdict);
+        let verdict = self.state.ledger().incremented(&begun, counter_in(outcome.row.as_ref()));
+        self.state.judge(&self.who, &counter, verdict);
         Ok(())
     }
 
@@ -210,7 +210,7 @@ impl Worker {
     async fn increment_many(&self) -> Result<(), Error> {
         let rows: Vec<Vec<u8>> = (0..=below(BATCH_MAX)).map(|_| row(some_group(), "counter")).collect();
         let counters: Vec<Vec<u8>> = rows.iter().map(|row| object(row, COUNTER)).collect();
-        let begun: Vec<Begun> = counters.iter().map(|counter| self.stage.ledger().begin(counter)).collect();
+        let begun: Vec<Begun> = counters.iter().map(|counter| self.state.ledger().begin(counter)).collect();
         let mutations = rows.iter().map(|row| increment(row, &self.padding)).collect();
         let outcomes = match self.table.mutate_many(mutations).await {
             Ok(outcomes) => outcomes.into_iter().map(|outcome| outcome.map_err(|failed| failed.error)).collect(),
@@ -222,8 +222,8 @@ impl Worker {
                 self.without_answer(begun, counter, &told);
                 continue;
             };
-            let verdict = self.stage.ledger().incremented(begun, counter_in(outcome.row.as_ref()));
-            self.stage.judge(&self.who, counter, verdict);
+            let verdict = self.state.ledger().incremented(begun, counter_in(outcome.row.as_ref()));
+            self.state.judge(&self.who, counter, verdict);
         }
         Ok(())
     }
@@ -232,8 +232,8 @@ impl Worker {
     async fn increment_and_append(&self, group: usize) -> Result<(), Error> {
         let row = row(group, "mixed");
         let (counter, list) = (object(&row, COUNTER), object(&row, LIST));
-        let counted = self.stage.ledger().begin(&counter);
-        let appended = self.stage.ledger().begin_also(&counted, &list);
+        let counted = self.state.ledger().begin(&counter);
+        let appended = self.state.ledger().begin_also(&counted, &list);
         let mutation = increment(&row, &self.padding).append(FAMILY, LIST, token(counted.operation));
         let told = self.told(&counter, counted.operation, self.table.mutate(mutation).await)?;
         let Told::Answer(outcome) = &told else {
@@ -242,11 +242,11 @@ impl Worker {
             return Ok(());
         };
         let (value, appends) = (counter_in(outcome.row.as_ref()), list_in(outcome.row.as_ref()));
-        let verdict = self.stage.ledger().incremented(&counted, value);
-        self.stage.judge(&self.who, &counter, verdict);
-        let verdict = self.stage.ledger().appended(&appended, &appends);
-        self.stage.judge(&self.who, &list, verdict);
-        self.stage.judge(&self.who, &row, changed_together(value, &appends));
+        let verdict = self.state.ledger().incremented(&counted, value);
+        self.state.judge(&self.who, &counter, verdict);
+        let verdict = self.state.ledger().appended(&appended, &appends);
+        self.state.judge(&self.who, &list, verdict);
+        self.state.judge(&self.who, &row, changed_together(value, &appends));
         Ok(())
     }
 
@@ -254,13 +254,13 @@ impl Worker {
     async fn replace(&self, group: usize) -> Result<(), Error> {
         let row = row(group, "register");
         let register = object(&row, REGISTER);
-        let reading = self.stage.ledger().begin_read(&register);
+        let reading = self.state.ledger().begin_read(&register);
         let Some(found) = self.read(self.table.get(Get::new(&row)).await)? else { return Ok(()) };
         let before = register_in(found.as_ref());
-        let verdict = self.stage.ledger().read_register(&reading, before);
-        self.stage.judge(&self.who, &register, verdict);
-        let reading = self.stage.ledger().begin_read(&register);
-        let begun = self.stage.ledger().begin_replacing(&register, before);
+        let verdict = self.state.ledger().read_register(&reading, before);
+        self.state.judge(&self.who, &register, verdict);
+        let reading = self.state.ledger().begin_read(&register);
+        let begun = self.state.ledger().begin_replacing(&register, before);
         let tested = column(FAMILY, REGISTER);
         let condition = if before == 0 { tested.is_absent() } else { tested.equals(token(before)) };
         let mutation = RowMutation::new(&row).set(FAMILY, REGISTER, token(begun.operation)).when(condition);
@@ -272,16 +272,16 @@ impl Worker {
             return Ok(());
         };
         if outcome.held {
-            let verdict = self.stage.ledger().replaced(&begun);
-            self.stage.judge(&self.who, &register, verdict);
+            let verdict = self.state.ledger().replaced(&begun);
+            self.state.judge(&self.who, &register, verdict);
             return Ok(());
         }
-        let verdict = self.stage.ledger().refused(&begun);
-        self.stage.judge(&self.who, &register, verdict);
+        let verdict = self.state.ledger().refused(&begun);
+        self.state.judge(&self.who, &register, verdict);
         let there = register_in(outcome.row.as_ref());
         let verdict = if there == before { Err(format!("has {before}, as was asked for")) } else { Ok(()) };
-        let verdict = verdict.and_then(|()| self.stage.ledger().read_register(&reading, there));
-        self.stage.judge(&self.who, &register, verdict);
+        let verdict = verdict.and_then(|()| self.state.ledger().read_register(&reading, there));
+        self.state.judge(&self.who, &register, verdict);
         Ok(())
     }
 
@@ -289,8 +289,8 @@ impl Worker {
     async fn append_to_both(&self, group: usize) -> Result<(), Error> {
         let rows = ["left", "right"].map(|name| row(group, name));
         let [left, right] = [&rows[0], &rows[1]].map(|row| object(row, LIST));
-        let begun_left = self.stage.ledger().begin(&left);
-        let begun_right = self.stage.ledger().begin_also(&begun_left, &right);
+        let begun_left = self.state.ledger().begin(&left);
+        let begun_right = self.state.ledger().begin_also(&begun_left, &right);
         let append = |row: &Vec<u8>| {
             let mutation = RowMutation::new(row).append(FAMILY, LIST, token(begun_left.operation));
             mutation.set(FAMILY, "p", &self.padding).returning(Returns::New)
@@ -303,13 +303,13 @@ impl Worker {
             return Ok(());
         };
         let lists: Vec<Vec<u8>> = outcome.rows.iter().map(|row| list_in(row.row.as_ref())).collect();
-        let verdict = self.stage.ledger().appended(&begun_left, &lists[0]);
-        self.stage.judge(&self.who, &left, verdict);
-        let verdict = self.stage.ledger().appended(&begun_right, &lists[1]);
-        self.stage.judge(&self.who, &right, verdict);
+        let verdict = self.state.ledger().appended(&begun_left, &lists[0]);
+        self.state.judge(&self.who, &left, verdict);
+        let verdict = self.state.ledger().appended(&begun_right, &lists[1]);
+        self.state.judge(&self.who, &right, verdict);
         let same =
             if lists[0] == lists[1] { Ok(()) } else { Err(format!("has not the lists of one moment: {lists:?}")) };
-        self.stage.judge(&self.who, &left, same);
+        self.state.judge(&self.who, &left, same);
         Ok(())
     }
 
@@ -351,11 +351,11 @@ fn changed_together(counter: u64, list: &[u8]) -> Result<(), String> {
 }
 
 /// Reads rows of all kinds, singly and by scans, while they change.
-async fn read(stage: Stage) -> Result<(), Error> {
+async fn read(state: RunState) -> Result<(), Error> {
     let client = connect(PATIENCE).await?;
-    stage.table_made().await;
-    let reader = Reader { who: READER.to_owned(), table: open_table(&client).await?, stage };
-    while !reader.stage.is_over() {
+    state.table_made().await;
+    let reader = Reader { who: READER.to_owned(), table: open_table(&client).await?, state };
+    while !reader.state.is_over() {
         let group = some_group();
         let outcome = match below(6) {
             0 => reader.scan().await,
@@ -365,7 +365,7 @@ async fn read(stage: Stage) -> Result<(), Error> {
         };
         match outcome {
             Err(error) if passes(&error) => trace::note(format_args!("{READER} did not read: {}", chain(&error))),
-            settled => settled?,
+            done => done?,
         }
         pause(READER_PAUSE_MS).await;
     }
@@ -375,27 +375,27 @@ async fn read(stage: Stage) -> Result<(), Error> {
 struct Reader {
     who: String,
     table: Table,
-    stage: Stage,
+    state: RunState,
 }
 
 impl Reader {
     async fn counter(&self, row: &[u8]) -> Result<(), Error> {
         let counter = object(row, COUNTER);
-        let reading = self.stage.ledger().begin_read(&counter);
+        let reading = self.state.ledger().begin_read(&counter);
         let found = self.table.get(Get::new(row)).await?;
-        let verdict = self.stage.ledger().read_counter(&reading, counter_in(found.as_ref()));
-        self.stage.judge(&self.who, &counter, verdict);
+        let verdict = self.state.ledger().read_counter(&reading, counter_in(found.as_ref()));
+        self.state.judge(&self.who, &counter, verdict);
         Ok(())
     }
 
     async fn mixed(&self, row: &[u8]) -> Result<(), Error> {
         let list = object(row, LIST);
-        let reading = self.stage.ledger().begin_read(&list);
+        let reading = self.state.ledger().begin_read(&list);
         let found = self.table.get(Get::new(row)).await?;
         let appends = list_in(found.as_ref());
-        let verdict = self.stage.ledger().read_list(&reading, &appends);
-        self.stage.judge(&self.who, &list, verdict);
-        self.stage.judge(&self.who, row, changed_together(counter_in(found.as_ref()), &appends));
+        let verdict = self.state.ledger().read_list(&reading, &appends);
+        self.state.judge(&self.who, &list, verdict);
+        self.state.judge(&self.who, row, changed_together(counter_in(found.as_ref()), &appends));
         Ok(())
     }
 
@@ -405,12 +405,12 @@ impl Reader {
         for name in ["left", "right"] {
             let row = row(group, name);
             let list = object(&row, LIST);
-            let reading = self.stage.ledger().begin_read(&list);
+            let reading = self.state.ledger().begin_read(&list);
             let found = list_in(self.table.get(Get::new(&row)).await?.as_ref());
-            let verdict = self.stage.ledger().read_list(&reading, &found);
-            self.stage.judge(&self.who, &list, verdict);
+            let verdict = self.state.ledger().read_list(&reading, &found);
+            self.state.judge(&self.who, &list, verdict);
             let verdict = if found.len() < longest { Err("is shorter than its twin was".to_owned()) } else { Ok(()) };
-            self.stage.judge(&self.who, &list, verdict);
+            self.state.judge(&self.who, &list, verdict);
             longest = found.len();
         }
         Ok(())
@@ -418,7 +418,7 @@ impl Reader {
 
     async fn scan(&self) -> Result<(), Error> {
         let rows: Vec<Vec<u8>> = (0..GROUPS).map(|group| row(group, "counter")).collect();
-        let begin = |row: &Vec<u8>| self.stage.ledger().begin_read(&object(row, COUNTER));
+        let begin = |row: &Vec<u8>| self.state.ledger().begin_read(&object(row, COUNTER));
         let readings: Vec<_> = rows.iter().map(begin).collect();
         let mut stream = self.table.scan(Scan::all()).await?;
         let mut found = std::collections::BTreeMap::new();
@@ -427,26 +427,26 @@ impl Reader {
             found.insert(row.row().to_vec(), row);
         }
         for (row, reading) in rows.iter().zip(&readings) {
-            let verdict = self.stage.ledger().read_counter(reading, counter_in(found.get(row)));
-            self.stage.judge(&self.who, row, verdict);
+            let verdict = self.state.ledger().read_counter(reading, counter_in(found.get(row)));
+            self.state.judge(&self.who, row, verdict);
         }
         Ok(())
     }
 }
 
 /// Splits a region now and then, between two groups, whatever else goes on.
-async fn split(stage: Stage) -> Result<(), Error> {
+async fn split(state: RunState) -> Result<(), Error> {
     let client = connect(PATIENCE).await?;
     let admin = client.admin().with_timeout(Duration::from_secs(2));
-    stage.table_made().await;
-    while !stage.is_over() {
+    state.table_made().await;
+    while !state.is_over() {
         pause(SPLITTER_PAUSE_MS).await;
         let regions = match admin.regions(Some(TABLE)).await {
             Ok(regions) => regions,
             Err(error) if passes(&error) => continue,
             Err(error) => return Err(error),
         };
-        stage.show_regions(regions.len());
+        state.show_regions(regions.len());
         if regions.len() >= REGIONS_MAX {
             continue;
         }
@@ -468,7 +468,7 @@ async fn split(stage: Stage) -> Result<(), Error> {
 }
 
 /// Reads every row when nothing is written any more.
-async fn read_everything(host: &'static str, stage: Stage) -> Result<(), Error> {
+async fn read_everything(host: &'static str, state: RunState) -> Result<(), Error> {
     let client = connect(Duration::from_secs(20)).await?;
     let table = open_table(&client).await?;
     for group in 0..GROUPS {
@@ -476,26 +476,26 @@ async fn read_everything(host: &'static str, stage: Stage) -> Result<(), Error> 
         let rows: Vec<Vec<u8>> = names.iter().map(|name| row(group, name)).collect();
         let found = patiently(async || table.get_many(rows.iter().map(Get::new)).await).await?;
         let [counter, mixed, register, left, right] = [0, 1, 2, 3, 4].map(|index| found[index].as_ref());
-        let judge = |index: usize, verdict| stage.judge(host, &rows[index], verdict);
+        let judge = |index: usize, verdict| state.judge(host, &rows[index], verdict);
         let name = |index: usize, column| object(&rows[index], column);
-        let verdict = stage.ledger().final_counter(&name(0, COUNTER), counter_in(counter));
+        let verdict = state.ledger().final_counter(&name(0, COUNTER), counter_in(counter));
         judge(0, verdict);
-        let verdict = stage.ledger().final_counter(&name(1, COUNTER), counter_in(mixed));
+        let verdict = state.ledger().final_counter(&name(1, COUNTER), counter_in(mixed));
         judge(1, verdict);
-        let verdict = stage.ledger().final_list(&name(1, LIST), &list_in(mixed));
+        let verdict = state.ledger().final_list(&name(1, LIST), &list_in(mixed));
         judge(1, verdict);
         judge(1, changed_together(counter_in(mixed), &list_in(mixed)));
-        let verdict = stage.ledger().final_register(&name(2, REGISTER), register_in(register));
+        let verdict = state.ledger().final_register(&name(2, REGISTER), register_in(register));
         judge(2, verdict);
-        let verdict = stage.ledger().final_list(&name(3, LIST), &list_in(left));
+        let verdict = state.ledger().final_list(&name(3, LIST), &list_in(left));
         judge(3, verdict);
-        let verdict = stage.ledger().final_list(&name(4, LIST), &list_in(right));
+        let verdict = state.ledger().final_list(&name(4, LIST), &list_in(right));
         judge(4, verdict);
         let same = list_in(left) == list_in(right);
         judge(3, if same { Ok(()) } else { Err("has not the list of its twin".to_owned()) });
     }
     let regions = patiently(async || client.admin().regions(Some(TABLE)).await).await?;
-    stage.show_regions(regions.len());
+    state.show_regions(regions.len());
     trace::note(format_args!("{host} read {GROUPS} groups in {} regions, {ROWS} operations wanted", regions.len()));
     Ok(())
 }

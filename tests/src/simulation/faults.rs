@@ -1,4 +1,4 @@
-//! The scenes of faults, one after another, each begun when enough rows are written and ended by healing: three in every
+//! The faults of faults, one after another, each begun when enough rows are written and ended by healing: three in every
 //! run, and further ones where answers matter.
 //!
 //! They act between two steps of the simulation. A crash in the moment of an acknowledgement is aimed: the step in which a
@@ -7,31 +7,31 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::stage::Stage;
+use super::run_state::RunState;
 use super::{clients, trace};
-use crate::plan::{Course, Crash, Cut, CutKind, CutOff, Deaf, Plan, SERVERS};
+use crate::plan::{Crash, Cut, CutKind, CutOff, Deaf, Plan, SERVERS, Workload};
 
-/// How long everything is left alone between two scenes.
+/// How long everything is left alone between two faults.
 const CALM: Duration = Duration::from_millis(800);
 const MASTER_HOST: &str = "master";
 
 /// The metric that tells how many groups a server leads.
 const GROUPS_LED: &str = "terrane_server_groups_led";
 
-/// Plays the scenes of a plan.
+/// Plays the faults of a plan.
 pub struct Nemesis {
-    scenes: VecDeque<Scene>,
-    now: Now,
+    faults: VecDeque<Fault>,
+    phase: Phase,
 }
 
-enum Scene {
+enum Fault {
     Crash(Crash),
     Cut(Cut),
     CutOff(CutOff),
     Deaf(Deaf),
 }
 
-enum Now {
+enum Phase {
     /// Nothing before this time.
     Calm {
         until: Duration,
@@ -49,7 +49,7 @@ enum Now {
     Over,
 }
 
-/// How a scene ends.
+/// How a fault ends.
 enum Heal {
     Restart { server: &'static str },
     Link(Cut),
@@ -60,69 +60,69 @@ enum Heal {
 type Sim = turmoil::Sim<'static>;
 
 impl Nemesis {
-    pub fn new(plan: &Plan, course: Course) -> Nemesis {
-        let mut scenes =
-            vec![Scene::Crash(plan.crash.clone()), Scene::Cut(plan.cut.clone()), Scene::CutOff(plan.cut_off.clone())];
-        if course == Course::Counters {
-            scenes.extend(plan.lost_answers.deaf.iter().cloned().map(Scene::Deaf));
+    pub fn new(plan: &Plan, workload: Workload) -> Nemesis {
+        let mut faults =
+            vec![Fault::Crash(plan.crash.clone()), Fault::Cut(plan.cut.clone()), Fault::CutOff(plan.cut_off.clone())];
+        if workload == Workload::Counters {
+            faults.extend(plan.lost_answers.deaf.iter().cloned().map(Fault::Deaf));
         }
-        scenes.sort_by_key(Scene::after_rows);
-        Nemesis { scenes: scenes.into(), now: Now::Calm { until: Duration::ZERO } }
+        faults.sort_by_key(Fault::after_rows);
+        Nemesis { faults: faults.into(), phase: Phase::Calm { until: Duration::ZERO } }
     }
 
     /// Does what is due after this step.
-    pub fn act(&mut self, sim: &mut Sim, stage: &Stage) {
+    pub fn act(&mut self, sim: &mut Sim, state: &RunState) {
         let elapsed = sim.elapsed();
-        match &self.now {
-            Now::Calm { until } if elapsed >= *until => self.begin(sim, stage),
-            Now::Aiming { crash, acknowledged } if stage.acknowledged() > *acknowledged => {
+        match &self.phase {
+            Phase::Calm { until } if elapsed >= *until => self.begin(sim, state),
+            Phase::Aiming { crash, acknowledged } if state.acknowledged() > *acknowledged => {
                 let crash = crash.clone();
-                self.now = strike_crash(sim, &crash);
+                self.phase = strike_crash(sim, &crash);
             }
-            Now::Struck { heal_at, heal } if elapsed >= *heal_at => {
+            Phase::Struck { heal_at, heal } if elapsed >= *heal_at => {
                 heal.act(sim);
-                self.now = Now::Calm { until: elapsed + CALM };
+                self.phase = Phase::Calm { until: elapsed + CALM };
             }
-            Now::Calm { .. } | Now::Aiming { .. } | Now::Struck { .. } | Now::Over => {}
+            Phase::Calm { .. } | Phase::Aiming { .. } | Phase::Struck { .. } | Phase::Over => {}
         }
     }
 
-    fn begin(&mut self, sim: &mut Sim, stage: &Stage) {
-        let Some(scene) = self.scenes.front() else {
+    fn begin(&mut self, sim: &mut Sim, state: &RunState) {
+        let Some(fault) = self.faults.front() else {
             trace::note(format_args!("faults are over"));
-            stage.faults_are_over();
-            self.now = Now::Over;
+            state.faults_are_over();
+            self.phase = Phase::Over;
             return;
         };
-        if stage.rows_written() < scene.after_rows() {
+        if state.rows_written() < fault.after_rows() {
             return;
         }
-        let now = match scene {
-            Scene::Crash(crash) if crash.at_acknowledgement => {
-                Now::Aiming { crash: crash.clone(), acknowledged: stage.acknowledged() }
+        let phase = match fault {
+            Fault::Crash(crash) if crash.at_acknowledgement => {
+                Phase::Aiming { crash: crash.clone(), acknowledged: state.acknowledged() }
             }
-            Scene::Crash(crash) => strike_crash(sim, crash),
-            Scene::Cut(cut) => strike_cut(sim, cut),
-            Scene::CutOff(cut_off) => strike_cut_off(sim, cut_off, stage),
-            Scene::Deaf(deaf) => strike_deaf(sim, deaf),
+            Fault::Crash(crash) => strike_crash(sim, crash),
+            Fault::Cut(cut) => strike_cut(sim, cut),
+            Fault::CutOff(cut_off) => strike_cut_off(sim, cut_off, state),
+            Fault::Deaf(deaf) => strike_deaf(sim, deaf),
         };
-        self.now = now;
-        self.scenes.pop_front();
+        self.phase = phase;
+        self.faults.pop_front();
     }
 }
 
-impl Scene {
+impl Fault {
     fn after_rows(&self) -> usize {
         match self {
-            Scene::Crash(crash) => crash.after_rows,
-            Scene::Cut(cut) => cut.after_rows,
-            Scene::CutOff(cut_off) => cut_off.after_rows,
-            Scene::Deaf(deaf) => deaf.after_rows,
+            Fault::Crash(crash) => crash.after_rows,
+            Fault::Cut(cut) => cut.after_rows,
+            Fault::CutOff(cut_off) => cut_off.after_rows,
+            Fault::Deaf(deaf) => deaf.after_rows,
         }
     }
 }
 
-fn strike_crash(sim: &mut Sim, crash: &Crash) -> Now {
+fn strike_crash(sim: &mut Sim, crash: &Crash) -> Phase {
     let server = crash.server;
     trace::note(format_args!("CRASH of {server}, silent {}", crash.silent));
     if crash.silent {
@@ -130,10 +130,10 @@ fn strike_crash(sim: &mut Sim, crash: &Crash) -> Now {
         all_but(server).for_each(|other| sim.partition(server, other));
     }
     sim.crash(server);
-    Now::Struck { heal_at: sim.elapsed() + crash.down, heal: Heal::Restart { server } }
+    Phase::Struck { heal_at: sim.elapsed() + crash.down, heal: Heal::Restart { server } }
 }
 
-fn strike_cut(sim: &mut Sim, cut: &Cut) -> Now {
+fn strike_cut(sim: &mut Sim, cut: &Cut) -> Phase {
     let (a, b) = cut.between;
     trace::note(format_args!("CUT of {a} - {b}, {:?}", cut.how));
     match cut.how {
@@ -141,17 +141,17 @@ fn strike_cut(sim: &mut Sim, cut: &Cut) -> Now {
         CutKind::DropOneWay => sim.partition_oneway(a, b),
         CutKind::Hold => sim.hold(a, b),
     }
-    Now::Struck { heal_at: sim.elapsed() + cut.lasts, heal: Heal::Link(cut.clone()) }
+    Phase::Struck { heal_at: sim.elapsed() + cut.lasts, heal: Heal::Link(cut.clone()) }
 }
 
-fn strike_deaf(sim: &mut Sim, deaf: &Deaf) -> Now {
+fn strike_deaf(sim: &mut Sim, deaf: &Deaf) -> Phase {
     trace::note(format_args!("DEAF {} to {}", deaf.client, deaf.server));
     sim.partition_oneway(deaf.server, deaf.client);
-    Now::Struck { heal_at: sim.elapsed() + deaf.lasts, heal: Heal::Hearing(deaf.clone()) }
+    Phase::Struck { heal_at: sim.elapsed() + deaf.lasts, heal: Heal::Hearing(deaf.clone()) }
 }
 
-fn strike_cut_off(sim: &mut Sim, cut_off: &CutOff, stage: &Stage) -> Now {
-    let led = |server: &&'static str| stage.number(server, GROUPS_LED);
+fn strike_cut_off(sim: &mut Sim, cut_off: &CutOff, state: &RunState) -> Phase {
+    let led = |server: &&'static str| state.number(server, GROUPS_LED);
     let server = SERVERS.into_iter().max_by(|a, b| led(a).total_cmp(&led(b))).expect("there are servers");
     trace::note(format_args!("CUT OFF {server}, from the master too {}", cut_off.from_master));
     for other in all_but(server) {
@@ -162,7 +162,7 @@ fn strike_cut_off(sim: &mut Sim, cut_off: &CutOff, stage: &Stage) -> Now {
     }
     // The captive hears nothing of what the others decide.
     SERVERS.into_iter().filter(|other| *other != server).for_each(|other| sim.partition(clients::CAPTIVE, other));
-    Now::Struck { heal_at: sim.elapsed() + cut_off.lasts, heal: Heal::Links { server } }
+    Phase::Struck { heal_at: sim.elapsed() + cut_off.lasts, heal: Heal::Links { server } }
 }
 
 impl Heal {

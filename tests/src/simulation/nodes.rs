@@ -11,9 +11,8 @@ use std::time::Duration;
 use terrane_master::{Master, MasterConfig};
 use terrane_regionserver::{BackendKind, RegionServer, ServerConfig, StartError};
 
-use super::clients::chain;
-use super::stage::Stage;
-use super::trace;
+use super::run_state::RunState;
+use super::trace::{self, chain};
 use crate::numbers;
 use crate::plan::{Plan, SERVERS};
 
@@ -32,10 +31,10 @@ const MEMTABLE_BUDGET: u64 = 4 << 20;
 const LOG_LIMIT: u64 = 256 << 20;
 
 /// Adds the master and the region servers to the simulation.
-pub fn add(sim: &mut turmoil::Sim<'static>, plan: &Plan, stage: &Stage) {
-    add_node(sim, "master", plan, stage, |plan, _, _| run_master(plan));
+pub fn add(sim: &mut turmoil::Sim<'static>, plan: &Plan, state: &RunState) {
+    add_node(sim, "master", plan, state, |plan, _, _| run_master(plan));
     for server in SERVERS {
-        add_node(sim, server, plan, stage, move |plan, stage, boot| run_server(server, boot, plan, stage));
+        add_node(sim, server, plan, state, move |plan, state, boot| run_server(server, boot, plan, state));
     }
 }
 
@@ -43,18 +42,18 @@ fn add_node<F>(
     sim: &mut turmoil::Sim<'static>,
     host: &'static str,
     plan: &Plan,
-    stage: &Stage,
-    run: impl Fn(Plan, Stage, u32) -> F + 'static,
+    state: &RunState,
+    run: impl Fn(Plan, RunState, u32) -> F + 'static,
 ) where
     F: Future<Output = turmoil::Result> + 'static,
 {
-    let (plan, stage, boots) = (plan.clone(), stage.clone(), Rc::new(Cell::new(0)));
+    let (plan, state, boots) = (plan.clone(), state.clone(), Rc::new(Cell::new(0)));
     sim.host(host, move || {
         boots.set(boots.get() + 1);
         let boot = boots.get();
         trace::note(format_args!("{host} starts for the {boot}. time"));
         // Consensus draws its randomness (election timeouts) from a seed of its own in each life of each node.
-        terrane_raft::scope(terrane_env::rand::u64(), run(plan.clone(), stage.clone(), boot))
+        terrane_raft::scope(terrane_env::rand::u64(), run(plan.clone(), state.clone(), boot))
     });
 }
 
@@ -71,12 +70,12 @@ async fn run_master(plan: Plan) -> turmoil::Result {
     std::future::pending().await
 }
 
-async fn run_server(host: &'static str, boot: u32, plan: Plan, stage: Stage) -> turmoil::Result {
+async fn run_server(host: &'static str, boot: u32, plan: Plan, state: RunState) -> turmoil::Result {
     let server = start_server(host, &plan).await.map_err(|error| told(host, &error))?;
     trace::note(format_args!("{host} serves as server {}", server.server_id()));
     loop {
-        stage.show(host, boot, numbers::read(&server.registry()));
-        stage.show_segments(host, boot, terrane_env::fs::list(&Path::new(DATA).join("log")).await?);
+        state.show(host, boot, numbers::read(&server.registry()));
+        state.show_segments(host, boot, terrane_env::fs::list(&Path::new(DATA).join("log")).await?);
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }

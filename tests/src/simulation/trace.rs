@@ -73,6 +73,12 @@ pub fn digest() -> (u64, u64) {
     TRACE.with_borrow(|trace| (trace.hash.digest(), trace.events))
 }
 
+/// The text of an error and its causes.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
 struct HashLayer;
 
 impl<S: tracing::Subscriber> Layer<S> for HashLayer {

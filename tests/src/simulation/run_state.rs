@@ -15,9 +15,9 @@ use super::{Summary, trace};
 use crate::ledger::{Ledger, Verdict};
 use crate::oracle::{History, Read};
 
-/// A handle to the one stage of the run.
+/// A handle to the one state of the run.
 #[derive(Clone, Default)]
-pub struct Stage {
+pub struct RunState {
     inner: Rc<Inner>,
 }
 
@@ -50,9 +50,9 @@ struct Segments {
     gone: u64,
 }
 
-impl Stage {
-    pub fn new() -> Stage {
-        Stage::default()
+impl RunState {
+    pub fn new() -> RunState {
+        RunState::default()
     }
 
     /// Ends the run as failed; the first failure is the one that counts.
@@ -98,7 +98,7 @@ impl Stage {
     pub fn acknowledge(&self, who: &str, key: &[u8], number: u64) {
         trace::note(format_args!("{who} wrote {}={number}", key.escape_ascii()));
         self.inner.history.borrow_mut().acknowledge(key, number);
-        if number == 1 && key.starts_with(super::clients::ROW_PREFIX) {
+        if number == 1 && key.starts_with(crate::plan::ROW_PREFIX) {
             self.inner.rows_written.set(self.rows_written() + 1);
         }
     }
