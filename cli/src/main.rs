@@ -8,7 +8,6 @@
 //! Exit status: 0 done, 1 the operation failed, 2 the command line is wrong, 3 nothing there.
 
 mod args;
-mod bench;
 mod cluster;
 mod commands;
 mod config;

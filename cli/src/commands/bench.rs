@@ -6,30 +6,37 @@
 //! held against it: counters, states compared and set, sums. `bench engine` has no cluster: it compares the storage
 //! engines alone.
 //!
-//! Modules: `calls` (the workloads), `run` (workers and time), `fill`, `tally` (exactness), `ends` and `latest` (which compare
-//! kinds of calls), `cpu`, `engine`.
+//! Modules: `workload` and `keys` say what is called and on which rows, `calls` makes the calls, `run` is what workers
+//! share and `measure` runs them, `fill` fills a table first, `stats`, `gaps` and `cpu` are the figures, `tally` checks
+//! exactness, `ends` and `latest` compare kinds of calls, and `engine` compares storage engines.
 
 mod calls;
 mod cpu;
 mod ends;
 mod engine;
 mod fill;
+mod gaps;
+mod keys;
 mod latest;
+mod measure;
 mod run;
+mod stats;
 mod tally;
+mod workload;
 
 use serde::Serialize;
 use terrane_client::{Client, Table, TableSpec};
 
+use self::keys::{FAMILY, split_points};
+use self::stats::Summary;
 use super::connect;
 use crate::args::bench::{Bench, BenchFlags, BenchPage, BenchScan};
-use crate::bench::stats::Summary;
-use crate::bench::workload::{FAMILY, split_points};
 use crate::failure::{During, Failure};
 use crate::output::{Output, duration_text, grouped};
-use calls::Workload;
-use run::{Measured, Run, measure};
+use measure::{Measured, measure};
+use run::Run;
 use tally::{Compared, Counted, Summed};
+use workload::Workload;
 
 pub async fn run(args: Bench) -> Result<(), Failure> {
     match args {

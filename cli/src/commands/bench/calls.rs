@@ -1,4 +1,4 @@
-//! The workloads: which calls they make, and what an answer counts for.
+//! The calls of each workload: how they are chosen, made and counted.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,97 +7,14 @@ use std::sync::atomic::Ordering;
 use terrane_client::{Error, Get, Invalid, MutationOutcome, Put, RowMutation, RowStream, Scan, ValueType, column};
 use terrane_types::KeyRange;
 
+use super::keys::{COUNTER, Choices, FAMILY, NUMBER, QUALIFIER, STATE, key};
 use super::run::Run;
-use crate::bench::workload::{COUNTER, Choices, FAMILY, NUMBER, QUALIFIER, STATE, key};
+use super::workload::Workload;
 
-/// Rows of one call while a table is filled, and calls in flight.
-pub const FILL_BATCH: u32 = 1_000;
-pub const FILL_IN_FLIGHT: u32 = 8;
 /// Rows of a full scan after which they are recorded: few enough for a line each second, too many to cost anything.
 const ROWS_PER_RECORD: u64 = 4_096;
 /// Last digits of a key that are cut off for the prefix whose first or last row is asked for: 100 rows share it.
 const END_DIGITS: usize = 2;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Workload {
-    Put,
-    Get,
-    Scan,
-    FullScan,
-    Load,
-    /// As `Load`, with the row's number in a column of its own.
-    LoadNumbers,
-    Incr,
-    Cas,
-    Page,
-    Count,
-    Sum,
-    First,
-    Last,
-    Floor,
-    Ceiling,
-}
-
-impl Workload {
-    pub fn name(self) -> &'static str {
-        match self {
-            Workload::Put => "put",
-            Workload::Get => "get",
-            Workload::Scan => "scan",
-            Workload::FullScan => "fullscan",
-            Workload::Load | Workload::LoadNumbers => "load",
-            Workload::Incr => "incr",
-            Workload::Cas => "cas",
-            Workload::Page => "page",
-            Workload::Count => "count",
-            Workload::Sum => "sum",
-            Workload::First => "first",
-            Workload::Last => "last",
-            Workload::Floor => "floor",
-            Workload::Ceiling => "ceiling",
-        }
-    }
-
-    pub fn batch_default(self) -> u32 {
-        match self {
-            Workload::Page => 10,
-            Workload::Scan => 100,
-            Workload::Load | Workload::LoadNumbers => FILL_BATCH,
-            _ => 1,
-        }
-    }
-
-    pub fn in_flight_default(self) -> u32 {
-        match self {
-            Workload::Load | Workload::LoadNumbers => FILL_IN_FLIGHT,
-            Workload::FullScan | Workload::Page | Workload::Count | Workload::Sum => 1,
-            _ => 64,
-        }
-    }
-
-    /// Whether it ends by itself, and with it the measurement, unless it is to last for some time.
-    pub fn ends(self) -> bool {
-        matches!(self, Workload::Load | Workload::LoadNumbers | Workload::FullScan)
-    }
-
-    /// Whether what its calls came to is looked at afterwards: then no call may be given up half-way.
-    pub fn settles(self) -> bool {
-        matches!(self, Workload::Incr | Workload::Cas)
-    }
-
-    /// Whether each of its calls is for one row of known number.
-    pub fn is_of_one_row(self, batch: u64) -> bool {
-        batch == 1 && matches!(self, Workload::Put | Workload::Get | Workload::Incr)
-    }
-
-    /// Whether it reads rows that others wrote.
-    pub fn needs_rows(self) -> bool {
-        matches!(
-            self,
-            Workload::Get | Workload::Scan | Workload::FullScan | Workload::Page | Workload::Count | Workload::Sum
-        )
-    }
-}
 
 /// A call that was chosen and not yet made.
 pub enum Call {

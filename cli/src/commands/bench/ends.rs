@@ -8,10 +8,11 @@ use std::time::Duration;
 use serde::Serialize;
 use terrane_client::Table;
 
-use super::calls::Workload;
-use super::run::{Measured, Run, SECONDS_DEFAULT, measure, progress_line};
+use super::measure::{Measured, SECONDS_DEFAULT, measure, progress_line};
+use super::run::Run;
+use super::stats::Interval;
+use super::workload::Workload;
 use crate::args::bench::BenchFlags;
-use crate::bench::stats::Interval;
 use crate::failure::Failure;
 use crate::output::{grouped, rate};
 

@@ -6,11 +6,12 @@ use terrane_client::Table;
 use terrane_types::KeyRange;
 use tokio::time::{Instant, interval_at};
 
-use super::calls::{FILL_BATCH, FILL_IN_FLIGHT, Workload};
-use super::run::{Run, joined_well};
+use super::measure::{joined_well, start};
+use super::run::Run;
+use super::stats::Interval;
 use super::tally::numbers;
+use super::workload::{FILL_BATCH, FILL_IN_FLIGHT, Workload};
 use crate::args::bench::BenchFlags;
-use crate::bench::stats::Interval;
 use crate::failure::{During, Failure};
 use crate::output::grouped;
 use crate::progress::Progress;
@@ -34,7 +35,7 @@ async fn fill(workload: Workload, table: &Table, flags: &BenchFlags, rows: u64) 
     let fill =
         BenchFlags { rows, batch: Some(FILL_BATCH), in_flight: Some(FILL_IN_FLIGHT), seconds: None, ..flags.clone() };
     let run = Run::new(workload, table, &fill);
-    let mut workers = run.start();
+    let mut workers = start(&run);
     let mut progress = Progress::over_rows("fill", rows);
     let mut looks = interval_at(Instant::now(), SHOWN_EVERY);
     let mut total = Interval::empty();

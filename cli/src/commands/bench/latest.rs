@@ -10,12 +10,12 @@ use serde::Serialize;
 use terrane_client::{Get, LatestPer, RowData, Table};
 use tokio::time::Instant;
 
-use super::calls::Workload;
 use super::cpu::cpu_time;
-use super::run::{Measured, SECONDS_DEFAULT, progress_line};
+use super::keys::PREFIX_BYTES;
+use super::measure::{Measured, SECONDS_DEFAULT, progress_line};
+use super::stats::{Interval, Recorder};
+use super::workload::Workload;
 use crate::args::bench::BenchFlags;
-use crate::bench::stats::{Interval, Recorder};
-use crate::bench::workload::PREFIX_BYTES;
 use crate::failure::{During, Failure};
 use crate::output::{duration_text, grouped};
 

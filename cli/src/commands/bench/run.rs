@@ -1,30 +1,22 @@
-//! Workers that each keep one call in flight, for a time.
+//! What the workers of one measurement share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use terrane_client::{Error, Table};
-use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio::time::Instant;
 
-use super::calls::{Worker, Workload};
-use super::cpu::cpu_time;
+use super::gaps::Gaps;
+use super::stats::Recorder;
 use super::tally::Tally;
+use super::workload::Workload;
 use crate::args::bench::BenchFlags;
-use crate::bench::gaps::Gaps;
-use crate::bench::stats::{Interval, Recorder, second_text};
-use crate::failure::{Failure, chain};
-use crate::output::Output;
+use crate::failure::chain;
 
 /// Failed calls that are shown; of the rest only the number is told.
 const ERRORS_SHOWN_MAX: u64 = 5;
-/// How long a worker rests after a failed call, so that a cluster in trouble is not also flooded.
-const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
-/// How long a measurement lasts unless told otherwise.
-pub const SECONDS_DEFAULT: Duration = Duration::from_secs(10);
 
-/// What the workers of one measurement share.
+/// One measurement: its parameters and counters.
 #[derive(Clone)]
 pub struct Run {
     pub workload: Workload,
@@ -72,121 +64,11 @@ impl Run {
         }
     }
 
-    pub fn start(&self) -> JoinSet<()> {
-        let mut workers = JoinSet::new();
-        for number in 0..self.in_flight {
-            workers.spawn(work(Worker::new(self.clone(), number)));
-        }
-        workers
-    }
-
-    fn failed(&self, worker: usize, error: &Error) {
+    /// Counts a failed call, and prints the first few.
+    pub fn failed(&self, worker: usize, error: &Error) {
         self.recorder.failed(worker);
         if self.errors_shown.fetch_add(1, Ordering::Relaxed) < ERRORS_SHOWN_MAX {
             eprintln!("a call failed: {}", chain(error));
         }
     }
-}
-
-async fn work(mut worker: Worker) {
-    let run = worker.run.clone();
-    while !run.stop.load(Ordering::Relaxed) {
-        let Some(call) = worker.choose() else { return };
-        let asked = Instant::now();
-        match worker.call(call).await {
-            // What is answered after the end was not done within the measured time.
-            Ok(_) if run.stop.load(Ordering::Relaxed) => {}
-            Ok(rows) => {
-                run.recorder.acknowledged(worker.number, rows, asked.elapsed());
-                if let Some(row) = worker.row {
-                    run.gaps.acknowledged(row, run.started.elapsed());
-                }
-            }
-            Err(error) => {
-                run.failed(worker.number, &error);
-                tokio::time::sleep(PAUSE_AFTER_ERROR).await;
-            }
-        }
-        if run.workload == Workload::FullScan && !run.repeats {
-            return;
-        }
-    }
-}
-
-pub fn joined_well(joined: Option<Result<(), tokio::task::JoinError>>) -> Result<(), Failure> {
-    match joined {
-        Some(Err(error)) => Err(Failure::new(format!("a worker of the load generator ended early: {error}"))),
-        Some(Ok(())) | None => Ok(()),
-    }
-}
-
-/// What a run came to.
-pub struct Measured {
-    pub total: Interval,
-    pub elapsed: Duration,
-    pub cpu: Option<Duration>,
-    /// The longest time without an acknowledged call in any range of rows, for calls of one row.
-    pub longest_gap: Option<Duration>,
-}
-
-/// Runs the workers for the time asked for, or until `load` has written all rows, with a line each second.
-pub async fn measure(run: &Run, seconds: Option<Duration>, json: bool) -> Result<Measured, Failure> {
-    let cpu_before = cpu_time().await;
-    let started = Instant::now();
-    let end = match (seconds, run.workload) {
-        (Some(seconds), _) => Some(started + seconds),
-        (None, workload) if workload.ends() => None,
-        (None, _) => Some(started + SECONDS_DEFAULT),
-    };
-    let mut workers = run.start();
-    let mut seconds = interval_at(started + Duration::from_secs(1), Duration::from_secs(1));
-    seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut total, mut second, mut line_at) = (Interval::empty(), 0, started);
-    while !workers.is_empty() {
-        tokio::select! {
-            biased;
-            () = sleep_until(end) => break,
-            _ = seconds.tick() => {
-                let interval = run.recorder.drain();
-                second += 1;
-                progress_line(json, &second_text(second, &interval, line_at.elapsed()))?;
-                line_at = Instant::now();
-                total.add(&interval);
-            }
-            joined = workers.join_next() => joined_well(joined)?,
-        }
-    }
-    // Relaxed is enough: a worker that sees it late makes one call more, which then does not count.
-    run.stop.store(true, Ordering::Relaxed);
-    let elapsed = started.elapsed();
-    let longest_gap = run.workload.is_of_one_row(run.batch).then(|| run.gaps.longest(run.started.elapsed()));
-    total.add(&run.recorder.drain());
-    let cpu = cpu_time().await.zip(cpu_before).map(|(after, before)| after.saturating_sub(before));
-    if run.workload.settles() {
-        while let Some(joined) = workers.join_next().await {
-            joined_well(Some(joined))?;
-        }
-        // Calls that failed after the end were part of the run all the same.
-        total.errors += run.recorder.drain().errors;
-    }
-    workers.abort_all();
-    Ok(Measured { total, elapsed, cpu, longest_gap })
-}
-
-async fn sleep_until(end: Option<Instant>) {
-    match end {
-        Some(end) => tokio::time::sleep_until(end).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// A line on the way: standard output for people, but nothing except the summary there under `--json`.
-pub fn progress_line(json: bool, line: &str) -> Result<(), Failure> {
-    if json {
-        eprintln!("{line}");
-        return Ok(());
-    }
-    let mut output = Output::new(false);
-    output.line(line)?;
-    output.flush()
 }

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use terrane_client::{Error, Number, Table, ValueType};
 
-use crate::bench::workload::{COUNTER, FAMILY, NUMBER};
+use super::keys::{COUNTER, FAMILY, NUMBER};
 use crate::failure::{During, Failure};
 use crate::output::grouped;
 

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 const REQUEST_BYTES_MAX: u64 = 128 << 20;
 
 /// What is left of it.
-pub(crate) struct Headroom {
+pub(crate) struct Room {
     used: AtomicU64,
     shown: Arc<Budget>,
     freed: Notify,
@@ -22,18 +22,18 @@ pub(crate) struct Headroom {
 
 /// A request's part; returned when dropped.
 pub(crate) struct Taken {
-    headroom: Arc<Headroom>,
+    room: Arc<Room>,
     bytes: u64,
 }
 
-impl Headroom {
-    pub(crate) fn new() -> Arc<Headroom> {
-        Headroom::of(REQUEST_BYTES_MAX)
+impl Room {
+    pub(crate) fn new() -> Arc<Room> {
+        Room::of(REQUEST_BYTES_MAX)
     }
 
-    fn of(limit: u64) -> Arc<Headroom> {
+    fn of(limit: u64) -> Arc<Room> {
         let shown = Budget::new("peer_requests", Unit::Bytes, limit);
-        Arc::new(Headroom { used: AtomicU64::new(0), shown, freed: Notify::new() })
+        Arc::new(Room { used: AtomicU64::new(0), shown, freed: Notify::new() })
     }
 
     /// For metrics and status.
@@ -42,18 +42,18 @@ impl Headroom {
     }
 
     /// Whether another request may be read.
-    pub(crate) fn is_left(&self) -> bool {
+    pub(crate) fn is_there(&self) -> bool {
         self.used.load(Ordering::Relaxed) < self.shown.limit()
     }
 
     /// Counts a request that was read.
-    pub(crate) fn take(self: &Arc<Headroom>, bytes: u64) -> Taken {
+    pub(crate) fn take(self: &Arc<Room>, bytes: u64) -> Taken {
         let used = self.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.shown.set_used(used);
         if used >= self.shown.limit() {
             self.shown.count_refusal();
         }
-        Taken { headroom: self.clone(), bytes }
+        Taken { room: self.clone(), bytes }
     }
 
     /// Returns when another request may be read.
@@ -63,7 +63,7 @@ impl Headroom {
             tokio::pin!(freed);
             // From here on no notice is missed.
             freed.as_mut().enable();
-            if self.is_left() {
+            if self.is_there() {
                 return;
             }
             freed.await;
@@ -73,10 +73,10 @@ impl Headroom {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        let before = self.headroom.used.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.headroom.shown.set_used(before - self.bytes);
-        if before >= self.headroom.shown.limit() {
-            self.headroom.freed.notify_waiters();
+        let before = self.room.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.room.shown.set_used(before - self.bytes);
+        if before >= self.room.shown.limit() {
+            self.room.freed.notify_waiters();
         }
     }
 }
@@ -89,21 +89,21 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_more_is_read_until_a_request_is_answered() {
-        let headroom = Headroom::of(10);
-        let first = headroom.take(6);
-        assert!(headroom.is_left());
-        let second = headroom.take(6);
-        assert!(!headroom.is_left() && headroom.wait().now_or_never().is_none());
+        let room = Room::of(10);
+        let first = room.take(6);
+        assert!(room.is_there());
+        let second = room.take(6);
+        assert!(!room.is_there() && room.wait().now_or_never().is_none());
         let waiting = tokio::spawn({
-            let headroom = headroom.clone();
-            async move { headroom.wait().await }
+            let room = room.clone();
+            async move { room.wait().await }
         });
         tokio::task::yield_now().await;
         drop(first);
         waiting.await.unwrap();
-        assert!(headroom.is_left());
+        assert!(room.is_there());
         drop(second);
-        let usage = headroom.budget().usage();
+        let usage = room.budget().usage();
         assert_eq!((usage.used, usage.peak, usage.limit), (0, 12, 10));
     }
 }

@@ -4,14 +4,23 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::deadline::TRY_MAX;
-use crate::deadline::after;
 use crate::error::Error;
 use crate::route::lanes::Load;
 use crate::route::locator::Tried;
-use crate::route::retry::Risk;
+use crate::route::retry::{Failure, Risk};
 use crate::route::search::Scout;
-use crate::wire::failure::Failure;
+
+/// The longest wait for one answer of a server that is alive. Servers are told it as the request's deadline. Of one that
+/// is not, [`crate::wire::pulse`] tells far sooner.
+pub(crate) const TRY_MAX: Duration = Duration::from_secs(5);
+
+/// As good as never: what is asked for beyond that would overflow clocks and headers.
+const EVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+
+/// So much later than now; `Duration::MAX` is a way of saying never.
+pub(crate) fn after(duration: Duration) -> Instant {
+    Instant::now() + duration.min(EVER)
+}
 
 /// The progress of one call over all its tries.
 #[derive(Debug)]
