@@ -86,6 +86,7 @@
 #![warn(missing_docs)]
 
 mod api;
+mod deadline;
 mod error;
 mod read;
 mod route;
@@ -104,24 +105,29 @@ pub use api::table::Table;
 pub use error::{Error, RowError};
 pub use read::count::{Aggregate, AggregateRequest, CountRequest, Number};
 pub use read::get_requests::{ExistsManyRequest, ExistsRequest, GetManyRequest, GetRequest};
-pub use read::page::{PAGE_ROWS_DEFAULT, Page, PageRequest, PageToken};
-pub use read::query::{AsOf, Consistency, Get, LatestPer, RowData, Scan};
+pub use read::page::{PAGE_ROWS_DEFAULT, Page, PageRequest};
+pub use read::page_token::PageToken;
+pub use read::query::{Get, LatestPer, Scan};
 pub use read::request::WithAsOf;
+pub use read::row_data::RowData;
 pub use read::row_stream::RowStream;
 pub use read::scan_requests::{EndRequest, LatestRequest, ScanRequest};
 pub use route::budget::RetryBudget;
+pub use route::consistency::{AsOf, Consistency};
 pub use route::counters::Counters;
 pub use route::observe::{CallFinished, CallKind, CallOutcome, CallStarted, Metrics};
-pub use typed::keyed::{KeyedTable, TypedRow};
+pub use typed::keyed::KeyedTable;
 pub use typed::reads::{FromRow, TypedCount, TypedEnd, TypedGet, TypedPage, TypedPageRequest, TypedRows, TypedScan};
 pub use typed::table::TypedTable;
+pub use typed::typed_row::TypedRow;
 #[cfg(feature = "json")]
 pub use typed::values::Json;
 #[cfg(feature = "postcard")]
 pub use typed::values::Postcard;
 pub use write::batch_writer::{BatchWriter, FlushError, Receipt, WriterOptions};
+pub use write::cell::Cell;
 pub use write::condition::{Column, Comparable, Condition, Raw, column};
-pub use write::operations::{Append, Cell, Delete, Increment, Put};
+pub use write::operations::{Append, Delete, Increment, Put};
 pub use write::outcome::{AtomicOutcome, MutationOutcome};
 pub use write::requests::{AtomicRequest, WriteManyRequest, WriteRequest};
 pub use write::row_mutation::RowMutation;

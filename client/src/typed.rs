@@ -4,4 +4,5 @@ pub(crate) mod keyed;
 pub(crate) mod merge;
 pub(crate) mod reads;
 pub(crate) mod table;
+pub(crate) mod typed_row;
 pub(crate) mod values;

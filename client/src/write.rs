@@ -1,6 +1,7 @@
 //! Writes: the mutations of rows, their conditions and outcomes, and how they are sent.
 
 pub(crate) mod batch_writer;
+pub(crate) mod cell;
 pub(crate) mod condition;
 pub(crate) mod operations;
 pub(crate) mod outcome;

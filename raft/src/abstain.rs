@@ -19,14 +19,13 @@ use std::time::Duration;
 use futures::future::join_all;
 use openraft::ServerState;
 use openraft::async_runtime::watch::WatchReceiver;
-use parking_lot::Mutex;
 use terrane_types::{GroupId, ReplicaId};
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::Error;
-use crate::group::Replica;
+use crate::abstention::{Abstention, Abstentions, Weight};
 use crate::registry::Registry;
+use crate::replica::Replica;
 
 /// How often leaderships are compared with the reasons.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
@@ -46,51 +45,6 @@ const ALIVE_WITHIN: Duration = Duration::from_secs(1);
 
 /// Members that lack at most this many entries are equally good targets: they catch up within a round trip or two.
 const CAUGHT_UP_ENTRIES: u64 = 256;
-
-/// How much a reason weighs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Weight {
-    /// Another member should lead if one can.
-    Soft,
-    /// This server must not lead, whatever the others can do.
-    Firm,
-}
-
-/// Why a server should lead nothing for now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Abstention {
-    /// For people: a sentence without its full stop.
-    pub reason: String,
-    /// What it allows.
-    pub weight: Weight,
-}
-
-/// The reasons of one server.
-#[derive(Default)]
-pub(crate) struct Abstentions {
-    reasons: Mutex<BTreeMap<&'static str, Abstention>>,
-    changed: Notify,
-}
-
-impl Abstentions {
-    /// Sets or clears the reason about one thing.
-    pub(crate) fn set(&self, about: &'static str, reason: Option<Abstention>) {
-        let mut reasons = self.reasons.lock();
-        let before = match reason.clone() {
-            Some(reason) => reasons.insert(about, reason),
-            None => reasons.remove(about),
-        };
-        drop(reasons);
-        if before != reason {
-            self.changed.notify_one();
-        }
-    }
-
-    /// The weightiest reason.
-    pub(crate) fn weightiest(&self) -> Option<Abstention> {
-        self.reasons.lock().values().max_by_key(|abstention| abstention.weight).cloned()
-    }
-}
 
 /// What one look found out about a group, kept until the next.
 struct Handover {
@@ -112,7 +66,7 @@ pub(crate) async fn run(groups: Arc<Registry>, abstentions: Arc<Abstentions>) {
         join_all(due.iter().map(|(replica, attempt)| hand_over(replica, *attempt))).await;
         tokio::select! {
             biased;
-            () = abstentions.changed.notified() => {}
+            () = abstentions.changed() => {}
             () = tokio::time::sleep(LOOK_INTERVAL) => {}
         }
     }
@@ -296,18 +250,5 @@ mod tests {
         assert_eq!(choose(&members, Weight::Soft, 0), None);
         assert_eq!(choose(&members, Weight::Firm, 0), Some(ReplicaId(1)));
         assert_eq!(choose(&[], Weight::Firm, 0), None);
-    }
-
-    #[test]
-    fn the_weightiest_reason_counts_until_it_is_cleared() {
-        let abstentions = Abstentions::default();
-        let reason = |words: &str, weight| Some(Abstention { reason: words.to_owned(), weight });
-        abstentions.set("disk", reason("full", Weight::Soft));
-        abstentions.set("clock", reason("wrong", Weight::Firm));
-        assert_eq!(abstentions.weightiest(), reason("wrong", Weight::Firm));
-        abstentions.set("clock", None);
-        assert_eq!(abstentions.weightiest(), reason("full", Weight::Soft));
-        abstentions.set("disk", None);
-        assert_eq!(abstentions.weightiest(), None);
     }
 }

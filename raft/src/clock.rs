@@ -15,7 +15,7 @@
 //!   [`CLOCK_OFF_MAX_MS`] leads nothing (`abstain.rs`).
 //!
 //! A group of one has no other clock to compare with. There the own clock is compared with its own past: a jump forward is
-//! not followed until the server is started again ([`Steady`]).
+//! not followed until the server is started again ([`SteadyClock`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,41 +44,41 @@ pub(crate) fn elapsed_ms() -> i64 {
 
 /// How far a wall clock is ahead of the local [`elapsed_ms`]: between `low` and `high`, as of `at`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Ahead {
+struct ClockOffset {
     low: i64,
     high: i64,
     at: i64,
 }
 
-impl Ahead {
+impl ClockOffset {
     /// The peer said `told` at some moment from `asked` to `answered`.
-    fn reading(asked: i64, answered: i64, told: u64) -> Ahead {
+    fn reading(asked: i64, answered: i64, told: u64) -> ClockOffset {
         let told = i64::try_from(told).unwrap_or(i64::MAX);
         // All three are whole milliseconds of finer clocks.
-        Ahead {
+        ClockOffset {
             low: told.saturating_sub(answered + 1),
             high: told.saturating_add(1).saturating_sub(asked),
             at: answered,
         }
     }
 
-    fn drifted(self, now: i64) -> Ahead {
+    fn drifted(self, now: i64) -> ClockOffset {
         let drift = (now - self.at).max(0) / DRIFT_PER;
-        Ahead { low: self.low.saturating_sub(drift), high: self.high.saturating_add(drift), at: now }
+        ClockOffset { low: self.low.saturating_sub(drift), high: self.high.saturating_add(drift), at: now }
     }
 
     /// What is known when `newer` is read after `self`: both hold, unless somebody set the clock in between.
-    fn refined(self, newer: Ahead) -> Ahead {
+    fn refined(self, newer: ClockOffset) -> ClockOffset {
         let older = self.drifted(newer.at + DRIFT_PER - 1);
         let (low, high) = (older.low.max(newer.low), older.high.min(newer.high));
-        if low <= high { Ahead { low, high, at: newer.at } } else { newer }
+        if low <= high { ClockOffset { low, high, at: newer.at } } else { newer }
     }
 }
 
 /// What is known of a peer.
 #[derive(Clone, Copy, Debug, Default)]
 struct Peer {
-    clock: Option<Ahead>,
+    clock: Option<ClockOffset>,
     /// It has a reason not to lead.
     abstains: bool,
 }
@@ -88,12 +88,12 @@ pub(crate) struct Clocks {
     wall: WallClock,
     own: ServerId,
     peers: Mutex<BTreeMap<ServerId, Peer>>,
-    steady: Mutex<Steady>,
+    steady: Mutex<SteadyClock>,
 }
 
 impl Clocks {
     pub(crate) fn new(own: ServerId, wall: WallClock) -> Arc<Clocks> {
-        let steady = Mutex::new(Steady::new(ahead_now(&wall)));
+        let steady = Mutex::new(SteadyClock::new(ahead_now(&wall)));
         Arc::new(Clocks { wall, own, peers: Mutex::default(), steady })
     }
 
@@ -104,7 +104,7 @@ impl Clocks {
 
     /// A peer that was asked at `asked` said that its clock shows `told`.
     pub(crate) fn note(&self, server: ServerId, asked: i64, told: u64) {
-        let reading = Ahead::reading(asked, elapsed_ms(), told);
+        let reading = ClockOffset::reading(asked, elapsed_ms(), told);
         let mut peers = self.peers.lock();
         let peer = peers.entry(server).or_default();
         peer.clock = Some(peer.clock.map_or(reading, |known| known.refined(reading)));
@@ -128,11 +128,11 @@ impl Clocks {
     }
 
     /// What is known of the members' clocks.
-    fn known(&self, members: &[ServerId], now: i64) -> Vec<Option<Ahead>> {
+    fn known(&self, members: &[ServerId], now: i64) -> Vec<Option<ClockOffset>> {
         let own = ahead_now(&self.wall);
         let peers = self.peers.lock();
         let known = |server: &ServerId| match *server == self.own {
-            true => Some(Ahead { low: own, high: own, at: now }),
+            true => Some(ClockOffset { low: own, high: own, at: now }),
             false => peers.get(server).and_then(|peer| peer.clock).map(|clock| clock.drifted(now)),
         };
         members.iter().map(known).collect()
@@ -140,7 +140,7 @@ impl Clocks {
 
     /// As [`Clocks::known`], without the readings of peers that have not answered lately: a clock that is gone must not
     /// decide who may lead, or two live members with clocks apart would both wait for a third that is lost.
-    fn known_lately(&self, members: &[ServerId], now: i64) -> Vec<Option<Ahead>> {
+    fn known_lately(&self, members: &[ServerId], now: i64) -> Vec<Option<ClockOffset>> {
         let peers = self.peers.lock();
         let is_late = |server: &ServerId| {
             let clock = peers.get(server).and_then(|peer| peer.clock);
@@ -153,19 +153,19 @@ impl Clocks {
     }
 
     /// Between what a group of `members` has its time. `None` while too few of their clocks are known.
-    pub(crate) fn bounds(&self, members: &[ServerId]) -> Option<Bounds> {
+    pub(crate) fn bounds(&self, members: &[ServerId]) -> Option<TimeBounds> {
         if members.iter().all(|member| *member == self.own) {
             let high = self.steady.lock().look(ahead_now(&self.wall));
-            return Some(Bounds { low: i64::MIN, high });
+            return Some(TimeBounds { low: i64::MIN, high });
         }
         let known = self.known(members, elapsed_ms());
         let high = ceiling(&known)?;
         let low = median(&known).0.map_or(i64::MIN, |median| median.saturating_sub(CLOCK_OFF_MAX_MS));
-        Some(Bounds { low: low.min(high), high })
+        Some(TimeBounds { low: low.min(high), high })
     }
 
     /// The own wall clock as far as it lies within `bounds`.
-    pub(crate) fn within(&self, bounds: Bounds) -> u64 {
+    pub(crate) fn within(&self, bounds: TimeBounds) -> u64 {
         let now = elapsed_ms();
         self.wall_ms().clamp(time(bounds.low, now), time(bounds.high, now))
     }
@@ -183,7 +183,8 @@ impl Clocks {
         let own = ahead_now(&self.wall);
         let now = elapsed_ms();
         let limit = if was_off { CLOCK_BACK_MS } else { CLOCK_OFF_MAX_MS };
-        off(Ahead { low: own, high: own, at: now }, &self.known_lately(members, now)).filter(|off| off.abs() > limit)
+        off(ClockOffset { low: own, high: own, at: now }, &self.known_lately(members, now))
+            .filter(|off| off.abs() > limit)
     }
 
     /// By how much the own clock was set while this process ran, for servers that have no other clock to compare with.
@@ -195,9 +196,9 @@ impl Clocks {
     }
 }
 
-/// Bounds of a time, as distances from [`elapsed_ms`].
+/// TimeBounds of a time, as distances from [`elapsed_ms`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bounds {
+pub(crate) struct TimeBounds {
     low: i64,
     high: i64,
 }
@@ -217,15 +218,15 @@ fn majority(members: usize) -> usize {
 
 /// The highest time that a majority of the members have, plus what a right clock may be ahead of it. A clock that is not
 /// known counts as one that lags.
-fn ceiling(known: &[Option<Ahead>]) -> Option<i64> {
+fn ceiling(known: &[Option<ClockOffset>]) -> Option<i64> {
     let mut lows: Vec<i64> = known.iter().flatten().map(|clock| clock.low).collect();
     lows.sort_unstable_by(|a, b| b.cmp(a));
     lows.get(majority(known.len()) - 1).map(|low| low.saturating_add(CLOCK_OFF_MAX_MS))
 }
 
-/// Bounds of the median; `None` where there is none, because clocks that are not known could be anything. Of an even number
+/// TimeBounds of the median; `None` where there is none, because clocks that are not known could be anything. Of an even number
 /// of clocks the two in the middle are both medians.
-fn median(known: &[Option<Ahead>]) -> (Option<i64>, Option<i64>) {
+fn median(known: &[Option<ClockOffset>]) -> (Option<i64>, Option<i64>) {
     let members = known.len();
     let mut lows: Vec<_> = known.iter().map(|clock| clock.map(|clock| clock.low)).collect();
     // `None` sorts before all others: as low as can be.
@@ -238,7 +239,7 @@ fn median(known: &[Option<Ahead>]) -> (Option<i64>, Option<i64>) {
 }
 
 /// How far a clock is certainly ahead of (or, negative, behind) the median; `None` when it may be right.
-fn off(clock: Ahead, known: &[Option<Ahead>]) -> Option<i64> {
+fn off(clock: ClockOffset, known: &[Option<ClockOffset>]) -> Option<i64> {
     let (low, high) = median(known);
     match (low, high) {
         (_, Some(high)) if clock.low > high => Some(clock.low - high),
@@ -248,13 +249,13 @@ fn off(clock: Ahead, known: &[Option<Ahead>]) -> Option<i64> {
 }
 
 /// The own wall clock's distance from a clock that nobody sets, as far as it is believed.
-struct Steady {
+struct SteadyClock {
     ahead: i64,
 }
 
-impl Steady {
-    fn new(ahead: i64) -> Steady {
-        Steady { ahead }
+impl SteadyClock {
+    fn new(ahead: i64) -> SteadyClock {
+        SteadyClock { ahead }
     }
 
     /// The own clock's distance now; small corrections are followed, a jump forward is not. A jump back is, but the next
@@ -273,15 +274,15 @@ mod tests {
 
     const DAY: i64 = 86_400_000;
 
-    fn exact(ahead: i64) -> Option<Ahead> {
+    fn exact(ahead: i64) -> Option<ClockOffset> {
         within(ahead, ahead)
     }
 
-    fn within(low: i64, high: i64) -> Option<Ahead> {
-        Some(Ahead { low, high, at: 0 })
+    fn within(low: i64, high: i64) -> Option<ClockOffset> {
+        Some(ClockOffset { low, high, at: 0 })
     }
 
-    fn off_of(own: i64, others: &[Option<Ahead>]) -> Option<i64> {
+    fn off_of(own: i64, others: &[Option<ClockOffset>]) -> Option<i64> {
         let mut known = vec![exact(own)];
         known.extend_from_slice(others);
         off(known[0].unwrap(), &known)
@@ -338,24 +339,24 @@ mod tests {
 
     #[test]
     fn readings_narrow_each_other_until_somebody_sets_the_clock() {
-        let first = Ahead::reading(1_000, 1_010, 5_000);
+        let first = ClockOffset::reading(1_000, 1_010, 5_000);
         assert_eq!((first.low, first.high), (3_989, 4_001));
-        let slow = Ahead::reading(2_000, 2_900, 6_400);
+        let slow = ClockOffset::reading(2_000, 2_900, 6_400);
         let both = first.refined(slow);
         assert!(both.low >= 3_987 && both.high <= 4_003, "{both:?}");
-        let set = Ahead::reading(3_000, 3_002, 90_000_000);
+        let set = ClockOffset::reading(3_000, 3_002, 90_000_000);
         assert_eq!(both.refined(set), set);
     }
 
     #[test]
     fn an_old_reading_grows_uncertain() {
-        let reading = Ahead::reading(0, 0, 0).drifted(3_600_000);
+        let reading = ClockOffset::reading(0, 0, 0).drifted(3_600_000);
         assert!(reading.high - reading.low > 3_000, "{reading:?}");
     }
 
     #[test]
     fn a_clock_alone_follows_small_steps_and_no_jump_forward() {
-        let mut steady = Steady::new(1_000);
+        let mut steady = SteadyClock::new(1_000);
         assert_eq!(steady.look(1_400), 1_400);
         assert_eq!(steady.look(1_900), 1_900);
         assert_eq!(steady.look(1_900 + DAY), 1_900, "a jump is not followed");

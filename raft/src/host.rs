@@ -16,18 +16,23 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::abstain::{self, Abstention, Abstentions};
+use crate::abstain;
+use crate::abstention::{Abstention, Abstentions};
 use crate::adapter::{Adapter, Standing};
+use crate::announcing::Announcer;
 use crate::clock::Clocks;
-use crate::group::Replica;
+use crate::completeness::{Heard, Leading};
+use crate::lagging::{Refused, SnapshotWanted};
+use crate::lease::LeaseClock;
 use crate::log::{GroupLog, SharedLog, spill};
-use crate::network::{Network, Refused, SnapshotWanted};
-use crate::peer::{PeerService, Peers, Receiver, Room};
-use crate::proposer::{Proposer, Queue};
-use crate::read::{LeaseClock, Rounds};
+use crate::network::Network;
+use crate::peer::{Headroom, PeerService, Peers, Receiver};
+use crate::proposer::Proposer;
 use crate::registry::Registry;
-use crate::staleness::{Heard, Leading};
-use crate::types::{Member, Raft, scope, spawn, until_stopped};
+use crate::replica::{Raft, Replica};
+use crate::rounds::Rounds;
+use crate::submission::Queue;
+use crate::types::{Member, scope, spawn, until_stopped};
 use crate::{Error, Factory, Group, GroupSpec, HostConfig, LogStatus, OpenError};
 use crate::{probe, purge};
 
@@ -45,8 +50,8 @@ pub struct GroupHost {
     log: Arc<SharedLog>,
     peers: Arc<Peers>,
     groups: Arc<Registry>,
-    /// Bytes of peers' requests under way.
-    room: Arc<Room>,
+    /// Bytes of peers' requests in progress.
+    headroom: Arc<Headroom>,
     clock: Arc<LeaseClock>,
     abstentions: Arc<Abstentions>,
     clocks: Arc<Clocks>,
@@ -72,7 +77,7 @@ impl GroupHost {
             log,
             peers: Arc::new(Peers::new(identity, config.advertised.clone(), config.addresses.clone(), clocks.clone())),
             groups: Arc::new(Registry::new()),
-            room: Room::new(),
+            headroom: Headroom::new(),
             clock: Arc::default(),
             abstentions: Arc::default(),
             clocks,
@@ -180,8 +185,7 @@ impl GroupHost {
             rounds: Rounds::default(),
             heard: Heard::default(),
             matched_by_all: AtomicU64::new(0),
-            hinted_in: AtomicU64::new(0),
-            say_again: parking_lot::Mutex::default(),
+            announcer: Mutex::new(Announcer::new(terrane_env::time::now_ns())),
             transferred: AtomicU64::new(0),
             abstentions: self.abstentions.clone(),
             leader_heard: Mutex::new(Instant::now()),
@@ -192,7 +196,8 @@ impl GroupHost {
             stopped: self.stop.subscribe(),
             spec,
         });
-        leading.set(&replica);
+        let weak = Arc::downgrade(&replica);
+        leading.set(move || weak.upgrade()?.leading_bound());
         self.keep(Proposer::new(replica.clone(), machine, inbox).run());
         if bound {
             self.keep(stand_later(replica.clone()));
@@ -277,7 +282,7 @@ impl GroupHost {
             identity,
             groups: self.groups.clone(),
             addresses: self.config.addresses.clone(),
-            room: self.room.clone(),
+            headroom: self.headroom.clone(),
             clocks: self.clocks.clone(),
             abstentions: self.abstentions.clone(),
             stopped: self.stop.subscribe(),
@@ -300,7 +305,7 @@ impl GroupHost {
 
     /// The limits on what peers cause this process to hold.
     pub fn budgets(&self) -> [Arc<Budget>; 2] {
-        [self.room.budget(), self.peers.budget()]
+        [self.headroom.budget(), self.peers.budget()]
     }
 
     /// How the shared log stands.

@@ -18,15 +18,20 @@
 //! [`GroupStatus::snapshot_wanted_by`].
 
 mod abstain;
+mod abstention;
 mod adapter;
 mod addresses;
+mod announcing;
 mod clock;
 mod codec;
+mod completeness;
 mod config;
 mod entry;
 mod error;
 mod group;
 mod host;
+mod lagging;
+mod lease;
 mod log;
 mod network;
 mod peer;
@@ -35,19 +40,23 @@ mod proposer;
 mod purge;
 mod read;
 mod registry;
+mod replica;
+mod rounds;
 mod staleness;
 mod state_machine;
 mod status;
+mod submission;
 mod types;
 
-pub use abstain::{Abstention, Weight};
+pub use abstention::{Abstention, Weight};
 pub use addresses::AddressBook;
 pub use config::{GroupSpec, HostConfig, LogConfig};
 pub use error::{Error, OpenError, ProposeError};
-pub use group::{Group, Reply};
+pub use group::Group;
 pub use host::GroupHost;
 pub use log::{LoggedGroup, check_log};
 pub use peer::PeerService;
 pub use state_machine::{AppliedEntry, BoxFuture, Durable, Factory, Packing, Prepared, StateMachine};
 pub use status::{GroupStatus, LogStatus, ReadPoint, StalePoint};
+pub use submission::Reply;
 pub use types::scope;

@@ -1,6 +1,5 @@
 //! openraft's way to a peer: each call becomes a frame on one of the links to the member's server.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,14 +15,14 @@ use openraft::raft::{
     TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use openraft::type_config::alias::SnapshotOf;
-use parking_lot::Mutex;
 use terrane_types::{GroupId, ReplicaId};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::adapter::Manifest;
+use crate::completeness::Leading;
+use crate::lagging::{LOG_FULL, Refused, SnapshotWanted};
 use crate::peer::{Call, Lane, Link, Message, Peers};
-use crate::staleness::Leading;
 use crate::types::{LogId, Member, Types, Vote};
 
 /// Appends of a group to one member that may be under way.
@@ -32,61 +31,6 @@ const APPENDS_IN_FLIGHT_MAX: usize = 16;
 /// How long an append of entries may take. openraft's own measure (a heartbeat interval) is that of a sign of life; a
 /// follower whose disk is busy would be sent the same entries again and again.
 const APPEND_DEADLINE: Duration = Duration::from_secs(2);
-
-/// How long a member counts as waiting for a snapshot after openraft last tried to send it one.
-const SNAPSHOT_WANTED_FOR: Duration = Duration::from_secs(10);
-
-/// Members of a group that the log can no longer bring up to date.
-#[derive(Default)]
-pub(crate) struct SnapshotWanted {
-    members: Mutex<BTreeMap<ReplicaId, Instant>>,
-}
-
-impl SnapshotWanted {
-    fn note(&self, replica: ReplicaId) {
-        let before = self.members.lock().insert(replica, Instant::now());
-        if before.is_none() {
-            tracing::warn!(%replica, "a member needs a snapshot, which cannot be sent yet");
-        }
-    }
-
-    pub(crate) fn by(&self) -> Vec<ReplicaId> {
-        let mut members = self.members.lock();
-        members.retain(|_, tried| tried.elapsed() < SNAPSHOT_WANTED_FOR);
-        members.keys().copied().collect()
-    }
-}
-
-/// How an append begins to be refused by a member whose log takes no more entries of its group.
-pub(crate) const LOG_FULL: &str = "the log is at its limit";
-
-/// How long a member counts as refusing after it last refused.
-const REFUSED_FOR: Duration = Duration::from_secs(10);
-
-/// How long a member that refused is left alone.
-const REFUSED_PAUSE: Duration = Duration::from_secs(1);
-
-/// Members of a group whose log takes no more entries of it.
-#[derive(Default)]
-pub(crate) struct Refused {
-    members: Mutex<BTreeMap<ReplicaId, Instant>>,
-}
-
-impl Refused {
-    fn note(&self, replica: ReplicaId, why: &str) {
-        let before = self.members.lock().insert(replica, Instant::now());
-        if before.is_none_or(|before| before.elapsed() > REFUSED_FOR) {
-            tracing::warn!(%replica, why, "a member takes no more entries");
-        }
-    }
-
-    /// The members that refused not long ago.
-    pub(crate) fn by(&self) -> Vec<ReplicaId> {
-        let mut members = self.members.lock();
-        members.retain(|_, refused| refused.elapsed() < REFUSED_FOR);
-        members.keys().copied().collect()
-    }
-}
 
 /// Makes the connections of one group.
 pub(crate) struct Network {
@@ -136,6 +80,9 @@ impl RaftNetworkFactory<Types> for Network {
         self.connection(replica, member, true)
     }
 }
+
+/// How long a member that refused entries is left alone.
+const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
 type Replied = Option<oneshot::Receiver<Message>>;
 

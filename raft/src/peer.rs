@@ -4,8 +4,8 @@
 //! requests; replies come back on the same stream, in the order in which they are ready.
 
 pub(crate) mod frame;
+mod headroom;
 mod link;
-mod room;
 mod service;
 
 use std::collections::BTreeMap;
@@ -20,9 +20,9 @@ use terrane_types::ServerId;
 use crate::clock::Clocks;
 
 pub(crate) use self::frame::Message;
-use self::link::Way;
+pub(crate) use self::headroom::Headroom;
+use self::link::Route;
 pub(crate) use self::link::{Call, Link};
-pub(crate) use self::room::Room;
 pub use self::service::PeerService;
 pub(crate) use self::service::Receiver;
 use crate::AddressBook;
@@ -82,8 +82,8 @@ impl Peers {
         let open = || {
             let (advertised, addresses) = (self.advertised.clone(), self.addresses.clone());
             let clocks = self.clocks.clone();
-            let way = Way { identity: self.identity, advertised, server, lane, addresses, clocks };
-            Link::open(way, self.calls.clone())
+            let route = Route { identity: self.identity, advertised, server, lane, addresses, clocks };
+            Link::open(route, self.calls.clone())
         };
         links.entry((server, lane)).or_insert_with(open).clone()
     }

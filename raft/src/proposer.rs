@@ -16,7 +16,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,20 +25,14 @@ use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::ClientWriteError;
 use openraft::raft::ClientWriteResult;
 use openraft::type_config::alias::WatchReceiverOf;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::entry::{Header, Packer};
-use crate::group::{Replica, Reply};
+use crate::replica::Replica;
+use crate::submission::{Inbox, Pending};
 use crate::types::{Answer, Applied, Packed, Types, until_stopped};
 use crate::{BoxFuture, Packing, Prepared, ProposeError, StateMachine};
-
-/// Operations that may wait in a group; further ones are answered `Busy`.
-pub(crate) const QUEUED_OPERATIONS_MAX: usize = 65_536;
-/// Bytes of operations that may wait in a group, unless a single one is larger.
-pub(crate) const QUEUED_BYTES_MAX: usize = 64 << 20;
-/// A larger operation could not travel to the members in one frame.
-pub(crate) const OPERATION_BYTES_MAX: usize = 48 << 20;
 
 /// Bytes in one entry; an operation above that is an entry of its own.
 const ENTRY_BYTES_MAX: usize = 1 << 20;
@@ -73,72 +67,6 @@ const SUCCESSOR_WAIT_MAX: Duration = Duration::from_millis(300);
 /// look elsewhere.
 const STALLED_MAX: Duration = Duration::from_secs(3);
 
-/// Who is told the outcome of an operation.
-pub(crate) enum Asker {
-    Waiting(oneshot::Sender<Result<Bytes, ProposeError>>),
-    Callback(Reply),
-}
-
-impl Asker {
-    pub(crate) fn answer(self, outcome: Result<Bytes, ProposeError>) {
-        match self {
-            // Whoever waited may have given up.
-            Asker::Waiting(waiting) => drop(waiting.send(outcome)),
-            Asker::Callback(reply) => reply(outcome),
-        }
-    }
-}
-
-/// An operation and who asked for it.
-pub(crate) struct Pending {
-    pub(crate) operation: Vec<u8>,
-    pub(crate) asker: Asker,
-    /// How often it was put aside.
-    times_aside: u32,
-}
-
-/// The sending end of a group's queue.
-pub(crate) struct Queue {
-    sender: mpsc::Sender<Pending>,
-    bytes: Arc<AtomicUsize>,
-    /// An entry without operations is wanted, to carry what all members have.
-    pub(crate) hint: Arc<Notify>,
-}
-
-impl Queue {
-    pub(crate) fn new() -> (Queue, Inbox) {
-        let (sender, operations) = mpsc::channel(QUEUED_OPERATIONS_MAX);
-        let bytes = Arc::new(AtomicUsize::new(0));
-        let hint = Arc::new(Notify::new());
-        let queue = Queue { sender, bytes: bytes.clone(), hint: hint.clone() };
-        (queue, Inbox { operations, bytes, hint })
-    }
-
-    pub(crate) fn push(&self, operation: Vec<u8>, asker: Asker) {
-        let length = operation.len();
-        let before = self.bytes.fetch_add(length, Ordering::Relaxed);
-        if before > 0 && before + length > QUEUED_BYTES_MAX {
-            self.bytes.fetch_sub(length, Ordering::Relaxed);
-            return asker.answer(Err(ProposeError::Busy));
-        }
-        if let Err(error) = self.sender.try_send(Pending { operation, asker, times_aside: 0 }) {
-            self.bytes.fetch_sub(length, Ordering::Relaxed);
-            let (pending, reason) = match error {
-                mpsc::error::TrySendError::Full(pending) => (pending, ProposeError::Busy),
-                mpsc::error::TrySendError::Closed(pending) => (pending, ProposeError::Stopped),
-            };
-            pending.asker.answer(Err(reason));
-        }
-    }
-}
-
-/// The receiving end.
-pub(crate) struct Inbox {
-    operations: mpsc::Receiver<Pending>,
-    bytes: Arc<AtomicUsize>,
-    hint: Arc<Notify>,
-}
-
 /// An entry under way.
 struct Flight {
     ordinal: u64,
@@ -165,7 +93,7 @@ impl Flight {
             Ok(response) => match response.data {
                 Applied::Replies(replies) => {
                     for (pending, reply) in self.operations.drain(..).zip(replies) {
-                        pending.asker.answer(Ok(reply));
+                        pending.reply_to.answer(Ok(reply));
                     }
                     self.tell(Landed::Settled);
                 }
@@ -192,7 +120,7 @@ impl Flight {
         if let Err(error) = sender.try_send(landed)
             && let Landed::Back { operations, .. } = error.into_inner()
         {
-            operations.into_iter().for_each(|pending| pending.asker.answer(Err(ProposeError::Stopped)));
+            operations.into_iter().for_each(|pending| pending.reply_to.answer(Err(ProposeError::Stopped)));
         }
     }
 }
@@ -200,7 +128,7 @@ impl Flight {
 impl Drop for Flight {
     fn drop(&mut self) {
         for pending in self.operations.drain(..) {
-            pending.asker.answer(Err(ProposeError::Uncertain));
+            pending.reply_to.answer(Err(ProposeError::Uncertain));
         }
         self.tell(Landed::Lost);
     }
@@ -338,7 +266,7 @@ impl Proposer {
         let mut pending = self.next_waiting();
         pending.times_aside += 1;
         if pending.times_aside > ASIDE_TIMES_MAX || self.aside.len() >= ASIDE_OPERATIONS_MAX {
-            return pending.asker.answer(Err(ProposeError::Busy));
+            return pending.reply_to.answer(Err(ProposeError::Busy));
         }
         self.inbox.bytes.fetch_add(pending.operation.len(), Ordering::Relaxed);
         self.aside.push_back((Instant::now() + ASIDE_TIME, pending));
@@ -533,11 +461,11 @@ impl Proposer {
                     self.until_landed = true;
                     break;
                 }
-                Prepared::Refused(reply) => self.next_waiting().asker.answer(Ok(reply)),
+                Prepared::Refused(reply) => self.next_waiting().reply_to.answer(Ok(reply)),
                 Prepared::WhenLanded if alone => {
                     // Nothing will ever land: asking again would be for ever.
                     tracing::error!("an operation waits for what is in flight, and nothing is");
-                    self.next_waiting().asker.answer(Err(ProposeError::Busy));
+                    self.next_waiting().reply_to.answer(Err(ProposeError::Busy));
                 }
                 Prepared::WhenLanded => {
                     self.until_landed = true;
@@ -595,18 +523,18 @@ impl Proposer {
         let aside = std::mem::take(&mut self.aside);
         self.take_operations(aside.into_iter().map(|(_, pending)| pending).collect());
         while !self.waiting.is_empty() {
-            self.next_waiting().asker.answer(Err(error.clone()));
+            self.next_waiting().reply_to.answer(Err(error.clone()));
         }
     }
 
     fn stop(mut self) {
         self.inbox.operations.close();
         while let Ok(pending) = self.inbox.operations.try_recv() {
-            pending.asker.answer(Err(ProposeError::Stopped));
+            pending.reply_to.answer(Err(ProposeError::Stopped));
         }
         self.fail_waiting(&ProposeError::Stopped);
         for pending in self.back.drain(..).flat_map(|(_, operations)| operations) {
-            pending.asker.answer(Err(ProposeError::Stopped));
+            pending.reply_to.answer(Err(ProposeError::Stopped));
         }
         if self.leads.is_some() {
             self.machine.lost_leadership();

@@ -7,7 +7,6 @@
 //! A leader that falls silent writes one entry without operations when members have more than its last entry said, so that
 //! followers of an idle group can purge too.
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,10 +17,10 @@ use openraft::ServerState;
 use openraft::async_runtime::watch::WatchReceiver;
 use terrane_types::GroupId;
 
-use crate::group::Replica;
 use crate::log::{SharedLog, Use};
 use crate::peer::{Call, Lane, Message, Peers};
 use crate::registry::Registry;
+use crate::replica::Replica;
 use crate::types::Metrics;
 
 type Replied = tokio::sync::oneshot::Receiver<Message>;
@@ -30,39 +29,6 @@ type Replied = tokio::sync::oneshot::Receiver<Message>;
 const INTERVAL: Duration = Duration::from_millis(500);
 /// A group with less than this part of the log's limit is not named as who holds it back.
 const NAMED_PART: u64 = 16;
-/// After how long a single unsaid entry is said, at first and at most: the pause doubles each time, so that an idle group
-/// falls silent all the same.
-const SAY_AGAIN_MIN: Duration = Duration::from_secs(2);
-const SAY_AGAIN_MAX: Duration = Duration::from_secs(3_600);
-
-/// When a group says next what all members have, though it is one entry only.
-#[derive(Debug)]
-pub(crate) struct SayAgain {
-    since_ns: u64,
-    pause: Duration,
-}
-
-impl Default for SayAgain {
-    fn default() -> Self {
-        Self { since_ns: terrane_env::time::now_ns(), pause: SAY_AGAIN_MIN }
-    }
-}
-
-impl SayAgain {
-    /// More than one entry was unsaid: something was written, and what follows it may be wanted soon.
-    fn begin_anew(&mut self, now_ns: u64) {
-        *self = Self { since_ns: now_ns, pause: SAY_AGAIN_MIN };
-    }
-
-    /// Whether the pause is over; the next one is twice as long then.
-    fn is_due(&mut self, now_ns: u64) -> bool {
-        if u128::from(now_ns.saturating_sub(self.since_ns)) < self.pause.as_nanos() {
-            return false;
-        }
-        *self = Self { since_ns: now_ns, pause: (self.pause * 2).min(SAY_AGAIN_MAX) };
-        true
-    }
-}
 
 /// Looks at all groups now and then, sooner when the log presses.
 pub(crate) async fn run(groups: Arc<Registry>, log: Arc<SharedLog>, peers: Arc<Peers>) {
@@ -148,26 +114,9 @@ impl Replica {
             return;
         };
         self.matched_by_all.fetch_max(matched, Relaxed);
-        // The entry that says so is itself one more: without this margin each would call for the next. While other groups
-        // write, though, the last entries of an idle one would hold back an ever older segment, so that once per segment
-        // even a single entry is followed by another.
-        let idle_for_a_segment = matched > said && self.hinted_in.load(Relaxed) < segment;
-        // A full log takes no writes that could say it, and no new segment begins: the one entry left unsaid would keep the
-        // log full for ever. Once what has to go is said, no more calls for the next.
-        let holds_back = matched > said && wanted.is_some_and(|last| last > said);
-        // Which entry is in the way of whom is known to a member whose log is full, not to a leader whose own has room: so even
-        // a single entry is said in the end, after ever longer pauses.
         let now_ns = terrane_env::time::now_ns();
-        let is_due = match matched.cmp(&(said + 1)) {
-            Ordering::Less => false,
-            Ordering::Equal => self.say_again.lock().is_due(now_ns),
-            Ordering::Greater => {
-                self.say_again.lock().begin_anew(now_ns);
-                true
-            }
-        };
-        if self.spec.members.len() > 1 && (is_due || idle_for_a_segment || holds_back) {
-            self.hinted_in.store(segment, Relaxed);
+        let due = self.spec.members.len() > 1 && self.announcer.lock().is_due(said, matched, segment, wanted, now_ns);
+        if due {
             self.queue.hint.notify_one();
         }
     }
@@ -279,17 +228,5 @@ mod tests {
         assert_eq!(why_nothing_works(vec![]), None);
         assert_eq!(why_nothing_works(vec![failed(), None]), None);
         assert_eq!(why_nothing_works(vec![failed(), failed()]), failed());
-    }
-
-    #[test]
-    fn a_single_entry_is_said_after_ever_longer_pauses() {
-        let start = 1_000;
-        let mut again = SayAgain { since_ns: start, pause: SAY_AGAIN_MIN };
-        let at = |pauses: u64| start + pauses * 2_000_000_000;
-        assert!(!again.is_due(at(1) - 1) && again.is_due(at(1)));
-        assert!(!again.is_due(at(2)) && again.is_due(at(3)));
-        assert!(!again.is_due(at(6)) && again.is_due(at(7)));
-        again.begin_anew(at(7));
-        assert!(again.is_due(at(8)));
     }
 }

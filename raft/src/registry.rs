@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use terrane_types::GroupId;
 use tokio::sync::watch;
 
-use crate::group::Replica;
+use crate::replica::Replica;
 
 /// The replicas of this process.
 pub(crate) struct Registry {

@@ -51,7 +51,6 @@ pub(crate) type Entry = alias::EntryOf<Types>;
 pub(crate) type Payload = alias::PayloadOf<Types>;
 pub(crate) type Membership = openraft::Membership<ReplicaId, Member>;
 pub(crate) type StoredMembership = alias::StoredMembershipOf<Types>;
-pub(crate) type Raft = openraft::Raft<Types, crate::adapter::Adapter>;
 /// A moment on the clock that openraft measures leases by.
 pub(crate) type LeaseInstant = alias::InstantOf<Types>;
 pub(crate) type Metrics = openraft::RaftMetrics<Types>;

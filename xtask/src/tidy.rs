@@ -4,6 +4,7 @@
 //! - [`modules`]: import cycles between the files of a crate.
 //! - [`sources`]: what a source file must have and must not contain.
 //! - [`names`]: names of files that say nothing.
+//! - [`references`]: source files and functions that documents name.
 //!
 //! Every rule is a function from text to findings, tested on small fixtures that must be found and on ones that must not;
 //! the test at the end of this file holds the whole checkout to them.
@@ -12,9 +13,11 @@ mod arrows;
 mod finding;
 mod modules;
 mod names;
+mod references;
 mod sources;
 mod text;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -55,13 +58,24 @@ pub fn examine(root: &Path) -> anyhow::Result<Report> {
     report.findings.extend(names::examine(&files));
     for file in &files {
         if sources::is_checked(file) {
-            let text = fs::read_to_string(root.join(file)).with_context(|| format!("reading {file}"))?;
+            let text = read(root, file)?;
             report.findings.extend(sources::examine(file, &text));
             report.long_files.extend(sources::long(file, &text).map(|lines| (file.clone(), lines)));
         }
     }
+    let mut sources = BTreeMap::new();
+    for file in files.iter().filter(|file| file.ends_with(".rs")) {
+        sources.insert(file.clone(), read(root, file)?);
+    }
+    for file in files.iter().filter(|file| references::is_checked(file)) {
+        report.findings.extend(references::examine(file, &read(root, file)?, &sources));
+    }
     report.long_files.sort_by_key(|(_, lines)| std::cmp::Reverse(*lines));
     Ok(report)
+}
+
+fn read(root: &Path, file: &str) -> anyhow::Result<String> {
+    fs::read_to_string(root.join(file)).with_context(|| format!("reading {file}"))
 }
 
 /// Folders of the checkout that hold nothing written by us.

@@ -15,7 +15,7 @@ use terrane_types::{
     ServerId, TableName, TableRow, TableSchema,
 };
 
-use crate::api::client::{Core, schema_of};
+use crate::api::core::{Core, schema_of};
 use crate::error::Error;
 use crate::route::masters::{Kind, timed};
 

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use terrane_proto::{hello, v1};
+use terrane_proto::hello;
 use terrane_types::{ClusterId, FamilyName, FamilySchema, TableName, TableSchema};
 
 use crate::api::admin::{Admin, TableSpec};
+use crate::api::core::Core;
 use crate::api::table::Table;
 use crate::error::Error;
 use crate::route::budget::RetryBudget;
@@ -28,12 +29,6 @@ pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct Client {
     core: Arc<Core>,
-}
-
-/// What all handles of one client share.
-pub(crate) struct Core {
-    pub(crate) router: Router,
-    pub(crate) timeout: Duration,
 }
 
 impl std::fmt::Debug for Client {
@@ -121,30 +116,6 @@ impl Client {
     pub fn cluster_id(&self) -> ClusterId {
         self.core.router.cluster
     }
-}
-
-impl Core {
-    /// The hello of a call to a master.
-    pub(crate) fn hello(&self) -> Option<v1::Hello> {
-        Some(self.router.masters.hello(Some(self.router.cluster)))
-    }
-
-    /// A table's schema, from a master.
-    pub(crate) async fn describe(&self, name: &str, timeout: Duration) -> Result<TableSchema, Error> {
-        self.router.counting.master_calls.add();
-        let request = v1::DescribeTableRequest { hello: self.hello(), name: name.to_owned() };
-        let asked = self.router.masters.call(Kind::Read, timeout, |mut master, left| {
-            let request = timed(request.clone(), left);
-            async move { master.describe_table(request).await }
-        });
-        schema_of(asked.await?)
-    }
-}
-
-/// The schema in a master's answer.
-pub(crate) fn schema_of(reply: v1::TableReply) -> Result<TableSchema, Error> {
-    let schema = reply.schema.ok_or_else(|| Error::internal("the master described a table without a schema"))?;
-    Ok(TableSchema::try_from(schema)?)
 }
 
 fn meta_schema(name: TableName) -> Result<TableSchema, Error> {

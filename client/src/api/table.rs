@@ -1,18 +1,16 @@
 //! One table, open: what all calls on it share. They are in [`crate::write::table_writes`], [`crate::read::get_requests`] and [`crate::read::scan_requests`].
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::RwLock;
 use terrane_proto::v1;
 use terrane_types::{Invalid, TableId, TableName, TableSchema, escape};
 use tokio::time::Instant;
 
-use crate::api::client::Core;
+use crate::api::core::Core;
 use crate::error::Error;
-use crate::route::retry::Failure;
 use crate::route::router::Position;
+use crate::route::target::Target;
 
 /// How often, and how long, it is tried to follow a schema that servers know to be newer.
 const CATCH_UP_PAUSE: Duration = Duration::from_secs(1);
@@ -30,57 +28,6 @@ pub struct Table {
     pub(crate) core: Arc<Core>,
     pub(crate) target: Arc<Target>,
     pub(crate) timeout: Duration,
-}
-
-/// What a table is, as far as the client knows.
-pub(crate) struct Target {
-    pub(crate) table: TableId,
-    schema: RwLock<Arc<TableSchema>>,
-    /// The newest version of the schema that was heard of.
-    newest: AtomicU64,
-    /// When the schema was last looked at again; held while it is, so that many callers ask once.
-    looked_again: tokio::sync::Mutex<Option<Instant>>,
-}
-
-impl Target {
-    pub(crate) fn new(schema: TableSchema) -> Self {
-        Self {
-            table: schema.table,
-            newest: AtomicU64::new(schema.version),
-            schema: RwLock::new(Arc::new(schema)),
-            looked_again: tokio::sync::Mutex::new(None),
-        }
-    }
-
-    pub(crate) fn schema(&self) -> Arc<TableSchema> {
-        Arc::clone(&self.schema.read())
-    }
-
-    pub(crate) fn schema_version(&self) -> u64 {
-        self.schema.read().version
-    }
-
-    pub(crate) fn saw_schema_version(&self, version: u64) {
-        self.newest.fetch_max(version, Ordering::Relaxed);
-    }
-
-    /// That there is no such table, in words that help: its id says nothing to anybody.
-    pub(crate) fn is_gone(&self, error: Error) -> Error {
-        match error {
-            Error::NotFound { .. } => Error::NotFound {
-                what: format!(
-                    "table {} as it was opened (it was dropped: open it anew if there is one again)",
-                    self.schema().name
-                ),
-            },
-            other => other,
-        }
-    }
-
-    /// Whether a server spoke of a newer one.
-    pub(crate) fn is_outdated(&self) -> bool {
-        self.newest.load(Ordering::Relaxed) > self.schema_version()
-    }
 }
 
 impl std::fmt::Debug for Table {
@@ -181,11 +128,7 @@ impl Table {
                 what: format!("the table {} that was opened (there is a new one)", schema.name),
             });
         }
-        self.target.saw_schema_version(schema.version);
-        let mut known = self.target.schema.write();
-        if schema.version >= known.version {
-            *known = Arc::new(schema);
-        }
+        self.target.learn_schema(schema);
         Ok(())
     }
 }
@@ -193,8 +136,4 @@ impl Table {
 pub(crate) fn unknown_family(schema: &TableSchema, family: &[u8]) -> Invalid {
     let known: Vec<String> = schema.families.iter().map(|family| family.name.to_string()).collect();
     Invalid::new(format!("table {} has no family {}; it has {}", schema.name, escape(family), known.join(", ")))
-}
-
-pub(crate) fn broken_reply(message: impl Into<String>) -> Failure {
-    Failure::Refused(terrane_types::Error::Internal { message: message.into() })
 }

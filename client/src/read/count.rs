@@ -16,11 +16,12 @@ use terrane_types::{KeyRange, ServerId, TableId};
 
 use crate::api::table::Table;
 use crate::error::Error;
-use crate::read::query::{AsOf, Consistency, Scan, older};
+use crate::read::query::Scan;
 use crate::read::request::{How, reading_request};
 use crate::read::row_stream::Scanner;
 use crate::read::selection::selection_methods;
-use crate::route::deadline::Progress;
+use crate::route::consistency::{AsOf, Consistency, older};
+use crate::route::progress::Progress;
 use crate::route::retry::Risk;
 
 /// Regions of one server that are counted at once.

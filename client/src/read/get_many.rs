@@ -15,14 +15,16 @@ use terrane_proto::v1::request;
 use terrane_types::{RegionId, Row};
 use tracing::Instrument;
 
-use crate::api::table::Target;
 use crate::error::Error;
 use crate::read::get_requests::rows_of;
-use crate::read::query::{AsOf, Consistency, RowData, older};
-use crate::route::deadline::Progress;
+use crate::read::row_data::RowData;
+use crate::route::consistency::{AsOf, Consistency, older};
 use crate::route::observe::CallKind;
-use crate::route::retry::{Failure, Risk};
+use crate::route::progress::Progress;
+use crate::route::retry::Risk;
 use crate::route::router::{Place, Position, Router};
+use crate::route::target::Target;
+use crate::wire::failure::Failure;
 
 /// The rows of one request, and where it goes.
 type Asked = (Place, Vec<usize>);

@@ -7,14 +7,18 @@ use terrane_proto::v1;
 use terrane_proto::v1::{reply, request};
 use terrane_types::{PackedRows, TableId};
 
-use crate::api::table::{Table, broken_reply};
+use crate::api::table::Table;
 use crate::error::Error;
 use crate::read::get_many::Gather;
-use crate::read::query::{AsOf, Consistency, Get, RowData, Scan};
+use crate::read::query::{Get, Scan};
 use crate::read::request::{How, reading_request};
+use crate::read::row_data::RowData;
 use crate::read::selection::{Selection, selection_methods};
-use crate::route::deadline::Progress;
-use crate::route::retry::{Failure, Risk};
+use crate::route::consistency::{AsOf, Consistency};
+use crate::route::progress::Progress;
+use crate::route::retry::Risk;
+use crate::wire::failure::Failure;
+use crate::wire::failure::broken_reply;
 
 impl Table {
     /// Reads one row; `None` if it has no cell that the get asks for.

@@ -8,34 +8,29 @@
 //! A row more than the page shows is read: it tells whether anything follows. The token says behind which row the next
 //! page begins, so that a row written right behind the end of one page is on the next.
 
-use std::fmt;
-use std::str::FromStr;
-
 use bytes::Bytes;
 use terrane_proto::v1;
 use terrane_proto::v1::{reply, request};
-use terrane_types::{Invalid, KeyRange, TableId};
+use terrane_types::{KeyRange, TableId};
 
-use crate::api::table::{Table, Target, broken_reply};
+use crate::api::table::Table;
 use crate::error::Error;
-use crate::read::base64url;
-use crate::read::query::{AsOf, Consistency, RowData, Scan, behind, older};
+use crate::read::page_token::PageToken;
+use crate::read::query::{Scan, behind};
 use crate::read::request::{How, reading_request};
+use crate::read::row_data::RowData;
 use crate::read::row_stream::RowStream;
 use crate::read::scan_requests::scan_methods;
 use crate::read::selection::selection_methods;
-use crate::route::deadline::Progress;
-use crate::route::retry::{Failure, Risk};
+use crate::route::consistency::{AsOf, Consistency, older};
+use crate::route::progress::Progress;
+use crate::route::retry::Risk;
+use crate::route::target::Target;
+use crate::wire::failure::Failure;
+use crate::wire::failure::broken_reply;
 
 /// Rows of a page whose scan names no limit.
 pub const PAGE_ROWS_DEFAULT: u64 = 100;
-
-/// Longest text that may be a token: servers make none of more than 64 KiB, and text takes a third more.
-const TOKEN_TEXT_MAX: usize = 96 << 10;
-
-/// Fewest bytes that may be a token: each ends with a tag of this length. What is shorter is a slip of who hands it over,
-/// and is refused here, before any server is asked.
-const TOKEN_BYTES_MIN: usize = 32;
 
 /// Rows of one page, and where the next begins.
 #[derive(Clone, Debug)]
@@ -44,39 +39,6 @@ pub struct Page {
     pub rows: Vec<RowData>,
     /// Give it to [`PageRequest::after`] for the rows that follow. `None`: nothing followed.
     pub next: Option<PageToken>,
-}
-
-/// Where a page ended. Opaque; as text (`Display`, `FromStr`) it fits into a URL unchanged and may be shown to a browser.
-///
-/// ```
-/// let text = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA";
-/// let token: terrane_client::PageToken = text.parse()?;
-/// assert_eq!(token.to_string(), text);
-/// assert!("no-token".parse::<terrane_client::PageToken>().is_err());
-/// # Ok::<(), terrane_client::Invalid>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PageToken {
-    sealed: Bytes,
-}
-
-impl fmt::Display for PageToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&base64url::encode(&self.sealed))
-    }
-}
-
-impl FromStr for PageToken {
-    type Err = Invalid;
-
-    /// Takes the text over unless it cannot be a token; whether it is one of ours is for servers to say.
-    fn from_str(text: &str) -> Result<Self, Invalid> {
-        let sealed = if text.len() > TOKEN_TEXT_MAX { None } else { base64url::decode(text) };
-        let sealed = sealed.filter(|sealed| sealed.len() >= TOKEN_BYTES_MIN);
-        sealed
-            .map(|sealed| Self { sealed: sealed.into() })
-            .ok_or_else(|| Invalid::new("the page token is damaged or is not one of ours; take it over unchanged"))
-    }
 }
 
 /// What a token is made for, and by whom it may be made and opened.
@@ -273,20 +235,6 @@ pub(crate) fn position_behind(bucket: u32, last: &[u8]) -> v1::PagePosition {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn tokens_come_back_from_text_unchanged() {
-        for length in 32..96u8 {
-            let sealed: Vec<u8> = (0..length).map(|i| i.wrapping_mul(61).wrapping_add(length)).collect();
-            let token = PageToken { sealed: sealed.into() };
-            let text = token.to_string();
-            assert_eq!(text.parse::<PageToken>().expect("our own text"), token);
-            assert!(text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b)), "{text} fits into a URL");
-        }
-        for text in ["", "A", "a b", "==", "no-token", &"A".repeat(TOKEN_TEXT_MAX + 1)] {
-            assert!(text.parse::<PageToken>().is_err(), "{text:?}");
-        }
-    }
 
     #[test]
     fn the_rest_of_a_range_begins_right_behind_the_last_row() {

@@ -7,57 +7,11 @@ use std::ops::{Bound, RangeBounds};
 
 use bytes::Bytes;
 use terrane_proto::v1;
-use terrane_types::{CellRef, ColumnValue, Invalid, KeyRange, PackedCells, Row, escape};
+use terrane_types::{Invalid, KeyRange};
 
-use crate::error::Error;
-use crate::read::page::PageToken;
+use crate::read::page_token::PageToken;
 use crate::read::selection::{Selection, selection_methods};
-use crate::write::operations::Cell;
-
-/// Which writes a read is guaranteed to see, and what that costs.
-///
-/// The first two are linearizable: they return every write that was acknowledged before the read began.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Consistency {
-    /// The leader answers: alone while its lease holds, otherwise after a quorum round. The default.
-    #[default]
-    Linearizable,
-    /// Linearizable without relying on clock speed: the leader always runs a quorum round first. Costs one round between
-    /// servers for each batch of reads.
-    Strict,
-    /// Any member of the group answers from what it has applied, so reads spread over servers and continue without a
-    /// leader. The answer may lack the newest writes; it says as of when it is complete ([`AsOf`]).
-    Stale,
-}
-
-impl From<Consistency> for v1::Consistency {
-    fn from(consistency: Consistency) -> Self {
-        match consistency {
-            Consistency::Linearizable => Self::Linearizable,
-            Consistency::Strict => Self::Strict,
-            Consistency::Stale => Self::Stale,
-        }
-    }
-}
-
-/// An answer, and as of when it is complete.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AsOf<T> {
-    /// What was read.
-    pub value: T,
-    /// Everything acknowledged before this time is shown: milliseconds since 1970, by the cluster's clock. `None`: the read
-    /// was linearizable, so that it shows everything acknowledged before it began.
-    pub as_of_ms: Option<u64>,
-}
-
-/// The bound of two answers together; 0 on the wire is no bound.
-pub(crate) fn older(known: Option<u64>, as_of_ms: u64) -> Option<u64> {
-    match (known, as_of_ms) {
-        (known, 0) => known,
-        (None, heard) => Some(heard),
-        (Some(known), heard) => Some(known.min(heard)),
-    }
-}
+use crate::route::consistency::Consistency;
 
 /// Asks for one row.
 ///
@@ -310,82 +264,6 @@ pub(crate) fn behind(row: &[u8]) -> Bytes {
     bytes.into()
 }
 
-/// One row as it was read.
-#[derive(Clone, PartialEq, Eq)]
-pub struct RowData {
-    row: Row,
-    cells: PackedCells,
-}
-
-impl RowData {
-    pub(crate) const fn new(row: Row, cells: PackedCells) -> Self {
-        Self { row, cells }
-    }
-
-    /// The row's key.
-    #[must_use]
-    pub const fn row(&self) -> &Row {
-        &self.row
-    }
-
-    /// The cells: by family and qualifier ascending, then newest first.
-    pub fn cells(&self) -> impl Iterator<Item = CellRef<'_>> {
-        self.cells.iter()
-    }
-
-    /// The newest value of a column that was read.
-    #[must_use]
-    pub fn value(&self, family: &str, qualifier: impl AsRef<[u8]>) -> Option<&[u8]> {
-        let qualifier = qualifier.as_ref();
-        self.cells().find(|cell| cell.family == family.as_bytes() && cell.qualifier == qualifier).map(|cell| cell.value)
-    }
-
-    /// The newest value of a column that was read, as a number, a text or anything else that is a [`ColumnValue`]: what a
-    /// counter holds is `row.read::<i64>("stats", "visits")?`. `None` when the column is absent.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`], naming row and column, when the value is none of the type.
-    pub fn read<T: ColumnValue>(&self, family: &str, qualifier: impl AsRef<[u8]>) -> Result<Option<T>, Error> {
-        let qualifier = qualifier.as_ref();
-        let Some(value) = self.value(family, qualifier) else { return Ok(None) };
-        let named = |invalid: Invalid| {
-            let (row, qualifier) = (escape(&self.row), escape(qualifier));
-            Error::invalid(format!("row {row}, column {family}:{qualifier}: {}", invalid.what))
-        };
-        T::from_value(value).map(Some).map_err(named)
-    }
-
-    /// All versions of a column that were read, newest first, as (timestamp, value).
-    pub fn versions<'a>(&'a self, family: &'a str, qualifier: &'a [u8]) -> impl Iterator<Item = (i64, &'a [u8])> {
-        self.cells()
-            .filter(move |cell| cell.family == family.as_bytes() && cell.qualifier == qualifier)
-            .map(|cell| (cell.timestamp, cell.value))
-    }
-
-    /// The cells as values of their own, which outlive the row.
-    #[must_use]
-    pub fn to_cells(&self) -> Vec<Cell> {
-        self.cells().map(Cell::from).collect()
-    }
-}
-
-impl std::fmt::Debug for RowData {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {{", terrane_types::escape(&self.row))?;
-        for cell in self.cells() {
-            write!(
-                f,
-                " {}:{}@{}={}",
-                terrane_types::escape(cell.family),
-                terrane_types::escape(cell.qualifier),
-                cell.timestamp,
-                terrane_types::escape(cell.value)
-            )?;
-        }
-        write!(f, " }}")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -399,25 +277,5 @@ mod tests {
         assert!(!behind.contains(b"a") && behind.contains(b"a\0") && behind.contains(b"\xff"));
         assert_eq!(range(Scan::rows::<&str>(..)), KeyRange::all());
         assert!(Scan::rows("b".."a").checked_range().is_err());
-    }
-
-    #[test]
-    fn a_value_that_is_none_of_the_type_is_named_with_its_row_and_column() {
-        let five = 5i64.to_be_bytes();
-        let cells = [CellRef::put(b"f", b"text", 1, b"five"), CellRef::put(b"f", b"visits", 1, &five)];
-        let row = RowData::new(Row::new("r").expect("a row"), PackedCells::from_cells(cells).expect("cells"));
-        assert_eq!(row.read::<i64>("f", "visits").unwrap(), Some(5));
-        assert_eq!(row.read::<String>("f", "text").unwrap().as_deref(), Some("five"));
-        assert_eq!(row.read::<i64>("f", "absent").unwrap(), None);
-        let error = row.read::<i64>("f", "text").unwrap_err().to_string();
-        assert!(error.starts_with("row r, column f:text: ") && error.contains("8 bytes"), "{error}");
-    }
-
-    #[test]
-    fn the_bound_of_several_answers_is_the_oldest() {
-        assert_eq!(
-            [(None, 0), (None, 5), (Some(4), 5), (Some(6), 5), (Some(6), 0)].map(|(known, heard)| older(known, heard)),
-            [None, Some(5), Some(4), Some(5), Some(6)]
-        );
     }
 }

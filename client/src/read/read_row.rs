@@ -10,14 +10,14 @@ use terrane_proto::v1::{reply, request};
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use crate::api::table::Target;
 use crate::error::Error;
-use crate::read::query::Consistency;
-use crate::route::deadline::Progress;
+use crate::route::consistency::Consistency;
 use crate::route::lanes::Load;
 use crate::route::observe::CallKind;
-use crate::route::retry::Failure;
+use crate::route::progress::Progress;
 use crate::route::router::{Place, Position, Router};
+use crate::route::target::Target;
+use crate::wire::failure::Failure;
 
 impl Router {
     /// Where to read next for `position`.

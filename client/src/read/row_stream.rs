@@ -18,17 +18,21 @@ use terrane_types::{Error as Wire, GroupId, KeyRange, RegionDescriptor, RegionEp
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use crate::api::client::Core;
-use crate::api::table::{Table, Target};
+use crate::api::core::Core;
+use crate::api::table::Table;
 use crate::error::Error;
-use crate::read::query::{AsOf, Consistency, RowData, Scan};
+use crate::read::query::Scan;
 use crate::read::request::How;
+use crate::read::row_data::RowData;
 use crate::read::scan_cursor::{Cursor, Wanted};
-use crate::route::deadline::Progress;
+use crate::route::consistency::{AsOf, Consistency};
 use crate::route::masters::{Kind, never_connected};
 use crate::route::observe::CallKind;
-use crate::route::retry::{Failure, Risk};
+use crate::route::progress::Progress;
+use crate::route::retry::Risk;
 use crate::route::router::Place;
+use crate::route::target::Target;
+use crate::wire::failure::Failure;
 
 /// Scans of up to so many rows travel on the session; their rows mostly fit one block.
 const SMALL_ROWS_MAX: u64 = 1000;

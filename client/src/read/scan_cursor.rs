@@ -11,7 +11,8 @@ use bytes::Bytes;
 use terrane_proto::v1;
 use terrane_types::{KeyRange, PackedCells, PackedRow, PackedRows, RegionDescriptor, RegionEpoch, RegionId, Row};
 
-use crate::read::query::{RowData, older};
+use crate::read::row_data::RowData;
+use crate::route::consistency::older;
 use crate::route::router::Position;
 
 /// Bytes of the first block for each row, where fewer rows are asked for than would make a block of the usual size: what

@@ -4,10 +4,12 @@ use terrane_types::KeyRange;
 
 use crate::api::table::Table;
 use crate::error::Error;
-use crate::read::query::{AsOf, Consistency, LatestPer, RowData, Scan, behind};
+use crate::read::query::{LatestPer, Scan, behind};
 use crate::read::request::{How, reading_request};
+use crate::read::row_data::RowData;
 use crate::read::row_stream::{RowStream, Scanner};
 use crate::read::selection::selection_methods;
+use crate::route::consistency::{AsOf, Consistency};
 
 /// Methods of requests that carry a scan in a field `scan`.
 macro_rules! scan_methods {

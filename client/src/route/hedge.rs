@@ -11,11 +11,11 @@ use futures::future::{Either, select};
 use terrane_proto::v1::{reply, request};
 use tokio::time::{Instant, sleep};
 
-use crate::api::table::Target;
-use crate::read::query::Consistency;
-use crate::route::deadline::Progress;
-use crate::route::retry::Failure;
+use crate::route::consistency::Consistency;
+use crate::route::progress::Progress;
 use crate::route::router::{Place, Position, Router};
+use crate::route::target::Target;
+use crate::wire::failure::Failure;
 
 /// The delay before anything is known, and its bounds.
 const DELAY_FIRST: Duration = Duration::from_millis(10);

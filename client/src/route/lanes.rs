@@ -19,8 +19,8 @@ use terrane_types::GroupId;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::route::retry::Failure;
-use crate::wire::session::IN_FLIGHT_MAX;
+use crate::wire::failure::Failure;
+use crate::wire::in_flight::IN_FLIGHT_MAX;
 
 /// Requests under way when a lane opens, and the fewest.
 const BOUND_FIRST: usize = 512;

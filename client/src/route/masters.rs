@@ -19,8 +19,8 @@ use tokio::time::Instant;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
+use crate::deadline::{TRY_MAX, after};
 use crate::error::Error;
-use crate::route::deadline::{TRY_MAX, after};
 
 /// Between two rounds over all masters.
 const ROUND_WAIT_MIN: Duration = Duration::from_millis(50);

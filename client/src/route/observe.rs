@@ -11,8 +11,8 @@ use terrane_types::TableName;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::api::table::Target;
 use crate::error::Error;
+use crate::route::target::Target;
 
 /// Told about every call of a client; given to [`crate::ClientBuilder::metrics`].
 ///

@@ -16,21 +16,23 @@ use terrane_proto::{PACKED_FORMAT, v1};
 use terrane_types::{ClusterId, Error as Wire, GroupId, RegionDescriptor, RegionId, ServerId};
 use tokio::time::Instant;
 
-use crate::api::table::Target;
 use crate::error::Error;
 use crate::route::budget::{Bucket, RetryBudget};
 use crate::route::counters::Counting;
-use crate::route::deadline::Progress;
 use crate::route::hedge::Hedging;
 use crate::route::lanes::{Lanes, Load};
 use crate::route::locator::{Locator, Tried};
 use crate::route::masters::{Kind, Masters, timed};
 use crate::route::numbers::{Operations, Ticket, UnderWay};
 use crate::route::observe::{Metrics, Observer};
-use crate::route::retry::{Failure, RetryAction, decide};
+use crate::route::progress::Progress;
+use crate::route::retry::{RetryAction, decide};
 use crate::route::search::Searches;
 use crate::route::sessions::Sessions;
-use crate::wire::session::{Peer, Session};
+use crate::route::target::Target;
+use crate::wire::failure::Failure;
+use crate::wire::peer::Peer;
+use crate::wire::session::Session;
 
 /// Regions asked of a master at once: a scan over fifty regions looks up once.
 const LOCATE_REGIONS: u32 = 256;

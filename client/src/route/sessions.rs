@@ -11,8 +11,9 @@ use parking_lot::{Mutex, RwLock};
 use terrane_types::ServerId;
 
 use crate::route::counters::Count;
-use crate::route::retry::Failure;
-use crate::wire::session::{Peer, Session, Standing};
+use crate::wire::failure::Failure;
+use crate::wire::peer::Peer;
+use crate::wire::session::{Session, Standing};
 
 /// Between two attempts to reach a server that is away.
 const TRIAL_PAUSE: Duration = Duration::from_millis(100);

@@ -6,8 +6,8 @@ use terrane_types::{IntoSpan, Returns, RowKey};
 
 use crate::api::table::Table;
 use crate::error::Error;
-use crate::read::query::RowData;
 use crate::typed::reads::{Side, TypedCount, TypedEnd, TypedGet, TypedPageRequest, TypedScan, typed_reads};
+use crate::typed::typed_row::TypedRow;
 use crate::write::operations::{Delete, Put};
 use crate::write::outcome::MutationOutcome;
 use crate::write::requests::{WriteRequest, answers};
@@ -52,15 +52,6 @@ impl<K> Clone for KeyedTable<K> {
     fn clone(&self) -> Self {
         Self { table: self.table.clone(), key: PhantomData }
     }
-}
-
-/// A row with its key decoded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TypedRow<K> {
-    /// The key.
-    pub key: K,
-    /// The row as it was read.
-    pub data: RowData,
 }
 
 /// That a table which declares its key declares this one.

@@ -12,8 +12,9 @@ use bytes::Bytes;
 use futures::Stream;
 
 use crate::error::Error;
-use crate::read::query::{RowData, older};
+use crate::read::row_data::RowData;
 use crate::read::row_stream::RowStream;
+use crate::route::consistency::older;
 
 /// A merge under way.
 #[derive(Debug)]

@@ -8,8 +8,9 @@
 use terrane_types::{RowKey, TableRow};
 
 use crate::error::Error;
-use crate::read::query::{RowData, Scan};
-use crate::typed::keyed::TypedRow;
+use crate::read::query::Scan;
+use crate::read::row_data::RowData;
+use crate::typed::typed_row::TypedRow;
 
 mod count;
 mod ends;
@@ -97,7 +98,7 @@ macro_rules! typed_request {
         }
 
         impl<'t, T: FromRow> IntoFuture for crate::read::request::WithAsOf<$request<'t, T>> {
-            type Output = Result<crate::read::query::AsOf<$value>, Error>;
+            type Output = Result<crate::route::consistency::AsOf<$value>, Error>;
             type IntoFuture = futures::future::BoxFuture<'t, Self::Output>;
 
             fn into_future(self) -> Self::IntoFuture {

@@ -5,8 +5,8 @@ use terrane_proto::v1::session_reply;
 use terrane_proto::{error, hello};
 use terrane_types::{Error as Wire, ServerId};
 
-use crate::route::retry::Failure;
-use crate::wire::session::Peer;
+use crate::wire::failure::Failure;
+use crate::wire::peer::Peer;
 
 /// The hello in the first message of a session. The server checks us; this is our check of it.
 pub(crate) fn accepted(first: Option<v1::SessionReply>, address: &str, peer: Peer) -> Result<v1::HelloReply, Failure> {

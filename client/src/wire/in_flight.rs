@@ -9,9 +9,11 @@ use terrane_proto::v1::{reply, request};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::route::retry::Failure;
+use crate::wire::failure::Failure;
 use crate::write::submit::extra_bytes;
 
+/// Requests queued or under way on one session.
+pub(crate) const IN_FLIGHT_MAX: usize = 8192;
 /// Requests and bytes that go into one message; a single larger request travels alone.
 const BATCH_REQUESTS_MAX: usize = 1024;
 const BATCH_BYTES_MAX: usize = 1 << 20;

@@ -28,39 +28,24 @@ use parking_lot::Mutex;
 use terrane_proto::v1;
 use terrane_proto::v1::data_client::DataClient;
 use terrane_proto::v1::{reply, request, session_reply, session_request};
-use terrane_proto::{MESSAGE_BYTES_MAX, error, hello};
-use terrane_types::{ClusterId, Error as Wire, ServerId};
+use terrane_proto::{MESSAGE_BYTES_MAX, error};
+use terrane_types::Error as Wire;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 use tonic::transport::Channel;
 
-use crate::route::retry::Failure;
+use crate::wire::failure::Failure;
 use crate::wire::greeting;
+use crate::wire::in_flight::IN_FLIGHT_MAX;
 use crate::wire::in_flight::{Answered, Phase, ReplyReceiver, State};
+use crate::wire::peer::Peer;
 use crate::wire::pulse::{self, Awaiting, Patience, Pulse};
 
-/// Requests queued or under way on one session.
-pub(crate) const IN_FLIGHT_MAX: usize = 8192;
 /// How long a server may take to accept a connection and answer the hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long calls wait for that. The attempt goes on while they go elsewhere.
 const OPENING_PATIENCE: Duration = Duration::from_millis(400);
-
-/// Who is expected at the other end, and who asks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer {
-    pub(crate) cluster: ClusterId,
-    pub(crate) server: ServerId,
-    /// Random per client; told to the server as the boot number, so that its logs can tell clients apart.
-    pub(crate) boot: u64,
-}
-
-impl Peer {
-    pub(crate) fn hello(&self) -> v1::Hello {
-        hello::ours(Some(self.cluster), self.server, ServerId(0), self.boot)
-    }
-}
 
 /// A stream to a server. Dropping the last reference ends it.
 pub(crate) struct Session {

@@ -29,8 +29,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use crate::api::table::Table;
+use crate::deadline::after;
 use crate::error::{Error, RowError};
-use crate::route::deadline::after;
 use crate::write::operations::{Delete, Put};
 use crate::write::outcome::MutationOutcome;
 use crate::write::row_mutation::RowMutation;

@@ -5,8 +5,7 @@
 //! checked while building; the first violation is kept and answered, as a sentence, when the operation is used. Whether
 //! the families exist is known only to the table, which checks it then too.
 
-use bytes::Bytes;
-use terrane_types::{CellKind, CellRef, LATEST};
+use terrane_types::{CellKind, LATEST};
 
 use crate::write::row_mutation::RowMutation;
 
@@ -211,44 +210,30 @@ impl From<Append> for RowMutation {
     }
 }
 
-/// One cell with a memory of its own.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cell {
-    /// The family's name.
-    pub family: Bytes,
-    /// The qualifier.
-    pub qualifier: Bytes,
-    /// The timestamp; [`LATEST`] in a cell to be written means the server's.
-    pub timestamp: i64,
-    /// Whether it is a value or a kind of delete marker. Reads answer values only.
-    pub kind: CellKind,
-    /// The value.
-    pub value: Bytes,
-}
-
-impl Cell {
-    /// A value to be written.
+impl RowMutation {
+    /// Adds the cells of a put; its row must be the same.
     #[must_use]
-    pub fn put(family: &str, qualifier: impl AsRef<[u8]>, timestamp: i64, value: impl AsRef<[u8]>) -> Self {
-        Self {
-            family: Bytes::copy_from_slice(family.as_bytes()),
-            qualifier: Bytes::copy_from_slice(qualifier.as_ref()),
-            timestamp,
-            kind: CellKind::Put,
-            value: Bytes::copy_from_slice(value.as_ref()),
-        }
+    pub fn put(self, put: Put) -> Self {
+        self.join(put.into())
     }
-}
 
-impl From<CellRef<'_>> for Cell {
-    fn from(cell: CellRef<'_>) -> Self {
-        Self {
-            family: Bytes::copy_from_slice(cell.family),
-            qualifier: Bytes::copy_from_slice(cell.qualifier),
-            timestamp: cell.timestamp,
-            kind: cell.kind,
-            value: Bytes::copy_from_slice(cell.value),
-        }
+    /// Adds the markers of a delete; its row must be the same. One that names nothing deletes the whole row, before all else
+    /// in this mutation takes effect: with cells set beside it, a row is replaced.
+    #[must_use]
+    pub fn delete(self, delete: Delete) -> Self {
+        self.join(delete.into())
+    }
+
+    /// Adds the increments of several counters; its row must be the same.
+    #[must_use]
+    pub fn increments(self, increment: Increment) -> Self {
+        self.join(increment.into())
+    }
+
+    /// Adds several appends; its row must be the same.
+    #[must_use]
+    pub fn appends(self, append: Append) -> Self {
+        self.join(append.into())
     }
 }
 

@@ -3,9 +3,9 @@
 use terrane_proto::v1;
 use terrane_types::Row;
 
-use crate::api::table::broken_reply;
-use crate::read::query::RowData;
-use crate::route::retry::Failure;
+use crate::read::row_data::RowData;
+use crate::wire::failure::Failure;
+use crate::wire::failure::broken_reply;
 
 /// What became of a mutation of one row that did not fail.
 #[non_exhaustive]

@@ -14,8 +14,8 @@ use terrane_types::{
     CellKind, CellRef, FamilyName, Invalid, LATEST, ReadModifyWrite, ReadModifyWriteKind, Returns, RowKey, escape,
 };
 
+use crate::write::cell::Cell;
 use crate::write::condition::Condition;
-use crate::write::operations::{Append, Cell, Delete, Increment, Put};
 
 /// Any mixture of puts, deletes, increments and appends of one row, applied as one: all of it or nothing.
 ///
@@ -75,31 +75,6 @@ impl RowMutation {
     pub fn set(mut self, family: &str, qualifier: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Self {
         self.push(CellKind::Put, family, qualifier.as_ref(), LATEST, value.as_ref());
         self
-    }
-
-    /// Adds the cells of a put; its row must be the same.
-    #[must_use]
-    pub fn put(self, put: Put) -> Self {
-        self.join(put.into())
-    }
-
-    /// Adds the markers of a delete; its row must be the same. One that names nothing deletes the whole row, before all else
-    /// in this mutation takes effect: with cells set beside it, a row is replaced.
-    #[must_use]
-    pub fn delete(self, delete: Delete) -> Self {
-        self.join(delete.into())
-    }
-
-    /// Adds the increments of several counters; its row must be the same.
-    #[must_use]
-    pub fn increments(self, increment: Increment) -> Self {
-        self.join(increment.into())
-    }
-
-    /// Adds several appends; its row must be the same.
-    #[must_use]
-    pub fn appends(self, append: Append) -> Self {
-        self.join(append.into())
     }
 
     /// Adds one cell as it is, timestamp included ([`LATEST`]: the server's).
@@ -189,7 +164,7 @@ impl RowMutation {
         self
     }
 
-    fn join(mut self, other: Self) -> Self {
+    pub(crate) fn join(mut self, other: Self) -> Self {
         if other.row != self.row {
             self.refuse(format!("a mutation is of one row; {} and {} are two", escape(&self.row), escape(&other.row)));
             return self;
@@ -283,6 +258,7 @@ impl RowMutation {
 mod tests {
     use super::*;
     use crate::write::condition::column;
+    use crate::write::operations::Increment;
 
     fn sentence(mutation: RowMutation) -> String {
         mutation.check().expect_err("outside a limit").what

@@ -10,12 +10,13 @@ use futures::future::join_all;
 use terrane_types::RegionId;
 use tracing::Instrument;
 
-use crate::api::table::Target;
 use crate::error::Error;
-use crate::route::deadline::Progress;
 use crate::route::observe::CallKind;
-use crate::route::retry::{Failure, Risk};
+use crate::route::progress::Progress;
+use crate::route::retry::Risk;
 use crate::route::router::{Place, Position, Router};
+use crate::route::target::Target;
+use crate::wire::failure::Failure;
 use crate::write::submit::Many;
 
 /// Bytes of rows in one request; a single larger row travels alone.

@@ -20,13 +20,15 @@ use terrane_proto::v1::{reply, request};
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use crate::api::table::{Target, broken_reply};
 use crate::error::Error;
-use crate::route::deadline::Progress;
 use crate::route::numbers::Ticket;
 use crate::route::observe::CallKind;
-use crate::route::retry::{Failure, Risk};
+use crate::route::progress::Progress;
+use crate::route::retry::Risk;
 use crate::route::router::{Position, Router};
+use crate::route::target::Target;
+use crate::wire::failure::Failure;
+use crate::wire::failure::broken_reply;
 use crate::write::outcome::MutationOutcome;
 use crate::write::scatter;
 

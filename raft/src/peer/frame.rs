@@ -20,8 +20,9 @@ use crate::codec::{
     Malformed, Reader, detached, malformed, put_bytes, put_entry, put_flag, put_length, put_log_id, put_option,
     put_u64, put_vote,
 };
+use crate::completeness::Bound;
 use crate::log::payload_bytes;
-use crate::staleness::Bound;
+
 use crate::types::{Types, Vote};
 
 /// Bytes of a frame in one part. A message of another group waits for no more than this.

@@ -1,9 +1,9 @@
 //! The calling end of a link: a bounded queue of calls, a stream that is opened again whenever it broke, and the calls that
 //! wait for their reply.
 //!
-//! A call ends in one of three ways: with a reply, at its deadline, or when the stream it was sent on breaks. In the last two
+//! A call ends in one of three routes: with a reply, at its deadline, or when the stream it was sent on breaks. In the last two
 //! its sender is dropped, which the caller sees at once. A call that finds the stream down while it is being opened waits for
-//! that; once an attempt failed, calls fail right away until the next one.
+//! that; once an attempt failed, calls fail right aroute until the next one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ const BACKOFF_MOST: Duration = Duration::from_millis(500);
 /// Servers of this feature level understand [`Message::Clock`].
 const CLOCK_LEVEL: u32 = 2;
 
-/// A request on its way.
+/// A request on its route.
 pub(crate) struct Call {
     pub(crate) group: GroupId,
     pub(crate) replica: ReplicaId,
@@ -67,10 +67,10 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(super) fn open(way: Way, calls_of_all: Arc<Budget>) -> Link {
+    pub(super) fn open(route: Route, calls_of_all: Arc<Budget>) -> Link {
         let (queue, calls) = mpsc::channel(QUEUED_CALLS_MAX);
         let (closed, mut close) = watch::channel(false);
-        let mut caller = Caller { way, calls, next_call: 1, refused: None };
+        let mut caller = Caller { route, calls, next_call: 1, refused: None };
         spawn(async move {
             tokio::select! {
                 biased;
@@ -98,7 +98,7 @@ impl Link {
 }
 
 /// From where to where a link goes.
-pub(super) struct Way {
+pub(super) struct Route {
     pub(super) identity: Identity,
     /// Where this process is reached, as the peer is told.
     pub(super) advertised: String,
@@ -110,7 +110,7 @@ pub(super) struct Way {
 
 /// The task behind a link.
 struct Caller {
-    way: Way,
+    route: Route,
     calls: mpsc::Receiver<Queued>,
     next_call: u64,
     /// Why the last attempt failed, so that each reason is logged once.
@@ -153,7 +153,7 @@ impl Caller {
 
     fn note_refusal(&mut self, reason: String) {
         if self.refused.as_ref() != Some(&reason) {
-            tracing::info!(server = %self.way.server, lane = ?self.way.lane, reason, "cannot open the link to a peer; trying on");
+            tracing::info!(server = %self.route.server, lane = ?self.route.lane, reason, "cannot open the link to a peer; trying on");
             self.refused = Some(reason);
         }
     }
@@ -173,7 +173,7 @@ impl Caller {
     }
 
     async fn connect(&mut self) -> Result<Stream, String> {
-        let Way { identity, advertised, server, lane, addresses, clocks } = &self.way;
+        let Route { identity, advertised, server, lane, addresses, clocks } = &self.route;
         let address = addresses.get(*server).ok_or("its address is not known")?;
         let channel = terrane_env::net::channel(&address).map_err(|error| error.to_string())?;
         let mut client = v1::peer_client::PeerClient::new(channel)
@@ -209,10 +209,10 @@ impl Caller {
 
     /// The answering side checks our hello; this checks that it is who we meant.
     fn check(&self, reply: &v1::HelloReply) -> Result<(), String> {
-        if reply.cluster_id.as_ref() != self.way.identity.cluster.0 {
+        if reply.cluster_id.as_ref() != self.route.identity.cluster.0 {
             return Err("the address belongs to a server of another cluster".to_owned());
         }
-        if reply.server != self.way.server.0 {
+        if reply.server != self.route.server.0 {
             return Err(format!("the address belongs to server {}", reply.server));
         }
         Ok(())
@@ -359,7 +359,7 @@ mod tests {
         let identity = Identity { cluster: ClusterId([1; 16]), server: ServerId(1), boot: 1 };
         let of_all = Budget::new("peer_calls", Unit::Bytes, 3 * QUEUED_BYTES_MAX);
         let link = |server| {
-            let way = Way {
+            let route = Route {
                 identity,
                 advertised: String::new(),
                 server: ServerId(server),
@@ -367,7 +367,7 @@ mod tests {
                 addresses: Arc::default(),
                 clocks: Clocks::new(ServerId(1), terrane_env::time::WallClock::default()),
             };
-            Link::open(way, of_all.clone())
+            Link::open(route, of_all.clone())
         };
         let (stalled, other) = (link(2), link(3));
         let large = usize::try_from(QUEUED_BYTES_MAX / 4 * 3).unwrap();

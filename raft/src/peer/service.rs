@@ -20,15 +20,15 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::Lane;
 use super::frame::{Frame, Message, Packer, Unpacker};
-use super::room::{Room, Taken};
+use super::headroom::{Headroom, Taken};
 use crate::AddressBook;
-use crate::abstain::Abstentions;
+use crate::abstention::Abstentions;
 use crate::clock::Clocks;
 use crate::entry;
-use crate::group::Replica;
+use crate::lagging::LOG_FULL;
 use crate::log::Role;
-use crate::network::LOG_FULL;
 use crate::registry::Registry;
+use crate::replica::Replica;
 use crate::types::{Entry, Types, spawn, until_stopped};
 
 /// How long the first message of a stream may take.
@@ -51,7 +51,7 @@ pub(crate) struct Receiver {
     pub(crate) identity: Identity,
     pub(crate) groups: Arc<Registry>,
     pub(crate) addresses: Arc<AddressBook>,
-    pub(crate) room: Arc<Room>,
+    pub(crate) headroom: Arc<Headroom>,
     pub(crate) clocks: Arc<Clocks>,
     pub(crate) abstentions: Arc<Abstentions>,
     pub(crate) stopped: watch::Receiver<bool>,
@@ -124,7 +124,7 @@ impl Receiver {
         loop {
             let few = running.len() < RUNNING_MAX;
             // Votes and signs of life are small and must not wait.
-            let room = lane == Lane::Votes || unpacker.is_partial() || self.room.is_there();
+            let reads = lane == Lane::Votes || unpacker.is_partial() || self.headroom.is_left();
             tokio::select! {
                 biased;
                 () = until_stopped(&mut stopped) => return,
@@ -133,8 +133,8 @@ impl Receiver {
                         return;
                     }
                 }
-                () = self.room.wait(), if few && !room => {}
-                message = incoming.message(), if few && room => {
+                () = self.headroom.wait(), if few && !reads => {}
+                message = incoming.message(), if few && reads => {
                     let Ok(Some(message)) = message else {
                         return;
                     };
@@ -172,7 +172,7 @@ impl Receiver {
     /// The answer to a request. What is asked of the server itself waits for no group.
     fn begin(&self, frame: Frame) -> BoxFuture<'static, Frame> {
         if !matches!(frame.message, Message::Clock) {
-            let taken = self.room.take(frame.message.bytes());
+            let taken = self.headroom.take(frame.message.bytes());
             return handle(self.groups.clone(), frame, taken).boxed();
         }
         let abstains = self.abstentions.weightiest().is_some();

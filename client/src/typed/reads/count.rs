@@ -7,8 +7,9 @@ use super::rows::check_buckets;
 use super::{FromRow, typed_request};
 use crate::api::table::Table;
 use crate::error::Error;
-use crate::read::query::{AsOf, Consistency, Scan, older};
+use crate::read::query::Scan;
 use crate::read::request::How;
+use crate::route::consistency::{AsOf, Consistency, older};
 
 /// How many rows a span has; counted on the servers when it is awaited, over all ranges of the span at once.
 #[must_use = "a request is sent when it is awaited"]

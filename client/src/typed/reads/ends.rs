@@ -12,8 +12,9 @@ use super::rows::merged;
 use super::{FromRow, typed_request};
 use crate::api::table::Table;
 use crate::error::Error;
-use crate::read::query::{AsOf, Consistency, Get, Scan, behind};
+use crate::read::query::{Get, Scan, behind};
 use crate::read::request::How;
+use crate::route::consistency::{AsOf, Consistency};
 
 /// One typed row, by its key; read when it is awaited, `None` if there is none.
 #[must_use = "a request is sent when it is awaited"]

@@ -12,9 +12,11 @@ use super::rows::merged;
 use super::{FromRow, typed_request};
 use crate::api::table::Table;
 use crate::error::Error;
-use crate::read::page::{Binding, PageToken, position_behind, rest_of, rows_wanted};
-use crate::read::query::{AsOf, Consistency, Scan};
+use crate::read::page::{Binding, position_behind, rest_of, rows_wanted};
+use crate::read::page_token::PageToken;
+use crate::read::query::Scan;
 use crate::read::request::How;
+use crate::route::consistency::{AsOf, Consistency};
 
 /// Typed rows of one page, and where the next begins.
 #[derive(Clone, Debug)]

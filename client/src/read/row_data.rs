@@ -1,0 +1,99 @@
+//! One row as it was read: its cells are slices of the received block, never copied on their way out.
+
+use terrane_types::{CellRef, ColumnValue, Invalid, PackedCells, Row, escape};
+
+use crate::error::Error;
+use crate::write::cell::Cell;
+
+/// One row as it was read.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RowData {
+    row: Row,
+    cells: PackedCells,
+}
+
+impl RowData {
+    pub(crate) const fn new(row: Row, cells: PackedCells) -> Self {
+        Self { row, cells }
+    }
+
+    /// The row's key.
+    #[must_use]
+    pub const fn row(&self) -> &Row {
+        &self.row
+    }
+
+    /// The cells: by family and qualifier ascending, then newest first.
+    pub fn cells(&self) -> impl Iterator<Item = CellRef<'_>> {
+        self.cells.iter()
+    }
+
+    /// The newest value of a column that was read.
+    #[must_use]
+    pub fn value(&self, family: &str, qualifier: impl AsRef<[u8]>) -> Option<&[u8]> {
+        let qualifier = qualifier.as_ref();
+        self.cells().find(|cell| cell.family == family.as_bytes() && cell.qualifier == qualifier).map(|cell| cell.value)
+    }
+
+    /// The newest value of a column that was read, as a number, a text or anything else that is a [`ColumnValue`]: what a
+    /// counter holds is `row.read::<i64>("stats", "visits")?`. `None` when the column is absent.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], naming row and column, when the value is none of the type.
+    pub fn read<T: ColumnValue>(&self, family: &str, qualifier: impl AsRef<[u8]>) -> Result<Option<T>, Error> {
+        let qualifier = qualifier.as_ref();
+        let Some(value) = self.value(family, qualifier) else { return Ok(None) };
+        let named = |invalid: Invalid| {
+            let (row, qualifier) = (escape(&self.row), escape(qualifier));
+            Error::invalid(format!("row {row}, column {family}:{qualifier}: {}", invalid.what))
+        };
+        T::from_value(value).map(Some).map_err(named)
+    }
+
+    /// All versions of a column that were read, newest first, as (timestamp, value).
+    pub fn versions<'a>(&'a self, family: &'a str, qualifier: &'a [u8]) -> impl Iterator<Item = (i64, &'a [u8])> {
+        self.cells()
+            .filter(move |cell| cell.family == family.as_bytes() && cell.qualifier == qualifier)
+            .map(|cell| (cell.timestamp, cell.value))
+    }
+
+    /// The cells as values of their own, which outlive the row.
+    #[must_use]
+    pub fn to_cells(&self) -> Vec<Cell> {
+        self.cells().map(Cell::from).collect()
+    }
+}
+
+impl std::fmt::Debug for RowData {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {{", terrane_types::escape(&self.row))?;
+        for cell in self.cells() {
+            write!(
+                f,
+                " {}:{}@{}={}",
+                terrane_types::escape(cell.family),
+                terrane_types::escape(cell.qualifier),
+                cell.timestamp,
+                terrane_types::escape(cell.value)
+            )?;
+        }
+        write!(f, " }}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_is_none_of_the_type_is_named_with_its_row_and_column() {
+        let five = 5i64.to_be_bytes();
+        let cells = [CellRef::put(b"f", b"text", 1, b"five"), CellRef::put(b"f", b"visits", 1, &five)];
+        let row = RowData::new(Row::new("r").expect("a row"), PackedCells::from_cells(cells).expect("cells"));
+        assert_eq!(row.read::<i64>("f", "visits").unwrap(), Some(5));
+        assert_eq!(row.read::<String>("f", "text").unwrap().as_deref(), Some("five"));
+        assert_eq!(row.read::<i64>("f", "absent").unwrap(), None);
+        let error = row.read::<i64>("f", "text").unwrap_err().to_string();
+        assert!(error.starts_with("row r, column f:text: ") && error.contains("8 bytes"), "{error}");
+    }
+}

@@ -1,0 +1,150 @@
+//! One call's time and what went wrong in it so far.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::deadline::TRY_MAX;
+use crate::deadline::after;
+use crate::error::Error;
+use crate::route::lanes::Load;
+use crate::route::locator::Tried;
+use crate::route::retry::Risk;
+use crate::route::search::Scout;
+use crate::wire::failure::Failure;
+
+/// The progress of one call over all its tries.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    pub(crate) risk: Risk,
+    /// Failed tries so far.
+    pub(crate) tries: u32,
+    /// Those among them that only told that the leader is elsewhere.
+    hops: u32,
+    /// How often all members of a group were asked and none led.
+    pub(crate) rounds: u32,
+    /// Members of groups that were asked in vain since the last news.
+    pub(crate) tried: Vec<Tried>,
+    /// Held while this call is one of those that look for a leader.
+    pub(crate) scout: Option<Scout>,
+    started: Instant,
+    deadline: Instant,
+    /// Whether an earlier try may have been applied.
+    uncertain: bool,
+    last: Option<Failure>,
+}
+
+impl Progress {
+    pub(crate) fn new(risk: Risk, timeout: Duration) -> Self {
+        let (started, deadline) = (Instant::now(), after(timeout));
+        Self {
+            risk,
+            tries: 0,
+            hops: 0,
+            rounds: 0,
+            tried: Vec::new(),
+            scout: None,
+            started,
+            deadline,
+            uncertain: false,
+            last: None,
+        }
+    }
+
+    pub(crate) const fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// When the present try is given up.
+    pub(crate) fn try_until(&self) -> Instant {
+        self.deadline.min(Instant::now() + TRY_MAX)
+    }
+
+    pub(crate) const fn load(&self) -> Load {
+        if self.risk.write { Load::Writes } else { Load::Reads }
+    }
+
+    /// Whether an earlier try of a write may have been applied.
+    pub(crate) const fn applied_maybe(&self) -> bool {
+        self.uncertain
+    }
+
+    pub(crate) fn failed(&mut self, failure: Failure) {
+        self.tries += 1;
+        self.hops += u32::from(failure.is_hop());
+        self.rounds += u32::from(matches!(failure, Failure::Leaderless));
+        self.saw(&failure);
+        // The earlier failure says more than a missing leader or a queue of other callers.
+        if self.last.is_none() || !matches!(failure, Failure::Leaderless | Failure::Queued) {
+            self.last = Some(failure);
+        }
+    }
+
+    /// How often this call failed in such a way: hops are followed at once, whatever else went wrong before, and the
+    /// other way round.
+    pub(crate) const fn tries_like(&self, failure: &Failure) -> u32 {
+        if failure.is_hop() { self.hops } else { self.tries - self.hops }
+    }
+
+    /// Remembers whether a write may have been applied in spite of a failure.
+    pub(crate) fn saw(&mut self, failure: &Failure) {
+        self.uncertain |= self.risk.write && failure.is_uncertain();
+    }
+
+    /// Waits, unless the time of the call would be over by then.
+    pub(crate) async fn wait(&mut self, wait: Duration) -> Result<(), Error> {
+        if Instant::now() + wait >= self.deadline {
+            return Err(self.timeout());
+        }
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+        Ok(())
+    }
+
+    /// The error of a call that may not try again because the client retries too much already.
+    pub(crate) fn overspent(&mut self) -> Error {
+        let write = self.risk.write;
+        let last = self.last.take().map(|failure| Box::new(failure.into_error(write)));
+        Error::RetriesSpent { uncertain: self.uncertain, last }
+    }
+
+    /// The error of a call that ends on the way to its next try, at a master that does not answer, say. That one knows nothing
+    /// of an earlier try, and may not say that nothing was applied when that one may have been.
+    pub(crate) fn in_truth(&self, error: Error) -> Error {
+        if !self.uncertain || !error.is_retry_safe() {
+            return error;
+        }
+        Error::Timeout { after: self.started.elapsed(), uncertain: true, last: Some(Box::new(error)) }
+    }
+
+    /// The error of a call whose time is over.
+    pub(crate) fn timeout(&mut self) -> Error {
+        let write = self.risk.write;
+        Error::Timeout {
+            after: self.deadline - self.started,
+            uncertain: self.uncertain,
+            last: self.last.take().map(|failure| Box::new(failure.into_error(write))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unreachable() -> Error {
+        Error::Unreachable { masters: "m:7600".to_owned(), last: None }
+    }
+
+    #[tokio::test]
+    async fn a_master_that_does_not_answer_leaves_a_write_uncertain_that_was_tried_before() {
+        let mut progress = Progress::new(Risk::WRITE, Duration::from_secs(1));
+        assert!(progress.in_truth(unreachable()).is_retry_safe(), "nothing was sent yet");
+        progress.failed(Failure::Lost("the stream broke".into()));
+        let error = progress.in_truth(unreachable());
+        assert!(error.is_uncertain() && !error.is_retry_safe(), "{error}");
+        let missing = Error::NotFound { what: "table t".to_owned() };
+        assert!(progress.in_truth(missing).is_not_found(), "what is final stays");
+    }
+}

@@ -1,0 +1,45 @@
+//! One cell as a value of its own.
+
+use bytes::Bytes;
+use terrane_types::{CellKind, CellRef};
+
+/// One cell with a memory of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// The family's name.
+    pub family: Bytes,
+    /// The qualifier.
+    pub qualifier: Bytes,
+    /// The timestamp; [`LATEST`] in a cell to be written means the server's.
+    pub timestamp: i64,
+    /// Whether it is a value or a kind of delete marker. Reads answer values only.
+    pub kind: CellKind,
+    /// The value.
+    pub value: Bytes,
+}
+
+impl Cell {
+    /// A value to be written.
+    #[must_use]
+    pub fn put(family: &str, qualifier: impl AsRef<[u8]>, timestamp: i64, value: impl AsRef<[u8]>) -> Self {
+        Self {
+            family: Bytes::copy_from_slice(family.as_bytes()),
+            qualifier: Bytes::copy_from_slice(qualifier.as_ref()),
+            timestamp,
+            kind: CellKind::Put,
+            value: Bytes::copy_from_slice(value.as_ref()),
+        }
+    }
+}
+
+impl From<CellRef<'_>> for Cell {
+    fn from(cell: CellRef<'_>) -> Self {
+        Self {
+            family: Bytes::copy_from_slice(cell.family),
+            qualifier: Bytes::copy_from_slice(cell.qualifier),
+            timestamp: cell.timestamp,
+            kind: cell.kind,
+            value: Bytes::copy_from_slice(cell.value),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! A group's local replica: everything the parts of this crate share about one group.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+
+use openraft::ServerState;
+use openraft::async_runtime::watch::WatchReceiver;
+use openraft::type_config::alias::WatchReceiverOf;
+use terrane_types::{ReplicaId, ServerId};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::abstention::Abstentions;
+use crate::adapter::{Adapter, Standing};
+use crate::announcing::Announcer;
+use crate::clock::{Clocks, TimeBounds};
+use crate::completeness::Heard;
+use crate::lagging::{Refused, SnapshotWanted};
+use crate::lease::LeaseClock;
+use crate::log::{GroupLog, Refusal, SharedLog};
+use crate::rounds::Rounds;
+use crate::submission::Queue;
+use crate::types::{Metrics, Types};
+use crate::{GroupSpec, GroupStatus, ProposeError, StateMachine};
+
+/// openraft's handle to one replica.
+pub(crate) type Raft = openraft::Raft<Types, Adapter>;
+
+/// A group's local replica.
+pub(crate) struct Replica {
+    pub(crate) spec: GroupSpec,
+    pub(crate) raft: Raft,
+    pub(crate) machine: Arc<dyn StateMachine>,
+    pub(crate) standing: Arc<Standing>,
+    pub(crate) log: Arc<GroupLog>,
+    pub(crate) shared_log: Arc<SharedLog>,
+    pub(crate) metrics: WatchReceiverOf<Types, Metrics>,
+    pub(crate) queue: Queue,
+    pub(crate) snapshot_wanted: Arc<SnapshotWanted>,
+    /// Members whose log takes no more entries of this group.
+    pub(crate) refused_by: Arc<Refused>,
+    /// Its failure was logged.
+    pub(crate) failure_told: AtomicBool,
+    /// Who keeps this group's entries in the log, in words; as of the last look.
+    pub(crate) held_by: parking_lot::Mutex<Option<String>>,
+    /// Until then this replica neither votes nor stands: before it was restarted it may have promised a leader not to.
+    pub(crate) votes_from: Instant,
+    pub(crate) clock: Arc<LeaseClock>,
+    pub(crate) rounds: Rounds,
+    /// What leaders said about how complete this replica is.
+    pub(crate) heard: Heard,
+    /// The index up to which all members have the log, as this leader last looked.
+    pub(crate) matched_by_all: AtomicU64,
+    /// When this leader announces up to where all members have the log.
+    pub(crate) announcer: parking_lot::Mutex<Announcer>,
+    /// The last term in which this leader was told to hand over. Raised before openraft hears of it.
+    pub(crate) transferred: AtomicU64,
+    /// Why this server should lead nothing at present.
+    pub(crate) abstentions: Arc<Abstentions>,
+    /// When a leader was last heard here, or the start.
+    pub(crate) leader_heard: parking_lot::Mutex<Instant>,
+    /// The servers of all members.
+    pub(crate) servers: Vec<ServerId>,
+    pub(crate) clocks: Arc<Clocks>,
+    /// By how much this server's clock is off the members' at the last look, if too much; else 0.
+    pub(crate) clock_off: AtomicI64,
+    /// Within what the group's time was at the last look.
+    pub(crate) time_bounds: parking_lot::Mutex<Option<TimeBounds>>,
+    pub(crate) stopped: watch::Receiver<bool>,
+}
+
+impl Replica {
+    pub(crate) fn transferred_term(&self) -> u64 {
+        self.transferred.load(Ordering::SeqCst)
+    }
+
+    /// The index up to which all members are known to have the log, from own knowledge or from entries of leaders.
+    pub(crate) fn least_matched(&self) -> u64 {
+        self.matched_by_all.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn not_leader(&self) -> ProposeError {
+        let metrics = self.metrics.borrow_watched();
+        let leader = metrics.current_leader.filter(|leader| *leader != self.spec.replica);
+        let leader = leader.and_then(|leader| Some((leader, self.server_of(&metrics, leader)?)));
+        ProposeError::NotLeader { term: metrics.current_term, leader }
+    }
+
+    pub(crate) fn server_of(&self, metrics: &Metrics, replica: ReplicaId) -> Option<ServerId> {
+        let member = metrics.membership_config.get_node(&replica).map(|member| member.server);
+        member.or_else(|| self.spec.members.get(&replica).copied())
+    }
+
+    /// This replica handed its leadership over, and the successor is not known here yet. It will be in a moment: better to
+    /// wait for its name than to send callers to look for it.
+    pub(crate) fn awaits_successor(&self) -> bool {
+        let metrics = self.metrics.borrow_watched();
+        let handed_over = self.transferred_term();
+        // The successor's term is the next one.
+        let recent = handed_over > 0 && metrics.current_term <= handed_over + 1;
+        recent && metrics.current_leader.is_none_or(|leader| leader == self.spec.replica)
+    }
+
+    /// The group's time, as far as the clocks of its members bear out the own clock. `None` while too few are known.
+    pub(crate) fn time_ms(&self) -> Option<u64> {
+        let known = *self.time_bounds.lock();
+        known.or_else(|| self.look_at_clocks()).map(|bounds| self.clocks.within(bounds))
+    }
+
+    /// Reads the members' clocks again.
+    pub(crate) fn look_at_clocks(&self) -> Option<TimeBounds> {
+        let bounds = self.clocks.bounds(&self.servers);
+        *self.time_bounds.lock() = bounds;
+        bounds
+    }
+
+    pub(crate) fn status(&self) -> GroupStatus {
+        let metrics = self.metrics.borrow_watched();
+        let leader = metrics.current_leader;
+        let members: BTreeMap<_, _> =
+            metrics.membership_config.nodes().map(|(replica, member)| (*replica, member.server)).collect();
+        let term = metrics.current_term;
+        let leads = metrics.state == ServerState::Leader && self.log.voted_term() == term;
+        GroupStatus {
+            group: self.spec.group,
+            replica: self.spec.replica,
+            term,
+            leader: leader.and_then(|leader| Some((leader, self.server_of(&metrics, leader)?))),
+            is_leader: leads && self.standing.applied_term() == term,
+            last_index: metrics.last_log_index.unwrap_or(0),
+            committed: metrics.local_committed.map_or(0, |id| id.index),
+            applied: self.standing.applied_index(),
+            last_stamp: self.standing.stamp(),
+            members: if members.is_empty() { self.spec.members.clone() } else { members },
+            snapshot_wanted_by: self.snapshot_wanted.by(),
+            failed: metrics.running_state.as_ref().err().map(ToString::to_string).filter(|_| !*self.stopped.borrow()),
+        }
+    }
+
+    /// Who is in the way of a group that may have no more of the log.
+    pub(crate) fn log_holder(&self, refusal: &Refusal) -> String {
+        let holder = self.held_by.lock().clone().unwrap_or_else(|| format!("group {}", self.spec.group));
+        let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);
+        format!(
+            "{holder} ({} MiB held, this group's share is {} MiB)",
+            mebibytes(refusal.used),
+            mebibytes(refusal.share)
+        )
+    }
+}
