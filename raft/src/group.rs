@@ -55,7 +55,7 @@ impl Group {
         if operation.len() > OPERATION_BYTES_MAX {
             return reply_to.answer(Err(ProposeError::TooLarge { limit: OPERATION_BYTES_MAX }));
         }
-        if let Some(held_by) = self.replica.shared_log.lacks_room() {
+        if let Some(held_by) = self.replica.shared_log.lacks_space() {
             if self.replica.metrics.borrow_watched().state != ServerState::Leader {
                 return reply_to.answer(Err(self.replica.not_leader()));
             }

@@ -39,8 +39,8 @@ use crate::{probe, purge};
 /// Rest between the starts of two recorded groups: elections that all begin at one moment only get in each other's way.
 const START_PAUSE: Duration = Duration::from_millis(2);
 
-/// How often a log without room for its next segment looks for it.
-const ROOM_INTERVAL: Duration = Duration::from_millis(500);
+/// How often a log without space for its next segment tries again to allocate it.
+const ALLOCATION_RETRY: Duration = Duration::from_millis(500);
 
 /// All replicas of a server process.
 pub struct GroupHost {
@@ -93,7 +93,7 @@ impl GroupHost {
         }
         host.keep_until_stopped(purge::run(host.groups.clone(), host.log.clone(), host.peers.clone()));
         host.keep_until_stopped(spill::run(host.log.clone()));
-        host.keep_until_stopped(look_for_room(host.log.clone()));
+        host.keep_until_stopped(retry_allocations(host.log.clone()));
         host.keep_until_stopped(abstain::run(host.groups.clone(), host.abstentions.clone()));
         let (groups, peers, clocks) = (host.groups.clone(), host.peers.clone(), host.clocks.clone());
         host.keep_until_stopped(probe::run(groups, peers, clocks, host.config.server));
@@ -299,8 +299,8 @@ impl GroupHost {
     }
 
     /// Why the log has no room on its disk, while it has none. It refuses entries by itself then.
-    pub fn log_lacks_room(&self) -> Option<String> {
-        self.log.lacks_room()
+    pub fn log_lacks_space(&self) -> Option<String> {
+        self.log.lacks_space()
     }
 
     /// The limits on what peers cause this process to hold.
@@ -348,11 +348,11 @@ impl GroupHost {
     }
 }
 
-/// Has the log look for room on its disk now and then. Never ends.
-async fn look_for_room(log: Arc<SharedLog>) {
+/// Has the log retry a failed allocation of its next segment. Never ends.
+async fn retry_allocations(log: Arc<SharedLog>) {
     loop {
-        tokio::time::sleep(ROOM_INTERVAL).await;
-        log.look_for_room();
+        tokio::time::sleep(ALLOCATION_RETRY).await;
+        log.retry_allocation();
     }
 }
 

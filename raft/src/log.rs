@@ -12,23 +12,21 @@
 //!
 //! The layout is written down in `docs/formats/log.md`.
 
+mod allocation;
 mod batch;
 mod cache;
 mod check;
 mod extents;
 mod files;
 mod held;
-#[cfg(test)]
-#[allow(clippy::disallowed_methods, reason = "tests look at the directory and damage it from outside")]
-mod held_tests;
+mod held_list;
 mod index;
 mod memory;
+mod names;
+mod place;
 mod record;
 mod recover;
-mod room;
-#[cfg(test)]
-#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests fill a disk from outside")]
-mod room_tests;
+mod shared;
 mod shares;
 pub(crate) mod spill;
 pub(crate) mod store;
@@ -40,35 +38,25 @@ mod writer;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use terrane_env::task::{self, IoLoop};
 use terrane_types::GroupId;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 
+use self::allocation::SEGMENT_BYTES_MIN;
 pub use self::check::{LoggedGroup, check_log};
 use self::files::Files;
 pub(crate) use self::memory::GroupLog;
 pub(crate) use self::memory::payload_bytes;
 pub(crate) use self::record::Mark;
-use self::room::Space;
-use self::shares::Refusals;
-pub(crate) use self::shares::{Refusal, Role, Use};
-use self::spill::Wanted;
-use self::writer::{Change, Done, Item, Writer};
+use self::shared::{Change, Done, Item, Shared, Totals};
+pub(crate) use self::shares::{GroupUse, Refusal, Role};
+use self::writer::Writer;
 use crate::{GroupSpec, LogConfig, OpenError};
 
-/// Bytes that may wait for the writer; appends wait for room beyond that.
-const QUEUE_BYTES_MAX: usize = 64 << 20;
-
 const SEGMENTS_PER_LIMIT: u64 = LogConfig::SEGMENTS_PER_LIMIT;
-
-/// The shares of groups are reckoned anew whenever the log has grown by this part of its limit.
-const LOOKS_PER_LIMIT: u64 = 32;
-
-/// Segments below this size would hold little beside the state at their head.
-const SEGMENT_BYTES_MIN: u64 = 4 << 10;
 
 /// The log of a process.
 pub(crate) struct SharedLog {
@@ -78,218 +66,6 @@ pub(crate) struct SharedLog {
     writer: Mutex<Option<IoLoop>>,
     limit_bytes: u64,
     segment_bytes: u64,
-}
-
-/// What the callers of the log and its writer have in common.
-struct Shared {
-    queue: Mutex<Queue>,
-    /// Something was queued, or the queue was closed.
-    work: Notify,
-    /// The writer emptied the queue.
-    room: Notify,
-    totals: Mutex<Totals>,
-    space: Space,
-    /// The groups that hold back a log over its budget, with the last index that has to go.
-    holders: Mutex<Vec<(GroupId, u64)>>,
-    /// In words, who keeps the log from being purged.
-    held_by: Mutex<Option<String>>,
-    /// What is to be copied out of old segments.
-    wanted: Mutex<Option<Wanted>>,
-    spill: Notify,
-    /// Why that failed, while it does.
-    spill_trouble: Mutex<Option<String>>,
-    /// Some group may take no more.
-    refusing: AtomicBool,
-    refusals: Mutex<Refusals>,
-    /// The log grew far beyond its limit: all that write it are refused at once.
-    overrun: AtomicBool,
-    /// The log grew past its budget or its limit, or by a good part since it was last looked at.
-    pressed: Notify,
-    /// Its size when it was.
-    looked_at: AtomicU64,
-    limit_bytes: u64,
-    budget_bytes: u64,
-    /// Above this size of all segments together, what holds back old ones is copied to held files.
-    spill_bytes: u64,
-}
-
-#[derive(Default)]
-struct Queue {
-    items: Vec<Item>,
-    bytes: usize,
-    /// Somebody wants the writer to look for room on the disk.
-    look_for_room: bool,
-    closed: bool,
-    /// The process stops; see [`Shared::stop_waiting`].
-    stopping: bool,
-}
-
-/// Counts of the log, as of the last batch.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Totals {
-    pub(crate) bytes: u64,
-    pub(crate) segments: u64,
-    pub(crate) syncs: u64,
-    pub(crate) entries: u64,
-    pub(crate) written: u64,
-    /// The number of the newest segment.
-    pub(crate) newest: u64,
-    /// The group that needs the oldest segment.
-    pub(crate) oldest: Option<GroupId>,
-    pub(crate) held_bytes: u64,
-    pub(crate) held_files: u64,
-}
-
-impl Totals {
-    /// Bytes of segments and held files.
-    pub(crate) fn all_bytes(&self) -> u64 {
-        self.bytes + self.held_bytes
-    }
-}
-
-impl Shared {
-    fn new(config: &LogConfig) -> Shared {
-        let budget_bytes = config.purge_budget_bytes.min(config.limit_bytes / 4);
-        Shared {
-            queue: Mutex::default(),
-            work: Notify::new(),
-            room: Notify::new(),
-            totals: Mutex::default(),
-            space: Space::default(),
-            holders: Mutex::default(),
-            held_by: Mutex::default(),
-            wanted: Mutex::default(),
-            spill: Notify::new(),
-            spill_trouble: Mutex::default(),
-            refusing: AtomicBool::new(false),
-            refusals: Mutex::default(),
-            overrun: AtomicBool::new(false),
-            pressed: Notify::new(),
-            looked_at: AtomicU64::new(0),
-            limit_bytes: config.limit_bytes,
-            budget_bytes,
-            spill_bytes: shares::spill_bytes(config.limit_bytes, budget_bytes),
-        }
-    }
-
-    /// Everything that is queued; waits while there is nothing. `None` when the queue is closed and empty, no items when the
-    /// writer is to look for room on the disk.
-    async fn next_items(&self) -> Option<Vec<Item>> {
-        loop {
-            {
-                let mut queue = self.queue.lock();
-                if !queue.items.is_empty() {
-                    queue.bytes = 0;
-                    let items = std::mem::take(&mut queue.items);
-                    drop(queue);
-                    self.room.notify_waiters();
-                    return Some(items);
-                }
-                if std::mem::take(&mut queue.look_for_room) {
-                    return Some(Vec::new());
-                }
-                if queue.closed {
-                    return None;
-                }
-            }
-            // A push after the look above leaves a permit, so it is not missed.
-            self.work.notified().await;
-        }
-    }
-
-    /// Queues an item. After the close it is dropped, which whoever waits for it notices.
-    fn push(&self, item: Item) {
-        let bytes = match &item.change {
-            Change::Entries(_, entries) => entries.iter().map(|entry| payload_bytes(&entry.payload)).sum(),
-            _ => 0,
-        };
-        let mut queue = self.queue.lock();
-        if queue.closed {
-            return;
-        }
-        queue.bytes += bytes;
-        queue.items.push(item);
-        let first = queue.items.len() == 1;
-        drop(queue);
-        if first {
-            self.work.notify_one();
-        }
-    }
-
-    async fn wait_for_room(&self) {
-        loop {
-            let room = self.room.notified();
-            {
-                let queue = self.queue.lock();
-                if queue.bytes <= QUEUE_BYTES_MAX || queue.closed {
-                    return;
-                }
-            }
-            room.await;
-        }
-    }
-
-    /// Waits for the next time that somebody has the writer look for room; false when the log is closed.
-    async fn wait_for_space(&self) -> bool {
-        if !self.ends() {
-            self.space.look.notified().await;
-        }
-        !self.ends()
-    }
-
-    fn ends(&self) -> bool {
-        let queue = self.queue.lock();
-        queue.closed || queue.stopping
-    }
-
-    /// From now on the writer waits for no room on the disk: what does not fit is left out, and the log ends there.
-    fn stop_waiting(&self) {
-        self.queue.lock().stopping = true;
-        self.space.look.notify_one();
-    }
-
-    /// Closes the queue and drops what is in it, which whoever waits for it notices.
-    fn abandon(&self) {
-        let mut queue = self.queue.lock();
-        queue.closed = true;
-        let items = std::mem::take(&mut queue.items);
-        drop(queue);
-        drop(items);
-        self.room.notify_waiters();
-    }
-
-    fn close(&self) {
-        self.queue.lock().closed = true;
-        self.space.look.notify_one();
-        self.work.notify_one();
-        self.room.notify_waiters();
-    }
-
-    fn publish(&self, totals: Totals, holders: Vec<(GroupId, u64)>, wanted: Option<Wanted>) {
-        let pressed = !holders.is_empty() && self.holders.lock().is_empty();
-        let bytes = totals.all_bytes();
-        let grown = bytes > self.looked_at.load(Ordering::Relaxed) + self.limit_bytes / LOOKS_PER_LIMIT;
-        let grown = grown && bytes > self.budget_bytes;
-        *self.holders.lock() = holders;
-        self.overrun.store(bytes >= shares::overrun(self.limit_bytes), Ordering::Relaxed);
-        *self.totals.lock() = totals;
-        if pressed || grown {
-            self.pressed.notify_one();
-        }
-        let spills = wanted.is_some();
-        *self.wanted.lock() = wanted;
-        if spills {
-            self.spill.notify_one();
-        }
-    }
-
-    fn set_spill_trouble(&self, trouble: Option<String>) {
-        let mut current = self.spill_trouble.lock();
-        if let (None, Some(trouble)) = (&*current, &trouble) {
-            tracing::error!("{trouble}; trying again");
-        }
-        *current = trouble;
-    }
 }
 
 impl SharedLog {
@@ -365,7 +141,7 @@ impl SharedLog {
     }
 
     /// Why no segment can be allocated ahead, while that is so. Then nothing is proposed here either.
-    pub(crate) fn lacks_room(&self) -> Option<String> {
+    pub(crate) fn lacks_space(&self) -> Option<String> {
         self.shared.space.lacking()
     }
 
@@ -374,12 +150,10 @@ impl SharedLog {
         self.shared.space.set_reserved(reason);
     }
 
-    /// Has the writer look for room, if it lacks any.
-    pub(crate) fn look_for_room(&self) {
-        if self.lacks_room().is_some() {
-            self.shared.queue.lock().look_for_room = true;
-            self.shared.space.look.notify_one();
-            self.shared.work.notify_one();
+    /// Asks the writer to try again to allocate the next segment, if that failed.
+    pub(crate) fn retry_allocation(&self) {
+        if self.lacks_space().is_some() {
+            self.shared.retry_allocation();
         }
     }
 
@@ -413,7 +187,7 @@ impl SharedLog {
     }
 
     /// Decides anew which groups take no more.
-    pub(crate) fn share_out(&self, uses: &[Use]) {
+    pub(crate) fn share_out(&self, uses: &[GroupUse]) {
         let totals = self.totals();
         self.shared.looked_at.store(totals.all_bytes(), Ordering::Relaxed);
         let refusals = shares::decide(uses, totals.all_bytes(), self.limit_bytes, self.shared.spill_bytes);

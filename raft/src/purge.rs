@@ -17,7 +17,7 @@ use openraft::ServerState;
 use openraft::async_runtime::watch::WatchReceiver;
 use terrane_types::GroupId;
 
-use crate::log::{SharedLog, Use};
+use crate::log::{GroupUse, SharedLog};
 use crate::peer::{Call, Lane, Message, Peers};
 use crate::registry::Registry;
 use crate::replica::Replica;
@@ -51,7 +51,7 @@ pub(crate) async fn run(groups: Arc<Registry>, log: Arc<SharedLog>, peers: Arc<P
         }
         told.clear();
         told.extend(replicas.iter().flat_map(|replica| replica.tell_refusing(&peers)));
-        let uses: Vec<Use> = replicas.iter().map(|replica| replica.log_use()).collect();
+        let uses: Vec<GroupUse> = replicas.iter().map(|replica| replica.log_use()).collect();
         for (replica, of_group) in replicas.iter().zip(&uses) {
             *replica.held_by.lock() = replica.name_holder(&replicas, of_group);
         }
@@ -88,7 +88,7 @@ fn relieve(replicas: &[Arc<Replica>], holders: &BTreeMap<GroupId, u64>) {
 }
 
 /// Who keeps most of the log, in words.
-fn held_by(replicas: &[Arc<Replica>], uses: &[Use], log: &SharedLog) -> Option<String> {
+fn held_by(replicas: &[Arc<Replica>], uses: &[GroupUse], log: &SharedLog) -> Option<String> {
     let named = |group: GroupId| {
         let replica = replicas.iter().find(|replica| replica.spec.group == group)?;
         replica.held_by.lock().clone()
@@ -131,10 +131,10 @@ impl Replica {
     }
 
     /// What this group has in the log.
-    fn log_use(&self) -> Use {
+    fn log_use(&self) -> GroupUse {
         let covered = self.machine.durable().index.min(self.standing.applied_index());
         let for_members = if self.least_matched() < covered { self.log.bytes_through(covered) } else { 0 };
-        Use { group: self.spec.group, all: self.log.bytes(), for_members }
+        GroupUse { group: self.spec.group, all: self.log.bytes(), for_members }
     }
 
     /// A member that takes no entries is not told by them what lets it purge its log, so it is told apart.
@@ -176,7 +176,7 @@ impl Replica {
     }
 
     /// Who keeps this group's entries in the log, in words.
-    fn name_holder(&self, replicas: &[Arc<Replica>], of_group: &Use) -> Option<String> {
+    fn name_holder(&self, replicas: &[Arc<Replica>], of_group: &GroupUse) -> Option<String> {
         if of_group.all == 0 {
             return None;
         }

@@ -338,7 +338,7 @@ impl Housekeeper {
                 return;
             }
         };
-        let why = full.or_else(|| self.host.log_lacks_room());
+        let why = full.or_else(|| self.host.log_lacks_space());
         match &why {
             Some(why) if self.troubles.set(ABOUT, why.clone()) => tracing::error!("{why}"),
             None if self.troubles.clear(ABOUT) => tracing::info!("the disk has room again, writes go on"),

@@ -21,10 +21,12 @@ use terrane_env::fs;
 use terrane_types::{GroupId, Inspection};
 
 use super::batch::{ALIGNMENT, BatchHeader, Found, HEADER_BYTES, Position, aligned};
-use super::files::{self, Files};
+use super::files::Files;
 use super::held;
-use super::recover::{self, Bad, Recovery};
-use super::room::SPARE;
+use super::memory::GroupLog;
+use super::names::{self, SPARE};
+use super::place::BadBytes;
+use super::recover::{self, Recovery};
 use crate::OpenError;
 
 /// What disks write whole or not at all, at the least.
@@ -69,10 +71,10 @@ pub async fn check_log(directory: &Path, inspection: &mut Inspection) -> Option<
     };
     let (mut numbers, mut held) = (Vec::new(), Vec::new());
     for name in &names {
-        match (files::number(name), held::number(name)) {
+        match (names::segment_number(name), names::held_number(name)) {
             (Some(number), _) => numbers.push(number),
             (None, Some(number)) => held.push(number),
-            (None, None) if held::is_unfinished(name) => {
+            (None, None) if names::is_unfinished(name) => {
                 inspection.warning(&directory.join(name), 0, "an unfinished held file, which the next start removes");
             }
             (None, None) if name == SPARE => check_spare(&directory.join(name), inspection).await,
@@ -117,7 +119,7 @@ pub async fn check_log(directory: &Path, inspection: &mut Inspection) -> Option<
 
 /// The batch before.
 #[derive(Clone, Copy)]
-struct Before {
+struct PreviousBatch {
     log: u64,
     batch: u64,
     crc: u32,
@@ -128,7 +130,7 @@ struct LogCheck<'a> {
     /// Rebuilds the groups while nothing is damaged; behind damage, what does not fit together says nothing new.
     recovery: Recovery,
     /// `None` where the batch before is not known: at the beginning, and behind damage.
-    chain: Option<Before>,
+    chain: Option<PreviousBatch>,
     /// The last batch was written by a clean stop.
     sealed: bool,
     is_whole: bool,
@@ -180,7 +182,7 @@ impl LogCheck<'_> {
             }
             offset = match header {
                 Some((header, crc)) => {
-                    self.chain = Some(Before { log: header.log, batch: header.batch, crc });
+                    self.chain = Some(PreviousBatch { log: header.log, batch: header.batch, crc });
                     // At the head of a segment a batch may be empty because there are no groups yet.
                     self.sealed = header.records == 0 && offset > 0;
                     (offset + aligned(HEADER_BYTES + header.length as usize)).min(bytes.len())
@@ -203,8 +205,8 @@ impl LogCheck<'_> {
         bytes: &Bytes,
         offset: usize,
         header: Option<(BatchHeader, u32)>,
-    ) -> Result<(), Bad> {
-        let bad = |what| Bad { offset: offset as u64, what };
+    ) -> Result<(), BadBytes> {
+        let bad = |what| BadBytes { offset: offset as u64, what };
         if self.sealed {
             return Err(bad("bytes after the end of a log that was closed"));
         }
@@ -263,7 +265,7 @@ impl LogCheck<'_> {
                 }
             }
         }
-        let logged = |log: &super::GroupLog| {
+        let logged = |log: &GroupLog| {
             let (purged, last) = log.ends();
             LoggedGroup { purged: purged.map(|id| id.index), last: last.map(|id| id.index) }
         };

@@ -1,4 +1,4 @@
-//! The segment files of the log: their names, and reading entries back.
+//! The files of the log that are open for reading, and reading entries back from them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,43 +9,19 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use terrane_env::fs;
 
-use super::held::{self, Held};
-
-/// Where a record is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) segment: u64,
-    pub(crate) offset: u64,
-    pub(crate) length: u32,
-}
+use super::held_list::HeldList;
+use super::names;
+use super::place::Place;
 
 /// The directory of the log, the files in it that are open for reading, and the held files there are.
 pub(crate) struct Files {
     directory: PathBuf,
     open: Mutex<BTreeMap<u64, Arc<fs::File>>>,
-    pub(crate) held: Mutex<Held>,
+    pub(crate) held: Mutex<HeldList>,
 }
-
-/// Set in the number of a held file, wherever a number may be that of a segment or of a held file.
-pub(crate) const HELD: u64 = 1 << 63;
 
 /// Files that stay open for reading.
 const OPEN_MAX: usize = 64;
-
-/// Ending of segment names.
-const ENDING: &str = ".log";
-
-/// The name of segment `number`: numbers of one length, so that names sort as they do.
-pub(crate) fn name(number: u64) -> String {
-    format!("{number:08}{ENDING}")
-}
-
-/// The number of the segment called `name`; `None` for names that are not a segment's.
-pub(crate) fn number(name: &str) -> Option<u64> {
-    let digits = name.strip_suffix(ENDING)?;
-    let number: u64 = digits.parse().ok()?;
-    (self::name(number) == name).then_some(number)
-}
 
 impl Files {
     pub(crate) fn new(directory: PathBuf) -> Files {
@@ -57,8 +33,7 @@ impl Files {
     }
 
     pub(crate) fn path(&self, segment: u64) -> PathBuf {
-        let name = if segment & HELD == 0 { name(segment) } else { held::name(segment) };
-        self.directory.join(name)
+        self.directory.join(names::file_name(segment))
     }
 
     /// The bytes at `place`.
@@ -100,20 +75,5 @@ impl Files {
         let path = self.path(place.segment);
         let text = format!("the log {} is damaged at offset {} ({what})", path.display(), place.offset);
         io::Error::new(io::ErrorKind::InvalidData, text)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_come_back_and_others_are_not_taken_for_segments() {
-        for n in [0, 1, 99_999_999, 100_000_000] {
-            assert_eq!(number(&name(n)), Some(n));
-        }
-        for other in ["1.log", "x.log", "00000001.tmp", "+0000001.log", ""] {
-            assert_eq!(number(other), None);
-        }
     }
 }

@@ -17,7 +17,6 @@
 //! - a truncation is carried out on held files before its segment can go;
 //! - held files go from the oldest on, each removal synced, and before the segments behind them.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 
@@ -25,10 +24,12 @@ use bytes::Bytes;
 use terrane_env::fs;
 use terrane_types::GroupId;
 
-use super::files::{Files, HELD, Place};
+use super::files::Files;
+use super::held_list::HeldFile;
 use super::index::{Index, Moved};
+use super::names;
+use super::place::{BadBytes, HELD, Place};
 use super::record::{self, Record};
-use super::recover::Bad;
 use crate::codec::{Reader, put_u64};
 use crate::types::{log_id, term_of};
 
@@ -36,77 +37,8 @@ use crate::types::{log_id, term_of};
 const MAGIC: [u8; 8] = *b"TRNHELD\x01";
 const HEADER_BYTES: usize = 40;
 
-/// Ending of the names of held files, and of those that are not complete.
-const ENDING: &str = ".held";
-const UNFINISHED: &str = ".held.new";
-
 /// Bytes read or written at a time.
 const STEP_BYTES: usize = 1 << 20;
-
-pub(super) fn name(number: u64) -> String {
-    format!("{:08}{ENDING}", number & !HELD)
-}
-
-/// The number of the held file called `name`.
-pub(super) fn number(name: &str) -> Option<u64> {
-    let number = name.strip_suffix(ENDING)?.parse::<u64>().ok()? | HELD;
-    (self::name(number) == name).then_some(number)
-}
-
-/// Whether a crash left this file behind before it was complete.
-pub(super) fn is_unfinished(name: &str) -> bool {
-    name.ends_with(UNFINISHED)
-}
-
-/// The held files of a log, by group and from the oldest on.
-#[derive(Debug, Default)]
-pub(crate) struct Held {
-    /// The log's id.
-    pub(super) log: u64,
-    groups: BTreeMap<GroupId, VecDeque<HeldFile>>,
-    last_number: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct HeldFile {
-    pub(crate) number: u64,
-    pub(crate) first: u64,
-    pub(crate) last: u64,
-    pub(crate) bytes: u64,
-}
-
-impl Held {
-    pub(super) fn add(&mut self, group: GroupId, file: HeldFile) {
-        self.last_number = self.last_number.max(file.number & !HELD);
-        self.groups.entry(group).or_default().push_back(file);
-    }
-
-    fn take_number(&mut self) -> u64 {
-        self.last_number += 1;
-        self.last_number | HELD
-    }
-
-    fn forget(&mut self, group: GroupId, number: u64) {
-        if let Some(files) = self.groups.get_mut(&group) {
-            files.retain(|file| file.number != number);
-        }
-    }
-
-    /// Bytes of all held files.
-    pub(super) fn bytes(&self) -> u64 {
-        self.groups.values().flatten().map(|file| file.bytes).sum()
-    }
-
-    /// How many there are.
-    pub(super) fn count(&self) -> u64 {
-        self.groups.values().map(|files| files.len() as u64).sum()
-    }
-
-    /// The newest held file of a group.
-    pub(super) fn newest(&self, group: GroupId) -> Option<HeldFile> {
-        self.groups.get(&group)?.back().copied()
-    }
-}
 
 /// What a held file holds.
 pub(super) struct Loaded {
@@ -118,8 +50,8 @@ pub(super) struct Loaded {
 }
 
 /// Reads and verifies a whole held file.
-pub(super) fn read(number: u64, bytes: &Bytes) -> Result<Loaded, Bad> {
-    let bad = |offset: usize, what| Bad { offset: offset as u64, what };
+pub(super) fn read(number: u64, bytes: &Bytes) -> Result<Loaded, BadBytes> {
+    let bad = |offset: usize, what| BadBytes { offset: offset as u64, what };
     let header = bytes.get(..HEADER_BYTES).ok_or(bad(0, "a held file without a whole header"))?;
     let crc = u32::from_le_bytes(header[32..36].try_into().expect("four bytes"));
     if header[..8] != MAGIC || crc32c::crc32c(&header[..32]) != crc || header[36..] != [0; 4] {
@@ -160,7 +92,7 @@ pub(super) async fn copy(
         let mut held = files.held.lock();
         (held.take_number(), held.log)
     };
-    let unfinished = files.directory().join(format!("{:08}{UNFINISHED}", number & !HELD));
+    let unfinished = files.directory().join(names::unfinished(number));
     let copied = write(files, &unfinished, log, group, number, entries).await;
     let (bytes, moved) = match copied {
         Ok(copied) => copied,
@@ -253,7 +185,7 @@ fn span_bytes(span: &[(u64, u64, Place)]) -> usize {
 
 /// Removes a held file that nothing refers to.
 pub(super) async fn remove(files: &Files, group: GroupId, number: u64) -> io::Result<()> {
-    files.held.lock().forget(group, number);
+    files.held.lock().remove(group, number);
     match fs::remove_file(&files.path(number)).await {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -266,7 +198,7 @@ pub(super) async fn remove(files: &Files, group: GroupId, number: u64) -> io::Re
 /// Entries up to `index` were purged, durably: removes what holds nothing else, from the oldest on.
 pub(super) async fn purged(files: &Files, group: GroupId, index: u64) -> io::Result<()> {
     loop {
-        let oldest = files.held.lock().groups.get(&group).and_then(|of_group| of_group.front().copied());
+        let oldest = files.held.lock().oldest(group);
         match oldest {
             Some(file) if file.last <= index => remove(files, group, file.number).await?,
             _ => return Ok(()),
@@ -305,11 +237,7 @@ pub(super) async fn trim(files: &Files, group: GroupId, number: u64, last: u64) 
     let file = fs::File::open_rw(&path).await?;
     file.set_len(end).await?;
     file.sync_all().await?;
-    let mut held = files.held.lock();
-    if let Some(file) = held.groups.get_mut(&group).and_then(|of| of.iter_mut().find(|file| file.number == number)) {
-        file.last = last;
-        file.bytes = end;
-    }
+    files.held.lock().trim(group, number, last, end);
     Ok(())
 }
 
@@ -328,15 +256,5 @@ mod tests {
         let entries = entries(&[(1, 0), (1, 100), (1, far - 100), (1, far), (2, far + 100), (2, 50), (2, 150)]);
         let counts: Vec<_> = spans(&entries).map(<[_]>::len).collect();
         assert_eq!(counts, [3, 1, 1, 2]);
-    }
-
-    #[test]
-    fn names_come_back() {
-        assert_eq!(number(&name(HELD | 7)), Some(HELD | 7));
-        assert_eq!(name(HELD | 7), "00000007.held");
-        assert!(
-            number("00000007.log").is_none() && number("7.held").is_none() && number("00000007.held.new").is_none()
-        );
-        assert!(is_unfinished("00000007.held.new"));
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::files::{HELD, Place};
+use super::place::{HELD, Place};
 
 /// The places of the entries `first..end`.
 #[derive(Debug, Default)]
@@ -14,11 +14,11 @@ pub(crate) struct Index {
     first: u64,
     end: u64,
     bytes: u64,
-    runs: VecDeque<Run>,
+    runs: VecDeque<EntryRun>,
 }
 
 #[derive(Debug)]
-struct Run {
+struct EntryRun {
     first: u64,
     term: u64,
     segment: u64,
@@ -28,7 +28,7 @@ struct Run {
     places: VecDeque<(u32, u32)>,
 }
 
-impl Run {
+impl EntryRun {
     fn end(&self) -> u64 {
         self.first + self.places.len() as u64
     }
@@ -45,12 +45,12 @@ impl Run {
     }
 
     /// Cuts the entries from `index` on off.
-    fn split_off(&mut self, index: u64) -> Run {
+    fn split_off(&mut self, index: u64) -> EntryRun {
         let at = usize::try_from(index - self.first).expect("the index is within the run");
         let places = self.places.split_off(at);
         let bytes = places.iter().map(|(_, length)| u64::from(*length)).sum();
         self.bytes -= bytes;
-        Run { first: index, term: self.term, segment: self.segment, base: self.base, bytes, places }
+        EntryRun { first: index, term: self.term, segment: self.segment, base: self.base, bytes, places }
     }
 }
 
@@ -75,7 +75,7 @@ impl Index {
 
     /// Bytes of the entries up to `last`; of a run that goes beyond it, its share by number.
     pub(crate) fn bytes_through(&self, last: u64) -> u64 {
-        let of = |run: &Run| {
+        let of = |run: &EntryRun| {
             let within = (last + 1).min(run.end()) - run.first;
             let share = u128::from(run.bytes) * u128::from(within) / run.places.len() as u128;
             u64::try_from(share).expect("a part of the run's bytes")
@@ -92,7 +92,7 @@ impl Index {
     pub(crate) fn push(&mut self, term: u64, place: Place) {
         let distance = self.runs.back().and_then(|run| run.distance(term, place));
         let distance = distance.unwrap_or_else(|| {
-            let run = Run {
+            let run = EntryRun {
                 first: self.end,
                 term,
                 segment: place.segment,
@@ -134,7 +134,7 @@ impl Index {
             let run = self.runs.pop_back().expect("there is one");
             self.bytes -= run.bytes;
         }
-        self.end = self.runs.back().map_or(self.first, Run::end);
+        self.end = self.runs.back().map_or(self.first, EntryRun::end);
     }
 
     /// Forgets the entries before `first`.
@@ -329,7 +329,7 @@ mod tests {
         let mut index = Index::default();
         (0..100_000).for_each(|at| index.push(1, place(at / 10_000, at)));
         let places: usize = index.runs.iter().map(|run| run.places.capacity() * size_of::<(u32, u32)>()).sum();
-        let runs = index.runs.capacity() * size_of::<Run>();
+        let runs = index.runs.capacity() * size_of::<EntryRun>();
         assert!((places + runs) / 100_000 <= 16, "{} bytes", places + runs);
     }
 }

@@ -16,8 +16,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use terrane_types::GroupId;
 
-use super::files::{Files, Place};
+use super::files::Files;
 use super::index::{Index, Moved};
+use super::place::Place;
 use super::record::{self, Mark, Record};
 use crate::GroupSpec;
 use crate::types::{Entry, LogId, Payload, Vote, log_id, term_of};

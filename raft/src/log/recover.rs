@@ -20,9 +20,12 @@ use terrane_types::GroupId;
 use super::batch::{ALIGNMENT, BatchHeader, Found, HEADER_BYTES, Position, aligned};
 use super::cache::Cache;
 use super::extents::Extents;
-use super::files::{self, Files, Place};
-use super::held::{self, HeldFile, Loaded};
+use super::files::Files;
+use super::held::{self, Loaded};
+use super::held_list::HeldFile;
 use super::memory::{GroupLog, payload_bytes};
+use super::names;
+use super::place::{BadBytes, Place};
 use super::record::{self, Record};
 use crate::OpenError;
 use crate::types::log_id;
@@ -61,11 +64,11 @@ pub(super) async fn recover(files: &Arc<Files>, cache_bytes: u64) -> Result<Reco
     let numbers = segment_numbers(&directory, &names)?;
     let mut recovery = Recovery::new(files.clone(), cache_bytes);
     for name in &names {
-        if let Some(number) = held::number(name) {
+        if let Some(number) = names::held_number(name) {
             let bytes = Bytes::from(fs::read(&files.path(number)).await.map_err(io)?);
             let loaded = held::read(number, &bytes).map_err(|bad| damage(files, number, bad.offset, bad.what))?;
             recovery.add_held(loaded);
-        } else if held::is_unfinished(name) {
+        } else if names::is_unfinished(name) {
             fs::remove_file(&directory.join(name)).await.map_err(io)?;
         }
     }
@@ -84,10 +87,10 @@ pub(super) async fn recover(files: &Arc<Files>, cache_bytes: u64) -> Result<Reco
 }
 
 fn segment_numbers(directory: &Path, names: &[String]) -> Result<Vec<u64>, OpenError> {
-    let mut numbers: Vec<u64> = names.iter().filter_map(|name| files::number(name)).collect();
+    let mut numbers: Vec<u64> = names.iter().filter_map(|name| names::segment_number(name)).collect();
     numbers.sort_unstable();
     if let Some(gap) = numbers.windows(2).find(|pair| pair[0] + 1 != pair[1]) {
-        let file = directory.join(files::name(gap[0] + 1)).display().to_string();
+        let file = directory.join(names::file_name(gap[0] + 1)).display().to_string();
         return Err(OpenError::Damage { file, offset: 0, what: "the segment is missing".to_owned() });
     }
     Ok(numbers)
@@ -117,13 +120,7 @@ pub(super) struct Recovery {
     held: BTreeMap<u64, Loaded>,
 }
 
-type Read = (GroupId, Record, Place);
-
-/// Where in a batch something does not hold, and what.
-pub(super) struct Bad {
-    pub(super) offset: u64,
-    pub(super) what: &'static str,
-}
+type ReadRecord = (GroupId, Record, Place);
 
 impl Recovery {
     pub(super) fn new(files: Arc<Files>, cache_bytes: u64) -> Recovery {
@@ -155,7 +152,7 @@ impl Recovery {
     }
 
     /// Removes what a crash left of held files that are not needed, and lists the others.
-    async fn settle_held(&mut self) -> Result<(), OpenError> {
+    async fn reconcile_held(&mut self) -> Result<(), OpenError> {
         let log_of_segments = self.found.chain.map(|chain| chain.log);
         for loaded in std::mem::take(&mut self.held).into_values() {
             let Loaded { number, log, group, index, bytes } = loaded;
@@ -165,12 +162,12 @@ impl Recovery {
             let file = HeldFile { number, first: index.first(), last: index.end().saturating_sub(1), bytes };
             self.files.held.lock().add(group, file);
             let needed = self.found.groups.get(&group).and_then(|log| log.last_in(number));
-            let settled = match needed {
+            let reconciled = match needed {
                 None => held::remove(&self.files, group, number).await,
                 Some(last) if last < file.last => held::trim(&self.files, group, number, last).await,
                 Some(_) => Ok(()),
             };
-            settled.map_err(|source| io_error(self.files.directory(), source))?;
+            reconciled.map_err(|source| io_error(self.files.directory(), source))?;
         }
         Ok(())
     }
@@ -285,7 +282,7 @@ impl Recovery {
                 return Err(damage(&self.files, segment, 0, what));
             }
         }
-        self.settle_held().await?;
+        self.reconcile_held().await?;
         let directory: PathBuf = self.files.directory().clone();
         if let Some((segment, end)) = self.found.segments.pop_last() {
             let path = self.files.path(segment);
@@ -310,8 +307,13 @@ async fn sync(path: &Path) -> io::Result<()> {
 }
 
 /// Reads all records of a batch before any of them is taken over.
-pub(super) fn read_records(segment: u64, bytes: &Bytes, offset: usize, header: &BatchHeader) -> Result<Vec<Read>, Bad> {
-    let bad = |offset: usize, what| Bad { offset: offset as u64, what };
+pub(super) fn read_records(
+    segment: u64,
+    bytes: &Bytes,
+    offset: usize,
+    header: &BatchHeader,
+) -> Result<Vec<ReadRecord>, BadBytes> {
+    let bad = |offset: usize, what| BadBytes { offset: offset as u64, what };
     let start = offset + HEADER_BYTES;
     let end = start.checked_add(header.length as usize).filter(|end| *end <= bytes.len());
     let end = end.ok_or(bad(offset, "a batch ends early"))?;

@@ -15,7 +15,7 @@ use terrane_types::GroupId;
 
 /// What a group has in the log.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Use {
+pub(crate) struct GroupUse {
     pub(crate) group: GroupId,
     /// Bytes of all its entries.
     pub(crate) all: u64,
@@ -80,7 +80,7 @@ impl Refusals {
 }
 
 /// Decides who takes no more; `on_disk` is the size of the whole log.
-pub(super) fn decide(uses: &[Use], on_disk: u64, limit: u64, spill_bytes: u64) -> Refusals {
+pub(super) fn decide(uses: &[GroupUse], on_disk: u64, limit: u64, spill_bytes: u64) -> Refusals {
     let for_members = limit - spill_bytes;
     let mut refusals = Refusals {
         proposals: beyond(uses, for_members, |of| of.for_members),
@@ -98,7 +98,7 @@ pub(super) fn decide(uses: &[Use], on_disk: u64, limit: u64, spill_bytes: u64) -
 }
 
 /// The groups that have their fair share of `room`, if all of them together have more than that.
-fn beyond(uses: &[Use], room: u64, bytes: impl Fn(&Use) -> u64) -> BTreeMap<GroupId, Refusal> {
+fn beyond(uses: &[GroupUse], room: u64, bytes: impl Fn(&GroupUse) -> u64) -> BTreeMap<GroupId, Refusal> {
     let mut sizes: Vec<u64> = uses.iter().map(&bytes).collect();
     if sizes.iter().sum::<u64>() <= room {
         return BTreeMap::new();
@@ -112,7 +112,7 @@ fn beyond(uses: &[Use], room: u64, bytes: impl Fn(&Use) -> u64) -> BTreeMap<Grou
         }
         left -= size;
     }
-    let refusal = |of: &Use| (of.group, Refusal { share, used: bytes(of) });
+    let refusal = |of: &GroupUse| (of.group, Refusal { share, used: bytes(of) });
     uses.iter().map(refusal).filter(|(_, refusal)| refusal.used > share).collect()
 }
 
@@ -122,8 +122,8 @@ mod tests {
 
     const LIMIT: u64 = 800;
 
-    fn uses(groups: &[(u64, u64)]) -> Vec<Use> {
-        let of = |(group, (all, for_members)): (u64, &(u64, u64))| Use {
+    fn uses(groups: &[(u64, u64)]) -> Vec<GroupUse> {
+        let of = |(group, (all, for_members)): (u64, &(u64, u64))| GroupUse {
             group: GroupId(group),
             all: *all,
             for_members: *for_members,

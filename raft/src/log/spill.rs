@@ -1,6 +1,6 @@
 //! Copies entries that hold back old segments to held files (`held.rs`), so that the segments can go.
 //!
-//! It begins when the segments are together larger than [`super::Shared::spill_bytes`], which regions that are slow to flush do
+//! It begins when the segments are together larger than [`super::shared::Shared::spill_bytes`], which regions that are slow to flush do
 //! not reach: who needs entries for longer waits for a member that is away, or for a disk that refuses a flush.
 
 use std::sync::Arc;
@@ -10,10 +10,12 @@ use terrane_env::task;
 use terrane_types::GroupId;
 use tokio::sync::oneshot;
 
-use super::files::{Files, Place};
+use super::SharedLog;
+use super::files::Files;
 use super::held;
-use super::writer::{Change, Done, Item};
-use super::{GroupLog, SharedLog};
+use super::memory::GroupLog;
+use super::place::Place;
+use super::shared::{Change, Done, Item, SpillRequest};
 
 /// A held file smaller than this part of a segment is copied into the next one of its group.
 const SMALL_PART: u64 = 4;
@@ -22,30 +24,23 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Rest after one that failed.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The groups whose entries stand in the way of removing the segments before `before`.
-#[derive(Clone, Debug)]
-pub(super) struct Wanted {
-    pub(super) before: u64,
-    pub(super) groups: Vec<GroupId>,
-}
-
 /// Copies what is in the way whenever something is. Never ends.
 pub(crate) async fn run(log: Arc<SharedLog>) {
     loop {
-        let wanted = log.shared.wanted.lock().take();
-        match wanted {
+        let request = log.shared.spill_request.lock().take();
+        match request {
             None => log.shared.spill.notified().await,
-            Some(wanted) if !relieve(&log, &wanted).await => tokio::time::sleep(PAUSE).await,
+            Some(request) if !relieve(&log, &request).await => tokio::time::sleep(PAUSE).await,
             Some(_) => {}
         }
     }
 }
 
 /// Copies what is in the way now; true when anything was.
-async fn relieve(log: &Arc<SharedLog>, wanted: &Wanted) -> bool {
+async fn relieve(log: &Arc<SharedLog>, request: &SpillRequest) -> bool {
     let mut copied = false;
-    for group in &wanted.groups {
-        match spill(log, *group, wanted.before).await {
+    for group in &request.groups {
+        match spill(log, *group, request.before).await {
             Ok(more) => {
                 copied |= more;
                 log.shared.set_spill_trouble(None);
@@ -63,9 +58,9 @@ async fn relieve(log: &Arc<SharedLog>, wanted: &Wanted) -> bool {
 /// As [`run`], once.
 #[cfg(test)]
 pub(super) async fn run_once(log: &Arc<SharedLog>) {
-    let wanted = log.shared.wanted.lock().take();
-    if let Some(wanted) = wanted {
-        relieve(log, &wanted).await;
+    let request = log.shared.spill_request.lock().take();
+    if let Some(request) = request {
+        relieve(log, &request).await;
     }
 }
 

@@ -10,9 +10,8 @@ use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
 use openraft::{OptionalSend, RaftLogReader};
 use tokio::sync::oneshot;
 
-use super::Shared;
 use super::memory::GroupLog;
-use super::writer::{Change, Done, Item};
+use super::shared::{Change, Done, Item, Shared};
 use crate::types::{Entry, LogId, Types, Vote};
 
 /// Bytes of entries in one append to a peer: large enough that the cost per message does not count, small enough that a
@@ -119,7 +118,7 @@ impl RaftLogStorage<Types> for Store {
         I::IntoIter: OptionalSend,
     {
         let entries: Vec<Entry> = entries.into_iter().collect();
-        self.shared.wait_for_room().await;
+        self.shared.wait_for_queue().await;
         let appended = self.log.append(&entries)?;
         self.push(Change::Entries(appended, entries), Done::Raft(flushed));
         Ok(())

@@ -9,61 +9,22 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use openraft::storage::IOFlushed;
 use terrane_env::{fs, task};
 use terrane_types::GroupId;
-use tokio::sync::oneshot;
 
+use super::allocation::{Allocated, Allocator, is_full};
 use super::batch::{BatchHeader, HEADER_BYTES, Position, aligned};
 use super::cache::Cache;
 use super::extents::Extents;
-use super::files::{Files, Place};
+use super::files::Files;
 use super::held;
 use super::memory::{Appended, GroupLog, payload_bytes};
+use super::place::Place;
 use super::record::{self, Mark};
 use super::recover::{Chain, Recovered};
-use super::room::{Allocated, Allocator, is_full};
-use super::spill::Wanted;
-use super::{Shared, Totals};
-use crate::types::{Entry, Types, Vote};
-
-/// Something queued for the log.
-pub(super) struct Item {
-    pub(super) log: Arc<GroupLog>,
-    pub(super) change: Change,
-    pub(super) done: Done,
-}
-
-pub(super) enum Change {
-    Created,
-    Vote(Vote),
-    Entries(Appended, Vec<Entry>),
-    Truncated(Option<u64>),
-    Purged(Mark),
-    /// Entries up to `last` were copied out of the segments before `before`. Nothing is written for it.
-    Moved {
-        before: u64,
-        last: u64,
-    },
-}
-
-/// Whom to tell that an item is synced.
-pub(super) enum Done {
-    Nobody,
-    Raft(IOFlushed<Types>),
-    Waiter(oneshot::Sender<()>),
-}
-
-impl Done {
-    fn report(self) {
-        match self {
-            Done::Nobody => {}
-            Done::Raft(flushed) => flushed.io_completed(Ok(())),
-            // Whoever asked may have given up waiting.
-            Done::Waiter(waiter) => drop(waiter.send(())),
-        }
-    }
-}
+use super::shared::{Change, Item, Shared, SpillRequest, Totals};
+use crate::GroupSpec;
+use crate::types::{Entry, Vote};
 
 /// What each group must be rebuilt from besides its entries; written again at the head of each segment.
 #[derive(Default)]
@@ -169,15 +130,15 @@ impl Writer {
             return self.note_moved(items).await.map(|()| true);
         }
         let segment = self.at.segment;
-        if !self.make_room().await? {
+        if !self.ensure_space().await? {
             return Ok(false);
         }
         let start = self.at.offset;
         self.end_batch(records.count).await?;
         self.sync().await?;
         // Nothing is reported, and nothing removed, before this line.
-        let gone = self.report(items, &records.entries, start);
-        let removes = self.remove(gone).await?;
+        let unneeded = self.report(items, &records.entries, start);
+        let removes = self.remove(unneeded).await?;
         if removes || self.at.segment != segment {
             self.allocate_ahead().await?;
         }
@@ -186,23 +147,23 @@ impl Writer {
     }
 
     async fn note_moved(&mut self, items: Vec<Item>) -> io::Result<()> {
-        let gone = self.report(items, &[], self.at.offset);
-        if self.remove(gone).await? {
+        let unneeded = self.report(items, &[], self.at.offset);
+        if self.remove(unneeded).await? {
             self.allocate_ahead().await?;
         }
         self.publish();
         Ok(())
     }
 
-    /// Removes what is no longer needed: held files before segments, see `held.rs`. Answers whether segments may have gone.
-    async fn remove(&mut self, gone: Gone) -> io::Result<bool> {
-        for (group, last) in gone.truncated {
+    /// Removes what is no longer needed: held files before segments, see `held.rs`. Answers whether segments may have unneeded.
+    async fn remove(&mut self, unneeded: Unneeded) -> io::Result<bool> {
+        for (group, last) in unneeded.truncated {
             held::truncated(&self.files, group, last).await?;
         }
-        for (group, index) in &gone.purged {
+        for (group, index) in &unneeded.purged {
             held::purged(&self.files, *group, *index).await?;
         }
-        let removes = gone.moved || !gone.purged.is_empty();
+        let removes = unneeded.moved || !unneeded.purged.is_empty();
         if removes {
             self.remove_unneeded().await?;
         }
@@ -211,7 +172,7 @@ impl Writer {
 
     /// Makes room for the batch in the buffer: what is written has its space before. Waits while the disk has none; false when
     /// the log was closed meanwhile.
-    async fn make_room(&mut self) -> io::Result<bool> {
+    async fn ensure_space(&mut self) -> io::Result<bool> {
         let length = aligned(self.buffer.len()) as u64;
         while self.at.offset > 0 && self.at.offset + length > self.allocator.usable(self.allocated) {
             let segment = self.at.segment + 1;
@@ -343,9 +304,9 @@ impl Writer {
     }
 
     /// Takes note of what is durable now and tells those who wait for it, in the order of the queue. Answers what went.
-    fn report(&mut self, items: Vec<Item>, entries: &[(usize, usize)], start: u64) -> Gone {
+    fn report(&mut self, items: Vec<Item>, entries: &[(usize, usize)], start: u64) -> Unneeded {
         let mut entries = entries.iter();
-        let mut gone = Gone::default();
+        let mut unneeded = Unneeded::default();
         for item in items {
             let group = item.log.group();
             match item.change {
@@ -353,16 +314,16 @@ impl Writer {
                 Change::Vote(vote) => self.heads.entry(group).or_default().set_vote(group, &vote),
                 Change::Truncated(last) => {
                     self.extents.truncated(group, last);
-                    gone.truncated.push((group, last));
+                    unneeded.truncated.push((group, last));
                 }
                 Change::Purged(mark) => {
                     self.extents.purged(group, mark.log_id.index);
                     self.heads.entry(group).or_default().set_purged(group, &mark);
-                    gone.purged.push((group, mark.log_id.index));
+                    unneeded.purged.push((group, mark.log_id.index));
                 }
                 Change::Moved { before, last } => {
                     self.extents.moved(group, before, last);
-                    gone.moved = true;
+                    unneeded.moved = true;
                 }
                 Change::Entries(appended, written) => {
                     let places = entries.by_ref().take(written.len());
@@ -372,7 +333,7 @@ impl Writer {
             }
             item.done.report();
         }
-        gone
+        unneeded
     }
 
     fn place(&self, start: u64, at: usize, length: usize) -> Place {
@@ -416,14 +377,14 @@ impl Writer {
         let over = |bytes: u64| self.totals.bytes > bytes;
         let holders =
             over(self.shared.budget_bytes).then(|| self.extents.holders(self.cutoff(self.shared.budget_bytes)));
-        let wanted = over(self.shared.spill_bytes).then(|| {
+        let request = over(self.shared.spill_bytes).then(|| {
             let before = self.cutoff(self.shared.spill_bytes);
-            Wanted { before, groups: self.extents.holders(before).into_iter().map(|(group, _)| group).collect() }
+            SpillRequest { before, groups: self.extents.holders(before).into_iter().map(|(group, _)| group).collect() }
         });
         let held = self.files.held.lock();
         (self.totals.held_bytes, self.totals.held_files) = (held.bytes(), held.count());
         drop(held);
-        self.shared.publish(self.totals, holders.unwrap_or_default(), wanted);
+        self.shared.publish(self.totals, holders.unwrap_or_default(), request);
     }
 
     /// What is before this segment has to go for the segments to come down to half of `bytes`.
@@ -441,7 +402,7 @@ impl Writer {
 
 /// What a batch has made unneeded.
 #[derive(Default)]
-struct Gone {
+struct Unneeded {
     truncated: Vec<(GroupId, Option<u64>)>,
     purged: Vec<(GroupId, u64)>,
     moved: bool,
@@ -467,7 +428,7 @@ impl Head {
         head
     }
 
-    fn set_created(&mut self, spec: &crate::GroupSpec) {
+    fn set_created(&mut self, spec: &GroupSpec) {
         self.created.clear();
         record::put_created(&mut self.created, spec);
     }

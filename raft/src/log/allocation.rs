@@ -17,11 +17,11 @@ use parking_lot::RwLock;
 use terrane_env::fs;
 use tokio::sync::Notify;
 
-use super::SEGMENT_BYTES_MIN;
 use super::files::Files;
+use super::names::SPARE;
 
-/// The name of the segment that is allocated ahead.
-pub(super) const SPARE: &str = "spare";
+/// Smaller segments would hold little more than the state at their head.
+pub(super) const SEGMENT_BYTES_MIN: u64 = 4 << 10;
 
 /// The part of a segment that is kept for restarts while there is no spare.
 const SLACK_PART: u64 = 16;
@@ -33,7 +33,7 @@ pub(super) struct Space {
     refusing: AtomicBool,
     reasons: RwLock<Reasons>,
     /// There may be room again, or the log is closed.
-    pub(super) look: Notify,
+    pub(super) retry: Notify,
 }
 
 #[derive(Default)]

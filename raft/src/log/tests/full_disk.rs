@@ -7,8 +7,8 @@ use std::sync::Arc;
 use openraft::storage::{IOFlushed, RaftLogStorage};
 use openraft::type_config::TypeConfigExt;
 
-use super::tests::{entry, log_of, payloads, spec};
-use super::{SharedLog, store::Store};
+use super::super::{SharedLog, store::Store};
+use super::{entry, log_of, payloads, spec};
 use crate::types::Types;
 use crate::{LogConfig, OpenError};
 use terrane_types::GroupId;
@@ -95,15 +95,15 @@ async fn a_full_disk_refuses_in_time_holds_back_what_is_under_way_and_goes_on_wi
     }
     let last = waiting.pop().unwrap();
     for _ in 0..100 {
-        log.look_for_room();
+        log.retry_allocation();
         tokio::task::yield_now().await;
     }
     disk.make_room();
-    log.look_for_room();
+    log.retry_allocation();
     // The writer may have been about to wait when it was told.
     let looking = async {
         loop {
-            log.look_for_room();
+            log.retry_allocation();
             tokio::task::yield_now().await;
         }
     };

@@ -8,9 +8,9 @@ use openraft::storage::RaftLogStorage;
 use proptest::prelude::*;
 use terrane_types::Inspection;
 
-use super::store::Store;
-use super::tests::{A, B, append, copy, entry, log_of, mark, payloads, spec};
-use super::{GroupLog, SharedLog, check_log, spill};
+use super::super::store::Store;
+use super::super::{GroupLog, SharedLog, check_log, place, spill};
+use super::{A, B, append, copy, entry, log_of, mark, payloads, spec};
 use crate::types::log_id;
 use crate::{LogConfig, OpenError};
 
@@ -27,7 +27,7 @@ async fn open(directory: &Path) -> Result<Arc<SharedLog>, OpenError> {
 }
 
 fn files(directory: &Path, ending: &str) -> Vec<PathBuf> {
-    let paths = super::tests::segments(directory);
+    let paths = super::segments(directory);
     paths.into_iter().filter(|path| path.extension().is_some_and(|extension| extension == ending)).collect()
 }
 
@@ -156,7 +156,7 @@ async fn what_was_truncated_does_not_come_back_from_a_held_file() {
     let last = files(after.path(), "held").remove(0);
     let end = || {
         let bytes = std::fs::read(&last).unwrap();
-        super::held::read(1 | super::files::HELD, &bytes.into()).map(|loaded| loaded.index.end()).unwrap_or(0)
+        super::super::held::read(1 | place::HELD, &bytes.into()).map(|loaded| loaded.index.end()).unwrap_or(0)
     };
     eventually("it is cut behind the last entry that is left", || end() == 3).await;
     // Also when the segment that says so is gone.
