@@ -79,7 +79,7 @@ impl ApplyGate {
     }
 
     /// The sum of all memtables, as of now.
-    pub fn set_memtables(&self, bytes: u64) {
+    pub fn set_memtable_bytes(&self, bytes: u64) {
         self.applied_since.store(0, Ordering::Relaxed);
         self.memtables.store(bytes, Ordering::Relaxed);
         self.room.notify_waiters();
@@ -127,9 +127,9 @@ mod tests {
         };
         assert!(gate.enter(1, remind).now_or_never().is_none());
         assert_eq!((reminded.load(Ordering::Relaxed), gate.waiting()), (1, 0));
-        gate.set_memtables(1250);
+        gate.set_memtable_bytes(1250);
         assert!(gate.enter(1, || {}).now_or_never().is_none());
-        gate.set_memtables(1249);
+        gate.set_memtable_bytes(1249);
         gate.enter(1, || {}).now_or_never().expect("a flush made room");
     }
 
@@ -137,7 +137,7 @@ mod tests {
     async fn who_waits_goes_on_at_a_flush_and_at_the_end() {
         let gate = Arc::new(ApplyGate::new(1000));
         for end in [false, true] {
-            gate.set_memtables(9999);
+            gate.set_memtable_bytes(9999);
             let waiting = gate.clone();
             let entered = tokio::spawn(async move { waiting.enter(1, || {}).await });
             while gate.waiting() == 0 {
@@ -146,7 +146,7 @@ mod tests {
             if end {
                 gate.release()
             } else {
-                gate.set_memtables(0)
+                gate.set_memtable_bytes(0)
             }
             entered.await.unwrap();
         }

@@ -8,7 +8,7 @@ use terrane_env::fs;
 use terrane_raft::LoggedGroup;
 use terrane_types::{GroupId, Inspection};
 
-use crate::cluster;
+use crate::addresses;
 use crate::identity::{self, Identity};
 
 const ENGINE: &str = "engine";
@@ -42,7 +42,7 @@ pub async fn check(directory: &Path, inspection: &mut Inspection) {
         let path = directory.join(name);
         match name.as_str() {
             LOCK | identity::NAME => {}
-            cluster::NAME => check_addresses(&path, inspection).await,
+            addresses::NAME => check_addresses(&path, inspection).await,
             ENGINE => recorded = terrane_engine::check(&path, inspection).await,
             LOG => logged = terrane_raft::check_log(&path, inspection).await,
             _ => inspection.warning(&path, 0, "a file that is not of a region server"),
@@ -76,7 +76,7 @@ async fn check_addresses(path: &Path, inspection: &mut Inspection) {
     match fs::read(path).await {
         Ok(bytes) => {
             inspection.looks_at("addresses", path, bytes.len() as u64);
-            if let Err(what) = cluster::decode(&bytes) {
+            if let Err(what) = addresses::decode(&bytes) {
                 inspection.damage(path, 0, format!("{what}; remove it, and a master or the peers tell the addresses"));
             }
         }

@@ -12,8 +12,8 @@ use std::time::Duration;
 use terrane_raft::Group;
 use terrane_types::Error;
 
-use crate::cluster::Addresses;
-use crate::faults::barrier_error;
+use crate::addresses::Addresses;
+use crate::error_mapping::barrier_error;
 
 /// What a read is to show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

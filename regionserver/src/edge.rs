@@ -14,19 +14,20 @@ use terrane_types::{Error, GroupId, RegionEpoch, RegionId, RowOutcome, TableId};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::addresses::Addresses;
 use crate::admission::Admission;
-use crate::cluster::Addresses;
 use crate::consistency::{Consistency, ReadTime};
+use crate::error_mapping::{not_leader, propose_error, stopping};
 use crate::evaluate::Columns;
 use crate::evaluate::prefetch::Prefetch;
-use crate::faults::{not_leader, propose_error, stopping};
+use crate::hosted::HostedRegion;
 use crate::metrics::Metrics;
 use crate::operation::{Settle, WriteHeader};
-use crate::page_seal::PageSeal;
+use crate::page_token::PageSeal;
 use crate::region::read::{self, GetRequest, Got};
 use crate::region::scan::{self, Begun, Block, Cursor, ScanRequest, Unfinished};
 use crate::region::write::{self, RowMutation};
-use crate::registry::{Hosted, Registry};
+use crate::replicas::Replicas;
 use crate::reply::{Applied, Reply};
 use crate::window::UnderWay;
 
@@ -97,7 +98,7 @@ pub struct RowFailure {
 /// The data path of one server.
 pub struct Edge {
     pub identity: Identity,
-    pub registry: Arc<Registry>,
+    pub replicas: Arc<Replicas>,
     pub host: Arc<GroupHost>,
     pub addresses: Arc<Addresses>,
     pub admission: Arc<Admission>,
@@ -189,7 +190,7 @@ impl Edge {
 
     /// Where to go with a request that comes while this server stops.
     fn leaving(&self, region: RegionId) -> Error {
-        let group = self.registry.regions.get(region).and_then(|hosted| self.host.group(hosted.group));
+        let group = self.replicas.regions.get(region).and_then(|hosted| self.host.group(hosted.group));
         group.map_or_else(stopping, |group| self.elsewhere(&group, stopping()))
     }
 
@@ -217,17 +218,17 @@ impl Edge {
     }
 
     /// The region that a request names and its group, checked as things stand here and now.
-    pub fn find(&self, header: &Header) -> Result<(Arc<Hosted>, Group), Error> {
+    pub fn find(&self, header: &Header) -> Result<(Arc<HostedRegion>, Group), Error> {
         let hosted = self.find_region(header)?;
         let group = self.host.group(hosted.group).ok_or_else(stopping)?;
         Ok((hosted, group))
     }
 
-    fn find_region(&self, header: &Header) -> Result<Arc<Hosted>, Error> {
+    fn find_region(&self, header: &Header) -> Result<Arc<HostedRegion>, Error> {
         if self.closing.is_cancelled() {
             return Err(self.leaving(header.region));
         }
-        let found = self.registry.find(header.table, header.region, header.epoch);
+        let found = self.replicas.find(header.table, header.region, header.epoch);
         let hosted = found.map_err(|error| self.behind(header, error))?;
         self.check_schema(header, &hosted)?;
         Ok(hosted)
@@ -235,7 +236,7 @@ impl Edge {
 
     /// A caller whose schema is newer than the region's must not be answered under the old one; one whose schema is older
     /// is, since data is always judged by the server's rules, unless it says that its request depends on what it knows.
-    fn check_schema(&self, header: &Header, hosted: &Hosted) -> Result<(), Error> {
+    fn check_schema(&self, header: &Header, hosted: &HostedRegion) -> Result<(), Error> {
         let version = hosted.schema_version();
         if header.schema_version > version {
             return Err(self.not_yet(hosted.group, || {
@@ -253,7 +254,7 @@ impl Edge {
         if header.schema_version == 0 {
             return 0;
         }
-        let version = self.registry.regions.get(header.region).map_or(0, |hosted| hosted.schema_version());
+        let version = self.replicas.regions.get(header.region).map_or(0, |hosted| hosted.schema_version());
         if version > header.schema_version { version } else { 0 }
     }
 

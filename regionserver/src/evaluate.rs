@@ -43,7 +43,7 @@ use self::packer::Packer;
 use crate::operation::{self, Request, ResultKind, RowResult, Submitted, SubmittedRow};
 use crate::record::Malformed;
 use crate::reply::Reply;
-use crate::window::{Kept, Known, NOBODY, Window};
+use crate::window::{Kept, Known, NO_CLIENT, Window};
 
 /// What the rows of one write may make the leader read. Nothing else bounds it: a condition is small, what it looks at is not.
 const READ_BYTES_MAX: usize = 64 << 20;
@@ -127,7 +127,7 @@ impl Evaluator {
         let mut plain = true;
         for row in write.rows() {
             let row = row?;
-            let numbered = row.operation != 0 && client != NOBODY;
+            let numbered = row.operation != 0 && client != NO_CLIENT;
             let was_away = match known {
                 Some(known) => known.was_away(row.first_try_ms),
                 None => floor > 0 && row.first_try_ms <= floor,
@@ -147,7 +147,7 @@ impl Evaluator {
             let row = row?;
             let mut known =
                 window.map_or(Known::New, |window| window.look_up(&client, row.operation, row.first_try_ms));
-            if row.operation != 0 && client != NOBODY {
+            if row.operation != 0 && client != NO_CLIENT {
                 if known == Known::New && self.in_flight.contains(&client, row.operation) {
                     return Ok(Numbers::InFlight);
                 }
@@ -200,7 +200,7 @@ impl Evaluator {
                 self.overlay.note(packing.ordinal, header.region, row.row, row.cells, target.schema);
             }
         }
-        if header.client != NOBODY {
+        if header.client != NO_CLIENT {
             for row in write.rows() {
                 self.in_flight.note(packing.ordinal, header.client, row?.operation);
             }

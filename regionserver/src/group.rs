@@ -4,4 +4,5 @@
 //! engine, in order, and keeps what the edge looks up in step.
 
 pub mod machine;
+pub mod region_state;
 pub mod state;

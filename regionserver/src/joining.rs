@@ -16,8 +16,8 @@ use tokio::sync::watch;
 
 use crate::config::ServerConfig;
 use crate::identity::{Identity, IdentityError};
-use crate::report::{Masters, RegisterError, Registered, Registration};
-use crate::server::StartError;
+use crate::masters::{Masters, RegisterError, Registered, Registration};
+use crate::start_error::StartError;
 
 /// How long a server with an identity waits for the answers of masters before it starts alone. Masters that are down
 /// refuse at once; this is for those that are cut off.

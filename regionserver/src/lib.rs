@@ -14,41 +14,44 @@
 //! Never here: where regions should live (the master's), what a row key means, how cells lie on disk (the engine's).
 //! Left out for now: moves between groups, merges.
 
+mod addresses;
 mod admission;
 mod apply_gate;
+mod background;
 mod check;
-mod cluster;
 mod config;
 mod consistency;
-mod disk;
 mod edge;
+mod error_mapping;
 mod evaluate;
-mod faults;
-mod flush;
 mod group;
-mod housekeeping;
+mod health;
+mod hosted;
 mod identity;
-mod ids;
 mod joining;
 mod maintenance;
+mod masters;
 mod metrics;
 mod operation;
-mod page_seal;
+mod page_token;
 mod record;
 mod region;
-mod registry;
+mod region_ids;
+mod replicas;
 mod reply;
 mod report;
+mod resume_token;
 mod server;
 mod service;
 mod session;
-mod token;
-mod troubles;
+mod signals;
+mod start_error;
 mod window;
 
 pub use check::{check, is_data_directory};
 pub use config::ServerConfig;
 pub use identity::IdentityError;
-pub use report::RegisterError;
-pub use server::{FlushProgress, RegionServer, StartError};
+pub use masters::RegisterError;
+pub use server::{FlushProgress, RegionServer};
+pub use start_error::StartError;
 pub use terrane_engine::BackendKind;

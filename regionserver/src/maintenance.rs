@@ -16,12 +16,13 @@ use terrane_types::{Error, RegionId, TableId};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::faults::stopping;
-use crate::flush::FLUSHES_MAX;
+use crate::background::flush_policy::FLUSHES_MAX;
+use crate::error_mapping::stopping;
 use crate::group::machine::GroupMachine;
-use crate::housekeeping::{Signals, compaction_of};
-use crate::registry::{Hosted, Registry};
-use crate::troubles::Troubles;
+use crate::health::{HealthIssues, compaction_topic};
+use crate::hosted::HostedRegion;
+use crate::replicas::Replicas;
+use crate::signals::Signals;
 
 /// How often progress is told.
 const TELL_EVERY: Duration = Duration::from_millis(200);
@@ -31,10 +32,10 @@ const GIVE_UP_AFTER: Duration = Duration::from_secs(15);
 /// What maintenance works with.
 #[derive(Clone)]
 pub struct Maintenance {
-    pub registry: Arc<Registry>,
+    pub replicas: Arc<Replicas>,
     pub engine: Arc<Engine>,
     pub signals: Arc<Signals>,
-    pub troubles: Arc<Troubles>,
+    pub health: Arc<HealthIssues>,
     pub closing: CancellationToken,
 }
 
@@ -55,15 +56,15 @@ pub struct Progress {
 
 /// A region whose compaction somebody waits for.
 struct Waiting {
-    hosted: Arc<Hosted>,
+    hosted: Arc<HostedRegion>,
     /// Since when its compaction fails.
     failing: Option<Instant>,
     failure: Option<String>,
 }
 
 impl Maintenance {
-    fn replicas(&self, table: TableId) -> Vec<(Arc<GroupMachine>, Arc<Hosted>)> {
-        let machines = self.registry.machines().into_iter();
+    fn replicas(&self, table: TableId) -> Vec<(Arc<GroupMachine>, Arc<HostedRegion>)> {
+        let machines = self.replicas.machines().into_iter();
         let of_machine = |machine: Arc<GroupMachine>| {
             machine.hosted().into_iter().map(move |hosted| (machine.clone(), hosted)).collect::<Vec<_>>()
         };
@@ -104,7 +105,7 @@ impl Maintenance {
                 }
                 yield Ok(progress.clone());
             }
-            self.signals.compact();
+            self.signals.request_compaction();
             progress.done = true;
             yield Ok(progress);
         }
@@ -144,13 +145,13 @@ impl Maintenance {
     }
 
     /// Asks for a region to be compacted; answers why that is in vain, if it is.
-    async fn request(&self, machine: &GroupMachine, hosted: &Hosted) -> Option<String> {
+    async fn request(&self, machine: &GroupMachine, hosted: &HostedRegion) -> Option<String> {
         if let Err(error) = machine.flush(hosted.region).await {
             hosted.note_damage(&error);
             return Some(format!("the flush of region {} failed: {error}", hosted.region));
         }
         self.engine.request_compaction(&hosted.engine);
-        self.signals.compact();
+        self.signals.request_compaction();
         None
     }
 
@@ -160,7 +161,7 @@ impl Maintenance {
             let compaction = waits.hosted.engine.compaction_progress();
             progress.bytes += compaction.bytes_total;
             // One that was split or dropped holds nothing any more: its daughters are waited for themselves.
-            let gone = self.registry.regions.get(*region).is_none();
+            let gone = self.replicas.regions.get(*region).is_none();
             if compaction.wanted && !gone && waits.failure.is_none() {
                 progress.bytes_done += compaction.bytes_done.min(compaction.bytes_total);
                 waits.failure = self.given_up(*region, &mut waits.failing);
@@ -176,7 +177,7 @@ impl Maintenance {
 
     /// Why a region's compaction is waited for no longer, once it has failed for a while.
     fn given_up(&self, region: RegionId, failing: &mut Option<Instant>) -> Option<String> {
-        let Some(trouble) = self.troubles.get(&compaction_of(region)) else {
+        let Some(trouble) = self.health.get(&compaction_topic(region)) else {
             *failing = None;
             return None;
         };

@@ -28,9 +28,9 @@ use terrane_types::{RegionDescriptor, RegionEpoch, RegionId, TableId, TableSchem
 
 pub use self::request::Request;
 pub use self::result::{ResultKind, RowResult};
-pub use self::write::{ClientId, Submitted, SubmittedRow, Tracked, Write, WriteBuilder, WriteHeader, stamp};
+pub use self::write::{Submitted, SubmittedRow, Tracked, Write, WriteBuilder, WriteHeader, stamp};
 use crate::record::{Malformed, Reader, put_count, put_long, put_short, put_u64};
-use crate::window::UnderWay;
+use crate::window::{ClientId, UnderWay};
 
 /// The layout this build writes.
 const FORMAT: u8 = 2;

@@ -9,211 +9,35 @@ use std::time::Duration;
 
 use terrane_engine::{Engine, FamilyReadCounts};
 use terrane_env::budget::{Budgets, Unit, Usage};
-use terrane_proto::v1::master_client::MasterClient;
-use terrane_proto::{MESSAGE_BYTES_MAX, error, hello, v1};
+use terrane_proto::{error, hello, v1};
 use terrane_raft::{GroupHost, GroupStatus, LogStatus};
-use terrane_types::{ClusterId, Error, FamilyName, GroupId, ServerId, TableId};
-use tokio::time::Instant;
+use terrane_types::{Error, FamilyName, GroupId, ServerId, TableId};
 use tokio_util::sync::CancellationToken;
-use tonic::transport::Channel;
 
+use crate::addresses::Addresses;
 use crate::admission::{Admission, BYTES_MAX, OPERATIONS_MAX};
-use crate::cluster::Addresses;
-use crate::ids::{IdStock, STOCK_IDS};
+use crate::health::HealthIssues;
+use crate::hosted::HostedRegion;
 use crate::joining::Joining;
+use crate::masters::{CALL_TIMEOUT, Masters, RegisterError, Registered, addresses, page_keys};
 use crate::metrics::{Metrics, OfFamily};
 use crate::operation::ChangeTables;
-use crate::page_seal::{PageKey, PageSeal};
-use crate::registry::{Hosted, Registry};
-use crate::troubles::Troubles;
-
-/// Deadline of one call, and the pause before the next master is tried.
-const CALL_TIMEOUT: Duration = Duration::from_secs(2);
-const RETRY_PAUSE: Duration = Duration::from_millis(100);
-/// A server that still looks for a master says so after this time, so that nobody waits in silence.
-const TELL_AFTER: Duration = Duration::from_secs(2);
-/// How often to report when the master does not say.
-pub const REPORT_INTERVAL: Duration = Duration::from_millis(500);
-
-const NO_MASTER: &str = "no master is configured";
-
-/// The masters, and the one that answered last.
-pub struct Masters {
-    lines: Vec<(String, MasterClient<Channel>)>,
-    current: usize,
-}
-
-/// What a server says about itself when it registers.
-pub struct Registration {
-    pub cluster: Option<ClusterId>,
-    pub server: Option<ServerId>,
-    pub boot: u64,
-    pub address: String,
-    pub console: String,
-    pub engine: String,
-}
-
-/// What it is told.
-pub struct Registered {
-    pub cluster: ClusterId,
-    pub server: ServerId,
-    pub addresses: Vec<(ServerId, String)>,
-    pub region_ids: (u64, u32),
-    pub report_every: Duration,
-    pub page_keys: Vec<PageKey>,
-}
-
-/// Why a server could not register.
-#[derive(Debug, thiserror::Error)]
-pub enum RegisterError {
-    /// An address that is not one.
-    #[error(transparent)]
-    Address(#[from] terrane_env::net::InvalidAddress),
-    /// Nobody answered in time.
-    #[error("no master answered at {masters} within {} s (last: {last}); start a master, or name its address with --masters", waited.as_secs())]
-    Unreachable { masters: String, waited: Duration, last: String },
-    /// A master answered and refused: trying again would not help.
-    #[error("the master at {master} refused this server: {refusal}")]
-    Refused { master: String, refusal: Error },
-}
-
-impl Masters {
-    pub fn new(addresses: &[String]) -> Result<Self, RegisterError> {
-        let line = |address: &String| {
-            let channel = terrane_env::net::channel(address)?;
-            let client = MasterClient::new(channel)
-                .max_decoding_message_size(MESSAGE_BYTES_MAX)
-                .max_encoding_message_size(MESSAGE_BYTES_MAX);
-            Ok((address.clone(), client))
-        };
-        let lines = addresses.iter().map(line).collect::<Result<Vec<_>, RegisterError>>()?;
-        Ok(Self { lines, current: 0 })
-    }
-
-    fn current(&mut self) -> Option<(String, MasterClient<Channel>)> {
-        let count = self.lines.len().max(1);
-        self.lines.get(self.current % count).cloned()
-    }
-
-    fn next(&mut self) {
-        self.current = (self.current + 1) % self.lines.len().max(1);
-    }
-
-    /// Registers with whichever master answers first, for at most `patience`.
-    pub async fn register(&mut self, what: &Registration, patience: Duration) -> Result<Registered, RegisterError> {
-        let started = Instant::now();
-        let mut last = NO_MASTER.to_owned();
-        let mut told = false;
-        loop {
-            match self.ask(what).await {
-                Ok(answer) => return answer,
-                Err(why) => last = why.unwrap_or(last),
-            }
-            if started.elapsed() >= patience {
-                return Err(RegisterError::Unreachable { masters: self.names(), waited: patience, last });
-            }
-            if !told && started.elapsed() >= TELL_AFTER {
-                told = true;
-                tracing::warn!("no master answers yet ({last}); trying for {} s in all", patience.as_secs());
-            }
-            self.next();
-            tokio::time::sleep(RETRY_PAUSE).await;
-        }
-    }
-
-    /// Registers with whichever master answers first, asking each of them once.
-    pub async fn register_once(&mut self, what: &Registration) -> Result<Registered, RegisterError> {
-        let started = Instant::now();
-        let mut last = NO_MASTER.to_owned();
-        for _ in 0..self.lines.len() {
-            match self.ask(what).await {
-                Ok(answer) => return answer,
-                Err(why) => last = why.unwrap_or(last),
-            }
-            self.next();
-        }
-        Err(RegisterError::Unreachable { masters: self.names(), waited: started.elapsed(), last })
-    }
-
-    /// One call to the current master; an error says why it did not answer.
-    async fn ask(&mut self, what: &Registration) -> Result<Result<Registered, RegisterError>, Option<String>> {
-        let Some((master, mut client)) = self.current() else { return Err(None) };
-        let call = tokio::time::timeout(CALL_TIMEOUT, client.register(registration(what))).await;
-        match call.map(|reply| reply.map_err(|status| error::from_status(&status))) {
-            Ok(Ok(reply)) => {
-                let registered = registered(reply.into_inner());
-                Ok(registered.map_err(|refusal| RegisterError::Refused { master, refusal }))
-            }
-            Ok(Err(refusal)) if is_final(&refusal) => Ok(Err(RegisterError::Refused { master, refusal })),
-            Ok(Err(error)) => Err(Some(error.to_string())),
-            Err(_) => Err(Some(format!("{master} did not answer in time"))),
-        }
-    }
-
-    fn names(&self) -> String {
-        let masters: Vec<&str> = self.lines.iter().map(|(address, _)| address.as_str()).collect();
-        masters.join(", ")
-    }
-}
-
-fn registration(what: &Registration) -> v1::RegisterRequest {
-    let own = what.server.unwrap_or_default();
-    v1::RegisterRequest {
-        hello: Some(hello::ours(what.cluster, ServerId(0), own, what.boot)),
-        address: what.address.clone(),
-        console: what.console.clone(),
-        engine: what.engine.clone(),
-        boot: what.boot,
-        region_ids_wanted: STOCK_IDS,
-    }
-}
-
-fn registered(reply: v1::RegisterReply) -> Result<Registered, Error> {
-    let cluster = hello::cluster_of(&reply.cluster_id)?
-        .ok_or_else(|| Error::Internal { message: "the master named no cluster".to_owned() })?;
-    let every = Duration::from_millis(u64::from(reply.report_every_ms));
-    Ok(Registered {
-        cluster,
-        server: ServerId(reply.server),
-        addresses: addresses(reply.servers),
-        region_ids: (reply.region_id_first, reply.region_id_count),
-        report_every: if every.is_zero() { REPORT_INTERVAL } else { every },
-        page_keys: page_keys(reply.page_keys),
-    })
-}
-
-fn page_keys(keys: Vec<v1::PageKey>) -> Vec<PageKey> {
-    keys.into_iter().map(|v1::PageKey { id, secret }| PageKey { id, secret }).collect()
-}
-
-fn addresses(servers: Vec<v1::ServerAddress>) -> Vec<(ServerId, String)> {
-    servers.into_iter().map(|server| (ServerId(server.server), server.address)).collect()
-}
-
-/// Refusals that the same call would meet again.
-fn is_final(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::WrongCluster { .. }
-            | Error::Invalid(_)
-            | Error::Unsupported { .. }
-            | Error::AlreadyExists { .. }
-            | Error::NotFound { .. }
-    )
-}
+use crate::page_token::PageSeal;
+use crate::region_ids::RegionIdStock;
+use crate::replicas::Replicas;
 
 /// Reports until it is told to stop.
 pub struct Reporter {
     pub masters: Masters,
     pub identity: hello::Identity,
     pub every: Duration,
-    pub registry: Arc<Registry>,
+    pub replicas: Arc<Replicas>,
     pub host: Arc<GroupHost>,
     pub addresses: Arc<Addresses>,
-    pub stock: Arc<IdStock>,
+    pub region_ids: Arc<RegionIdStock>,
     pub admission: Arc<Admission>,
     pub metrics: Arc<Metrics>,
-    pub troubles: Arc<Troubles>,
+    pub health: Arc<HealthIssues>,
     pub budgets: Arc<Budgets>,
     pub engine: Arc<Engine>,
     pub page_seal: Arc<PageSeal>,
@@ -281,7 +105,7 @@ impl Reporter {
     /// Takes over what a registration brought.
     pub fn take_over(&self, registered: Registered) {
         self.page_seal.set(registered.page_keys);
-        self.stock.add(registered.region_ids.0, registered.region_ids.1);
+        self.region_ids.add(registered.region_ids.0, registered.region_ids.1);
         self.addresses.set(registered.addresses);
     }
 
@@ -301,7 +125,7 @@ impl Reporter {
         let (mut damages, mut stopped) = (Vec::new(), Vec::new());
         for group in self.host.groups() {
             let status = group.status();
-            let hosted = self.registry.machine(status.group).map(|machine| machine.hosted()).unwrap_or_default();
+            let hosted = self.replicas.machine(status.group).map(|machine| machine.hosted()).unwrap_or_default();
             groups.push(v1::GroupReport {
                 group: status.group.0,
                 replica: status.replica.0,
@@ -312,13 +136,13 @@ impl Reporter {
             });
             stopped.extend(stopped_replica(&status));
             for replica in &status.snapshot_wanted_by {
-                self.troubles.set(
+                self.health.set(
                     &format!("snapshot for replica {replica}"),
                     format!("replica {replica} of group {} lacks entries that the log no longer holds", status.group),
                 );
             }
             for hosted in &hosted {
-                hosted.cut_rows.let_go(terrane_env::time::now_ns());
+                hosted.held_snapshots.let_go(terrane_env::time::now_ns());
                 damages.extend(hosted.damages());
             }
             if status.is_leader {
@@ -332,7 +156,7 @@ impl Reporter {
         self.metrics.resources.show(&resources);
         self.note_reads();
         let log = self.host.log_status();
-        let mut troubles = self.troubles.sentences();
+        let mut troubles = self.health.sentences();
         troubles.extend(self.host.clock_trouble());
         troubles.extend(damages);
         troubles.extend(stopped);
@@ -348,7 +172,7 @@ impl Reporter {
             boot: self.identity.boot,
             groups,
             regions,
-            region_ids_wanted: self.stock.wanted(),
+            region_ids_wanted: self.region_ids.wanted(),
             log_bytes: log.bytes,
             log_limit: log.limit,
             log_held_by: log.held_by.unwrap_or_default(),
@@ -363,7 +187,7 @@ impl Reporter {
     /// The engine's counts under the names of tables; those of tables that are not here any more are left out.
     fn note_reads(&self) {
         let tables: BTreeMap<TableId, String> = self
-            .registry
+            .replicas
             .regions
             .all()
             .iter()
@@ -396,12 +220,12 @@ impl Reporter {
         self.metrics.compaction_bytes_written.set(gauge(compacted.bytes_written));
         self.metrics.compaction_bytes_pending.set(gauge(compacted.bytes_pending));
         self.metrics.cache_bytes.set(gauge(self.engine.cache_bytes()));
-        self.metrics.regions.set(i64::try_from(self.registry.regions.count()).unwrap_or(i64::MAX));
+        self.metrics.regions.set(i64::try_from(self.replicas.regions.count()).unwrap_or(i64::MAX));
     }
 
     async fn take(&self, reply: v1::ReportReply) {
         self.addresses.set(addresses(reply.servers));
-        self.stock.add(reply.region_id_first, reply.region_id_count);
+        self.region_ids.add(reply.region_id_first, reply.region_id_count);
         self.page_seal.set(page_keys(reply.page_keys));
         let drops = async {
             for table in reply.dropped_tables {
@@ -414,7 +238,7 @@ impl Reporter {
 
     /// A table that was dropped while a group led here was out of reach is dropped now.
     async fn drop_late(&self, table: TableId) {
-        for machine in self.registry.machines() {
+        for machine in self.replicas.machines() {
             let Some(group) = self.host.group(machine.group()) else { continue };
             if machine.has_table(table) && group.status().is_leader {
                 let change = ChangeTables { schema: None, create: Vec::new(), drop: Some(table) };
@@ -452,7 +276,7 @@ fn log_troubles(log: &LogStatus) -> Vec<String> {
     log.refusing.iter().map(refused).chain(log.trouble.clone()).collect()
 }
 
-fn region_report(hosted: &Hosted, term: u64) -> v1::RegionReport {
+fn region_report(hosted: &HostedRegion, term: u64) -> v1::RegionReport {
     let state = if hosted.is_stuck() { "unsplittable" } else { "open" };
     v1::RegionReport {
         descriptor: Some(v1::RegionDescriptor::from(&hosted.state().descriptor)),

@@ -27,63 +27,33 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
+use crate::addresses::{self, Addresses};
 use crate::admission::Admission;
-use crate::cluster::{self, Addresses};
+use crate::background::Background;
+use crate::background::flush_policy::FLUSHES_MAX;
 use crate::config::ServerConfig;
 use crate::edge::Edge;
 use crate::evaluate::prefetch::Prefetch;
-use crate::flush::FLUSHES_MAX;
 use crate::group::machine::GroupMachine;
-use crate::housekeeping::{Housekeeper, Signals};
-use crate::identity::{Identity, IdentityError};
-use crate::ids::IdStock;
+use crate::health::HealthIssues;
+use crate::identity::Identity;
 use crate::joining::{self, Joining};
 use crate::maintenance::Maintenance;
+use crate::masters::{Masters, REPORT_INTERVAL, Registered};
 use crate::metrics::Metrics;
-use crate::page_seal::PageSeal;
-use crate::registry::Registry;
-use crate::report::{Masters, REPORT_INTERVAL, RegisterError, Registered, Reporter};
+use crate::page_token::PageSeal;
+use crate::region_ids::RegionIdStock;
+use crate::replicas::Replicas;
+use crate::report::Reporter;
 use crate::service::admin::AdminService;
 use crate::service::data::DataService;
-use crate::troubles::Troubles;
+use crate::signals::Signals;
+use crate::start_error::StartError;
 
 /// How long leaderships may take to go over when the server stops.
 const HANDOVER_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long connections may take to end after everything is closed.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Why a server did not start. The words say what to do; there is no use in a stack trace.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// The data directory cannot be made.
-    #[error("cannot use the data directory {directory}: {source}")]
-    Directory { directory: String, source: std::io::Error },
-    /// Another process has it.
-    #[error(transparent)]
-    Locked(#[from] fs::LockError),
-    /// It belongs to another cluster or engine, or its stamp is damaged.
-    #[error(transparent)]
-    Identity(#[from] IdentityError),
-    /// The port is taken, or the address is not this machine's.
-    #[error("{0}")]
-    Listen(std::io::Error),
-    /// A wildcard is no address that others can reach.
-    #[error("others cannot reach {listen}: say with --advertise HOST:PORT where they can")]
-    Advertise { listen: String },
-    /// No master, or one that refuses.
-    #[error(transparent)]
-    Register(#[from] RegisterError),
-    /// The engine does not open.
-    #[error("cannot open the engine")]
-    Engine(#[source] terrane_engine::Error),
-    /// The log does not open.
-    #[error(transparent)]
-    Log(#[from] terrane_raft::OpenError),
-    /// The build is broken.
-    #[error("gRPC reflection: {0}")]
-    Reflection(String),
-}
 
 /// How far a stopping server is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,8 +68,8 @@ pub struct FlushProgress {
 pub struct RegionServer {
     address: SocketAddr,
     identity: HelloIdentity,
-    registry: Arc<Registry>,
-    shown: Arc<prometheus_client::registry::Registry>,
+    replicas: Arc<Replicas>,
+    metrics_registry: Arc<prometheus_client::registry::Registry>,
     host: Arc<GroupHost>,
     engine: Arc<Engine>,
     edge: Arc<Edge>,
@@ -118,7 +88,7 @@ pub struct RegionServer {
 /// Makes the state machines of groups over the engine.
 struct Machines {
     engine: Arc<Engine>,
-    registry: Arc<Registry>,
+    replicas: Arc<Replicas>,
     signals: Arc<Signals>,
     metrics: Arc<Metrics>,
 }
@@ -128,14 +98,14 @@ impl Factory for Machines {
         let machine = GroupMachine::open(
             spec.group,
             self.engine.clone(),
-            self.registry.regions.clone(),
+            self.replicas.regions.clone(),
             self.signals.clone(),
             self.metrics.clone(),
         );
         let machine = machine.unwrap_or_else(|error| {
             terrane_env::task::abort_process(&format!("{error}; start the build that wrote this directory"))
         });
-        self.registry.insert_machine(machine.clone());
+        self.replicas.insert_machine(machine.clone());
         machine
     }
 }
@@ -155,20 +125,20 @@ impl RegionServer {
         let joined = joining::join(&config, &mut masters, known, &advertised).await?;
         let identity = joined.identity;
         let addresses = Arc::new(Addresses::default());
-        addresses.set(cluster::load(&config.data_dir).await);
+        addresses.set(addresses::load(&config.data_dir).await);
         addresses.set([(identity.server, advertised.clone())]);
         addresses.set(joined.registered.iter().flat_map(|registered| registered.addresses.iter().cloned()));
 
         let options = Options::new(config.data_dir.join("engine"), config.engine, config.cache_bytes);
         let engine = Engine::open(options).await.map_err(StartError::Engine)?;
-        let (metrics, shown) = Metrics::registered();
+        let (metrics, metrics_registry) = Metrics::registered();
         let parts = Parts {
-            registry: Arc::new(Registry::default()),
+            replicas: Arc::new(Replicas::default()),
             signals: Arc::new(Signals::new(config.memtable_budget)),
-            stock: Arc::new(IdStock::default()),
+            region_ids: Arc::new(RegionIdStock::default()),
             addresses,
             admission: Admission::new(config.memtable_budget),
-            troubles: Arc::new(Troubles::default()),
+            health: Arc::new(HealthIssues::default()),
             page_seal: Arc::new(PageSeal::default()),
             budgets: Arc::new(Budgets::default()),
             intake: Intake::new(config.intake),
@@ -182,7 +152,7 @@ impl RegionServer {
         let stop_serving = CancellationToken::new();
         let orders = AdminService {
             edge: edge.clone(),
-            stock: parts.stock.clone(),
+            region_ids: parts.region_ids.clone(),
             maintenance: parts.maintenance(&edge, &engine),
         };
         let serving = serve(&edge, orders, &host, listener, stop_serving.clone()).await?;
@@ -191,21 +161,18 @@ impl RegionServer {
         let background = vec![
             terrane_env::task::spawn_named(
                 "addresses",
-                cluster::keep(parts.addresses.clone(), config.data_dir.clone(), stop.clone()),
+                addresses::keep(parts.addresses.clone(), config.data_dir.clone(), stop.clone()),
             ),
-            terrane_env::task::spawn_named(
-                "housekeeping",
-                parts.housekeeper(&host, &engine, &config).run(stop.clone()),
-            ),
+            terrane_env::task::spawn_named("background", parts.background(&host, &engine, &config).run(stop.clone())),
             terrane_env::task::spawn_named("report", reporter.run(stop.clone())),
         ];
         let ends = [&edge.closing, &edge.ended, &stop, &stop_serving].map(|token| token.clone().drop_guard());
-        let registry = parts.registry;
+        let replicas = parts.replicas;
         Ok(Self {
             address,
             identity,
-            registry,
-            shown,
+            replicas,
+            metrics_registry,
             host,
             engine,
             edge,
@@ -240,7 +207,7 @@ impl RegionServer {
     /// Its numbers, for the console.
     #[must_use]
     pub fn registry(&self) -> Arc<prometheus_client::registry::Registry> {
-        self.shown.clone()
+        self.metrics_registry.clone()
     }
 
     /// Whether it can do its part, or why not.
@@ -264,7 +231,7 @@ impl RegionServer {
                 tracing::error!(%error, "a background task ended badly");
             }
         }
-        flush_all(&self.registry, &mut progress).await;
+        flush_all(&self.replicas, &mut progress).await;
         self.edge.ended.cancel();
         self.edge.sessions.close();
         self.host.shutdown().await;
@@ -281,13 +248,13 @@ impl RegionServer {
 
 /// What most tasks of a server share.
 struct Parts {
-    registry: Arc<Registry>,
+    replicas: Arc<Replicas>,
     signals: Arc<Signals>,
-    stock: Arc<IdStock>,
+    region_ids: Arc<RegionIdStock>,
     addresses: Arc<Addresses>,
     admission: Arc<Admission>,
     metrics: Arc<Metrics>,
-    troubles: Arc<Troubles>,
+    health: Arc<HealthIssues>,
     page_seal: Arc<PageSeal>,
     /// Every limited resource of this server.
     budgets: Arc<Budgets>,
@@ -298,7 +265,7 @@ impl Parts {
     fn edge(&self, identity: HelloIdentity, host: &Arc<GroupHost>, config: &ServerConfig) -> Arc<Edge> {
         Arc::new(Edge {
             identity,
-            registry: self.registry.clone(),
+            replicas: self.replicas.clone(),
             host: host.clone(),
             addresses: self.addresses.clone(),
             admission: self.admission.clone(),
@@ -316,29 +283,29 @@ impl Parts {
 
     fn maintenance(&self, edge: &Edge, engine: &Arc<Engine>) -> Maintenance {
         Maintenance {
-            registry: self.registry.clone(),
+            replicas: self.replicas.clone(),
             engine: engine.clone(),
             signals: self.signals.clone(),
-            troubles: self.troubles.clone(),
+            health: self.health.clone(),
             closing: edge.closing.clone(),
         }
     }
 
-    fn housekeeper(&self, host: &Arc<GroupHost>, engine: &Arc<Engine>, config: &ServerConfig) -> Housekeeper {
-        Housekeeper {
-            registry: self.registry.clone(),
+    fn background(&self, host: &Arc<GroupHost>, engine: &Arc<Engine>, config: &ServerConfig) -> Background {
+        Background {
+            replicas: self.replicas.clone(),
             host: host.clone(),
             signals: self.signals.clone(),
-            stock: self.stock.clone(),
+            region_ids: self.region_ids.clone(),
             addresses: self.addresses.clone(),
             admission: self.admission.clone(),
             metrics: self.metrics.clone(),
-            troubles: self.troubles.clone(),
+            health: self.health.clone(),
             memtable_budget: config.memtable_budget,
             engine: engine.clone(),
             data_dir: config.data_dir.clone(),
             disk_reserve: config.disk_reserve,
-            disk_reserve_least: segment_bytes(config) + config.memtable_budget,
+            disk_reserve_min: segment_bytes(config) + config.memtable_budget,
         }
     }
 
@@ -356,13 +323,13 @@ impl Parts {
             identity,
             every: registered.as_ref().map_or(REPORT_INTERVAL, |registered| registered.report_every),
             joining: registered.is_none().then_some(joining),
-            registry: self.registry.clone(),
+            replicas: self.replicas.clone(),
             host: host.clone(),
             addresses: self.addresses.clone(),
-            stock: self.stock.clone(),
+            region_ids: self.region_ids.clone(),
             admission: self.admission.clone(),
             metrics: self.metrics.clone(),
-            troubles: self.troubles.clone(),
+            health: self.health.clone(),
             budgets: self.budgets.clone(),
             engine: engine.clone(),
             page_seal: self.page_seal.clone(),
@@ -413,7 +380,7 @@ async fn open_host(
     };
     let machines = Machines {
         engine: engine.clone(),
-        registry: parts.registry.clone(),
+        replicas: parts.replicas.clone(),
         signals: parts.signals.clone(),
         metrics: parts.metrics.clone(),
     };
@@ -464,8 +431,8 @@ async fn hand_over(host: &GroupHost) {
 }
 
 /// Writes every region out, a few at a time, and the groups' own state.
-async fn flush_all(registry: &Registry, progress: &mut (impl FnMut(FlushProgress) + Send)) {
-    let regions: Vec<_> = registry
+async fn flush_all(replicas: &Replicas, progress: &mut (impl FnMut(FlushProgress) + Send)) {
+    let regions: Vec<_> = replicas
         .machines()
         .into_iter()
         .flat_map(|machine| machine.hosted().into_iter().map(move |hosted| (machine.clone(), hosted.region)))
@@ -482,7 +449,7 @@ async fn flush_all(registry: &Registry, progress: &mut (impl FnMut(FlushProgress
         flushed += 1;
         progress(FlushProgress { flushed, regions: total });
     }
-    for machine in registry.machines() {
+    for machine in replicas.machines() {
         if machine.is_dirty()
             && let Err(error) = machine.record().await
         {

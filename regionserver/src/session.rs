@@ -27,7 +27,7 @@ use tokio::time::Instant;
 
 use crate::consistency::{Consistency, ReadTime};
 use crate::edge::{Edge, Header, Mutated, Mutation};
-use crate::page_seal::{Binding, Position};
+use crate::page_token::{Binding, Position};
 use crate::region::read::{DiskGet, GetRequest, Got, ROOM_RETRY};
 use crate::region::scan::{self, Block, Cursor, ScanRequest};
 

@@ -7,7 +7,7 @@
 //! Of each client a region keeps the *settled mark* (below it the client waits for nothing), the numbers above it that are
 //! settled all the same, those that were applied and are not settled, both as ranges, and results where there is one of at
 //! most [`RESULT_BYTES_MAX`]. A client whose lowest number is stuck says which of the others it still waits for
-//! ([`Noting::settle`]): so a region keeps results of calls under way, and of few others, however long one of them takes.
+//! ([`WindowUpdate::settle`]): so a region keeps results of calls under way, and of few others, however long one of them takes.
 //!
 //! A client that was idle for [`IDLE_MS_MAX`] of log time leaves. While all of it takes more than [`WINDOW_BYTES_MAX`], a
 //! client at work gives up what it has beyond [`SHARE_BYTES_MAX`], and then the client leaves that was idle longest. The
@@ -20,8 +20,8 @@
 //!   replay after a restart gives it again.
 //! - A number that was applied is answered as applied or as [`Known::TooOld`], never as [`Known::New`].
 
+mod codec;
 mod ranges;
-mod record;
 mod under_way;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +30,9 @@ use bytes::Bytes;
 
 pub use self::ranges::Ranges;
 pub use self::under_way::UnderWay;
-use crate::operation::ClientId;
+
+/// A client's id. The nil id ([`NO_CLIENT`]) belongs to no client; its operations are not recorded.
+pub type ClientId = [u8; 16];
 
 /// Log time after which an idle client leaves (15 minutes).
 pub const IDLE_MS_MAX: u64 = 15 * 60 * 1000;
@@ -42,7 +44,7 @@ const SHARE_BYTES_MAX: usize = WINDOW_BYTES_MAX / 4 * 3;
 pub const RESULT_BYTES_MAX: usize = 4 << 10;
 
 /// The client id of nobody: its operations are not remembered.
-pub const NOBODY: ClientId = [0; 16];
+pub const NO_CLIENT: ClientId = [0; 16];
 
 /// What a client, the rest of one that has lost or settled something, a range and a result take on disk.
 const CLIENT_BYTES: usize = 16 + 8 + 8 + 8 + 4 + 4;
@@ -179,7 +181,7 @@ impl Window {
 
     /// What is remembered of an operation. Operations without a number, or of nobody, are always new.
     pub fn look_up(&self, client: &ClientId, operation: u64, first_try_ms: u64) -> Known {
-        if operation == 0 || *client == NOBODY {
+        if operation == 0 || *client == NO_CLIENT {
             return Known::New;
         }
         match self.clients.get(client) {
@@ -196,10 +198,10 @@ impl Window {
 
     /// Notes that an entry with this stamp applies operations of a client, which waits for none below `lowest_unsettled`.
     /// Those that were idle for too long leave now, this one too: then it comes back as one that is not known.
-    pub fn note(&mut self, client: ClientId, lowest_unsettled: u64, stamp: u64) -> Noting<'_> {
+    pub fn update(&mut self, client: ClientId, lowest_unsettled: u64, stamp: u64) -> WindowUpdate<'_> {
         self.let_idle_leave(stamp);
-        if client == NOBODY {
-            return Noting { window: self, client };
+        if client == NO_CLIENT {
+            return WindowUpdate { window: self, client };
         }
         if !self.clients.contains_key(&client) {
             self.insert(client, Client::new(stamp, self.floor, 0));
@@ -217,7 +219,7 @@ impl Window {
                 self.bytes += of.bytes();
             }
         }
-        Noting { window: self, client }
+        WindowUpdate { window: self, client }
     }
 
     fn let_idle_leave(&mut self, stamp: u64) {
@@ -309,12 +311,12 @@ impl Client {
 }
 
 /// A client's operations being noted. Ends when it is dropped: then the window's limit is held again.
-pub struct Noting<'a> {
+pub struct WindowUpdate<'a> {
     window: &'a mut Window,
     client: ClientId,
 }
 
-impl Noting<'_> {
+impl WindowUpdate<'_> {
     /// Notes that an operation is applied; false when it was already, and then nothing of it may be applied again.
     pub fn applied(&mut self, operation: u64, result: Option<&Bytes>) -> bool {
         // Nobody is not among the clients.
@@ -338,7 +340,7 @@ impl Noting<'_> {
     }
 }
 
-impl Noting<'_> {
+impl WindowUpdate<'_> {
     /// Settles everything that the client does not wait for. Nothing, if it was not heard of here.
     pub fn settle(&mut self, under_way: &UnderWay) {
         let Some(client) = self.window.clients.get_mut(&self.client) else { return };
@@ -348,7 +350,7 @@ impl Noting<'_> {
     }
 }
 
-impl Drop for Noting<'_> {
+impl Drop for WindowUpdate<'_> {
     fn drop(&mut self) {
         self.window.hold_limit(&self.client);
     }

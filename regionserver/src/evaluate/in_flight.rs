@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::operation::ClientId;
+use crate::window::ClientId;
 use crate::window::Ranges;
 
 /// Numbers under way.

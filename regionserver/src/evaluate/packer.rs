@@ -11,7 +11,7 @@ use super::overlay::Look;
 use super::row::{Evaluated, Row};
 use super::{Answer, Evaluator, Item, Target, stamp_of};
 use crate::operation::{ResultKind, RowResult, Submitted, SubmittedRow, Tracked, WriteBuilder};
-use crate::window::{Known, NOBODY};
+use crate::window::{Known, NO_CLIENT};
 
 /// Bytes that one write may take in the log once it is evaluated. With the largest entry before it, it still travels in one
 /// piece.
@@ -147,7 +147,7 @@ impl Packer<'_, '_> {
         if self.evaluator.overlay.is_active() && !stamped.is_empty() {
             self.evaluator.overlay.note(packing.ordinal, header.region, item.row.row, stamped, self.target.schema);
         }
-        if header.client != NOBODY {
+        if header.client != NO_CLIENT {
             self.evaluator.in_flight.note(packing.ordinal, header.client, item.row.operation);
         }
     }

@@ -358,7 +358,7 @@ impl World {
             Vec::new()
         };
         let mut numbers = Vec::new();
-        let mut noting = self.window.note(CLIENT, 0, stamp);
+        let mut noting = self.window.update(CLIENT, 0, stamp);
         let logged: Vec<_> = write.map(Result::unwrap).collect();
         for row in &logged {
             let fresh = !row.untracked;

@@ -26,14 +26,15 @@ use terrane_env::task::abort_process;
 use terrane_raft::{AppliedEntry, BoxFuture, Durable, Packing, Prepared, StateMachine};
 use terrane_types::{GroupId, PackedCells, RegionDescriptor, RegionId, TableSchema};
 
-use super::state::{GroupState, RegionState};
+use super::region_state::RegionState;
+use super::state::GroupState;
 use crate::evaluate::Evaluator;
-use crate::housekeeping::Signals;
+use crate::hosted::{HostedRegion, HostedRegions};
 use crate::metrics::Metrics;
 use crate::operation::{ChangeTables, Operation, Settle, Split, Write};
-use crate::region::prefix::row_prefix;
-use crate::registry::{Hosted, Regions};
+use crate::region::bloom_prefix::row_prefix;
 use crate::reply::Reply;
+use crate::signals::Signals;
 use crate::window::Window;
 
 /// Expired cells are looked for every such part of their time to live.
@@ -43,7 +44,7 @@ const TTL_SHARE: u64 = 16;
 pub struct GroupMachine {
     group: GroupId,
     engine: Arc<Engine>,
-    regions: Arc<Regions>,
+    regions: Arc<HostedRegions>,
     signals: Arc<Signals>,
     metrics: Arc<Metrics>,
     /// Held while an entry is applied, and while a region is frozen. Never held by anything that waits for an apply.
@@ -55,7 +56,7 @@ pub struct GroupMachine {
 
 struct Inner {
     state: GroupState,
-    hosted: BTreeMap<RegionId, Arc<Hosted>>,
+    hosted: BTreeMap<RegionId, Arc<HostedRegion>>,
     /// What the regions remember of operations, as of the last applied entry.
     windows: BTreeMap<RegionId, Window>,
     /// Index and stamp of the last entry applied as a whole.
@@ -73,7 +74,7 @@ struct Inner {
 #[derive(Default)]
 struct Gathered {
     /// The region, and its table's flush size.
-    region: Option<(Arc<Hosted>, u64)>,
+    region: Option<(Arc<HostedRegion>, u64)>,
     rows: Vec<(Bytes, PackedCells)>,
     /// Of the entry.
     stamp: u64,
@@ -93,7 +94,7 @@ impl GroupMachine {
     pub fn open(
         group: GroupId,
         engine: Arc<Engine>,
-        regions: Arc<Regions>,
+        regions: Arc<HostedRegions>,
         signals: Arc<Signals>,
         metrics: Arc<Metrics>,
     ) -> Result<Arc<Self>, String> {
@@ -120,7 +121,7 @@ impl GroupMachine {
                 .map_err(|error| format!("the recorded operations of region {}: {error}", region.id()))?;
             windows.insert(region.id(), window);
             state.restore(region_state.clone());
-            hosted.insert(region.id(), Hosted::new(region_state, region, point.index));
+            hosted.insert(region.id(), HostedRegion::new(region_state, region, point.index));
         }
         for hosted in hosted.values() {
             set_attributes(&hosted.engine, &hosted.state().schema);
@@ -144,7 +145,7 @@ impl GroupMachine {
     }
 
     /// The group's regions.
-    pub fn hosted(&self) -> Vec<Arc<Hosted>> {
+    pub fn hosted(&self) -> Vec<Arc<HostedRegion>> {
         self.inner.lock().hosted.values().cloned().collect()
     }
 
@@ -173,7 +174,7 @@ impl GroupMachine {
     /// The regions with what a flush decision needs.
     pub fn flush_needs(&self) -> Vec<FlushNeed> {
         let inner = self.inner.lock();
-        let need = |hosted: &Arc<Hosted>| FlushNeed {
+        let need = |hosted: &Arc<HostedRegion>| FlushNeed {
             memtable_bytes: hosted.engine.memtable_bytes(),
             active_bytes: hosted.engine.active_bytes(),
             flush_size: inner.state.region(hosted.region).map_or(u64::MAX, |state| state.schema.flush_size),
@@ -190,7 +191,7 @@ impl GroupMachine {
         let Some(hosted) = frozen else { return Ok(()) };
         // A region that is split or dropped meanwhile answers that all is well: its daughters are flushed themselves.
         self.engine.flush(&hosted.engine).await?;
-        hosted.set_settled(true);
+        hosted.set_in_manifest(true);
         Ok(())
     }
 
@@ -200,7 +201,7 @@ impl GroupMachine {
     pub async fn advance_log_time(&self, interval_ms: u64) -> Vec<RegionId> {
         let _boundary = self.boundary.lock().await;
         let inner = self.inner.lock();
-        let due = |hosted: &&Arc<Hosted>| {
+        let due = |hosted: &&Arc<HostedRegion>| {
             let state = hosted.state();
             let ttl = state.schema.families.iter().filter_map(|family| family.rules.ttl_ms).min();
             let Some(ttl) = ttl else { return false };
@@ -213,7 +214,7 @@ impl GroupMachine {
     }
 
     /// Between two entries only: the caller holds the boundary.
-    fn freeze(&self, region: RegionId) -> Option<Arc<Hosted>> {
+    fn freeze(&self, region: RegionId) -> Option<Arc<HostedRegion>> {
         let inner = self.inner.lock();
         let hosted = inner.hosted.get(&region)?.clone();
         let state = inner.state.region(region)?;
@@ -236,7 +237,7 @@ impl GroupMachine {
         let (point, discarded, unsettled) = {
             let _boundary = self.boundary.lock().await;
             let inner = self.inner.lock();
-            let unsettled: Vec<_> = inner.hosted.values().filter(|hosted| !hosted.is_settled()).cloned().collect();
+            let unsettled: Vec<_> = inner.hosted.values().filter(|hosted| !hosted.is_in_manifest()).cloned().collect();
             (
                 GroupPoint { index: inner.applied.max(inner.recorded), state: inner.state.encode() },
                 inner.discarded.clone(),
@@ -278,7 +279,7 @@ impl GroupMachine {
     /// disk: that wait needs writes of the manifest only, no freeze.
     async fn apply_entry(&self, entry: &AppliedEntry) -> Vec<Bytes> {
         // Before the boundary, which the flushes that make room need.
-        self.signals.room_for(entry.operations.iter().map(|operation| operation.len() as u64).sum()).await;
+        self.signals.wait_for_memtables(entry.operations.iter().map(|operation| operation.len() as u64).sum()).await;
         let _boundary = self.boundary.lock().await;
         let applied = Reply::Applied { stamp: entry.stamp }.encode();
         let mut replies = Vec::with_capacity(entry.operations.len());
@@ -357,7 +358,7 @@ impl GroupMachine {
         }
         gathered.rows.reserve(write.len());
         let (client, lowest_unsettled) = (write.header.client, write.header.lowest_unsettled);
-        let mut noting = windows.entry(hosted.region).or_default().note(client, lowest_unsettled, entry.stamp);
+        let mut noting = windows.entry(hosted.region).or_default().update(client, lowest_unsettled, entry.stamp);
         let mut results = Vec::new();
         for (place, row) in (0u32..).zip(write) {
             let row = row.unwrap_or_else(|error| self.unreadable(index, &error));
@@ -395,7 +396,7 @@ impl GroupMachine {
         if let Some(window) = inner.windows.get_mut(&settle.region)
             && window.client(&settle.client).is_some()
         {
-            window.note(settle.client, 0, entry.stamp).settle(&settle.under_way);
+            window.update(settle.client, 0, entry.stamp).settle(&settle.under_way);
             hosted.engine.touch(entry.index);
         }
         Ok(None)
@@ -421,11 +422,11 @@ impl GroupMachine {
         for created in changes.created {
             let region = self.engine.create(region_spec(&created), entry.index);
             set_attributes(&region, &created.schema);
-            let hosted = Hosted::new(created, region, 0);
-            hosted.set_settled(false);
+            let hosted = HostedRegion::new(created, region, 0);
+            hosted.set_in_manifest(false);
             inner.hosted.insert(hosted.region, hosted.clone());
             self.regions.insert(hosted.clone());
-            self.signals.flush(hosted.region);
+            self.signals.request_flush(hosted.region);
         }
         for (region, before) in changes.altered {
             inner.alter(region, entry, &before);
@@ -484,19 +485,19 @@ impl GroupMachine {
         let daughters = vec![left.descriptor.clone(), right.descriptor.clone()];
         inner.hosted.remove(&split.region);
         for (state, half) in [(left, left_half), (right, right_half)] {
-            let hosted = Hosted::new(state, half, 0);
-            hosted.set_settled(false);
+            let hosted = HostedRegion::new(state, half, 0);
+            hosted.set_in_manifest(false);
             // A retry of what was applied to the parent comes to either of the two.
             if !terrane_env::planted!("a split forgets the window") {
                 inner.windows.insert(hosted.region, window.clone());
             }
             // Readers of the parent find their moment here, if they come soon. What is held is nobody's state but theirs.
             for snapshot in hosted.engine.take_handed_down() {
-                hosted.cut_rows.hold(snapshot, terrane_env::time::now_ns());
+                hosted.held_snapshots.hold(snapshot, terrane_env::time::now_ns());
             }
             inner.hosted.insert(hosted.region, hosted.clone());
             self.regions.insert(hosted.clone());
-            self.signals.flush(hosted.region);
+            self.signals.request_flush(hosted.region);
         }
         // Only now: a request always finds the parent or the daughters, never a hole.
         self.regions.remove(split.region);
@@ -508,7 +509,7 @@ impl GroupMachine {
 
 impl Inner {
     /// The durable point of a region as of the last applied entry.
-    fn point(&self, group: GroupId, hosted: &Hosted, state: &RegionState) -> DurablePoint {
+    fn point(&self, group: GroupId, hosted: &HostedRegion, state: &RegionState) -> DurablePoint {
         DurablePoint {
             group,
             // After a restart, entries come again from below the point that the region was opened with.
@@ -608,7 +609,7 @@ impl StateMachine for GroupMachine {
     fn relieve(&self, index: u64) {
         for hosted in self.hosted() {
             if hosted.engine.unflushed_from().is_some_and(|from| from <= index) {
-                self.signals.flush(hosted.region);
+                self.signals.request_flush(hosted.region);
             }
         }
         self.signals.wake();

@@ -14,6 +14,7 @@ use terrane_types::{RegionEpoch, RegionId};
 
 use super::{FORMAT, FORMAT_PLAIN, WRITE};
 use crate::record::{Malformed, Reader, put_count, put_u64};
+use crate::window::ClientId;
 
 /// Bytes of a Write before its rows, and of a row before its key.
 pub(super) const WRITE_HEADER_BYTES: usize = 2 + 8 + 8 + 8 + 16 + 8 + 1 + 4;
@@ -38,9 +39,6 @@ const UNTRACKED: u8 = 4;
 
 const SHORT: Malformed = Malformed("the operation ends inside its rows");
 const UNKNOWN_FLAGS: Malformed = Malformed("a row carries flags that are not known to this build");
-
-/// A client's id: the nil one is nobody's, and its operations are not remembered.
-pub type ClientId = [u8; 16];
 
 /// What a Write says besides its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

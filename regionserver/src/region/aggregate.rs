@@ -133,7 +133,7 @@ impl Totals {
         });
     }
 
-    /// Appends the totals to a token; see [`crate::token`] for the layout.
+    /// Appends the totals to a token; see [`crate::resume_token`] for the layout.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_u64(out, self.rows);
         put_u64(out, self.values);

@@ -4,7 +4,7 @@
 //! beyond, so that what a prefix holds besides costs nothing. A key that the declaration cannot cut, or that is shorter
 //! than the bytes asked for, is a prefix of its own.
 //!
-//! Invariant: [`Group::prefix`] is the prefix of the last row given, in whichever region that was: it travels in the
+//! Invariant: [`PrefixProgress::prefix`] is the prefix of the last row given, in whichever region that was: it travels in the
 //! resume token, and to the next region in the request.
 
 use bytes::Bytes;
@@ -30,7 +30,7 @@ pub enum Cut {
 
 /// How far a scan is with the prefix it is at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Group {
+pub struct PrefixProgress {
     /// Of the last row given; empty: none was.
     pub prefix: Bytes,
     /// How many rows of it were given.
@@ -121,7 +121,7 @@ impl Cutter {
     }
 }
 
-impl Group {
+impl PrefixProgress {
     /// Counts a row that is given.
     pub fn count(&mut self, prefix: &[u8]) {
         if self.given > 0 && self.prefix == prefix {
@@ -196,13 +196,13 @@ mod tests {
 
     #[test]
     fn rows_are_counted_per_prefix() {
-        let mut group = Group::default();
+        let mut group = PrefixProgress::default();
         let latest = Latest { cut: Cut::Bytes(1), rows: 2 };
         group.count(b"a");
         assert!(!group.is_full(&latest));
         group.count(b"a");
         assert!(group.is_full(&latest));
         group.count(b"b");
-        assert_eq!(group, Group { prefix: "b".into(), given: 1 });
+        assert_eq!(group, PrefixProgress { prefix: "b".into(), given: 1 });
     }
 }

@@ -21,8 +21,8 @@ use terrane_types::rows::{begin_row, end_row};
 use terrane_types::{Error, Invalid, Projection};
 
 use super::filter::{FILTERED_ROW_BYTES_MAX, Lookup, too_large};
-use crate::group::state::RegionState;
-use crate::registry::Hosted;
+use crate::group::region_state::RegionState;
+use crate::hosted::HostedRegion;
 
 /// Rows looked up on the runtime's thread; of a longer request the others are read off it, as those that need the disk.
 const ROWS_AT_ONCE_MAX: usize = 512;
@@ -57,7 +57,7 @@ pub enum Got {
 
 /// A get of which some rows are still to be read off the runtime's thread.
 pub struct DiskGet {
-    hosted: Arc<Hosted>,
+    hosted: Arc<HostedRegion>,
     snapshot: Snapshot,
     reader: RowReader,
     /// The rows that memory had.
@@ -70,7 +70,7 @@ pub struct DiskGet {
 }
 
 /// Reads the rows, as far as they can be read without waiting for the disk.
-pub fn get(hosted: &Arc<Hosted>, request: &GetRequest, now_ms: i64) -> Result<Got, Error> {
+pub fn get(hosted: &Arc<HostedRegion>, request: &GetRequest, now_ms: i64) -> Result<Got, Error> {
     let state = hosted.state();
     check_projection(request.lookup.projection(), &state)?;
     let snapshot = hosted.engine.snapshot();
@@ -161,7 +161,7 @@ impl RowReader {
     /// Appends one packed row; nothing when it has no visible cell, does not pass the filter, or cannot be read.
     fn read(
         &mut self,
-        hosted: &Hosted,
+        hosted: &HostedRegion,
         snapshot: &Snapshot,
         row: &[u8],
         patience: Patience,
@@ -196,7 +196,7 @@ impl RowReader {
         Ok(())
     }
 
-    fn error(&self, hosted: &Hosted, row: &[u8], error: terrane_engine::Error) -> Error {
+    fn error(&self, hosted: &HostedRegion, row: &[u8], error: terrane_engine::Error) -> Error {
         match error {
             terrane_engine::Error::RowTooLarge { .. } if self.filter.is_some() => too_large(row),
             terrane_engine::Error::RowTooLarge { .. } => too_much(),

@@ -33,10 +33,10 @@ use terrane_types::{Error, Invalid, KeyRange, RegionDescriptor};
 use self::counting::check_aggregate;
 use super::aggregate::{Aggregate, Totals};
 use super::filter::{Filtering, Lookup, key_of};
-use super::latest::{Cutter, Group, Latest};
+use super::latest::{Cutter, Latest, PrefixProgress};
 use super::read::check_projection;
-use crate::registry::Hosted;
-use crate::token::{CellAt, Position, Token};
+use crate::hosted::HostedRegion;
+use crate::resume_token::{CellAt, Position, ResumeToken};
 
 /// What a block holds when the caller does not say, and at most.
 pub const BLOCK_BYTES_DEFAULT: usize = 256 << 10;
@@ -77,7 +77,7 @@ pub struct Cursor {
     pub offset_left: u64,
     pub position: Position,
     /// There is one if and only if the latest rows of each prefix are asked for.
-    pub group: Option<Group>,
+    pub group: Option<PrefixProgress>,
     /// There are some if and only if an aggregate is asked for.
     pub totals: Option<Totals>,
     /// Of a snapshot scan, once it has begun or was told so: the number that it reads at.
@@ -102,8 +102,8 @@ pub struct Block {
 
 impl Block {
     /// The token that goes on behind this block.
-    pub fn token(&self, reverse: bool) -> Token {
-        Token {
+    pub fn token(&self, reverse: bool) -> ResumeToken {
+        ResumeToken {
             reverse,
             region: self.region.range.clone(),
             limit_left: self.cursor.limit_left,
@@ -130,7 +130,12 @@ pub struct Unfinished {
 }
 
 /// Begins a block with what is in memory, for a moment.
-pub fn begin(hosted: &Arc<Hosted>, request: &Arc<ScanRequest>, cursor: Cursor, now_ms: i64) -> Result<Begun, Error> {
+pub fn begin(
+    hosted: &Arc<HostedRegion>,
+    request: &Arc<ScanRequest>,
+    cursor: Cursor,
+    now_ms: i64,
+) -> Result<Begun, Error> {
     let started_ns = terrane_env::time::now_ns();
     let mut filler = Filler::open(hosted, request, cursor, now_ms)?;
     let patience = match filler.run(Patience::MemoryOnly, Duration::ZERO)? {
@@ -215,7 +220,7 @@ impl From<Invalid> for Halt {
 
 /// A block on its way.
 struct Filler {
-    hosted: Arc<Hosted>,
+    hosted: Arc<HostedRegion>,
     request: Arc<ScanRequest>,
     now_ms: i64,
     block: Block,
@@ -251,7 +256,12 @@ enum Source {
 }
 
 impl Filler {
-    fn open(hosted: &Arc<Hosted>, request: &Arc<ScanRequest>, cursor: Cursor, now_ms: i64) -> Result<Self, Error> {
+    fn open(
+        hosted: &Arc<HostedRegion>,
+        request: &Arc<ScanRequest>,
+        cursor: Cursor,
+        now_ms: i64,
+    ) -> Result<Self, Error> {
         let state = hosted.state();
         check_projection(request.lookup.projection(), &state)?;
         if let Some(aggregate) = &request.aggregate {
@@ -506,7 +516,7 @@ impl Filler {
         let row = Bytes::copy_from_slice(key_of(&self.block.rows[before..]));
         // The scanner's own snapshot still lives, so its number can be taken once more, to outlive the block.
         if let Ok(snapshot) = self.hosted.engine.snapshot_at(sequence) {
-            self.hosted.cut_rows.hold(snapshot, terrane_env::time::now_ns());
+            self.hosted.held_snapshots.hold(snapshot, terrane_env::time::now_ns());
         }
         self.last_row.clear();
         self.block.cursor.position = Position::Within { row, sequence, cell };

@@ -19,7 +19,7 @@ use terrane_types::limits::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, READ_MODIFY_WRITES_
 use terrane_types::row::check_row;
 use terrane_types::{Error, Invalid, PackedCells, ReadModifyWrite, ReadModifyWriteKind, TableSchema};
 
-use crate::group::state::RegionState;
+use crate::group::region_state::RegionState;
 use crate::operation::{Request, WriteBuilder, WriteHeader};
 use crate::reply::Reply;
 

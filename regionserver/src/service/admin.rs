@@ -13,17 +13,17 @@ use terrane_types::{
 use tonic::{Request, Response, Status};
 
 use crate::edge::Edge;
-use crate::faults::{not_leader, propose_error, stopping};
-use crate::ids::IdStock;
+use crate::error_mapping::{not_leader, propose_error, stopping};
 use crate::maintenance::{Maintenance, Progress};
 use crate::operation::ChangeTables;
 use crate::region::split;
+use crate::region_ids::RegionIdStock;
 use crate::reply::Reply;
 
 /// The edge for orders.
 pub struct AdminService {
     pub edge: Arc<Edge>,
-    pub stock: Arc<IdStock>,
+    pub region_ids: Arc<RegionIdStock>,
     pub maintenance: Maintenance,
 }
 
@@ -134,23 +134,23 @@ impl AdminService {
     }
 
     fn known_schema(&self, group: GroupId, table: TableId) -> Option<TableSchema> {
-        let schema = self.edge.registry.machine(group)?.table(table)?;
+        let schema = self.edge.replicas.machine(group)?.table(table)?;
         Some((*schema).clone())
     }
 
     async fn split_region(&self, request: v1::SplitRequest) -> Result<Vec<RegionDescriptor>, Error> {
         self.check(request.hello.as_ref())?;
         let region = RegionId(request.region);
-        let hosted = self.edge.registry.regions.get(region);
+        let hosted = self.edge.replicas.regions.get(region);
         let hosted =
-            hosted.ok_or_else(|| Error::StaleEpoch { region, current: self.edge.registry.successors(region) })?;
+            hosted.ok_or_else(|| Error::StaleEpoch { region, current: self.edge.replicas.successors(region) })?;
         let now = hosted.state().descriptor.clone();
         if request.epoch != 0 && now.epoch != RegionEpoch(request.epoch) {
             return Err(Error::StaleEpoch { region, current: vec![now] });
         }
         let group = self.group(hosted.group)?;
         let at = (!request.at.is_empty()).then_some(request.at);
-        split::split(&hosted, &group, at, &self.stock, &self.edge.addresses).await
+        split::split(&hosted, &group, at, &self.region_ids, &self.edge.addresses).await
     }
 
     /// A group that is led here; a follower names the leader.

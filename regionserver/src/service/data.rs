@@ -12,11 +12,10 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{decode, encode, scan_stream, session};
-use crate::consistency::ReadTime;
-use crate::edge::{Edge, Header};
+use super::scan_stream::{self, Scan, begin};
+use super::{decode, encode, session};
+use crate::edge::Edge;
 use crate::region::read::{Got, ROOM_RETRY};
-use crate::region::scan::{Cursor, ScanRequest};
 
 /// The edge of the data path.
 pub struct DataService {
@@ -66,14 +65,6 @@ impl v1::data_server::Data for DataService {
     async fn ping(&self, _: Request<v1::PingCall>) -> Result<Response<v1::PingReply>, Status> {
         Ok(Response::new(v1::PingReply {}))
     }
-}
-
-/// A decoded scan call.
-pub struct Scan {
-    pub header: Header,
-    pub request: Arc<ScanRequest>,
-    pub cursor: Cursor,
-    pub messages: bool,
 }
 
 impl DataService {
@@ -158,10 +149,4 @@ impl DataService {
         let block = encode::scan(block, scan.request.reverse, scan.messages)?;
         Ok(v1::ScanBlock { as_of_ms: time.as_of_ms, ..block })
     }
-}
-
-/// The moment a scan reads at.
-pub async fn begin(edge: &Edge, scan: &Scan) -> Result<ReadTime, Error> {
-    let (_, group) = edge.find(&scan.header)?;
-    edge.read_point(&group, scan.header.consistency, scan.header.deadline).await
 }

@@ -12,15 +12,15 @@ use terrane_types::{Condition, Error, Invalid, KeyRange, Projection, ReadModifyW
 use crate::consistency::Consistency;
 use crate::edge::{DEADLINE_DEFAULT, Header, Mutation};
 use crate::operation::Request as Asked;
-use crate::page_seal::{self, Binding};
+use crate::page_token::{self, Binding};
 use crate::region::aggregate::Aggregate;
 use crate::region::filter::Lookup;
-use crate::region::latest::{Cut, Group, Latest};
+use crate::region::latest::{Cut, Latest, PrefixProgress};
 use crate::region::read::GetRequest;
 use crate::region::scan::{BLOCK_BYTES_DEFAULT, BLOCK_BYTES_MAX, Cursor, ScanRequest};
 use crate::region::write::RowMutation;
+use crate::resume_token::{Position, ResumeToken};
 use crate::session::{Body, Request};
-use crate::token::{Position, Token};
 use crate::window::UnderWay;
 
 /// A request of a stream.
@@ -83,8 +83,8 @@ fn consistency(wire: i32) -> Result<Consistency, Error> {
 }
 
 /// A wish for a page token.
-pub fn seal_page(body: v1::SealPage) -> Result<(Binding, Vec<page_seal::Position>), Error> {
-    let position = |position: v1::PagePosition| page_seal::Position {
+pub fn seal_page(body: v1::SealPage) -> Result<(Binding, Vec<page_token::Position>), Error> {
+    let position = |position: v1::PagePosition| page_token::Position {
         bucket: position.bucket,
         last: position.last,
         finished: position.finished,
@@ -204,8 +204,8 @@ pub fn scan(body: v1::Scan) -> Result<(Arc<ScanRequest>, Cursor), Error> {
         let (position, sequence) = (Position::Start, body.at_sequence);
         Cursor { limit_left, offset_left: body.offset, position, group, totals, sequence }
     } else {
-        let token = Token::decode(body.resume, body.reverse)?;
-        let Token { limit_left, offset_left, position, group, totals, sequence, .. } = token;
+        let token = ResumeToken::decode(body.resume, body.reverse)?;
+        let ResumeToken { limit_left, offset_left, position, group, totals, sequence, .. } = token;
         let fits = match (&aggregate, &totals) {
             (None, None) => true,
             (Some(aggregate), Some(totals)) => aggregate.fits(totals),
@@ -234,7 +234,7 @@ pub fn scan(body: v1::Scan) -> Result<(Arc<ScanRequest>, Cursor), Error> {
 }
 
 /// What is asked for of each prefix, and how far the regions before came with the prefix they ended in.
-fn latest(wire: v1::Latest) -> Result<(Latest, Group), Error> {
+fn latest(wire: v1::Latest) -> Result<(Latest, PrefixProgress), Error> {
     let cut = match wire.prefix {
         Some(v1::latest::Prefix::Parts(parts)) => Cut::Parts(parts),
         Some(v1::latest::Prefix::Bytes(bytes)) => Cut::Bytes(bytes),
@@ -244,7 +244,7 @@ fn latest(wire: v1::Latest) -> Result<(Latest, Group), Error> {
         return Err(invalid("the last prefix is longer than a row"));
     }
     let latest = Latest { cut, rows: wire.rows }.checked()?;
-    Ok((latest, Group { prefix: wire.last_prefix, given: wire.given }))
+    Ok((latest, PrefixProgress { prefix: wire.last_prefix, given: wire.given }))
 }
 
 fn block_bytes(wanted: u32) -> usize {

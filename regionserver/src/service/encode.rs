@@ -5,7 +5,7 @@ use terrane_proto::{convert, error, mutation, v1};
 use terrane_types::Error;
 
 use crate::edge::{Mutated, RowFailure};
-use crate::page_seal::Position;
+use crate::page_token::Position;
 use crate::region::aggregate::Totals;
 use crate::region::scan::Block;
 use crate::session::Answer;

@@ -18,19 +18,32 @@ use terrane_types::Error;
 use tokio::sync::{mpsc, oneshot};
 use tonic::Status;
 
-use super::data::{Scan, begin};
 use super::encode;
 use crate::consistency::ReadTime;
-use crate::edge::Edge;
-use crate::faults::stopping;
+use crate::edge::{Edge, Header};
+use crate::error_mapping::stopping;
 use crate::region::read::ROOM_RETRY;
-use crate::region::scan::{Block, Cursor};
+use crate::region::scan::{Block, Cursor, ScanRequest};
 
 /// What the reader waits that comes back after that.
 const IDLE_RETRY: Duration = Duration::from_millis(10);
 
 /// A block on its way, with its part of the server's budget of answers.
 type Made = (v1::ScanBlock, Share);
+
+/// A decoded scan call.
+pub struct Scan {
+    pub header: Header,
+    pub request: Arc<ScanRequest>,
+    pub cursor: Cursor,
+    pub messages: bool,
+}
+
+/// The moment a scan reads at.
+pub async fn begin(edge: &Edge, scan: &Scan) -> Result<ReadTime, Error> {
+    let (_, group) = edge.find(&scan.header)?;
+    edge.read_point(&group, scan.header.consistency, scan.header.deadline).await
+}
 
 /// Opens the stream.
 pub fn open(edge: Arc<Edge>, scan: Scan) -> impl Stream<Item = Result<v1::ScanBlock, Status>> + Send + 'static {

@@ -10,12 +10,12 @@ const A: ClientId = [1; 16];
 const B: ClientId = [2; 16];
 
 fn applied(window: &mut Window, client: ClientId, operation: u64, stamp: u64) -> bool {
-    window.note(client, 0, stamp).applied(operation, None)
+    window.update(client, 0, stamp).applied(operation, None)
 }
 
 fn with_result(window: &mut Window, client: ClientId, operation: u64, stamp: u64, bytes: usize) {
     let result = Bytes::from(vec![7; bytes]);
-    assert!(window.note(client, 0, stamp).applied(operation, Some(&result)));
+    assert!(window.update(client, 0, stamp).applied(operation, Some(&result)));
 }
 
 #[test]
@@ -33,9 +33,9 @@ fn an_applied_number_is_known_with_its_result_and_others_are_new() {
 #[test]
 fn nobody_and_operations_without_a_number_are_not_remembered() {
     let mut window = Window::default();
-    assert!(applied(&mut window, NOBODY, 5, 100));
+    assert!(applied(&mut window, NO_CLIENT, 5, 100));
     assert!(applied(&mut window, A, 0, 100));
-    assert_eq!(window.look_up(&NOBODY, 5, 1), Known::New);
+    assert_eq!(window.look_up(&NO_CLIENT, 5, 1), Known::New);
     assert_eq!(window.look_up(&A, 0, 1), Known::New);
 }
 
@@ -43,10 +43,10 @@ fn nobody_and_operations_without_a_number_are_not_remembered() {
 fn below_the_settled_mark_everything_is_too_old() {
     let mut window = Window::default();
     with_result(&mut window, A, 5, 100, 3);
-    window.note(A, 6, 101).applied(6, None);
+    window.update(A, 6, 101).applied(6, None);
     assert_eq!(window.look_up(&A, 5, 90), Known::TooOld);
     assert_eq!(window.look_up(&A, 6, 90), Known::Applied(Kept::Nothing));
-    window.note(A, 3, 102).applied(8, None);
+    window.update(A, 3, 102).applied(8, None);
     assert_eq!(window.look_up(&A, 5, 90), Known::TooOld, "the mark never goes back");
 }
 
@@ -76,7 +76,7 @@ fn a_client_that_comes_back_is_not_asked_about_what_it_did_before() {
     let mut window = Window::default();
     applied(&mut window, A, 5, 1_000);
     // It leaves and comes back in one step, still waiting for number 5.
-    window.note(A, 5, 1_000 + IDLE_MS_MAX).applied(9, None);
+    window.update(A, 5, 1_000 + IDLE_MS_MAX).applied(9, None);
     assert_eq!(window.look_up(&A, 9, 900_000), Known::Applied(Kept::Nothing));
     assert_eq!(window.look_up(&A, 5, 900), Known::TooOld, "applied before it left");
     assert_eq!(window.look_up(&A, 6, 900_000), Known::New);
@@ -141,7 +141,7 @@ fn a_client_that_fills_the_window_alone_loses_results_first_and_then_its_lowest_
 fn the_record_has_this_layout() {
     assert_eq!(Window::decode(Bytes::new()).unwrap(), Window::default());
     let mut window = Window::default();
-    window.note(A, 3, 100).applied(4, Some(&Bytes::from_static(b"r")));
+    window.update(A, 3, 100).applied(4, Some(&Bytes::from_static(b"r")));
     let numbers = |numbers: &[u64]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
     let expected = [
         &[1][..],
@@ -162,7 +162,7 @@ fn the_record_has_this_layout() {
     }
     assert!(Window::decode(Bytes::from_static(&[3])).is_err(), "another version");
     // What came with the second version stands behind each client.
-    window.note(A, 3, 100).settle(&UnderWay::new(9, vec![(3, 4)]).unwrap());
+    window.update(A, 3, 100).settle(&UnderWay::new(9, vec![(3, 4)]).unwrap());
     let extended = [&[2][..], &expected[1..], &numbers(&[0]), &[1, 0, 0, 0], &numbers(&[5, 8])].concat();
     assert_eq!(window.encode(), extended);
     assert_eq!(Window::decode(extended.clone().into()).unwrap(), window);
@@ -183,7 +183,7 @@ fn a_stuck_call_gets_its_answer_however_many_others_pass_it() {
         if number % 64 == 0 {
             let under_way = vec![(3, 3), (7, 7), (number - 50, number)];
             let under_way = UnderWay::new(number + 1, under_way).unwrap();
-            window.note(A, 3, 1_000 + number / 20).settle(&under_way);
+            window.update(A, 3, 1_000 + number / 20).settle(&under_way);
             window = Window::decode(window.encode()).unwrap();
         }
         assert!(window.bytes < 16 << 10, "{} bytes at {number}", window.bytes);
@@ -199,14 +199,14 @@ fn a_stuck_call_gets_its_answer_however_many_others_pass_it() {
 fn a_settled_number_that_comes_late_is_applied_and_not_remembered() {
     let mut window = Window::default();
     applied(&mut window, A, 1, 1_000);
-    window.note(A, 1, 1_000).settle(&UnderWay::new(9, vec![(1, 1)]).unwrap());
+    window.update(A, 1, 1_000).settle(&UnderWay::new(9, vec![(1, 1)]).unwrap());
     // It was packed before the client gave it up, so others build on it by now.
     assert!(applied(&mut window, A, 5, 1_000));
     assert_eq!(window.look_up(&A, 5, 900), Known::TooOld);
     assert_eq!(window.look_up(&A, 9, 900), Known::New);
-    window.note(A, 20, 1_000).applied(20, None);
+    window.update(A, 20, 1_000).applied(20, None);
     assert_eq!(window.clients[&A].settled_above.len(), 0, "the mark has passed them");
-    window.note(B, 1, 1_000).settle(&UnderWay::new(9, Vec::new()).unwrap());
+    window.update(B, 1, 1_000).settle(&UnderWay::new(9, Vec::new()).unwrap());
     assert_eq!(window.look_up(&B, 3, 900), Known::TooOld);
 }
 
@@ -280,7 +280,7 @@ proptest! {
                     if known == Known::New {
                         let result = result.map(|bytes| Bytes::from(vec![client; bytes]));
                         let lowest = if settle { number } else { 0 };
-                        prop_assert!(window.note(id, lowest, now).applied(number, result.as_ref()));
+                        prop_assert!(window.update(id, lowest, now).applied(number, result.as_ref()));
                         everything.insert((client, number), (first_try, result));
                         *highest = (*highest).max(number + 1);
                     }

@@ -510,7 +510,7 @@ async fn an_entry_waits_for_room_in_the_memtables_and_a_flush_makes_it() {
     let mut replica = Replica { directory, engine, machine, log: Vec::new() };
     replica.create().await;
     replica.put(1, 1, "a").await;
-    signals.set_memtables(2000);
+    signals.set_memtable_bytes(2000);
     let machine = replica.machine.clone();
     {
         let put = replica.put(1, 1, "b");
@@ -518,7 +518,7 @@ async fn an_entry_waits_for_room_in_the_memtables_and_a_flush_makes_it() {
         assert!(futures::poll!(&mut put).is_pending());
         machine.flush(RegionId(1)).await.expect("a flush does not wait for what waits for it");
         assert!(futures::poll!(&mut put).is_pending());
-        signals.set_memtables(0);
+        signals.set_memtable_bytes(0);
         put.await;
     }
     assert_eq!(machine.log_time(), replica.log.last().unwrap().stamp);

@@ -18,9 +18,9 @@ const HELD_MAX: usize = 64;
 
 /// The moments that are held of one region, the oldest first, each with when it goes (nanoseconds of the monotonic clock).
 #[derive(Default)]
-pub struct CutRows(Mutex<VecDeque<(u64, Snapshot)>>);
+pub struct HeldSnapshots(Mutex<VecDeque<(u64, Snapshot)>>);
 
-impl CutRows {
+impl HeldSnapshots {
     /// Holds a moment. Another hold of the same moment takes the place of this one.
     pub fn hold(&self, snapshot: Snapshot, now_ns: u64) {
         let mut held = self.0.lock();

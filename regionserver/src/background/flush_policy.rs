@@ -1,46 +1,48 @@
-//! Which region is flushed next: a plain decision over sizes, made anew at every turn of the housekeeping.
+//! Which regions are flushed next: a pure decision over sizes, made at every turn of the background task.
 //!
-//! In order: regions that something waits for (the log wants to be purged, a split wants to be recorded), regions whose
-//! memtable passed its table's flush size, and, when all memtables together near the server's budget, the largest, since
-//! one large flush frees more than many small files would.
+//! In this order: regions whose flush is requested (the log is to be purged, or a split is to be recorded), regions whose
+//! memtable reached its table's flush size, and, when all memtables together near the server's budget, the largest ones,
+//! because one large flush frees more than many small files would.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use terrane_types::RegionId;
 
-/// Flushes under way at once. They share one disk; two keep it busy while one of them computes.
+/// Flushes in flight at once. They share one disk; two keep it busy while one of them computes.
 pub const FLUSHES_MAX: usize = 2;
 
-/// Share of the memtable budget, in percent, at which the largest memtables are flushed before their time.
+/// Share of the memtable budget, in percent, above which the largest memtables are flushed early.
 const PRESSURE_PERCENT: u64 = 60;
 
-/// What a decision knows of a region.
+/// What the decision knows of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
     pub region: RegionId,
-    /// All of its bytes in memory, and those of them that no flush has taken up yet.
+    /// All of its bytes in memory.
     pub memtable_bytes: u64,
+    /// Those of them that no flush has frozen yet.
     pub active_bytes: u64,
     pub flush_size: u64,
     /// Something waits for this flush.
-    pub awaited: bool,
+    pub requested: bool,
 }
 
-/// The regions to flush now, most urgent first. `busy` are being flushed already.
+/// The regions to flush now, most urgent first. `running` are being flushed already.
 #[must_use]
-pub fn choose(candidates: &[Candidate], busy: &BTreeSet<RegionId>, budget: u64) -> Vec<RegionId> {
+pub fn choose(candidates: &[Candidate], running: &BTreeSet<RegionId>, budget: u64) -> Vec<RegionId> {
     let total: u64 = candidates.iter().map(|candidate| candidate.memtable_bytes).sum();
     let pressed = total > budget / 100 * PRESSURE_PERCENT;
     let mut wanted: Vec<&Candidate> = candidates
         .iter()
-        .filter(|candidate| !busy.contains(&candidate.region))
-        .filter(|candidate| candidate.awaited || candidate.is_full() || (pressed && candidate.memtable_bytes > 0))
+        .filter(|candidate| !running.contains(&candidate.region))
+        .filter(|candidate| candidate.requested || candidate.is_full() || (pressed && candidate.memtable_bytes > 0))
         .collect();
     wanted.sort_by_key(|candidate| {
-        (!candidate.awaited, !candidate.is_full(), std::cmp::Reverse(candidate.memtable_bytes), candidate.region)
+        (!candidate.requested, !candidate.is_full(), Reverse(candidate.memtable_bytes), candidate.region)
     });
-    let room = FLUSHES_MAX.saturating_sub(busy.len());
-    wanted.iter().take(room).map(|candidate| candidate.region).collect()
+    let slots = FLUSHES_MAX.saturating_sub(running.len());
+    wanted.iter().take(slots).map(|candidate| candidate.region).collect()
 }
 
 impl Candidate {
@@ -59,7 +61,7 @@ mod tests {
             memtable_bytes,
             active_bytes: memtable_bytes,
             flush_size: 100,
-            awaited: false,
+            requested: false,
         }
     }
 
@@ -83,15 +85,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_awaited_goes_first_even_when_empty() {
-        let awaited = Candidate { awaited: true, ..candidate(9, 0) };
-        assert_eq!(chosen(&[candidate(1, 500), awaited], 10_000), [9, 1]);
+    fn a_requested_flush_goes_first_even_when_empty() {
+        let requested = Candidate { requested: true, ..candidate(9, 0) };
+        assert_eq!(chosen(&[candidate(1, 500), requested], 10_000), [9, 1]);
     }
 
     #[test]
-    fn flushes_under_way_take_up_the_room() {
-        let busy = BTreeSet::from([RegionId(1)]);
+    fn flushes_in_flight_use_up_the_slots() {
+        let running = BTreeSet::from([RegionId(1)]);
         let candidates = [candidate(1, 500), candidate(2, 300), candidate(3, 200)];
-        assert_eq!(choose(&candidates, &busy, 10_000), [RegionId(2)]);
+        assert_eq!(choose(&candidates, &running, 10_000), [RegionId(2)]);
     }
 }

@@ -24,7 +24,7 @@ use terrane_types::{Invalid, KeyRange};
 
 use crate::record::{Malformed, Reader, put_short, put_u64};
 use crate::region::aggregate::Totals;
-use crate::region::latest::Group;
+use crate::region::latest::PrefixProgress;
 
 const VERSION_PLAIN: u8 = 1;
 const VERSION: u8 = 2;
@@ -36,7 +36,7 @@ const SNAPSHOT: u8 = 16;
 
 /// A scan's state between two blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Token {
+pub struct ResumeToken {
     pub reverse: bool,
     /// The range of the region that made the token: the client goes on behind it when the region is done.
     pub region: KeyRange,
@@ -44,7 +44,7 @@ pub struct Token {
     pub limit_left: Option<u64>,
     pub offset_left: u64,
     /// Of a scan for the latest rows of each prefix.
-    pub group: Option<Group>,
+    pub group: Option<PrefixProgress>,
     /// Of a scan that aggregates.
     pub totals: Option<Totals>,
     pub position: Position,
@@ -74,7 +74,7 @@ pub struct CellAt {
     pub sequence: u64,
 }
 
-impl Token {
+impl ResumeToken {
     /// The token's bytes.
     ///
     /// # Errors
@@ -150,7 +150,7 @@ impl Token {
         let offset_left = reader.u64()?;
         let group = match flags & GROUP {
             0 => None,
-            _ => Some(Group { prefix: reader.short()?, given: reader.u32()? }),
+            _ => Some(PrefixProgress { prefix: reader.short()?, given: reader.u32()? }),
         };
         let totals = if flags & TOTALS != 0 { Some(Totals::decode(&mut reader)?) } else { None };
         let position = read_position(&mut reader)?;
@@ -185,8 +185,8 @@ mod tests {
     use super::*;
     use crate::region::aggregate::Number;
 
-    fn sample(position: Position) -> Token {
-        Token {
+    fn sample(position: Position) -> ResumeToken {
+        ResumeToken {
             reverse: true,
             region: KeyRange::new("b", "k").unwrap(),
             limit_left: Some(7),
@@ -198,7 +198,7 @@ mod tests {
         }
     }
 
-    fn extended() -> Vec<Token> {
+    fn extended() -> Vec<ResumeToken> {
         let integers = Totals {
             rows: 9,
             values: 8,
@@ -206,13 +206,13 @@ mod tests {
             extremes: Some((Number::Integer(-9), Number::Integer(2))),
         };
         let floats = Totals { sum: Number::Float(1.5), extremes: None, ..integers };
-        let group = Group { prefix: "cc".into(), given: 2 };
+        let group = PrefixProgress { prefix: "cc".into(), given: 2 };
         let plain = sample(Position::Behind("c".into()));
         vec![
-            Token { group: Some(group.clone()), ..plain.clone() },
-            Token { totals: Some(integers), ..plain.clone() },
-            Token { sequence: Some(12), ..plain.clone() },
-            Token { group: Some(group), totals: Some(floats), sequence: Some(12), ..plain },
+            ResumeToken { group: Some(group.clone()), ..plain.clone() },
+            ResumeToken { totals: Some(integers), ..plain.clone() },
+            ResumeToken { sequence: Some(12), ..plain.clone() },
+            ResumeToken { group: Some(group), totals: Some(floats), sequence: Some(12), ..plain },
         ]
     }
 
@@ -226,12 +226,12 @@ mod tests {
             Position::Within { row: "c".into(), sequence: 12, cell },
         ] {
             let token = sample(position);
-            assert_eq!(Token::decode(token.encode().unwrap(), true).unwrap(), token);
-            let token = Token { sequence: Some(12), ..token };
-            assert_eq!(Token::decode(token.encode().unwrap(), true).unwrap(), token);
+            assert_eq!(ResumeToken::decode(token.encode().unwrap(), true).unwrap(), token);
+            let token = ResumeToken { sequence: Some(12), ..token };
+            assert_eq!(ResumeToken::decode(token.encode().unwrap(), true).unwrap(), token);
         }
         for token in extended() {
-            assert_eq!(Token::decode(token.encode().unwrap(), true).unwrap(), token);
+            assert_eq!(ResumeToken::decode(token.encode().unwrap(), true).unwrap(), token);
         }
     }
 
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_token_of_the_other_direction_is_refused() {
-        let refused = Token::decode(sample(Position::Start).encode().unwrap(), false).unwrap_err();
+        let refused = ResumeToken::decode(sample(Position::Start).encode().unwrap(), false).unwrap_err();
         assert!(refused.what.contains("other direction"), "{refused}");
     }
 
@@ -270,11 +270,11 @@ mod tests {
     fn every_cut_token_is_refused() {
         let whole = sample(Position::Behind("c".into())).encode().unwrap();
         for len in 0..whole.len() {
-            assert!(Token::decode(whole.slice(..len), true).is_err(), "cut at {len}");
+            assert!(ResumeToken::decode(whole.slice(..len), true).is_err(), "cut at {len}");
         }
         for whole in extended().iter().map(|token| token.encode().unwrap()) {
             for len in 0..whole.len() {
-                assert!(Token::decode(whole.slice(..len), true).is_err(), "cut at {len}");
+                assert!(ResumeToken::decode(whole.slice(..len), true).is_err(), "cut at {len}");
             }
         }
     }

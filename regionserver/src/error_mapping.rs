@@ -6,7 +6,7 @@ use std::time::Duration;
 use terrane_raft::{Group, ProposeError};
 use terrane_types::{Error, Invalid, ServerId};
 
-use crate::cluster::Addresses;
+use crate::addresses::Addresses;
 
 /// How long a caller waits when a queue of a group is full.
 const BUSY_RETRY: Duration = Duration::from_millis(10);

@@ -1,6 +1,6 @@
 //! The regions that live here, by id, and the state machines of their groups: what the edge looks requests up in.
 //!
-//! State machines write it while they apply, in log order; the edge only reads. A request keeps the [`Hosted`] it found:
+//! State machines write it while they apply, in log order; the edge only reads. A request keeps the [`HostedRegion`] it found:
 //! when the region is split meanwhile, a read goes on over the parent's frozen cells, which are the state of a moment
 //! within the read's own time, and a write is refused when it is applied.
 
@@ -10,17 +10,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 use terrane_engine::Patience;
-use terrane_types::{Error, GroupId, Projection, RegionDescriptor, RegionEpoch, RegionId, TableId};
+use terrane_types::{Error, GroupId, Projection, RegionId};
 
+use crate::error_mapping::engine_error;
 use crate::evaluate::Columns;
-use crate::faults::engine_error;
-use crate::group::machine::GroupMachine;
-use crate::group::state::RegionState;
-use crate::region::cut::CutRows;
+use crate::group::region_state::RegionState;
 use crate::region::damage::Damage;
+use crate::region::held_snapshots::HeldSnapshots;
 
 /// A living region.
-pub struct Hosted {
+pub struct HostedRegion {
     pub region: RegionId,
     pub group: GroupId,
     pub engine: Arc<terrane_engine::Region>,
@@ -35,14 +34,14 @@ pub struct Hosted {
     /// grown, not at every turn.
     unsplittable_bytes: AtomicU64,
     /// Moments of rows that readers have a part of.
-    pub cut_rows: CutRows,
+    pub held_snapshots: HeldSnapshots,
     /// What of its files was found damaged.
     damage: Damage,
     /// Whether the active memtables are known to be over the flush size, so that crossing it is told once.
     full: AtomicBool,
 }
 
-impl Hosted {
+impl HostedRegion {
     pub fn new(state: RegionState, engine: Arc<terrane_engine::Region>, opened_at: u64) -> Arc<Self> {
         Arc::new(Self {
             region: state.descriptor.region,
@@ -52,18 +51,18 @@ impl Hosted {
             state: RwLock::new(Arc::new(state)),
             settled: AtomicBool::new(true),
             unsplittable_bytes: AtomicU64::new(0),
-            cut_rows: CutRows::default(),
+            held_snapshots: HeldSnapshots::default(),
             damage: Damage::default(),
             full: AtomicBool::new(false),
         })
     }
 
     /// Notes that no record on disk names the region yet, or that one does now.
-    pub fn set_settled(&self, settled: bool) {
+    pub fn set_in_manifest(&self, settled: bool) {
         self.settled.store(settled, Ordering::Relaxed);
     }
 
-    pub fn is_settled(&self) -> bool {
+    pub fn is_in_manifest(&self) -> bool {
         self.settled.load(Ordering::Relaxed)
     }
 
@@ -120,7 +119,7 @@ impl Hosted {
 }
 
 /// How the leader of the region's group reads what it evaluates with.
-impl Columns for Hosted {
+impl Columns for HostedRegion {
     fn read(
         &self,
         row: &[u8],
@@ -139,12 +138,12 @@ impl Columns for Hosted {
 
 /// The living regions of a server, by id. Its lock is held for a look-up or an insert only, never across an await.
 #[derive(Default)]
-pub struct Regions {
-    living: RwLock<BTreeMap<RegionId, Arc<Hosted>>>,
+pub struct HostedRegions {
+    living: RwLock<BTreeMap<RegionId, Arc<HostedRegion>>>,
 }
 
-impl Regions {
-    pub fn insert(&self, hosted: Arc<Hosted>) {
+impl HostedRegions {
+    pub fn insert(&self, hosted: Arc<HostedRegion>) {
         self.living.write().insert(hosted.region, hosted);
     }
 
@@ -152,63 +151,15 @@ impl Regions {
         self.living.write().remove(&region);
     }
 
-    pub fn get(&self, region: RegionId) -> Option<Arc<Hosted>> {
+    pub fn get(&self, region: RegionId) -> Option<Arc<HostedRegion>> {
         self.living.read().get(&region).cloned()
     }
 
-    pub fn all(&self) -> Vec<Arc<Hosted>> {
+    pub fn all(&self) -> Vec<Arc<HostedRegion>> {
         self.living.read().values().cloned().collect()
     }
 
     pub fn count(&self) -> usize {
         self.living.read().len()
     }
-}
-
-/// A server's regions and the state machines that keep them.
-#[derive(Default)]
-pub struct Registry {
-    /// Shared with the state machines, which write it. They do not know the registry, or nobody would ever be dropped.
-    pub regions: Arc<Regions>,
-    machines: RwLock<BTreeMap<GroupId, Arc<GroupMachine>>>,
-}
-
-impl Registry {
-    pub fn insert_machine(&self, machine: Arc<GroupMachine>) {
-        self.machines.write().insert(machine.group(), machine);
-    }
-
-    pub fn machine(&self, group: GroupId) -> Option<Arc<GroupMachine>> {
-        self.machines.read().get(&group).cloned()
-    }
-
-    pub fn machines(&self) -> Vec<Arc<GroupMachine>> {
-        self.machines.read().values().cloned().collect()
-    }
-
-    /// The region that a request names, if it is here and of that table and epoch; else the refusal that redirects.
-    pub fn find(&self, table: TableId, region: RegionId, epoch: RegionEpoch) -> Result<Arc<Hosted>, Error> {
-        let Some(hosted) = self.regions.get(region) else {
-            return Err(Error::StaleEpoch { region, current: self.successors(region) });
-        };
-        check_epoch(&hosted.state().descriptor, table, epoch)?;
-        Ok(hosted)
-    }
-
-    /// What a region that is no longer here was split into, as far as any group here remembers.
-    pub fn successors(&self, region: RegionId) -> Vec<RegionDescriptor> {
-        self.machines()
-            .iter()
-            .map(|machine| machine.successors(region))
-            .find(|found| !found.is_empty())
-            .unwrap_or_default()
-    }
-}
-
-/// The epoch check: a request must name the region as it is now.
-pub fn check_epoch(now: &RegionDescriptor, table: TableId, epoch: RegionEpoch) -> Result<(), Error> {
-    if now.epoch != epoch || now.table != table {
-        return Err(Error::StaleEpoch { region: now.region, current: vec![now.clone()] });
-    }
-    Ok(())
 }

@@ -29,7 +29,7 @@ use terrane_types::limits::ROW_BYTES_MAX;
 use terrane_types::{Error, Invalid, TableId};
 use tokio::time::Instant;
 
-use crate::faults::no_page_key;
+use crate::error_mapping::no_page_key;
 use crate::record::{Malformed, Reader, put_short, put_u64};
 
 const VERSION: u8 = 1;

@@ -10,11 +10,11 @@ pub const STOCK_IDS: u32 = 128;
 
 /// Blocks of ids not used yet. Ids that are lost in a crash are never used: there are 2^48 of them.
 #[derive(Default)]
-pub struct IdStock {
+pub struct RegionIdStock {
     blocks: Mutex<VecDeque<(u64, u64)>>,
 }
 
-impl IdStock {
+impl RegionIdStock {
     /// Adds `count` ids from `first` on.
     pub fn add(&self, first: u64, count: u32) {
         if count > 0 {
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn ids_are_taken_across_blocks_and_only_once() {
-        let stock = IdStock::default();
+        let stock = RegionIdStock::default();
         stock.add(10, 1);
         assert_eq!(stock.take_two(), None);
         stock.add(20, 2);

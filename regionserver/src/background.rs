@@ -1,0 +1,240 @@
+//! Background work: flushes, compactions, splits, records of group state, checks of the disk, and an empty entry per minute
+//! in groups whose cells expire. Each kind of work has a module of its own.
+//!
+//! One task decides and owns everything in flight, so nothing is detached and nothing runs twice. It wakes on a signal from
+//! applying, and otherwise every [`TURN`]; while nothing is applied a turn does next to nothing. A flush or compaction that
+//! fails is logged once, shown as a health issue, and retried with growing pauses.
+//!
+//! Compactions run one at a time, alongside flushes. The next one is looked for when a flush or a compaction ends and when
+//! one is requested, even while another runs: that search updates the pressure that slows writers down.
+
+mod compact;
+mod disk;
+mod disk_space;
+mod flush;
+pub mod flush_policy;
+mod jobs;
+mod merge_runs;
+mod record;
+mod split;
+mod tick;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::{FuturesUnordered, StreamExt};
+use terrane_engine::Engine;
+use terrane_raft::{BoxFuture, GroupHost};
+use terrane_types::{Error, GroupId, RegionId};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use self::disk::DISK_INTERVAL;
+use self::disk_space::DiskSpace;
+use self::jobs::{Jobs, Periodic};
+use self::merge_runs::RunMerges;
+use self::tick::TICK_INTERVAL;
+use crate::addresses::Addresses;
+use crate::admission::Admission;
+use crate::health::{HealthIssues, compaction_topic};
+use crate::metrics::Metrics;
+use crate::region_ids::RegionIdStock;
+use crate::replicas::Replicas;
+use crate::signals::Signals;
+
+/// How often sizes are checked while there are writes.
+const TURN: Duration = Duration::from_millis(100);
+
+/// The background task and everything it works with.
+pub struct Background {
+    pub replicas: Arc<Replicas>,
+    pub host: Arc<GroupHost>,
+    pub signals: Arc<Signals>,
+    pub region_ids: Arc<RegionIdStock>,
+    pub addresses: Arc<Addresses>,
+    pub admission: Arc<Admission>,
+    pub metrics: Arc<Metrics>,
+    pub health: Arc<HealthIssues>,
+    pub memtable_budget: u64,
+    pub engine: Arc<Engine>,
+    pub data_dir: PathBuf,
+    /// Bytes of the disk to keep free, if configured.
+    pub disk_reserve: Option<u64>,
+    /// The least the reserve holds, whatever is configured.
+    pub disk_reserve_min: u64,
+}
+
+/// How a job ended.
+enum Finished {
+    Flush(RegionId, Result<(), terrane_engine::Error>),
+    Record(GroupId, Result<(), terrane_engine::Error>),
+    Compaction(RegionId, Result<(), terrane_engine::Error>),
+    Split(RegionId, Result<(), Error>),
+    /// Free and total bytes of the disk.
+    DiskCheck(std::io::Result<(u64, u64)>),
+    RunMerge,
+    Tick,
+}
+
+/// The jobs in flight, and those that pause after a failure.
+struct InFlight {
+    jobs: FuturesUnordered<BoxFuture<'static, Finished>>,
+    flushes: Jobs<RegionId>,
+    /// Separate from flushes: a region that cannot be split is flushed all the same.
+    splits: Jobs<RegionId>,
+    records: Jobs<GroupId>,
+    /// At most one runs.
+    compactions: Jobs<RegionId>,
+    run_merges: RunMerges,
+    tick: Periodic,
+    disk_check: Periodic,
+    disk_space: DiskSpace,
+    /// Ends the jobs that wait for a log. Disk work runs to its end.
+    stop: CancellationToken,
+}
+
+impl InFlight {
+    fn new(disk_space: DiskSpace, stop: CancellationToken) -> Self {
+        Self {
+            jobs: FuturesUnordered::new(),
+            flushes: Jobs::default(),
+            splits: Jobs::default(),
+            records: Jobs::default(),
+            compactions: Jobs::default(),
+            run_merges: RunMerges::default(),
+            tick: Periodic::every(TICK_INTERVAL),
+            disk_check: Periodic::every(DISK_INTERVAL),
+            disk_space,
+            stop,
+        }
+    }
+
+    fn push(&self, job: impl Future<Output = Finished> + Send + 'static) {
+        self.jobs.push(Box::pin(job));
+    }
+
+    fn expire_backoffs(&mut self) {
+        let now = Instant::now();
+        self.flushes.backoffs.expire(now);
+        self.splits.backoffs.expire(now);
+        self.records.backoffs.expire(now);
+        self.compactions.backoffs.expire(now);
+    }
+
+    fn has_backoffs(&self) -> bool {
+        !(self.flushes.backoffs.is_empty()
+            && self.splits.backoffs.is_empty()
+            && self.records.backoffs.is_empty()
+            && self.compactions.backoffs.is_empty())
+    }
+}
+
+impl Background {
+    /// Runs until `stop`, then waits for the jobs in flight.
+    pub async fn run(self, stop: CancellationToken) {
+        let disk_space = DiskSpace::new(self.disk_reserve, self.disk_reserve_min);
+        let mut in_flight = InFlight::new(disk_space, stop.clone());
+        // Files from before the start may need a compaction.
+        self.signals.request_compaction();
+        let mut turn = tokio::time::interval(TURN);
+        turn.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                Some(finished) = in_flight.jobs.next() => self.finish(&mut in_flight, finished),
+                () = self.signals.woken() => {}
+                _ = turn.tick() => {}
+            }
+            self.turn(&mut in_flight);
+        }
+        // A compaction that is cut off loses only its own work so far.
+        self.engine.stop_compactions();
+        while in_flight.jobs.next().await.is_some() {}
+        self.signals.release_gate();
+    }
+
+    /// Starts what is due.
+    fn turn(&self, in_flight: &mut InFlight) {
+        let idle = !self.signals.take_work();
+        in_flight.expire_backoffs();
+        self.start_disk_check(in_flight);
+        if idle && !in_flight.has_backoffs() && !self.signals.has_requested_flushes() {
+            self.start_idle_run_merge(in_flight);
+            self.start_ticks(in_flight);
+            return;
+        }
+        self.start_records(in_flight);
+        self.start_flushes(in_flight);
+        self.start_compaction(in_flight);
+        self.start_splits(in_flight);
+        self.start_run_merge(in_flight);
+        self.start_ticks(in_flight);
+    }
+
+    fn finish(&self, in_flight: &mut InFlight, finished: Finished) {
+        let now = Instant::now();
+        match finished {
+            Finished::Flush(region, result) => {
+                self.metrics.flushes.inc();
+                self.note_damage(region, &result);
+                let succeeded = self.report_outcome(&format!("flush of region {region}"), &result);
+                in_flight.flushes.finish(region, succeeded, now);
+                if succeeded {
+                    self.signals.note_compaction();
+                } else {
+                    self.signals.flush_failed(region);
+                }
+            }
+            Finished::Record(group, result) => {
+                let succeeded = self.report_outcome(&format!("record of group {group}"), &result);
+                in_flight.records.finish(group, succeeded, now);
+            }
+            Finished::Split(region, result) => {
+                if let Err(error) = &result {
+                    tracing::debug!(%region, %error, "the region was not split");
+                }
+                in_flight.splits.finish(region, result.is_ok(), now);
+            }
+            Finished::Compaction(region, result) => {
+                self.note_damage(region, &result);
+                let succeeded = self.report_outcome(&compaction_topic(region), &result);
+                in_flight.compactions.finish(region, succeeded, now);
+                self.signals.note_compaction();
+            }
+            Finished::DiskCheck(sizes) => {
+                self.apply_disk_check(in_flight, sizes);
+                return;
+            }
+            Finished::RunMerge => in_flight.run_merges.running = false,
+            Finished::Tick => {}
+        }
+        // The next job of this kind may start now.
+        self.signals.note_work();
+    }
+
+    fn note_damage(&self, region: RegionId, result: &Result<(), terrane_engine::Error>) {
+        if let (Err(error), Some(hosted)) = (result, self.replicas.regions.get(region)) {
+            hosted.note_damage(error);
+        }
+    }
+
+    /// Opens or closes the health issue of a job on the disk; true if the job succeeded.
+    fn report_outcome(&self, job: &str, result: &Result<(), terrane_engine::Error>) -> bool {
+        match result {
+            Ok(()) => {
+                if self.health.clear(job) {
+                    tracing::info!("the {job} succeeded after failures");
+                }
+                true
+            }
+            Err(error) => {
+                if self.health.set(job, format!("the {job} failed: {error}")) {
+                    tracing::error!("the {job} failed and will be retried: {error}");
+                }
+                false
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Bookkeeping of background jobs: which ones run, which ones pause after a failure, and what is done periodically.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The pause after a first failure, doubled with each further one up to the maximum.
+const RETRY_MIN: Duration = Duration::from_millis(100);
+const RETRY_MAX: Duration = Duration::from_secs(10);
+
+/// The jobs of one kind: at most one per key, with a pause after each failure.
+pub(super) struct Jobs<K> {
+    pub(super) running: BTreeSet<K>,
+    pub(super) backoffs: Backoffs<K>,
+}
+
+impl<K> Default for Jobs<K> {
+    fn default() -> Self {
+        Self { running: BTreeSet::new(), backoffs: Backoffs::default() }
+    }
+}
+
+impl<K: Ord> Jobs<K> {
+    /// Whether a job may start: none runs for this key, and the key does not pause after a failure.
+    pub(super) fn may_start(&self, key: &K, now: Instant) -> bool {
+        !self.running.contains(key) && !self.backoffs.holds(key, now)
+    }
+
+    /// A job ended.
+    pub(super) fn finish(&mut self, key: K, succeeded: bool, now: Instant) {
+        self.running.remove(&key);
+        if succeeded {
+            self.backoffs.succeeded(&key);
+        } else {
+            self.backoffs.failed(key, now);
+        }
+    }
+}
+
+/// Keys that pause after a failure, each with the end of its pause and the length of it.
+pub(super) struct Backoffs<K>(BTreeMap<K, (Instant, Duration)>);
+
+impl<K> Default for Backoffs<K> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<K: Ord> Backoffs<K> {
+    fn failed(&mut self, key: K, now: Instant) {
+        let pause = self.0.get(&key).map_or(RETRY_MIN, |(_, pause)| (*pause * 2).min(RETRY_MAX));
+        self.0.insert(key, (now + pause, pause));
+    }
+
+    fn succeeded(&mut self, key: &K) {
+        self.0.remove(key);
+    }
+
+    /// Whether the key still pauses.
+    pub(super) fn holds(&self, key: &K, now: Instant) -> bool {
+        self.0.get(key).is_some_and(|(until, _)| *until > now)
+    }
+
+    /// Drops keys whose last failure is so long ago that the next one counts as a first, and keys that no longer exist.
+    pub(super) fn expire(&mut self, now: Instant) {
+        self.0.retain(|_, (until, _)| now < *until + RETRY_MAX);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Something that is done once per interval, and first at once.
+pub(super) struct Periodic {
+    interval: Duration,
+    last: Option<Instant>,
+}
+
+impl Periodic {
+    pub(super) fn every(interval: Duration) -> Self {
+        Self { interval, last: None }
+    }
+
+    /// Whether it is due. If so, the next time is one interval from `now`.
+    pub(super) fn is_due(&mut self, now: Instant) -> bool {
+        let due = self.last.is_none_or(|last| now >= last + self.interval);
+        if due {
+            self.last = Some(now);
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_and_expire() {
+        let mut backoffs = Backoffs::default();
+        let now = Instant::now();
+        backoffs.failed(7, now);
+        assert!(backoffs.holds(&7, now) && !backoffs.holds(&8, now));
+        assert!(!backoffs.holds(&7, now + RETRY_MIN));
+        backoffs.failed(7, now);
+        assert!(backoffs.holds(&7, now + RETRY_MIN), "the second pause is longer");
+        backoffs.expire(now + RETRY_MAX);
+        assert!(!backoffs.is_empty());
+        backoffs.expire(now + 2 * RETRY_MAX);
+        assert!(backoffs.is_empty(), "an idle server has nothing to look at");
+        backoffs.failed(7, now);
+        backoffs.succeeded(&7);
+        assert!(backoffs.is_empty());
+    }
+}

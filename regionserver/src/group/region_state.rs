@@ -1,0 +1,78 @@
+//! One region as a group's log describes it: its descriptor and the schema it is under.
+//!
+//! It is kept with the region, in the region's durable point, not with the group: a region that replays from an old point
+//! must see the schema of that time.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use terrane_types::cell::Cells;
+use terrane_types::{RegionDescriptor, RegionEpoch, TableSchema};
+
+use crate::operation::{WriteHeader, put_descriptor, read_descriptor, read_schema};
+use crate::record::{Malformed, Reader, put_long};
+use crate::reply::Reply;
+
+/// Layout of a region's part of a durable point.
+const FORMAT: u8 = 1;
+
+/// A region as of the last applied entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionState {
+    pub descriptor: RegionDescriptor,
+    pub schema: Arc<TableSchema>,
+}
+
+impl RegionState {
+    /// The region's own part of its durable point.
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        let mut out = vec![FORMAT];
+        put_descriptor(&mut out, &self.descriptor);
+        put_long(&mut out, &self.schema.encode());
+        out.into()
+    }
+
+    pub fn decode(record: Bytes) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(record);
+        if reader.u8()? != FORMAT {
+            return Err(Malformed("the region's state is of a version that is not known to this build"));
+        }
+        let descriptor = read_descriptor(&mut reader)?;
+        let schema = Arc::new(read_schema(&reader.long()?)?);
+        reader.finish()?;
+        Ok(Self { descriptor, schema })
+    }
+
+    /// The same region under another schema.
+    pub(super) fn under(&self, schema: &Arc<TableSchema>) -> Self {
+        let descriptor = RegionDescriptor { schema_version: schema.version, ..self.descriptor.clone() };
+        Self { descriptor, schema: schema.clone() }
+    }
+
+    /// Refuses a write that names a family which is gone since the edge checked it. Versions are compared, so that its cells
+    /// are looked at only when the table was altered in between.
+    pub fn check_families<'c>(
+        &self,
+        header: &WriteHeader,
+        cells: impl IntoIterator<Item = &'c [u8]>,
+    ) -> Result<(), Reply> {
+        let is_gone = |cells: &[u8]| Cells::new(cells).any(|cell| self.schema.family(cell.family).is_none());
+        if header.families_checked && header.schema_version != self.schema.version && cells.into_iter().any(is_gone) {
+            return Err(Reply::SchemaChanged { table: self.schema.table, version: self.schema.version });
+        }
+        Ok(())
+    }
+
+    /// What a write must fit: the epoch, and a table that takes writes.
+    pub fn check_write(&self, epoch: RegionEpoch) -> Result<(), Reply> {
+        if self.descriptor.epoch != epoch {
+            let current = vec![self.descriptor.clone()];
+            return Err(Reply::Stale { region: self.descriptor.region, current });
+        }
+        if self.schema.read_only {
+            return Err(Reply::ReadOnly { what: format!("table {}", self.schema.name) });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,96 @@
+//! Where a region may be split.
+//!
+//! The boundary is a row near the middle by bytes. In a table with `atomic=N` it moves back to the start of the row's first
+//! N key parts, so that rows that share those parts stay together: two rows on either side of a boundary share a prefix
+//! only if the boundary starts with it, and a boundary that *is* such a prefix sorts before all of its rows. A region whose
+//! rows all share one prefix has no boundary and stays whole.
+
+use terrane_types::Invalid;
+use terrane_types::escape::escape;
+
+use crate::group::region_state::RegionState;
+
+/// The boundary that `row` stands for, if the region can be split there.
+#[must_use]
+pub fn boundary(row: &[u8], region: &RegionState) -> Option<Vec<u8>> {
+    let boundary = &row[..atomic_len(row, region).unwrap_or(row.len())];
+    let range = &region.descriptor.range;
+    (range.contains(boundary) && boundary > &range.start[..]).then(|| boundary.to_vec())
+}
+
+/// How long the part of `row` is that a split must not cut. `None`: the row is no key of the declared form, so it begins
+/// with no whole prefix and separates nobody.
+fn atomic_len(row: &[u8], region: &RegionState) -> Option<usize> {
+    let parts = Some(region.schema.atomic).filter(|parts| *parts > 0)?;
+    region.schema.key.as_ref()?.prefix_len(row, parts)
+}
+
+/// Whether a boundary separates no rows that the table keeps together.
+pub fn check_boundary(at: &[u8], region: &RegionState) -> Result<(), Invalid> {
+    match atomic_len(at, region) {
+        Some(len) if len < at.len() => {
+            let (prefix, parts) = (escape(&at[..len]), region.schema.atomic);
+            let what = format!(
+                "the boundary {} would separate rows that share their first {parts} key parts; {prefix} would not",
+                escape(at)
+            );
+            Err(Invalid { what })
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use terrane_types::{
+        GroupId, KeyDeclaration, KeyRange, RegionDescriptor, RegionEpoch, RegionId, TableId, TableName, TableSchema,
+    };
+
+    use super::*;
+
+    fn region(start: &[u8], key: Option<&str>, atomic: u32) -> RegionState {
+        let mut schema = TableSchema::new(TableName::new("t").unwrap());
+        schema.key = key.map(|key| KeyDeclaration::parse(key).unwrap());
+        schema.atomic = atomic;
+        let descriptor = RegionDescriptor {
+            region: RegionId(1),
+            table: TableId(5),
+            range: KeyRange::new(start.to_vec(), Bytes::new()).unwrap(),
+            epoch: RegionEpoch(3),
+            group: GroupId(2),
+            schema_version: 1,
+        };
+        RegionState { descriptor, schema: Arc::new(schema) }
+    }
+
+    #[test]
+    fn without_atomic_parts_any_row_but_the_first_is_a_boundary() {
+        let region = region(b"b", None, 0);
+        assert_eq!(boundary(b"c", &region), Some(b"c".to_vec()));
+        assert_eq!(boundary(b"b", &region), None);
+    }
+
+    #[test]
+    fn a_boundary_moves_back_to_the_beginning_of_its_atomic_prefix() {
+        let region = region(b"", Some("user:u32, time:u32"), 1);
+        assert_eq!(boundary(&[0, 0, 0, 7, 0, 0, 0, 9], &region), Some(vec![0, 0, 0, 7]));
+    }
+
+    #[test]
+    fn a_region_that_is_one_atomic_prefix_has_no_boundary() {
+        let region = region(&[0, 0, 0, 7], Some("user:u32, time:u32"), 1);
+        assert_eq!(boundary(&[0, 0, 0, 7, 0, 0, 0, 9], &region), None);
+        assert_eq!(boundary(&[0, 0, 0, 8, 0, 0, 0, 9], &region), Some(vec![0, 0, 0, 8]));
+    }
+
+    #[test]
+    fn a_given_boundary_inside_an_atomic_prefix_is_refused_with_one_that_would_do() {
+        let region = region(b"", Some("user:u32, time:u32"), 1);
+        assert!(check_boundary(&[0, 0, 0, 7], &region).is_ok());
+        let refused = check_boundary(&[0, 0, 0, 7, 0, 0, 0, 9], &region).unwrap_err();
+        assert!(refused.to_string().contains(r"\x00\x00\x00\x07 would not"), "{refused}");
+    }
+}
