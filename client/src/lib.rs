@@ -132,11 +132,11 @@ pub use write::outcome::{AtomicOutcome, MutationOutcome};
 pub use write::requests::{AtomicRequest, WriteManyRequest, WriteRequest};
 pub use write::row_mutation::RowMutation;
 
+pub use terrane_filter::Filter;
 pub use terrane_types::{
     Bloom, Bucket, CellKind, CellRef, ClusterId, ColumnValue, Compression, Desc, FamilyName, FamilySchema,
-    FamilyStorage, Filter, IntoSpan, Invalid, KeyDeclaration, KeyRange, KeySpan, LATEST, NamespaceName,
-    RegionDescriptor, RegionId, Returns, ServerId, TableId, TableName, TableRow, TableSchema, Tail, ValueType, escape,
-    unescape,
+    FamilyStorage, IntoSpan, Invalid, KeyDeclaration, KeyRange, KeySpan, LATEST, NamespaceName, RegionDescriptor,
+    RegionId, Returns, ServerId, TableId, TableName, TableRow, TableSchema, Tail, ValueType, escape, unescape,
 };
 
 /// Where the derives find what they name.

@@ -258,12 +258,19 @@ fn table_change(request: v1::AlterTableRequest) -> Result<TableChange, Error> {
 }
 
 fn meta_scan(body: v1::Scan) -> Result<MetaScan, Error> {
+    let (projection, filter) = match body.projection {
+        Some(projection) => terrane_proto::projection::projection(projection)?,
+        None => (Projection::all(), String::new()),
+    };
+    if !filter.is_empty() {
+        return Err(Invalid::new("a scan of the meta table takes no filter").into());
+    }
     Ok(MetaScan {
         range: KeyRange::new(body.start, body.end)?,
         reverse: body.reverse,
         limit: body.limit,
         offset: body.offset,
-        projection: body.projection.map_or_else(|| Ok(Projection::all()), TryInto::try_into)?,
+        projection,
         block_bytes: usize::try_from(body.block_bytes).unwrap_or(0),
         resume: body.resume,
         count_only: body.count_only,

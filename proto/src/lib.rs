@@ -9,7 +9,7 @@ pub mod convert;
 pub mod error;
 pub mod hello;
 pub mod mutation;
-mod projection;
+pub mod projection;
 
 /// The generated messages, clients and servers of package `terrane.v1`.
 #[allow(

@@ -1,24 +1,14 @@
-//! Projections on the wire. A filter travels as its text, and is read and checked where it arrives.
+//! Projections on the wire. A filter travels in the same message as its text; this crate does not read it.
 
-use std::sync::Arc;
-
-use terrane_types::{Columns, Error, FamilyName, Filter, Invalid, Projection, QualifierRange};
+use terrane_types::{Columns, Error, FamilyName, Invalid, Projection, QualifierRange};
 
 use crate::v1;
 
+/// Without a filter.
 impl From<&Projection> for v1::Projection {
     fn from(projection: &Projection) -> Self {
-        let Projection {
-            families,
-            versions,
-            time_min,
-            time_max,
-            cell_offset,
-            cell_limit,
-            keys_only,
-            first_cell_only,
-            filter,
-        } = projection;
+        let Projection { families, versions, time_min, time_max, cell_offset, cell_limit, keys_only, first_cell_only } =
+            projection;
         let range = |QualifierRange { start, end }: &QualifierRange| v1::QualifierRange {
             start: start.clone(),
             end: end.clone(),
@@ -37,56 +27,50 @@ impl From<&Projection> for v1::Projection {
             cell_limit: *cell_limit,
             keys_only: *keys_only,
             first_cell_only: *first_cell_only,
-            filter: filter.as_ref().map(ToString::to_string).unwrap_or_default(),
+            filter: String::new(),
         }
     }
 }
 
-impl TryFrom<v1::Projection> for Projection {
-    type Error = Error;
-
-    fn try_from(projection: v1::Projection) -> Result<Self, Error> {
-        let v1::Projection {
-            families,
-            versions,
-            time_min,
-            time_max,
-            cell_offset,
-            cell_limit,
-            keys_only,
-            first_cell_only,
-            filter,
-        } = projection;
-        let time_max = if time_max == 0 { i64::MAX } else { time_max };
-        if time_min < 0 || time_max < time_min {
-            return Err(Error::Invalid(Invalid::new(format!(
-                "a time range runs from 0 upwards and its end is not below its start; this one is [{time_min}, {time_max})"
-            ))));
-        }
-        let columns = |columns: v1::FamilyColumns| {
-            let ranges = columns.ranges.into_iter().map(|range| QualifierRange { start: range.start, end: range.end });
-            let name = FamilyName::new(&columns.family)?;
-            Ok((name, Columns { qualifiers: columns.qualifiers, ranges: ranges.collect() }))
-        };
-        let families = families.into_iter().map(columns).collect::<Result<Vec<_>, Error>>()?;
-        let filter = if filter.is_empty() { None } else { Some(Arc::new(read_filter(&filter)?)) };
-        let projection = Self {
-            families,
-            versions: versions.max(1),
-            time_min,
-            time_max,
-            cell_offset,
-            cell_limit,
-            keys_only,
-            first_cell_only,
-            filter,
-        };
-        Ok(projection.checked()?)
+/// The projection, checked, and the text of its filter, which is empty where there is none.
+///
+/// # Errors
+/// [`Error::Invalid`] for a projection that breaks a rule.
+pub fn projection(projection: v1::Projection) -> Result<(Projection, String), Error> {
+    let v1::Projection {
+        families,
+        versions,
+        time_min,
+        time_max,
+        cell_offset,
+        cell_limit,
+        keys_only,
+        first_cell_only,
+        filter,
+    } = projection;
+    let time_max = if time_max == 0 { i64::MAX } else { time_max };
+    if time_min < 0 || time_max < time_min {
+        return Err(Error::Invalid(Invalid::new(format!(
+            "a time range runs from 0 upwards and its end is not below its start; this one is [{time_min}, {time_max})"
+        ))));
     }
-}
-
-fn read_filter(text: &str) -> Result<Filter, Error> {
-    Filter::from_text(text).map_err(|error| Error::Invalid(error.into()))
+    let columns = |columns: v1::FamilyColumns| {
+        let ranges = columns.ranges.into_iter().map(|range| QualifierRange { start: range.start, end: range.end });
+        let name = FamilyName::new(&columns.family)?;
+        Ok((name, Columns { qualifiers: columns.qualifiers, ranges: ranges.collect() }))
+    };
+    let families = families.into_iter().map(columns).collect::<Result<Vec<_>, Error>>()?;
+    let projection = Projection {
+        families,
+        versions: versions.max(1),
+        time_min,
+        time_max,
+        cell_offset,
+        cell_limit,
+        keys_only,
+        first_cell_only,
+    };
+    Ok((projection.checked()?, filter))
 }
 
 #[cfg(test)]
@@ -98,28 +82,24 @@ mod tests {
     #[test]
     fn projections_come_back_as_they_went() {
         let family = |name: &str| FamilyName::new(name).unwrap();
-        let filter = Filter::from_text("i32(f:q) > -7 and prefix(row, 'a\\x00')").unwrap();
         let all = [
             Projection::all(),
             Projection::all().with_column(family("f"), "q").with_family(family("g")).with_versions(3).with_times(5, 9),
             Projection::all().with_qualifier_prefix(family("f"), "air").with_column(family("f"), "q"),
             Projection::all().with_qualifier_range(family("f"), "x", "x"),
-            Projection::all().with_cells(3, 9).with_keys_only().with_filter(filter),
+            Projection::all().with_cells(3, 9).with_keys_only(),
             Projection::all().with_first_cell_only(),
         ];
         for projection in all {
-            let back = Projection::try_from(v1::Projection::from(&projection)).unwrap();
-            assert_eq!(back, projection);
+            let filter = "i32(f:q) > -7".to_owned();
+            let wire = v1::Projection { filter: filter.clone(), ..v1::Projection::from(&projection) };
+            assert_eq!(super::projection(wire).unwrap(), (projection, filter));
         }
     }
 
     #[test]
     fn what_is_wrong_with_a_projection_is_said() {
-        let wrong = |projection: v1::Projection| Projection::try_from(projection).unwrap_err().to_string();
-        let error = wrong(v1::Projection { filter: "i32(f:q) >".into(), ..Default::default() });
-        assert!(error.contains("expected a number of type i32"), "{error}");
-        let error = wrong(v1::Projection { filter: "x".repeat(100_000), ..Default::default() });
-        assert!(error.contains("100000 bytes"), "{error}");
+        let wrong = |projection: v1::Projection| super::projection(projection).unwrap_err().to_string();
         let ranges = vec![v1::QualifierRange { start: "b".into(), end: Bytes::from_static(b"a") }];
         let families = vec![v1::FamilyColumns { family: "f".into(), qualifiers: Vec::new(), ranges }];
         let error = wrong(v1::Projection { families, ..Default::default() });

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::error::Invalid;
+use crate::invalid::Invalid;
 use crate::key::KeyDeclaration;
 use crate::limits::VERSIONS_MAX;
 use crate::schema::{FamilySchema, TableSchema, check_block_size, check_flush_size, check_metadata, check_region_size};

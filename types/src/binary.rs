@@ -4,7 +4,7 @@
 //! It carries no checksum: it always travels inside something that does (a log record, a manifest record, a
 //! checkpoint). A length is only compared with the bytes that are there, never made the size of an allocation.
 
-use crate::error::Invalid;
+use crate::invalid::Invalid;
 
 /// Appends fields in order.
 pub(crate) struct Writer(Vec<u8>);

@@ -20,8 +20,8 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use crate::error::Invalid;
 use crate::escape::escape;
+use crate::invalid::Invalid;
 use crate::limits::{QUALIFIER_BYTES_MAX, ROW_MUTATION_BYTES_MAX, TAGS_BYTES_MAX, TIMESTAMP_MAX, VALUE_BYTES_MAX};
 use crate::name::is_name;
 

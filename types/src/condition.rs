@@ -15,7 +15,7 @@ use std::cmp::Ordering;
 use bytes::Bytes;
 
 use crate::cell::CellRef;
-use crate::error::Invalid;
+use crate::invalid::Invalid;
 use crate::limits::{
     CONDITION_DEPTH_MAX, CONDITION_TESTS_MAX, CONDITION_VALUES_MAX, QUALIFIER_BYTES_MAX, VALUE_BYTES_MAX,
 };

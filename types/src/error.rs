@@ -7,23 +7,8 @@
 use std::time::Duration;
 
 use crate::ids::{ClusterId, GroupId, RegionId, ServerId, TableId};
+use crate::invalid::Invalid;
 use crate::schema::RegionDescriptor;
-
-/// Input that breaks a rule, said as a full sentence that names what was given and the limit.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what}")]
-pub struct Invalid {
-    /// The sentence.
-    pub what: String,
-}
-
-impl Invalid {
-    /// Makes one from its sentence.
-    #[must_use]
-    pub fn new(what: impl Into<String>) -> Self {
-        Self { what: what.into() }
-    }
-}
 
 /// What a server answers when it does not do what was asked.
 #[non_exhaustive]

@@ -4,7 +4,7 @@
 //! errors), and read back the same way, so that what was printed can be pasted. The output is pure ASCII without
 //! control bytes: it is safe in a terminal, and with tabs escaped it is safe in a tab-separated line.
 
-use crate::error::Invalid;
+use crate::invalid::Invalid;
 
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
 

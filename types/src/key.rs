@@ -9,7 +9,7 @@ mod text;
 
 use std::fmt;
 
-use crate::error::Invalid;
+use crate::invalid::Invalid;
 use crate::keycodec::PartKind;
 use crate::limits::KEY_PARTS_MAX;
 use crate::name::check_name;

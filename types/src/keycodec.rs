@@ -6,60 +6,20 @@
 //! big-endian, so that the layouts of the HBase world come out byte for byte. `docs/formats/key.md` has the table and
 //! the reasons.
 //!
-//! [`RowKey`] is derived for a struct whose fields are parts:
-//!
-//! ```
-//! use terrane_types::{Desc, RowKey};
-//!
-//! /// Actions of a user, newest first.
-//! #[derive(Debug, PartialEq, RowKey)]
-//! struct Action {
-//!     user: u64,
-//!     time: Desc<i64>,
-//!     action: u32,
-//! }
-//!
-//! let key = Action { user: 7, time: Desc(1_000), action: 3 };
-//! let row = key.encode()?;
-//! assert_eq!(row.len(), 20);
-//! assert_eq!(Action::decode(&row)?, key);
-//! assert!(Action::prefix_1(&7).contains(&row));
-//! assert!(!Action::prefix_2(&7, &Desc(999)).contains(&row));
-//! assert_eq!(Action::declaration().to_string(), "user:u64, time:desc i64, action:u32");
-//! # Ok::<(), terrane_types::Invalid>(())
-//! ```
-//!
-//! A [`Tail`] anywhere but last, or a [`Bucket`] anywhere but first, does not compile:
-//!
-//! ```compile_fail
-//! use terrane_types::{RowKey, Tail};
-//! #[derive(RowKey)]
-//! struct Wrong { name: Tail<String>, time: i64 }
-//! ```
-//!
-//! ```compile_fail
-//! use terrane_types::{Bucket, RowKey};
-//! #[derive(RowKey)]
-//! struct Wrong { time: i64, bucket: Bucket<16> }
-//! ```
+//! [`RowKey`](crate::RowKey) is the struct that has such parts.
 
 mod fixed;
 mod kind;
 mod reader;
-mod span;
 mod variable;
 mod wrappers;
 
 pub use kind::{PartKind, PartType};
 pub use reader::PartReader;
-pub use span::{IntoSpan, KeySpan, behind_bucket, between, buckets, leading_bytes};
-pub use terrane_types_derive::RowKey;
 pub use wrappers::{Bucket, Desc, Tail, TailValue};
 
-use crate::error::Invalid;
-use crate::key::KeyDeclaration;
+use crate::invalid::Invalid;
 use crate::range::KeyRange;
-use crate::row::Row;
 
 /// A type that is one part of a row key.
 ///
@@ -81,45 +41,6 @@ pub trait KeyPart: Sized {
 
 /// A part that [`Desc`] can reverse: its end is found in its own bytes and does not depend on other parts.
 pub trait PlainPart: KeyPart {}
-
-/// A struct whose fields are the parts of a row key, in order. Derived; see [the module](self).
-///
-/// Besides these methods the derive gives the struct `prefix_1(&a)`, `prefix_2(&a, &b)` and so on: the range that holds
-/// exactly the keys beginning with those parts. Where the first part is a [`Bucket`], keys of one prefix are spread over
-/// all buckets, so these functions leave the bucket out and give one range for each. And it gives `prefix()`, which takes
-/// the leading parts one after another, the last of them bounded if wanted: see [`KeySpan`].
-pub trait RowKey: Sized {
-    /// The names of the parts, which are those of the fields.
-    const PARTS: &'static [&'static str];
-
-    /// The kinds of the parts.
-    const KINDS: &'static [PartKind];
-
-    /// Appends the encoded key.
-    fn encode_into(&self, out: &mut Vec<u8>);
-
-    /// Reads a key back from a row.
-    ///
-    /// # Errors
-    /// [`Invalid`] when the bytes are no such key, or some are left over.
-    fn decode(row: &[u8]) -> Result<Self, Invalid>;
-
-    /// The key as a row.
-    ///
-    /// # Errors
-    /// [`Invalid`] when the parts together are longer than a row can be, or (a lone empty [`Tail`]) empty.
-    fn encode(&self) -> Result<Row, Invalid> {
-        let mut out = Vec::new();
-        self.encode_into(&mut out);
-        Row::new(out)
-    }
-
-    /// The parts as a table declares them.
-    #[must_use]
-    fn declaration() -> KeyDeclaration {
-        KeyDeclaration::of(Self::PARTS, Self::KINDS)
-    }
-}
 
 /// The number of the bucket, of `buckets`, for the encoded parts that follow it.
 #[must_use]

@@ -5,7 +5,7 @@
 use bytes::Bytes;
 
 use crate::cell::{CellRef, PackedCells};
-use crate::error::Invalid;
+use crate::invalid::Invalid;
 use crate::limits::{QUALIFIER_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::name::FamilyName;
 

@@ -8,7 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::error::Invalid;
+use crate::invalid::Invalid;
 use crate::limits::NAME_CHARS_MAX;
 
 /// Whether the bytes are a name: 1 to 128 of `A-Z a-z 0-9 _ . -`.

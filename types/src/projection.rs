@@ -4,13 +4,10 @@
 //! are left (and, for the columns it tests by name, those as well when they are not asked for); then the cells' offset and
 //! limit, counted over what the filter let pass; then values are left out. A row of which no cell is left is not shown.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 
 use crate::columns::{Columns, QualifierRange};
-use crate::error::Invalid;
-use crate::filter::Filter;
+use crate::invalid::Invalid;
 use crate::limits::{QUALIFIER_BYTES_MAX, VERSIONS_MAX};
 use crate::name::FamilyName;
 
@@ -47,8 +44,6 @@ pub struct Projection {
     pub keys_only: bool,
     /// One cell of each row: the first, or with `cell_offset` the first behind it.
     pub first_cell_only: bool,
-    /// Decides which rows and cells are shown.
-    pub filter: Option<Arc<Filter>>,
 }
 
 /// All columns of a family.
@@ -67,7 +62,6 @@ impl Projection {
             cell_limit: 0,
             keys_only: false,
             first_cell_only: false,
-            filter: None,
         }
     }
 
@@ -157,13 +151,6 @@ impl Projection {
         self
     }
 
-    /// Asks for what the filter lets pass.
-    #[must_use]
-    pub fn with_filter(mut self, filter: impl Into<Arc<Filter>>) -> Self {
-        self.filter = Some(filter.into());
-        self
-    }
-
     /// Brings what came from outside into the form that [`Projection::selects`] relies on, and checks it.
     ///
     /// # Errors
@@ -195,9 +182,6 @@ impl Projection {
         for (family, columns) in &mut self.families {
             check_columns(family, columns)?;
             columns.settle();
-        }
-        if let Some(filter) = &self.filter {
-            filter.check()?;
         }
         Ok(self)
     }

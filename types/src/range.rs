@@ -7,8 +7,8 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use crate::error::Invalid;
 use crate::escape::escape;
+use crate::invalid::Invalid;
 use crate::limits::ROW_BYTES_MAX;
 
 /// A contiguous range of row keys, `start` included, `end` excluded; an empty `end` is no bound.
@@ -157,7 +157,7 @@ fn check_bound(bound: &[u8]) -> Result<(), Invalid> {
 
 /// The least key above every key that begins with `prefix`: its last byte below 0xFF raised, the rest cut off. Empty
 /// (no bound) when every byte is 0xFF.
-pub(crate) fn prefix_end(prefix: &[u8]) -> Bytes {
+pub fn prefix_end(prefix: &[u8]) -> Bytes {
     let Some(last) = prefix.iter().rposition(|&byte| byte != 0xff) else {
         return Bytes::new();
     };

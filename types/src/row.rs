@@ -6,8 +6,8 @@ use std::ops::Deref;
 
 use bytes::Bytes;
 
-use crate::error::Invalid;
 use crate::escape::escape;
+use crate::invalid::Invalid;
 use crate::limits::ROW_BYTES_MAX;
 
 /// A row key: 1 to 32,767 bytes, ordered as bytes.

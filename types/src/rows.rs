@@ -10,7 +10,7 @@
 use bytes::Bytes;
 
 use crate::cell::PackedCells;
-use crate::error::Invalid;
+use crate::invalid::Invalid;
 use crate::row::Row;
 
 /// Bytes of a packed row before the row key.

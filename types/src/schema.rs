@@ -10,8 +10,8 @@ mod storage;
 use std::collections::BTreeMap;
 
 use crate::binary::{Reader, Writer};
-use crate::error::Invalid;
 use crate::ids::{GroupId, RegionEpoch, RegionId, TableId};
+use crate::invalid::Invalid;
 use crate::key::KeyDeclaration;
 use crate::limits::{
     FAMILIES_MAX, FLUSH_SIZE_DEFAULT, FLUSH_SIZE_MIN, METADATA_ENTRIES_MAX, METADATA_VALUE_BYTES_MAX,

@@ -64,9 +64,9 @@
 use bytes::Bytes;
 use uuid::Uuid;
 
-use crate::error::Invalid;
 use crate::escape::escape;
-use crate::keycodec::RowKey;
+use crate::invalid::Invalid;
+use crate::row_key::RowKey;
 
 /// A struct that is a row of a table. Derived; see [the module](self).
 #[diagnostic::on_unimplemented(

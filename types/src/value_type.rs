@@ -13,7 +13,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::Invalid;
+use crate::invalid::Invalid;
 
 /// A way of reading the bytes of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -5,8 +5,8 @@
 //! refused, naming what there is. A column that is absent fails every comparison, `!=` too, as it does in a filter;
 //! `not exists(f:q)` asks for absence.
 
-use terrane_types::filter::{ColumnSubject, Relation, Subject};
-use terrane_types::{ColumnTest, Condition, FamilyName, Filter, Invalid, Test, ValueType};
+use terrane_filter::{ColumnSubject, Filter, Relation, Subject};
+use terrane_types::{ColumnTest, Condition, FamilyName, Invalid, Test, ValueType};
 
 /// Reads a condition.
 pub fn condition(text: &str) -> Result<Condition, Invalid> {

@@ -1,7 +1,8 @@
 //! The arguments of what reads and writes rows.
 
 use clap::{Args, ValueEnum};
-use terrane_types::{Condition, Filter, TableName};
+use terrane_filter::Filter;
+use terrane_types::{Condition, TableName};
 
 use super::client::{Connection, RangeFlags};
 use super::condition::condition;

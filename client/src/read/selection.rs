@@ -4,8 +4,9 @@
 //! chain.
 
 use bytes::Bytes;
+use terrane_filter::Filter;
 use terrane_proto::v1;
-use terrane_types::{FamilyName, Filter, Invalid, KeyRange, Projection, escape};
+use terrane_types::{FamilyName, Invalid, KeyRange, Projection, escape};
 
 /// What a read shows of each row.
 #[derive(Clone, Debug)]

@@ -562,6 +562,13 @@ async fn the_meta_table_is_scanned_like_a_table() {
     assert_eq!(row.row.as_bytes(), format!("t,a\\x01,{region}").as_bytes());
     let cells: Vec<_> = row.cells.iter().map(|cell| cell.qualifier.to_vec()).collect();
     assert_eq!(cells.concat(), b"epochgroupleaderregionserversstartstoptable");
+    let projection = Some(v1::Projection { filter: "exists(info:table)".into(), ..v1::Projection::default() });
+    let filtered = Some(v1::Scan { projection, ..v1::Scan::default() });
+    let call = v1::ScanCall { hello: cluster.hello(0), header: None, body: filtered };
+    assert!(
+        matches!(refusal(cluster.client.scan_meta(call)).await, Error::Invalid(_)),
+        "filters are not evaluated here"
+    );
     assert_eq!(cluster.describe("meta").await.unwrap().schema.unwrap().table, 0);
     cluster.end().await;
 }

@@ -5,9 +5,9 @@
 //! and that is all. A filter that asks the row key alone judges a row by its first part. Any other sees whole rows, so a
 //! row is gathered up to [`FILTERED_ROW_BYTES_MAX`] whatever the size of a block, and a larger one is refused.
 
-use terrane_types::filter::{RowFilter, Seek, Verdict};
+use terrane_filter::{Filter, RowFilter, Seek, Verdict};
 use terrane_types::rows::ROW_HEADER_BYTES;
-use terrane_types::{Error, Invalid, KeyRange, Projection, escape};
+use terrane_types::{Error, FamilyName, Invalid, KeyRange, Projection, escape};
 
 /// The largest row that a filter judges. One message holds it, as it does the largest answer to a get.
 pub const FILTERED_ROW_BYTES_MAX: usize = 32 << 20;
@@ -16,24 +16,29 @@ pub const FILTERED_ROW_BYTES_MAX: usize = 32 << 20;
 /// as much as reading a few small rows, and often the one sought is among them.
 const ROWS_BEFORE_SEEK: u32 = 4;
 
-/// What a read is to find: a projection, and the filter in it made ready once per request.
+/// What a read is to find: a projection and a filter, which is prepared once per request.
 pub struct Lookup {
     projection: Projection,
     filter: Option<RowFilter>,
     reads: Projection,
+    page: Option<u64>,
+    /// Families that the filter tests by name.
+    tested: Vec<FamilyName>,
 }
 
 impl Lookup {
-    /// A lookup of what a checked projection asks for.
-    pub fn new(projection: Projection) -> Self {
-        let filter = RowFilter::of(&projection);
+    /// A lookup by a checked projection and filter.
+    pub fn new(projection: Projection, filter: Option<&Filter>) -> Self {
+        let page = filter.and_then(Filter::page);
+        let tested = filter.map(Filter::families).unwrap_or_default();
+        let filter = filter.map(|filter| RowFilter::new(&projection, filter));
         let reads = filter.as_ref().map_or_else(|| projection.clone(), |filter| filter.reads().clone());
-        Self { projection, filter, reads }
+        Self { projection, filter, reads, page, tested }
     }
 
     /// A lookup of whether rows are there: without a filter, a single cell tells.
-    pub fn exists(projection: Projection) -> Self {
-        let mut lookup = Self::new(projection);
+    pub fn exists(projection: Projection, filter: Option<&Filter>) -> Self {
+        let mut lookup = Self::new(projection, filter);
         if lookup.filter.is_none() {
             lookup.reads.first_cell_only = true;
             lookup.reads.keys_only = true;
@@ -72,7 +77,12 @@ impl Lookup {
 
     /// Rows after which the filter ends a scan.
     pub fn page(&self) -> Option<u64> {
-        self.projection.filter.as_ref().and_then(|filter| filter.page())
+        self.page
+    }
+
+    /// Families named by the projection, or tested by the filter.
+    pub fn families(&self) -> impl Iterator<Item = &FamilyName> {
+        self.projection.families.iter().map(|(family, _)| family).chain(&self.tested)
     }
 }
 

@@ -14,7 +14,7 @@ use terrane_engine::{Patience, RowRead, Snapshot};
 use terrane_env::budget::Share;
 use terrane_env::net::Intake;
 use terrane_env::task::run_read;
-use terrane_types::filter::{RowFilter, Verdict};
+use terrane_filter::{RowFilter, Verdict};
 use terrane_types::limits::BATCH_BYTES_MAX;
 use terrane_types::row::check_row;
 use terrane_types::rows::{begin_row, end_row};
@@ -72,7 +72,7 @@ pub struct DiskGet {
 /// Reads the rows, as far as they can be read without waiting for the disk.
 pub fn get(hosted: &Arc<HostedRegion>, request: &GetRequest, now_ms: i64) -> Result<Got, Error> {
     let state = hosted.state();
-    check_projection(request.lookup.projection(), &state)?;
+    check_families(&request.lookup, &state)?;
     let snapshot = hosted.engine.snapshot();
     let GetRequest { lookup, exists_only, .. } = request;
     let filter = lookup.filter();
@@ -214,10 +214,9 @@ fn too_much() -> Error {
     Error::Invalid(Invalid { what })
 }
 
-/// A projection may only name families that the table has.
-pub fn check_projection(projection: &Projection, state: &RegionState) -> Result<(), Error> {
-    let tested = projection.filter.as_ref().map(|filter| filter.families()).unwrap_or_default();
-    for family in projection.families.iter().map(|(family, _)| family).chain(&tested) {
+/// A projection and its filter may only name families that the table has.
+pub fn check_families(lookup: &Lookup, state: &RegionState) -> Result<(), Error> {
+    for family in lookup.families() {
         if state.schema.family(family.as_bytes()).is_none() {
             let known: Vec<&str> = state.schema.families.iter().map(|family| family.name.as_str()).collect();
             let known = known.join(", ");

@@ -34,7 +34,7 @@ use self::counting::check_aggregate;
 use super::aggregate::{Aggregate, Totals};
 use super::filter::{Filtering, Lookup, key_of};
 use super::latest::{Cutter, Latest, PrefixProgress};
-use super::read::check_projection;
+use super::read::check_families;
 use crate::hosted::HostedRegion;
 use crate::resume_token::{CellAt, Position, ResumeToken};
 
@@ -263,7 +263,7 @@ impl Filler {
         now_ms: i64,
     ) -> Result<Self, Error> {
         let state = hosted.state();
-        check_projection(request.lookup.projection(), &state)?;
+        check_families(&request.lookup, &state)?;
         if let Some(aggregate) = &request.aggregate {
             check_aggregate(aggregate, request, &state)?;
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use terrane_filter::Filter;
 use terrane_proto::{PACKED_FORMAT, convert, mutation, v1};
 use terrane_types::limits::{GET_ROWS_MAX, ROW_BYTES_MAX};
 use terrane_types::{Condition, Error, Invalid, KeyRange, Projection, ReadModifyWrite, RegionEpoch, RegionId, TableId};
@@ -184,8 +185,9 @@ pub fn get(body: v1::Get) -> Result<GetRequest, Error> {
             "the get asks for {rows} rows; the limit is {GET_ROWS_MAX}: ask for fewer at once"
         )));
     }
-    let projection = projection(body.projection)?;
-    let lookup = if body.exists_only { Lookup::exists(projection) } else { Lookup::new(projection) };
+    let (projection, filter) = projection(body.projection)?;
+    let filter = filter.as_ref();
+    let lookup = if body.exists_only { Lookup::exists(projection, filter) } else { Lookup::new(projection, filter) };
     Ok(GetRequest { rows: body.rows, lookup, exists_only: body.exists_only })
 }
 
@@ -193,10 +195,10 @@ pub fn get(body: v1::Get) -> Result<GetRequest, Error> {
 pub fn scan(body: v1::Scan) -> Result<(Arc<ScanRequest>, Cursor), Error> {
     let aggregate = body.aggregate.map(|of| Aggregate::new(&of.family, of.qualifier, &of.read_as)).transpose()?;
     let (latest, group) = body.latest.map(latest).transpose()?.unzip();
-    let mut projection = projection(body.projection)?;
+    let (mut projection, filter) = projection(body.projection)?;
     // Values are what is summed up; none are sent.
     projection.keys_only &= aggregate.is_none();
-    let lookup = Lookup::new(projection);
+    let lookup = Lookup::new(projection, filter.as_ref());
     let cursor = if body.resume.is_empty() {
         // A page of the filter is a limit, whichever is less.
         let limit_left = [(body.limit != 0).then_some(body.limit), lookup.page()].into_iter().flatten().min();
@@ -255,11 +257,11 @@ fn block_bytes(wanted: u32) -> usize {
     }
 }
 
-fn projection(projection: Option<v1::Projection>) -> Result<Projection, Error> {
-    match projection {
-        Some(projection) => Projection::try_from(projection),
-        None => Ok(Projection::all()),
-    }
+fn projection(projection: Option<v1::Projection>) -> Result<(Projection, Option<Filter>), Error> {
+    let Some(projection) = projection else { return Ok((Projection::all(), None)) };
+    let (projection, text) = terrane_proto::projection::projection(projection)?;
+    let filter = if text.is_empty() { None } else { Some(Filter::from_text(&text).map_err(Invalid::from)?) };
+    Ok((projection, filter))
 }
 
 pub fn wants_messages(cells_as: i32) -> bool {

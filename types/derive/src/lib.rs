@@ -118,7 +118,7 @@ fn implement_row_key(key: &Ident, parts: &[Part<'_>]) -> Tokens {
     });
     let kinds: Vec<&Type> = parts.iter().map(|part| part.kind).collect();
     quote! {
-        impl ::terrane_types::keycodec::RowKey for #key {
+        impl ::terrane_types::row_key::RowKey for #key {
             const PARTS: &'static [&'static str] = &[#(#texts),*];
             const KINDS: &'static [::terrane_types::keycodec::PartKind] =
                 &[#(<#kinds as ::terrane_types::keycodec::KeyPart>::KIND),*];
@@ -204,7 +204,7 @@ fn prefix_function(visibility: &syn::Visibility, parts: &[Part<'_>], bucketed: b
             format!("The ranges, one per bucket, that together hold exactly the keys with this {listed}."),
             quote!(::std::vec::Vec<::terrane_types::KeyRange>),
             quote!(::terrane_types::keycodec::bucket_ranges(
-                <Self as ::terrane_types::keycodec::RowKey>::KINDS,
+                <Self as ::terrane_types::row_key::RowKey>::KINDS,
                 &prefix
             )),
         )

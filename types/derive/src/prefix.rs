@@ -62,9 +62,9 @@ fn builder(input: &DeriveInput, parts: &[Part<'_>], given: usize, bucketed: bool
 
         #next
 
-        impl ::terrane_types::keycodec::IntoSpan<#key> for #name {
-            fn into_span(self) -> ::terrane_types::keycodec::KeySpan<#key> {
-                ::terrane_types::keycodec::KeySpan::new(::terrane_types::KeyRange::prefix(&self.bytes))
+        impl ::terrane_types::row_key::IntoSpan<#key> for #name {
+            fn into_span(self) -> ::terrane_types::row_key::KeySpan<#key> {
+                ::terrane_types::row_key::KeySpan::new(::terrane_types::KeyRange::prefix(&self.bytes))
             }
         }
 
@@ -104,8 +104,8 @@ fn next_part(input: &DeriveInput, part: &Part<'_>, given: usize) -> Tokens {
             #visibility fn #bounded(
                 self,
                 bounds: impl ::std::ops::RangeBounds<#value>,
-            ) -> ::terrane_types::keycodec::KeySpan<#key> {
-                ::terrane_types::keycodec::between::<#key, #value>(&self.bytes, #desc, &bounds)
+            ) -> ::terrane_types::row_key::KeySpan<#key> {
+                ::terrane_types::row_key::between::<#key, #value>(&self.bytes, #desc, &bounds)
             }
         }
     }
@@ -126,9 +126,9 @@ fn leading_parts(key: &Ident, parts: &[Part<'_>]) -> Tokens {
     };
     let borrowed = parts.first().filter(|part| parts.len() == 1 && is_text(part.kind)).map(|_| {
         quote! {
-            impl ::terrane_types::keycodec::IntoSpan<#key> for &str {
-                fn into_span(self) -> ::terrane_types::keycodec::KeySpan<#key> {
-                    ::terrane_types::keycodec::IntoSpan::<#key>::into_span(::std::string::String::from(self))
+            impl ::terrane_types::row_key::IntoSpan<#key> for &str {
+                fn into_span(self) -> ::terrane_types::row_key::KeySpan<#key> {
+                    ::terrane_types::row_key::IntoSpan::<#key>::into_span(::std::string::String::from(self))
                 }
             }
         }
@@ -136,11 +136,11 @@ fn leading_parts(key: &Ident, parts: &[Part<'_>]) -> Tokens {
     quote! {
         #borrowed
 
-        impl ::terrane_types::keycodec::IntoSpan<#key> for #given {
-            fn into_span(self) -> ::terrane_types::keycodec::KeySpan<#key> {
+        impl ::terrane_types::row_key::IntoSpan<#key> for #given {
+            fn into_span(self) -> ::terrane_types::row_key::KeySpan<#key> {
                 let mut bytes = ::std::vec::Vec::new();
                 #(::terrane_types::keycodec::KeyPart::encode_part(&#places, &mut bytes);)*
-                ::terrane_types::keycodec::KeySpan::new(::terrane_types::KeyRange::prefix(&bytes))
+                ::terrane_types::row_key::KeySpan::new(::terrane_types::KeyRange::prefix(&bytes))
             }
         }
     }

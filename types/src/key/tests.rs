@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::keycodec::{Desc, PartType, RowKey, Tail};
+use crate::keycodec::{Desc, PartType, Tail};
+use crate::row_key::RowKey;
 
 fn key(text: &str) -> KeyDeclaration {
     KeyDeclaration::parse(text).expect(text)

@@ -6,8 +6,8 @@
 use uuid::Uuid;
 
 use super::{KeyDeclaration, KeyPart};
-use crate::error::Invalid;
 use crate::escape::{escape, unescape};
+use crate::invalid::Invalid;
 use crate::keycodec::{self, Desc, KeyPart as Codec, PartKind, PartReader, PartType, PlainPart, Tail};
 use crate::range::KeyRange;
 use crate::row::Row;

@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 use super::{KeyPart, PartKind, PartReader, PartType, PlainPart};
-use crate::error::Invalid;
+use crate::invalid::Invalid;
 use crate::limits::ROW_BYTES_MAX;
 
 macro_rules! integer_part {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::error::Invalid;
+use crate::invalid::Invalid;
 use crate::limits::ROW_BYTES_MAX;
 
 /// The type of a key part.

@@ -1,6 +1,6 @@
 //! Takes parts from an encoded key, from front to back, in either direction of order.
 
-use crate::error::Invalid;
+use crate::invalid::Invalid;
 
 /// What is left of an encoded key. While a reversed part is read, every byte comes out complemented, so that each type
 /// decodes itself in one way only.

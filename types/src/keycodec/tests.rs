@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::*;
+use crate::row_key::RowKey;
 
 /// The classic layout of a table of user actions: `user id | Long.MAX_VALUE - time | action id`.
 #[derive(Clone, Debug, PartialEq, PartialOrd, RowKey)]

@@ -7,7 +7,7 @@
 use bytes::Bytes;
 
 use super::{KeyPart, PartKind, PartReader, PartType, PlainPart};
-use crate::error::Invalid;
+use crate::invalid::Invalid;
 
 pub(crate) fn encode_escaped(value: &[u8], out: &mut Vec<u8>) {
     out.reserve(value.len() + 2);

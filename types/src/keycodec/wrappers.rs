@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::variable::into_text;
 use super::{KeyPart, PartKind, PartReader, PartType, PlainPart};
-use crate::error::Invalid;
+use crate::invalid::Invalid;
 
 /// A part that sorts from high to low: the bitwise complement of the part's own encoding.
 ///

@@ -11,7 +11,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::Invalid;
+use crate::invalid::Invalid;
 use crate::limits::{BLOCK_SIZE_DEFAULT, BLOCK_SIZE_MAX, BLOCK_SIZE_MIN};
 
 /// How the blocks of a family's files are compressed.

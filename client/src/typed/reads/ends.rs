@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 use futures::Stream;
-use terrane_types::keycodec::behind_bucket;
+use terrane_types::row_key::behind_bucket;
 use terrane_types::{IntoSpan, KeyRange, KeySpan, RowKey};
 
 use super::rows::merged;

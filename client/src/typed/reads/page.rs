@@ -5,7 +5,7 @@
 use std::pin::Pin;
 
 use futures::Stream;
-use terrane_types::keycodec::behind_bucket;
+use terrane_types::row_key::behind_bucket;
 use terrane_types::{IntoSpan, KeySpan};
 
 use super::rows::merged;

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures::Stream;
-use terrane_types::keycodec::{behind_bucket, buckets, leading_bytes};
+use terrane_types::row_key::{behind_bucket, buckets, leading_bytes};
 use terrane_types::{IntoSpan, KeySpan, RowKey};
 
 use super::{FromRow, typed_options};

@@ -8,8 +8,9 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds, RangeFull};
 
-use super::{KeyPart, PartReader, PartType, RowKey};
-use crate::error::Invalid;
+use super::RowKey;
+use crate::invalid::Invalid;
+use crate::keycodec::{KeyPart, PartReader, PartType};
 use crate::range::KeyRange;
 
 /// Keys of one type that follow one another, but for their buckets.

@@ -1,73 +1,15 @@
-//! Filters: which rows and cells a read shows, decided on the server.
-//!
-//! A filter is an expression from a closed set that covers what HBase's filters can say. It is built as a value or read from
-//! text (`i32(data:airtemp) > 100 and prefix(row, '0290')`); the text is its form on the wire, so both are the same thing:
-//! what [`Display`](std::fmt::Display) writes, [`FromStr`](std::str::FromStr) reads back. `docs/filters.md` is the language on one page.
-//!
-//! # What a filter means
-//!
-//! A filter is a yes or no for **each cell of a row**; a row is shown with the cells that got a yes, and not at all when none
-//! did. Tests of the row key, of a column by name and of the row as a whole have one answer for all cells of the row; tests of
-//! family, qualifier, value and timestamp have one for each. `and`, `or` and `not` join the answers cell by cell. So a filter has
-//! no state and no order of evaluation, and `not` always means the opposite.
-//!
-//! - It sees the cells that the projection shows, before the projection's own offset and limit of cells. A column tested by
-//!   name is read even when it is not asked for, and left out of the answer then.
-//! - A column tested by name stands for its newest version inside the projection's times, unless all versions are to be
-//!   looked at. When it is absent the test fails, unless told otherwise.
-//! - A value that cannot be read as the type it is compared as (a wrong length, no UTF-8) fails the test, whichever it is.
-//! - [`Filter::Page`], [`Filter::While`] and [`Filter::KeysOnly`] are about the scan, not about a cell: they stand alone or in the
-//!   outermost `and`.
-//!
-//! # Invariants
-//! - The same row at the same moment gets the same answer on every replica and at every retry: [`Filter::Random`] is a hash of
-//!   the row, not a die.
-//! - Cost is bounded before anything is read: length, depth, nodes, lists and compiled patterns all have limits.
-//!
-//! Modules: `pattern` (regular expressions within limits), `fuzzy` and `rows` (which rows can pass at all, for seeking), `token`,
-//! `parse` and `display` (the text), `error`, `plan` (compiled for evaluation) and `judge` (evaluation over packed rows).
+//! The filter as a value: its tests, connectives, and the methods that build them.
 
 use bytes::Bytes;
+use terrane_types::{FamilyName, KeyRange, ValueType};
 
-use crate::name::FamilyName;
-use crate::range::KeyRange;
-use crate::value_type::ValueType;
-
-mod check;
-mod display;
-mod error;
-mod fuzzy;
-mod judge;
-mod parse;
-mod pattern;
-mod plan;
-mod rows;
-mod token;
-
-pub use error::FilterError;
-pub use fuzzy::FuzzyKey;
-pub use judge::{RowFilter, Seek, Verdict};
-pub use pattern::Pattern;
-
-/// Longest text of a filter in bytes.
-pub const TEXT_BYTES_MAX: usize = 64 << 10;
-/// How deep expressions may lie in one another.
-pub const DEPTH_MAX: usize = 16;
-/// Most tests and connectives in one filter.
-pub const NODES_MAX: usize = 256;
-/// Most entries of lists (ranges, fuzzy keys, timestamps, values) in one filter, all lists together.
-pub const ENTRIES_MAX: usize = 2_048;
-/// Most regular expressions in one filter.
-pub const PATTERNS_MAX: usize = 16;
-/// Longest regular expression in bytes of its text.
-pub const PATTERN_BYTES_MAX: usize = 4_096;
-/// Largest regular expression once compiled.
-pub const PATTERN_SIZE_MAX: usize = 512 << 10;
+use crate::fuzzy_key::FuzzyKey;
+use crate::pattern::Pattern;
 
 /// Which rows and cells are shown.
 ///
 /// ```
-/// use terrane_types::filter::{Filter, Relation, Subject};
+/// use terrane_filter::{Filter, Relation, Subject};
 ///
 /// let warm = Filter::from_text("i32(data:airtemp) > 100 and prefix(row, '0290')")?;
 /// let built = Subject::column("data".parse()?, "airtemp").is(Relation::Greater, 100_i32).and(Filter::row_prefix("0290"));
@@ -375,14 +317,6 @@ impl Subject {
 }
 
 impl Filter {
-    /// Reads a filter from its text, as [`FromStr`](std::str::FromStr) does.
-    ///
-    /// # Errors
-    /// [`FilterError`], which shows the place.
-    pub fn from_text(text: &str) -> Result<Self, FilterError> {
-        text.parse()
-    }
-
     /// Rows that begin with these bytes.
     #[must_use]
     pub fn row_prefix(prefix: impl Into<Bytes>) -> Self {
@@ -437,7 +371,7 @@ impl Filter {
     }
 
     /// The parts of the outermost `and`, or the filter itself.
-    fn conjuncts(&self) -> &[Self] {
+    pub(crate) fn conjuncts(&self) -> &[Self] {
         match self {
             Self::And(all) => all,
             one => std::slice::from_ref(one),
@@ -455,8 +389,3 @@ impl std::ops::Not for Filter {
         }
     }
 }
-
-#[cfg(test)]
-mod model_tests;
-#[cfg(test)]
-mod text_tests;

@@ -8,13 +8,13 @@
 
 use std::sync::Arc;
 
-use super::plan::{CellNode, Plan, RowNode};
-use super::{ColumnSubject, Filter, FuzzyKey, Subject};
-use crate::cell::{CellRef, Cells, pack};
-use crate::name::FamilyName;
-use crate::projection::Projection;
-use crate::range::KeyRange;
-use crate::rows::{ROW_HEADER_BYTES, begin_row, end_row};
+use terrane_types::cell::{CellRef, Cells, pack};
+use terrane_types::rows::{ROW_HEADER_BYTES, begin_row, end_row};
+use terrane_types::{FamilyName, KeyRange, Projection};
+
+use crate::expression::{ColumnSubject, Filter, Subject};
+use crate::fuzzy_key::FuzzyKey;
+use crate::plan::{CellNode, Plan, RowNode};
 
 /// What becomes of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,12 +72,11 @@ struct Placed<'a> {
 }
 
 impl RowFilter {
-    /// The filter of a projection that was [checked](Projection::checked), if it has one.
+    /// A [checked](Filter::check) filter over what a [checked](Projection::checked) projection selects.
     #[must_use]
-    pub fn of(projection: &Projection) -> Option<Self> {
-        let filter = projection.filter.as_ref()?;
+    pub fn new(projection: &Projection, filter: &Filter) -> Self {
         let plan = Plan::of(filter);
-        let mut reads = Projection { filter: None, ..projection.clone() };
+        let mut reads = projection.clone();
         let mut asked = None;
         let keys_only = projection.keys_only || plan.keys_only;
         let lengths = plan.lengths && !projection.keys_only;
@@ -98,7 +97,7 @@ impl RowFilter {
         let answers = vec![None; plan.slots];
         let window = projection.cell_window();
         let shared = Shared { plan, reads, asked, window, keys_only, lengths, as_read };
-        Some(Self { shared: Arc::new(shared), answers, shown: Vec::new() })
+        Self { shared: Arc::new(shared), answers, shown: Vec::new() }
     }
 
     /// What is to be read: the columns asked for and those that the filter looks at, with offset and limit of cells where the filter

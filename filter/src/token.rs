@@ -1,17 +1,17 @@
 //! The words of a filter's text.
 
-use super::Relation;
-use super::error::FilterError;
+use crate::error::FilterError;
+use crate::expression::Relation;
 
 /// A word, with the bytes of the text that it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Token<'a> {
-    pub(super) kind: TokenKind<'a>,
-    pub(super) at: usize,
+pub(crate) struct Token<'a> {
+    pub(crate) kind: TokenKind<'a>,
+    pub(crate) at: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TokenKind<'a> {
+pub(crate) enum TokenKind<'a> {
     /// Letters, digits, `_`, `-` and single dots: names and numbers alike.
     Word(&'a str),
     /// What stands between single quotes, escapes and all.
@@ -30,7 +30,7 @@ pub(super) enum TokenKind<'a> {
 
 impl TokenKind<'_> {
     /// The word as an error names it.
-    pub(super) fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         match self {
             Self::Word(word) => format!("`{}`", shortened(word)),
             Self::Quoted(text) => format!("'{}'", shortened(text)),
@@ -53,12 +53,12 @@ fn shortened(word: &str) -> String {
     }
 }
 
-pub(super) fn syntax(text: &str, at: usize, what: impl Into<String>) -> FilterError {
+pub(crate) fn syntax(text: &str, at: usize, what: impl Into<String>) -> FilterError {
     FilterError::Syntax { what: what.into(), text: text.to_owned(), at }
 }
 
 /// Takes the text apart; the last token is [`TokenKind::End`].
-pub(super) fn tokens(text: &str) -> Result<Vec<Token<'_>>, FilterError> {
+pub(crate) fn tokens(text: &str) -> Result<Vec<Token<'_>>, FilterError> {
     let bytes = text.as_bytes();
     let mut tokens = Vec::new();
     let mut at = 0;
@@ -97,7 +97,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token<'_>>, FilterError> {
 }
 
 /// Whether a name can stand without quotes.
-pub(super) fn is_word(name: &[u8]) -> bool {
+pub(crate) fn is_word(name: &[u8]) -> bool {
     !name.is_empty() && word_length(name, 0) == name.len()
 }
 

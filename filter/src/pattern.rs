@@ -8,8 +8,8 @@ use std::fmt;
 
 use regex::bytes::{Regex, RegexBuilder};
 
-use super::error::FilterError;
-use super::{PATTERN_BYTES_MAX, PATTERN_SIZE_MAX};
+use crate::error::FilterError;
+use crate::limits::{PATTERN_BYTES_MAX, PATTERN_SIZE_MAX};
 
 /// A compiled regular expression. Two are equal when their texts are.
 #[derive(Clone)]

@@ -1,10 +1,12 @@
 //! The rules that a filter built as a value has to keep, as one read from text does: limits, places and operands.
 
 use bytes::Bytes;
+use terrane_types::limits::VALUE_BYTES_MAX;
+use terrane_types::{Value, ValueType};
 
-use super::{DEPTH_MAX, ENTRIES_MAX, Filter, FilterError, NODES_MAX, PATTERNS_MAX, Subject, TEXT_BYTES_MAX};
-use crate::limits::VALUE_BYTES_MAX;
-use crate::value_type::{Value, ValueType};
+use crate::error::FilterError;
+use crate::expression::{Filter, Subject};
+use crate::limits::{DEPTH_MAX, ENTRIES_MAX, NODES_MAX, PATTERNS_MAX, TEXT_BYTES_MAX};
 
 /// What was counted so far.
 #[derive(Default)]

@@ -2,10 +2,12 @@
 
 use proptest::prelude::*;
 
-use super::*;
-use crate::cell::{CellRef, Cells, pack};
-use crate::projection::Projection;
-use crate::rows::{begin_row, end_row};
+use bytes::Bytes;
+use terrane_types::cell::{Cells, pack};
+use terrane_types::rows::{begin_row, end_row};
+use terrane_types::{CellRef, FamilyName, KeyRange, Projection, ValueType};
+
+use crate::*;
 
 /// A cell as the model has it: family, qualifier, timestamp, value.
 type ModelCell = (String, Vec<u8>, i64, Vec<u8>);
@@ -233,10 +235,9 @@ fn of_subject(subject: &Subject, row: &ModelRow, cell: &ModelCell, test: impl Fn
 }
 
 /// What is shown of the row: `Err` where the scan ends with it.
-fn shown(projection: &Projection, row: &ModelRow) -> Result<Vec<ModelCell>, ()> {
+fn shown(projection: &Projection, filter: &Filter, row: &ModelRow) -> Result<Vec<ModelCell>, ()> {
     let asked = row.cells.iter().filter(|cell| projection.selects(cell.0.as_bytes(), &cell.1));
     let asked: Vec<ModelCell> = asked.cloned().collect();
-    let filter = projection.filter.as_ref().unwrap();
     let indices = 0..asked.len();
     let passed: Vec<usize> = indices.clone().filter(|at| passes(filter, row, &asked, *at)).collect();
     let conjuncts = filter.conjuncts().iter();
@@ -284,8 +285,8 @@ proptest! {
         rows in proptest::collection::vec(row(), 1..4), filter in filter(), projection in projection(),
     ) {
         prop_assume!(filter.check().is_ok());
-        let projection = projection.with_filter(filter).checked().unwrap();
-        let mut judge = RowFilter::of(&projection).unwrap();
+        let projection = projection.checked().unwrap();
+        let mut judge = RowFilter::new(&projection, &filter);
         for row in &rows {
             let mut block = b"before".to_vec();
             let verdict = if pack_read(judge.reads(), row, &mut block) {
@@ -305,7 +306,7 @@ proptest! {
                 }
             };
             prop_assert_eq!(&block[..6], b"before");
-            prop_assert_eq!(seen, shown(&projection, row), "{:?} of {:?}", projection, row);
+            prop_assert_eq!(seen, shown(&projection, &filter, row), "{:?} {} of {:?}", projection, filter, row);
         }
     }
 
@@ -314,14 +315,14 @@ proptest! {
         rows in proptest::collection::vec(row(), 1..24), filter in expression(), bounds in range(),
     ) {
         prop_assume!(filter.check().is_ok());
-        let projection = Projection::all().with_versions(9).with_filter(filter).checked().unwrap();
-        let judge = RowFilter::of(&projection).unwrap();
+        let projection = Projection::all().with_versions(9).checked().unwrap();
+        let judge = RowFilter::new(&projection, &filter);
         let range = KeyRange { start: bounds.0, end: bounds.1 };
         let mut rows = rows;
         rows.sort_by(|a, b| a.key.cmp(&b.key));
         rows.dedup_by(|a, b| a.key == b.key);
         let passing: Vec<&Vec<u8>> =
-            rows.iter().filter(|row| range.contains(&row.key) && !shown(&projection, row).unwrap().is_empty()).map(|row| &row.key).collect();
+            rows.iter().filter(|row| range.contains(&row.key) && !shown(&projection, &filter, row).unwrap().is_empty()).map(|row| &row.key).collect();
         let clipped = judge.clip(&range);
         prop_assert!(passing.iter().all(|row| clipped.as_ref().is_some_and(|range| range.contains(row))));
         if judge.is_range() {
@@ -350,14 +351,14 @@ proptest! {
 fn a_column_that_is_not_asked_for_is_read_and_left_out() {
     let projection = Projection::all().with_column("f".parse().unwrap(), "shown").with_keys_only();
     let filter = Filter::from_text("i32(f:tested) > 1").unwrap();
-    let judge = RowFilter::of(&projection.with_filter(filter)).unwrap();
+    let judge = RowFilter::new(&projection, &filter);
     assert!(judge.reads().selects(b"f", b"tested") && judge.reads().selects(b"f", b"shown"));
     assert!(!judge.reads().selects(b"f", b"other") && !judge.reads().keys_only);
 }
 
 #[test]
 fn a_filter_of_the_key_leaves_cells_to_the_reader() {
-    let of = |text: &str| RowFilter::of(&Projection::all().with_filter(Filter::from_text(text).unwrap())).unwrap();
+    let of = |text: &str| RowFilter::new(&Projection::all(), &Filter::from_text(text).unwrap());
     let first = of("prefix(row, 'a') and first_key_only() and keys_only()");
     assert!(first.is_range() && first.is_about_key() && first.reads().first_cell_only && first.reads().keys_only);
     assert_eq!(first.clip(&KeyRange::all()), Some(KeyRange::prefix(b"a")));

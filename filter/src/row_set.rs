@@ -6,14 +6,13 @@
 //! Invariant: the ranges of a [`RowSet`] are sorted, not empty, and apart from each other.
 
 use bytes::Bytes;
+use terrane_types::{KeyRange, ValueType};
 
-use super::{Filter, Relation, Subject};
-use crate::range::KeyRange;
-use crate::value_type::ValueType;
+use crate::expression::{Filter, Relation, Subject};
 
 /// Rows, as ranges.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct RowSet(Vec<KeyRange>);
+pub(crate) struct RowSet(Vec<KeyRange>);
 
 /// The rows that can pass, and whether all of them do.
 struct Rows {
@@ -23,16 +22,16 @@ struct Rows {
 
 impl RowSet {
     /// The rows that can pass the filter.
-    pub(super) fn of(filter: &Filter) -> Self {
+    pub(crate) fn of(filter: &Filter) -> Self {
         rows_of(filter).set
     }
 
-    pub(super) fn all() -> Self {
+    pub(crate) fn all() -> Self {
         Self(vec![KeyRange::all()])
     }
 
     /// Takes ranges in any order that may meet.
-    pub(super) fn new(mut ranges: Vec<KeyRange>) -> Self {
+    pub(crate) fn new(mut ranges: Vec<KeyRange>) -> Self {
         ranges.retain(|range| range.end.is_empty() || range.start < range.end);
         ranges.sort();
         let mut joined: Vec<KeyRange> = Vec::with_capacity(ranges.len());
@@ -83,28 +82,28 @@ impl RowSet {
         Self(rest)
     }
 
-    pub(super) fn contains(&self, row: &[u8]) -> bool {
+    pub(crate) fn contains(&self, row: &[u8]) -> bool {
         self.range_from(row).is_some_and(|range| range.start[..] <= *row)
     }
 
     /// The range that holds the row, or else the next one behind it.
-    pub(super) fn range_from(&self, row: &[u8]) -> Option<&KeyRange> {
+    pub(crate) fn range_from(&self, row: &[u8]) -> Option<&KeyRange> {
         self.0.get(self.0.partition_point(|range| !range.is_before_end(row)))
     }
 
     /// The last range that has rows before this one.
-    pub(super) fn range_before(&self, row: &[u8]) -> Option<&KeyRange> {
+    pub(crate) fn range_before(&self, row: &[u8]) -> Option<&KeyRange> {
         let behind = self.0.partition_point(|range| range.start[..] < *row);
         self.0[..behind].last()
     }
 
     /// Whether there are rows between the first and the last that cannot pass.
-    pub(super) fn is_parted(&self) -> bool {
+    pub(crate) fn is_parted(&self) -> bool {
         self.0.len() > 1
     }
 
     /// The part of `range` from the first row inside to the last; `None` when there is none.
-    pub(super) fn clip(&self, range: &KeyRange) -> Option<KeyRange> {
+    pub(crate) fn clip(&self, range: &KeyRange) -> Option<KeyRange> {
         let inside = self.intersect(&Self(vec![range.clone()]));
         let (first, last) = (inside.0.first()?, inside.0.last()?);
         Some(KeyRange { start: first.start.clone(), end: last.end.clone() })

@@ -2,8 +2,11 @@
 
 use proptest::prelude::*;
 
-use super::*;
-use crate::error::Invalid;
+use bytes::Bytes;
+use terrane_types::*;
+
+use crate::limits::*;
+use crate::*;
 
 fn bytes() -> impl Strategy<Value = Bytes> {
     prop_oneof![
@@ -16,7 +19,7 @@ fn family() -> impl Strategy<Value = FamilyName> {
     "[a-zA-Z0-9_.-]{1,4}|row|and|not|in|\\.\\.x".prop_map(|name| FamilyName::new(&name).unwrap())
 }
 
-pub(super) fn subject() -> impl Strategy<Value = Subject> {
+pub(crate) fn subject() -> impl Strategy<Value = Subject> {
     prop_oneof![
         Just(Subject::Row),
         Just(Subject::Family),

@@ -5,38 +5,39 @@
 
 use bytes::Bytes;
 use memchr::memmem::Finder;
+use terrane_types::{FamilyName, Value, ValueType};
 
-use super::rows::RowSet;
-use super::{BitOperator, ColumnSubject, Filter, FuzzyKey, Pattern, Relation, Subject};
-use crate::name::FamilyName;
-use crate::value_type::{Value, ValueType};
+use crate::expression::{BitOperator, ColumnSubject, Filter, Relation, Subject};
+use crate::fuzzy_key::FuzzyKey;
+use crate::pattern::Pattern;
+use crate::row_set::RowSet;
 
 /// A filter, ready.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(crate) struct Plan {
     /// The rows that can pass at all.
-    pub(super) rows: RowSet,
+    pub(crate) rows: RowSet,
     /// Fuzzy keys of which a row must look like one, a list for each such test.
-    pub(super) fuzzy: Vec<Vec<FuzzyKey>>,
+    pub(crate) fuzzy: Vec<Vec<FuzzyKey>>,
     /// What must hold for the row.
-    pub(super) row_tests: Vec<RowNode>,
+    pub(crate) row_tests: Vec<RowNode>,
     /// What must hold for a cell.
-    pub(super) cell_tests: Vec<CellNode>,
+    pub(crate) cell_tests: Vec<CellNode>,
     /// What ends the scan where it does not hold for every cell.
-    pub(super) whiles: Vec<CellNode>,
+    pub(crate) whiles: Vec<CellNode>,
     /// Whether a cell that passes has to be the first of its row.
-    pub(super) first_only: bool,
+    pub(crate) first_only: bool,
     /// Whether values are left out.
-    pub(super) keys_only: bool,
+    pub(crate) keys_only: bool,
     /// Whether lengths stand in their place.
-    pub(super) lengths: bool,
+    pub(crate) lengths: bool,
     /// Slots for answers about rows.
-    pub(super) slots: usize,
+    pub(crate) slots: usize,
 }
 
 /// One answer for a row.
 #[derive(Clone, Debug)]
-pub(super) enum RowNode {
+pub(crate) enum RowNode {
     All(Vec<RowNode>),
     Any(Vec<RowNode>),
     Not(Box<RowNode>),
@@ -52,7 +53,7 @@ pub(super) enum RowNode {
 
 /// One answer for each cell.
 #[derive(Clone, Debug)]
-pub(super) enum CellNode {
+pub(crate) enum CellNode {
     Row {
         slot: usize,
         test: RowNode,
@@ -78,7 +79,7 @@ pub(super) enum CellNode {
 
 /// A question to bytes.
 #[derive(Clone, Debug)]
-pub(super) enum Test {
+pub(crate) enum Test {
     Compare {
         read_as: ValueType,
         relation: Relation,
@@ -102,7 +103,7 @@ pub(super) enum Test {
 
 /// The value compared with, read once.
 #[derive(Clone, Debug)]
-pub(super) enum Operand {
+pub(crate) enum Operand {
     Integer(i128),
     Float(f64),
     /// Text too: UTF-8 sorts as its bytes do.
@@ -111,7 +112,7 @@ pub(super) enum Operand {
 
 impl Plan {
     /// Makes a filter ready that was checked.
-    pub(super) fn of(filter: &Filter) -> Self {
+    pub(crate) fn of(filter: &Filter) -> Self {
         let mut plan = Self {
             rows: RowSet::of(filter),
             fuzzy: Vec::new(),
@@ -156,7 +157,7 @@ impl Plan {
     }
 
     /// Whether the answer depends on the row key alone.
-    pub(super) fn is_about_key(&self) -> bool {
+    pub(crate) fn is_about_key(&self) -> bool {
         self.cell_tests.is_empty() && self.whiles.is_empty() && self.row_tests.iter().all(RowNode::is_about_key)
     }
 
@@ -213,7 +214,7 @@ impl Plan {
 
 impl RowNode {
     /// Whether the row key says it all.
-    pub(super) fn is_about_key(&self) -> bool {
+    pub(crate) fn is_about_key(&self) -> bool {
         match self {
             Self::All(parts) | Self::Any(parts) => parts.iter().all(Self::is_about_key),
             Self::Not(inner) => inner.is_about_key(),
@@ -310,7 +311,7 @@ fn read(read_as: ValueType, bytes: &[u8]) -> Option<Value<'_>> {
 
 impl Test {
     /// Whether the bytes pass.
-    pub(super) fn passes(&self, bytes: &[u8]) -> bool {
+    pub(crate) fn passes(&self, bytes: &[u8]) -> bool {
         match self {
             Self::Compare { read_as, relation, operand } => {
                 read(*read_as, bytes).is_some_and(|value| relation.holds(value.order(&operand.value())))

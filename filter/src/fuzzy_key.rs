@@ -6,10 +6,8 @@
 
 use std::fmt;
 
-use crate::error::Invalid;
-use crate::escape::escape;
-use crate::limits::ROW_BYTES_MAX;
-use crate::range::KeyRange;
+use terrane_types::limits::ROW_BYTES_MAX;
+use terrane_types::{Invalid, KeyRange, escape};
 
 /// A key with open places.
 #[derive(Clone, PartialEq, Eq)]
@@ -59,13 +57,13 @@ impl FuzzyKey {
     }
 
     /// The rows that begin as the key does up to its first open place.
-    pub(super) fn range(&self) -> KeyRange {
+    pub(crate) fn range(&self) -> KeyRange {
         let fixed: Vec<u8> = self.places.iter().map_while(|place| *place).collect();
         KeyRange::prefix(&fixed)
     }
 
     /// The least row at or after `row` that looks like the key.
-    pub(super) fn at_or_after(&self, row: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn at_or_after(&self, row: &[u8]) -> Option<Vec<u8>> {
         if self.matches(row) {
             return Some(row.to_vec());
         }
@@ -94,7 +92,7 @@ impl FuzzyKey {
 
     /// The least bound known of all rows at or before `row` that look like the key; `None` when there is no such row. Longer rows
     /// look like the key as well and have no greatest one, so the bound is mostly the first row behind them.
-    pub(super) fn at_or_before(&self, row: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn at_or_before(&self, row: &[u8]) -> Option<Vec<u8>> {
         if self.matches(row) {
             return Some(row.to_vec());
         }
@@ -132,7 +130,7 @@ impl FuzzyKey {
 /// The first row after all that begin with `head`, of which at least one byte is below 0xFF: the one that was lowered, or that
 /// is below a row's own.
 fn successor(head: &[u8]) -> Vec<u8> {
-    crate::range::prefix_end(head).to_vec()
+    terrane_types::range::prefix_end(head).to_vec()
 }
 
 impl fmt::Display for FuzzyKey {

@@ -1,6 +1,6 @@
 //! What is wrong with a filter, said so that the reader sees the place.
 
-use crate::error::Invalid;
+use terrane_types::Invalid;
 
 /// A filter that is refused. The same filter will be refused again.
 #[non_exhaustive]
@@ -33,7 +33,7 @@ pub enum FilterError {
         limit: usize,
     },
     /// There is too much of something.
-    #[error("the filter has {count} {what}; the limit is {limit}")]
+    #[error("the filter has {count} what; the limit is {limit}")]
     TooMany {
         /// Of what, in the plural.
         what: &'static str,

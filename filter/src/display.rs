@@ -2,11 +2,10 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::token::is_word;
-use super::{BitOperator, ColumnSubject, Filter, Relation, Subject};
-use crate::escape::escape;
-use crate::range::KeyRange;
-use crate::value_type::{Value, ValueType};
+use terrane_types::{KeyRange, Value, ValueType, escape};
+
+use crate::expression::{BitOperator, ColumnSubject, Filter, Relation, Subject};
+use crate::token::is_word;
 
 impl Display for Filter {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {

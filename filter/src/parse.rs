@@ -7,13 +7,14 @@ use std::str::FromStr;
 
 use bytes::Bytes;
 
-use super::error::FilterError;
-use super::token::{Token, TokenKind, syntax, tokens};
-use super::{BitOperator, ColumnSubject, DEPTH_MAX, Filter, FuzzyKey, Pattern, Subject, TEXT_BYTES_MAX};
-use crate::escape::unescape;
-use crate::name::FamilyName;
-use crate::range::KeyRange;
-use crate::value_type::ValueType;
+use terrane_types::{FamilyName, KeyRange, ValueType, unescape};
+
+use crate::error::FilterError;
+use crate::expression::{BitOperator, ColumnSubject, Filter, Subject};
+use crate::fuzzy_key::FuzzyKey;
+use crate::limits::{DEPTH_MAX, TEXT_BYTES_MAX};
+use crate::pattern::Pattern;
+use crate::token::{Token, TokenKind, syntax, tokens};
 
 /// Parentheses count here, and each list may have a pair.
 const NESTING_MAX: usize = 2 * DEPTH_MAX;
@@ -57,6 +58,16 @@ impl FromStr for Filter {
         }
         filter.check()?;
         Ok(filter)
+    }
+}
+
+impl Filter {
+    /// Reads a filter from its text, as [`FromStr`] does.
+    ///
+    /// # Errors
+    /// [`FilterError`], which shows the place.
+    pub fn from_text(text: &str) -> Result<Self, FilterError> {
+        text.parse()
     }
 }
 
