@@ -40,9 +40,9 @@ pub(crate) struct FamilyReads {
     pub(crate) misses: AtomicU64,
     /// Bytes that were read from files.
     pub(crate) read_bytes: AtomicU64,
-    /// Files that a filter spared a get.
+    /// Files that a bloom filter let a get skip.
     pub(crate) filter_negative: AtomicU64,
-    /// Files that a filter did not spare a get.
+    /// Files that a bloom filter did not let a get skip.
     pub(crate) filter_positive: AtomicU64,
     /// How many of these did not hold the row.
     pub(crate) filter_false: AtomicU64,
@@ -57,12 +57,12 @@ pub struct FamilyReadCounts {
     pub misses: u64,
     /// Bytes that were read from files.
     pub read_bytes: u64,
-    /// Files that a filter spared a get.
+    /// Files that a bloom filter let a get skip.
     pub filtered: u64,
-    /// Files that a filter did not spare a get.
+    /// Files that a bloom filter did not let a get skip.
     pub passed: u64,
     /// How many of those did not hold the row.
-    pub passed_in_vain: u64,
+    pub false_positives: u64,
 }
 
 impl FamilyReads {
@@ -75,7 +75,7 @@ impl FamilyReads {
             read_bytes: count(&self.read_bytes),
             filtered: count(&self.filter_negative),
             passed: count(&self.filter_positive),
-            passed_in_vain: count(&self.filter_false),
+            false_positives: count(&self.filter_false),
         }
     }
 

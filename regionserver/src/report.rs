@@ -20,7 +20,7 @@ use crate::health::HealthIssues;
 use crate::hosted::HostedRegion;
 use crate::joining::Joining;
 use crate::masters::{CALL_TIMEOUT, Masters, RegisterError, Registered, addresses, page_keys};
-use crate::metrics::{Metrics, OfFamily};
+use crate::metrics::{FamilyLabels, Metrics};
 use crate::operation::ChangeTables;
 use crate::page_token::PageSeal;
 use crate::region_ids::RegionIdStock;
@@ -153,7 +153,7 @@ impl Reporter {
         self.metrics.groups_led.set(led);
         self.note_sizes();
         let resources = self.budgets.usage();
-        self.metrics.resources.show(&resources);
+        self.metrics.resources.publish(&resources);
         self.note_reads();
         let log = self.host.log_status();
         let mut troubles = self.health.sentences();
@@ -196,9 +196,9 @@ impl Reporter {
             .collect();
         let named = |(table, family, counts): (TableId, FamilyName, FamilyReadCounts)| {
             let table = tables.get(&table)?.clone();
-            Some((OfFamily { table, family: family.to_string() }, counts))
+            Some((FamilyLabels { table, family: family.to_string() }, counts))
         };
-        self.metrics.family_reads.show(self.engine.family_reads().into_iter().filter_map(named).collect());
+        self.metrics.family_reads.publish(self.engine.family_reads().into_iter().filter_map(named).collect());
     }
 
     fn note_sizes(&self) {
@@ -210,16 +210,12 @@ impl Reporter {
         self.budgets.sample("memtables", Unit::Bytes, memtables, self.admission.memtable_budget());
         self.budgets.sample("write_operations", Unit::Count, self.admission.operations(), OPERATIONS_MAX);
         self.budgets.sample("write_bytes", Unit::Bytes, self.admission.bytes(), BYTES_MAX);
-        self.metrics.log_syncs.set(gauge(log.syncs));
+        self.metrics.set_log_syncs(log.syncs);
         self.metrics.memtable_bytes.set(gauge(self.admission.memtable_bytes()));
         self.metrics.writes_in_flight.set(gauge(self.admission.operations()));
-        self.metrics.write_pressure.set(i64::from(self.admission.pressure()));
-        let compacted = self.engine.compaction_totals();
-        self.metrics.compactions.set(gauge(compacted.compactions));
-        self.metrics.compaction_bytes_read.set(gauge(compacted.bytes_read));
-        self.metrics.compaction_bytes_written.set(gauge(compacted.bytes_written));
-        self.metrics.compaction_bytes_pending.set(gauge(compacted.bytes_pending));
-        self.metrics.cache_bytes.set(gauge(self.engine.cache_bytes()));
+        self.metrics.set_write_pressure(self.admission.pressure());
+        self.metrics.set_compactions(&self.engine.compaction_totals());
+        self.metrics.block_cache_bytes.set(gauge(self.engine.cache_bytes()));
         self.metrics.regions.set(i64::try_from(self.replicas.regions.count()).unwrap_or(i64::MAX));
     }
 
