@@ -1,84 +1,28 @@
 //! Backends: where flushed cells go. Everything else (memtables, manifest, points, reads, splits) is common.
 
+pub(crate) mod lsm;
 pub(crate) mod memory;
 #[cfg(feature = "sled")]
 pub(crate) mod sled;
-pub(crate) mod tables;
 
 use std::collections::BTreeSet;
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use terrane_types::schema::FamilyStorage;
-use terrane_types::{FamilyName, GroupId, Invalid, TableId};
+use terrane_types::{FamilyName, GroupId, TableId};
 
 use crate::Error;
 use crate::cells::Cell;
-use crate::engine::Options;
-use crate::file::{FileRef, FileSource, Levels};
-use crate::files::Spared;
+use crate::file_directory::Protected;
+use crate::levels::{FileRef, FileSource, Levels, RegionFiles};
 use crate::manifest::{Contents, FileRecord};
-use crate::region::{Files, RowPrefix};
-use crate::source::Bounds;
-
-/// Which engine keeps the cells.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum BackendKind {
-    /// Cells go to store files of our own, in levels that are compacted: the default.
-    #[default]
-    Lsm,
-    /// Cells stay in memory; each flush writes one sorted, checksummed file that is read back at start.
-    Memory,
-    /// Cells go to sled trees.
-    #[cfg(feature = "sled")]
-    Sled,
-}
-
-impl BackendKind {
-    /// The names there are, as the command line takes them.
-    pub const NAMES: &[&str] = &[
-        "lsm",
-        "memory",
-        #[cfg(feature = "sled")]
-        "sled",
-    ];
-
-    /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Lsm => "lsm",
-            Self::Memory => "memory",
-            #[cfg(feature = "sled")]
-            Self::Sled => "sled",
-        }
-    }
-}
-
-impl fmt::Display for BackendKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for BackendKind {
-    type Err = Invalid;
-
-    fn from_str(name: &str) -> Result<Self, Invalid> {
-        match name {
-            "lsm" => Ok(Self::Lsm),
-            "memory" => Ok(Self::Memory),
-            #[cfg(feature = "sled")]
-            "sled" => Ok(Self::Sled),
-            _ => Err(Invalid::new(format!("there is no engine {name:?}; there are: {}", Self::NAMES.join(", ")))),
-        }
-    }
-}
+use crate::options::{BackendKind, Options};
+use crate::row_prefix::RowPrefix;
+use crate::row_range::RowRange;
 
 /// The backend of one engine.
 pub(crate) enum Backend {
-    Lsm(tables::TablesBackend),
+    Lsm(lsm::LsmBackend),
     Memory(memory::MemoryBackend),
     #[cfg(feature = "sled")]
     Sled(sled::SledBackend),
@@ -88,7 +32,7 @@ impl Backend {
     pub(crate) async fn open(options: &Options, contents: &Contents) -> Result<Self, Error> {
         let named = contents.files();
         match options.backend {
-            BackendKind::Lsm => Ok(Self::Lsm(tables::TablesBackend::open(options, &named).await?)),
+            BackendKind::Lsm => Ok(Self::Lsm(lsm::LsmBackend::open(options, &named).await?)),
             // Memory holds all cells anyway: there is nothing to cache.
             BackendKind::Memory => {
                 Ok(Self::Memory(memory::MemoryBackend::open(&options.disk, &options.dir, &named).await?))
@@ -101,12 +45,12 @@ impl Backend {
     }
 
     /// The files of every region that the manifest names, by region in its order.
-    pub(crate) async fn load(&self, contents: &Contents) -> Result<Vec<Files>, Error> {
+    pub(crate) async fn load(&self, contents: &Contents) -> Result<Vec<RegionFiles>, Error> {
         let mut loaded = Vec::with_capacity(contents.regions.len());
         // A file that several regions have a part of is loaded once.
         let mut sources = std::collections::BTreeMap::new();
         for region in contents.regions.values() {
-            let mut files = Files::new();
+            let mut files = RegionFiles::new();
             for (family, records) in &region.files {
                 let mut of_family = Vec::with_capacity(records.len());
                 for record in records {
@@ -139,7 +83,7 @@ impl Backend {
         family: &FamilyName,
     ) -> Result<Arc<dyn FileSource>, Error> {
         match self {
-            Self::Lsm(tables) => Ok(tables.load(record, table, family).await?),
+            Self::Lsm(lsm) => Ok(lsm.load(record, table, family).await?),
             Self::Memory(memory) => memory.load(record).await,
             #[cfg(feature = "sled")]
             Self::Sled(_) => unreachable!("sled has no files of its own"),
@@ -154,7 +98,7 @@ impl Backend {
     /// Takes the cells of one family of a region. Files are cut, between rows, at about `file_bytes`.
     pub(crate) fn writer(&self, target: WriterTarget<'_>) -> Result<FamilyWriter, Error> {
         match self {
-            Self::Lsm(tables) => Ok(FamilyWriter::Tables(Box::new(tables.writer(target)))),
+            Self::Lsm(lsm) => Ok(FamilyWriter::Lsm(Box::new(lsm.writer(target)))),
             Self::Memory(memory) => Ok(FamilyWriter::Memory(memory.writer(target.family))),
             #[cfg(feature = "sled")]
             Self::Sled(sled) => Ok(FamilyWriter::Sled(sled.writer(target.group, target.table, target.family)?)),
@@ -167,7 +111,7 @@ impl Backend {
             return Ok(());
         }
         match self {
-            Self::Lsm(tables) => sync_names(&tables.files).await,
+            Self::Lsm(lsm) => sync_names(&lsm.files).await,
             Self::Memory(memory) => sync_names(&memory.files).await,
             #[cfg(feature = "sled")]
             Self::Sled(sled) => sled.sync().await,
@@ -175,7 +119,7 @@ impl Backend {
     }
 
     /// A family's files after a flush.
-    pub(crate) fn with_files(&self, mut before: Levels, made: Vec<FileRef>, bounds: &Bounds) -> Levels {
+    pub(crate) fn with_files(&self, mut before: Levels, made: Vec<FileRef>, bounds: &RowRange) -> Levels {
         match self {
             Self::Lsm(_) | Self::Memory(_) => {
                 before.level0.extend(made);
@@ -186,9 +130,9 @@ impl Backend {
         }
     }
 
-    fn files(&self) -> Option<&Arc<crate::files::Files>> {
+    fn files(&self) -> Option<&Arc<crate::file_directory::FileDirectory>> {
         match self {
-            Self::Lsm(tables) => Some(&tables.files),
+            Self::Lsm(lsm) => Some(&lsm.files),
             Self::Memory(memory) => Some(&memory.files),
             #[cfg(feature = "sled")]
             Self::Sled(_) => None,
@@ -201,9 +145,9 @@ impl Backend {
     }
 
     /// The file is named by the manifest now, or never will be: from here on it goes when nobody names it.
-    pub(crate) fn settled(&self, id: u64) {
+    pub(crate) fn release(&self, id: u64) {
         if let Some(files) = self.files() {
-            files.settled(id);
+            files.release(id);
         }
     }
 
@@ -215,22 +159,22 @@ impl Backend {
     }
 
     /// No record of those that failed until now is on disk.
-    pub(crate) fn doubt_is_over(&self) {
+    pub(crate) fn resolve_doubt(&self) {
         if let Some(files) = self.files() {
-            files.doubt_is_over();
+            files.resolve_doubt();
         }
     }
 
     /// The files that stay although the manifest may not name them yet. To be asked before the manifest is: a file is
-    /// spared until it is named, so no file is missed by both looks.
-    pub(crate) fn spared(&self) -> Spared {
-        self.files().map(|files| files.spared()).unwrap_or_default()
+    /// protected until it is named, so no file is missed by both looks.
+    pub(crate) fn protected(&self) -> Protected {
+        self.files().map(|files| files.protected()).unwrap_or_default()
     }
 
-    /// Removes files that no region names any more, that are not spared, and that nobody reads.
-    pub(crate) async fn retain(&self, named: BTreeSet<u64>, spared: Spared) -> Result<(), Error> {
+    /// Removes files that no region names any more, that are not protected, and that nobody reads.
+    pub(crate) async fn retain(&self, named: BTreeSet<u64>, protected: Protected) -> Result<(), Error> {
         match self.files() {
-            Some(files) => files.retain(&named, &spared).await,
+            Some(files) => files.retain(&named, &protected).await,
             None => Ok(()),
         }
     }
@@ -241,7 +185,7 @@ impl Backend {
         group: GroupId,
         table: TableId,
         families: Vec<FamilyName>,
-        bounds: Bounds,
+        bounds: RowRange,
         sequence: u64,
     ) -> Result<(), Error> {
         match self {
@@ -258,7 +202,7 @@ impl Backend {
         group: GroupId,
         table: TableId,
         families: Vec<FamilyName>,
-        bounds: Bounds,
+        bounds: RowRange,
     ) -> Result<(), Error> {
         match self {
             Self::Lsm(_) | Self::Memory(_) => Ok(()),
@@ -268,7 +212,7 @@ impl Backend {
     }
 }
 
-async fn sync_names(files: &Arc<crate::files::Files>) -> Result<(), Error> {
+async fn sync_names(files: &Arc<crate::file_directory::FileDirectory>) -> Result<(), Error> {
     let files = Arc::clone(files);
     terrane_env::task::run_io(async move { files.sync().await }).await
 }
@@ -289,7 +233,7 @@ pub(crate) struct WriterTarget<'a> {
 
 /// Takes the cells of one family, in store order. Nothing of it counts before the backend was synced.
 pub(crate) enum FamilyWriter {
-    Tables(Box<tables::TablesWriter>),
+    Lsm(Box<lsm::LsmWriter>),
     Memory(memory::MemoryWriter),
     #[cfg(feature = "sled")]
     Sled(sled::SledWriter),
@@ -300,7 +244,7 @@ impl FamilyWriter {
     /// last cell, and no file may end there.
     pub(crate) fn has_work(&self, within_row: bool) -> bool {
         match self {
-            Self::Tables(tables) => tables.has_work(within_row),
+            Self::Lsm(lsm) => lsm.has_work(within_row),
             Self::Memory(_) => false,
             #[cfg(feature = "sled")]
             Self::Sled(_) => false,
@@ -310,7 +254,7 @@ impl FamilyWriter {
     /// Makes files and writes what has gathered.
     pub(crate) async fn work(&mut self, within_row: bool) -> Result<(), Error> {
         match self {
-            Self::Tables(tables) => tables.work(within_row).await,
+            Self::Lsm(lsm) => lsm.work(within_row).await,
             Self::Memory(_) => Ok(()),
             #[cfg(feature = "sled")]
             Self::Sled(_) => Ok(()),
@@ -319,7 +263,7 @@ impl FamilyWriter {
 
     pub(crate) fn add(&mut self, cell: Cell<'_>) {
         match self {
-            Self::Tables(tables) => tables.add(cell),
+            Self::Lsm(lsm) => lsm.add(cell),
             Self::Memory(memory) => memory.add(cell),
             #[cfg(feature = "sled")]
             Self::Sled(sled) => sled.add(cell),
@@ -328,15 +272,15 @@ impl FamilyWriter {
 
     /// Gives up what was written so far.
     pub(crate) async fn abandon(self) {
-        if let Self::Tables(tables) = self {
-            tables.abandon().await;
+        if let Self::Lsm(lsm) = self {
+            lsm.abandon().await;
         }
     }
 
-    /// Writes the rest; answers the files, none when there was no cell. They are spared until they are settled.
-    pub(crate) async fn finish(self, bounds: &Bounds) -> Result<Vec<FileRef>, Error> {
+    /// Writes the rest; answers the files, none when there was no cell. They are protected until they are settled.
+    pub(crate) async fn finish(self, bounds: &RowRange) -> Result<Vec<FileRef>, Error> {
         match self {
-            Self::Tables(tables) => tables.finish(bounds).await,
+            Self::Lsm(lsm) => lsm.finish(bounds).await,
             Self::Memory(memory) => Ok(memory.finish(bounds).await?.into_iter().collect()),
             #[cfg(feature = "sled")]
             Self::Sled(sled) => Ok(sled.finish(bounds)?.into_iter().collect()),

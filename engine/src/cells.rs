@@ -157,11 +157,11 @@ impl Cells {
 
     /// Forgets the cells before `first`. What is left is copied to `room`, which takes the place of the cells and is
     /// handed back as the room that they had.
-    pub(crate) fn forget_front(&mut self, first: usize, room: &mut Self) {
-        room.clear();
-        (first..self.len()).for_each(|at| room.push(self.get(at)));
+    pub(crate) fn drop_front(&mut self, first: usize, spare: &mut Self) {
+        spare.clear();
+        (first..self.len()).for_each(|at| spare.push(self.get(at)));
         self.clear();
-        std::mem::swap(self, room);
+        std::mem::swap(self, spare);
     }
 
     /// A mark to go back to.

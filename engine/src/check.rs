@@ -14,10 +14,9 @@ use terrane_types::inspection::Severity;
 use terrane_types::{GroupId, Inspection, RegionId};
 
 use crate::Error;
-use crate::backend::{memory, tables};
-use crate::block_cache::FamilyReads;
+use crate::backend::{lsm, memory};
 use crate::manifest::{self, Contents, FileRecord, RegionRecord};
-use crate::table::{self, Table, TableShared};
+use crate::store_file::{self, FamilyReads, StoreFile, StoreFileShared};
 
 /// A check reads each block once: the cache is for the index of the file at hand.
 const CACHE_BYTES: u64 = 1 << 20;
@@ -74,7 +73,7 @@ pub async fn check(dir: &Path, inspection: &mut Inspection) -> Option<Recorded> 
     for name in names {
         match name.as_str() {
             manifest::FILE_NAME => {}
-            tables::DIRECTORY => check.files(Kind::Table).await,
+            lsm::DIRECTORY => check.files(Kind::StoreFile).await,
             memory::DIRECTORY => check.files(Kind::Cells).await,
             "sled" => check.sled().await,
             _ => check.inspection.warning(&dir.join(name), 0, "a file that is not of the engine"),
@@ -108,28 +107,28 @@ fn recorded(contents: Contents) -> Recorded {
 /// The files whose bytes we know.
 #[derive(Clone, Copy)]
 enum Kind {
-    Table,
+    StoreFile,
     Cells,
 }
 
 impl Kind {
     fn name(self) -> &'static str {
         match self {
-            Self::Table => "store file",
+            Self::StoreFile => "store file",
             Self::Cells => "file of cells",
         }
     }
 
     fn directory(self) -> &'static str {
         match self {
-            Self::Table => tables::DIRECTORY,
+            Self::StoreFile => lsm::DIRECTORY,
             Self::Cells => memory::DIRECTORY,
         }
     }
 
     fn id_of(self, name: &str) -> Option<u64> {
         match self {
-            Self::Table => table::id_of(name),
+            Self::StoreFile => store_file::id_of(name),
             Self::Cells => memory::id_of(name),
         }
     }
@@ -178,7 +177,7 @@ impl EngineCheck<'_> {
             self.inspection.damage(path, bytes.min(record.size), what);
         }
         let checked = match kind {
-            Kind::Table => self.table(id, records.first().map_or(id, |record| record.origin), bytes).await,
+            Kind::StoreFile => self.table(id, records.first().map_or(id, |record| record.origin), bytes).await,
             Kind::Cells => memory::check_file(&self.disk, path, id).await,
         };
         match checked {
@@ -194,12 +193,12 @@ impl EngineCheck<'_> {
     }
 
     async fn table(&self, id: u64, origin: u64, bytes: u64) -> Result<FileRecord, Error> {
-        let dir = self.dir.join(tables::DIRECTORY);
-        let shared = Arc::new(TableShared::new(self.disk.clone(), dir, CACHE_BYTES, OPEN_FILES));
+        let dir = self.dir.join(lsm::DIRECTORY);
+        let shared = Arc::new(StoreFileShared::new(self.disk.clone(), dir, CACHE_BYTES, OPEN_FILES));
         task::run_blocking(move || {
-            let table = Table::open(&shared, id, Some(origin), bytes, &Arc::new(FamilyReads::default()))?;
+            let table = StoreFile::open(&shared, id, Some(origin), bytes, &Arc::new(FamilyReads::default()))?;
             table.check(None)?;
-            Ok(tables::record_of(table.properties()))
+            Ok(lsm::record_of(table.properties()))
         })
         .await
     }
@@ -219,7 +218,7 @@ impl EngineCheck<'_> {
         }
         let (dir, ending) = match engine {
             "memory" => (memory::DIRECTORY, memory::SUFFIX),
-            _ => (tables::DIRECTORY, table::EXTENSION_WITH_DOT),
+            _ => (lsm::DIRECTORY, store_file::EXTENSION_WITH_DOT),
         };
         for id in std::mem::take(&mut self.named).into_keys() {
             let path = self.dir.join(dir).join(format!("{id:016}{ending}"));

@@ -12,7 +12,7 @@ use terrane_types::visibility::{CellMeta, Collector, Fate};
 use crate::Error;
 use crate::cells::{Cell, Cells};
 use crate::manifest::FamilyRecord;
-use crate::merge::Merge;
+use crate::merging_cursor::MergingCursor;
 
 /// Parts of one column that are gathered to be judged: 64 MiB.
 const COLUMN_PARTS_MAX: usize = 128;
@@ -53,7 +53,7 @@ impl Older {
 
 /// Goes over the rows of a merge and gives what is to be kept of them.
 pub(crate) struct Collecting {
-    merge: Merge,
+    merge: MergingCursor,
     /// Cells from before it are of an earlier family of the same name.
     since: u64,
     older: Older,
@@ -71,7 +71,7 @@ pub(crate) struct Collecting {
     covers_older: bool,
     /// The qualifier of a column that is too large to be judged.
     kept: Option<Vec<u8>>,
-    room: Cells,
+    spare: Cells,
     part_bytes: usize,
     cells_seen: u64,
     bytes_seen: u64,
@@ -80,7 +80,7 @@ pub(crate) struct Collecting {
 impl Collecting {
     /// Collects for readers at `oldest_snapshot` and above, as of `log_time_ms`, in parts of about `part_bytes`.
     pub(crate) fn new(
-        merge: Merge,
+        merge: MergingCursor,
         family: &FamilyRecord,
         oldest_snapshot: u64,
         log_time_ms: i64,
@@ -100,7 +100,7 @@ impl Collecting {
             mid_row: false,
             covers_older: false,
             kept: None,
-            room: Cells::default(),
+            spare: Cells::default(),
             part_bytes,
             cells_seen: 0,
             bytes_seen: 0,
@@ -148,7 +148,7 @@ impl Collecting {
             self.gathered.clear();
             (self.within, self.kept) = (false, None);
         } else if judged > 0 {
-            self.gathered.forget_front(judged, &mut self.room);
+            self.gathered.drop_front(judged, &mut self.spare);
         }
         Ok(())
     }

@@ -16,12 +16,12 @@
 //! `selection` holds these rules, for the levelled picker and the time windows alike.
 
 mod debt;
+mod headroom;
+mod jobs;
 mod levelled;
 mod major;
 mod pacing;
 mod picker;
-mod room;
-mod runner;
 mod selection;
 mod tiering;
 mod time_window;
@@ -33,11 +33,24 @@ use bytes::Bytes;
 
 pub(crate) use debt::{Debt, debt, pressure};
 pub use debt::{Verdict, verdict};
+pub(crate) use headroom::DiskHeadroom;
+pub use jobs::CompactionProgress;
+pub(crate) use jobs::Compactions;
 pub(crate) use pacing::Pacing;
 pub(crate) use picker::{pick, pick_major};
-pub(crate) use room::Room;
-pub(crate) use runner::Compactions;
-pub use runner::{Compaction, CompactionProgress, CompactionTotals};
+
+/// What an engine has done in compactions since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompactionTotals {
+    /// Compactions carried out.
+    pub compactions: u64,
+    /// Bytes of data read.
+    pub bytes_read: u64,
+    /// Bytes of files written.
+    pub bytes_written: u64,
+    /// Bytes of data that wait to be compacted.
+    pub bytes_pending: u64,
+}
 
 /// The deepest level. A fixed bottom and targets that grow upwards from it need no renumbering when a store grows.
 pub(crate) const LEVEL_MAX: usize = 6;
@@ -117,8 +130,8 @@ impl Tree {
     pub(crate) fn overlapping(&self, level: usize, first: &[u8], last: &[u8]) -> &[FileSummary] {
         let files = self.level(level);
         let start = files.partition_point(|file| file.last_row < first);
-        let stop = files.partition_point(|file| file.first_row <= last);
-        &files[start..stop.max(start)]
+        let end = files.partition_point(|file| file.first_row <= last);
+        &files[start..end.max(start)]
     }
 
     /// The highest level from 1 on that has files.
@@ -149,7 +162,7 @@ pub(crate) struct Policy {
     /// Expiry is final: no other rules follow, and no cell is protected by a minimum of versions or a live snapshot.
     pub(crate) rules_drop_expired: bool,
     /// The oldest live snapshot, or the last applied sequence number: nothing newer is collected.
-    pub(crate) settled_sequence: u64,
+    pub(crate) oldest_snapshot: u64,
     /// The sequence number from which the present rules hold: files that were collected before may have more to give.
     pub(crate) rules_sequence: u64,
 }
@@ -177,7 +190,7 @@ impl Policy {
             ttl: None,
             log_time_ms: 0,
             rules_drop_expired: false,
-            settled_sequence: 0,
+            oldest_snapshot: 0,
             rules_sequence: 0,
         }
     }

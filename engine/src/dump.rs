@@ -5,122 +5,15 @@ use std::sync::Arc;
 
 use terrane_env::fs::Disk;
 use terrane_env::task;
-use terrane_types::CellKind;
-use terrane_types::schema::FamilyStorage;
 
 use crate::Error;
 use crate::backend::memory;
-use crate::block_cache::FamilyReads;
-use crate::cells::{Cell, Cells};
-use crate::table::{self, Table, TableShared};
+use crate::cells::Cells;
+use crate::file_dump::{DumpedCell, FileDump, FileProperties};
+use crate::store_file::{self, FamilyReads, StoreFile, StoreFileShared};
 
 const CACHE_BYTES: u64 = 1 << 20;
 const OPEN_FILES: usize = 4;
-
-/// A file of cells, as far as it was asked for.
-#[derive(Clone, Debug)]
-pub struct FileDump {
-    /// What it says about itself.
-    pub properties: FileProperties,
-    /// The first blocks, in order.
-    pub blocks: Vec<DumpedBlock>,
-    /// The first cells, in order.
-    pub cells: Vec<DumpedCell>,
-}
-
-/// What a file says about itself.
-#[derive(Clone, Debug)]
-pub struct FileProperties {
-    /// What kind of file it is, in words.
-    pub kind: &'static str,
-    /// Its id, which is in its name too.
-    pub id: u64,
-    /// The version of its format.
-    pub format: u32,
-    /// Its length.
-    pub bytes: u64,
-    /// The first row.
-    pub first_row: Vec<u8>,
-    /// The last row.
-    pub last_row: Vec<u8>,
-    /// How many rows it has.
-    pub rows: u64,
-    /// How many cells it has.
-    pub cells: u64,
-    /// How many of them delete.
-    pub deletes: u64,
-    /// Most cells of one row.
-    pub longest_row_cells: u64,
-    /// The lowest and the highest.
-    pub timestamps: (i64, i64),
-    /// The lowest and the highest.
-    pub sequences: (u64, u64),
-    /// Bytes of rows, qualifiers, tags and values, before compression.
-    pub data_bytes: u64,
-    /// How many blocks of cells.
-    pub data_blocks: u64,
-    /// How many partitions of the index.
-    pub index_blocks: u64,
-    /// How it was written, for files that can be written in several ways.
-    pub storage: Option<FamilyStorage>,
-    /// Whether it has a filter of row prefixes.
-    pub has_prefix_filter: bool,
-}
-
-/// An entry of the index.
-#[derive(Clone, Debug)]
-pub struct DumpedBlock {
-    /// The partition of the index that names it, counted from 0.
-    pub partition: usize,
-    /// Where the block is.
-    pub offset: u64,
-    /// Its length in the file.
-    pub bytes: u64,
-    /// How many cells it holds.
-    pub cells: u64,
-    /// Their bytes before compression.
-    pub data_bytes: u64,
-    /// No cell of the block comes after this row...
-    pub last_row: Vec<u8>,
-    /// ...and, where it is given, after this qualifier of it.
-    pub last_qualifier: Option<Vec<u8>>,
-}
-
-/// A cell.
-#[derive(Clone, Debug)]
-pub struct DumpedCell {
-    /// The row.
-    pub row: Vec<u8>,
-    /// The qualifier.
-    pub qualifier: Vec<u8>,
-    /// The timestamp.
-    pub timestamp: i64,
-    /// The sequence number.
-    pub sequence: u64,
-    /// Where it was in its row mutation.
-    pub position: u32,
-    /// The kind.
-    pub kind: CellKind,
-    /// The tags.
-    pub tags: Vec<u8>,
-    /// The value.
-    pub value: Vec<u8>,
-}
-
-impl DumpedCell {
-    pub(crate) fn of(cell: Cell<'_>) -> Self {
-        Self {
-            row: cell.row.to_vec(),
-            qualifier: cell.qualifier.to_vec(),
-            timestamp: cell.timestamp,
-            sequence: cell.sequence,
-            position: cell.position,
-            kind: cell.kind,
-            tags: cell.tags.to_vec(),
-            value: cell.value.to_vec(),
-        }
-    }
-}
 
 /// Takes a file of cells apart: its properties, its first `blocks` blocks and its first `cells` cells. `None` when its name is
 /// not one of such a file.
@@ -130,12 +23,12 @@ impl DumpedCell {
 pub async fn dump_file(path: &Path, blocks: usize, cells: usize) -> Result<Option<FileDump>, Error> {
     let disk = Disk::os();
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    if let Some(id) = table::id_of(&name) {
+    if let Some(id) = store_file::id_of(&name) {
         let bytes = disk.file_len(path).await.map_err(Error::io(format!("look at {}", path.display())))?;
         let dir = path.parent().map(Path::to_owned).unwrap_or_default();
-        let shared = Arc::new(TableShared::new(disk, dir, CACHE_BYTES, OPEN_FILES));
+        let shared = Arc::new(StoreFileShared::new(disk, dir, CACHE_BYTES, OPEN_FILES));
         let dumped = task::run_blocking(move || {
-            Table::open(&shared, id, None, bytes, &Arc::new(FamilyReads::default()))?.listing(blocks, cells)
+            StoreFile::open(&shared, id, None, bytes, &Arc::new(FamilyReads::default()))?.listing(blocks, cells)
         });
         return dumped.await.map(Some);
     }

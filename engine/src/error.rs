@@ -45,9 +45,9 @@ pub enum Error {
         /// The region.
         region: RegionId,
     },
-    /// The split cannot be done now: the region itself comes from a split that is not recorded yet. Settle it first.
-    #[error("region {region} came from a split that is not recorded yet; settle it first")]
-    Unsettled {
+    /// The split cannot be done now: the region itself comes from a split that is not recorded yet. Finish that first.
+    #[error("region {region} came from a split that is not recorded yet; finish that split first")]
+    SplitPending {
         /// The region.
         region: RegionId,
     },

@@ -1,8 +1,8 @@
 //! The manifest: the one file per server that says which files and points count.
 //!
-//! A log of framed, checksummed records; each is synced before what it says may be relied on. A record is whole or it
-//! never was: at start the file is read up to the last whole record and cut there. When it has grown to several times
-//! what it says, it is written anew beside itself and renamed into place. `docs/formats/manifest.md` has the bytes.
+//! A log of framed, checksummed records; each is synced before anything relies on what it says. A record is whole or it does
+//! not exist: at start the file is read up to the last whole record and truncated there. When it has grown to several times
+//! its contents, it is rewritten beside itself and renamed into place. `docs/formats/manifest.md` has the bytes.
 
 mod examine;
 mod record;
@@ -14,7 +14,7 @@ use terrane_env::fs::{Disk, File};
 use terrane_types::{GroupId, RegionId};
 
 pub(crate) use examine::examine;
-pub(crate) use record::{FamilyRecord, FileRecord, Record, RegionRecord};
+pub(crate) use record::{Families, FamilyRecord, FileRecord, Record, RegionRecord};
 
 use crate::Error;
 use crate::codec::{FRAME_HEADER_BYTES, frame, unframe};
@@ -22,12 +22,12 @@ use crate::point::GroupPoint;
 
 /// The manifest's name in the engine's directory.
 pub(crate) const FILE_NAME: &str = "MANIFEST";
-/// Below this it is never worth writing anew.
+/// Below this size it is never worth rewriting.
 const REWRITE_BYTES_MIN: u64 = 1 << 20;
-/// It is written anew when it is this many times as large as after the last time.
+/// It is rewritten when it is this many times as large as after the last rewrite.
 const REWRITE_FACTOR: u64 = 4;
 
-/// What the records say when all are taken together.
+/// What all records together say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contents {
     pub(crate) engine: String,
@@ -66,6 +66,37 @@ impl Contents {
         }
     }
 
+    /// The recorded points only move forward.
+    fn check_order(&self, record: &Record) {
+        let forward = |region: &RegionRecord, before: Option<&RegionRecord>| {
+            let Some(before) = before.filter(|before| before.point.group == region.point.group) else { return };
+            let (old, new) = (&before.point, &region.point);
+            assert!(
+                new.index >= old.index && new.sequence >= old.sequence,
+                "the durable point of region {} went back, from index {} and sequence {} to index {} and sequence {}",
+                region.region,
+                old.index,
+                old.sequence,
+                new.index,
+                new.sequence,
+            );
+        };
+        match record {
+            Record::Region(region) => forward(region, self.regions.get(&region.region)),
+            Record::Split { parent, daughters } => {
+                daughters.iter().for_each(|daughter| forward(daughter, self.regions.get(parent)));
+            }
+            Record::Merge { parents, region } => {
+                parents.iter().for_each(|parent| forward(region, self.regions.get(parent)));
+            }
+            Record::Drop { group, point, .. } | Record::Group { group, point } => {
+                let before = self.groups.get(group).map_or(0, |before| before.index);
+                debug_assert!(point.index >= before, "group {group} went back from index {before} to {}", point.index);
+            }
+            Record::Engine { .. } => {}
+        }
+    }
+
     fn records(&self) -> impl Iterator<Item = Record> {
         let engine = Record::Engine { name: self.engine.clone() };
         let regions = self.regions.values().cloned().map(Record::Region);
@@ -79,26 +110,34 @@ impl Contents {
     }
 }
 
+/// Where the next record goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// Here: everything before is whole and synced.
+    At(u64),
+    /// Nowhere: a record failed that may be on disk all the same, so the manifest is rewritten without it.
+    InDoubt,
+}
+
 /// The open manifest.
 pub(crate) struct Manifest {
     path: PathBuf,
     disk: Disk,
     file: File,
-    /// Where the next record goes: everything before is whole and synced.
-    end: u64,
-    /// The file's size when it was last written anew.
+    end: End,
+    /// The file's size when it was last rewritten.
     compact_bytes: u64,
     contents: Contents,
 }
 
 impl Manifest {
-    /// Opens the manifest of `dir`, or makes it for `engine`.
+    /// Opens the manifest of `dir`, or creates it for `engine`.
     pub(crate) async fn open(disk: &Disk, dir: &Path, engine: &str) -> Result<Self, Error> {
         let path = dir.join(FILE_NAME);
         let exists = disk.exists(&path).await.map_err(Error::io("look for the manifest"))?;
         if !exists {
             let contents = Contents { engine: engine.to_owned(), ..Contents::default() };
-            return Self::write_anew(disk.clone(), path, contents).await;
+            return Self::rewrite(disk.clone(), path, contents).await;
         }
         let bytes = disk.read(&path).await.map_err(Error::io("read the manifest"))?;
         let (contents, end) = read_records(&path, &bytes)?;
@@ -111,56 +150,60 @@ impl Manifest {
         }
         let file = disk.open_rw(&path).await.map_err(Error::io("open the manifest"))?;
         if end < bytes.len() as u64 {
-            file.set_len(end).await.map_err(Error::io("cut the manifest's torn tail"))?;
+            file.set_len(end).await.map_err(Error::io("truncate the manifest's torn tail"))?;
             file.sync_all().await.map_err(Error::io("sync the manifest"))?;
         }
-        Ok(Self { path, disk: disk.clone(), file, end, compact_bytes: end.min(REWRITE_BYTES_MIN), contents })
+        let compact_bytes = end.min(REWRITE_BYTES_MIN);
+        Ok(Self { path, disk: disk.clone(), file, end: End::At(end), compact_bytes, contents })
     }
 
     pub(crate) fn contents(&self) -> &Contents {
         &self.contents
     }
 
-    /// Whether a record failed that may be on disk all the same, until the next append writes the manifest anew.
+    /// Whether a record failed that may be on disk all the same, until the next append rewrites the manifest.
     pub(crate) fn is_in_doubt(&self) -> bool {
-        self.end == u64::MAX
+        self.end == End::InDoubt
     }
 
-    /// Appends a record and syncs it. After an error the file's end is not known to be whole, so the next append writes the
-    /// manifest anew, without the record that failed: until then a restart may find it or not.
+    /// Appends a record and syncs it. After an error the file's end is not known to be whole, so the next append rewrites the
+    /// manifest without the record that failed: until then a restart may or may not find it.
     pub(crate) async fn append(&mut self, record: Record) -> Result<(), Error> {
+        self.contents.check_order(&record);
         let mut bytes = Vec::new();
         frame(&mut bytes, &record.encode());
-        let end = self.end;
-        // Until the sync is back the tail is in doubt; `u64::MAX` makes whoever comes next rewrite.
-        self.end = u64::MAX;
-        if end == u64::MAX || end + bytes.len() as u64 > (self.compact_bytes * REWRITE_FACTOR).max(REWRITE_BYTES_MIN) {
-            let mut contents = self.contents.clone();
-            contents.take(record);
-            *self = Self::write_anew(self.disk.clone(), self.path.clone(), contents).await?;
-            return Ok(());
-        }
+        let bytes_max = (self.compact_bytes * REWRITE_FACTOR).max(REWRITE_BYTES_MIN);
+        // The end is in doubt until the sync is back, also where this call is cancelled.
+        let end = match std::mem::replace(&mut self.end, End::InDoubt) {
+            End::At(end) if end + bytes.len() as u64 <= bytes_max => end,
+            End::At(_) | End::InDoubt => {
+                let mut contents = self.contents.clone();
+                contents.take(record);
+                *self = Self::rewrite(self.disk.clone(), self.path.clone(), contents).await?;
+                return Ok(());
+            }
+        };
         self.file.write_all_at(&bytes, end).await.map_err(Error::io("write a manifest record"))?;
         self.file.sync_data().await.map_err(Error::io("sync the manifest"))?;
-        // Only now: a record that failed must not make files go that the manifest on disk still names.
+        // Only now: a record that failed must not cause the removal of files that the manifest on disk still names.
         self.contents.take(record);
-        self.end = end + bytes.len() as u64;
+        self.end = End::At(end + bytes.len() as u64);
         Ok(())
     }
 
-    async fn write_anew(disk: Disk, path: PathBuf, contents: Contents) -> Result<Self, Error> {
+    async fn rewrite(disk: Disk, path: PathBuf, contents: Contents) -> Result<Self, Error> {
         let mut bytes = Vec::new();
         for record in contents.records() {
             frame(&mut bytes, &record.encode());
         }
-        disk.write_durable(&path, &bytes).await.map_err(Error::io("write the manifest anew"))?;
+        disk.write_durable(&path, &bytes).await.map_err(Error::io("rewrite the manifest"))?;
         let file = disk.open_rw(&path).await.map_err(Error::io("open the manifest"))?;
         let end = bytes.len() as u64;
-        Ok(Self { path, disk, file, end, compact_bytes: end, contents })
+        Ok(Self { path, disk, file, end: End::At(end), compact_bytes: end, contents })
     }
 }
 
-/// Reads records up to the last whole one; answers where that ends.
+/// Reads records up to the last whole one; returns where that ends.
 fn read_records(path: &Path, bytes: &[u8]) -> Result<(Contents, u64), Error> {
     let damage = |offset: usize, what: &str| Error::damage(path.display().to_string(), offset as u64, what);
     let mut contents = Contents::default();
@@ -171,7 +214,7 @@ fn read_records(path: &Path, bytes: &[u8]) -> Result<(Contents, u64), Error> {
         at += FRAME_HEADER_BYTES + payload.len();
     }
     // Each record is synced before the next is written, so a torn tail is one record and has nothing whole after it. A bad
-    // record with a whole one after it was synced once, and is damage: cutting there would forget what later records say.
+    // record followed by a whole one was synced once, and is damage: truncating there would lose what later records say.
     if (at + 1..bytes.len()).any(|later| is_record(&bytes[later..])) {
         return Err(damage(at, "a record's checksum does not hold, and whole records follow"));
     }
@@ -181,7 +224,7 @@ fn read_records(path: &Path, bytes: &[u8]) -> Result<(Contents, u64), Error> {
     Ok((contents, at as u64))
 }
 
-/// Whether a whole record begins here. Looked for at every byte: the length of the bad record before it may be what is bad.
+/// Whether a whole record begins here. Tried at every byte, since the length of the bad record before it may be what is bad.
 fn is_record(bytes: &[u8]) -> bool {
     unframe(bytes).is_some_and(|payload| Record::decode(payload).is_some())
 }

@@ -46,12 +46,12 @@ use self::active::Active;
 use self::cursor::MemtableCursor;
 use self::merge::Dropping;
 pub(crate) use self::merge::{Limits, Retention};
-use self::run::Run;
+use self::run::SortedRun;
 use crate::Error;
 use crate::cells::{Cell, Cells};
-use crate::prefix::Prefix;
-use crate::reading::{Cursor, Reading, RowKey, Source};
-use crate::source::Bounds;
+use crate::common_prefix::Prefix;
+use crate::row_range::RowRange;
+use crate::source::{Cursor, Reading, RowKey, Source};
 
 /// A batch of so many cells becomes a run; a smaller one goes to the active buffer.
 const RUN_CELLS_MIN: usize = 512;
@@ -99,7 +99,7 @@ pub(crate) struct Memtable {
 struct View {
     active: Arc<Active>,
     /// Oldest first.
-    runs: Vec<Arc<Run>>,
+    runs: Vec<Arc<SortedRun>>,
     /// Bytes of the runs.
     run_bytes: u64,
     /// What the rows of all runs begin with.
@@ -119,7 +119,7 @@ struct Due {
 }
 
 impl View {
-    fn new(active: Arc<Active>, runs: Vec<Arc<Run>>) -> Self {
+    fn new(active: Arc<Active>, runs: Vec<Arc<SortedRun>>) -> Self {
         let run_bytes = runs.iter().map(|run| run.memory_bytes() as u64).sum();
         let prefix = match runs.split_first() {
             Some((first, rest)) => rest.iter().fold(first.prefix().clone(), |all, run| all.common_with(run.prefix())),
@@ -131,7 +131,7 @@ impl View {
 }
 
 impl Due {
-    fn of(runs: &[Arc<Run>]) -> Self {
+    fn of(runs: &[Arc<SortedRun>]) -> Self {
         if runs.len() <= IDLE_RUNS_MAX {
             return Self::default();
         }
@@ -149,7 +149,7 @@ impl Due {
     }
 }
 
-fn sizes(runs: &[Arc<Run>]) -> Vec<(usize, usize)> {
+fn sizes(runs: &[Arc<SortedRun>]) -> Vec<(usize, usize)> {
     runs.iter().map(|run| (run.cells().len(), run.cells().data_bytes())).collect()
 }
 
@@ -215,7 +215,7 @@ impl Memtable {
             return Replacing { cells, which };
         }
         cells.sort_from(0);
-        if let Some(run) = Run::new(cells) {
+        if let Some(run) = SortedRun::new(cells) {
             self.push_run(run, None);
         }
         Replacing::default()
@@ -275,13 +275,13 @@ impl Memtable {
     /// Makes the active buffer a run, and begins another.
     fn rotate(&self) {
         let view = self.view.load_full();
-        let Some(run) = Run::new(view.active.cells()) else { return };
+        let Some(run) = SortedRun::new(view.active.cells()) else { return };
         let next = Active::new(run.prefix().clone());
         self.push_run(run, Some(Arc::new(next)));
     }
 
     /// Publishes a new run, together with a new active buffer where the run was the old one.
-    fn push_run(&self, run: Run, active: Option<Arc<Active>>) {
+    fn push_run(&self, run: SortedRun, active: Option<Arc<Active>>) {
         let run = Arc::new(run);
         let overwrites = self.retention.is_some() && self.overwrites(&run);
         {
@@ -304,7 +304,7 @@ impl Memtable {
     }
 
     /// Whether most columns of a run are written in older runs too, by a sample.
-    fn overwrites(&self, run: &Run) -> bool {
+    fn overwrites(&self, run: &SortedRun) -> bool {
         if self.one_version_since.load(Ordering::Relaxed) == NEVER {
             return false;
         }
@@ -343,7 +343,7 @@ impl Memtable {
     }
 
     /// Merges neighbouring runs, outside of any lock that others wait for, and puts the result in their place.
-    fn merge(&self, inputs: &[Arc<Run>]) -> bool {
+    fn merge(&self, inputs: &[Arc<SortedRun>]) -> bool {
         let since = self.one_version_since.load(Ordering::Acquire);
         let dropping =
             self.retention.as_deref().filter(|_| since != NEVER).map(|retention| Dropping::new(retention, since));
@@ -354,7 +354,7 @@ impl Memtable {
         }
         let _changing = self.changing.lock();
         let view = self.view.load_full();
-        let same = |window: &[Arc<Run>]| window.iter().zip(inputs).all(|(a, b)| Arc::ptr_eq(a, b));
+        let same = |window: &[Arc<SortedRun>]| window.iter().zip(inputs).all(|(a, b)| Arc::ptr_eq(a, b));
         let Some(first) = view.runs.windows(inputs.len()).position(same) else { return false };
         let mut runs = view.runs.clone();
         runs.splice(first..first + inputs.len(), [Arc::new(merged)]);
@@ -411,7 +411,7 @@ impl Source for Memtable {
         Ok(is_all)
     }
 
-    fn cursor(self: Arc<Self>, bounds: &Bounds, reverse: bool, reading: Reading) -> Result<Box<dyn Cursor>, Error> {
+    fn cursor(self: Arc<Self>, bounds: &RowRange, reverse: bool, reading: Reading) -> Result<Box<dyn Cursor>, Error> {
         // Before the cursor takes its view: a scan is worth a merge.
         self.note_read(&self.view.load().due, reading);
         Ok(Box::new(MemtableCursor::new(self.view.load_full(), bounds, reverse)))

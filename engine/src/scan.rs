@@ -7,9 +7,9 @@
 //! A scanner that is told not to wait for the disk, and needs it, forgets its cursors and answers so. The next call opens
 //! them again behind the last row that was gathered whole, so nothing is skipped or repeated.
 
-mod first;
-mod passing;
+mod first_cell;
 mod row;
+mod skip;
 
 use std::sync::Arc;
 
@@ -19,14 +19,15 @@ use terrane_types::{CellRef, KeyRange, Projection};
 
 use self::row::RowAtHand;
 use crate::Error;
+use crate::cell_window::CellWindow;
 use crate::cells::Cells;
-use crate::merge::Merge;
-use crate::read::{FamilyReader, Patience, ReadStats, view_of};
-use crate::reading::{PrefixKey, Reading};
-use crate::region::{Region, RowPrefix, View as StoreView};
+use crate::family_reader::{FamilyReader, Patience, ReadStats, view_of};
+use crate::merging_cursor::MergingCursor;
+use crate::region::{Region, StoreView};
+use crate::row_prefix::RowPrefix;
+use crate::row_range::RowRange;
 use crate::snapshot::Snapshot;
-use crate::source::Bounds;
-use crate::window::CellWindow;
+use crate::source::{PrefixKey, Reading};
 
 /// Cells read without a visible row after which [`RowScanner::next`] returns all the same: a reader of a range full of
 /// deleted rows must be able to yield, report where it is, and give up.
@@ -86,7 +87,7 @@ struct FamilyScan {
     /// What is read: kept for the whole scan, so that the files stay.
     store: Arc<StoreView>,
     /// `None` until the first call, and after one that needed the disk: a scan that is never read touches nothing.
-    merge: Option<Merge>,
+    merge: Option<MergingCursor>,
     /// Cells of the row at hand, and which of them are visible.
     gathered: Cells,
     visible: Vec<usize>,
@@ -102,7 +103,7 @@ struct FamilyScan {
 pub struct RowScanner {
     families: Vec<FamilyScan>,
     /// What is still to come.
-    bounds: Bounds,
+    bounds: RowRange,
     projection: Projection,
     reverse: bool,
     prefix: Option<RowPrefix>,
@@ -117,8 +118,8 @@ pub struct RowScanner {
     at_hand: RowAtHand,
     /// Where the row at hand goes on: family and visible cell. `None`: something visible is to be found first.
     at: Option<(usize, usize)>,
-    /// Room for cells that are put aside.
-    room: Cells,
+    /// A buffer for cells that are put aside.
+    spare: Cells,
     part_bytes: usize,
     stats: ReadStats,
     /// Keeps what it sees from being collected.
@@ -156,7 +157,7 @@ impl Region {
             within: false,
             at_hand,
             at: None,
-            room: Cells::default(),
+            spare: Cells::default(),
             part_bytes: self.part_bytes(),
             stats: ReadStats::default(),
             snapshot,
@@ -243,9 +244,9 @@ impl RowScanner {
     pub fn seek(&mut self, row: &[u8], patience: Patience) -> Result<(), Error> {
         self.from_cell = None;
         if self.reverse {
-            let stop = [row, &[0]].concat();
-            if self.bounds.stop.is_empty() || stop < self.bounds.stop {
-                self.bounds.stop = stop;
+            let end = [row, &[0]].concat();
+            if self.bounds.end.is_empty() || end < self.bounds.end {
+                self.bounds.end = end;
             }
         } else if row > self.bounds.start.as_slice() {
             self.bounds.start = row.to_vec();
@@ -290,7 +291,7 @@ impl RowScanner {
                     cursors.push(cursor);
                 }
             }
-            family.merge = Some(Merge::new(cursors, self.reverse));
+            family.merge = Some(MergingCursor::new(cursors, self.reverse));
         }
         Ok(())
     }
@@ -316,9 +317,9 @@ impl RowScanner {
             self.from_cell = self.at_hand.resume();
             // A seek may have gone further than the row at hand.
             if self.reverse {
-                let stop = [self.row.as_slice(), &[0]].concat();
-                if self.bounds.stop.is_empty() || stop < self.bounds.stop {
-                    self.bounds.stop = stop;
+                let end = [self.row.as_slice(), &[0]].concat();
+                if self.bounds.end.is_empty() || end < self.bounds.end {
+                    self.bounds.end = end;
                 }
             } else if self.row > self.bounds.start {
                 self.bounds.start.clone_from(&self.row);
@@ -332,8 +333,8 @@ impl RowScanner {
         }
         // A seek may have gone further than the row at hand.
         if self.reverse {
-            if self.bounds.stop.is_empty() || self.row < self.bounds.stop {
-                self.bounds.stop.clone_from(&self.row);
+            if self.bounds.end.is_empty() || self.row < self.bounds.end {
+                self.bounds.end.clone_from(&self.row);
             }
         } else if self.row >= self.bounds.start {
             self.bounds.start.clone_from(&self.row);

@@ -145,6 +145,16 @@ impl Snapshots {
         held.newest()
     }
 
+    /// Publishes what the log wrote under the next numbers, from `first` to `last`. See [`Snapshots::publish`].
+    pub(crate) fn publish_writes(&self, first: u64, last: u64, replaces: bool) -> Option<u64> {
+        let published = self.published();
+        assert!(
+            first == published + 1 && last >= first,
+            "sequence numbers {first} to {last} are applied after {published}: a write was skipped or repeated"
+        );
+        self.publish(last, replaces)
+    }
+
     pub(crate) fn published(&self) -> u64 {
         self.0.lock().published
     }

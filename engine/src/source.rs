@@ -1,47 +1,183 @@
-//! Rows from one to another.
+//! Where a read finds cells: memtables, store files and the other backends' stores, all behind two small traits.
 //!
-//! What is unbounded is asked about before rows are compared: a comparison with an empty vector is not cheap, as the
-//! address of nothing is invalid and a vectorised comparison of no bytes stumbles over it.
+//! A [`Source`] gives one row, or a [`Cursor`] over rows one way. Cursors are row by row: a merge compares rows, and cells
+//! are only compared where several sources hold the same row. What is read is copied once, into [`Cells`].
+//!
+//! No read takes a whole row at once unless the row is small: a row comes in parts of about [`PART_BYTES`], so that one of
+//! any size passes through bounded memory. A part ends between two cells.
+//!
+//! A read may be told not to wait for the disk ([`Reading::blocking`]): what it needs and is not in memory then ends it
+//! with [`Error::NeedsDisk`], and whoever asked begins again where blocking is allowed. So runtime threads never wait for
+//! a disk, and a read that finds everything in memory costs no hand-over.
 
-/// Rows `[start, stop)`; an empty `stop` is no bound.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Bounds {
-    pub(crate) start: Vec<u8>,
-    pub(crate) stop: Vec<u8>,
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::Error;
+use crate::cells::{Cell, Cells};
+use crate::row_prefix::RowPrefix;
+use crate::row_range::RowRange;
+
+/// Bytes of cells after which a row is cut into parts.
+pub(crate) const PART_BYTES: usize = 512 << 10;
+
+/// How a read goes about it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading {
+    /// Whether it may wait for the disk.
+    pub(crate) blocking: bool,
+    /// Whether it goes over many rows in order: files are then read ahead.
+    pub(crate) sequential: bool,
+    /// Whether blocks read from files stay in the cache: not those of compactions and checks.
+    pub(crate) fills_cache: bool,
+    /// Files that hold only lower timestamps may be left out.
+    pub(crate) time_min: i64,
+    /// What all rows that are read begin with: files that hold no such row may be left out.
+    pub(crate) prefix: Option<PrefixKey>,
 }
 
-impl Bounds {
-    pub(crate) fn contains(&self, row: &[u8]) -> bool {
-        (self.start.is_empty() || row >= self.start.as_slice()) && (self.stop.is_empty() || row < self.stop.as_slice())
+impl Reading {
+    /// How flushes and compactions read.
+    pub(crate) const BULK: Self =
+        Self { blocking: true, sequential: true, fills_cache: false, time_min: i64::MIN, prefix: None };
+}
+
+/// A row prefix to look for in filters.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PrefixKey {
+    /// The way of cutting keys, see [`RowPrefix::id`].
+    pub(crate) id: u64,
+    pub(crate) hash: u64,
+}
+
+impl PrefixKey {
+    /// The prefix that all rows inside of `bounds` share, if they share one.
+    pub(crate) fn of(prefix: &RowPrefix, bounds: &RowRange) -> Option<Self> {
+        let length = (prefix.length)(&bounds.start)?;
+        let head = bounds.start.get(..length)?;
+        // A last part that goes on to the end of the row makes each row a prefix of its own: longer rows are no kin then.
+        let goes_on = |byte: u8| (prefix.length)(&[head, &[byte]].concat()) == Some(length);
+        let inside = !bounds.end.is_empty() && (bounds.end.starts_with(head) || is_successor(head, &bounds.end));
+        (inside && goes_on(0) && goes_on(0xFF)).then(|| Self { id: prefix.id, hash: hash_of(head) })
+    }
+}
+
+/// Whether `stop` is the first row after all that begin with `head`.
+fn is_successor(head: &[u8], end: &[u8]) -> bool {
+    let kept = head.len() - head.iter().rev().take_while(|byte| **byte == 0xFF).count();
+    match head[..kept].split_last() {
+        Some((last, front)) => end.split_last() == Some((&(last + 1), front)),
+        None => false,
+    }
+}
+
+/// A row to look up, with what filters want to know of it: computed once for all sources.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowKey<'a> {
+    pub(crate) row: &'a [u8],
+    pub(crate) hash: u64,
+}
+
+impl<'a> RowKey<'a> {
+    pub(crate) fn new(row: &'a [u8]) -> Self {
+        Self { row, hash: hash_of(row) }
+    }
+}
+
+/// The hash that filters on disk and in memory are made of. It reaches the disk: it never changes.
+pub(crate) fn hash_of(bytes: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(bytes)
+}
+
+/// Something sorted that holds cells of one family.
+pub(crate) trait Source: Send + Sync {
+    /// Appends the cells of one row in store order. With `columns` not empty, at least those of these qualifiers and of
+    /// the empty qualifier (where the markers of the whole family are); others may come too. After an error, `out` is as
+    /// it was.
+    ///
+    /// Answers whether those are all. Once about `bytes_max` bytes were appended it gives up: some of the row's cells are
+    /// missing, not always the last ones, and a cursor has to go over the row.
+    fn row(
+        &self,
+        row: &RowKey<'_>,
+        columns: &[Bytes],
+        reading: Reading,
+        bytes_max: usize,
+        out: &mut Cells,
+    ) -> Result<bool, Error>;
+
+    /// A cursor over the rows inside of `bounds`, from the first, or with `reverse` from the last.
+    fn cursor(self: Arc<Self>, bounds: &RowRange, reverse: bool, reading: Reading) -> Result<Box<dyn Cursor>, Error>;
+}
+
+/// Goes over the rows of a source, one way. After an error it is spent.
+pub(crate) trait Cursor: Send {
+    /// The row at hand; `None` at the end.
+    fn row(&self) -> Option<&[u8]>;
+
+    /// The cell of the row at hand, where it has a single one and that can be told without reading on. Such a row can be
+    /// shown from where it lies.
+    fn lone(&self) -> Option<Cell<'_>> {
+        None
     }
 
-    pub(crate) fn intersect(&self, other: &Self) -> Self {
-        self.clip(&other.start, &other.stop)
+    /// The first cell, in store order, of the row at hand, where it can be told without reading on.
+    fn first(&self) -> Option<Cell<'_>> {
+        self.lone()
     }
 
-    /// The rows `[start, stop)` that lie inside.
-    pub(crate) fn clip(&self, start: &[u8], stop: &[u8]) -> Self {
-        let start = if start.is_empty() { &self.start } else { start.max(self.start.as_slice()) };
-        let stop = match (self.stop.is_empty(), stop.is_empty()) {
-            (true, _) => stop,
-            (_, true) => self.stop.as_slice(),
-            _ => stop.min(self.stop.as_slice()),
-        };
-        Self { start: start.to_vec(), stop: stop.to_vec() }
+    /// Goes on to the next row, wherever it is in the row at hand.
+    fn skip(&mut self) -> Result<(), Error> {
+        let mut skipped = Cells::default();
+        while self.row().is_some() && !self.take(&[], PART_BYTES, &mut skipped)? {
+            skipped.clear();
+        }
+        Ok(())
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        !self.stop.is_empty() && !self.start.is_empty() && self.start >= self.stop
+    /// Appends the cells of the row at hand, in store order whatever the direction, and goes on to the next row; of which
+    /// columns, as with [`Source::row`].
+    ///
+    /// Answers whether the row is over. Once about `bytes_max` bytes were appended it is not: the cursor stays within the
+    /// row, and the next call appends what follows.
+    fn take(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error>;
+
+    /// Goes on, within the row at hand, to the first cell whose qualifier is not below this one. Where there is none, the
+    /// row is over.
+    fn seek_column(&mut self, qualifier: &[u8]) -> Result<(), Error>;
+
+    /// Goes on to the first row, in the cursor's direction, that is not before `row`.
+    fn seek(&mut self, row: &[u8]) -> Result<(), Error>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(length: impl Fn(&[u8]) -> Option<usize> + Send + Sync + 'static, start: &[u8], end: &[u8]) -> Option<u64> {
+        let prefix = RowPrefix { id: 1, length: Arc::new(length) };
+        PrefixKey::of(&prefix, &RowRange { start: start.to_vec(), end: end.to_vec() }).map(|key| key.hash)
     }
 
-    /// Whether some row from `first` to `last`, both included, lies inside.
-    pub(crate) fn meets(&self, first: &[u8], last: &[u8]) -> bool {
-        (self.start.is_empty() || last >= self.start.as_slice())
-            && (self.stop.is_empty() || first < self.stop.as_slice())
+    fn two(row: &[u8]) -> Option<usize> {
+        (row.len() >= 2).then_some(2)
     }
 
-    /// Whether all rows from `first` to `last`, both included, lie inside.
-    pub(crate) fn hold(&self, first: &[u8], last: &[u8]) -> bool {
-        self.contains(first) && self.contains(last)
+    #[test]
+    fn rows_share_a_prefix_only_where_the_bounds_say_so() {
+        let ab = Some(hash_of(b"ab"));
+        assert_eq!(key(two, b"ab", b"ac"), ab);
+        assert_eq!(key(two, b"ab1", b"ab2"), ab);
+        assert_eq!(key(two, b"a\xff", b"b"), Some(hash_of(b"a\xff")));
+        assert_eq!(key(two, b"ab", b"ad"), None);
+        assert_eq!(key(two, b"ab", b""), None);
+        assert_eq!(key(two, b"a", b"b"), None);
+        assert_eq!(key(two, b"\xff\xff", b""), None);
+    }
+
+    #[test]
+    fn a_prefix_that_takes_the_whole_row_is_shared_by_no_two() {
+        assert_eq!(key(|row| Some(row.len()), b"ab", b"ac"), None);
     }
 }

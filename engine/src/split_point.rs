@@ -1,9 +1,8 @@
 //! Where a region is best split: at a row near the middle by bytes.
 
 use crate::cells::Cells;
-use crate::flush::BULK;
-use crate::reading::{PART_BYTES, Source};
 use crate::region::Region;
+use crate::source::{PART_BYTES, Reading, Source};
 
 /// How many samples a memtable is cut into, about; the boundary is right to one of them.
 const SAMPLES: u64 = 64;
@@ -39,13 +38,7 @@ impl Region {
 
     /// Rows at about equal distances, each with the bytes from it to the next. `None` when a source cannot be read.
     fn samples(&self) -> Option<Vec<Sample>> {
-        let (memtables, files) = {
-            let state = self.state.read();
-            let frozen = state.frozen.iter().flat_map(|frozen| frozen.tables.values().flatten().cloned());
-            let memtables: Vec<_> = state.stores.values().map(|store| store.active.clone()).chain(frozen).collect();
-            let files: Vec<_> = state.stores.values().flat_map(|store| store.files.iter().cloned()).collect();
-            (memtables, files)
-        };
+        let (memtables, files) = self.memtables_and_files();
         let mut samples = Vec::new();
         for file in files {
             let bounds = file.record.bounds.intersect(self.bounds());
@@ -55,7 +48,7 @@ impl Region {
         let mut cells = Cells::default();
         for memtable in memtables {
             let bytes_per_sample = memtable.bytes() / SAMPLES;
-            let mut cursor = memtable.cursor(self.bounds(), false, BULK).ok()?;
+            let mut cursor = memtable.cursor(self.bounds(), false, Reading::BULK).ok()?;
             let mut bytes = 0;
             while cursor.row().is_some() {
                 cells.clear();

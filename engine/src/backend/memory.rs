@@ -15,11 +15,11 @@ use terrane_types::{CellKind, CellRef, FamilyName};
 use crate::Error;
 use crate::cells::{Cell, Cells};
 use crate::codec::{FRAME_HEADER_BYTES, Reader, Writer, frame, unframe};
-use crate::file::{FileRef, FileSource};
-use crate::files::Files;
+use crate::file_directory::FileDirectory;
+use crate::levels::{FileRef, FileSource};
 use crate::manifest::FileRecord;
-use crate::run::Run;
-use crate::source::Bounds;
+use crate::row_range::RowRange;
+use crate::sorted_cells::SortedCells;
 
 pub(crate) const FORMAT: u8 = 2;
 const HEADER: u8 = 1;
@@ -38,19 +38,19 @@ const FILE_BYTES_MAX: u64 = 2 << 30;
 /// The files of one server.
 pub(crate) struct MemoryBackend {
     disk: Disk,
-    pub(crate) files: Arc<Files>,
+    pub(crate) files: Arc<FileDirectory>,
 }
 
 impl MemoryBackend {
     pub(crate) async fn open(disk: &Disk, dir: &Path, named: &BTreeSet<u64>) -> Result<Self, Error> {
-        let files = Arc::new(Files::open(disk, dir, DIRECTORY, SUFFIX, named).await?);
+        let files = Arc::new(FileDirectory::open(disk, dir, DIRECTORY, SUFFIX, named).await?);
         Ok(Self { disk: disk.clone(), files })
     }
 
     /// Loads a file that the manifest names.
     pub(crate) async fn load(&self, record: &FileRecord) -> Result<Arc<dyn FileSource>, Error> {
         let (cells, _) = read_file(&self.disk, &self.files.path_of(record.id), record.id).await?;
-        Ok(Arc::new(Run::new(cells)))
+        Ok(Arc::new(SortedCells::new(cells)))
     }
 
     pub(crate) fn writer(&self, family: &FamilyName) -> MemoryWriter {
@@ -62,7 +62,7 @@ impl MemoryBackend {
 /// Gathers the cells of one family's flush.
 pub(crate) struct MemoryWriter {
     disk: Disk,
-    files: Arc<Files>,
+    files: Arc<FileDirectory>,
     family: FamilyName,
     cells: Cells,
     /// Bytes of data handed over.
@@ -78,7 +78,7 @@ impl MemoryWriter {
     }
 
     /// Writes and syncs the file; nothing is written when there are no cells.
-    pub(crate) async fn finish(self, bounds: &Bounds) -> Result<Option<FileRef>, Error> {
+    pub(crate) async fn finish(self, bounds: &RowRange) -> Result<Option<FileRef>, Error> {
         if self.cells.is_empty() {
             return Ok(None);
         }
@@ -87,15 +87,15 @@ impl MemoryWriter {
                 std::io::Error::new(std::io::ErrorKind::FileTooLarge, "a family's part of a region is over 2 GiB");
             return Err(Error::io("flush with the memory engine")(cause));
         }
-        let id = self.files.begin();
+        let id = self.files.allocate();
         let written = write_file(&self.disk, &self.files, id, &self.family, &self.cells).await;
         if written.is_err() {
             // Nobody will record it.
-            self.files.settled(id);
+            self.files.release(id);
         }
         let size = written?;
         let record = Arc::new(record_of(id, size, &self.cells, bounds));
-        Ok(Some(FileRef { record, source: Arc::new(Run::new(self.cells)) }))
+        Ok(Some(FileRef { record, source: Arc::new(SortedCells::new(self.cells)) }))
     }
 }
 
@@ -121,10 +121,16 @@ pub(crate) async fn check_file(disk: &Disk, path: &Path, id: u64) -> Result<File
     if cells.is_empty() || !is_sorted {
         return Err(Error::damage(path, 0, "it has no cells, or they are not in order"));
     }
-    Ok(record_of(id, bytes, &cells, &Bounds::default()))
+    Ok(record_of(id, bytes, &cells, &RowRange::default()))
 }
 
-async fn write_file(disk: &Disk, files: &Files, id: u64, family: &FamilyName, cells: &Cells) -> Result<u64, Error> {
+async fn write_file(
+    disk: &Disk,
+    files: &FileDirectory,
+    id: u64,
+    family: &FamilyName,
+    cells: &Cells,
+) -> Result<u64, Error> {
     let path = files.path_of(id);
     let bytes = encode(id, family, cells);
     let file = disk.create_new(&path).await.map_err(Error::io(format!("make {}", path.display())))?;
@@ -134,7 +140,7 @@ async fn write_file(disk: &Disk, files: &Files, id: u64, family: &FamilyName, ce
 }
 
 /// What the manifest says of cells that were written.
-fn record_of(id: u64, size: u64, cells: &Cells, bounds: &Bounds) -> FileRecord {
+fn record_of(id: u64, size: u64, cells: &Cells, bounds: &RowRange) -> FileRecord {
     let mut record = FileRecord {
         id,
         level: 0,
@@ -159,15 +165,15 @@ fn record_of(id: u64, size: u64, cells: &Cells, bounds: &Bounds) -> FileRecord {
     record
 }
 
-impl FileSource for Run {
-    fn bytes_within(&self, bounds: &Bounds) -> Option<u64> {
+impl FileSource for SortedCells {
+    fn bytes_within(&self, bounds: &RowRange) -> Option<u64> {
         let within = self.range(bounds).len() as u64;
         let all = (self.cells().len() as u64).max(1);
         // Cells of one table are much alike.
         Some(self.cells().weight() * within / all)
     }
 
-    fn samples(&self, bounds: &Bounds) -> Result<Vec<(Vec<u8>, u64)>, Error> {
+    fn samples(&self, bounds: &RowRange) -> Result<Vec<(Vec<u8>, u64)>, Error> {
         const SAMPLES: usize = 256;
         let range = self.range(bounds);
         let step = range.len().div_ceil(SAMPLES).max(1);

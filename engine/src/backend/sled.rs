@@ -17,10 +17,10 @@ use terrane_types::{CellKind, CellRef, FamilyName, GroupId, TableId};
 use crate::Error;
 use crate::cells::{Cell, Cells};
 use crate::codec::{Reader, Writer};
-use crate::file::{FileRef, FileSource, Levels};
+use crate::levels::{FileRef, FileSource, Levels};
 use crate::manifest::{Contents, FileRecord};
-use crate::reading::{Cursor, Reading, RowKey, Source};
-use crate::source::Bounds;
+use crate::row_range::RowRange;
+use crate::source::{Cursor, Reading, RowKey, Source};
 
 /// Cells per sled batch: large enough to spread its cost, small enough to stay far from its limits.
 const BATCH_CELLS: usize = 1_024;
@@ -129,15 +129,15 @@ impl SledBackend {
         group: GroupId,
         table: TableId,
         families: Vec<FamilyName>,
-        bounds: Bounds,
+        bounds: RowRange,
         above: Option<u64>,
     ) -> Result<(), Error> {
         for family in families {
             let tree = self.tree(group, table, &family)?;
             let mut from = Some(row_start(&bounds.start));
             while let Some(start) = from {
-                let (tree, stop) = (tree.clone(), bounds.stop.clone());
-                let step = task::run_blocking(move || remove_step(&tree, start, &stop, above)).await;
+                let (tree, end) = (tree.clone(), bounds.end.clone());
+                let step = task::run_blocking(move || remove_step(&tree, start, &end, above)).await;
                 from = step.map_err(|error| self.failed(&error))?;
             }
         }
@@ -149,13 +149,13 @@ impl SledBackend {
 fn remove_step(
     tree: &sled::Tree,
     start: Vec<u8>,
-    stop: &[u8],
+    end: &[u8],
     above: Option<u64>,
 ) -> Result<Option<Vec<u8>>, sled::Error> {
     let mut batch = sled::Batch::default();
     let mut last = None;
     let mut count = 0;
-    for key in range_from(tree, start, stop).keys().take(REMOVE_STEP) {
+    for key in range_from(tree, start, end).keys().take(REMOVE_STEP) {
         let key = key?;
         if above.is_none_or(|above| sequence_of(&key).is_some_and(|sequence| sequence > above)) {
             batch.remove(&key);
@@ -244,7 +244,7 @@ impl Source for SledSource {
         Ok(true)
     }
 
-    fn cursor(self: Arc<Self>, bounds: &Bounds, reverse: bool, _reading: Reading) -> Result<Box<dyn Cursor>, Error> {
+    fn cursor(self: Arc<Self>, bounds: &RowRange, reverse: bool, _reading: Reading) -> Result<Box<dyn Cursor>, Error> {
         let mut cursor = SledCursor {
             source: self,
             bounds: bounds.clone(),
@@ -261,11 +261,11 @@ impl Source for SledSource {
 
 /// A sled knows nothing of what a bound would hold.
 impl FileSource for SledSource {
-    fn bytes_within(&self, _bounds: &Bounds) -> Option<u64> {
+    fn bytes_within(&self, _bounds: &RowRange) -> Option<u64> {
         None
     }
 
-    fn samples(&self, bounds: &Bounds) -> Result<Vec<(Vec<u8>, u64)>, Error> {
+    fn samples(&self, bounds: &RowRange) -> Result<Vec<(Vec<u8>, u64)>, Error> {
         const SAMPLES_MAX: usize = 1_024;
         let mut samples: Vec<(Vec<u8>, u64)> = Vec::new();
         let (mut step, mut in_sample) = (1, 0);
@@ -298,7 +298,7 @@ impl FileSource for SledSource {
 struct SledCursor {
     source: Arc<SledSource>,
     /// What no chunk has had yet.
-    bounds: Bounds,
+    bounds: RowRange,
     reverse: bool,
     /// In store order.
     chunk: Cells,
@@ -335,7 +335,7 @@ impl SledCursor {
         }
         let last = self.chunk.row(self.chunk.len() - 1).to_vec();
         if self.reverse {
-            self.bounds.stop = last;
+            self.bounds.end = last;
             self.chunk.sort_from(0);
         } else {
             self.bounds.start = last;
@@ -424,14 +424,14 @@ impl Cursor for SledCursor {
         let is_behind = self.row().is_some_and(|at| if self.reverse { at > row } else { at < row });
         if is_behind {
             let bounds = if self.reverse {
-                Bounds { start: Vec::new(), stop: [row, &[0]].concat() }
+                RowRange { start: Vec::new(), end: [row, &[0]].concat() }
             } else {
-                Bounds { start: row.to_vec(), stop: Vec::new() }
+                RowRange { start: row.to_vec(), end: Vec::new() }
             };
             // What is left of the chunk is read again where it lies in the new bounds.
             let mut all = self.bounds.clone();
             if self.reverse {
-                all.stop.clear();
+                all.end.clear();
             } else {
                 all.start.clear();
             }
@@ -453,7 +453,7 @@ impl SledWriter {
         self.cells.push(cell);
     }
 
-    pub(crate) fn finish(self, bounds: &Bounds) -> Result<Option<FileRef>, Error> {
+    pub(crate) fn finish(self, bounds: &RowRange) -> Result<Option<FileRef>, Error> {
         if self.cells.is_empty() {
             return Ok(None);
         }
@@ -494,7 +494,7 @@ impl SledWriter {
 }
 
 /// A tree counts as one file, with the bytes of all flushes.
-pub(crate) fn one_file(before: Levels, made: Vec<FileRef>, bounds: &Bounds) -> Levels {
+pub(crate) fn one_file(before: Levels, made: Vec<FileRef>, bounds: &RowRange) -> Levels {
     let Some(new) = made.into_iter().next() else { return before };
     let mut record = (*new.record).clone();
     if let Some(older) = before.level0.first() {
@@ -507,12 +507,12 @@ pub(crate) fn one_file(before: Levels, made: Vec<FileRef>, bounds: &Bounds) -> L
     Levels { level0: vec![FileRef { record: Arc::new(record), source: new.source }], below: Vec::new() }
 }
 
-fn range_of(tree: &sled::Tree, bounds: &Bounds) -> sled::Iter {
-    range_from(tree, row_start(&bounds.start), &bounds.stop)
+fn range_of(tree: &sled::Tree, bounds: &RowRange) -> sled::Iter {
+    range_from(tree, row_start(&bounds.start), &bounds.end)
 }
 
-fn range_from(tree: &sled::Tree, start: Vec<u8>, stop: &[u8]) -> sled::Iter {
-    if stop.is_empty() { tree.range(start..) } else { tree.range(start..row_start(stop)) }
+fn range_from(tree: &sled::Tree, start: Vec<u8>, end: &[u8]) -> sled::Iter {
+    if end.is_empty() { tree.range(start..) } else { tree.range(start..row_start(end)) }
 }
 
 /// A place before every cell of `row` and after every cell of lower rows.

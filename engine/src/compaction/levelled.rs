@@ -254,8 +254,8 @@ fn tidy(tree: &Tree, policy: &Policy, busy: &Busy<'_>, kept: &Kept) -> Option<(P
 pub(super) fn tidy_deepest(tree: &Tree, policy: &Policy, busy: &Busy<'_>) -> Option<(Plan, u64)> {
     let deletes = in_place(tree, busy, LEVEL_MAX, Reason::Deletes, |file| {
         // Once all of the file is settled, and then never again: deletes that stay are there to stay.
-        let settled = file.max_sequence <= policy.settled_sequence && file.collected_sequence < file.max_sequence;
-        settled && file.is_dense_in_deletes()
+        let is_collectable = file.max_sequence <= policy.oldest_snapshot && file.collected_sequence < file.max_sequence;
+        is_collectable && file.is_dense_in_deletes()
     });
     let expired = || in_place(tree, busy, LEVEL_MAX, Reason::Expired, |file| is_half_expired(file, policy));
     deletes.map(|plan| (plan, SCORE_DELETES)).or_else(|| expired().map(|plan| (plan, SCORE_EXPIRED)))

@@ -36,13 +36,13 @@ fn level0_down(tree: &Tree, policy: &Policy, busy: &Busy<'_>) -> Option<Plan> {
 fn level_down(tree: &Tree, policy: &Policy, busy: &Busy<'_>, level: usize) -> Option<Plan> {
     let step_bytes = policy.file_bytes.saturating_mul(STEP_FILES);
     let files = tree.level(level).len();
-    let down = |start: usize, stop: usize| {
-        let places: Vec<usize> = (start..stop).collect();
+    let down = |start: usize, end: usize| {
+        let places: Vec<usize> = (start..end).collect();
         Selection::down(tree, busy, level, &places, LEVEL_MAX)
     };
     let (start, mut step) = (0..files).find_map(|start| Some((start, down(start, start + 1)?)))?;
-    for stop in start + 2..=files {
-        match down(start, stop).filter(|wider| wider.bytes() <= step_bytes) {
+    for end in start + 2..=files {
+        match down(start, end).filter(|wider| wider.bytes() <= step_bytes) {
             Some(wider) => step = wider,
             None => break,
         }
@@ -56,9 +56,9 @@ fn collect_deepest(tree: &Tree, policy: &Policy, busy: &Busy<'_>) -> Plan {
     let wanted: Vec<usize> = (0..files.len()).filter(|&place| has_to_give(&files[place], policy)).collect();
     let step = wanted.iter().find_map(|&start| {
         let mut step = Selection::in_place(tree, busy, LEVEL_MAX, start..start + 1)?;
-        for stop in start + 2..=files.len() {
-            let wider = Selection::in_place(tree, busy, LEVEL_MAX, start..stop);
-            match wider.filter(|wider| wanted.contains(&(stop - 1)) && wider.bytes() <= step_bytes) {
+        for end in start + 2..=files.len() {
+            let wider = Selection::in_place(tree, busy, LEVEL_MAX, start..end);
+            match wider.filter(|wider| wanted.contains(&(end - 1)) && wider.bytes() <= step_bytes) {
                 Some(wider) => step = wider,
                 None => break,
             }
@@ -75,7 +75,7 @@ fn collect_deepest(tree: &Tree, policy: &Policy, busy: &Busy<'_>) -> Plan {
 /// Whether a rewrite could collect what the one that made the file could not: cells have been settled since, rules have
 /// changed, cells have expired. Each of these is over after one rewrite, whatever that finds.
 fn has_to_give(file: &FileSummary, policy: &Policy) -> bool {
-    let asked_for = file.max_sequence.max(policy.rules_sequence).min(policy.settled_sequence);
+    let asked_for = file.max_sequence.max(policy.rules_sequence).min(policy.oldest_snapshot);
     let expired = policy.expired_until_ms().filter(|_| policy.rules_drop_expired).is_some_and(|until| {
         let collected_until = file.collected_ms.saturating_sub(policy.log_time_ms.saturating_sub(until));
         file.min_timestamp <= until && (file.collected_ms == 0 || collected_until < file.min_timestamp)

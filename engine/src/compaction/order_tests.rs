@@ -81,7 +81,7 @@ fn churn(rng: &mut StdRng, mut policy: Policy) -> (Model, Policy) {
             if rng.random_bool(0.4) {
                 flush(rng, &mut model, &policy);
             }
-            policy.settled_sequence = model.sequence.saturating_sub(rng.random_range(0..50));
+            policy.oldest_snapshot = model.sequence.saturating_sub(rng.random_range(0..50));
         }
         let plan = match rng.random_bool(0.05) && writing {
             true => pick_major(&model.tree, &policy),
@@ -130,7 +130,7 @@ fn a_major_compaction_puts_everything_into_the_deepest_level_and_is_then_done() 
     for_each_seed(|rng| {
         let policy = policy(rng);
         let (mut model, mut policy) = churn(rng, policy);
-        policy.settled_sequence = model.sequence;
+        policy.oldest_snapshot = model.sequence;
         policy.file_bytes = rng.random_range(1..30);
         let mut steps = 0;
         loop {

@@ -1,7 +1,7 @@
 //! Trees drawn as text, and what is picked for them: `testdata/*.txt`.
 //!
 //! The commands of these scripts (`terrane_testscript` has the format):
-//! - `policy KEY=N ..`: base, file, flush, region, files, multiplier, ttl (ms), now (ms), settled, rules, drop (0 or 1)
+//! - `policy KEY=N ..`: base, file, flush, region, files, multiplier, ttl (ms), now (ms), snapshot, rules, drop (0 or 1)
 //! - `file LEVEL FIRST-LAST BYTES [deletes=N] [straddles] [time=MIN..MAX] [collected=SEQUENCE]`: a file with the next
 //!   id, with a cell of each row, and newer than those before; so draw deep levels first
 //! - `start`: picks, and marks the files busy; `end`: carries out the oldest started plan
@@ -29,7 +29,7 @@ impl Script {
     fn new() -> Self {
         let mut policy = Policy::new(1000, 25);
         (policy.file_bytes, policy.base_bytes) = (20, 100);
-        policy.settled_sequence = u64::MAX;
+        policy.oldest_snapshot = u64::MAX;
         Self { model: Model::default(), policy, started: VecDeque::new() }
     }
 
@@ -90,7 +90,7 @@ impl Script {
             "multiplier" => self.policy.multiplier = number,
             "ttl" => self.policy.ttl = Some(Duration::from_millis(number)),
             "now" => self.policy.log_time_ms = number as i64,
-            "settled" => self.policy.settled_sequence = number,
+            "snapshot" => self.policy.oldest_snapshot = number,
             "rules" => self.policy.rules_sequence = number,
             "drop" => self.policy.rules_drop_expired = number > 0,
             _ => panic!("no such setting: {setting}"),

@@ -140,7 +140,7 @@ impl Model {
             self.contents.insert(self.next_id, rows);
             let mut file = self.summary(self.next_id, min..=max);
             if deepest {
-                file.collected_sequence = policy.settled_sequence;
+                file.collected_sequence = policy.oldest_snapshot;
                 file.collected_ms = policy.log_time_ms;
             }
             match place0.filter(|_| rewrite.to_level == 0) {

@@ -6,22 +6,13 @@ use terrane_types::{CellRef, FamilyName, FamilySchema, KeyRange, LATEST, PackedC
 
 use super::*;
 use crate::backend::memory::FILES_MAX;
-use crate::read::Patience;
+use crate::family_reader::Patience;
+use crate::options::BackendKind;
+use crate::region::SplitDaughter;
+use crate::region::tests::AT_SEAL;
 use crate::scan::{ScanSpec, Step};
 
 const GROUP: GroupId = GroupId(1);
-
-thread_local! {
-    /// What happens on this thread right before frozen memtables are sealed, once.
-    static AT_SEAL: std::cell::RefCell<Option<Box<dyn FnOnce()>>> = const { std::cell::RefCell::new(None) };
-}
-
-/// A freeze has let go of the region's lock and has not sealed what it froze.
-pub(crate) fn reach_seal() {
-    if let Some(act) = AT_SEAL.take() {
-        act();
-    }
-}
 
 async fn open(dir: &std::path::Path) -> Arc<Engine> {
     Engine::open(Options::new(dir.to_owned(), BackendKind::Memory, 0)).await.unwrap()
@@ -104,7 +95,7 @@ async fn a_split_during_a_flush_keeps_the_files_of_its_daughters() {
     let (left, right) = engine.split(&region, b"m", side(2), side(3)).unwrap();
     drop(manifest);
     flush.await.unwrap().unwrap();
-    engine.settle(&left).await.unwrap();
+    engine.finish_split(&left).await.unwrap();
     let expected = (rows(&left), rows(&right));
     assert_eq!(expected, (["a", "b", "c"].map(str::to_owned).to_vec(), ["m", "x", "y"].map(str::to_owned).to_vec()));
 
@@ -157,7 +148,7 @@ async fn a_flush_during_a_split_does_not_record_the_parent_as_its_daughter() {
     put(parent, 20, "b");
     put(parent, 21, "z");
     let (left, right) = reopened.split(parent, b"m", side(2), side(3)).unwrap();
-    reopened.settle(&left).await.unwrap();
+    reopened.finish_split(&left).await.unwrap();
     assert_eq!(rows(&left), ["a", "b", "c"].map(str::to_owned));
     assert_eq!(rows(&right), ["x", "y", "z"].map(str::to_owned));
 }

@@ -10,7 +10,7 @@ use terrane_types::{FamilyName, FamilyRules, GroupId, KeyRange, RegionId, TableI
 
 use crate::codec::{Reader, Writer};
 use crate::point::{DurablePoint, GroupPoint};
-use crate::source::Bounds;
+use crate::row_range::RowRange;
 
 /// 1 knew no levels, bounds and storage attributes; it was never released, and is refused.
 const FORMAT: u8 = 2;
@@ -31,7 +31,7 @@ pub(crate) struct FileRecord {
     /// Bytes of data inside of the bounds, about.
     pub(crate) bytes: u64,
     /// The region's part of the file.
-    pub(crate) bounds: Bounds,
+    pub(crate) bounds: RowRange,
     /// The first and last row of the whole file.
     pub(crate) first_row: Bytes,
     pub(crate) last_row: Bytes,
@@ -63,7 +63,7 @@ impl FileRecord {
 
     /// Whether the region's part ends before `row`.
     pub(crate) fn ends_before(&self, row: &[u8]) -> bool {
-        self.last_row.as_ref() < row || (!self.bounds.stop.is_empty() && self.bounds.stop.as_slice() <= row)
+        self.last_row.as_ref() < row || (!self.bounds.end.is_empty() && self.bounds.end.as_slice() <= row)
     }
 
     /// Whether `row` may be in the region's part.
@@ -72,7 +72,7 @@ impl FileRecord {
     }
 
     /// Whether the region's part may have a row inside of `bounds`.
-    pub(crate) fn meets(&self, bounds: &Bounds) -> bool {
+    pub(crate) fn meets(&self, bounds: &RowRange) -> bool {
         self.bounds.intersect(bounds).meets(&self.first_row, &self.last_row)
     }
 }
@@ -87,14 +87,17 @@ pub(crate) struct FamilyRecord {
     pub(crate) storage: FamilyStorage,
 }
 
-/// Everything a region comes back from.
+/// Families with their rules, as of some moment.
+pub(crate) type Families = BTreeMap<FamilyName, FamilyRecord>;
+
+/// Everything a region is restored from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RegionRecord {
     pub(crate) region: RegionId,
     pub(crate) table: TableId,
     pub(crate) range: KeyRange,
     pub(crate) point: DurablePoint,
-    pub(crate) families: BTreeMap<FamilyName, FamilyRecord>,
+    pub(crate) families: Families,
     /// By family; those of level 0 oldest first.
     pub(crate) files: BTreeMap<FamilyName, Vec<FileRecord>>,
 }
@@ -249,7 +252,7 @@ pub(crate) fn write_file(out: &mut Writer, file: &FileRecord) {
     out.u8(file.level);
     out.u64(file.size);
     out.u64(file.bytes);
-    for row in [file.bounds.start.as_slice(), &file.bounds.stop, &file.first_row, &file.last_row] {
+    for row in [file.bounds.start.as_slice(), &file.bounds.end, &file.first_row, &file.last_row] {
         out.bytes(row);
     }
     out.i64(file.timestamps.0);
@@ -268,7 +271,7 @@ pub(crate) fn read_file(input: &mut Reader<'_>) -> Option<FileRecord> {
         level: input.u8()?,
         size: input.u64()?,
         bytes: input.u64()?,
-        bounds: Bounds { start: input.bytes()?.to_vec(), stop: input.bytes()?.to_vec() },
+        bounds: RowRange { start: input.bytes()?.to_vec(), end: input.bytes()?.to_vec() },
         first_row: Bytes::copy_from_slice(input.bytes()?),
         last_row: Bytes::copy_from_slice(input.bytes()?),
         timestamps: (input.i64()?, input.i64()?),

@@ -7,7 +7,7 @@ use terrane_types::{FamilyRules, KeyRange, TableId};
 
 use super::*;
 use crate::point::DurablePoint;
-use crate::source::Bounds;
+use crate::row_range::RowRange;
 
 fn file(id: u64) -> FileRecord {
     FileRecord {
@@ -15,7 +15,7 @@ fn file(id: u64) -> FileRecord {
         level: 2,
         size: 9,
         bytes: 7,
-        bounds: Bounds { start: b"b".to_vec(), stop: Vec::new() },
+        bounds: RowRange { start: b"b".to_vec(), end: Vec::new() },
         first_row: Bytes::from_static(b"a"),
         last_row: Bytes::from_static(b"c"),
         timestamps: (-1, 5),
@@ -133,7 +133,7 @@ fn a_region_at_every_limit_is_read_again() {
         longest
             .families
             .insert(name.clone(), FamilyRecord { since: u64::MAX, rules: RulesHistory::new(rules), storage });
-        let bounds = Bounds { start: row(b'a').to_vec(), stop: row(b'z').to_vec() };
+        let bounds = RowRange { start: row(b'a').to_vec(), end: row(b'z').to_vec() };
         let file = FileRecord { bounds, first_row: row(b'b'), last_row: row(b'c'), ..file(number as u64) };
         longest.files.insert(name, vec![file]);
     }

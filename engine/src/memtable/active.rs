@@ -17,8 +17,8 @@ use crossbeam_skiplist::set::Entry as Handle;
 use terrane_types::CellKind;
 
 use crate::cells::{Cell, Cells};
-use crate::prefix::Prefix;
-use crate::source::Bounds;
+use crate::common_prefix::Prefix;
+use crate::row_range::RowRange;
 
 /// Cells of a full buffer: with their heads and towers they stay in the second-level cache.
 const CELLS_MAX: usize = 4_096;
@@ -178,7 +178,7 @@ impl Active {
         cells
     }
 
-    /// Appends the cells of one row; answers whether those are all, see [`crate::reading::Source::row`].
+    /// Appends the cells of one row; answers whether those are all, see [`crate::source::Source::row`].
     pub(super) fn push_row(&self, row: &[u8], columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> bool {
         if self.entries.is_empty() {
             return true;
@@ -203,13 +203,13 @@ impl Active {
 
     /// Appends the cells of the first `rows` rows inside of `bounds`, or with `reverse` of the last ones from the last
     /// cell back. Answers whether there may be more.
-    pub(super) fn push_rows(&self, bounds: &Bounds, reverse: bool, rows: usize, out: &mut Cells) -> bool {
+    pub(super) fn push_rows(&self, bounds: &RowRange, reverse: bool, rows: usize, out: &mut Cells) -> bool {
         let mut left = rows;
         let mut at = if reverse {
-            if bounds.stop.is_empty() {
+            if bounds.end.is_empty() {
                 self.entries.back()
             } else {
-                self.entries.upper_bound(Bound::Excluded(&self.before_row(&bounds.stop)))
+                self.entries.upper_bound(Bound::Excluded(&self.before_row(&bounds.end)))
             }
         } else {
             self.entries.lower_bound(Bound::Included(&self.before_row(&bounds.start)))

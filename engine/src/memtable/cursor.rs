@@ -19,11 +19,11 @@ use smallvec::SmallVec;
 
 use super::View;
 use super::active::is_wanted;
-use super::run::Run;
+use super::run::SortedRun;
 use crate::Error;
 use crate::cells::{Cell, Cells, Mark};
-use crate::reading::Cursor;
-use crate::source::Bounds;
+use crate::row_range::RowRange;
+use crate::source::Cursor;
 
 /// Rows of the active buffer in the first chunk; each after it is twice as long, up to the last.
 const CHUNK_ROWS_MIN: usize = 2;
@@ -40,7 +40,7 @@ enum Part {
 /// Rows read ahead from the active buffer.
 struct Buffered {
     /// What no chunk has had yet; empty when there is no more.
-    bounds: Option<Bounds>,
+    bounds: Option<RowRange>,
     /// Cells in the cursor's direction, whole rows.
     chunk: Cells,
     at: usize,
@@ -68,7 +68,7 @@ pub(super) struct MemtableCursor {
 }
 
 impl MemtableCursor {
-    pub(super) fn new(view: Arc<View>, bounds: &Bounds, reverse: bool) -> Self {
+    pub(super) fn new(view: Arc<View>, bounds: &RowRange, reverse: bool) -> Self {
         let mut lanes = Lanes { lanes: Vec::with_capacity(view.runs.len() + 1), view, reverse };
         if !bounds.is_empty() {
             lanes.add_all(bounds);
@@ -341,7 +341,7 @@ impl Cursor for MemtableCursor {
 }
 
 impl Lanes {
-    fn add_all(&mut self, bounds: &Bounds) {
+    fn add_all(&mut self, bounds: &RowRange) {
         let view = Arc::clone(&self.view);
         if !view.active.is_empty() {
             let active =
@@ -353,13 +353,13 @@ impl Lanes {
             let rows = run.rows();
             // The bound that is gone away from is sought from the other one: a range of few rows costs one search.
             let (start, end) = if self.reverse {
-                let end = if bounds.stop.is_empty() { rows } else { run.not_before(&bounds.stop, 0..rows) };
+                let end = if bounds.end.is_empty() { rows } else { run.not_before(&bounds.end, 0..rows) };
                 let has_start = !bounds.start.is_empty();
                 (if has_start { run.not_before_near(&bounds.start, 0..end, true) } else { 0 }, end)
             } else {
                 let start = if bounds.start.is_empty() { 0 } else { run.not_before(&bounds.start, 0..rows) };
-                let has_stop = !bounds.stop.is_empty();
-                (start, if has_stop { run.not_before_near(&bounds.stop, start..rows, false) } else { rows })
+                let has_end = !bounds.end.is_empty();
+                (start, if has_end { run.not_before_near(&bounds.end, start..rows, false) } else { rows })
             };
             if start < end {
                 self.lanes.push(Lane { head: 0, part: Part::Run(index, start..end) });
@@ -394,7 +394,7 @@ impl Lanes {
         let prefix = &self.view.prefix;
         let head = match &self.lanes[lane].part {
             Part::Run(run, left) => {
-                let (run, at): (&Run, _) = (&self.view.runs[*run], self.at_hand(left));
+                let (run, at): (&SortedRun, _) = (&self.view.runs[*run], self.at_hand(left));
                 if run.prefix().len() == prefix.len() { run.head(at) } else { prefix.head_inside(run.row(at)) }
             }
             Part::Active(active) => prefix.head(active.chunk.row(active.at)),
@@ -477,7 +477,7 @@ impl Lanes {
     fn first(&self, lane: usize) -> Cell<'_> {
         match &self.lanes[lane].part {
             Part::Run(run, left) => {
-                let run: &Run = &self.view.runs[*run];
+                let run: &SortedRun = &self.view.runs[*run];
                 run.cells().get(run.cells_of(self.at_hand(left)).start)
             }
             Part::Active(active) if self.reverse => active.chunk.get(active.row_end() - 1),
@@ -490,7 +490,7 @@ impl Lanes {
     fn lone(&self, lane: usize) -> Option<Cell<'_>> {
         match &self.lanes[lane].part {
             Part::Run(run, left) => {
-                let run: &Run = &self.view.runs[*run];
+                let run: &SortedRun = &self.view.runs[*run];
                 let cells = run.cells_of(self.at_hand(left));
                 (cells.len() == 1).then(|| run.cells().get(cells.start))
             }
@@ -527,7 +527,7 @@ impl Lanes {
     fn seek(&mut self, lane: usize, row: &[u8]) -> bool {
         match &mut self.lanes[lane].part {
             Part::Run(run, left) => {
-                let run: &Run = &self.view.runs[*run];
+                let run: &SortedRun = &self.view.runs[*run];
                 if self.reverse {
                     // The last row that is not above: right before the first one that is not before its successor.
                     let at = run.not_before_near(row, left.clone(), true);
@@ -584,10 +584,10 @@ impl Buffered {
     fn narrow(&mut self, row: &[u8], reverse: bool) {
         let Some(bounds) = &mut self.bounds else { return };
         if reverse {
-            let mut stop = row.to_vec();
-            stop.push(0);
-            if bounds.stop.is_empty() || stop < bounds.stop {
-                bounds.stop = stop;
+            let mut end = row.to_vec();
+            end.push(0);
+            if bounds.end.is_empty() || end < bounds.end {
+                bounds.end = end;
             }
         } else if bounds.start.as_slice() < row {
             bounds.start = row.to_vec();
@@ -599,10 +599,10 @@ impl Buffered {
 }
 
 /// What is left of `bounds` beyond a row.
-fn beyond(mut bounds: Bounds, row: &[u8], reverse: bool) -> Bounds {
+fn beyond(mut bounds: RowRange, row: &[u8], reverse: bool) -> RowRange {
     if reverse {
         // Rows are never empty, so neither is this bound: an empty one would be none.
-        bounds.stop = row.to_vec();
+        bounds.end = row.to_vec();
     } else {
         bounds.start = row.to_vec();
         bounds.start.push(0);

@@ -67,7 +67,7 @@ fn bits(hash: u64) -> impl Iterator<Item = u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reading::hash_of;
+    use crate::source::hash_of;
 
     #[test]
     fn what_went_in_is_found_and_hardly_anything_else() {

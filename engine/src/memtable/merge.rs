@@ -18,9 +18,9 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use terrane_types::CellKind;
 
-use super::run::Run;
+use super::run::SortedRun;
 use crate::cells::{Cell, Cells};
-use crate::prefix::Prefix;
+use crate::common_prefix::Prefix;
 
 /// Runs merged at once, at most; at least a third of it, so that merging is worth the copy.
 const FAN_IN: [usize; 3] = [8, 6, 4];
@@ -147,14 +147,14 @@ fn cheapest(sizes: &[(usize, usize)], count: usize, fit: impl Fn(usize, usize, u
 
 /// Where a merge is in one of its inputs.
 struct Lane<'a> {
-    run: &'a Run,
+    run: &'a SortedRun,
     at: usize,
     /// Of the row at hand, under the common prefix.
     head: u64,
 }
 
 impl<'a> Lane<'a> {
-    fn new(run: &'a Run, prefix: &Prefix) -> Self {
+    fn new(run: &'a SortedRun, prefix: &Prefix) -> Self {
         let mut lane = Self { run, at: 0, head: 0 };
         lane.set_head(prefix);
         lane
@@ -184,7 +184,7 @@ impl<'a> Lane<'a> {
 }
 
 /// Merges runs, oldest first, into one.
-pub(super) fn merge(inputs: &[Arc<Run>], mut dropping: Option<Dropping<'_>>) -> Option<Run> {
+pub(super) fn merge(inputs: &[Arc<SortedRun>], mut dropping: Option<Dropping<'_>>) -> Option<SortedRun> {
     let prefix = inputs.iter().map(|run| run.prefix().clone()).reduce(|a, b| a.common_with(&b))?;
     let count = inputs.iter().map(|run| run.cells().len()).sum();
     let bytes = inputs.iter().map(|run| run.cells().data_bytes()).sum();
@@ -218,7 +218,7 @@ pub(super) fn merge(inputs: &[Arc<Run>], mut dropping: Option<Dropping<'_>>) -> 
             }
         }
     }
-    Run::new(out)
+    SortedRun::new(out)
 }
 
 /// The lanes that are at the lowest row, in order.

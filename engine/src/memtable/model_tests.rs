@@ -314,14 +314,14 @@ impl World {
     }
 
     fn check_scan(&mut self, sequence: u64, expected: &BTreeMap<Vec<u8>, Row>) {
-        let (mut start, mut stop) = (Vec::new(), Vec::new());
+        let (mut start, mut end) = (Vec::new(), Vec::new());
         if self.dice.one_in(2) {
             start = ROWS[self.dice.roll(ROWS.len())].to_vec();
         }
         if self.dice.one_in(2) {
-            stop = ROWS[self.dice.roll(ROWS.len())].to_vec();
+            end = ROWS[self.dice.roll(ROWS.len())].to_vec();
         }
-        let bounds = Bounds { start, stop };
+        let bounds = RowRange { start, end };
         let reverse = self.dice.one_in(2);
         let mut cursor = Arc::clone(&self.memtable).cursor(&bounds, reverse, READING).unwrap();
         let inside = expected.iter().filter(|(row, _)| bounds.contains(row));

@@ -54,7 +54,7 @@ fn expected(row: u64, snapshot: u64) -> Vec<u64> {
 }
 
 fn scan(memtable: &Arc<Memtable>, snapshot: u64, reverse: bool) {
-    let bounds = Bounds { start: Vec::new(), stop: Vec::new() };
+    let bounds = RowRange { start: Vec::new(), end: Vec::new() };
     let mut cursor = Arc::clone(memtable).cursor(&bounds, reverse, READING).unwrap();
     let mut rows = (0..ROWS).filter(|row| !expected(*row, snapshot).is_empty()).collect::<Vec<_>>();
     if reverse {

@@ -14,8 +14,8 @@ use smallvec::SmallVec;
 
 use super::filter::Filter;
 use crate::cells::{Cell, Cells, Mark};
-use crate::prefix::Prefix;
-use crate::reading::{RowKey, hash_of};
+use crate::common_prefix::Prefix;
+use crate::source::{RowKey, hash_of};
 
 /// Rows with more cells than this are searched for the columns that are wanted instead of being copied whole.
 const CELLS_COPIED_WHOLE: usize = 16;
@@ -27,7 +27,7 @@ const ROWS_WITHOUT_FILTER: usize = 64;
 const STRIDE: usize = 16;
 
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct SortedRun {
     cells: Cells,
     /// What all rows begin with.
     prefix: Prefix,
@@ -41,7 +41,7 @@ pub(super) struct Run {
     filter: OnceLock<Filter>,
 }
 
-impl Run {
+impl SortedRun {
     /// A run of cells in store order; `None` when there are none.
     pub(super) fn new(mut cells: Cells) -> Option<Self> {
         if cells.is_empty() {
@@ -159,7 +159,7 @@ impl Run {
         low
     }
 
-    /// As [`Run::not_before`], where the answer is likely to be near: found in about as many steps as there are digits in
+    /// As [`SortedRun::not_before`], where the answer is likely to be near: found in about as many steps as there are digits in
     /// its distance from the beginning of `within`, or with `from_end` from the end.
     #[inline]
     pub(super) fn not_before_near(&self, row: &[u8], within: Range<usize>, from_end: bool) -> usize {
@@ -221,7 +221,7 @@ impl Run {
     }
 
     /// Appends the cells of the row with this index: all, or in wide rows those that are wanted. Answers whether those are
-    /// all, see [`crate::reading::Source::row`]; `mark` is where the row begins in `out`.
+    /// all, see [`crate::source::Source::row`]; `mark` is where the row begins in `out`.
     pub(super) fn push_row(
         &self,
         index: usize,
@@ -311,7 +311,7 @@ mod tests {
                 };
                 cells.push(cell);
             }
-            let run = Run::new(cells).expect("there are rows");
+            let run = SortedRun::new(cells).expect("there are rows");
             let (one, other) = (bounds.0 % (rows.len() + 1), bounds.1 % (rows.len() + 1));
             let within = one.min(other)..one.max(other);
             let plain = rows.iter().skip(within.start).take(within.len()).take_while(|row| **row < sought).count();

@@ -14,10 +14,10 @@ use terrane_types::{Columns, FamilyName};
 
 use super::{CellPosition, FamilyScan, RowScanner, Step};
 use crate::Error;
+use crate::cell_window::CellWindow;
 use crate::cells::Cell;
-use crate::read::Patience;
-use crate::reading::RowKey;
-use crate::window::CellWindow;
+use crate::family_reader::Patience;
+use crate::source::RowKey;
 
 /// The columns to name where only the markers of the family are wanted.
 static MARKERS: [Bytes; 1] = [Bytes::new()];
@@ -88,7 +88,7 @@ impl RowScanner {
     /// Goes on within the next row to the column of a cell.
     fn seek_cell(&mut self, position: &CellPosition, patience: Patience) -> Result<(), Error> {
         let reading = self.reading(patience, false);
-        let Self { families, next_row, room, at_hand, part_bytes, .. } = self;
+        let Self { families, next_row, spare, at_hand, part_bytes, .. } = self;
         for FamilyScan { reader, store, merge, begun, .. } in families {
             let Some(merge) = merge.as_mut().filter(|merge| merge.row() == Some(next_row.as_slice())) else {
                 at_hand.reached += usize::from(store.name.as_bytes() < &position.family[..]);
@@ -100,16 +100,16 @@ impl RowScanner {
                     at_hand.reached += 1;
                 }
                 Ordering::Equal if !position.qualifier.is_empty() => {
-                    room.clear();
+                    spare.clear();
                     let key = RowKey::new(next_row);
                     let mut is_all = true;
                     for source in &store.sources {
-                        is_all &= source.row(&key, &MARKERS, reading, *part_bytes, room)?;
+                        is_all &= source.row(&key, &MARKERS, reading, *part_bytes, spare)?;
                     }
                     if is_all {
-                        room.sort_from(0);
+                        spare.sort_from(0);
                         reader.begin_row();
-                        reader.take_markers(room);
+                        reader.take_markers(spare);
                         merge.seek_column(&position.qualifier)?;
                         *begun = true;
                     }
@@ -134,7 +134,7 @@ impl RowScanner {
 
     /// Gathers what comes next of a family.
     fn gather(&mut self, at: usize) -> Result<(), Error> {
-        let Self { families, room, at_hand, part_bytes, .. } = self;
+        let Self { families, spare, at_hand, part_bytes, .. } = self;
         let key = if self.within { &self.row } else { &self.next_row };
         let FamilyScan { reader, store, merge, gathered, visible, decided, more, begun } = &mut families[at];
         let Some(merge) = merge.as_mut().filter(|merge| merge.row() == Some(key.as_slice())) else {
@@ -145,7 +145,7 @@ impl RowScanner {
             reader.begin_row();
         }
         if *more {
-            gathered.forget_front(*decided, room);
+            gathered.drop_front(*decided, spare);
             visible.clear();
         }
         let asked = self.projection.columns(store.name.as_bytes());

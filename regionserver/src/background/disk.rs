@@ -56,7 +56,7 @@ impl Background {
 
     /// Keeps compactions out of the reserve, and reports when one waits for space.
     fn limit_compactions(&self, available: u64) {
-        self.engine.set_compaction_room(available);
+        self.engine.set_compaction_headroom(available);
         let Some(needed) = self.engine.compaction_waits_for() else {
             if self.health.clear(COMPACTIONS) {
                 tracing::info!("compactions have disk space again");

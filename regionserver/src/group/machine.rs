@@ -270,7 +270,7 @@ impl GroupMachine {
             successors.iter().filter_map(|successor| inner.hosted.get(&successor.region).cloned()).collect()
         };
         for successor in successors {
-            self.engine.settle(&successor.engine).await?;
+            self.engine.finish_split(&successor.engine).await?;
         }
         Ok(())
     }
@@ -446,7 +446,7 @@ impl GroupMachine {
         let Some(parent) = parent.filter(|parent| parent.opened_at < index) else {
             return;
         };
-        if let Err(error) = self.engine.settle(&parent.engine).await {
+        if let Err(error) = self.engine.finish_split(&parent.engine).await {
             abort_process(&format!("region {} cannot be split, its files cannot be written: {error}", split.region));
         }
     }

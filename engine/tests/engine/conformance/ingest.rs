@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use terrane_engine::{BackendKind, Engine, Error, IngestFile, Options, SplitDaughter, TableBuilder};
+use terrane_engine::{BackendKind, Engine, Error, IngestFile, Options, SplitDaughter, StoreFileBuilder};
 use terrane_env::fs::{self, Disk};
 use terrane_types::schema::FamilyStorage;
 use terrane_types::{CellRef, FamilyRules, KeyRange, Projection, RegionId};
@@ -13,7 +13,7 @@ use crate::support::scanning::Scan;
 use crate::support::world::{World, name, range};
 
 async fn built(dir: &std::path::Path, number: u64, rows: &[&[u8]]) -> PathBuf {
-    let mut builder = TableBuilder::create(&Disk::os(), dir, number, FamilyStorage::default()).await.unwrap();
+    let mut builder = StoreFileBuilder::create(&Disk::os(), dir, number, FamilyStorage::default()).await.unwrap();
     for row in rows {
         builder.add(row, CellRef::put(b"f", b"q", 1_000, b"ingested")).await.unwrap();
     }
@@ -159,7 +159,7 @@ async fn regions_with_other_rules_or_no_common_border_are_not_merged() {
     let (mut world, id) = one_region(BackendKind::Lsm).await;
     put(&mut world, id, b"a", "1");
     let (left, right) = world.split(id, b"m").await;
-    world.settle(left).await;
+    world.finish_split(left).await;
     assert!(matches!(merged(&mut world, right, left, 90).await, Err(Error::NotMerged { .. })));
     world.alter("f", Some(FamilyRules { versions: 5, ..FamilyRules::default() }));
     put(&mut world, left, b"b", "1");

@@ -37,7 +37,7 @@ async fn both_daughters_hold_back_what_the_parent_did_until_the_split_is_recorde
         let (left, right) = world.split(region, b"m").await;
         assert_eq!([left, right].map(|id| world.live[&id].unflushed_from()), [Some(2), Some(2)]);
         put(&mut world, right, b"x", "2");
-        world.settle(left).await;
+        world.finish_split(left).await;
         assert_eq!([left, right].map(|id| world.live[&id].unflushed_from()), [None, Some(4)]);
         assert_eq!(world.live[&left].point().index, 3);
         assert_eq!(world.live[&right].sequence(), 2, "a daughter goes on counting where the parent was");

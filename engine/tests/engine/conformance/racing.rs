@@ -81,7 +81,7 @@ async fn a_split_that_races_with_a_flush_of_its_parent_loses_nothing() {
             flush.await.unwrap().unwrap();
             world.check_all();
             if yields % 2 == 0 {
-                world.settle(right).await;
+                world.finish_split(right).await;
                 world.check_all();
             }
             world.reopen().await;

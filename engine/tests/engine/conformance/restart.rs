@@ -156,7 +156,7 @@ async fn a_split_that_was_not_recorded_is_replayed() {
         world.reopen().await;
         world.check_all();
         assert_eq!(world.live.keys().copied().collect::<Vec<_>>(), [left, right]);
-        world.settle(left).await;
+        world.finish_split(left).await;
         world.reopen().await;
         world.check_all();
         let regions: Vec<u64> = world.engine().regions().iter().map(|region| region.id().0).collect();

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use terrane_engine::{BackendKind, DurablePoint, Engine, Error, IngestFile, Region, SplitDaughter, TableBuilder};
+use terrane_engine::{BackendKind, DurablePoint, Engine, Error, IngestFile, Region, SplitDaughter, StoreFileBuilder};
 use terrane_env::fs::{Disk, MemoryDisk, Tear};
 use terrane_types::schema::FamilyStorage;
 use terrane_types::{CellRef, KeyRange, Projection, RegionId};
@@ -32,7 +32,7 @@ impl Entry {
             Self::Ingest => {
                 let (disk, dir) = (Disk::from(world.dir.memory()), Path::new("/elsewhere"));
                 disk.create_dir_all(dir).await.unwrap();
-                let mut builder = TableBuilder::create(&disk, dir, 77, FamilyStorage::default()).await.unwrap();
+                let mut builder = StoreFileBuilder::create(&disk, dir, 77, FamilyStorage::default()).await.unwrap();
                 for row in [b"c", b"d"] {
                     builder.add(row, CellRef::put(b"one", b"q", 1_000, b"ingested")).await.unwrap();
                 }

@@ -188,7 +188,7 @@ async fn step_of(kind: usize, dice: &mut Dice, world: &mut World) -> Result<(), 
         25..27 => world.freeze(region),
         27 => world.try_flush(region).await?,
         28..30 => split(dice, world, region).await?,
-        30 => world.try_settle(region).await?,
+        30 => world.try_finish_split(region).await?,
         31..33 => world.try_reopen().await?,
         33..36 => {
             let (oldest, newest) = world.live[&region].readable();

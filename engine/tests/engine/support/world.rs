@@ -111,7 +111,7 @@ pub struct Known {
     /// The last log index that each region's recorded point was seen at: it never goes back.
     pub acknowledged: BTreeMap<u64, u64>,
     /// Daughters of splits that are not known to be recorded: their points do not count yet.
-    unsettled: BTreeSet<u64>,
+    unrecorded_splits: BTreeSet<u64>,
     /// Splits that are recorded, and regions dropped: what the log says about these is done with.
     pub gone: BTreeSet<u64>,
     /// The state of the group as last acknowledged.
@@ -167,7 +167,7 @@ impl World {
             models: BTreeMap::new(),
             recorded: BTreeMap::new(),
             acknowledged: BTreeMap::new(),
-            unsettled: BTreeSet::new(),
+            unrecorded_splits: BTreeSet::new(),
             gone: BTreeSet::new(),
             group: None,
             group_in_doubt: None,
@@ -256,7 +256,7 @@ impl World {
                     self.held.extend(inherited.into_iter().map(|snapshot| (id, half.clone(), snapshot)));
                     self.live.insert(id, half);
                 }
-                self.unsettled.extend([left, right]);
+                self.unrecorded_splits.extend([left, right]);
             }
         }
     }
@@ -322,7 +322,7 @@ impl World {
     }
 
     pub async fn try_split(&mut self, parent: u64, at: &[u8]) -> Result<(u64, u64), Error> {
-        self.try_settle(parent).await?;
+        self.try_finish_split(parent).await?;
         let (left, right) = (self.next_region(), self.next_region() + 1);
         let halves = self.live[&parent].range().split(at).unwrap();
         for (id, range) in [(left, halves.0), (right, halves.1)] {
@@ -333,12 +333,12 @@ impl World {
         Ok((left, right))
     }
 
-    pub async fn settle(&mut self, region: u64) {
-        self.try_settle(region).await.unwrap();
+    pub async fn finish_split(&mut self, region: u64) {
+        self.try_finish_split(region).await.unwrap();
     }
 
-    pub async fn try_settle(&mut self, region: u64) -> Result<(), Error> {
-        self.engine().settle(&self.live[&region]).await?;
+    pub async fn try_finish_split(&mut self, region: u64) -> Result<(), Error> {
+        self.engine().finish_split(&self.live[&region]).await?;
         self.note_settled(region);
         Ok(())
     }
@@ -379,20 +379,20 @@ impl World {
 
     /// A region that was flushed or settled comes from no split that is not recorded.
     fn note_settled(&mut self, region: u64) {
-        if self.unsettled.remove(&region) {
+        if self.unrecorded_splits.remove(&region) {
             let splits: Vec<_> = self.log.iter().map(|(entry, _)| entry.clone()).collect();
             for entry in splits {
                 if let Entry::Split { parent, left, right, .. } = entry
                     && (left == region || right == region)
                 {
-                    self.unsettled.remove(&left);
-                    self.unsettled.remove(&right);
+                    self.unrecorded_splits.remove(&left);
+                    self.unrecorded_splits.remove(&right);
                     self.gone.insert(parent);
                 }
             }
         }
         for (id, region) in &self.live {
-            if self.known.unsettled.contains(id) {
+            if self.known.unrecorded_splits.contains(id) {
                 continue;
             }
             let point = region.point();
@@ -536,7 +536,7 @@ impl World {
         self.live = self.engine().regions().into_iter().map(|region| (region.id().0, region)).collect();
         let opened: BTreeMap<u64, u64> = self.live.iter().map(|(id, region)| (*id, region.point().index)).collect();
         let done = self.done(&opened.keys().copied().collect());
-        self.unsettled.clear();
+        self.unrecorded_splits.clear();
         for region in self.live.values() {
             self.set_up(region);
         }

@@ -1,0 +1,379 @@
+//! Our own store files: what flushes and compactions write, and how regions read them.
+//!
+//! A file is opened when it is first read, so opening an engine costs a look at names and lengths, whatever its size. One
+//! that a flush or compaction has just made is opened at once: its filters and indexes are still warm.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use terrane_types::schema::FamilyStorage;
+use terrane_types::{FamilyName, TableId};
+
+use super::WriterTarget;
+use crate::Error;
+use crate::cells::{Cell, Cells, weight_of};
+use crate::file_directory::{Claim, FileDirectory};
+use crate::levels::{FileRef, FileSource};
+use crate::manifest::FileRecord;
+use crate::options::Options;
+use crate::row_prefix::RowPrefix;
+use crate::row_range::RowRange;
+use crate::source::{Cursor, Reading, RowKey, Source};
+use crate::store_file::{
+    EXTENSION_WITH_DOT, FamilyReads, StoreFile, StoreFileOptions, StoreFileProperties, StoreFileShared, StoreFileWriter,
+};
+
+/// The directory of store files.
+pub(crate) const DIRECTORY: &str = "tables";
+
+/// Bytes that gather before they are written.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// Counts of reads by table and family.
+type Reads = BTreeMap<(TableId, FamilyName), Arc<FamilyReads>>;
+
+/// The store files of one server.
+pub(crate) struct LsmBackend {
+    pub(crate) files: Arc<FileDirectory>,
+    pub(crate) shared: Arc<StoreFileShared>,
+    reads: Mutex<Reads>,
+}
+
+impl LsmBackend {
+    pub(crate) async fn open(options: &Options, named: &BTreeSet<u64>) -> Result<Self, Error> {
+        let files = FileDirectory::open(&options.disk, &options.dir, DIRECTORY, EXTENSION_WITH_DOT, named).await?;
+        let (dir, disk) = (files.dir().to_owned(), options.disk.clone());
+        let shared = Arc::new(StoreFileShared::new(disk, dir, options.cache_bytes, options.open_files));
+        Ok(Self { files: Arc::new(files), shared, reads: Mutex::default() })
+    }
+
+    /// What reads of a family have met, since the engine was opened.
+    pub(crate) fn reads(&self) -> Reads {
+        self.reads.lock().clone()
+    }
+
+    pub(crate) fn reads_of(&self, table: TableId, family: &FamilyName) -> Arc<FamilyReads> {
+        Arc::clone(self.reads.lock().entry((table, family.clone())).or_default())
+    }
+
+    /// Takes a file that the manifest names; its length must be what was recorded.
+    pub(crate) async fn load(
+        &self,
+        record: &FileRecord,
+        table: TableId,
+        family: &FamilyName,
+    ) -> Result<Arc<LazyStoreFile>, Error> {
+        let path = self.files.path_of(record.id);
+        let size = self.shared.disk.file_len(&path).await.map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Error::damage(&path, 0, "the manifest names the file and it is missing"),
+            _ => Error::io(format!("look at {}", path.display()))(error),
+        })?;
+        if size != record.size {
+            let what = format!("it has {size} bytes, and the manifest says {}", record.size);
+            return Err(Error::damage(&path, size.min(record.size), what));
+        }
+        Ok(self.file(record.id, record.origin, record.size, record.timestamps.1, table, family))
+    }
+
+    /// A file that is not open yet.
+    pub(crate) fn file(
+        &self,
+        id: u64,
+        origin: u64,
+        size: u64,
+        timestamp_max: i64,
+        table: TableId,
+        family: &FamilyName,
+    ) -> Arc<LazyStoreFile> {
+        Arc::new(LazyStoreFile {
+            shared: Arc::clone(&self.shared),
+            reads: self.reads_of(table, family),
+            id,
+            origin,
+            size,
+            timestamp_max,
+            open: OnceLock::new(),
+            opening: Mutex::new(()),
+            _claim: self.files.claim(id),
+        })
+    }
+
+    pub(crate) fn writer(&self, target: WriterTarget<'_>) -> LsmWriter {
+        LsmWriter {
+            files: Arc::clone(&self.files),
+            shared: Arc::clone(&self.shared),
+            reads: self.reads_of(target.table, target.family),
+            storage: target.storage,
+            prefix: target.prefix,
+            level: target.level,
+            file_bytes: target.file_bytes,
+            collected: target.collected,
+            current: None,
+            begun: Vec::new(),
+            made: Vec::new(),
+        }
+    }
+}
+
+/// A store file, opened at its first use.
+pub(crate) struct LazyStoreFile {
+    shared: Arc<StoreFileShared>,
+    reads: Arc<FamilyReads>,
+    id: u64,
+    origin: u64,
+    size: u64,
+    timestamp_max: i64,
+    open: OnceLock<Arc<StoreFile>>,
+    /// Held while the file is opened, so that it is opened once.
+    opening: Mutex<()>,
+    /// Keeps the file's name while it may be read. Dropped after the open file above.
+    _claim: Arc<Claim>,
+}
+
+impl LazyStoreFile {
+    /// The file, opened where it is not yet.
+    pub(crate) fn opened(&self, blocking: bool) -> Result<&Arc<StoreFile>, Error> {
+        if let Some(open) = self.open.get() {
+            return Ok(open);
+        }
+        if !blocking {
+            return Err(Error::NeedsDisk);
+        }
+        let _opening = self.opening.lock();
+        if let Some(open) = self.open.get() {
+            return Ok(open);
+        }
+        let opened = StoreFile::open(&self.shared, self.id, Some(self.origin), self.size, &self.reads)?;
+        Ok(self.open.get_or_init(|| Arc::new(opened)))
+    }
+
+    /// Whether a reader of these times may leave the file out. Sound for a lowest time alone: newer cells hide older ones.
+    fn is_too_old(&self, reading: Reading) -> bool {
+        self.timestamp_max < reading.time_min
+    }
+}
+
+impl Source for LazyStoreFile {
+    fn row(
+        &self,
+        row: &RowKey<'_>,
+        columns: &[Bytes],
+        reading: Reading,
+        bytes_max: usize,
+        out: &mut Cells,
+    ) -> Result<bool, Error> {
+        if self.is_too_old(reading) {
+            return Ok(true);
+        }
+        self.opened(reading.blocking)?.row(row, columns, reading, bytes_max, out)
+    }
+
+    fn cursor(self: Arc<Self>, bounds: &RowRange, reverse: bool, reading: Reading) -> Result<Box<dyn Cursor>, Error> {
+        if self.is_too_old(reading) {
+            return Ok(Box::new(Nothing));
+        }
+        let file = Arc::clone(self.opened(reading.blocking)?);
+        if reading.prefix.is_some_and(|prefix| !file.may_contain_prefix(prefix.id, prefix.hash)) {
+            return Ok(Box::new(Nothing));
+        }
+        let cursor = file.cursor(bounds, reverse, reading)?;
+        Ok(Box::new(LazyStoreFileCursor { cursor, _file: self }))
+    }
+}
+
+impl FileSource for LazyStoreFile {
+    fn bytes_within(&self, bounds: &RowRange) -> Option<u64> {
+        let file = self.open.get()?;
+        // The cells of one file are much alike: their weight is spread as their bytes are.
+        let (cells, data) = (file.properties().cells, file.properties().data_bytes.max(1));
+        let within = u128::from(file.bytes_within(bounds)) * u128::from(weight_of(cells, data)) / u128::from(data);
+        u64::try_from(within).ok()
+    }
+
+    fn samples(&self, bounds: &RowRange) -> Result<Vec<(Vec<u8>, u64)>, Error> {
+        let samples = self.opened(true)?.samples(SAMPLES)?;
+        Ok(samples.into_iter().filter(|(row, _)| bounds.contains(row)).collect())
+    }
+}
+
+/// Rows that a file names for the choice of a split point.
+const SAMPLES: usize = 256;
+
+/// A cursor that keeps the file it reads.
+struct LazyStoreFileCursor {
+    cursor: Box<dyn Cursor>,
+    _file: Arc<LazyStoreFile>,
+}
+
+impl Cursor for LazyStoreFileCursor {
+    fn row(&self) -> Option<&[u8]> {
+        self.cursor.row()
+    }
+
+    fn lone(&self) -> Option<Cell<'_>> {
+        self.cursor.lone()
+    }
+
+    fn skip(&mut self) -> Result<(), Error> {
+        self.cursor.skip()
+    }
+
+    fn take(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+        self.cursor.take(columns, bytes_max, out)
+    }
+
+    fn seek_column(&mut self, qualifier: &[u8]) -> Result<(), Error> {
+        self.cursor.seek_column(qualifier)
+    }
+
+    fn seek(&mut self, row: &[u8]) -> Result<(), Error> {
+        self.cursor.seek(row)
+    }
+}
+
+/// A cursor over no rows.
+struct Nothing;
+
+impl Cursor for Nothing {
+    fn row(&self) -> Option<&[u8]> {
+        None
+    }
+
+    fn take(&mut self, _columns: &[Bytes], _bytes_max: usize, _out: &mut Cells) -> Result<bool, Error> {
+        Ok(true)
+    }
+
+    fn seek_column(&mut self, _qualifier: &[u8]) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn seek(&mut self, _row: &[u8]) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Writes the cells of one family to one file after another.
+pub(crate) struct LsmWriter {
+    files: Arc<FileDirectory>,
+    shared: Arc<StoreFileShared>,
+    reads: Arc<FamilyReads>,
+    storage: FamilyStorage,
+    prefix: Option<RowPrefix>,
+    level: u8,
+    file_bytes: u64,
+    collected: (u64, i64),
+    current: Option<StoreFileWriter>,
+    /// The numbers taken, all of which are given back when the writer is dropped before it has finished.
+    begun: Vec<u64>,
+    made: Vec<StoreFileProperties>,
+}
+
+impl LsmWriter {
+    pub(crate) fn has_work(&self, within_row: bool) -> bool {
+        self.current.as_ref().is_none_or(|current| {
+            current.pending_bytes() >= WRITE_BYTES || (!within_row && current.size_estimate() >= self.file_bytes)
+        })
+    }
+
+    pub(crate) async fn work(&mut self, within_row: bool) -> Result<(), Error> {
+        let is_full = |current: &mut StoreFileWriter| !within_row && current.size_estimate() >= self.file_bytes;
+        if let Some(current) = self.current.take_if(is_full) {
+            self.made.push(current.finish().await?);
+        }
+        match &mut self.current {
+            Some(current) => current.write_pending().await,
+            None => {
+                let id = self.files.allocate();
+                self.begun.push(id);
+                let options = StoreFileOptions { storage: self.storage, prefix: self.prefix.clone() };
+                self.current = Some(StoreFileWriter::create(&self.shared.disk, self.files.dir(), id, options).await?);
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn add(&mut self, cell: Cell<'_>) {
+        self.current.as_mut().expect("work() is called before the first row, and makes a file").add(cell);
+    }
+
+    pub(crate) async fn finish(mut self, bounds: &RowRange) -> Result<Vec<FileRef>, Error> {
+        if let Some(current) = self.current.take() {
+            if current.cells() > 0 {
+                self.made.push(current.finish().await?);
+            } else {
+                let id = current.id();
+                current.abandon().await?;
+                self.files.release(id);
+            }
+        }
+        let mut files = Vec::with_capacity(self.made.len());
+        for properties in std::mem::take(&mut self.made) {
+            files.push(self.file_of(&properties, bounds)?);
+        }
+        // From here on they are the caller's to settle.
+        self.begun.clear();
+        Ok(files)
+    }
+
+    fn file_of(&self, properties: &StoreFileProperties, bounds: &RowRange) -> Result<FileRef, Error> {
+        let record = FileRecord {
+            level: self.level,
+            bounds: bounds.clone(),
+            collected: self.collected,
+            ..record_of(properties)
+        };
+        let file = LazyStoreFile {
+            shared: Arc::clone(&self.shared),
+            reads: Arc::clone(&self.reads),
+            id: record.id,
+            origin: record.origin,
+            size: record.size,
+            timestamp_max: record.timestamps.1,
+            open: OnceLock::new(),
+            opening: Mutex::new(()),
+            _claim: self.files.claim(record.id),
+        };
+        // Flushes and compactions may block, and the bytes were written a moment ago.
+        file.opened(true)?;
+        Ok(FileRef { record: Arc::new(record), source: Arc::new(file) })
+    }
+
+    /// Gives up what was written.
+    pub(crate) async fn abandon(mut self) {
+        if let Some(current) = self.current.take()
+            && let Err(error) = current.abandon().await
+        {
+            // It goes with the next clean-up, at the latest when the engine is opened again.
+            tracing::warn!("a file that was given up could not be removed: {error}");
+        }
+    }
+}
+
+impl Drop for LsmWriter {
+    fn drop(&mut self) {
+        // It was given up, or reading or writing failed: nobody will have the manifest name these files.
+        self.begun.drain(..).for_each(|id| self.files.release(id));
+    }
+}
+
+/// What the manifest says of a file, as far as the file itself tells.
+pub(crate) fn record_of(properties: &StoreFileProperties) -> FileRecord {
+    FileRecord {
+        id: properties.id,
+        level: 0,
+        size: properties.size,
+        bytes: weight_of(properties.cells, properties.data_bytes),
+        bounds: RowRange::default(),
+        first_row: Bytes::copy_from_slice(&properties.first_row),
+        last_row: Bytes::copy_from_slice(&properties.last_row),
+        timestamps: properties.timestamps,
+        sequences: properties.sequences,
+        cells: properties.cells,
+        deletes: properties.deletes,
+        collected: (0, 0),
+        origin: properties.id,
+        ingested_at: 0,
+    }
+}

@@ -1,0 +1,201 @@
+//! Flushes: the frozen memtables of a region go to the backend, then one manifest record says so, then the memory is freed.
+//!
+//! # What may happen meanwhile
+//! - Writes, reads and freezes of the region continue: a flush works on what was frozen when it began. Compactions run too;
+//!   whatever changes the region's record holds [`Recording`] meanwhile.
+//! - A split of the region takes microseconds and waits for nothing. A flush that finds the region split when it is about
+//!   to record leaves its cells to the daughters; one that is overtaken while its record is written hands down what it
+//!   flushed. Recording the split waits for that flush, so the parent's record never comes after the split's.
+//! - A crash, or an error. Unrecorded files are removed at the next start. Cells in sled trees have no file to go with:
+//!   the region notes that there may be some, and the next flush removes them first. They could not stay: a flush that has
+//!   everything older at hand drops tombstones together with what they deleted, and cells of an earlier attempt would come
+//!   back to life.
+
+use std::sync::Arc;
+
+use terrane_env::task;
+use terrane_types::FamilyName;
+
+use super::{BoxFuture, Engine};
+use crate::Error;
+use crate::backend::{FamilyWriter, WriterTarget};
+use crate::collecting::{Collecting, Older};
+use crate::levels::{FileRef, Levels, RegionFiles};
+use crate::manifest::{FamilyRecord, Record};
+use crate::merging_cursor::MergingCursor;
+use crate::region::{FlushInput, Frozen, Recording, Region};
+use crate::row_range::RowRange;
+use crate::source::{Reading, Source};
+
+impl Engine {
+    /// Writes what is frozen of a region, records its last frozen point, and frees the memtables. With nothing frozen it
+    /// does nothing. If the region came from a split that is not recorded, that is recorded first.
+    ///
+    /// # Errors
+    /// [`Error::Io`]: nothing was recorded, the cells are still in memory, and trying again is safe.
+    pub fn flush<'a>(&'a self, region: &'a Arc<Region>) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            self.finish_split(region).await?;
+            let flushed = self.flush_frozen(region).await;
+            self.cleaned_up_after(flushed).await
+        })
+    }
+
+    async fn flush_frozen(&self, region: &Arc<Region>) -> Result<(), Error> {
+        let held = region.lock_record().await;
+        let Some(mut input) = region.begin_flush() else { return Ok(()) };
+        self.remove_unrecorded(region, &held).await?;
+        let flushed = self.write_frozen(region, &mut input).await?;
+        if region.is_retired() {
+            // Split meanwhile: the daughters hold the same memtables and record them with the split.
+            self.release(&flushed.made);
+            self.clean_up().await;
+            return Ok(());
+        }
+        let last = input.last();
+        let record = region.record(last.point.clone(), last.families.clone(), &flushed.files);
+        // After an error a restart may or may not find the record, so until that is known the files stay.
+        let appended = self.append(Record::Region(record)).await;
+        appended.inspect_err(|_| self.backend.in_doubt(&flushed.made))?;
+        self.release(&flushed.made);
+        if region.install(&held, &input, flushed.files) {
+            self.hand_down(region);
+        }
+        if flushed.rewrote {
+            self.clean_up().await;
+        }
+        Ok(())
+    }
+
+    /// Removes cells of flushes that were never recorded, and notes that another begins.
+    pub(super) async fn remove_unrecorded(&self, region: &Region, held: &Recording<'_>) -> Result<(), Error> {
+        if !region.mark_unrecorded(held) {
+            return Ok(());
+        }
+        let point = region.point();
+        self.backend
+            .remove_above(point.group, region.table(), region.families(), region.bounds().clone(), point.sequence)
+            .await
+    }
+
+    /// Collects frozen memtables for the readers there may be, and hands what is left to the backend. Returns the region's
+    /// files as they are afterwards.
+    pub(super) async fn write_frozen(&self, region: &Region, input: &mut FlushInput) -> Result<Flushed, Error> {
+        let mut files = std::mem::take(&mut input.files);
+        let mut flushed = Flushed { files: RegionFiles::new(), made: Vec::new(), rewrote: false };
+        for (name, family) in &input.last().families {
+            let levels = files.remove(name).unwrap_or_default();
+            if let Err(error) = self.write_family(region, input, name, family, levels, &mut flushed).await {
+                self.release(&flushed.made);
+                return Err(error);
+            }
+        }
+        if let Err(error) = self.backend.sync(!flushed.made.is_empty()).await {
+            self.release(&flushed.made);
+            return Err(error);
+        }
+        Ok(flushed)
+    }
+
+    async fn write_family(
+        &self,
+        region: &Region,
+        input: &FlushInput,
+        name: &FamilyName,
+        family: &FamilyRecord,
+        levels: Levels,
+        flushed: &mut Flushed,
+    ) -> Result<(), Error> {
+        let mut sources = memtables_of(&input.frozen, name);
+        if sources.is_empty() {
+            flushed.files.insert(name.clone(), levels);
+            return Ok(());
+        }
+        let point = &input.last().point;
+        let rewrites = self.backend.rewrites(levels.level0.len() + 1);
+        let mut older = Older::default();
+        if rewrites {
+            sources.extend(levels.sources());
+        } else {
+            older = older_than_memtables(&levels);
+        }
+        let writer = self.backend.writer(WriterTarget {
+            group: point.group,
+            table: region.table(),
+            family: name,
+            storage: family.storage,
+            prefix: region.prefix(),
+            level: 0,
+            file_bytes: u64::MAX,
+            collected: (0, 0),
+        });
+        let work = FamilyFlush {
+            sources,
+            bounds: region.bounds().clone(),
+            family: family.clone(),
+            oldest_snapshot: input.oldest_snapshot.min(point.sequence),
+            log_time: i64::try_from(point.stamp).unwrap_or(i64::MAX),
+            older,
+            part_bytes: region.part_bytes(),
+        };
+        let made = task::run_io(async move { work.run(writer?).await }).await?;
+        flushed.made.extend(made.iter().cloned());
+        flushed.rewrote |= rewrites;
+        let before = if rewrites { Levels::default() } else { levels };
+        flushed.files.insert(name.clone(), self.backend.with_files(before, made, region.bounds()));
+        Ok(())
+    }
+}
+
+/// What a flush has written.
+pub(super) struct Flushed {
+    /// All files of the region.
+    pub(super) files: RegionFiles,
+    /// The new ones among them.
+    pub(super) made: Vec<FileRef>,
+    /// Whether older files were rewritten and may go.
+    rewrote: bool,
+}
+
+/// One family's part of a flush.
+struct FamilyFlush {
+    sources: Vec<Arc<dyn Source>>,
+    bounds: RowRange,
+    family: FamilyRecord,
+    oldest_snapshot: u64,
+    log_time: i64,
+    older: Older,
+    part_bytes: usize,
+}
+
+impl FamilyFlush {
+    async fn run(self, mut writer: FamilyWriter) -> Result<Vec<FileRef>, Error> {
+        let cursors = self.sources.into_iter().map(|source| source.cursor(&self.bounds, false, Reading::BULK));
+        let merge = MergingCursor::new(cursors.collect::<Result<_, _>>()?, false);
+        let Self { family, oldest_snapshot, log_time, older, part_bytes, .. } = self;
+        let mut rows = Collecting::new(merge, &family, oldest_snapshot, log_time, older, part_bytes);
+        while rows.row().is_some() {
+            let within_row = rows.is_within_row();
+            if writer.has_work(within_row) {
+                writer.work(within_row).await?;
+            }
+            rows.next(|cell| writer.add(cell))?;
+        }
+        writer.finish(&self.bounds).await
+    }
+}
+
+/// The frozen memtables of a family, newest first.
+fn memtables_of(frozen: &[Frozen], family: &FamilyName) -> Vec<Arc<dyn Source>> {
+    let memtables = frozen.iter().rev().flat_map(|frozen| frozen.memtables.get(family)).flatten().cloned();
+    memtables.map(|memtable| memtable as Arc<dyn Source>).collect()
+}
+
+/// Everything on disk is older than a memtable.
+fn older_than_memtables(levels: &Levels) -> Older {
+    let mut older = Older::default();
+    let ends = |file: &FileRef| (file.record.first_row.to_vec(), file.record.last_row.to_vec());
+    levels.level0.iter().for_each(|file| older.add_sorted(vec![ends(file)]));
+    levels.below.iter().for_each(|level| older.add_sorted(level.iter().map(ends).collect()));
+    older
+}

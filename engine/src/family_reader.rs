@@ -1,0 +1,218 @@
+//! What a reader sees of one family, row after row: the part that gets and scans have in common.
+
+use smallvec::SmallVec;
+use terrane_types::visibility::{CellMeta, Resolver, View};
+use terrane_types::{Columns, Projection};
+
+#[cfg(doc)]
+use crate::Error;
+use crate::cells::{Cell, Cells};
+use crate::manifest::FamilyRecord;
+
+/// What a read cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadStats {
+    /// Cells read.
+    pub cells_seen: u64,
+    /// Cells shown.
+    pub cells_shown: u64,
+}
+
+/// Whether a read may wait for the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// It may wait: for code that runs outside of the runtime's threads.
+    MayBlock,
+    /// It returns [`Error::NeedsDisk`] instead of waiting, and is repeated where it may block.
+    MemoryOnly,
+}
+
+/// How a row is to be read.
+#[derive(Clone, Copy, Debug)]
+pub struct RowRead<'a> {
+    /// Which of its cells.
+    pub projection: &'a Projection,
+    /// The time that expiry is judged by.
+    pub now_ms: i64,
+    /// Whether it may wait for the disk.
+    pub patience: Patience,
+    /// The most bytes of packed cells: a larger row is refused.
+    pub bytes_max: usize,
+}
+
+pub(crate) fn view_of(projection: &Projection, sequence: u64, now_ms: i64) -> View {
+    View {
+        sequence,
+        now_ms,
+        versions: projection.versions,
+        time_min: projection.time_min,
+        time_max: projection.time_max,
+    }
+}
+
+fn is_selected(asked: Option<&Columns>, qualifier: &[u8]) -> bool {
+    asked.is_some_and(|asked| asked.selects(qualifier))
+}
+
+/// Shows what a reader sees of one family, row after row.
+pub(crate) struct FamilyReader {
+    /// Cells from before it are of an earlier family of this name.
+    since: u64,
+    resolver: Resolver,
+    metas: SmallVec<[CellMeta; 4]>,
+    /// Of a column that is larger than a part: its qualifier, and what was shown of it so far.
+    open: (Vec<u8>, Vec<CellMeta>),
+}
+
+impl FamilyReader {
+    pub(crate) fn new(family: &FamilyRecord, view: View) -> Self {
+        let resolver = Resolver::new(&family.rules, view);
+        Self { since: family.since, resolver, metas: SmallVec::new(), open: Default::default() }
+    }
+
+    /// Whether the only cell of a row is shown.
+    pub(crate) fn shows_lone(&mut self, cell: &Cell<'_>, asked: Option<&Columns>, stats: &mut ReadStats) -> bool {
+        if cell.sequence < self.since {
+            return false;
+        }
+        stats.cells_seen += 1;
+        let selected = is_selected(asked, cell.qualifier);
+        self.resolver.start_row();
+        // A marker of the family, which may come without being asked for, is never visible.
+        let shown = selected && !self.resolver.column(&[cell.meta()]).is_empty();
+        stats.cells_shown += u64::from(shown);
+        shown
+    }
+
+    /// Whether the first cell of a row, in store order, says by itself that the row is shown. `false` says nothing.
+    pub(crate) fn first_shows(&mut self, cell: &Cell<'_>, asked: Option<&Columns>, stats: &mut ReadStats) -> bool {
+        let shows = cell.sequence >= self.since
+            && is_selected(asked, cell.qualifier)
+            && self.resolver.first_shows(&cell.meta());
+        stats.cells_seen += u64::from(shows);
+        stats.cells_shown += u64::from(shows);
+        shows
+    }
+
+    /// Hands the visible cells of one row, given in store order, to `show`, each with its index. `asked` are the columns
+    /// that the projection names, as it gives them.
+    pub(crate) fn show(
+        &mut self,
+        cells: &mut Cells,
+        asked: Option<&Columns>,
+        stats: &mut ReadStats,
+        show: impl FnMut(usize, Cell<'_>),
+    ) {
+        self.begin_row();
+        self.show_part(cells, true, asked, stats, show);
+    }
+
+    /// Begins a row that is shown in parts.
+    pub(crate) fn begin_row(&mut self) {
+        self.resolver.start_row();
+        self.open.1.clear();
+    }
+
+    /// Takes the cells with the empty qualifier from a row that is shown from a later column on: the markers of the family
+    /// are among them.
+    pub(crate) fn take_markers(&mut self, cells: &Cells) {
+        let markers = cells.iter().filter(|cell| cell.qualifier.is_empty() && cell.sequence >= self.since);
+        self.metas.clear();
+        self.metas.extend(markers.map(|cell| cell.meta()));
+        self.resolver.column(&self.metas);
+    }
+
+    /// Shows what can be shown of a row with these cells next in store order, as [`FamilyReader::show`] does, and answers how
+    /// many of them that decides about. The others come again, with those that follow: their column may go on. `is_last`:
+    /// nothing follows.
+    pub(crate) fn show_part(
+        &mut self,
+        cells: &mut Cells,
+        is_last: bool,
+        asked: Option<&Columns>,
+        stats: &mut ReadStats,
+        mut show: impl FnMut(usize, Cell<'_>),
+    ) -> usize {
+        if self.since > 0 {
+            let since = self.since;
+            cells.retain(|cell| cell.sequence >= since);
+        }
+        let mut first = 0;
+        if !self.open.1.is_empty() {
+            first = self.show_open_column(cells, is_last, asked, stats, &mut show);
+        }
+        while first < cells.len() {
+            let cell = cells.get(first);
+            let qualifier = cell.qualifier;
+            self.metas.clear();
+            self.metas.push(cell.meta());
+            let mut next = first + 1;
+            while next < cells.len() {
+                let cell = cells.get(next);
+                if cell.qualifier != qualifier {
+                    break;
+                }
+                self.metas.push(cell.meta());
+                next += 1;
+            }
+            if next == cells.len() && !is_last {
+                break;
+            }
+            let selected = is_selected(asked, qualifier);
+            // Family markers come with the empty qualifier, so that column is resolved even when it is not asked for.
+            if selected || qualifier.is_empty() {
+                let visible = self.resolver.column(&self.metas);
+                if selected {
+                    stats.cells_shown += visible.len() as u64;
+                    for &index in visible {
+                        let at = first + index as usize;
+                        show(at, cells.get(at));
+                    }
+                }
+            }
+            first = next;
+        }
+        if first == 0 && !cells.is_empty() {
+            // A part of a single column, which is shown as far as it goes.
+            self.open.0.clear();
+            self.open.0.extend_from_slice(cells.get(0).qualifier);
+            first = self.show_open_column(cells, is_last, asked, stats, &mut show);
+        }
+        stats.cells_seen += first as u64;
+        first
+    }
+
+    /// Shows what follows of a column that is larger than a part. What is visible of a column from some timestamp up depends
+    /// on nothing below (see [`Resolver::column`]), so a column may be cut between two timestamps.
+    fn show_open_column(
+        &mut self,
+        cells: &Cells,
+        is_last: bool,
+        asked: Option<&Columns>,
+        stats: &mut ReadStats,
+        show: &mut impl FnMut(usize, Cell<'_>),
+    ) -> usize {
+        let (qualifier, metas) = &mut self.open;
+        let of_column = cells.iter().take_while(|cell| cell.qualifier == qualifier.as_slice()).count();
+        let is_whole = is_last || of_column < cells.len();
+        let before_last = || (1..of_column).rev().find(|&at| cells.get(at - 1).timestamp != cells.get(at).timestamp);
+        let end = if is_whole { of_column } else { before_last().unwrap_or(of_column) };
+        let shown_before = metas.len();
+        metas.extend((0..end).map(|at| cells.get(at).meta()));
+        if qualifier.is_empty() {
+            // Its markers are handed over once more, with the others.
+            self.resolver.start_row();
+        }
+        let visible = self.resolver.column(metas);
+        if is_selected(asked, qualifier) {
+            for at in visible.iter().filter_map(|&index| (index as usize).checked_sub(shown_before)) {
+                stats.cells_shown += 1;
+                show(at, cells.get(at));
+            }
+        }
+        if is_whole {
+            metas.clear();
+        }
+        end
+    }
+}

@@ -1,0 +1,336 @@
+//! What flushes and compactions leave behind, as a region refers to it.
+//!
+//! Files are immutable and shared: after a split both daughters hold the parent's, each with its own bounds, and a file
+//! goes when no region in the manifest names it and no reader holds it any more. A file holds cells of one family.
+//!
+//! Files of a family lie in levels. Those of level 0 may overlap and are kept oldest first: of one row, what a later file
+//! holds was written after all that an earlier one holds. In each level below, no row is in two files, and of one row a
+//! level holds what was written before all that the levels above it hold.
+
+mod ingested;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use terrane_types::FamilyName;
+
+use self::ingested::Ingested;
+use crate::Error;
+use crate::cells::{Cell, Cells};
+use crate::manifest::FileRecord;
+use crate::row_range::RowRange;
+use crate::source::{Cursor, Reading, RowKey, Source};
+
+/// A source that a manifest record names.
+pub(crate) trait FileSource: Source {
+    /// Bytes of data inside of `bounds`, about, without touching the disk; `None` where that cannot be said.
+    fn bytes_within(&self, bounds: &RowRange) -> Option<u64>;
+
+    /// Rows at about equal distances, sorted, each with the bytes of data from it to the next: to find where a region is
+    /// best split. May wait for the disk.
+    fn samples(&self, bounds: &RowRange) -> Result<Vec<(Vec<u8>, u64)>, Error>;
+}
+
+/// A region's part of a file.
+#[derive(Clone)]
+pub(crate) struct FileRef {
+    pub(crate) record: Arc<FileRecord>,
+    pub(crate) source: Arc<dyn FileSource>,
+}
+
+impl FileRef {
+    /// The part of this part inside of `bounds`.
+    pub(crate) fn within(&self, bounds: &RowRange) -> Self {
+        let bounds = self.record.bounds.intersect(bounds);
+        let bytes = self.source.bytes_within(&bounds).unwrap_or(self.record.bytes / 2);
+        Self {
+            record: Arc::new(FileRecord { bounds, bytes, ..(*self.record).clone() }),
+            source: Arc::clone(&self.source),
+        }
+    }
+
+    /// What readers merge: the file inside of its bounds.
+    pub(crate) fn bounded(&self) -> Arc<dyn Source> {
+        let mut source = Arc::clone(&self.source) as Arc<dyn Source>;
+        if self.record.ingested_at > 0 {
+            source = Arc::new(Ingested { source, sequence: self.record.ingested_at });
+        }
+        if self.record.straddles() {
+            source = Arc::new(Bounded { record: Arc::clone(&self.record), source });
+        }
+        source
+    }
+}
+
+impl std::fmt::Debug for FileRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "file {} ({} bytes)", self.record.id, self.record.bytes)
+    }
+}
+
+/// A file of which a part belongs to another region.
+struct Bounded {
+    record: Arc<FileRecord>,
+    source: Arc<dyn Source>,
+}
+
+impl Source for Bounded {
+    fn row(
+        &self,
+        row: &RowKey<'_>,
+        columns: &[Bytes],
+        reading: Reading,
+        bytes_max: usize,
+        out: &mut Cells,
+    ) -> Result<bool, Error> {
+        if !self.record.bounds.contains(row.row) {
+            return Ok(true);
+        }
+        self.source.row(row, columns, reading, bytes_max, out)
+    }
+
+    fn cursor(self: Arc<Self>, bounds: &RowRange, reverse: bool, reading: Reading) -> Result<Box<dyn Cursor>, Error> {
+        let bounds = self.record.bounds.intersect(bounds);
+        Arc::clone(&self.source).cursor(&bounds, reverse, reading)
+    }
+}
+
+/// The files of a family.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Levels {
+    /// Oldest first.
+    pub(crate) level0: Vec<FileRef>,
+    /// Level 1 and on, each sorted by row.
+    pub(crate) below: Vec<Vec<FileRef>>,
+}
+
+impl Levels {
+    /// Puts files where their records say; those of level 0 in the order given.
+    pub(crate) fn new(files: impl IntoIterator<Item = FileRef>) -> Self {
+        let mut levels = Self::default();
+        for file in files {
+            levels.level_mut(file.record.level).push(file);
+        }
+        for level in &mut levels.below {
+            level.sort_by(|a, b| a.record.first_inside().cmp(b.record.first_inside()));
+        }
+        levels
+    }
+
+    fn level_mut(&mut self, level: u8) -> &mut Vec<FileRef> {
+        let Some(below) = usize::from(level).checked_sub(1) else {
+            return &mut self.level0;
+        };
+        if self.below.len() <= below {
+            self.below.resize_with(below + 1, Vec::new);
+        }
+        &mut self.below[below]
+    }
+
+    /// Adds the files of the neighbour with the higher rows. A file that both have a part of, from when they were one region,
+    /// becomes one part again; says no where the two have it in different levels.
+    #[must_use]
+    pub(crate) fn extend(&mut self, neighbour: &Self) -> bool {
+        let mut all: Vec<FileRef> = self.iter().cloned().collect();
+        for file in neighbour.iter() {
+            let Some(ours) = all.iter_mut().find(|ours| ours.record.id == file.record.id) else {
+                all.push(file.clone());
+                continue;
+            };
+            if ours.record.level != file.record.level || ours.record.bounds.end != file.record.bounds.start {
+                return false;
+            }
+            let bounds = RowRange { start: ours.record.bounds.start.clone(), end: file.record.bounds.end.clone() };
+            let bytes = ours.record.bytes + file.record.bytes;
+            ours.record = Arc::new(FileRecord { bounds, bytes, ..(*ours.record).clone() });
+        }
+        *self = Self::new(all);
+        true
+    }
+
+    /// All files, level 0 first and oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &FileRef> {
+        self.level0.iter().chain(self.below.iter().flatten())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.iter().next().is_none()
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.iter().map(|file| file.record.bytes).sum()
+    }
+
+    /// The parts inside of `bounds`; files with nothing there are left out.
+    pub(crate) fn within(&self, bounds: &RowRange) -> Self {
+        Self::new(self.iter().filter(|file| file.record.meets(bounds)).map(|file| file.within(bounds)))
+    }
+
+    /// What readers merge, newest first: each file of level 0, then each level below as one.
+    pub(crate) fn sources(&self) -> Vec<Arc<dyn Source>> {
+        let level0 = self.level0.iter().rev().map(FileRef::bounded);
+        let below = self.below.iter().filter(|level| !level.is_empty()).map(|level| match level.as_slice() {
+            [file] => file.bounded(),
+            files => Arc::new(LevelSource { files: files.into() }) as Arc<dyn Source>,
+        });
+        level0.chain(below).collect()
+    }
+}
+
+/// The files of each family of a region.
+pub(crate) type RegionFiles = BTreeMap<FamilyName, Levels>;
+
+/// The files of one level below 0: one sorted source.
+struct LevelSource {
+    files: Arc<[FileRef]>,
+}
+
+impl LevelSource {
+    /// The first file that does not end before `row`.
+    fn at_or_after(&self, row: &[u8]) -> usize {
+        self.files.partition_point(|file| file.record.last_row.as_ref() < row || file.record.ends_before(row))
+    }
+}
+
+impl Source for LevelSource {
+    fn row(
+        &self,
+        row: &RowKey<'_>,
+        columns: &[Bytes],
+        reading: Reading,
+        bytes_max: usize,
+        out: &mut Cells,
+    ) -> Result<bool, Error> {
+        match self.files.get(self.at_or_after(row.row)) {
+            Some(file) if file.record.holds(row.row) && file.record.ingested_at == 0 => {
+                file.source.row(row, columns, reading, bytes_max, out)
+            }
+            Some(file) if file.record.holds(row.row) => file.bounded().row(row, columns, reading, bytes_max, out),
+            _ => Ok(true),
+        }
+    }
+
+    fn cursor(self: Arc<Self>, bounds: &RowRange, reverse: bool, reading: Reading) -> Result<Box<dyn Cursor>, Error> {
+        let mut cursor = LevelCursor { level: self, bounds: bounds.clone(), reverse, reading, next: 0, current: None };
+        cursor.next = cursor.place();
+        cursor.advance()?;
+        Ok(Box::new(cursor))
+    }
+}
+
+/// Goes over the files of a level, opening each when it is reached.
+struct LevelCursor {
+    level: Arc<LevelSource>,
+    bounds: RowRange,
+    reverse: bool,
+    reading: Reading,
+    /// Forward: the file to open next. In reverse: one above it.
+    next: usize,
+    current: Option<Box<dyn Cursor>>,
+}
+
+impl LevelCursor {
+    /// The value of `next` that begins at the bounds: forward at the first row not before their start, in reverse at the
+    /// last one before their stop.
+    fn place(&self) -> usize {
+        let files = &self.level.files;
+        let end = self.bounds.end.as_slice();
+        match (self.reverse, end.is_empty()) {
+            (false, _) => self.level.at_or_after(&self.bounds.start),
+            (true, true) => files.len(),
+            (true, false) => files.partition_point(|file| file.record.first_inside() < end),
+        }
+    }
+
+    /// Opens files until one has a row.
+    fn advance(&mut self) -> Result<(), Error> {
+        while self.current.as_ref().is_none_or(|current| current.row().is_none()) {
+            let index = if self.reverse {
+                let Some(index) = self.next.checked_sub(1) else { break };
+                self.next = index;
+                index
+            } else {
+                self.next += 1;
+                self.next - 1
+            };
+            let Some(file) = self.level.files.get(index) else { break };
+            if !file.record.meets(&self.bounds) {
+                // Files are sorted, so those after it lie outside too.
+                self.next = if self.reverse { 0 } else { self.level.files.len() };
+                break;
+            }
+            self.current = Some(file.bounded().cursor(&self.bounds, self.reverse, self.reading)?);
+        }
+        Ok(())
+    }
+}
+
+impl Cursor for LevelCursor {
+    fn row(&self) -> Option<&[u8]> {
+        self.current.as_ref()?.row()
+    }
+
+    fn lone(&self) -> Option<Cell<'_>> {
+        self.current.as_ref()?.lone()
+    }
+
+    fn skip(&mut self) -> Result<(), Error> {
+        if let Some(current) = &mut self.current {
+            current.skip()?;
+            if current.row().is_none() {
+                self.advance()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+        let Some(current) = &mut self.current else { return Ok(true) };
+        let is_over = current.take(columns, bytes_max, out)?;
+        if current.row().is_none() {
+            self.advance()?;
+        }
+        Ok(is_over)
+    }
+
+    fn seek_column(&mut self, qualifier: &[u8]) -> Result<(), Error> {
+        if let Some(current) = &mut self.current {
+            current.seek_column(qualifier)?;
+            if current.row().is_none() {
+                self.advance()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn seek(&mut self, row: &[u8]) -> Result<(), Error> {
+        let is_ahead = match self.row() {
+            None => false,
+            Some(at) => {
+                if self.reverse {
+                    at > row
+                } else {
+                    at < row
+                }
+            }
+        };
+        if !is_ahead {
+            return Ok(());
+        }
+        if self.reverse {
+            self.bounds.end = [row, &[0]].concat();
+        } else {
+            self.bounds.start = row.to_vec();
+        }
+        let place = self.place();
+        let within_current = if self.reverse { place > self.next } else { place < self.next };
+        if within_current && let Some(current) = &mut self.current {
+            current.seek(row)?;
+        } else {
+            self.next = place;
+            self.current = None;
+        }
+        self.advance()
+    }
+}

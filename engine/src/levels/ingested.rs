@@ -1,0 +1,67 @@
+//! Store files that were written outside of any engine.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::Error;
+use crate::cells::Cells;
+use crate::row_range::RowRange;
+use crate::source::{Cursor, Reading, RowKey, Source};
+
+/// A file that was written elsewhere: all its cells have one sequence number, that of the ingest.
+pub(super) struct Ingested {
+    pub(super) source: Arc<dyn Source>,
+    pub(super) sequence: u64,
+}
+
+impl Source for Ingested {
+    fn row(
+        &self,
+        row: &RowKey<'_>,
+        columns: &[Bytes],
+        reading: Reading,
+        bytes_max: usize,
+        out: &mut Cells,
+    ) -> Result<bool, Error> {
+        let first = out.len();
+        let is_all = self.source.row(row, columns, reading, bytes_max, out)?;
+        out.set_sequence_from(first, self.sequence);
+        Ok(is_all)
+    }
+
+    fn cursor(self: Arc<Self>, bounds: &RowRange, reverse: bool, reading: Reading) -> Result<Box<dyn Cursor>, Error> {
+        let cursor = Arc::clone(&self.source).cursor(bounds, reverse, reading)?;
+        Ok(Box::new(IngestedCursor { cursor, sequence: self.sequence }))
+    }
+}
+
+struct IngestedCursor {
+    cursor: Box<dyn Cursor>,
+    sequence: u64,
+}
+
+impl Cursor for IngestedCursor {
+    fn row(&self) -> Option<&[u8]> {
+        self.cursor.row()
+    }
+
+    fn skip(&mut self) -> Result<(), Error> {
+        self.cursor.skip()
+    }
+
+    fn take(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+        let first = out.len();
+        let is_over = self.cursor.take(columns, bytes_max, out)?;
+        out.set_sequence_from(first, self.sequence);
+        Ok(is_over)
+    }
+
+    fn seek_column(&mut self, qualifier: &[u8]) -> Result<(), Error> {
+        self.cursor.seek_column(qualifier)
+    }
+
+    fn seek(&mut self, row: &[u8]) -> Result<(), Error> {
+        self.cursor.seek(row)
+    }
+}

@@ -1,0 +1,116 @@
+//! A cursor over the rows of a file, first to last.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::data_block::{Next, Place};
+use super::reader::StoreFile;
+use super::walk::{Walk, Wanted};
+use crate::Error;
+use crate::cells::{Cell, Cells};
+use crate::row_range::RowRange;
+use crate::source::{Cursor, Reading};
+
+/// Goes forward. Whether it is at a row is decided when it gets there, so that asking costs nothing.
+pub(super) struct ForwardCursor {
+    table: Arc<StoreFile>,
+    walk: Walk,
+    reading: Reading,
+    /// Empty: no row of the file is at or behind the end of the bounds.
+    end: Vec<u8>,
+    at_row: bool,
+}
+
+impl ForwardCursor {
+    pub(super) fn open(table: Arc<StoreFile>, bounds: &RowRange, reading: Reading) -> Result<Self, Error> {
+        let properties = table.properties();
+        let inside = !bounds.is_empty() && bounds.meets(&properties.first_row, &properties.last_row);
+        let beyond = !bounds.end.is_empty() && bounds.end <= properties.last_row;
+        let end = if beyond { bounds.end.clone() } else { Vec::new() };
+        let worth = inside && table.covers(reading.time_min);
+        let mut cursor = Self { table, walk: Walk::default(), reading, end, at_row: false };
+        if worth {
+            let found = cursor.walk.seek(&cursor.table, Place::row(&bounds.start), reading)?;
+            cursor.arrive(found);
+        }
+        Ok(cursor)
+    }
+
+    fn arrive(&mut self, found: bool) {
+        self.at_row = found && (self.end.is_empty() || self.walk.at_row() < self.end.as_slice());
+    }
+
+    fn came_to(&mut self, next: Next) {
+        match next {
+            Next::SameRow => self.at_row = true,
+            Next::NewRow => self.arrive(true),
+            Next::End => self.arrive(false),
+        }
+    }
+}
+
+impl Cursor for ForwardCursor {
+    fn row(&self) -> Option<&[u8]> {
+        self.at_row.then(|| self.walk.at_row())
+    }
+
+    fn lone(&self) -> Option<Cell<'_>> {
+        if self.at_row { self.walk.lone() } else { None }
+    }
+
+    fn first(&self) -> Option<Cell<'_>> {
+        if self.at_row { self.walk.at_cell() } else { None }
+    }
+
+    fn skip(&mut self) -> Result<(), Error> {
+        if !self.at_row {
+            return Ok(());
+        }
+        // Spent, unless all goes well.
+        self.at_row = false;
+        let found = self.walk.skip_row(&self.table, self.reading)?;
+        self.arrive(found);
+        Ok(())
+    }
+
+    fn take(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+        if !self.at_row {
+            return Ok(true);
+        }
+        // Spent, unless all goes well.
+        self.at_row = false;
+        let mark = out.mark();
+        let mut wanted = Wanted::new(columns);
+        match self.walk.gather(&self.table, &mut wanted, self.reading, bytes_max, out) {
+            Ok(next) => {
+                self.came_to(next);
+                Ok(next != Next::SameRow)
+            }
+            Err(error) => {
+                out.rewind(mark);
+                Err(error)
+            }
+        }
+    }
+
+    fn seek_column(&mut self, qualifier: &[u8]) -> Result<(), Error> {
+        if !self.at_row {
+            return Ok(());
+        }
+        self.at_row = false;
+        let next = self.walk.seek_column(&self.table, qualifier, self.reading)?;
+        self.came_to(next);
+        Ok(())
+    }
+
+    fn seek(&mut self, row: &[u8]) -> Result<(), Error> {
+        if !self.at_row || self.walk.at_row() >= row {
+            return Ok(());
+        }
+        self.at_row = false;
+        let found = self.walk.seek(&self.table, Place::row(row), self.reading)?;
+        self.arrive(found);
+        Ok(())
+    }
+}
