@@ -1,8 +1,9 @@
-//! How long to wait before trying again: doubling, bounded, and spread so that many do not come back at one moment.
+//! How long to wait before a retry: doubling, bounded, and jittered so that many callers do not retry at once.
 
+use std::ops::Range;
 use std::time::Duration;
 
-/// Waits of one retried action.
+/// The waits between the tries of one action.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     next: Duration,
@@ -10,26 +11,54 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Begins with about `first`, and never waits longer than `max`.
+    /// Starts with about `first` and never waits longer than `max`.
     pub const fn new(first: Duration, max: Duration) -> Self {
         Self { next: first, max }
     }
 
-    /// The next wait, between half and all of the present step; the step doubles.
+    /// The next wait.
     pub fn next_wait(&mut self) -> Duration {
+        Duration::from_micros(terrane_env::rand::range(self.next_range()))
+    }
+
+    /// The microseconds that the next wait is drawn from, half to all of the present step; the step then doubles.
+    fn next_range(&mut self) -> Range<u64> {
         let step = self.next.min(self.max);
         self.next = (step * 2).min(self.max);
         let micros = u64::try_from(step.as_micros()).unwrap_or(u64::MAX);
-        Duration::from_micros(terrane_env::rand::range(micros / 2..micros.max(1)))
+        micros / 2..micros.max(1)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
+    use crate::catalog::scripts::Line;
 
     #[test]
-    fn waits_double_up_to_the_bound() {
+    fn waits() {
+        terrane_testscript::check_scripts(concat!(env!("CARGO_MANIFEST_DIR"), "/src/backoff/testdata"), || {
+            let mut backoff = Backoff::new(Duration::ZERO, Duration::ZERO);
+            move |text, out| {
+                let line = Line::of(text);
+                let millis =
+                    |name| Duration::from_millis(line.argument(name).map(|text| text.parse().unwrap()).unwrap());
+                match line.words[0] {
+                    "start" => backoff = Backoff::new(millis("first"), millis("max")),
+                    "wait" => {
+                        let Range { start, end } = backoff.next_range();
+                        writeln!(out, "{start}..{end} us").unwrap();
+                    }
+                    other => panic!("no such command: {other}"),
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn a_wait_lies_in_its_range() {
         let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(100));
         for step in [20, 40, 80, 100, 100] {
             let wait = backoff.next_wait();

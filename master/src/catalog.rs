@@ -19,6 +19,8 @@ pub mod servers;
 pub mod tables;
 
 #[cfg(test)]
+pub(crate) mod scripts;
+#[cfg(test)]
 pub(crate) mod tests;
 
 use std::collections::BTreeMap;
@@ -177,18 +179,18 @@ impl Catalog {
             .filter(|(server, known)| known.address == registration.address && self.groups.replicas_on(*server) == 0)
             .map(|(server, _)| server)
             .collect();
-        abandoned.into_iter().for_each(|server| self.servers.forget(server));
+        abandoned.into_iter().for_each(|server| self.servers.remove(server));
         let server = self.ids.server();
-        self.servers.put(server, registration.clone());
+        self.servers.add(server, registration.clone());
         Ok(Outcome::Server(server))
     }
 
     fn update_server(&mut self, server: ServerId, registration: &Registration) -> Result<Outcome, Refusal> {
-        if self.servers.get(server).is_none() {
-            return Err(Refusal::NotFound(format!("server {server}")));
+        if self.servers.update(server, registration.clone()) {
+            Ok(Outcome::Done)
+        } else {
+            Err(Refusal::NotFound(format!("server {server}")))
         }
-        self.servers.put(server, registration.clone());
-        Ok(Outcome::Done)
     }
 
     fn add_groups(&mut self, expected: GroupId, plans: &[GroupPlan]) -> Result<Outcome, Refusal> {
@@ -201,7 +203,7 @@ impl Catalog {
         for plan in plans {
             let members = plan.servers.iter().map(|server| (self.ids.replica(), *server)).collect();
             let entry = GroupEntry { state: GroupState::Creating, planned_leader: plan.leader, members };
-            self.groups.put(self.ids.group(), entry);
+            self.groups.add(self.ids.group(), entry);
         }
         Ok(Outcome::Done)
     }
@@ -247,7 +249,7 @@ impl Catalog {
             self.regions.insert(descriptor, stamp);
         }
         self.namespaces.imply(namespace);
-        self.tables.put(TableEntry { schema, state: TableState::Creating });
+        self.tables.add(TableEntry { schema, state: TableState::Creating });
         Ok(Outcome::Table(table))
     }
 
@@ -260,7 +262,7 @@ impl Catalog {
         if entry.state != from && entry.state != to {
             return Err(changed(entry));
         }
-        entry.state = to;
+        entry.enter(to);
         Ok(Outcome::Done)
     }
 
@@ -272,7 +274,7 @@ impl Catalog {
         if !fits {
             return Err(changed(entry));
         }
-        *entry = TableEntry { schema: schema.clone(), state: TableState::Altering };
+        entry.begin_alter(schema.clone());
         Ok(Outcome::Done)
     }
 
@@ -287,7 +289,7 @@ impl Catalog {
     }
 
     fn drop_table(&mut self, table: TableId) -> Result<Outcome, Refusal> {
-        self.table_mut(table)?.state = TableState::Dropping;
+        self.table_mut(table)?.enter(TableState::Dropping);
         Ok(Outcome::Done)
     }
 
@@ -296,7 +298,7 @@ impl Catalog {
         if entry.state != TableState::Dropping {
             return Err(changed(entry));
         }
-        self.tables.forget(table);
+        self.tables.remove(table);
         self.regions.remove_table(table);
         Ok(Outcome::Done)
     }

@@ -27,8 +27,9 @@ struct Counter {
 impl Counter {
     fn take(&mut self, count: u64) -> Range<u64> {
         let first = self.next;
-        // 2^48 ids are not used up: a million a second would last nine years.
         self.next = first + count;
+        // A million ids a second would last nine years.
+        assert_eq!(first >> INCARNATION_SHIFT, self.next >> INCARNATION_SHIFT, "the ids of a kind ran out at {first}");
         first..self.next
     }
 }

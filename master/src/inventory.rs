@@ -125,7 +125,7 @@ impl Inventory {
 
     fn see_group(&mut self, server: ServerId, seen: &GroupSeen) -> bool {
         let view = self.groups.entry(seen.group).or_default();
-        let leader_before = view.leader;
+        let (term_before, leader_before) = (view.term, view.leader);
         if seen.term > view.term {
             (view.term, view.leader) = (seen.term, seen.leader);
         } else if seen.term == view.term {
@@ -136,6 +136,7 @@ impl Inventory {
             // The leader's report lists all of the group's regions: what it no longer lists is gone.
             view.regions.clear();
         }
+        debug_assert!(view.term >= term_before, "group {} went back from term {term_before}", seen.group);
         view.leader != leader_before
     }
 
@@ -173,21 +174,25 @@ impl Inventory {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
+    use crate::catalog::scripts::{Line, number};
     use crate::catalog::tests::descriptor;
 
     const GROUP: GroupId = GroupId(1);
 
-    fn report(server: u64, term: u64, leader: u64, regions: &[(u64, u64)]) -> Report {
-        let regions = regions.iter().map(|(region, bytes)| RegionSeen {
-            descriptor: RegionDescriptor { group: GROUP, ..descriptor(*region, "", "", 1) },
-            bytes: *bytes,
-            state: "open".into(),
-            term,
+    /// `report s1 term=2 leader=s1 regions=7:100,8:5`: regions with their bytes.
+    fn report(line: &Line<'_>) -> Report {
+        let term = number(line.argument("term").expect("term=TERM"));
+        let regions = line.argument("regions").into_iter().flat_map(|regions| regions.split(',')).map(|region| {
+            let (region, bytes) = region.split_once(':').expect("REGION:BYTES");
+            let descriptor = RegionDescriptor { group: GROUP, ..descriptor(number(region), "", "", 1) };
+            RegionSeen { descriptor, bytes: number(bytes), state: "open".into(), term }
         });
-        let leader = (leader != 0).then_some(ServerId(leader));
+        let leader = line.argument("leader").map(|leader| ServerId(number(leader)));
         Report {
-            server: ServerId(server),
+            server: ServerId(line.number(1)),
             groups: vec![GroupSeen { group: GROUP, term, leader, applied: term * 10 }],
             regions: regions.collect(),
             load: ServerLoad::default(),
@@ -195,43 +200,28 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_term_names_the_leader() {
-        let mut inventory = Inventory::default();
-        assert!(inventory.absorb(report(1, 2, 1, &[])).leaders_changed);
-        assert!(inventory.absorb(report(2, 3, 2, &[])).leaders_changed);
-        assert!(!inventory.absorb(report(1, 2, 1, &[])).leaders_changed);
-        assert_eq!(inventory.leader(GROUP), Some(ServerId(2)));
-        assert!(inventory.absorb(report(3, 4, 0, &[])).leaders_changed, "an election has begun");
-        assert_eq!(inventory.leader(GROUP), None);
+    fn reports_of_leaders() {
+        terrane_testscript::check_scripts(concat!(env!("CARGO_MANIFEST_DIR"), "/src/inventory/testdata"), || {
+            let mut inventory = Inventory::default();
+            move |text, out| {
+                let line = Line::of(text);
+                match line.words[0] {
+                    "report" => {
+                        let Absorbed { claims, leaders_changed } = inventory.absorb(report(&line));
+                        writeln!(out, "claims={} leaders_changed={leaders_changed}", claims.len()).unwrap();
+                    }
+                    "hint" => inventory.hint_leader(GROUP, ServerId(line.number(1))),
+                    "show" => show(&inventory, out),
+                    other => panic!("no such command: {other}"),
+                }
+            }
+        });
     }
 
-    #[test]
-    fn a_stale_leader_says_nothing_about_regions() {
-        let mut inventory = Inventory::default();
-        assert_eq!(inventory.absorb(report(1, 2, 1, &[(7, 100)])).claims.len(), 1);
-        inventory.absorb(report(2, 3, 2, &[(7, 120)]));
-        assert_eq!(inventory.absorb(report(1, 2, 1, &[(7, 100)])).claims.len(), 0);
-        assert_eq!(inventory.region(GROUP, RegionId(7)).unwrap().bytes, 120);
-    }
-
-    #[test]
-    fn what_the_leader_no_longer_lists_is_gone() {
-        let mut inventory = Inventory::default();
-        inventory.absorb(report(1, 2, 1, &[(7, 100), (8, 5)]));
-        inventory.absorb(report(1, 2, 1, &[(8, 6)]));
-        assert_eq!(inventory.region(GROUP, RegionId(7)), None);
-        assert_eq!(inventory.region(GROUP, RegionId(8)).unwrap().bytes, 6);
-        inventory.absorb(report(2, 2, 1, &[]));
-        assert_eq!(inventory.region(GROUP, RegionId(8)).unwrap().bytes, 6, "a follower's report clears nothing");
-    }
-
-    #[test]
-    fn a_hint_is_not_stronger_than_a_report() {
-        let mut inventory = Inventory::default();
-        inventory.hint_leader(GROUP, ServerId(1));
-        assert_eq!(inventory.leader(GROUP), Some(ServerId(1)));
-        inventory.absorb(report(2, 1, 2, &[]));
-        inventory.hint_leader(GROUP, ServerId(1));
-        assert_eq!(inventory.leader(GROUP), Some(ServerId(2)));
+    fn show(inventory: &Inventory, out: &mut String) {
+        let view = inventory.group(GROUP).expect("a group that was reported");
+        let leader = view.leader.map_or_else(|| "none".to_owned(), |leader| format!("s{leader}"));
+        let regions: Vec<_> = view.regions.iter().map(|(region, view)| format!(" r{region}={}", view.bytes)).collect();
+        writeln!(out, "g1 term={} leader={leader} applied={}{}", view.term, view.applied, regions.concat()).unwrap();
     }
 }

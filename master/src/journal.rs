@@ -76,8 +76,8 @@ impl Journal {
     }
 
     /// What hinders the checkpoint, for `status`.
-    pub fn checkpoint_trouble(&self) -> Option<String> {
-        self.machine.checkpoint_trouble()
+    pub fn checkpoint_issue(&self) -> Option<String> {
+        self.machine.checkpoint_issue()
     }
 
     /// Tells of every change worth looking again.

@@ -74,12 +74,18 @@ impl Liveness {
         Self { silent_after, started, seen: BTreeMap::new() }
     }
 
-    /// A server registered or reported. Answers its former state when it was not live before.
-    pub fn heard(&mut self, server: ServerId, boot: u64, now: Moment) -> Result<Option<ServerState>, Replaced> {
-        let known = self.seen.get(&server).copied();
-        if let Some(known) = known.filter(|known| known.boot > boot) {
-            return Err(Replaced { by_boot: known.boot });
+    /// Refuses a process that another start of the same server has replaced.
+    pub fn check_boot(&self, server: ServerId, boot: u64) -> Result<(), Replaced> {
+        match self.seen.get(&server) {
+            Some(known) if known.boot > boot => Err(Replaced { by_boot: known.boot }),
+            Some(_) | None => Ok(()),
         }
+    }
+
+    /// A server registered or reported. Returns its former state if it was not live.
+    pub fn heard(&mut self, server: ServerId, boot: u64, now: Moment) -> Result<Option<ServerState>, Replaced> {
+        self.check_boot(server, boot)?;
+        let known = self.seen.get(&server).copied();
         let clock_off_ms = known.map_or(0, |known| known.clock_off_ms);
         self.seen.insert(server, Seen { boot, at: now, state: ServerState::Live, clock_off_ms });
         let before = known.map_or(ServerState::Silent, |known| known.state);
@@ -137,7 +143,7 @@ impl Liveness {
     }
 
     /// By how much its clock is off, when that is a trouble.
-    pub fn clock_trouble(&self, server: ServerId) -> Option<i64> {
+    pub fn clock_issue(&self, server: ServerId) -> Option<i64> {
         let off_ms = self.seen.get(&server)?.clock_off_ms;
         (u128::from(off_ms.unsigned_abs()) > CLOCK_OFF_MAX.as_millis()).then_some(off_ms)
     }
@@ -145,63 +151,43 @@ impl Liveness {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
-
-    const A: ServerId = ServerId(1);
-    const B: ServerId = ServerId(2);
-
-    fn liveness() -> Liveness {
-        Liveness::new(Duration::from_millis(3_000), Moment(0))
-    }
+    use crate::catalog::scripts::{Line, number};
 
     #[test]
-    fn a_server_that_stops_reporting_falls_silent_once() {
-        let mut liveness = liveness();
-        assert_eq!(liveness.heard(A, 1, Moment(100)), Ok(Some(ServerState::Silent)));
-        assert_eq!(liveness.heard(A, 1, Moment(1_000)), Ok(None));
-        assert_eq!(liveness.tick(Moment(4_000)), vec![]);
-        assert_eq!(liveness.tick(Moment(4_001)), vec![A]);
-        assert_eq!(liveness.tick(Moment(9_000)), vec![]);
-        assert_eq!((liveness.state(A), liveness.quiet_for(A, Moment(4_500)).as_millis()), (ServerState::Silent, 3_500));
-        assert_eq!(liveness.heard(A, 1, Moment(9_100)), Ok(Some(ServerState::Silent)));
-        assert!(liveness.is_live(A));
+    fn states_of_servers() {
+        terrane_testscript::check_scripts(concat!(env!("CARGO_MANIFEST_DIR"), "/src/liveness/testdata"), || {
+            let mut liveness = Liveness::new(Duration::from_secs(3), Moment(0));
+            move |text, out| command(&mut liveness, &Line::of(text), out)
+        });
     }
 
-    #[test]
-    fn a_stopped_server_is_not_called_silent() {
-        let mut liveness = liveness();
-        liveness.heard(A, 1, Moment(0)).unwrap();
-        liveness.stopped(A);
-        assert_eq!(liveness.tick(Moment(60_000)), vec![]);
-        assert_eq!(liveness.state(A), ServerState::Stopped);
-        assert!(!liveness.is_missed(A, Moment(60_000)));
-    }
-
-    #[test]
-    fn an_earlier_start_of_a_server_cannot_speak_for_it() {
-        let mut liveness = liveness();
-        liveness.heard(A, 5, Moment(0)).unwrap();
-        assert_eq!(liveness.heard(A, 4, Moment(1)), Err(Replaced { by_boot: 5 }));
-        assert_eq!(liveness.boot(A), 5);
-        assert_eq!(liveness.heard(A, 6, Moment(2)), Ok(None));
-    }
-
-    #[test]
-    fn a_fresh_master_gives_servers_time_before_it_misses_them() {
-        let liveness = liveness();
-        assert_eq!(liveness.state(B), ServerState::Silent);
-        assert!(!liveness.is_missed(B, Moment(2_000)));
-        assert!(liveness.is_missed(B, Moment(3_500)));
-    }
-
-    #[test]
-    fn only_a_clock_far_off_is_a_trouble() {
-        let mut liveness = liveness();
-        liveness.heard(A, 1, Moment(0)).unwrap();
-        liveness.clock(A, -500);
-        assert_eq!(liveness.clock_trouble(A), None);
-        liveness.clock(A, -501);
-        liveness.heard(A, 1, Moment(1)).unwrap();
-        assert_eq!(liveness.clock_trouble(A), Some(-501));
+    fn command(liveness: &mut Liveness, line: &Line<'_>, out: &mut String) {
+        let server = || ServerId(line.number(1));
+        let at = || Moment(number(line.argument("at").expect("at=MS")));
+        match line.words[0] {
+            "heard" => match liveness.heard(server(), number(line.argument("boot").expect("boot=NUMBER")), at()) {
+                Ok(Some(before)) => writeln!(out, "live, was {}", before.name()).unwrap(),
+                Ok(None) => {}
+                Err(Replaced { by_boot }) => writeln!(out, "replaced by boot {by_boot}").unwrap(),
+            },
+            "clock" => liveness.clock(server(), line.words[2].parse().unwrap()),
+            "stopped" => liveness.stopped(server()),
+            "tick" => {
+                let silent: Vec<_> = liveness.tick(Moment(line.number(1))).iter().map(ToString::to_string).collect();
+                writeln!(out, "silent: {}", if silent.is_empty() { "none".into() } else { silent.join(" ") }).unwrap();
+            }
+            "show" => {
+                let (server, now) = (server(), at());
+                let (state, boot, missed) =
+                    (liveness.state(server).name(), liveness.boot(server), liveness.is_missed(server, now));
+                let (quiet, clock) = (liveness.quiet_for(server, now).as_millis(), liveness.clock_issue(server));
+                let clock = clock.map_or_else(String::new, |off| format!(" clock {off} ms off"));
+                writeln!(out, "s{server} {state} boot={boot} quiet={quiet} missed={missed}{clock}").unwrap();
+            }
+            other => panic!("no such command: {other}"),
+        }
     }
 }

@@ -71,7 +71,7 @@ impl CatalogMachine {
     }
 
     /// Why the last checkpoint could not be written; `None` when it could.
-    pub fn checkpoint_trouble(&self) -> Option<String> {
+    pub fn checkpoint_issue(&self) -> Option<String> {
         self.last_error.lock().clone()
     }
 
@@ -97,7 +97,8 @@ impl CatalogMachine {
         let path = path_in(&self.dir);
         match terrane_env::fs::write_durable(&path, &bytes).await {
             Ok(()) => {
-                self.durable.store(applied, Ordering::Release);
+                let before = self.durable.swap(applied, Ordering::AcqRel);
+                assert!(before < applied, "the checkpoint went back from index {before} to {applied}");
                 *self.last_error.lock() = None;
             }
             Err(error) => {
@@ -132,6 +133,10 @@ impl StateMachine for CatalogMachine {
     }
 
     fn apply<'a>(&'a self, entries: &'a [AppliedEntry]) -> BoxFuture<'a, Vec<Vec<Bytes>>> {
+        for (before, next) in entries.iter().zip(entries.iter().skip(1)) {
+            let (before, next) = (before.index, next.index);
+            assert!(before < next, "an entry of the catalog's log is out of order: index {next} follows {before}");
+        }
         Box::pin(async move {
             let replies = {
                 let mut state = self.state.write();
@@ -221,6 +226,6 @@ mod tests {
         machine.apply(&[entry(5, &[&add_server("a:1").encode()])]).await;
         machine.write_checkpoint().await;
         assert_eq!(machine.durable().index, 0);
-        assert!(machine.checkpoint_trouble().unwrap().contains("/nowhere/at/all"));
+        assert!(machine.checkpoint_issue().unwrap().contains("/nowhere/at/all"));
     }
 }

@@ -1,4 +1,4 @@
-//! Servers that register and report.
+//! Registration and reports of region servers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,14 +16,14 @@ use crate::liveness::{Replaced, ServerState};
 use crate::observed::now;
 use crate::page_keys;
 
-/// Region ids handed out at once.
+/// Most region ids in one block.
 const REGION_IDS_MAX: u32 = 1_024;
 /// Longest text a server may register.
 const TEXT_BYTES_MAX: usize = 512;
-/// Dropped tables named in one answer; the next report brings the next ones.
+/// Most dropped tables in one reply; the reply to the next report lists further ones.
 const DROPPED_TABLES_MAX: usize = 1_024;
 
-/// What servers ask of the master.
+/// Handles the calls of region servers.
 pub struct Membership {
     context: Arc<MasterContext>,
     identity: Identity,
@@ -31,20 +31,24 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// Membership of this master's cluster.
+    /// The membership of this master's cluster.
     pub const fn new(context: Arc<MasterContext>, identity: Identity, report_every: Duration) -> Self {
         Self { context, identity, report_every }
     }
 
-    /// A server has started: a fresh one gets an id, a known one says where it is now.
+    /// A server has started. A fresh one gets an id; a known one reports its present address.
     pub async fn register(&self, request: v1::RegisterRequest) -> Result<v1::RegisterReply, Error> {
         let registration = registration(&request)?;
         let own = ServerId(request.hello.as_ref().map_or(0, |hello| hello.own_server));
-        let server = if own.0 == 0 { self.add(registration).await? } else { self.update(own, registration).await? };
+        // Before anything is recorded: a replaced process must not bring its own address back into the catalog.
+        let current = self.context.observed.with(|observed| observed.liveness.check_boot(own, request.boot));
+        current.map_err(|replaced| refuse_replaced(own, request.boot, replaced))?;
+        let admission = self.context.journal.read(|catalog| admission(catalog, own, &registration))?;
+        let server = self.admit(admission, registration).await?;
         self.heard(server, request.boot)?;
         self.context.journal.nudge();
         let (region_id_first, region_id_count) = self.region_ids(request.region_ids_wanted).await?;
-        tracing::info!(%server, address = request.address, boot = request.boot, "a server has registered");
+        tracing::info!(%server, address = request.address, boot = request.boot, "server registered");
         Ok(v1::RegisterReply {
             cluster_id: bytes::Bytes::copy_from_slice(&self.identity.cluster.0),
             server: server.0,
@@ -57,45 +61,33 @@ impl Membership {
         })
     }
 
-    async fn add(&self, registration: Registration) -> Result<ServerId, Error> {
-        match self.context.journal.record(&CatalogEdit::AddServer(registration)).await? {
-            Outcome::Server(server) => Ok(server),
-            outcome => Err(Error::Internal { message: format!("the catalog answered a new server with {outcome:?}") }),
+    /// Records an admission; returns the server's id.
+    async fn admit(&self, admission: Admission, registration: Registration) -> Result<ServerId, Error> {
+        let edit = match admission {
+            Admission::Unchanged(server) => return Ok(server),
+            Admission::New => CatalogEdit::AddServer(registration),
+            Admission::Changed(server) => CatalogEdit::UpdateServer { server, registration },
+        };
+        match (self.context.journal.record(&edit).await?, admission) {
+            (Outcome::Server(server), Admission::New) | (Outcome::Done, Admission::Changed(server)) => Ok(server),
+            (outcome, _) => Err(Error::Internal { message: format!("registering a server returned {outcome:?}") }),
         }
     }
 
-    async fn update(&self, server: ServerId, registration: Registration) -> Result<ServerId, Error> {
-        let known = self.context.journal.read(|catalog| catalog.servers().get(server).cloned());
-        match known {
-            None => Err(unknown(server)),
-            Some(known) if known == registration => Ok(server),
-            Some(known) if known.engine != registration.engine => Err(Error::Invalid(Invalid::new(format!(
-                "server {server} was registered with the engine {}, not {}",
-                known.engine, registration.engine
-            )))),
-            Some(_) => {
-                let edit = CatalogEdit::UpdateServer { server, registration };
-                self.context.journal.record(&edit).await.map(|_| server)
-            }
-        }
-    }
-
-    /// Notes a sign of life; a server that comes back wakes whatever waits for servers.
+    /// Records that a server is alive. If it was not before, whatever waits for servers is woken.
     fn heard(&self, server: ServerId, boot: u64) -> Result<(), Error> {
         match self.context.observed.with(|observed| observed.liveness.heard(server, boot, now())) {
             Ok(None) => Ok(()),
             Ok(Some(before)) => {
-                tracing::info!(%server, before = before.name(), "a server is live");
+                tracing::info!(%server, before = before.name(), "server is live");
                 self.context.journal.nudge();
                 Ok(())
             }
-            Err(Replaced { by_boot }) => Err(Error::Invalid(Invalid::new(format!(
-                "server {server} was started again (start {by_boot}); this process (start {boot}) must stop"
-            )))),
+            Err(replaced) => Err(refuse_replaced(server, boot, replaced)),
         }
     }
 
-    /// A block of region ids; the high-water mark is journaled before any of them is used.
+    /// A block of region ids. The counter is journaled before any of them can be used.
     async fn region_ids(&self, wanted: u32) -> Result<(u64, u32), Error> {
         let count = wanted.min(REGION_IDS_MAX);
         if count == 0 {
@@ -103,13 +95,11 @@ impl Membership {
         }
         match self.context.journal.record(&CatalogEdit::TakeRegionIds { count }).await? {
             Outcome::RegionIds(RegionId(first)) => Ok((first, count)),
-            outcome => {
-                Err(Error::Internal { message: format!("the catalog answered a wish for ids with {outcome:?}") })
-            }
+            outcome => Err(Error::Internal { message: format!("taking region ids returned {outcome:?}") }),
         }
     }
 
-    /// A server tells what it has, as it does every second and when a leader changes.
+    /// A periodic report of what a server has; also sent when a leader changes.
     pub async fn report(&self, request: v1::ReportRequest) -> Result<v1::ReportReply, Error> {
         let server = ServerId(request.server);
         if self.context.journal.read(|catalog| catalog.servers().get(server).is_none()) {
@@ -143,7 +133,7 @@ impl Membership {
             }
         });
         if request.stopping {
-            tracing::info!(%server, "a server is stopping");
+            tracing::info!(%server, "server is stopping");
         }
     }
 
@@ -163,7 +153,7 @@ impl Membership {
         })
     }
 
-    /// Brings the map up to date with what a leader claims; a report without news records nothing.
+    /// Updates the map from the regions that leaders reported; a report without news records nothing.
     async fn index(&self, absorbed: Absorbed) -> Result<(), Error> {
         self.index_regions(&absorbed.claims).await?;
         if absorbed.leaders_changed {
@@ -172,7 +162,7 @@ impl Membership {
         Ok(())
     }
 
-    /// Records those of the descriptors that the map does not know yet.
+    /// Records the descriptors that are newer than the map.
     pub async fn index_regions(&self, claims: &[RegionDescriptor]) -> Result<(), Error> {
         let regions = self.context.journal.read(|catalog| catalog.news(claims));
         if regions.is_empty() {
@@ -188,22 +178,55 @@ impl Membership {
         self.context.journal.read(all)
     }
 
-    /// Time passed: servers that have fallen silent are told once, and whatever depends on them looks again.
+    /// Marks servers silent whose reports are overdue, logs each once, and wakes whatever depends on them.
     pub fn tick(&self) {
-        let fallen = self.context.observed.with(|observed| observed.liveness.tick(now()));
-        for server in &fallen {
-            tracing::warn!(%server, state = ServerState::Silent.name(), "a server no longer reports");
+        let silent = self.context.observed.with(|observed| observed.liveness.tick(now()));
+        for server in &silent {
+            tracing::warn!(%server, state = ServerState::Silent.name(), "server no longer reports");
         }
-        if !fallen.is_empty() {
+        if !silent.is_empty() {
             self.context.journal.nudge();
         }
     }
 
-    /// Checks the hello of a server's call. A fresh one does not know the cluster yet.
+    /// Checks the hello of a server's call. A fresh server does not know the cluster yet.
     pub fn check(&self, hello: Option<&v1::Hello>) -> Result<(), Error> {
         let fresh = hello.is_none_or(|hello| hello.own_server == 0);
         hello::check_cluster(hello, self.identity, fresh)
     }
+}
+
+/// What a registration changes in the catalog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Admission {
+    /// A fresh server needs an id.
+    New,
+    /// The catalog already has this registration.
+    Unchanged(ServerId),
+    /// A known server has another address or console.
+    Changed(ServerId),
+}
+
+/// Decides on the registration of a server that has this id; 0: none yet.
+fn admission(catalog: &Catalog, own: ServerId, registration: &Registration) -> Result<Admission, Error> {
+    if own.0 == 0 {
+        return Ok(Admission::New);
+    }
+    match catalog.servers().get(own) {
+        None => Err(unknown(own)),
+        Some(known) if known == registration => Ok(Admission::Unchanged(own)),
+        Some(known) if known.engine != registration.engine => Err(Error::Invalid(Invalid::new(format!(
+            "server {own} is registered with the engine {}, not {}; start it with the engine it was created with",
+            known.engine, registration.engine
+        )))),
+        Some(_) => Ok(Admission::Changed(own)),
+    }
+}
+
+fn refuse_replaced(server: ServerId, boot: u64, Replaced { by_boot }: Replaced) -> Error {
+    Error::Invalid(Invalid::new(format!(
+        "server {server} was started again (boot {by_boot}); this process (boot {boot}) must stop"
+    )))
 }
 
 fn unknown(server: ServerId) -> Error {
@@ -213,7 +236,9 @@ fn unknown(server: ServerId) -> Error {
 fn registration(request: &v1::RegisterRequest) -> Result<Registration, Error> {
     for (name, text) in [("address", &request.address), ("console", &request.console), ("engine", &request.engine)] {
         if text.len() > TEXT_BYTES_MAX {
-            return Err(Error::Invalid(Invalid::new(format!("a server's {name} has at most {TEXT_BYTES_MAX} bytes"))));
+            return Err(Error::Invalid(Invalid::new(format!(
+                "a server's {name} may have at most {TEXT_BYTES_MAX} bytes"
+            ))));
         }
     }
     if let Err(error) = terrane_env::net::channel(&request.address) {
@@ -252,4 +277,64 @@ fn decode(request: v1::ReportRequest) -> Result<Report, Error> {
             resources: request.resources,
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::catalog::scripts::{self, Line};
+    use crate::liveness::{Liveness, Moment};
+
+    fn request(line: &Line<'_>, address: &str) -> v1::RegisterRequest {
+        let engine = line.argument("engine").unwrap_or("memory").to_owned();
+        v1::RegisterRequest { address: address.to_owned(), engine, ..v1::RegisterRequest::default() }
+    }
+
+    /// Registers a server as the calls do: check the request, decide, record, and note the boot.
+    fn register(
+        catalog: &mut Catalog,
+        liveness: &mut Liveness,
+        line: &Line<'_>,
+        out: &mut String,
+    ) -> Result<(), Error> {
+        let own = ServerId(line.argument("own").map_or(0, scripts::number));
+        let boot = line.argument("boot").map_or(1, scripts::number);
+        let registration = registration(&request(line, line.words[1]))?;
+        liveness.check_boot(own, boot).map_err(|replaced| refuse_replaced(own, boot, replaced))?;
+        let admission = admission(catalog, own, &registration)?;
+        let edit = match admission {
+            Admission::Unchanged(_) => None,
+            Admission::New => Some(CatalogEdit::AddServer(registration)),
+            Admission::Changed(server) => Some(CatalogEdit::UpdateServer { server, registration }),
+        };
+        writeln!(out, "{admission:?}").unwrap();
+        edit.iter().for_each(|edit| scripts::apply(catalog, edit, 1, out));
+        liveness.heard(own, boot, Moment(0)).map_err(|replaced| refuse_replaced(own, boot, replaced)).map(drop)
+    }
+
+    // Checking an address needs a runtime.
+    #[tokio::test]
+    async fn registrations() {
+        terrane_testscript::check_scripts(concat!(env!("CARGO_MANIFEST_DIR"), "/src/membership/testdata"), || {
+            let (mut catalog, mut liveness) = (Catalog::default(), Liveness::new(Duration::from_secs(3), Moment(0)));
+            move |text, out| {
+                let line = Line::of(text);
+                match line.words[0] {
+                    "register" => {
+                        if let Err(error) = register(&mut catalog, &mut liveness, &line, out) {
+                            writeln!(out, "refused: {error}").unwrap();
+                        }
+                    }
+                    "show" => scripts::show(&catalog, line.words[1], out),
+                    _ => {
+                        let edit = scripts::edit(&line).unwrap_or_else(|| panic!("no such command: {text}"));
+                        scripts::apply(&mut catalog, &edit, 1, out);
+                    }
+                }
+            }
+        });
+    }
 }

@@ -103,7 +103,10 @@ pub fn place_regions(count: usize, candidates: &[Candidate]) -> Vec<GroupId> {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
+    use crate::catalog::scripts::{Line, number};
 
     fn fleet(live: std::ops::RangeInclusive<u64>, replication: usize, led_by_each: usize) -> Fleet {
         Fleet { live: live.map(ServerId).collect(), groups: Vec::new(), replication, led_by_each }
@@ -120,13 +123,44 @@ mod tests {
         counts
     }
 
+    /// `groups` plans for a fleet and prints each group's servers, the leader first; `keep groups` makes the planned groups
+    /// those that exist. `place` places regions.
     #[test]
-    fn golden_tables_of_groups() {
-        assert_eq!(table(&plan_groups(&fleet(1..=1, 1, 4))), "1 | 1 | 1 | 1");
-        assert_eq!(table(&plan_groups(&fleet(1..=3, 3, 2))), "1 2 3 | 2 1 3 | 3 1 2 | 1 3 2 | 2 1 3 | 3 2 1");
-        assert_eq!(table(&plan_groups(&fleet(1..=5, 3, 1))), "1 2 3 | 2 4 5 | 3 1 4 | 4 5 1 | 5 2 3");
-        assert_eq!(table(&plan_groups(&fleet(1..=2, 3, 4))), "");
-        assert_eq!(table(&plan_groups(&fleet(1..=3, 0, 4))), "");
+    fn plans() {
+        terrane_testscript::check_scripts(concat!(env!("CARGO_MANIFEST_DIR"), "/src/planner/testdata"), || {
+            let mut existing = Vec::new();
+            move |text, out| {
+                let (keep, text) = text.strip_prefix("keep ").map_or((false, text), |rest| (true, rest));
+                let line = Line::of(text);
+                let count = |name| line.argument(name).map_or(0, |text| text.parse().unwrap());
+                match line.words[0] {
+                    "groups" => {
+                        let fleet = fleet(1..=count("servers") as u64, count("replication"), count("each"));
+                        let planned = plan_groups(&Fleet { groups: existing.clone(), ..fleet });
+                        writeln!(out, "{}", if planned.is_empty() { "none".into() } else { table(&planned) }).unwrap();
+                        existing.extend(planned.into_iter().filter(|_| keep));
+                    }
+                    "place" => {
+                        let have: Vec<u64> =
+                            line.argument("have").into_iter().flat_map(|have| have.split(',')).map(number).collect();
+                        let groups = place_regions(count("count"), &candidates(&have));
+                        let groups: Vec<String> = groups.iter().map(|group| format!("g{group}")).collect();
+                        writeln!(out, "{}", if groups.is_empty() { "none".into() } else { groups.join(" ") }).unwrap();
+                    }
+                    other => panic!("no such command: {other}"),
+                }
+            }
+        });
+    }
+
+    /// Groups 1, 2, ... with so many regions, led by servers 1, 2, 3, 1, ...
+    fn candidates(regions: &[u64]) -> Vec<Candidate> {
+        let candidate = |(number, regions): (u64, &u64)| Candidate {
+            group: GroupId(number + 1),
+            leader: ServerId(number % 3 + 1),
+            regions: *regions,
+        };
+        (0..).zip(regions).map(candidate).collect()
     }
 
     #[test]
@@ -138,34 +172,5 @@ mod tests {
             let (least, most) = (counts.values().min().unwrap(), counts.values().max().unwrap());
             assert!(most - least <= 1, "{servers} servers, {replication} replicas: {counts:?}");
         }
-    }
-
-    #[test]
-    fn a_server_that_comes_later_gets_its_groups_and_nothing_else_changes() {
-        let mut fleet = fleet(1..=3, 3, 4);
-        fleet.groups = plan_groups(&fleet);
-        assert_eq!(table(&plan_groups(&fleet)), "");
-        fleet.live.push(ServerId(4));
-        let added = plan_groups(&fleet);
-        assert_eq!(added.len(), 4);
-        assert!(added.iter().all(|group| group.leader == ServerId(4) && group.servers.len() == 3));
-    }
-
-    #[test]
-    fn golden_tables_of_regions() {
-        let candidates = |regions: &[u64]| -> Vec<Candidate> {
-            let candidate = |(number, regions): (usize, &u64)| {
-                let number = number as u64;
-                Candidate { group: GroupId(number + 1), leader: ServerId(number % 3 + 1), regions: *regions }
-            };
-            regions.iter().enumerate().map(candidate).collect()
-        };
-        let placed = |count, regions: &[u64]| {
-            place_regions(count, &candidates(regions)).iter().map(|group| group.0).collect::<Vec<_>>()
-        };
-        assert_eq!(placed(7, &[0, 0, 0, 0, 0, 0]), [1, 2, 3, 4, 5, 6, 1]);
-        assert_eq!(placed(3, &[5, 0, 0, 0, 0, 0]), [2, 3, 5], "leader 1 has enough");
-        assert_eq!(placed(2, &[9, 9, 9, 0, 9, 9]), [4, 4], "the emptiest leader, then its emptiest group");
-        assert_eq!(placed(3, &[]), [0; 0]);
     }
 }

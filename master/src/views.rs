@@ -135,7 +135,7 @@ impl Views {
 
     /// The state of the whole, and what is wrong with it.
     pub fn status(&self) -> v1::StatusReply {
-        let own = self.context.journal.checkpoint_trouble();
+        let own = self.context.journal.checkpoint_issue();
         let waits = self.context.waits();
         let catalog_index = self.context.journal.applied();
         self.look(|catalog, observed| {
@@ -303,7 +303,7 @@ fn server_troubles(observed: &Observations, server: ServerId, address: &str, now
         ServerState::Stopped => tell("was stopped".into()),
         ServerState::Silent | ServerState::Live => {}
     }
-    if let Some(off_ms) = observed.liveness.clock_trouble(server) {
+    if let Some(off_ms) = observed.liveness.clock_issue(server) {
         let direction = if off_ms < 0 { "behind" } else { "ahead of" };
         tell(format!("has a clock {} ms {direction} the master's: set the wrong one right", off_ms.abs()));
     }

@@ -103,8 +103,9 @@ impl Groups {
         self.by_id.values().filter(|group| group.is_on(server)).count()
     }
 
-    pub(super) fn put(&mut self, group: GroupId, entry: GroupEntry) {
-        self.by_id.insert(group, entry);
+    pub(super) fn add(&mut self, group: GroupId, entry: GroupEntry) {
+        let before = self.by_id.insert(group, entry);
+        assert!(before.is_none(), "group id {group} was handed out twice");
     }
 
     pub(super) fn open(&mut self, group: GroupId) -> bool {

@@ -147,12 +147,35 @@ impl Regions {
     pub(super) fn absorb(&mut self, claims: &[RegionDescriptor], stamp: u64) -> usize {
         let news = self.news(claims);
         for claim in &news {
-            let older: Vec<RegionId> =
-                self.overlapping(claim.table, &claim.range).map(|entry| entry.descriptor.region).collect();
+            let older: Vec<_> = self.overlapping(claim.table, &claim.range).map(|entry| &entry.descriptor).collect();
+            for RegionDescriptor { region, epoch, .. } in &older {
+                let newer = claim.region;
+                assert!(
+                    *epoch < claim.epoch,
+                    "region {newer} at epoch {} replaces region {region} at epoch {epoch}",
+                    claim.epoch
+                );
+            }
+            let older: Vec<RegionId> = older.iter().map(|older| older.region).collect();
             older.into_iter().for_each(|region| self.remove(region));
         }
         news.iter().for_each(|claim| self.insert(claim.clone(), stamp));
+        for table in news.iter().map(|claim| claim.table) {
+            debug_assert!(self.covers_all_keys(table), "the map of table {table} has a gap or an overlap");
+        }
         news.len()
+    }
+
+    /// Whether the regions of a table cover all keys, each key once.
+    pub fn covers_all_keys(&self, table: TableId) -> bool {
+        let mut next = Some(Bytes::new());
+        for range in self.of_table(table).map(|entry| &entry.descriptor.range) {
+            if next.as_ref() != Some(&range.start) {
+                return false;
+            }
+            next = (!range.end.is_empty()).then(|| range.end.clone());
+        }
+        next.is_none()
     }
 
     pub(super) fn insert(&mut self, descriptor: RegionDescriptor, since_ms: u64) {

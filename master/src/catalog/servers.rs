@@ -53,11 +53,17 @@ impl Servers {
         self.get(server).map_or_else(|| format!("unknown server {server}"), |known| known.address.clone())
     }
 
-    pub(super) fn put(&mut self, server: ServerId, registration: Registration) {
-        self.by_id.insert(server, registration);
+    pub(super) fn add(&mut self, server: ServerId, registration: Registration) {
+        let before = self.by_id.insert(server, registration);
+        assert!(before.is_none(), "server id {server} was handed out twice");
     }
 
-    pub(super) fn forget(&mut self, server: ServerId) {
+    /// Replaces the registration of a known server; returns whether it is known.
+    pub(super) fn update(&mut self, server: ServerId, registration: Registration) -> bool {
+        self.by_id.get_mut(&server).map(|known| *known = registration).is_some()
+    }
+
+    pub(super) fn remove(&mut self, server: ServerId) {
         self.by_id.remove(&server);
     }
 

@@ -33,6 +33,15 @@ impl TableState {
         }
     }
 
+    /// Whether a table in this state may enter `next`. A drop may follow any state, and nothing takes it back.
+    const fn may_become(self, next: Self) -> bool {
+        match self {
+            Self::Creating => matches!(next, Self::Creating | Self::Enabled | Self::Dropping),
+            Self::Enabled | Self::Altering => !matches!(next, Self::Creating),
+            Self::Dropping => matches!(next, Self::Dropping),
+        }
+    }
+
     const fn byte(self) -> u8 {
         match self {
             Self::Creating => 0,
@@ -60,6 +69,23 @@ pub struct TableEntry {
     pub schema: TableSchema,
     /// What is being done to it.
     pub state: TableState,
+}
+
+impl TableEntry {
+    pub(super) fn enter(&mut self, state: TableState) {
+        let (name, before) = (&self.schema.name, self.state.name());
+        assert!(self.state.may_become(state), "table {name} went from {before} to {}", state.name());
+        self.state = state;
+    }
+
+    /// The table gets the next version of its schema and is altered.
+    pub(super) fn begin_alter(&mut self, schema: TableSchema) {
+        let (name, before) = (&self.schema.name, self.schema.version);
+        assert_eq!(schema.version, before + 1, "the schema of table {name} jumped from version {before}");
+        assert_eq!(schema.table, self.schema.table, "the schema of table {name} is another table's");
+        self.enter(TableState::Altering);
+        self.schema = schema;
+    }
 }
 
 /// All tables, by id and by name.
@@ -101,7 +127,13 @@ impl Tables {
         self.dropped.contains(&table)
     }
 
-    pub(super) fn put(&mut self, entry: TableEntry) {
+    pub(super) fn add(&mut self, entry: TableEntry) {
+        let table = entry.schema.table;
+        assert!(!self.by_id.contains_key(&table) && !self.was_dropped(table), "table id {table} was handed out twice");
+        self.put(entry);
+    }
+
+    fn put(&mut self, entry: TableEntry) {
         self.by_name.insert(entry.schema.name.to_string(), entry.schema.table);
         self.by_id.insert(entry.schema.table, entry);
     }
@@ -110,7 +142,7 @@ impl Tables {
         self.by_id.get_mut(&table)
     }
 
-    pub(super) fn forget(&mut self, table: TableId) {
+    pub(super) fn remove(&mut self, table: TableId) {
         if let Some(entry) = self.by_id.remove(&table) {
             self.by_name.remove(&entry.schema.name.to_string());
         }

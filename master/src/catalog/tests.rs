@@ -27,11 +27,11 @@ pub(crate) fn descriptor(region: u64, start: &str, end: &str, epoch: u64) -> Reg
     }
 }
 
-fn registration(address: &str) -> Registration {
+pub(super) fn registration(address: &str) -> Registration {
     Registration { address: address.into(), console: String::new(), engine: "memory".into() }
 }
 
-fn schema(name: &str) -> TableSchema {
+pub(super) fn schema(name: &str) -> TableSchema {
     let mut schema = TableSchema::new(name.parse().unwrap());
     schema.add_family(FamilySchema::new("f".parse().unwrap())).unwrap();
     schema
@@ -480,16 +480,6 @@ fn any_edit() -> impl Strategy<Value = CatalogEdit> {
     ]
 }
 
-/// Whether the regions of each table cover all keys, once.
-fn covers_all_keys(catalog: &Catalog) -> bool {
-    catalog.tables().iter().all(|table| {
-        let regions: Vec<_> = catalog.regions().of_table(table.schema.table).map(|e| &e.descriptor.range).collect();
-        let meet = regions.windows(2).all(|pair| pair[0].end == pair[1].start && !pair[0].end.is_empty());
-        meet && regions.first().is_some_and(|range| range.start.is_empty())
-            && regions.last().is_some_and(|range| range.end.is_empty())
-    })
-}
-
 proptest! {
     #[test]
     fn edits_keep_their_bytes(edit in any_edit()) {
@@ -527,7 +517,7 @@ proptest! {
                 .map(|(region, start, end, epoch)| descriptor(region, &start, &end, epoch))
                 .collect();
             report(&mut catalog, &regions);
-            prop_assert!(covers_all_keys(&catalog), "{}", map(&catalog));
+            prop_assert!(catalog.regions().covers_all_keys(TableId(1)), "{}", map(&catalog));
             let ids = catalog.regions().of_table(TableId(1)).count();
             prop_assert_eq!(catalog.regions().len(), ids, "an id for each region");
         }

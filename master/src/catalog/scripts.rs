@@ -1,0 +1,229 @@
+//! Scripts over the catalog: one command line is one edit, and prints its outcome. Procedures' scripts use them too.
+
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+use terrane_types::{
+    ClusterId, GroupId, KeyRange, NamespaceName, RegionDescriptor, RegionEpoch, RegionId, ServerId, TableId,
+    TableSchema,
+};
+
+use super::checkpoint::Checkpoint;
+use super::groups::GroupPlan;
+use super::page_keys::Secret;
+use super::requests::RequestId;
+use super::tests::{registration, schema};
+use super::{Bootstrap, Catalog, CatalogEdit, NewTable, Outcome, Refusal};
+
+/// A command line: its words, and its `name=value` arguments.
+pub struct Line<'a> {
+    pub words: Vec<&'a str>,
+    arguments: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Line<'a> {
+    pub fn of(text: &'a str) -> Self {
+        let (arguments, words): (Vec<&str>, Vec<&str>) = text.split_whitespace().partition(|word| word.contains('='));
+        let arguments = arguments.into_iter().filter_map(|word| word.split_once('=')).collect();
+        Self { words, arguments }
+    }
+
+    pub fn argument(&self, name: &str) -> Option<&'a str> {
+        self.arguments.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
+    }
+
+    pub fn number(&self, place: usize) -> u64 {
+        number(self.words[place])
+    }
+
+    fn request(&self) -> Option<RequestId> {
+        self.argument("request").map(|text| RequestId([u8::try_from(number(text)).unwrap(); 16]))
+    }
+}
+
+/// A number, with the letter of its kind or without: `t1`, `g1`, `1`.
+pub fn number(text: &str) -> u64 {
+    let digits = text.trim_start_matches(|letter: char| letter.is_ascii_alphabetic());
+    digits.parse().unwrap_or_else(|_| panic!("{text} is not a number"))
+}
+
+pub fn keys(list: Option<&str>) -> Vec<Bytes> {
+    list.into_iter().flat_map(|list| list.split(',')).map(|key| Bytes::copy_from_slice(key.as_bytes())).collect()
+}
+
+fn numbers(list: &str) -> impl Iterator<Item = u64> + '_ {
+    list.split(',').map(number)
+}
+
+/// A region as `r1@2[a,m)`; table 1 and group 1 unless `:t2` or `:g2` follows.
+fn region(text: &str) -> RegionDescriptor {
+    let mut parts = text.split(':');
+    let (id, rest) = parts.next().and_then(|region| region.split_once('@')).expect("r1@2[a,m)");
+    let (epoch, range) = rest.split_once('[').expect("r1@2[a,m)");
+    let (start, end) = range.trim_end_matches(')').split_once(',').expect("r1@2[a,m)");
+    let mut descriptor = RegionDescriptor {
+        region: RegionId(number(id)),
+        table: TableId(1),
+        range: KeyRange::new(start.to_owned(), end.to_owned()).unwrap(),
+        epoch: RegionEpoch(number(epoch)),
+        group: GroupId(1),
+        schema_version: 1,
+    };
+    for part in parts {
+        match part.split_at(1) {
+            ("t", table) => descriptor.table = TableId(number(table)),
+            ("g", group) => descriptor.group = GroupId(number(group)),
+            other => panic!("no part of a region: {other:?}"),
+        }
+    }
+    descriptor
+}
+
+/// Members of a group, the leader first.
+fn plan(list: &str) -> GroupPlan {
+    let servers: Vec<ServerId> = numbers(list).map(ServerId).collect();
+    GroupPlan { leader: servers[0], servers }
+}
+
+/// The edit that a line names; `None` if it names none.
+pub fn edit(line: &Line<'_>) -> Option<CatalogEdit> {
+    let table = || TableId(line.number(1));
+    let edit = match line.words[0] {
+        "bootstrap" => CatalogEdit::Bootstrap(Bootstrap {
+            cluster: ClusterId([u8::try_from(line.argument("cluster").map_or(7, number)).unwrap(); 16]),
+            peers: Vec::new(),
+            replication: line.argument("replication").map_or(1, |text| text.parse().unwrap()),
+        }),
+        "add-server" => CatalogEdit::AddServer(registration(line.words[1])),
+        "update-server" => {
+            CatalogEdit::UpdateServer { server: ServerId(line.number(1)), registration: registration(line.words[2]) }
+        }
+        "take-region-ids" => CatalogEdit::TakeRegionIds { count: line.words[1].parse().unwrap() },
+        "add-groups" => CatalogEdit::AddGroups {
+            expected: GroupId(number(line.argument("first").expect("first=GROUP"))),
+            groups: line.words[1..].iter().map(|members| plan(members)).collect(),
+        },
+        "open-group" => CatalogEdit::OpenGroup { group: GroupId(line.number(1)) },
+        "create-table" => {
+            let split_at = keys(line.argument("split"));
+            let groups = line
+                .argument("groups")
+                .map_or_else(|| vec![GroupId(1); split_at.len() + 1], |groups| numbers(groups).map(GroupId).collect());
+            let schema = schema(line.words[1]);
+            CatalogEdit::CreateTable(NewTable { schema, split_at, groups, implies_namespace: false })
+        }
+        "enable-table" => CatalogEdit::EnableTable { table: table() },
+        "alter-table" => {
+            let version = line.argument("version").map(number).expect("version=VERSION");
+            let schema = schema(line.argument("name").unwrap_or("t"));
+            CatalogEdit::AlterTable { schema: TableSchema { table: table(), version, region_size: 1 << 20, ..schema } }
+        }
+        "finish-alter" => {
+            let version = line.argument("version").map(number).expect("version=VERSION");
+            CatalogEdit::FinishAlter { table: table(), version }
+        }
+        "drop-table" => CatalogEdit::DropTable { table: table() },
+        "remove-table" => CatalogEdit::RemoveTable { table: table() },
+        "report" => CatalogEdit::IndexRegions { regions: line.words[1..].iter().map(|text| region(text)).collect() },
+        "create-namespace" => CatalogEdit::CreateNamespace { name: namespace(line.words[1]) },
+        "drop-namespace" => CatalogEdit::DropNamespace { name: namespace(line.words[1]) },
+        "add-page-key" => {
+            let id = u32::try_from(line.number(1)).unwrap();
+            CatalogEdit::AddPageKey { id, secret: Secret([u8::try_from(id).unwrap(); 32]) }
+        }
+        _ => return None,
+    };
+    Some(match line.request() {
+        Some(id) => CatalogEdit::Requested { id, edit: Box::new(edit) },
+        None => edit,
+    })
+}
+
+fn namespace(name: &str) -> NamespaceName {
+    name.parse().unwrap()
+}
+
+/// Applies an edit and prints its outcome. A refused edit must change nothing.
+pub fn apply(catalog: &mut Catalog, edit: &CatalogEdit, stamp: u64, out: &mut String) {
+    let before = catalog.clone();
+    let outcome = catalog.apply(edit, stamp);
+    if matches!(outcome, Outcome::Refused(_)) {
+        assert_eq!(*catalog, before, "a refused edit changes nothing");
+    }
+    let text = match outcome {
+        Outcome::Done => "done".to_owned(),
+        Outcome::Server(server) => format!("server s{server}"),
+        Outcome::RegionIds(first) => format!("region ids from r{first}"),
+        Outcome::Table(table) => format!("table t{table}"),
+        Outcome::Refused(Refusal::AlreadyExists(what)) => format!("already exists: {what}"),
+        Outcome::Refused(Refusal::NotFound(what)) => format!("not found: {what}"),
+        Outcome::Refused(Refusal::Changed(what)) => format!("changed: {what}"),
+        Outcome::Refused(Refusal::Invalid(what)) => format!("invalid: {what}"),
+    };
+    writeln!(out, "{text}").unwrap();
+}
+
+/// Prints a part of the catalog, one dense line per entry.
+pub fn show(catalog: &Catalog, part: &str, out: &mut String) {
+    match part {
+        "servers" => {
+            for (server, known) in catalog.servers().iter() {
+                writeln!(out, "s{server} {} {}", known.address, known.engine).unwrap();
+            }
+        }
+        "groups" => {
+            for (group, entry) in catalog.groups().iter() {
+                let members: Vec<_> =
+                    entry.members.iter().map(|(replica, server)| format!("{replica}@s{server}")).collect();
+                let (state, leader) = (entry.state.name(), entry.planned_leader);
+                writeln!(out, "g{group} {state} leader=s{leader} replicas={}", members.join(",")).unwrap();
+            }
+        }
+        "tables" => {
+            for entry in catalog.tables().iter() {
+                let (table, version) = (entry.schema.table, entry.schema.version);
+                writeln!(out, "t{table} {} v{version} {}", entry.schema.name, entry.state.name()).unwrap();
+            }
+        }
+        "map" => {
+            for known in catalog.regions().iter().map(|entry| &entry.descriptor) {
+                let RegionDescriptor { region, table, range, epoch, group, schema_version } = known;
+                writeln!(out, "t{table} r{region}@{epoch}{range} g{group} v{schema_version}").unwrap();
+            }
+        }
+        "namespaces" => {
+            let names: Vec<_> = catalog.namespaces().list().iter().map(ToString::to_string).collect();
+            writeln!(out, "{}", names.join(" ")).unwrap();
+        }
+        "page-keys" => {
+            let keys: Vec<_> = catalog.page_keys().iter().map(|key| format!("{}@{}", key.id, key.since_ms)).collect();
+            writeln!(out, "next={} valid={}", catalog.page_keys().next_id(), keys.join(",")).unwrap();
+        }
+        other => panic!("no such part of the catalog: {other}"),
+    }
+}
+
+/// The catalog as a restarted master finds it.
+pub fn restarted(catalog: Catalog) -> Catalog {
+    let checkpoint = Checkpoint { applied: 1, stamp: 1, catalog };
+    let read = Checkpoint::decode(&checkpoint.encode()).expect("a checkpoint can be read");
+    assert_eq!(read, checkpoint, "a checkpoint keeps everything");
+    read.catalog
+}
+
+#[test]
+fn edits_of_the_catalog() {
+    terrane_testscript::check_scripts(concat!(env!("CARGO_MANIFEST_DIR"), "/src/catalog/testdata"), || {
+        let mut catalog = Catalog::default();
+        let mut stamp = 0;
+        move |text, out| {
+            let line = Line::of(text);
+            stamp += 1;
+            match line.words[0] {
+                "show" => line.words[1..].iter().for_each(|part| show(&catalog, part, out)),
+                "restart" => catalog = restarted(std::mem::take(&mut catalog)),
+                _ => apply(&mut catalog, &edit(&line).unwrap_or_else(|| panic!("no such command: {text}")), stamp, out),
+            }
+        }
+    });
+}
