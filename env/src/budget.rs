@@ -1,14 +1,14 @@
-//! Budgets: named limits on what a node holds at a time, with a count of how much of each is used.
+//! Budgets: named limits on what a node holds at a time, each with a count of what is used.
 //!
-//! Every queue, cache and batch of a server is limited (docs/design/bounds.md has the list). A [`Budget`] is such a limit in
-//! one place: whatever takes from it holds a [`Share`] and returns it on drop, so an error path cannot leak. A node keeps its
-//! budgets in one [`Budgets`] list, which `/metrics` and `terrane status` read.
+//! Every queue, cache and batch of a server is limited (docs/design/bounds.md lists the limits). A user of a [`Budget`] holds
+//! a [`Share`] of it and returns the share on drop, so error paths cannot leak. A node keeps its budgets in one [`Budgets`]
+//! list, which `/metrics` and `terrane status` read.
 //!
 //! Invariants:
-//! - `used` never exceeds `limit`, except for one share larger than the whole limit, which is granted alone: refusing it
-//!   would refuse it for ever. [`Budget::set_used`] reports what is counted elsewhere, and [`Budget::take`] counts what
-//!   exists already: both may show more.
-//! - Counts are relaxed atomics. They guard memory; they order nothing.
+//! - `used` never exceeds `limit`, except for a single share larger than the whole limit, which is granted while nothing
+//!   else is taken: otherwise it would be refused forever. [`Budget::set_used`] reports what is counted elsewhere, and
+//!   [`Budget::take`] counts what exists already: both may exceed the limit.
+//! - Counts are relaxed atomics. They limit memory; they order nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,11 +20,11 @@ use parking_lot::RwLock;
 pub enum Unit {
     /// Bytes of memory or disk.
     Bytes,
-    /// Things: connections, streams, operations, snapshots, threads.
+    /// Objects: connections, streams, operations, snapshots, threads.
     Count,
 }
 
-/// A named limit and how much of it is used.
+/// A named limit and its use.
 #[derive(Debug)]
 pub struct Budget {
     name: &'static str,
@@ -45,15 +45,15 @@ pub struct Share {
 /// How full a budget is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// The name under which metrics and status show it: lower case, words joined by `_`.
+    /// The name in metrics and status: lower case, words joined by `_`.
     pub name: &'static str,
     /// What is counted.
     pub unit: Unit,
-    /// What is taken now.
+    /// The amount taken now.
     pub used: u64,
-    /// The most that was taken at a time since the start.
+    /// The largest amount taken at a time since the start.
     pub peak: u64,
-    /// What may be taken.
+    /// The amount that may be taken.
     pub limit: u64,
     /// Requests for a share that were refused since the start.
     pub refused: u64,
@@ -66,15 +66,15 @@ impl Budget {
         Arc::new(Budget { name, unit, limit: AtomicU64::new(limit), used: zero(), peak: zero(), refused: zero() })
     }
 
-    /// Takes `amount`; `None` when that would exceed the limit. A share larger than the limit is granted while nothing else
-    /// is taken.
+    /// Takes `amount`; `None` if that would exceed the limit. A share larger than the limit is granted while nothing else is
+    /// taken.
     #[must_use]
     pub fn try_take(self: &Arc<Budget>, amount: u64) -> Option<Share> {
         let mut share = Share { budget: self.clone(), amount: 0 };
         share.grow(amount).then_some(share)
     }
 
-    /// Takes `amount` in any case: for what exists already and has only to be counted.
+    /// Takes `amount` unconditionally: for what exists already and only has to be counted.
     #[must_use]
     pub fn take(self: &Arc<Budget>, amount: u64) -> Share {
         let used = self.used.fetch_add(amount, Ordering::Relaxed).saturating_add(amount);
@@ -88,7 +88,7 @@ impl Budget {
         self.peak.fetch_max(used, Ordering::Relaxed);
     }
 
-    /// Changes the limit. What is taken beyond a lower one stays until it is returned.
+    /// Changes the limit. Shares beyond a lower limit stay until they are returned.
     pub fn set_limit(&self, limit: u64) {
         self.limit.store(limit, Ordering::Relaxed);
     }
@@ -98,17 +98,17 @@ impl Budget {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What is taken now.
+    /// The amount taken now.
     pub fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// What may be taken.
+    /// The amount that may be taken.
     pub fn limit(&self) -> u64 {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// How full it is.
+    /// The current figures.
     pub fn usage(&self) -> Usage {
         Usage {
             name: self.name,
@@ -122,7 +122,7 @@ impl Budget {
 }
 
 impl Share {
-    /// Takes `more` in addition; false when that would exceed the limit, and then nothing changes.
+    /// Takes `more` in addition. Returns false, and changes nothing, if that would exceed the limit.
     pub fn grow(&mut self, more: u64) -> bool {
         let budget = &self.budget;
         let used = budget.used.fetch_add(more, Ordering::Relaxed).saturating_add(more);
@@ -143,7 +143,7 @@ impl Share {
         self.amount -= excess;
     }
 
-    /// What it holds.
+    /// The amount it holds.
     pub fn amount(&self) -> u64 {
         self.amount
     }
@@ -162,7 +162,7 @@ pub struct Budgets {
 }
 
 impl Budgets {
-    /// Shows a budget from now on. One of the same name is replaced.
+    /// Adds a budget to the list. It replaces one of the same name.
     pub fn add(&self, budget: Arc<Budget>) {
         let mut all = self.all.write();
         match all.iter_mut().find(|known| known.name == budget.name) {
@@ -171,14 +171,14 @@ impl Budgets {
         }
     }
 
-    /// Makes a budget and shows it.
+    /// Creates a budget and adds it to the list.
     pub fn make(&self, name: &'static str, unit: Unit, limit: u64) -> Arc<Budget> {
         let budget = Budget::new(name, unit, limit);
         self.add(budget.clone());
         budget
     }
 
-    /// Shows a resource that is counted elsewhere.
+    /// Reports the use of a resource that is counted elsewhere.
     pub fn sample(&self, name: &'static str, unit: Unit, used: u64, limit: u64) {
         let known = self.all.read().iter().find(|known| known.name == name).cloned();
         let budget = known.unwrap_or_else(|| self.make(name, unit, limit));
@@ -186,7 +186,7 @@ impl Budgets {
         budget.set_used(used);
     }
 
-    /// How full each is.
+    /// The current figures of each.
     pub fn usage(&self) -> Vec<Usage> {
         self.all.read().iter().map(|budget| budget.usage()).collect()
     }

@@ -1,17 +1,17 @@
-//! The file door: positioned reads and writes, what it takes to make them durable, and the lock on a data directory.
+//! Files: positioned reads and writes, the calls that make them durable, and the lock on a data directory.
 //!
-//! Durability has three parts, and callers must ask for each: a file's bytes ([`File::sync_data`]), its length and other
+//! Durability has three parts, and callers must request each: a file's bytes ([`File::sync_data`]), its length and other
 //! attributes ([`File::sync_all`]), and its *name* ([`sync_dir`] on the directory, after a create, rename or remove). The
-//! simulated disk forgets whatever was not asked for. [`write_durable`] does all of it for a small file.
+//! simulated disk loses whatever was not requested. [`write_durable`] does all three for a small file.
 //!
 //! Invariants: no function follows a name out of the path it was given; [`list`] is sorted, so that no caller depends on
 //! the order of a directory.
 //!
-//! The free functions, and [`File`]'s own ways to open, mean the system's disk. A [`Disk`] is the same as a value, for code
-//! that is handed the disk it works on: an engine whose tests give it a `MemoryDisk` (feature `memory-disk`).
+//! The free functions, and the functions of [`File`] that open files, use the system's disk. A [`Disk`] offers the same as
+//! a value, for code that receives its disk: an engine whose tests pass a `MemoryDisk` (feature `memory-disk`).
 //!
-//! A failed sync leaves the state of the file unknown (the kernel may have dropped the dirty pages): never sync again and
-//! go on; end the process or give the file up.
+//! A failed sync leaves the state of the file unknown (the kernel may have dropped the dirty pages). Never sync again and
+//! continue: end the process or abandon the file.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -48,17 +48,17 @@ pub enum LockError {
         .holder.map(|pid| format!(" (process {pid})")).unwrap_or_default()
     )]
     Held {
-        /// The directory asked for.
+        /// The directory.
         directory: PathBuf,
-        /// The process id that the holder wrote down.
+        /// The process id recorded by the holder.
         holder: Option<u32>,
     },
-    /// The lock file could not be made or opened.
+    /// The lock file could not be created or opened.
     #[error("cannot lock {}: {source}", .directory.display())]
     Io {
-        /// The directory asked for.
+        /// The directory.
         directory: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -68,17 +68,17 @@ pub async fn write_durable(path: &Path, bytes: &[u8]) -> io::Result<()> {
     Disk::os().write_durable(path, bytes).await
 }
 
-/// [`write_durable`] for a stamp that every start writes: on a full disk the file is overwritten in place, which takes no
-/// space.
+/// Like [`write_durable`], for a file that every start rewrites: on a full disk it overwrites the file in place, which needs
+/// no space.
 ///
-/// The content must fit a sector (512 bytes), so that a crash leaves the old one or the new one all the same.
+/// The content must fit a sector (512 bytes), so that a crash still leaves either the old content or the new one.
 pub async fn write_stamp(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    debug_assert!(bytes.len() <= SECTOR_BYTES, "a stamp fits a sector");
+    assert!(bytes.len() <= SECTOR_BYTES, "a file written in place has {} bytes, more than a sector", bytes.len());
     let full = match write_durable(path, bytes).await {
         Err(error) if error.kind() == io::ErrorKind::StorageFull && exists(path).await? => error,
         written => return written,
     };
-    tracing::warn!(%full, "the disk has no room for a new {}; it is overwritten", path.display());
+    tracing::warn!(%full, "the disk has no space for a new {}; overwriting it in place", path.display());
     let unfinished = disk::unfinished_name(path)?;
     if exists(&unfinished).await? {
         remove_file(&unfinished).await?;
@@ -89,7 +89,7 @@ pub async fn write_stamp(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all().await
 }
 
-/// What disks write whole or not at all.
+/// The unit that disks write atomically.
 const SECTOR_BYTES: usize = 512;
 
 #[cfg(all(test, not(feature = "sim")))]

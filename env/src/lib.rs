@@ -1,18 +1,18 @@
-//! The doors of a Terrane process to the world: network, files, time, randomness and tasks.
+//! The interface of a Terrane process to its environment: network, files, time, randomness and tasks.
 //!
-//! Every other crate reaches the outside only through here (`clippy.toml` forbids the rest), which is what lets the same
-//! code run in production and in a deterministic simulation. Each door has two sides of the same shape: the real one, and,
-//! under the feature `sim`, one over turmoil's simulated network and disk. The sides are chosen by type aliases and modules,
-//! not by trait objects, so the real side costs nothing.
+//! Every other crate does I/O only through this one (`clippy.toml` forbids the rest), so the same code runs in production
+//! and in a deterministic simulation. Each module has two implementations with the same signatures: the real one and, under
+//! the feature `sim`, one over turmoil's simulated network and disk. Modules and type aliases select the implementation,
+//! not trait objects, so the real one costs nothing.
 //!
 //! Invariants:
-//! - Nothing here looks at what passes through, beyond the length that announces each message on a port (`net::Gate`).
-//! - The simulated side draws every choice from the seed (`sim::seed`) and never looks at a real clock, file or socket.
-//! - File functions are `async` on both sides. On the real side their bodies are plain blocking calls: a loop that owns a
-//!   disk runs on a thread of its own ([`task::spawn_io_loop`]), other disk work goes through [`task::run_io`].
+//! - Nothing here inspects data that passes through, except for the length prefix of each message on a port (`net::Gate`).
+//! - The simulation draws every choice from the seed (`sim::seed`) and never reads a real clock, file or socket.
+//! - File functions are `async` in both implementations. The real ones are plain blocking calls: a loop that owns a disk
+//!   runs on its own thread ([`task::spawn_io_loop`]), other disk work goes through [`task::run_io`].
 //!
-//! Left out on purpose: metrics (one registry per node, owned by the node) and timers (`tokio::time` serves both sides,
-//! since turmoil pauses tokio's clock per host).
+//! Left out on purpose: metrics (each node owns its registry) and timers (`tokio::time` works in both, because turmoil
+//! pauses tokio's clock per host).
 
 #![allow(
     clippy::disallowed_methods,
@@ -22,10 +22,12 @@
 
 #[cfg(all(feature = "sim", not(tokio_unstable)))]
 compile_error!(
-    "the simulated side needs RUSTFLAGS=\"--cfg tokio_unstable\" (tokio's seeded scheduler); `cargo xtask sim` sets it"
+    "the simulation needs RUSTFLAGS=\"--cfg tokio_unstable\" (tokio's seeded scheduler); `cargo xtask sim` sets it"
 );
 
 pub mod budget;
+#[cfg(feature = "sim")]
+mod delay;
 pub mod fs;
 pub mod net;
 pub mod rand;
@@ -34,9 +36,9 @@ pub mod sim;
 pub mod task;
 pub mod time;
 
-/// A fault point: true when the simulation wants something unlucky, but legal, to happen here. Always false in production.
+/// A fault point: true when the simulation injects an unlucky but legal event here. Always false in production.
 ///
-/// Use it for what real systems do seldom: a batch cut short, a cache that forgets, a retry without cause.
+/// Use it for what real systems do rarely: a batch cut short, a cache eviction, a needless retry.
 #[macro_export]
 macro_rules! buggify {
     ($name:literal) => {
@@ -44,10 +46,10 @@ macro_rules! buggify {
     };
 }
 
-/// A planted bug: true when the simulation was asked to have this very mistake made, to see whether it finds it. Always
-/// false in production.
+/// A planted bug: true when the simulation runs with this bug switched on, to test whether it finds it. Always false in
+/// production.
 ///
-/// Unlike a fault point it is *not* legal: a run with it has to fail, and one that does not is the harness's own bug.
+/// Unlike a fault point it is *not* legal: a run with it must fail. A run that passes is a bug of the harness.
 #[macro_export]
 macro_rules! planted {
     ($name:literal) => {

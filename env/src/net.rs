@@ -1,11 +1,11 @@
-//! The network door: listeners for servers, channels for clients, and the transport settings both ends share.
+//! The network: listeners for servers, channels for clients, and the transport settings that both ends share.
 //!
-//! Keep-alive is on at both ends. Without it a connection whose packets are silently dropped hangs its streams for ever
-//! (simulated TCP never retransmits, real TCP gives up after a quarter of an hour), and no RPC deadline can mend a stream
-//! that stays open. Addresses are `HOST:PORT` text everywhere; names are resolved at each connect, so a server that comes
-//! back under another address is found again.
+//! Keep-alive is on at both ends. Without it, a connection whose packets are silently dropped hangs its streams forever
+//! (simulated TCP never retransmits, real TCP gives up after a quarter of an hour), and no RPC deadline helps a stream that
+//! stays open. Addresses are `HOST:PORT` text everywhere; names are resolved at each connect, so a server that restarts
+//! under another address is found again.
 //!
-//! What a port takes in is limited: [`Intake`] counts it, and the layer of [`server`] (`gate`) sees to it.
+//! What a port accepts is limited: [`Intake`] counts it, and the layer of [`server`] (`gate`) enforces the limits.
 
 mod gate;
 mod intake;
@@ -27,64 +27,64 @@ use tonic::transport::{Channel, Endpoint};
 use tower::layer::util::{Identity, Stack};
 
 pub use gate::Gate;
+use intake::{Connection, PREFACE_MAX};
 pub use intake::{Intake, IntakeLimits};
-use intake::{Line, PREFACE_MAX};
 
 #[cfg(not(feature = "sim"))]
 use tokio::net::{TcpListener, TcpStream};
 #[cfg(feature = "sim")]
 use turmoil::net::{TcpListener, TcpStream};
 
-/// HTTP/2 window of one answer at the client: two batches of the largest size common in scans may be under way.
+/// HTTP/2 window of one answer at the client: two of the largest batches common in scans fit.
 pub const STREAM_WINDOW_BYTES: u32 = 4 << 20;
-/// HTTP/2 window of a connection at the client: four streams may be full at once.
+/// HTTP/2 window of a connection at the client: four full streams fit.
 pub const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
 /// HTTP/2 window of one call at the server...
 pub const CALL_WINDOW_BYTES: u32 = 1 << 20;
-/// ...and of all calls of a connection: what a server holds for a connection whose calls it does not read.
+/// ...and of all calls of a connection: the most a server buffers for a connection whose calls it does not read.
 pub const CALLS_WINDOW_BYTES: u32 = 2 << 20;
-/// Calls under way on one connection; further ones wait at the client.
+/// Concurrent calls on one connection; more wait at the client.
 pub const STREAMS_PER_CONNECTION_MAX: u32 = 1024;
-/// Calls of one connection that were cancelled before the server saw them. More end the connection. A server that was
-/// stopped for a while finds all calls that timed out meanwhile, a few generations of them, so the bound is a multiple.
+/// Calls of one connection that may be cancelled before the server reads them; more end the connection. A server that was
+/// paused finds several generations of calls that timed out meanwhile, so the bound is a multiple.
 const CANCELLED_UNSEEN_MAX: usize = 4 * STREAMS_PER_CONNECTION_MAX as usize;
-/// Calls of one connection that the server itself ended because of what was sent.
+/// Calls of one connection that the server may reset because of invalid input; more end the connection.
 const RESET_BY_SERVER_MAX: usize = STREAMS_PER_CONNECTION_MAX as usize;
-/// Bytes of the headers of one call.
+/// Largest headers of one call.
 const HEADER_BYTES_MAX: u32 = 16 << 10;
 /// The first bytes of every HTTP/2 connection.
 const PREFACE_BYTES: usize = 24;
-/// Largest HTTP/2 frame: blocks of cells travel in few frames, and a ping still waits for little.
+/// Largest HTTP/2 frame: blocks of cells need few frames, and a ping still waits only briefly.
 const FRAME_BYTES_MAX: u32 = 256 << 10;
 
 /// Longest time to wait for a TCP connection.
 #[cfg(not(feature = "sim"))]
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// A connection that was silent for so long is asked for a sign of life...
+/// A connection that was silent for this long is pinged...
 #[cfg(not(feature = "sim"))]
 pub const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(2);
-/// ...and is closed when none comes within this time. Generous: a process starved of CPU is not dead.
+/// ...and closed if no answer comes within this time. Generous: a process starved of CPU is not dead.
 #[cfg(not(feature = "sim"))]
 pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// Longest time to wait for a TCP connection.
 #[cfg(feature = "sim")]
 pub const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
-/// Short, as lost segments are never sent again in the simulation: only a new connection heals them.
+/// Short, because the simulation never retransmits lost segments: only a new connection helps.
 #[cfg(feature = "sim")]
 pub const KEEP_ALIVE_INTERVAL: Duration = Duration::from_millis(500);
 /// Short as well: simulated processes are never starved of CPU.
 #[cfg(feature = "sim")]
 pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long a listener rests after an accept failed for lack of descriptors or memory: there is nothing to wait for.
+/// How long a listener pauses after an accept failed for lack of descriptors or memory: no event announces the end of that.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// An address that is not `HOST:PORT`.
 #[derive(Debug, thiserror::Error)]
 #[error("{address:?} is not an address: give HOST:PORT, for example 127.0.0.1:7600")]
 pub struct InvalidAddress {
-    /// The text as it was given.
+    /// The text as given.
     pub address: String,
 }
 
@@ -93,10 +93,10 @@ pub struct Listener {
     listener: TcpListener,
 }
 
-/// Binds `address` (`HOST:PORT`; port 0 takes a free one, see [`Listener::local_addr`]).
+/// Binds `address` (`HOST:PORT`; port 0 picks a free one, see [`Listener::local_addr`]).
 ///
-/// A port whose last owner has just died can be bound at once (`SO_REUSEADDR`); one that is still served cannot, and the
-/// error says so. A simulated host owns all its addresses, so there only the port counts.
+/// A port whose last owner has just died can be bound at once (`SO_REUSEADDR`); a port that is still served cannot, and the
+/// error says so. A simulated host owns all its addresses, so only the port counts there.
 pub async fn listen(address: &str) -> io::Result<Listener> {
     let bound = TcpListener::bind(bind_address(address)?.as_str()).await;
     match bound {
@@ -139,48 +139,47 @@ fn explain_bind(address: &str, error: io::Error) -> io::Error {
 }
 
 impl Listener {
-    /// The address bound, with the port that was taken when 0 was asked for.
+    /// The bound address, with the actual port if port 0 was requested.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// The next connection and its peer. Failures that concern one connection only, or pass by themselves, are waited out.
+    /// The next connection and its peer. Skips failures of a single connection and waits out temporary ones.
     pub async fn accept(&self) -> (Accepted, SocketAddr) {
         loop {
             match self.listener.accept().await {
                 Ok((stream, peer)) => return (Accepted::new(stream), peer),
                 Err(error) if concerns_one_connection(&error) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept connections; trying again");
+                    tracing::warn!(%error, "cannot accept connections; retrying");
                     tokio::time::sleep(ACCEPT_RETRY).await;
                 }
             }
         }
     }
 
-    /// The next connection for which `intake` has room; others are closed at once. One that sends nothing for `silence` is
+    /// The next connection that `intake` admits; others are closed at once. A connection that sends nothing for `silence` is
     /// closed.
     pub async fn accept_within(&self, intake: &Intake, silence: Duration) -> (Accepted, SocketAddr) {
         loop {
             let (mut accepted, peer) = self.accept().await;
-            if let Some(line) = intake.connect() {
-                accepted.line = Some(line);
-                accepted.patience =
-                    Some(Patience { silence, preface: None, timer: Box::pin(tokio::time::sleep(silence)) });
+            if let Some(connection) = intake.connect() {
+                accepted.connection = Some(connection);
+                accepted.silence_limit =
+                    Some(SilenceLimit { silence, preface: None, timer: Box::pin(tokio::time::sleep(silence)) });
                 return (accepted, peer);
             }
         }
     }
 
-    /// All connections from now on, as far as `intake` has room for them, in the form that tonic serves. Never ends by
-    /// itself.
+    /// All connections from now on that `intake` admits, in the form that tonic serves. Never ends.
     pub fn incoming(self, intake: &Arc<Intake>) -> impl Stream<Item = io::Result<Accepted>> + Send + 'static {
         let intake = intake.clone();
         async_stream::stream! {
             loop {
                 let (mut accepted, _) = self.accept_within(&intake, PREFACE_MAX).await;
-                if let Some(patience) = &mut accepted.patience {
-                    patience.preface = Some(PREFACE_BYTES);
+                if let Some(silence_limit) = &mut accepted.silence_limit {
+                    silence_limit.preface = Some(PREFACE_BYTES);
                 }
                 yield Ok(accepted);
             }
@@ -196,14 +195,14 @@ fn concerns_one_connection(error: &io::Error) -> bool {
 /// One accepted connection.
 pub struct Accepted {
     stream: TcpStream,
-    line: Option<Arc<Line>>,
-    patience: Option<Patience>,
+    connection: Option<Arc<Connection>>,
+    silence_limit: Option<SilenceLimit>,
 }
 
-/// How long is waited for the next bytes of a connection.
-struct Patience {
+/// Limits the wait for the next bytes of a connection.
+struct SilenceLimit {
     silence: Duration,
-    /// Bytes that must come; then keep-alive sees to the rest. None: each silence is bounded.
+    /// Bytes that must still come before keep-alive takes over. `None`: every silence is limited.
     preface: Option<usize>,
     timer: Pin<Box<Sleep>>,
 }
@@ -211,32 +210,32 @@ struct Patience {
 impl Accepted {
     fn new(stream: TcpStream) -> Accepted {
         prefer_latency(&stream);
-        Accepted { stream, line: None, patience: None }
+        Accepted { stream, connection: None, silence_limit: None }
     }
 
-    /// Whether the server wants the connection to end; if not, the reader is woken when it does.
+    /// Fails if the server wants the connection to end; otherwise wakes the reader when it does.
     fn check_open(&self, cx: &Context<'_>) -> io::Result<()> {
-        let Some(line) = &self.line else { return Ok(()) };
-        line.watch(cx.waker());
-        if line.is_closed() { Err(io::ErrorKind::ConnectionAborted.into()) } else { Ok(()) }
+        let Some(connection) = &self.connection else { return Ok(()) };
+        connection.watch(cx.waker());
+        if connection.is_closed() { Err(io::ErrorKind::ConnectionAborted.into()) } else { Ok(()) }
     }
 
     fn has_read(&mut self, bytes: usize) {
-        let Some(patience) = &mut self.patience else { return };
-        match &mut patience.preface {
+        let Some(silence_limit) = &mut self.silence_limit else { return };
+        match &mut silence_limit.preface {
             Some(preface) if *preface > bytes => *preface -= bytes,
-            Some(_) => self.patience = None,
-            None => patience.timer.as_mut().reset(Instant::now() + patience.silence),
+            Some(_) => self.silence_limit = None,
+            None => silence_limit.timer.as_mut().reset(Instant::now() + silence_limit.silence),
         }
     }
 
     fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Some(patience) = &mut self.patience else { return Poll::Pending };
-        patience.timer.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+        let Some(silence_limit) = &mut self.silence_limit else { return Poll::Pending };
+        silence_limit.timer.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
-/// Frames are already batched where that pays, so Nagle's waiting only costs. A socket that refuses still works.
+/// Frames are already batched where that pays, so Nagle's delay only costs. A socket that refuses the option still works.
 fn prefer_latency(stream: &TcpStream) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
@@ -248,17 +247,17 @@ pub type Server = tonic::transport::Server<Stack<Gate, Identity>>;
 /// Its services.
 pub type Router = tonic::transport::server::Router<Stack<Gate, Identity>>;
 
-/// What the calls of a connection know of it.
+/// What the calls of a connection know about it.
 #[derive(Clone)]
 pub struct ConnectInfo {
-    line: Option<Arc<Line>>,
+    connection: Option<Arc<Connection>>,
 }
 
 impl Connected for Accepted {
     type ConnectInfo = ConnectInfo;
 
     fn connect_info(&self) -> ConnectInfo {
-        ConnectInfo { line: self.line.clone() }
+        ConnectInfo { connection: self.connection.clone() }
     }
 }
 
@@ -278,7 +277,7 @@ impl AsyncRead for Accepted {
 
 impl AsyncWrite for Accepted {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        if self.line.as_ref().is_some_and(|line| line.is_closed()) {
+        if self.connection.as_ref().is_some_and(|connection| connection.is_closed()) {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
         Pin::new(&mut self.stream).poll_write(cx, bytes)
@@ -305,9 +304,9 @@ impl AsyncWrite for Accepted {
     }
 }
 
-/// A channel to `address` (`HOST:PORT`). It connects at the first call, and again whenever the connection was lost.
+/// A channel to `address` (`HOST:PORT`). It connects at the first call and reconnects whenever the connection is lost.
 ///
-/// Calls have no deadline of their own: each caller sets one.
+/// Calls have no default deadline: each caller sets one.
 pub fn channel(address: &str) -> Result<Channel, InvalidAddress> {
     let invalid = || InvalidAddress { address: address.to_owned() };
     check_host_and_port(address).ok_or_else(invalid)?;
@@ -380,7 +379,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_port_in_use_is_refused_with_what_to_do() {
+    async fn the_error_for_a_port_in_use_says_what_to_do() {
         let first = listen("127.0.0.1:0").await.unwrap();
         let address = first.local_addr().unwrap().to_string();
         let error = listen(&address).await.err().unwrap();

@@ -1,6 +1,6 @@
 //! Randomness: the operating system's in production, one seeded generator in the simulation.
 //!
-//! In production it is a cryptographically secure generator, seeded by the system: what is drawn may be an id that must not
+//! In production the generator is cryptographically secure and seeded by the system: its output may be an id that must not
 //! collide, or the key that seals page tokens.
 
 use std::ops::Range;
@@ -25,7 +25,7 @@ pub fn bytes<const N: usize>() -> [u8; N] {
     crate::sim::random_bytes()
 }
 
-/// A number drawn uniformly from `range`. An empty range answers its start.
+/// A number drawn uniformly from `range`; the start of an empty range.
 pub fn range(range: Range<u64>) -> u64 {
     let width = range.end.saturating_sub(range.start);
     if width == 0 {
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_range_answers_its_start() {
+    fn an_empty_range_gives_its_start() {
         assert_eq!(super::range(7..7), 7);
     }
 

@@ -1,8 +1,8 @@
-//! The simulation's own controls: the seed, the disk's character, fault points and clocks.
+//! The controls of the simulation: the seed, the disk's behaviour, fault points and clocks.
 //!
-//! One seed per process. The state here belongs to the thread that runs the simulation, which is the only one there is;
-//! call [`seed`] before anything else, then let the harness steer with the rest. What varies with the seed varies on
-//! purpose: with a disk of one fixed speed the worst bugs ("acknowledged before it was synced") hide.
+//! One seed per process. The state belongs to the one thread that runs the simulation; call [`seed`] before anything else,
+//! then steer with the rest. Disks vary with the seed on purpose: with one fixed speed the worst bugs ("acknowledged before
+//! it was synced") stay hidden.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -22,14 +22,14 @@ struct State {
     rng: StdRng,
     disk: Disk,
     faults: bool,
-    /// For each fault point met so far: it fires once in so many passes, 0 for never.
+    /// For each fault point reached so far: it fires once in so many passes; 0 means never.
     points: BTreeMap<&'static str, u64>,
-    /// Fault points that were told how often to fire.
+    /// Fault points whose rate the harness has set.
     aimed: BTreeMap<&'static str, u64>,
-    /// The mistake that is made on purpose, if any.
+    /// The planted bug, if any.
     planted: Option<String>,
     suspended: Duration,
-    /// The clocks as last seen by a host, for destructors that run outside of any.
+    /// The clocks as a host last saw them, for destructors that run outside of all hosts.
     last_since_epoch: Duration,
     last_elapsed: Duration,
 }
@@ -56,23 +56,23 @@ fn with_state<T>(act: impl FnOnce(&mut State) -> T) -> T {
     STATE.with(|state| act(&mut state.borrow_mut()))
 }
 
-/// Starts over from a seed: the generator, and drawn from it the disk's character and which fault points are active.
+/// Starts over from a seed, which determines the random numbers, the disk's behaviour and the active fault points.
 pub fn seed(seed: u64) {
     with_state(|state| *state = State::new(seed));
 }
 
-/// How the disks of this run behave when asked to sync.
+/// How the disks of this run behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disk {
     /// An ordinary sync takes at least this long...
     pub sync_min: Duration,
     /// ...and at most this long.
     pub sync_max: Duration,
-    /// One sync in so many stalls; 0 for never.
+    /// One sync in so many stalls; 0 means never.
     pub stall_one_in: u64,
     /// The longest stall.
     pub stall_max: Duration,
-    /// What [`crate::fs::free_space`] answers.
+    /// The free space that the disk reports.
     pub free_bytes: u64,
 }
 
@@ -86,7 +86,7 @@ impl Disk {
         free_bytes: 1 << 40,
     };
 
-    /// One of three characters: fast, slow, or fast with long stalls.
+    /// One of three kinds: fast, slow, or fast with long stalls.
     fn drawn(rng: &mut StdRng) -> Disk {
         match rng.next_u64() % 3 {
             0 => Disk { sync_max: Duration::from_millis(2), ..Disk::INSTANT },
@@ -115,17 +115,17 @@ pub fn disk() -> Disk {
     with_state(|state| state.disk)
 }
 
-/// Turns the fault points of `buggify!` on or off; they are off at first.
+/// Turns the fault points of `buggify!` on or off. They start off.
 pub fn set_fault_points(on: bool) {
     with_state(|state| state.faults = on);
 }
 
-/// Has the fault point of this name fire once in so many passes, whatever the seed drew; 0: never.
+/// Makes the named fault point fire once in so many passes (0: never), whatever the seed drew.
 pub fn aim_fault_point(name: &'static str, one_in: u64) {
     with_state(|state| state.aimed.insert(name, one_in));
 }
 
-/// Has the bug of this name made from now on (see [`crate::planted!`]).
+/// Switches the named bug on (see [`crate::planted!`]).
 pub fn plant(name: &str) {
     with_state(|state| state.planted = Some(name.to_owned()));
 }
@@ -151,7 +151,7 @@ pub(crate) fn fault_point(name: &'static str) -> bool {
     })
 }
 
-/// Moves the clock that counts suspended time ahead, as if every machine had slept: leases must notice.
+/// Moves the clock that counts suspended time ahead, as if every machine had been suspended. Leases must notice.
 pub fn suspend(by: Duration) {
     with_state(|state| state.suspended += by);
 }
@@ -185,20 +185,6 @@ pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     with_state(|state| state.rng.fill_bytes(&mut bytes));
     bytes
-}
-
-/// A pause between two bounds (both included), drawn to the millisecond.
-pub(crate) fn random_pause(least: Duration, most: Duration) -> Duration {
-    let (least, most) = (least.as_millis() as u64, most.as_millis() as u64);
-    Duration::from_millis(crate::rand::range(least..most.saturating_add(1)))
-}
-
-/// How long the next sync takes.
-pub(crate) fn sync_pause() -> Duration {
-    let disk = disk();
-    let stalls = disk.stall_one_in != 0 && crate::rand::range(0..disk.stall_one_in) == 0;
-    let most = if stalls { disk.stall_max } else { disk.sync_max };
-    random_pause(disk.sync_min, most)
 }
 
 #[cfg(test)]

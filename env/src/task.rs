@@ -1,8 +1,8 @@
-//! The task door: loops that own a disk, work that would block, and the ways a process ends.
+//! Loops that own a disk, work that blocks, and the ways a process ends.
 //!
-//! In production blocking work leaves the runtime's threads; in the simulation there is one thread, so it runs inline,
-//! between two random pauses in which other hosts act and crashes strike. Cut long work into several steps for that
-//! reason. Never wait on a condition variable or a `std` channel inside any of it: in the simulation nobody else would run.
+//! In production, blocking work leaves the runtime's threads. The simulation has one thread, so the work runs inline,
+//! between two random pauses in which other hosts act and crashes strike; split long work into several steps for that
+//! reason. Never wait on a condition variable or a `std` channel inside such work: in the simulation nothing else would run.
 
 use std::future::Future;
 
@@ -19,7 +19,7 @@ pub use real::{abort_process, run_blocking, run_io, run_read, shutdown_signal, s
 #[cfg(feature = "sim")]
 pub use simulated::{abort_process, run_blocking, run_io, run_read, shutdown_signal, spawn_io_loop};
 
-/// Waits for the end of a loop that [`spawn_io_loop`] started. Dropping it lets the loop go on.
+/// A handle that waits for the end of a loop started by [`spawn_io_loop`]. Dropping it does not stop the loop.
 #[derive(Debug)]
 pub struct IoLoop {
     done: tokio::sync::oneshot::Receiver<()>,
@@ -28,12 +28,12 @@ pub struct IoLoop {
 impl IoLoop {
     /// Returns when the loop has ended and released what it owned.
     pub async fn join(self) {
-        // An error means that the sender went away without a word, which is an end as well.
+        // An error means that the sender was dropped: the loop has ended too.
         self.done.await.ok();
     }
 }
 
-/// Spawns a task whose log lines carry `name`. The caller keeps the handle: a task that nobody joins hides its panic.
+/// Spawns a task whose log lines carry `name`. Keep the handle: a task that is never joined hides its panic.
 pub fn spawn_named<F>(name: &'static str, future: F) -> JoinHandle<F::Output>
 where
     F: Future + Send + 'static,
@@ -97,10 +97,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn reads_that_wait_for_the_disk_leave_room_for_what_makes_writes_durable() {
+    async fn blocked_reads_do_not_delay_flushes() {
         let (stop, stopped) = std::sync::mpsc::channel::<()>();
         let stopped = std::sync::Arc::new(std::sync::Mutex::new(stopped));
-        // As many as may ever run, and more that wait.
+        // More than may run at a time.
         let reads: Vec<_> = (0..100)
             .map(|_| {
                 let stopped = stopped.clone();

@@ -1,15 +1,15 @@
-//! Clocks. Timers (`sleep`, `timeout`, `interval`, `tokio::time::Instant`) come from tokio directly on both sides.
+//! Clocks. Timers (`sleep`, `timeout`, `interval`, `tokio::time::Instant`) come from tokio directly, also in the simulation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-/// How far the suspended-time clock may run ahead of the other before [`ClockWatch`] reports it: more than two readings
-/// apart by a preemption, far less than a lease.
+/// How far the clock that counts suspended time may run ahead of the other before [`ClockWatch`] reports it: more than a
+/// preemption between two readings causes, far less than a lease.
 const APART_TOLERANCE: Duration = Duration::from_millis(10);
 
-/// Fault injection: milliseconds that this process's wall clock is off, for trials of a cluster with one wrong clock. Read
-/// once, at the first look at the clock. A data directory written under it keeps the wrong times.
+/// Fault injection: milliseconds by which this process's wall clock is wrong, for tests of a cluster with one wrong clock.
+/// Read once, at the first use of the clock. A data directory written under it keeps the wrong times.
 #[cfg(not(feature = "sim"))]
 const SKEW_VARIABLE: &str = "TERRANE_TEST_CLOCK_SKEW_MS";
 
@@ -25,7 +25,7 @@ pub fn wall_ms() -> u64 {
 fn process_skew_ms() -> i64 {
     static SKEW_MS: std::sync::OnceLock<i64> = std::sync::OnceLock::new();
     *SKEW_MS.get_or_init(|| {
-        // Anything but a number is no skew: only trials set it.
+        // Anything but a number means no skew: only tests set it.
         let skew = std::env::var(SKEW_VARIABLE).ok().and_then(|skew| skew.parse().ok()).unwrap_or(0);
         if skew != 0 {
             tracing::warn!(skew_ms = skew, "{SKEW_VARIABLE} makes this process's wall clock wrong on purpose");
@@ -53,7 +53,7 @@ pub fn now_ns() -> u64 {
 }
 
 /// Nanoseconds on a clock that never goes back and counts the time the machine was suspended, where the system has one;
-/// elsewhere the same as [`now_ns`]. The wall clock keeps its distance from it until somebody sets the wall clock.
+/// elsewhere the same as [`now_ns`]. The wall clock keeps a constant distance from it until it is set.
 #[cfg(all(not(feature = "sim"), any(target_os = "linux", target_os = "android")))]
 pub fn elapsed_ns() -> u64 {
     nanoseconds(rustix::time::clock_gettime(rustix::time::ClockId::Boottime))
@@ -71,7 +71,7 @@ pub fn elapsed_ns() -> u64 {
     now_ns().saturating_add(crate::sim::suspended_ns())
 }
 
-/// The wall clock of one server. Servers of one process share the process's, but tests can set one of them wrong.
+/// The wall clock of one server. Servers in one process share the process's clock, but tests can skew one of them.
 #[derive(Clone, Debug, Default)]
 pub struct WallClock {
     skew_ms: Arc<AtomicI64>,
@@ -83,20 +83,19 @@ impl WallClock {
         wall_ms().saturating_add_signed(self.skew_ms.load(Ordering::Relaxed))
     }
 
-    /// Sets this clock and its clones wrong by so much against the process's.
+    /// Skews this clock and its clones by so much against the process's clock.
     pub fn set_skew_ms(&self, skew_ms: i64) {
         self.skew_ms.store(skew_ms, Ordering::Relaxed);
     }
 }
 
-/// Nanoseconds that all threads of this process have spent on a processor, in user and kernel mode: for benchmarks. The
-/// simulation has no such clock.
+/// CPU time of all threads of this process in nanoseconds, user and kernel mode, for benchmarks. Not in the simulation.
 #[cfg(not(feature = "sim"))]
 pub fn process_cpu_ns() -> u64 {
     nanoseconds(rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime))
 }
 
-/// Nanoseconds that the calling thread has spent on a processor.
+/// CPU time of the calling thread in nanoseconds.
 #[cfg(not(feature = "sim"))]
 pub fn thread_cpu_ns() -> u64 {
     nanoseconds(rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime))
@@ -109,26 +108,26 @@ fn nanoseconds(time: rustix::time::Timespec) -> u64 {
     seconds * 1_000_000_000 + nanoseconds
 }
 
-/// Notices that the machine was suspended, which a lease must not survive.
+/// Detects that the machine was suspended, which no lease may survive.
 ///
-/// Timers stand still while a machine sleeps; the rest of the cluster goes on and elects others. The clock that counts
-/// suspended time and the one that does not then move apart, and that is what this compares. Where there is no such pair
-/// of clocks every look reports a jump, so reads fall back to asking a quorum: slower, never wrong.
+/// Timers stand still while a machine is suspended, and meanwhile the rest of the cluster elects other leaders. The clock
+/// that counts suspended time then moves away from the clock that does not; this compares the two. Where the system has no
+/// such pair of clocks, every check reports a jump, so reads fall back to quorum rounds: slower, never wrong.
 #[derive(Debug)]
 pub struct ClockWatch {
-    /// The least distance of the two clocks that is known to hold, in nanoseconds, as of the last reported jump.
+    /// An upper bound of the distance between the two clocks in nanoseconds, as of the last reported jump.
     apart_ns: u64,
 }
 
 impl ClockWatch {
     /// Starts watching from now.
     pub fn new() -> ClockWatch {
-        // The least of several upper bounds: one reading may be wide when the thread was preempted inside it.
+        // The smallest of several upper bounds: one reading may be wide if the thread was preempted inside it.
         let apart_ns = (0..4).map(|_| clocks_apart().most_ns).min().unwrap_or(0);
         ClockWatch { apart_ns }
     }
 
-    /// True when the clocks moved apart since the last time this answered true, or since the start.
+    /// Whether the clocks moved apart since this last returned true, or since the start.
     pub fn moved_apart(&mut self) -> bool {
         self.compare(&clocks_apart())
     }
@@ -152,7 +151,7 @@ impl Default for ClockWatch {
     }
 }
 
-/// By how much the clock that counts suspended time is ahead: a range, since two clocks cannot be read at one moment.
+/// How far the clock that counts suspended time is ahead: a range, because two clocks cannot be read at the same moment.
 struct Apart {
     least_ns: u64,
     most_ns: u64,

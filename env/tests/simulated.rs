@@ -1,4 +1,4 @@
-//! The simulated side, seen from outside: hosts that talk, crash and lose what they had not synced.
+//! The simulation, through the public interface: hosts that talk, crash and lose what they had not synced.
 //!
 //! Run by `cargo xtask check` in a target directory of its own; without the feature `sim` there is nothing here.
 #![cfg(feature = "sim")]

@@ -1,8 +1,8 @@
-//! A disk as a value: where an engine does its I/O, given to it by whoever opens it.
+//! A disk as a value, which code receives instead of using the system's disk directly.
 //!
-//! The free functions of [`crate::fs`] always mean the system's disk (in the simulation, the simulated host's). Code whose
-//! crash safety is tested step by step takes a [`Disk`] instead, and its tests hand it a `MemoryDisk` (feature
-//! `memory-disk`) that can lose, tear and refuse at any operation, inside an otherwise ordinary build.
+//! The free functions of [`crate::fs`] always use the system's disk (in the simulation, the simulated host's). Code whose
+//! crash safety is tested step by step takes a [`Disk`] instead. Its tests pass a `MemoryDisk` (feature `memory-disk`),
+//! which can lose, tear and refuse any operation, in an otherwise ordinary build.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::File;
 use super::memory::MemoryDisk;
 use super::os;
 
-/// Ending of the name under which [`Disk::write_durable`] prepares a file. One that is left over was never finished.
+/// Suffix of the name under which [`Disk::write_durable`] prepares a file. A leftover file was never completed.
 pub const UNFINISHED: &str = "unfinished";
 
 /// A disk. Cheap to clone; clones are the same disk.
@@ -35,12 +35,12 @@ impl From<&MemoryDisk> for Disk {
 }
 
 impl Disk {
-    /// The system's disk; in the simulation, that of the simulated host which asks.
+    /// The system's disk; in the simulation, that of the calling host.
     pub fn os() -> Disk {
         Disk(Inner::Os)
     }
 
-    /// Makes a file for reading and writing; one that is there already is refused.
+    /// Creates a file for reading and writing; fails if it exists.
     pub async fn create_new(&self, path: &Path) -> io::Result<File> {
         match &self.0 {
             Inner::Os => os::File::create_new(path).await.map(File::from),
@@ -49,7 +49,7 @@ impl Disk {
         }
     }
 
-    /// Opens for reading and writing, making the file when it is not there.
+    /// Opens for reading and writing; creates the file if it does not exist.
     pub async fn open_rw(&self, path: &Path) -> io::Result<File> {
         match &self.0 {
             Inner::Os => os::File::open_rw(path).await.map(File::from),
@@ -67,8 +67,7 @@ impl Disk {
         }
     }
 
-    /// As [`Disk::open_read`], without awaiting, for code that may block where it is. In the simulation it takes no
-    /// simulated time.
+    /// Like [`Disk::open_read`] without awaiting, for code that may block. In the simulation it takes no simulated time.
     pub fn open_read_now(&self, path: &Path) -> io::Result<File> {
         match &self.0 {
             Inner::Os => os::File::open_read_now(path).map(File::from),
@@ -86,7 +85,7 @@ impl Disk {
         }
     }
 
-    /// The length of the file that has this name.
+    /// The length of the named file.
     pub async fn file_len(&self, path: &Path) -> io::Result<u64> {
         match &self.0 {
             Inner::Os => os::file_len(path).await,
@@ -95,7 +94,7 @@ impl Disk {
         }
     }
 
-    /// The names in a directory, sorted. Names that are not UTF-8 (none of ours) come with replacement characters.
+    /// The names in a directory, sorted. Names that are not UTF-8 (none of ours are) contain replacement characters.
     pub async fn list(&self, path: &Path) -> io::Result<Vec<String>> {
         match &self.0 {
             Inner::Os => os::list(path).await,
@@ -104,7 +103,7 @@ impl Disk {
         }
     }
 
-    /// Whether something has this name.
+    /// Whether the name exists.
     pub async fn exists(&self, path: &Path) -> io::Result<bool> {
         match &self.0 {
             Inner::Os => os::exists(path).await,
@@ -113,7 +112,7 @@ impl Disk {
         }
     }
 
-    /// Makes a directory and those above it. Their names need [`Disk::sync_dir`] on the parents to be durable.
+    /// Creates a directory and its missing parents. Their names need [`Disk::sync_dir`] on the parents to be durable.
     pub async fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         match &self.0 {
             Inner::Os => os::create_dir_all(path).await,
@@ -122,7 +121,7 @@ impl Disk {
         }
     }
 
-    /// Makes the names in a directory durable: those made, renamed, linked and removed since the last time.
+    /// Makes the names in a directory durable: those created, renamed, linked and removed since the last call.
     pub async fn sync_dir(&self, path: &Path) -> io::Result<()> {
         match &self.0 {
             Inner::Os => os::sync_dir(path).await,
@@ -131,7 +130,7 @@ impl Disk {
         }
     }
 
-    /// Renames within a file system, replacing the target at once.
+    /// Renames atomically within a file system, replacing the target.
     pub async fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         match &self.0 {
             Inner::Os => os::rename(from, to).await,
@@ -140,8 +139,8 @@ impl Disk {
         }
     }
 
-    /// Gives the file `from` the second name `to`, which must be free, on the same file system. The content is one and the same;
-    /// it goes with its last name.
+    /// Gives the file `from` the second name `to`, which must not exist, on the same file system. Both names share the
+    /// content, which is freed with the last name.
     pub async fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
         match &self.0 {
             Inner::Os => os::hard_link(from, to).await,
@@ -177,19 +176,38 @@ impl Disk {
         }
     }
 
-    /// Makes `path` hold exactly `bytes`, durably: after a crash at any moment it holds either its old content or the new.
+    /// Replaces the content of `path` with `bytes`, durably and atomically: after a crash at any moment it holds either its
+    /// old content or the new one.
     ///
-    /// For small files that are replaced as a whole. The directory must exist.
+    /// For small files. The directory must exist.
     pub async fn write_durable(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let unfinished = unfinished_name(path)?;
         let file = self.open_rw(&unfinished).await?;
         file.set_len(0).await?;
         file.write_all_at(bytes, 0).await?;
-        // The content must be down before the name points at it, or a crash could show an empty file under the final name.
+        // Sync the content before the rename, or a crash could leave an empty file under the final name.
         file.sync_all().await?;
         drop(file);
         self.rename(&unfinished, path).await?;
         self.sync_dir(parent(path)).await
+    }
+}
+
+/// Opening files of the system's disk.
+impl File {
+    /// [`Disk::open_rw`] on the system's disk.
+    pub async fn open_rw(path: &Path) -> io::Result<File> {
+        Disk::os().open_rw(path).await
+    }
+
+    /// [`Disk::create_new`] on the system's disk.
+    pub async fn create_new(path: &Path) -> io::Result<File> {
+        Disk::os().create_new(path).await
+    }
+
+    /// [`Disk::open_read`] on the system's disk.
+    pub async fn open_read(path: &Path) -> io::Result<File> {
+        Disk::os().open_read(path).await
     }
 }
 

@@ -1,12 +1,10 @@
-//! An open file, of whichever disk it lies on.
+//! An open file of any kind of disk.
 //!
-//! One type for all disks, so that nothing above has to be generic over them: in production builds the memory variant does
-//! not exist, and the choice costs nothing.
+//! One type for all disks, so that callers need no generics: production builds do not contain the memory variant, and the
+//! dispatch costs nothing.
 
 use std::io;
-use std::path::Path;
 
-use super::Disk;
 #[cfg(any(test, feature = "memory-disk"))]
 use super::memory::MemoryFile;
 use super::os;
@@ -36,22 +34,6 @@ impl From<MemoryFile> for File {
 }
 
 impl File {
-    /// Opens for reading and writing, making the file when it is not there. On the system's disk, as [`Disk::open_rw`].
-    pub async fn open_rw(path: &Path) -> io::Result<File> {
-        Disk::os().open_rw(path).await
-    }
-
-    /// Makes a file for reading and writing; one that is there already is refused. On the system's disk, as
-    /// [`Disk::create_new`].
-    pub async fn create_new(path: &Path) -> io::Result<File> {
-        Disk::os().create_new(path).await
-    }
-
-    /// Opens for reading. On the system's disk, as [`Disk::open_read`].
-    pub async fn open_read(path: &Path) -> io::Result<File> {
-        Disk::os().open_read(path).await
-    }
-
     /// Writes all bytes at `offset`, extending the file where needed. After an error any part of them may be in the file.
     pub async fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         match &self.0 {
@@ -61,7 +43,7 @@ impl File {
         }
     }
 
-    /// Fills the buffer from `offset`; a file that ends before is `UnexpectedEof`.
+    /// Fills the buffer from `offset`; fails with `UnexpectedEof` if the file is shorter.
     pub async fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         match &self.0 {
             Inner::Os(file) => file.read_exact_at(buffer, offset).await,
@@ -70,8 +52,8 @@ impl File {
         }
     }
 
-    /// As [`File::read_exact_at`], without awaiting, for code that may block where it is: on a thread of its own, or sure
-    /// that the bytes are cached. In the simulation it takes no simulated time.
+    /// Like [`File::read_exact_at`] without awaiting, for code that may block: because it has its own thread, or because
+    /// the bytes are known to be cached. In the simulation it takes no simulated time.
     pub fn read_exact_at_now(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         match &self.0 {
             Inner::Os(file) => file.read_exact_at_now(buffer, offset),
@@ -81,7 +63,7 @@ impl File {
     }
 
     /// The file's length in bytes.
-    #[allow(clippy::len_without_is_empty, reason = "a file's length is asked of the disk and can fail")]
+    #[allow(clippy::len_without_is_empty, reason = "a file's length is queried from the disk, which can fail")]
     pub async fn len(&self) -> io::Result<u64> {
         match &self.0 {
             Inner::Os(file) => file.len().await,
@@ -90,7 +72,7 @@ impl File {
         }
     }
 
-    /// Cuts the file, or extends it with zeros.
+    /// Truncates the file, or extends it with zeros.
     pub async fn set_len(&self, length: u64) -> io::Result<()> {
         match &self.0 {
             Inner::Os(file) => file.set_len(length).await,
@@ -108,7 +90,7 @@ impl File {
         }
     }
 
-    /// Makes content and attributes durable. The name needs [`Disk::sync_dir`].
+    /// Makes content and attributes durable. The name needs [`sync_dir`](super::sync_dir).
     pub async fn sync_all(&self) -> io::Result<()> {
         match &self.0 {
             Inner::Os(file) => file.sync_all().await,
@@ -117,8 +99,8 @@ impl File {
         }
     }
 
-    /// Reserves space up to `length`, extending the file with zeros; never shortens it. Later writes inside it neither
-    /// run out of space nor change the length, so that their sync has no metadata to write.
+    /// Reserves space up to `length` and extends the file with zeros; never shortens it. Later writes inside that range
+    /// neither run out of space nor change the length, so their sync has no metadata to write.
     pub async fn allocate(&self, length: u64) -> io::Result<()> {
         match &self.0 {
             Inner::Os(file) => file.allocate(length).await,

@@ -1,40 +1,42 @@
-//! A disk in memory that can crash, tear, fill up and fail at any operation, for tests of what has to survive that.
+//! A disk in memory that can crash, tear, fill up and fail at any operation, for crash tests.
 //!
-//! It keeps apart what a real disk keeps apart: names and the files they point at, and of each what is seen now and what is
-//! on the platter. Syncing a file makes its content durable and none of its names; syncing a directory makes its names
-//! durable and no content. A durable name of a file that was never synced leads to an empty or torn file after a crash.
+//! Like a real disk it separates names from the files they point at, and for each the visible state from the durable one
+//! (the platter). Syncing a file makes its content durable but none of its names; syncing a directory makes its names
+//! durable but no content. After a crash, a durable name of a file that was never synced leads to an empty or torn file.
 //!
 //! # What a crash may do
 //!
-//! [`MemoryDisk::crash`] gives the disk as it comes back. Everything synced is there, whatever the [`Tear`]. Of the rest,
-//! [`Tear::Random`] draws a state that some journaling file system in use may leave behind:
+//! [`MemoryDisk::crash`] returns the disk after the restart. Everything synced is there, whatever the [`Tear`]. For the
+//! rest, [`Tear::Random`] draws a state that some journaling file system in use may leave behind:
 //!
-//! - A write not yet synced may be whole, lost, or torn after any byte: pages go down in any order and at any time. A later
-//!   write may survive an earlier one, with zeros in between. The length of a torn write may be down before its bytes
-//!   are, so that it ends in zeros. Half of the files come back as written from front to back, as appending mostly gives.
-//! - A change of names not yet synced may be there or not. In half of the draws the changes of each directory survive up to
-//!   some moment, as with a journal (ext4, XFS); in the others each name has its own fate, as where syncing one file takes
-//!   its name along and leaves its neighbours' (btrfs, F2FS). POSIX promises neither order.
-//! - Never halved are a rename, within a directory or across two, and the order of changes to one name: these every
-//!   journaling file system keeps. A renamed directory also keeps everything before it, or it could lie inside itself.
-//! - A file system that syncs more than asked is as legal, so a `sync_dir` also makes durable, elsewhere, what the
-//!   directory's changes stand on.
+//! - An unsynced write may be whole, lost, or torn after any byte: pages are written in any order and at any time. A later
+//!   write may survive without an earlier one, with zeros in between. The length of a torn write may be durable before its
+//!   bytes, so that it ends in zeros. Half of the files come back as if written from front to back, as appending mostly
+//!   does.
+//! - An unsynced change of names may survive or not. In half of the draws the changes of each directory survive up to some
+//!   moment, as with a journal (ext4, XFS); in the others each name survives or not on its own, as on file systems where
+//!   syncing a file also syncs its name but not its neighbours' (btrfs, F2FS). POSIX promises neither order.
+//! - Every journaling file system keeps two things, so this does too: a rename is atomic, within a directory or across two,
+//!   and the changes of one name survive in order. A renamed directory also keeps all changes before it, or it could end up
+//!   inside itself.
+//! - A file system may sync more than requested, so a `sync_dir` also makes durable what the directory's changes depend on
+//!   in other directories.
 //!
-//! The operation at which the planned crash comes is under way: a write or a change of names is as any other not yet
-//! synced, and a sync has done nothing yet beyond what a tear may do.
+//! The operation at which the planned crash strikes is in flight: a write or a change of names counts as unsynced, and a sync
+//! has done nothing yet beyond what a tear may do.
 //!
 //! # What a fault does
 //!
-//! - A failed write leaves nothing, or a part with [`Fault::ShortWrite`], or as much as fits where space ends.
-//! - A failed sync of a file takes what was outstanding away for good, as Linux does: it still reads back, and no later
-//!   sync makes it durable, though it may have reached the platter.
-//! - A failed change of names has not happened. A failed sync of a directory leaves its changes outstanding.
+//! - A failed write leaves nothing, or a part with [`Fault::ShortWrite`], or as much as fits when space runs out.
+//! - A failed sync of a file loses the outstanding writes for good, as on Linux: they still read back, but no later sync
+//!   makes them durable, though they may have reached the platter.
+//! - A failed change of names did not happen. A failed sync of a directory leaves its changes outstanding.
 //!
-//! Left out: damage by itself (see [`MemoryDisk::damage`]), bytes that change between writes, and a platter that forgets
-//! what it has acknowledged. An engine finds those by checksum or not at all.
+//! Left out: spontaneous damage (see [`MemoryDisk::damage`]), bytes that change between writes, and a platter that loses
+//! acknowledged syncs. An engine detects those by checksum or not at all.
 //!
-//! One lock guards everything, since a disk's order of operations is what the tests are about. Nothing depends on time,
-//! addresses or hashing: one thread doing the same operations sees the same disk.
+//! One lock guards everything, because the tests are about the order of operations. Nothing depends on time, addresses or
+//! hashing: one thread doing the same operations sees the same disk.
 //!
 //! Its tests are in `tests/`.
 
@@ -57,12 +59,12 @@ use names::NodeId;
 use operation::{Detail, Operation, Operations, Turn};
 use tree::{Open, Tree};
 
-/// What becomes of everything not synced when the disk crashes.
+/// What happens to unsynced changes when the disk crashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tear {
-    /// It is lost.
+    /// They are lost.
     Lost,
-    /// It had all reached the platter, save what a failed sync took away and a later one passed over.
+    /// They all reached the platter, except those that a failed sync lost.
     Kept,
     /// The seed decides, within what file systems may do.
     Random(u64),
@@ -73,13 +75,13 @@ pub enum Tear {
 pub enum Fault {
     /// The device reports an error (`EIO`); nothing was done.
     Error,
-    /// A write puts down some of its bytes and reports an error (`EIO`). On other operations as `Error`.
+    /// A write writes some of its bytes and reports an error (`EIO`). Like `Error` for other operations.
     ShortWrite,
     /// No space is left (`ENOSPC`); nothing was done.
     NoSpace,
 }
 
-/// What a disk says is synced, and is not: the stand-in for an engine that forgets to ask, for tests of tests.
+/// What a disk falsely reports as synced. Simulates an engine that omits a sync, for tests of the tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lie {
     /// The content of files.
@@ -97,17 +99,17 @@ impl From<Fault> for io::Error {
     }
 }
 
-/// The mark of every error after a planned crash: the process that sees it would be dead.
+/// The cause of every error after a planned crash: a real process would be dead by then.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the disk in memory has crashed, as planned")]
 pub struct Crashed;
 
 impl Crashed {
-    /// Whether an error, or what caused it, comes from a planned crash.
+    /// Whether an error, or one of its causes, comes from a planned crash.
     pub fn caused(error: &(dyn std::error::Error + 'static)) -> bool {
         let mut next = Some(error);
         while let Some(error) = next {
-            // `io::Error` passes over its content when asked for a source, so it has to be looked into.
+            // `io::Error::source` skips the error inside, so look at that too.
             let inside = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
             if error.is::<Crashed>() || inside.is_some_and(|inside| Crashed::caused(inside)) {
                 return true;
@@ -124,7 +126,7 @@ impl From<Crashed> for io::Error {
     }
 }
 
-/// A disk in memory. Clones are the same disk; `Disk::from(&disk)` is what code under test gets.
+/// A disk in memory. Clones are the same disk; code under test gets `Disk::from(&disk)`.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryDisk {
     state: Arc<Mutex<State>>,
@@ -144,59 +146,60 @@ impl Default for State {
 }
 
 impl MemoryDisk {
-    /// An empty disk without limits or plans. Its root is the only directory.
+    /// An empty disk without limits or planned faults. Its root is the only directory.
     pub fn new() -> MemoryDisk {
         MemoryDisk::default()
     }
 
-    /// The disk as it comes back if the power goes now, or went at the planned crash: another disk, without limits or
-    /// plans, counting from zero. This one is left as it is.
+    /// The disk after a power cut now, or at the planned crash: another disk, without limits or planned faults, counting from
+    /// zero. This one does not change.
     pub fn crash(&self, tear: Tear) -> MemoryDisk {
         let mut chance = Chance::new(if let Tear::Random(seed) = tear { seed } else { 0 });
         let tree = self.state().tree.after_crash(tear, &mut chance);
         MemoryDisk { state: Arc::new(Mutex::new(State { tree, operations: Operations::default(), lie: None })) }
     }
 
-    /// Plans a crash: `number` operations of the disk's life happen, the next is under way when the power goes, and it and
-    /// all others fail with [`Crashed`]. If so many have been already, the crash comes with the next.
+    /// Plans a crash: the first `number` operations of the disk's life succeed, the next one is in flight when the power is
+    /// cut, and it and all later ones fail with [`Crashed`]. If there have been that many already, the next one crashes.
     pub fn crash_at(&self, number: u64) {
         self.state().operations.crash_at(number);
     }
 
-    /// Whether the planned crash has come.
+    /// Whether the planned crash has happened.
     pub fn crashed(&self) -> bool {
         self.state().operations.crashed()
     }
 
-    /// Plans a fault: after `number` operations of the disk's life the next one fails, alone. Several may be planned.
+    /// Plans a fault: after `number` operations of the disk's life the next one fails, and only that one. Several faults may
+    /// be planned.
     pub fn fail_at(&self, number: u64, fault: Fault) {
         self.state().operations.fail_at(number, fault);
     }
 
-    /// How many operations there were: calls of [`super::Disk`] and [`super::File`]. Those after the planned crash do not
+    /// The number of operations so far: calls of [`super::Disk`] and [`super::File`]. Calls after the planned crash do not
     /// count, nor does dropping a file.
     pub fn operations(&self) -> u64 {
         self.state().operations.count()
     }
 
-    /// The latest operations (some ten thousands) in words, each with its number: `3 write /data/1.log 0+512`.
+    /// The latest operations (some tens of thousands) as text, each with its number: `3 write /data/1.log 0+512`.
     pub fn trace(&self) -> Vec<String> {
         self.state().operations.trace()
     }
 
-    /// Sets how many bytes may still be written before space ends. A file takes as many as it is long, whether written or
-    /// extended. `None` lifts the limit.
+    /// Sets how many bytes may still be written before space runs out. A file takes as many bytes as it is long, whether
+    /// written or extended. `None` removes the limit.
     pub fn set_free_space(&self, bytes: Option<u64>) {
         self.state().tree.set_free(bytes);
     }
 
-    /// Sets how many files may be open at a time (`EMFILE` beyond); reading by name, listing and syncing a directory need
-    /// one for a moment. `None` lifts the limit.
+    /// Sets how many files may be open at a time (`EMFILE` beyond). Reading by name, listing and syncing a directory open one
+    /// briefly. `None` removes the limit.
     pub fn set_open_files_max(&self, files: Option<usize>) {
         self.state().tree.set_handles_max(files);
     }
 
-    /// Has syncs from now on do nothing and say that they did. A disk after a crash is honest again.
+    /// Makes syncs do nothing but report success. The disk after a crash is honest again.
     pub fn set_lie(&self, lie: Option<Lie>) {
         self.state().lie = lie;
     }
@@ -206,14 +209,14 @@ impl MemoryDisk {
         self.state().tree.handles()
     }
 
-    /// Flips a bit (0 to 7) of a file, as decay would: reads see it, and so does every disk after a crash. Fails where there
-    /// is no such byte.
+    /// Flips a bit (0 to 7) of a file, as decay would: reads see it, and so does every disk after a crash. Fails if there is
+    /// no such byte.
     pub fn damage(&self, path: &Path, offset: u64, bit: u8) -> io::Result<()> {
         self.state().tree.damage(path, offset, bit)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A test that panicked elsewhere must not panic once more when its files are dropped; no change is ever half made.
+        // A test that panicked must not panic again when its files are dropped. No change is ever half applied.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -226,11 +229,11 @@ impl MemoryDisk {
         })
     }
 
-    /// An operation that changes what is seen at once, and is outstanding until synced.
+    /// An operation whose effect is visible at once, and outstanding until synced.
     fn change<T>(&self, operation: Operation, step: impl FnOnce(&mut Tree) -> io::Result<T>) -> io::Result<T> {
         self.operate(operation, |tree, turn| match turn {
             Turn::Happens => step(tree),
-            // Whether it would have been refused does not matter any more.
+            // Whether it would have failed no longer matters.
             Turn::InFlight => step(tree).and(Err(Crashed.into())),
             Turn::Fails(fault) => Err(fault.into()),
         })
@@ -260,7 +263,7 @@ fn name(path: &Path) -> Arc<str> {
     path.to_string_lossy().into()
 }
 
-/// What [`super::Disk`] asks for.
+/// The operations of [`super::Disk`].
 impl MemoryDisk {
     pub(super) fn create_new(&self, path: &Path) -> io::Result<MemoryFile> {
         self.open("create", path, Open::New, true)
@@ -280,7 +283,7 @@ impl MemoryDisk {
         let node = self.operate(operation, |tree, turn| match turn {
             Turn::Happens => tree.open(path_of(&path), how),
             Turn::InFlight => {
-                // The file may come to be; the handle does not.
+                // The file may get created; the handle does not.
                 if let Ok(node) = tree.open(path_of(&path), how) {
                     tree.close(node);
                 }
@@ -352,7 +355,7 @@ impl MemoryDisk {
 pub(super) struct MemoryFile {
     disk: MemoryDisk,
     node: NodeId,
-    /// What it was opened as, for the trace; by now it may have other names or none.
+    /// The name under which it was opened, for the trace. By now it may have other names or none.
     path: Arc<str>,
     writable: bool,
 }
@@ -373,7 +376,7 @@ impl MemoryFile {
             match turn {
                 Turn::Happens | Turn::InFlight => tree.write_at(self.node, bytes, offset),
                 Turn::Fails(Fault::ShortWrite) => {
-                    // Always the same part of the same write, and every part for some write.
+                    // The same write always tears at the same byte, and different writes at different ones.
                     let part = Chance::new(offset ^ bytes.len() as u64).below(bytes.len());
                     tree.write_at(self.node, &bytes[..part], offset).and(Err(Fault::ShortWrite.into()))
                 }
@@ -421,7 +424,7 @@ impl MemoryFile {
 
 impl Drop for MemoryFile {
     fn drop(&mut self) {
-        // Not an operation: it cannot fail in a way that anybody learns of.
+        // Not counted as an operation: a failure could not be reported to the caller.
         self.disk.state().tree.close(self.node);
     }
 }

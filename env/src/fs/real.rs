@@ -1,4 +1,4 @@
-//! Files of the operating system. Bodies block: see the module above for where to call them from.
+//! Files of the operating system. The functions block: `task.rs` says where to call them from.
 
 use std::fs::{self, OpenOptions, TryLockError};
 use std::io;
@@ -20,13 +20,13 @@ pub struct File {
 }
 
 impl File {
-    /// Opens for reading and writing, making the file when it is not there.
+    /// Opens for reading and writing; creates the file if it does not exist.
     pub async fn open_rw(path: &Path) -> io::Result<File> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         Ok(File { file })
     }
 
-    /// Makes a file for reading and writing; one that is there already is refused.
+    /// Creates a file for reading and writing; fails if it exists.
     pub async fn create_new(path: &Path) -> io::Result<File> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
         Ok(File { file })
@@ -37,7 +37,7 @@ impl File {
         Ok(File { file: fs::File::open(path)? })
     }
 
-    /// As `open_read`, for callers that are no future.
+    /// Like `open_read`, for callers outside async code.
     pub fn open_read_now(path: &Path) -> io::Result<File> {
         Ok(File { file: fs::File::open(path)? })
     }
@@ -47,12 +47,12 @@ impl File {
         self.file.write_all_at(bytes, offset)
     }
 
-    /// Fills the buffer from `offset`; a file that ends before is `UnexpectedEof`.
+    /// Fills the buffer from `offset`; fails with `UnexpectedEof` if the file is shorter.
     pub async fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.file.read_exact_at(buffer, offset)
     }
 
-    /// As `read_exact_at`, for callers that are no future.
+    /// Like `read_exact_at`, for callers outside async code.
     pub fn read_exact_at_now(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.file.read_exact_at(buffer, offset)
     }
@@ -62,7 +62,7 @@ impl File {
         Ok(self.file.metadata()?.len())
     }
 
-    /// Cuts the file, or extends it with zeros.
+    /// Truncates the file, or extends it with zeros.
     pub async fn set_len(&self, length: u64) -> io::Result<()> {
         self.file.set_len(length)
     }
@@ -77,12 +77,12 @@ impl File {
         self.file.sync_all()
     }
 
-    /// Reserves space up to `length`, extending the file with zeros; never shortens it. Later writes inside it neither
-    /// run out of space nor change the length, so that their sync has no metadata to write.
+    /// Reserves space up to `length` and extends the file with zeros; never shortens it. Later writes inside that range
+    /// neither run out of space nor change the length, so their sync has no metadata to write.
     pub async fn allocate(&self, length: u64) -> io::Result<()> {
         match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, length) {
             Ok(()) => Ok(()),
-            // A file system without reservation still gives the length, which is what readers rely on.
+            // Without support for reservation the length still has to change: readers rely on it.
             Err(rustix::io::Errno::OPNOTSUPP) if self.len().await? < length => self.set_len(length).await,
             Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
             Err(error) => Err(error.into()),
@@ -95,7 +95,7 @@ pub async fn read(path: &Path) -> io::Result<Vec<u8>> {
     fs::read(path)
 }
 
-/// Makes a directory and those above it. Their names need [`sync_dir`] on the parents to be durable.
+/// Creates a directory and its missing parents. Their names need [`sync_dir`] on the parents to be durable.
 pub async fn create_dir_all(path: &Path) -> io::Result<()> {
     fs::create_dir_all(path)
 }
@@ -105,17 +105,17 @@ pub async fn sync_dir(path: &Path) -> io::Result<()> {
     fs::File::open(path)?.sync_all()
 }
 
-/// Renames within a file system, replacing the target at once.
+/// Renames atomically within a file system, replacing the target.
 pub async fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)
 }
 
-/// Gives the file `from` the second name `to`, which must be free, on the same file system.
+/// Gives the file `from` the second name `to`, which must not exist, on the same file system.
 pub async fn hard_link(from: &Path, to: &Path) -> io::Result<()> {
     fs::hard_link(from, to)
 }
 
-/// The length of the file that has this name.
+/// The length of the named file.
 pub async fn file_len(path: &Path) -> io::Result<u64> {
     Ok(fs::metadata(path)?.len())
 }
@@ -130,7 +130,7 @@ pub async fn remove_dir_all(path: &Path) -> io::Result<()> {
     fs::remove_dir_all(path)
 }
 
-/// The names in a directory, sorted. Names that are not UTF-8 (none of ours) come with replacement characters.
+/// The names in a directory, sorted. Names that are not UTF-8 (none of ours are) contain replacement characters.
 pub async fn list(path: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(path)? {
@@ -140,7 +140,7 @@ pub async fn list(path: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Whether something has this name.
+/// Whether the name exists.
 pub async fn exists(path: &Path) -> io::Result<bool> {
     fs::exists(path)
 }
@@ -151,22 +151,22 @@ pub async fn free_space(path: &Path) -> io::Result<u64> {
     Ok(status.f_bavail.saturating_mul(status.f_frsize))
 }
 
-/// Bytes that the file system of `path` holds in all.
+/// The capacity in bytes of the file system of `path`.
 pub async fn total_space(path: &Path) -> io::Result<u64> {
     let status = rustix::fs::statvfs(path)?;
     Ok(status.f_blocks.saturating_mul(status.f_frsize))
 }
 
-/// The right to use a data directory, held until dropped; the system takes it back when the process ends in any way.
+/// The lock on a data directory, held until dropped. The system releases it when the process ends in any way.
 #[derive(Debug)]
 pub struct DirLock {
-    /// Open for as long as the lock is held: closing it releases the lock.
+    /// Open while the lock is held: closing the file releases it.
     _file: fs::File,
     directory: PathBuf,
 }
 
 impl DirLock {
-    /// Locks `directory`, which must exist, or says who holds it.
+    /// Locks `directory`, which must exist. The error names the holder of the lock.
     pub async fn acquire(directory: &Path) -> Result<DirLock, LockError> {
         let io = |source| LockError::Io { directory: directory.to_owned(), source };
         let mut file = OpenOptions::new()
@@ -184,21 +184,21 @@ impl DirLock {
             Err(TryLockError::Error(source)) => return Err(io(source)),
         }
         if let Err(error) = write_holder(&mut file) {
-            // A full disk must not keep a process from starting.
+            // A full disk must not prevent a start.
             tracing::debug!(%error, "the lock does not name its holder");
         }
         Ok(DirLock { _file: file, directory: directory.to_owned() })
     }
 
-    /// The directory that is locked.
+    /// The locked directory.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 }
 
-/// Only for the message to whoever comes second; the lock itself does not depend on the content.
+/// Only for the error message of the second process; the lock does not depend on the content.
 fn write_holder(file: &mut fs::File) -> io::Result<()> {
-    // In place, as a full disk may have no room for what was there a moment ago.
+    // In place: on a full disk, truncating first could lose the space to another writer.
     let line = format!("{}\n", std::process::id());
     file.rewind()?;
     file.write_all(line.as_bytes())?;

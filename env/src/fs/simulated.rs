@@ -1,4 +1,4 @@
-//! Files of turmoil's simulated disk, which forgets at a crash what was not synced. Every host has a disk of its own.
+//! Files of turmoil's simulated disk, which loses at a crash whatever was not synced. Every host has its own disk.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -8,13 +8,13 @@ use turmoil::fs::shim::std::fs as direct;
 use turmoil::fs::shim::tokio::fs;
 
 use super::LockError;
-use crate::sim;
+use crate::{delay, sim};
 
 /// An open file, read and written at positions.
 #[derive(Debug)]
 pub struct File {
     file: fs::File,
-    /// A second handle of the same file, for reads that cannot wait: the one above keeps its own to itself.
+    /// A second handle of the same file, for reads that cannot wait: the handle above does not give out its own.
     direct: direct::File,
 }
 
@@ -24,12 +24,12 @@ impl File {
         Ok(File { file, direct })
     }
 
-    /// Opens for reading and writing, making the file when it is not there.
+    /// Opens for reading and writing; creates the file if it does not exist.
     pub async fn open_rw(path: &Path) -> io::Result<File> {
         File::new(direct::OpenOptions::new().read(true).write(true).create(true).open(path)?)
     }
 
-    /// Makes a file for reading and writing; one that is there already is refused.
+    /// Creates a file for reading and writing; fails if it exists.
     pub async fn create_new(path: &Path) -> io::Result<File> {
         File::new(direct::OpenOptions::new().read(true).write(true).create_new(true).open(path)?)
     }
@@ -39,7 +39,7 @@ impl File {
         File::new(direct::File::open(path)?)
     }
 
-    /// As `open_read`, but at once: no latency of the simulated disk applies.
+    /// Like `open_read`, but without the latency of the simulated disk.
     pub fn open_read_now(path: &Path) -> io::Result<File> {
         File::new(direct::File::open(path)?)
     }
@@ -54,7 +54,7 @@ impl File {
         Ok(())
     }
 
-    /// Fills the buffer from `offset`; a file that ends before is `UnexpectedEof`.
+    /// Fills the buffer from `offset`; fails with `UnexpectedEof` if the file is shorter.
     pub async fn read_exact_at(&self, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
         while !buffer.is_empty() {
             let read = self.file.read_at(buffer, offset).await?;
@@ -67,7 +67,7 @@ impl File {
         Ok(())
     }
 
-    /// As `read_exact_at`, but at once: no latency of the simulated disk applies.
+    /// Like `read_exact_at`, but without the latency of the simulated disk.
     pub fn read_exact_at_now(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.direct.read_exact_at(buffer, offset)
     }
@@ -77,21 +77,21 @@ impl File {
         Ok(self.file.metadata().await?.len())
     }
 
-    /// Cuts the file, or extends it with zeros.
+    /// Truncates the file, or extends it with zeros.
     pub async fn set_len(&self, length: u64) -> io::Result<()> {
         self.file.set_len(length).await
     }
 
-    /// Makes the content durable, after as long as this run's disk takes.
+    /// Makes the content durable, after the sync time of this run's disk.
     pub async fn sync_data(&self) -> io::Result<()> {
-        // Before, not after: a crash during the wait must find the content not yet durable.
-        tokio::time::sleep(sim::sync_pause()).await;
+        // Wait before the sync, not after: a crash during the wait must find the content not yet durable.
+        tokio::time::sleep(delay::sync_pause()).await;
         self.file.sync_data().await
     }
 
-    /// Makes content and attributes durable, after as long as this run's disk takes.
+    /// Makes content and attributes durable, after the sync time of this run's disk.
     pub async fn sync_all(&self) -> io::Result<()> {
-        tokio::time::sleep(sim::sync_pause()).await;
+        tokio::time::sleep(delay::sync_pause()).await;
         self.file.sync_all().await
     }
 
@@ -106,25 +106,25 @@ pub async fn read(path: &Path) -> io::Result<Vec<u8>> {
     fs::read(path).await
 }
 
-/// Makes a directory and those above it. Their names need [`sync_dir`] on the parents to be durable.
+/// Creates a directory and its missing parents. Their names need [`sync_dir`] on the parents to be durable.
 pub async fn create_dir_all(path: &Path) -> io::Result<()> {
     fs::create_dir_all(path).await
 }
 
-/// Makes the names in a directory durable, after as long as this run's disk takes.
+/// Makes the names in a directory durable, after the sync time of this run's disk.
 pub async fn sync_dir(path: &Path) -> io::Result<()> {
-    tokio::time::sleep(sim::sync_pause()).await;
+    tokio::time::sleep(delay::sync_pause()).await;
     fs::sync_dir(path).await
 }
 
-/// Renames, replacing the target at once.
+/// Renames atomically, replacing the target.
 pub async fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to).await
 }
 
 /// Gives the file `from` the second name `to`, which must be free.
 pub async fn hard_link(from: &Path, to: &Path) -> io::Result<()> {
-    // The simulated disk reports every refusal as `Other`; callers tell these two apart as they do on a real one.
+    // The simulated disk reports every failure as `Other`; callers distinguish these two, as on a real disk.
     if direct::symlink_metadata(to).is_ok() {
         return Err(io::ErrorKind::AlreadyExists.into());
     }
@@ -134,7 +134,7 @@ pub async fn hard_link(from: &Path, to: &Path) -> io::Result<()> {
     fs::hard_link(from, to).await
 }
 
-/// The length of the file that has this name.
+/// The length of the named file.
 pub async fn file_len(path: &Path) -> io::Result<u64> {
     Ok(fs::metadata(path).await?.len())
 }
@@ -159,22 +159,22 @@ pub async fn list(path: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Whether something has this name.
+/// Whether the name exists.
 pub async fn exists(path: &Path) -> io::Result<bool> {
     fs::try_exists(path).await
 }
 
-/// What this run's disk says it has left.
+/// The free bytes that this run's disk reports.
 pub async fn free_space(_path: &Path) -> io::Result<u64> {
     Ok(sim::disk().free_bytes)
 }
 
-/// What this run's disk holds in all: as much as a disk has left at first.
+/// The capacity of this run's disk: the free bytes of a fresh one.
 pub async fn total_space(_path: &Path) -> io::Result<u64> {
     Ok(sim::Disk::INSTANT.free_bytes)
 }
 
-/// The right to use a data directory. A simulated host has one process and a disk of its own, so it is always granted.
+/// The lock on a data directory. A simulated host has one process and its own disk, so the lock is always granted.
 #[derive(Debug)]
 pub struct DirLock {
     directory: PathBuf,
@@ -191,7 +191,7 @@ impl DirLock {
         }
     }
 
-    /// The directory that is locked.
+    /// The locked directory.
     pub fn directory(&self) -> &Path {
         &self.directory
     }

@@ -1,11 +1,11 @@
-//! What every call passes on its way in and out: the layer that [`super::server`] puts around all services of a port.
+//! The layer that [`super::server`] puts around all services of a port; every call passes it on its way in and out.
 //!
-//! tonic reserves memory for a whole message as soon as it has read the five bytes that announce its length, so 5 bytes cost
-//! a server 40 MiB. The gate hands a message on only when it has arrived in full. Until then its bytes count against the
-//! server's budget of bodies, and a sender slower than [`RATE_MIN`] after the first [`GRACE`] is refused. Messages that
-//! arrive in one piece, as nearly all do, pass as they are.
+//! tonic reserves memory for a whole message as soon as it has read the five bytes that announce its length, so 5 bytes
+//! could cost a server 40 MiB. The gate passes a message on only when it has arrived in full. Until then its bytes count
+//! against the server's budget of bodies, and a sender slower than [`RATE_MIN`] after the first [`GRACE`] is refused.
+//! Messages that arrive in one piece, as nearly all do, pass unchanged.
 //!
-//! Answers are counted while the transport holds them: each piece of a body carries its share until it has been sent.
+//! Answers are counted while the transport holds them: each piece of a body carries its share until it is sent.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -27,25 +27,25 @@ use tonic::body::Body;
 use tower::{Layer, Service};
 
 use super::ConnectInfo;
-use super::intake::{Call, Intake, Line};
+use super::intake::{Call, Connection, Intake};
 use crate::budget::Share;
 
 /// How long a message may take to arrive, however short...
 const GRACE: Duration = Duration::from_secs(10);
-/// ...and the bytes for each further second.
+/// ...and the bytes that must arrive in each further second.
 const RATE_MIN: u64 = 64 << 10;
-/// How full bodies may be for one that is under way to go on; the rest is left for messages that begin.
+/// How full the budget of bodies may be while unfinished messages are still read; the rest is for messages that begin.
 const SOFT_PERCENT: u64 = 75;
-/// How long a message may take from the moment it may pass in spite of that: others wait for it.
+/// How long a message may take once it is read in spite of that: the others wait for it.
 const PASS_MAX: Duration = Duration::from_secs(10);
-/// How often a body that waits for room looks for it.
-const ROOM_EVERY: Duration = Duration::from_millis(10);
-/// Smaller pieces of a message are copied together, so that what is held is what is counted: a piece of a few bytes would
-/// keep a whole buffer of the transport.
+/// How often a waiting body checks the budget.
+const BUDGET_CHECK_EVERY: Duration = Duration::from_millis(10);
+/// Smaller pieces of a message are copied together, so that the memory held equals the bytes counted: a piece of a few bytes
+/// would keep a whole buffer of the transport alive.
 const KEPT_WHOLE_BYTES: usize = 64 << 10;
-/// Smaller pieces of an answer are not counted: of each call the transport holds few.
+/// Smaller pieces of an answer are not counted: the transport holds few of them per call.
 const COUNTED_BYTES_MIN: usize = 1 << 10;
-/// What announces a message: whether it is compressed, and its length.
+/// The header of a message: a compression flag and its length.
 const HEADER_BYTES: usize = 5;
 
 /// The layer.
@@ -91,41 +91,41 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let line = request.extensions().get::<ConnectInfo>().and_then(|info| info.line.clone());
-        let Some(call) = self.intake.call(line.as_ref()) else {
-            let refused = Status::resource_exhausted("the server has as many calls under way as it takes; try again");
+        let connection = request.extensions().get::<ConnectInfo>().and_then(|info| info.connection.clone());
+        let Some(call) = self.intake.call(connection.as_ref()) else {
+            let refused = Status::resource_exhausted("the server has reached its limit of concurrent calls; try again");
             let response = refused.into_http::<Body>();
             return Either::Left(ready(Ok(response.map(|body| Counted {
                 body,
                 call: None,
-                line: None,
+                connection: None,
                 intake: None,
             }))));
         };
         let request = request.map(|body| Body::new(Gathered::new(body, self.intake.clone())));
         let intake = self.intake.clone();
         let answer: Answer = Box::new(move |response| {
-            response.map(|body| Counted { body, call: Some(call), line, intake: Some(intake) })
+            response.map(|body| Counted { body, call: Some(call), connection, intake: Some(intake) })
         });
         Either::Right(self.service.call(request).map_ok(answer))
     }
 }
 
-/// A body that hands messages on when they have arrived in full.
+/// A body that passes messages on when they have arrived in full.
 struct Gathered {
     body: Body,
     intake: Arc<Intake>,
     framing: Framing,
-    /// Pieces of messages that are complete.
+    /// Pieces of complete messages.
     ready: VecDeque<Bytes>,
-    /// Pieces of the message that is not; the small ones at its end are in `tail`.
+    /// Pieces of the unfinished message; the small ones at its end are in `tail`.
     held: VecDeque<Bytes>,
     tail: BytesMut,
     share: Option<Share>,
-    /// When the message that is under way began, and what has arrived of it. The first begins with the call.
+    /// When the unfinished message began, and how many bytes of it have arrived. The first one begins with the call.
     under_way: Option<(Instant, u64)>,
     timer: Option<Pin<Box<Sleep>>>,
-    /// Held, since when, by the one message that goes on although bodies are too full.
+    /// Held (since when) by the one message that is read although the budget of bodies is nearly used up.
     pass: Option<(OwnedSemaphorePermit, Instant)>,
     failed: bool,
 }
@@ -147,7 +147,7 @@ impl Gathered {
         }
     }
 
-    /// Takes what has arrived.
+    /// Takes data that has arrived.
     fn take(&mut self, mut data: Bytes) -> Result<(), Status> {
         let complete = self.framing.feed(&data);
         if complete > 0 {
@@ -157,7 +157,7 @@ impl Gathered {
         if data.is_empty() { Ok(()) } else { self.hold(data) }
     }
 
-    /// Hands on what is held.
+    /// Passes on everything held.
     fn release(&mut self) {
         self.ready.append(&mut self.held);
         if !self.tail.is_empty() {
@@ -168,14 +168,14 @@ impl Gathered {
 
     fn hold(&mut self, data: Bytes) -> Result<(), Status> {
         let bytes = data.len() as u64;
-        let room = match &mut self.share {
+        let within_budget = match &mut self.share {
             Some(share) => share.grow(bytes),
             None => {
                 self.share = self.intake.bodies().try_take(bytes);
                 self.share.is_some()
             }
         };
-        if !room {
+        if !within_budget {
             return Err(Status::resource_exhausted("the server holds too many unfinished messages; try again"));
         }
         let (_, received) = self.under_way.get_or_insert_with(|| (Instant::now(), 0));
@@ -191,8 +191,8 @@ impl Gathered {
         Ok(())
     }
 
-    /// Whether the message under way has to wait for room. One at a time does not: if all waited, none would ever be
-    /// complete and make room.
+    /// Whether the unfinished message has to wait for the budget. One message at a time does not: if all waited, none would
+    /// ever complete and return its share.
     fn must_wait(&mut self) -> bool {
         let bodies = self.intake.bodies();
         if self.share.is_none() || bodies.used() <= bodies.limit() / 100 * SOFT_PERCENT {
@@ -204,8 +204,8 @@ impl Gathered {
         self.pass.is_none()
     }
 
-    /// Waits until there may be room again, and no longer than the message under way may take.
-    fn poll_patience(&mut self, cx: &mut Context<'_>, waits_for_room: bool) -> Poll<Status> {
+    /// Waits until the budget may have space again, and no longer than the unfinished message may take.
+    fn poll_patience(&mut self, cx: &mut Context<'_>, waits_for_budget: bool) -> Poll<Status> {
         let Some((begun, received)) = self.under_way else { return Poll::Pending };
         let due = begun + GRACE + Duration::from_millis(received.saturating_mul(1000) / RATE_MIN);
         let due = self.pass.as_ref().map_or(due, |(_, since)| due.min(*since + PASS_MAX));
@@ -215,7 +215,7 @@ impl Gathered {
                 let what = "the message did not arrive in time: senders may take 10 s and 1 s more for each 64 KiB";
                 return Poll::Ready(Status::deadline_exceeded(what));
             }
-            let next = if waits_for_room { due.min(now + ROOM_EVERY) } else { due };
+            let next = if waits_for_budget { due.min(now + BUDGET_CHECK_EVERY) } else { due };
             let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(next)));
             if timer.deadline() != next {
                 timer.as_mut().reset(next);
@@ -253,7 +253,7 @@ impl HttpBody for Gathered {
                 },
                 Poll::Ready(Some(Err(status))) => Err(status),
                 Poll::Ready(None) if this.share.is_none() => return Poll::Ready(None),
-                // The message will never be complete: what there is of it shows that to the reader.
+                // The message will never be complete; its reader sees that from what has arrived.
                 Poll::Ready(None) => {
                     this.release();
                     Ok(())
@@ -269,15 +269,15 @@ impl HttpBody for Gathered {
     }
 }
 
-/// Where in the messages of a body its bytes are.
+/// Tracks where the messages of a body begin and end.
 struct Framing {
     header: [u8; HEADER_BYTES],
-    /// Bytes of the header that are there.
+    /// Bytes of the header that have arrived.
     have: usize,
-    /// Bytes of the message that are not there yet; counts only when the header is.
+    /// Bytes of the message that have not arrived; valid only once the header is complete.
     missing: usize,
     message_bytes: usize,
-    /// A message longer than allowed was announced: its reader refuses it by its header.
+    /// A header announced a message longer than allowed: the reader refuses it by its header.
     too_long: bool,
 }
 
@@ -286,7 +286,7 @@ impl Framing {
         Framing { header: [0; HEADER_BYTES], have: 0, missing: 0, message_bytes, too_long: false }
     }
 
-    /// Goes over `data`, and gives how many of its bytes end messages: those up to the end of the last complete one.
+    /// Advances over `data` and returns how many of its bytes belong to complete messages.
     fn feed(&mut self, data: &[u8]) -> usize {
         let (mut at, mut complete) = (0, 0);
         while at < data.len() && !self.too_long {
@@ -310,12 +310,12 @@ impl Framing {
     }
 }
 
-/// The body of an answer, whose pieces are counted until they have been sent.
+/// The body of an answer, whose pieces are counted until they are sent.
 #[derive(Debug)]
 pub struct Counted {
     body: Body,
     call: Option<Call>,
-    line: Option<Arc<Line>>,
+    connection: Option<Arc<Connection>>,
     intake: Option<Arc<Intake>>,
 }
 
@@ -335,10 +335,10 @@ impl HttpBody for Counted {
                 return data;
             }
             let bytes = data.len() as u64;
-            if let Some(line) = &this.line {
-                line.will_send(bytes);
+            if let Some(connection) = &this.connection {
+                connection.will_send(bytes);
             }
-            Bytes::from_owner(Unsent { share: intake.answers().take(bytes), data, line: this.line.clone() })
+            Bytes::from_owner(Unsent { share: intake.answers().take(bytes), data, connection: this.connection.clone() })
         };
         Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(counted))))
     }
@@ -356,7 +356,7 @@ impl HttpBody for Counted {
 struct Unsent {
     data: Bytes,
     share: Share,
-    line: Option<Arc<Line>>,
+    connection: Option<Arc<Connection>>,
 }
 
 impl AsRef<[u8]> for Unsent {
@@ -367,8 +367,8 @@ impl AsRef<[u8]> for Unsent {
 
 impl Drop for Unsent {
     fn drop(&mut self) {
-        if let Some(line) = &self.line {
-            line.has_sent(self.share.amount());
+        if let Some(connection) = &self.connection {
+            connection.has_sent(self.share.amount());
         }
     }
 }

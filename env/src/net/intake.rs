@@ -1,15 +1,15 @@
-//! What a port takes in: connections, calls and bytes, each within one budget of the whole server.
+//! What a port accepts: connections, calls and bytes, each within one budget for the whole server.
 //!
-//! A port that serves strangers must not grow with what they promise, only with what they sent, and not beyond its limits.
-//! One [`Intake`] stands behind every port of a server:
-//! - *connections*: one beyond the limit is closed at once, and the connection that has been without a call for longest is
-//!   closed too, so that the next attempt finds room. One that sends no HTTP/2 preface is closed after [`PREFACE_MAX`].
-//! - *calls*: one beyond the limit is refused before its body is read. Once half of them are taken, a connection with
-//!   [`CROWDED_CALLS_MAX`] gets no more, so that a few connections leave room for the others.
-//! - *bodies*: bytes of messages that have not arrived in full (`gate`). The transport may hold [`super::CALLS_WINDOW_BYTES`]
-//!   more for each connection whose calls are not read.
-//! - *answers*: bytes of answers from the moment they are read until they have left. When they use up their budget,
-//!   connections that took nothing for [`STUCK_AFTER`] are closed.
+//! The memory of a port open to strangers must grow only with what they have sent, not with what they announce, and only up
+//! to its limits. All ports of a server share one [`Intake`]:
+//! - *connections*: one beyond the limit is closed at once, together with the connection that has been idle the longest, so
+//!   that the next attempt succeeds. A connection that sends no HTTP/2 preface is closed after [`PREFACE_MAX`].
+//! - *calls*: one beyond the limit is refused before its body is read. Once half of the calls are taken, a connection with
+//!   [`CROWDED_CALLS_MAX`] calls gets no more, so that a few connections cannot starve the others.
+//! - *bodies*: bytes of messages that have not arrived in full (`gate`). The transport may buffer
+//!   [`super::CALLS_WINDOW_BYTES`] more for each connection whose calls are not read.
+//! - *answers*: bytes of answers from when they are read until they are sent. When they use up their budget, connections
+//!   that read nothing for [`STUCK_AFTER`] are closed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -23,27 +23,27 @@ use tokio::time::Instant;
 
 use crate::budget::{Budget, Share, Unit};
 
-/// How long a new connection may take to send the preface of HTTP/2.
+/// How long a new connection may take to send the HTTP/2 preface.
 pub(super) const PREFACE_MAX: Duration = Duration::from_secs(10);
-/// A connection that took none of its answers for so long is closed when answers need room.
+/// A connection that read none of its answers for this long is closed when answers use up their budget.
 const STUCK_AFTER: Duration = Duration::from_secs(5);
 /// Calls of one connection while more than half of all calls are taken.
 const CROWDED_CALLS_MAX: u64 = 64;
-/// How often connections are looked through for one to close.
+/// The shortest time between two searches for stuck connections.
 const RELIEF_EVERY: Duration = Duration::from_secs(1);
 
-/// What a port takes in at a time.
+/// The limits of a server's ports.
 #[derive(Clone, Copy, Debug)]
 pub struct IntakeLimits {
     /// Connections.
     pub connections: u64,
-    /// Calls under way on all connections.
+    /// Concurrent calls on all connections.
     pub calls: u64,
     /// Bytes of messages that have not arrived in full.
     pub body_bytes: u64,
-    /// Bytes of answers that have not left.
+    /// Bytes of answers that have not been sent.
     pub answer_bytes: u64,
-    /// Longest message; what a header announces beyond it is not waited for.
+    /// Longest message; a header that announces a longer one is refused at once.
     pub message_bytes: usize,
 }
 
@@ -53,7 +53,7 @@ impl Default for IntakeLimits {
     }
 }
 
-/// What the ports of one server take in.
+/// What the ports of one server have accepted.
 #[derive(Debug)]
 pub struct Intake {
     connections: Arc<Budget>,
@@ -61,19 +61,19 @@ pub struct Intake {
     bodies: Arc<Budget>,
     answers: Arc<Budget>,
     message_bytes: usize,
-    /// For the one unfinished message that goes on when bodies are too full for all.
+    /// Held by the one unfinished message that is still read when the budget of bodies is nearly used up.
     pass: Arc<Semaphore>,
-    lines: Mutex<Lines>,
+    open_connections: Mutex<Connections>,
 }
 
 #[derive(Debug, Default)]
-struct Lines {
-    open: Vec<Weak<Line>>,
-    relieved: Option<Instant>,
+struct Connections {
+    open: Vec<Weak<Connection>>,
+    relieved_at: Option<Instant>,
 }
 
 impl Intake {
-    /// Takes nothing yet.
+    /// An intake that has accepted nothing yet.
     pub fn new(limits: IntakeLimits) -> Arc<Intake> {
         Arc::new(Intake {
             connections: Budget::new("connections", Unit::Count, limits.connections),
@@ -82,17 +82,17 @@ impl Intake {
             answers: Budget::new("answers", Unit::Bytes, limits.answer_bytes),
             message_bytes: limits.message_bytes,
             pass: Arc::new(Semaphore::new(1)),
-            lines: Mutex::default(),
+            open_connections: Mutex::default(),
         })
     }
 
-    /// What it counts, for metrics and status.
+    /// Its budgets, for metrics and status.
     pub fn budgets(&self) -> [Arc<Budget>; 4] {
         [&self.connections, &self.calls, &self.bodies, &self.answers].map(Arc::clone)
     }
 
-    /// Room for `bytes` of an answer that is about to be made; `None` when too much waits to be sent. Then connections that
-    /// do not take theirs are closed.
+    /// Reserves `bytes` for an answer about to be built; `None` if too much waits to be sent. In that case it also closes
+    /// connections that do not read their answers.
     #[must_use]
     pub fn answer(&self, bytes: u64) -> Option<Share> {
         let share = self.answers.try_take(bytes);
@@ -102,13 +102,13 @@ impl Intake {
         share
     }
 
-    /// Counts an answer that exists.
+    /// Counts an answer that exists already.
     #[must_use]
     pub fn count_answer(&self, bytes: u64) -> Share {
         self.answers.take(bytes)
     }
 
-    /// Lets a share of answers grow; false when too much waits to be sent.
+    /// Grows a share of answers; false if too much waits to be sent.
     #[must_use]
     pub fn grow_answer(&self, share: &mut Share, more: u64) -> bool {
         let grown = share.grow(more);
@@ -143,82 +143,83 @@ impl Intake {
         &self.answers
     }
 
-    /// A call on a connection, if there is room for it.
-    pub(super) fn call(&self, line: Option<&Arc<Line>>) -> Option<Call> {
-        let has_its_part = line.is_some_and(|line| line.calls.load(Ordering::Relaxed) >= CROWDED_CALLS_MAX);
+    /// Admits a call on a connection, within the limits.
+    pub(super) fn call(&self, connection: Option<&Arc<Connection>>) -> Option<Call> {
+        let has_its_part =
+            connection.is_some_and(|connection| connection.calls.load(Ordering::Relaxed) >= CROWDED_CALLS_MAX);
         if has_its_part && self.calls.used() > self.calls.limit() / 2 {
             self.calls.count_refusal();
             return None;
         }
         let share = self.calls.try_take(1)?;
-        if let Some(line) = line {
-            line.calls.fetch_add(1, Ordering::Relaxed);
+        if let Some(connection) = connection {
+            connection.calls.fetch_add(1, Ordering::Relaxed);
         }
-        Some(Call { _share: share, line: line.cloned() })
+        Some(Call { _share: share, connection: connection.cloned() })
     }
 
-    /// A new connection, if there is room for it.
-    pub(super) fn connect(&self) -> Option<Arc<Line>> {
-        let mut lines = self.lines.lock();
+    /// Admits a new connection, within the limit.
+    pub(super) fn connect(&self) -> Option<Arc<Connection>> {
+        let mut open_connections = self.open_connections.lock();
         let Some(share) = self.connections.try_take(1) else {
-            lines.close_idlest();
+            open_connections.close_idlest();
             return None;
         };
-        let line = Arc::new(Line::new(share));
-        lines.open.retain(|line| line.strong_count() > 0);
-        lines.open.push(Arc::downgrade(&line));
-        Some(line)
+        let connection = Arc::new(Connection::new(share));
+        open_connections.open.retain(|connection| connection.strong_count() > 0);
+        open_connections.open.push(Arc::downgrade(&connection));
+        Some(connection)
     }
 
-    /// Closes the connections that do not take their answers.
+    /// Closes the connections that do not read their answers.
     fn relieve(&self) {
-        let mut lines = self.lines.lock();
+        let mut open_connections = self.open_connections.lock();
         let now = Instant::now();
-        if lines.relieved.is_some_and(|relieved| now.duration_since(relieved) < RELIEF_EVERY) {
+        if open_connections.relieved_at.is_some_and(|relieved_at| now.duration_since(relieved_at) < RELIEF_EVERY) {
             return;
         }
-        lines.relieved = Some(now);
-        for line in lines.open.iter().filter_map(Weak::upgrade) {
-            if line.unsent.load(Ordering::Relaxed) > 0 && line.still_for(now) >= STUCK_AFTER {
+        open_connections.relieved_at = Some(now);
+        for connection in open_connections.open.iter().filter_map(Weak::upgrade) {
+            if connection.unsent.load(Ordering::Relaxed) > 0 && connection.idle_for(now) >= STUCK_AFTER {
                 tracing::warn!(
-                    unsent = line.unsent.load(Ordering::Relaxed),
-                    "closing a connection: its client does not read its answers, and answers need room"
+                    unsent = connection.unsent.load(Ordering::Relaxed),
+                    "closing a connection: its client does not read its answers, and the budget for answers is used up"
                 );
-                line.close();
+                connection.close();
             }
         }
     }
 }
 
-impl Lines {
+impl Connections {
     fn close_idlest(&self) {
         let now = Instant::now();
         let open = self.open.iter().filter_map(Weak::upgrade);
-        let idle = open.filter(|line| line.calls.load(Ordering::Relaxed) == 0 && !line.is_closed());
-        if let Some(line) = idle.max_by_key(|line| line.still_for(now)) {
-            tracing::debug!("closing an idle connection: there are as many as the server takes");
-            line.close();
+        let idle = open.filter(|connection| connection.calls.load(Ordering::Relaxed) == 0 && !connection.is_closed());
+        if let Some(connection) = idle.max_by_key(|connection| connection.idle_for(now)) {
+            tracing::debug!("closing an idle connection: the server has as many connections as it accepts");
+            connection.close();
         }
     }
 }
 
-/// One connection, as its calls and its socket both see it.
+/// One connection, shared by its calls and its socket.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct Connection {
     _share: Share,
     calls: AtomicU64,
-    /// Bytes of answers that have not left.
+    /// Bytes of answers that have not been sent.
     unsent: AtomicU64,
-    /// When it last ended a call, took an answer, or was idle.
+    /// When it last ended a call, read an answer, or became busy again.
     moved: Mutex<Instant>,
     closed: AtomicBool,
-    /// Of the task that reads the socket.
+    /// Wakes the task that reads the socket.
     reader: AtomicWaker,
 }
 
-impl Line {
-    fn new(share: Share) -> Line {
-        Line {
+impl Connection {
+    fn new(share: Share) -> Connection {
+        Connection {
             _share: share,
             calls: AtomicU64::new(0),
             unsent: AtomicU64::new(0),
@@ -232,7 +233,7 @@ impl Line {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Remembers whom to wake when the connection is to end.
+    /// Registers the task to wake when the connection has to end.
     pub(super) fn watch(&self, reader: &Waker) {
         self.reader.register(reader);
     }
@@ -243,7 +244,7 @@ impl Line {
         self.reader.wake();
     }
 
-    fn still_for(&self, now: Instant) -> Duration {
+    fn idle_for(&self, now: Instant) -> Duration {
         now.saturating_duration_since(*self.moved.lock())
     }
 
@@ -263,18 +264,18 @@ impl Line {
     }
 }
 
-/// One call under way.
+/// One call in progress.
 #[derive(Debug)]
 pub(super) struct Call {
     _share: Share,
-    line: Option<Arc<Line>>,
+    connection: Option<Arc<Connection>>,
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
-        if let Some(line) = &self.line {
-            line.calls.fetch_sub(1, Ordering::Relaxed);
-            line.has_moved();
+        if let Some(connection) = &self.connection {
+            connection.calls.fetch_sub(1, Ordering::Relaxed);
+            connection.has_moved();
         }
     }
 }
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn beyond_the_limit_the_idlest_connection_makes_room() {
+    async fn beyond_the_limit_the_connection_idle_longest_is_closed() {
         let intake = Intake::new(limits());
         let [busy, idle] = [(); 2].map(|()| intake.connect().unwrap());
         let call = intake.call(Some(&busy)).unwrap();
@@ -302,27 +303,27 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_with_many_calls_leaves_room_for_those_of_others() {
+    async fn a_connection_with_many_calls_does_not_starve_the_others() {
         let intake = Intake::new(IntakeLimits { calls: 1_000, ..limits() });
         let [greedy, modest] = [(); 2].map(|()| intake.connect().unwrap());
         let many: Vec<Call> = std::iter::from_fn(|| intake.call(Some(&greedy))).collect();
-        assert_eq!(many.len(), 501, "it may take half of all and no more");
+        assert_eq!(many.len(), 501, "one connection gets half of all calls and no more");
         let few: Vec<Call> = (0..CROWDED_CALLS_MAX).map_while(|_| intake.call(Some(&modest))).collect();
         assert_eq!(few.len() as u64, CROWDED_CALLS_MAX);
         drop(many);
-        assert!(intake.call(Some(&modest)).is_some(), "with room for all, a connection takes what it wants");
+        assert!(intake.call(Some(&modest)).is_some(), "below half of the limit a connection has no limit of its own");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn connections_that_take_no_answers_are_closed_when_answers_need_room() {
+    async fn connections_that_read_no_answers_are_closed_when_the_budget_is_used_up() {
         let intake = Intake::new(limits());
         let [stuck, moving] = [(); 2].map(|()| intake.connect().unwrap());
-        for line in [&stuck, &moving] {
-            line.will_send(50);
+        for connection in [&stuck, &moving] {
+            connection.will_send(50);
         }
         let _unsent = intake.answer(100).unwrap();
         assert!(intake.answer(1).is_none());
-        assert!(!stuck.is_closed(), "it may yet take them");
+        assert!(!stuck.is_closed(), "it may still read them");
         tokio::time::advance(STUCK_AFTER).await;
         moving.has_sent(1);
         assert!(intake.answer(1).is_none());

@@ -6,19 +6,20 @@ use tokio::sync::{Semaphore, oneshot};
 
 use super::IoLoop;
 
-/// Blocking steps (flushes, checksums, snapshot builds) under way in the process; more wait their turn. Bounds both
-/// threads and the memory of half-done work. State of the process, not of a node, so it may be static.
+/// Blocking steps (flushes, checksums, snapshot builds) that run at a time in the process; more wait. Bounds both the
+/// threads and the memory of unfinished work. It belongs to the process, not to a node, so it may be static.
 const BLOCKING_STEPS_MAX: usize = 8;
 static BLOCKING_STEPS: Semaphore = Semaphore::const_new(BLOCKING_STEPS_MAX);
-/// Reads that wait for the disk on behalf of callers, counted apart: callers may ask for any number of them, and what makes
-/// writes durable must not wait behind them.
+/// Disk reads on behalf of callers that run at a time. Counted separately: callers may request any number of reads, and the
+/// steps that make writes durable must not wait for them.
 const BLOCKING_READS_MAX: usize = 8;
 static BLOCKING_READS: Semaphore = Semaphore::const_new(BLOCKING_READS_MAX);
 
-/// Runs the loop that owns a disk (log writer, manifest writer) on a thread of its own.
+/// Runs the loop that owns a disk (log writer, manifest writer) on its own thread.
 ///
-/// Inside, only [`crate::fs`] and tokio's channels may be awaited: there is no runtime, hence no timer and no socket.
-/// When the loop panics the process is aborted: what it owned is in an unknown state and nobody may go on as if it were not.
+/// The loop may await only [`crate::fs`] and tokio's channels: the thread has no runtime, hence no timers and no sockets.
+/// If the loop panics, the process aborts: what the loop owned is in an unknown state, and nothing may continue as if it
+/// were not.
 pub fn spawn_io_loop<F>(name: &'static str, future: F) -> IoLoop
 where
     F: Future<Output = ()> + Send + 'static,
@@ -28,7 +29,7 @@ where
         let guard = AbortOnPanic { name };
         futures::executor::block_on(future);
         drop(guard);
-        // Nobody has to be waiting for the end.
+        // The handle may have been dropped.
         done_sender.send(()).ok();
     };
     if let Err(error) = std::thread::Builder::new().name(name.to_owned()).spawn(body) {
@@ -49,7 +50,7 @@ impl Drop for AbortOnPanic {
     }
 }
 
-/// Runs a step that computes or blocks for long, off the runtime's threads; at most a few at a time in the process.
+/// Runs a step that computes or blocks for long, off the runtime's threads. At most a few run at a time.
 pub async fn run_blocking<T, F>(step: F) -> T
 where
     F: FnOnce() -> T + Send + 'static,
@@ -58,8 +59,8 @@ where
     run_with_permit(&BLOCKING_STEPS, step).await
 }
 
-/// Runs a read that a caller asked for, off the runtime's threads; at most a few at a time in the process, whatever else is
-/// under way. Keep it to a slice of some milliseconds: others wait for their turn.
+/// Runs a read on behalf of a caller, off the runtime's threads. At most a few run at a time, whatever else
+/// runs. Keep each to a few milliseconds: other reads wait for their turn.
 pub async fn run_read<T, F>(step: F) -> T
 where
     F: FnOnce() -> T + Send + 'static,
@@ -75,7 +76,7 @@ where
 {
     let permit = permits.acquire().await.expect("the semaphore is never closed");
     let joined = tokio::task::spawn_blocking(move || {
-        // Held by the step itself: a caller that gives up does not make room for more than the bound.
+        // Held by the step itself: a caller that gives up does not free the permit while the step still runs.
         let _permit = permit;
         step()
     })
@@ -84,7 +85,7 @@ where
         Ok(value) => value,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime is going away and this task with it: it will not be polled again.
+            // The runtime is shutting down: this task will not be polled again.
             Err(_) => std::future::pending().await,
         },
     }
@@ -99,8 +100,8 @@ where
     run_blocking(move || futures::executor::block_on(step)).await
 }
 
-/// Says why on standard error and ends the process at once, without destructors: what follows a failed write or sync of
-/// the log, where nothing this process still believes may reach anybody.
+/// Reports the reason on standard error and ends the process at once, without destructors. Used after a failed write or sync
+/// of the log, when the process can no longer trust its own state and must not send anything more.
 pub fn abort_process(message: &str) -> ! {
     tracing::error!("{message}");
     eprintln!("terrane: aborting: {message}");

@@ -6,20 +6,20 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::IoLoop;
-use crate::sim;
+use crate::delay;
 
 /// The longest pause before a blocking step...
 const PAUSE_BEFORE_MAX: Duration = Duration::from_millis(10);
 /// ...and after it.
 const PAUSE_AFTER_MAX: Duration = Duration::from_millis(20);
 
-/// Runs the loop that owns a disk as a task of this host, so that it ends with it in a crash.
+/// Runs the loop that owns a disk as a task of this host, so that a crash of the host ends it.
 pub fn spawn_io_loop<F>(name: &'static str, future: F) -> IoLoop
 where
     F: Future<Output = ()> + Send + 'static,
 {
     let (done_sender, done) = oneshot::channel();
-    // Nobody joins the task itself: a panic in any task ends the simulation with a verdict.
+    // The task itself is not joined: a panic in any task fails the simulation.
     drop(super::spawn_named(name, async move {
         future.await;
         done_sender.send(()).ok();
@@ -27,7 +27,7 @@ where
     IoLoop { done }
 }
 
-/// Runs a step at some moment soon; nothing else happens on any host while it runs.
+/// Runs a step soon; nothing else happens on any host while it runs.
 pub async fn run_blocking<T, F>(step: F) -> T
 where
     F: FnOnce() -> T + Send + 'static,
@@ -36,7 +36,7 @@ where
     run_io(async move { step() }).await
 }
 
-/// Runs a read that a caller asked for, as [`run_blocking`] does.
+/// Runs a read on behalf of a caller, as [`run_blocking`] does.
 pub async fn run_read<T, F>(step: F) -> T
 where
     F: FnOnce() -> T + Send + 'static,
@@ -51,18 +51,18 @@ where
     F: Future<Output = T> + Send + 'static,
     T: Send + 'static,
 {
-    tokio::time::sleep(sim::random_pause(Duration::ZERO, PAUSE_BEFORE_MAX)).await;
+    tokio::time::sleep(delay::random_pause(Duration::ZERO, PAUSE_BEFORE_MAX)).await;
     let value = step.await;
-    tokio::time::sleep(sim::random_pause(Duration::ZERO, PAUSE_AFTER_MAX)).await;
+    tokio::time::sleep(delay::random_pause(Duration::ZERO, PAUSE_AFTER_MAX)).await;
     value
 }
 
-/// Ends the run: a process that aborts itself without a planted disk failure is a finding.
+/// Fails the run: a process that aborts itself without a planted disk failure is a finding.
 pub fn abort_process(message: &str) -> ! {
     panic!("a process aborted itself: {message}")
 }
 
-/// Nobody presses Ctrl-C in the simulation; hosts end by crashes.
+/// Never returns: simulated hosts end by crashes only.
 pub async fn shutdown_signal() {
     std::future::pending().await
 }

@@ -1,6 +1,6 @@
-//! The draws of a crash: what a seed decides.
+//! The random choices of a crash.
 //!
-//! A generator of its own, so that a seed printed by a failed test means the same states in every version of every library.
+//! Its own generator, so that a seed printed by a failed test means the same states whatever the versions of libraries.
 
 /// SplitMix64: small, and good enough to choose among outcomes.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl Chance {
 
     /// A number below `bound`, or zero when there is none.
     pub(super) fn below(&mut self, bound: usize) -> usize {
-        // The high half of the product is below the bound, so nothing is cut off.
+        // The high half of the product is below the bound, so the cast loses nothing.
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
     }
 

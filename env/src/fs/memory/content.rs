@@ -1,4 +1,4 @@
-//! What a file holds: as it reads now, as it is on the platter, and the changes between the two.
+//! The content of a file: the visible bytes, the durable ones (on the platter), and the changes between the two.
 //!
 //! Invariant: replaying the changes that no failed sync has dropped over the durable bytes gives what a sync makes durable.
 
@@ -8,17 +8,17 @@ use super::chance::Chance;
 /// The bytes of one file.
 #[derive(Debug, Default)]
 pub(super) struct Content {
-    /// What reads see: the page cache over the platter.
+    /// The visible bytes: the page cache over the platter.
     cached: Vec<u8>,
     durable: Vec<u8>,
-    /// In the order they were made.
+    /// In order.
     unsynced: Vec<Unsynced>,
 }
 
 #[derive(Debug)]
 struct Unsynced {
     change: Change,
-    /// A sync failed while it was outstanding: the kernel took its pages for clean, so that no later sync writes them.
+    /// A sync failed while it was outstanding: the kernel marked its pages clean, so no later sync writes them.
     dropped: bool,
 }
 
@@ -48,7 +48,7 @@ impl Content {
     }
 
     pub(super) fn write(&mut self, offset: usize, bytes: &[u8]) {
-        // A write of nothing does not extend a file, wherever it is said to be.
+        // An empty write does not extend a file, whatever its offset.
         if !bytes.is_empty() {
             self.change(Change::Write { offset, bytes: bytes.to_vec() });
         }
@@ -71,14 +71,14 @@ impl Content {
         }
     }
 
-    /// A sync that failed: what was outstanding still reads back, and will never be durable.
+    /// A failed sync: outstanding changes still read back, but will never be durable.
     pub(super) fn fail_sync(&mut self) {
         for unsynced in &mut self.unsynced {
             unsynced.dropped = true;
         }
     }
 
-    /// Flips a bit wherever the byte is kept; false if the file has no such byte.
+    /// Flips a bit in every copy of the byte; false if the file has no such byte.
     pub(super) fn damage(&mut self, offset: usize, bit: u8) -> bool {
         let mask = 1 << (bit % 8);
         let Some(byte) = self.cached.get_mut(offset) else { return false };
@@ -96,14 +96,14 @@ impl Content {
         true
     }
 
-    /// What the file holds after a crash, if its name leads to it.
+    /// The content after a crash, if a name still leads to the file.
     pub(super) fn after_crash(&self, tear: Tear, chance: &mut Chance) -> Vec<u8> {
         let mut bytes = self.durable.clone();
         match tear {
             Tear::Lost => {}
             Tear::Kept => self.unsynced.iter().for_each(|unsynced| unsynced.change.apply(&mut bytes)),
-            // Half of the files come back as if written from front to back up to some moment, which is what appending
-            // mostly gives; the other half with each change on its own, which is what writing back page by page may give.
+            // Half of the files come back as if written from front to back up to some moment, as appending mostly does; the
+            // other half with each change surviving on its own, as write-back page by page may do.
             Tear::Random(_) if chance.in_eight(4) => self.cut_short(&mut bytes, chance),
             Tear::Random(_) => self.scatter(&mut bytes, chance),
         }
@@ -131,8 +131,8 @@ impl Content {
     }
 }
 
-/// A change in parts: a prefix of a write, with the length of the whole write in half of the cases, since the length is
-/// metadata and may be down before the bytes are. A change of length has no parts, so it is lost.
+/// A torn change: a prefix of a write, in half of the cases with the length of the whole write, because the length is
+/// metadata and may be durable before the bytes. A change of length cannot tear, so it is lost.
 fn tear_one(change: &Change, bytes: &mut Vec<u8>, chance: &mut Chance) {
     let Change::Write { offset, bytes: written } = change else { return };
     let kept = chance.below(written.len());

@@ -1,10 +1,10 @@
-//! The names of the disk: directories as they are now, as they are on the platter, and the changes between the two.
+//! The names of the disk: visible directories, durable directories, and the changes between the two.
 //!
-//! Names and files are apart, as on a real disk: a name points at a file by number, several may point at one, and each
-//! becomes durable without the other. Which unsynced changes of names may survive a crash is said in the module above.
+//! Names and files are separate, as on a real disk: a name points at a file by number, several names may point at one file,
+//! and each becomes durable without the other. The parent module says which unsynced changes of names may survive a crash.
 //!
-//! Invariant: of two changes of the same name, the later never survives without the earlier, so that replaying the survivors
-//! over the durable names is always possible. A rename belongs to both its names and is never halved.
+//! Invariant: of two changes of the same name, the later never survives without the earlier, so the survivors can always be
+//! replayed over the durable names. A rename belongs to both its names and is atomic.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use super::chance::Chance;
 
 /// Number of a file or a directory.
 pub(super) type NodeId = u64;
-/// The directory that every path starts from; it was always there.
+/// The directory that every path starts from; it always exists.
 pub(super) const ROOT: NodeId = 0;
 
 /// Names in a directory.
@@ -29,11 +29,11 @@ pub(super) struct Place {
 /// A change of names.
 #[derive(Debug)]
 pub(super) enum Change {
-    /// `place` comes to mean `node`.
+    /// `place` points at `node` from now on.
     Put { place: Place, node: NodeId },
-    /// `place` goes.
+    /// `place` is removed.
     Remove { place: Place },
-    /// `to` comes to mean what `from` meant, and `from` goes.
+    /// `to` points at what `from` pointed at, and `from` is removed.
     Move { from: Place, to: Place, node: NodeId, is_directory: bool },
 }
 
@@ -46,13 +46,13 @@ impl Change {
         std::iter::once(first).chain(second)
     }
 
-    /// A moved directory takes everything below along. With an earlier change missing it could come to lie inside itself,
-    /// so it stands on all of them.
+    /// A moved directory takes everything below it along. Without an earlier change it could end up inside itself, so it
+    /// depends on all of them.
     fn needs_all_before(&self) -> bool {
         matches!(self, Change::Move { is_directory: true, .. })
     }
 
-    /// A directory that is gone for good has no names to change.
+    /// A directory that no crash can bring back has no names to change.
     fn apply(&self, directories: &mut BTreeMap<NodeId, Names>) {
         match self {
             Change::Put { place, node } => put(directories, place, *node),
@@ -82,23 +82,23 @@ fn remove(directories: &mut BTreeMap<NodeId, Names>, place: &Place) {
 pub(super) struct Directories {
     now: BTreeMap<NodeId, Names>,
     durable: BTreeMap<NodeId, Names>,
-    /// In the order they were made.
+    /// In order.
     unsynced: Vec<Change>,
 }
 
 impl Directories {
-    /// Directories that have been on the platter all along.
+    /// Directories that are all durable.
     pub(super) fn durable(directories: BTreeMap<NodeId, Names>) -> Directories {
         Directories { now: directories.clone(), durable: directories, unsynced: Vec::new() }
     }
 
-    /// How many directories and outstanding changes are kept.
+    /// The number of directories and outstanding changes kept.
     #[cfg(test)]
     pub(super) fn sizes(&self) -> (usize, usize) {
         (self.durable.len(), self.unsynced.len())
     }
 
-    /// The names in a directory; `None` if this is no directory.
+    /// The names in a directory; `None` if this is not a directory.
     pub(super) fn names(&self, directory: NodeId) -> Option<&Names> {
         self.now.get(&directory)
     }
@@ -113,7 +113,7 @@ impl Directories {
         self.unsynced.push(change);
     }
 
-    /// Makes the names in a directory durable, and of other changes no more than these stand on.
+    /// Makes the names in a directory durable, and of other directories only the changes these depend on.
     pub(super) fn sync(&mut self, directory: NodeId) {
         let mut wanted: BTreeSet<Place> = BTreeSet::new();
         let mut everything = false;
@@ -136,12 +136,12 @@ impl Directories {
         self.unsynced = later;
     }
 
-    /// Drops directories that no crash can bring back: not reached from the root by what is, was or may become durable.
-    /// Answers everything that is reached.
+    /// Drops directories that no crash can bring back: those the root does not reach by durable, visible or outstanding
+    /// names. Returns everything that it reaches.
     pub(super) fn sweep(&mut self) -> BTreeSet<NodeId> {
         let mut kept = BTreeSet::new();
         let mut found = vec![ROOT];
-        // A change counts only where its directory is reached, which another change may bring about.
+        // A change counts only if its directory is reached, which another change may cause.
         while !found.is_empty() {
             while let Some(node) = found.pop() {
                 if kept.insert(node) {
@@ -166,7 +166,7 @@ impl Directories {
         kept
     }
 
-    /// The directories that come back after a crash, each with its names, as far as the root leads to them.
+    /// The directories after a crash, each with its names, as far as the root reaches them.
     pub(super) fn after_crash(&self, tear: Tear, chance: &mut Chance) -> BTreeMap<NodeId, Names> {
         let mut directories = self.durable.clone();
         let survives: Vec<bool> = match tear {
@@ -191,7 +191,7 @@ impl Directories {
         reached
     }
 
-    /// As a journal has it: of each directory the changes up to some moment.
+    /// As with a journal: the changes of each directory up to some moment.
     fn cut_per_directory(&self, chance: &mut Chance) -> Vec<bool> {
         let mut left: BTreeMap<NodeId, usize> = BTreeMap::new();
         for place in self.unsynced.iter().flat_map(Change::places) {
@@ -207,7 +207,7 @@ impl Directories {
                 && (!any_lost || !change.needs_all_before());
             for place in change.places() {
                 if let Some(left) = left.get_mut(&place.directory) {
-                    // Nothing of a directory follows what was lost of it, also where a rename was cut off elsewhere.
+                    // No change of a directory survives a lost earlier one, also where a rename was cut off elsewhere.
                     *left = if kept { left.saturating_sub(1) } else { 0 };
                 }
             }
@@ -217,7 +217,7 @@ impl Directories {
         survives
     }
 
-    /// As a log per file has it: every name on its own.
+    /// As with a log per file: every name on its own.
     fn toss_per_name(&self, chance: &mut Chance) -> Vec<bool> {
         let eighths = 1 + chance.below(7);
         let mut lost: BTreeSet<&Place> = BTreeSet::new();

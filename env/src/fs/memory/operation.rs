@@ -1,4 +1,4 @@
-//! The operations of a disk in memory, counted and written down, and what was planned for them.
+//! The operations of a disk in memory: their count, their trace, and the crashes and faults planned for them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use super::{Crashed, Fault};
 
-/// How many operations the trace goes back; a long run of a failed test has its reason near the end.
+/// How many operations the trace keeps; in a long run, the cause of a failure is near the end.
 const TRACE_MAX: usize = 1 << 16;
 
-/// What one operation does to which file; kept for the trace, and turned into text only there.
+/// What one operation does to which file, kept for the trace and formatted only there.
 #[derive(Clone, Debug)]
 pub(super) struct Operation {
     pub(super) verb: &'static str,
@@ -38,18 +38,18 @@ impl fmt::Display for Operation {
     }
 }
 
-/// What becomes of an operation.
+/// What happens to an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// It happens.
+    /// It is carried out.
     Happens,
-    /// The crash comes while it is under way: it may happen, and nobody learns.
+    /// The crash strikes while it is in flight: it may or may not be carried out.
     InFlight,
     /// It fails.
     Fails(Fault),
 }
 
-/// Counts operations and decides their turn.
+/// Counts operations and decides what happens to each.
 #[derive(Debug, Default)]
 pub(super) struct Operations {
     count: u64,
@@ -91,7 +91,7 @@ impl Operations {
         self.faults.insert(number, fault);
     }
 
-    /// The turn of the next operation; an error if there is none, because the disk is gone.
+    /// What happens to the next operation; an error after the crash.
     pub(super) fn begin(&mut self) -> io::Result<Turn> {
         if self.crashed {
             return Err(Crashed.into());
@@ -105,7 +105,7 @@ impl Operations {
         Ok(self.faults.remove(&number).map_or(Turn::Happens, Turn::Fails))
     }
 
-    /// Writes down the operation that began last.
+    /// Records the operation that began last.
     pub(super) fn end<T>(&mut self, operation: Operation, turn: Turn, result: &io::Result<T>) {
         let outcome = match (turn, result) {
             (Turn::InFlight, _) => Outcome::Crashed,

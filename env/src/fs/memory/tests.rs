@@ -1,4 +1,4 @@
-//! What the disk in memory promises and what it may take away, seen through [`Disk`] as an engine sees it.
+//! What the disk in memory keeps and what it may lose, through [`Disk`], as an engine uses it.
 
 use std::path::{Path, PathBuf};
 
@@ -6,14 +6,14 @@ use super::MemoryDisk;
 use crate::fs::{Disk, File};
 
 mod crashes;
-// It compares with the system's disk, which the simulation has not.
+// It compares with the system's disk, which the simulation does not have.
 #[cfg(not(feature = "sim"))]
 mod file_system;
 mod limits;
 mod plans;
 mod random;
 
-/// Enough draws to meet every outcome that these tests ask for; a draw that breaks a promise is named by its seed.
+/// Enough draws to see every outcome that these tests expect; failures name the seed.
 const SEEDS: u64 = 400;
 
 fn at(name: &str) -> PathBuf {
@@ -38,7 +38,7 @@ async fn durable(disk: &Disk, name: &str, bytes: &[u8]) -> File {
     file
 }
 
-/// The names in `/data` with what they lead to.
+/// The names in `/data` with their contents.
 async fn state(memory: &MemoryDisk) -> Vec<(String, Vec<u8>)> {
     let disk = Disk::from(memory);
     let mut state = Vec::new();

@@ -1,6 +1,6 @@
-//! Paths, files and directories of the disk in memory, as calls of a file system; nothing of plans or faults.
+//! Paths, files and directories of the disk in memory, as a file system; planned faults are handled above.
 //!
-//! Every refusal has the kind that Linux would give it. Paths are taken from the root, with or without a leading slash.
+//! Every error has the kind that Linux reports. Paths start at the root, with or without a leading slash.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -13,9 +13,9 @@ use super::chance::Chance;
 use super::content::Content;
 use super::names::{Change, Directories, Names, NodeId, Place, ROOT};
 
-/// Beyond this a file is too large; no test means to take so much memory.
+/// The largest file; no test needs so much memory.
 const FILE_BYTES_MAX: u64 = 4 << 30;
-/// What a disk without a limit says it has left.
+/// The free space that a disk without a limit reports.
 const FREE_BYTES_UNLIMITED: u64 = 1 << 40;
 
 /// A file system.
@@ -23,10 +23,10 @@ const FREE_BYTES_UNLIMITED: u64 = 1 << 40;
 pub(super) struct Tree {
     directories: Directories,
     files: BTreeMap<NodeId, FileNode>,
-    /// Numbers are never used twice, so that a handle never comes to mean another file.
+    /// Numbers are never reused, so a handle never refers to another file.
     next_node: NodeId,
-    /// Bytes left to write, if limited. A file takes as many as it is long; one without names gives them back with its
-    /// last handle.
+    /// Bytes left to write, if limited. A file takes as many as it is long; a file without names returns them with its last
+    /// handle.
     free: Option<u64>,
     /// Files open now, and how many may be.
     handles: usize,
@@ -58,7 +58,7 @@ impl Tree {
         Tree { directories, files, next_node, free: None, handles: 0, handles_max: None }
     }
 
-    /// The file system as it comes back after a crash now.
+    /// The file system after a crash now.
     pub(super) fn after_crash(&self, tear: Tear, chance: &mut Chance) -> Tree {
         let directories = self.directories.after_crash(tear, chance);
         let mut files: BTreeMap<NodeId, FileNode> = BTreeMap::new();
@@ -90,12 +90,12 @@ impl Tree {
         self.handles
     }
 
-    /// Whether one more file may be open, be it for a moment.
+    /// Whether one more file may be open, however briefly.
     fn has_handle(&self) -> io::Result<()> {
         if self.handles_max.is_some_and(|most| self.handles >= most) { Err(Errno::MFILE.into()) } else { Ok(()) }
     }
 
-    /// How many directories, files and outstanding changes of names are kept, for the test that they do not pile up.
+    /// The number of directories, files and outstanding changes of names, for the test that they do not pile up.
     #[cfg(test)]
     pub(super) fn sizes(&self) -> (usize, usize, usize) {
         let (directories, changes) = self.directories.sizes();
@@ -104,7 +104,7 @@ impl Tree {
 
     // Names.
 
-    /// What a path means; `None` if its last part has no meaning.
+    /// What a path points at; `None` if its last part does not exist.
     fn find(&self, path: &Path) -> io::Result<Option<NodeId>> {
         match self.place(path)? {
             Some(place) => Ok(self.at(&place)),
@@ -120,7 +120,7 @@ impl Tree {
         self.find(path)?.ok_or_else(|| Errno::NOENT.into())
     }
 
-    /// The place of a path's last part, in a directory that must be there; `None` for the root.
+    /// The place of a path's last part, in a directory that must exist; `None` for the root.
     fn place(&self, path: &Path) -> io::Result<Option<Place>> {
         let names = parts(path)?;
         let Some((last, above)) = names.split_last() else { return Ok(None) };
@@ -184,7 +184,7 @@ impl Tree {
 
     pub(super) fn can_sync_dir(&self, path: &Path) -> io::Result<()> {
         self.has_handle()?;
-        // Opening a file to sync it as a directory works on Linux too, and syncs the file; nobody means that.
+        // On Linux, opening a file to sync it as a directory works and syncs the file; here it is an error.
         if self.is_directory(self.found(path)?) { Ok(()) } else { Err(Errno::NOTDIR.into()) }
     }
 
@@ -196,7 +196,7 @@ impl Tree {
             return Err(Errno::INVAL.into());
         }
         match self.at(&target) {
-            // Two names of one file: the call does nothing, and says so by succeeding.
+            // Two names of one file: the call succeeds and does nothing.
             Some(replaced) if replaced == node => return Ok(()),
             Some(replaced) => match (is_directory, self.directories.names(replaced)) {
                 (true, None) => return Err(Errno::NOTDIR.into()),
@@ -232,7 +232,7 @@ impl Tree {
         Ok(())
     }
 
-    /// One change per name, from below upwards and in the order of names: a crash may leave any of it.
+    /// One change per name, bottom up and in the order of names: a crash may keep any of them.
     pub(super) fn remove_dir_all(&mut self, path: &Path) -> io::Result<()> {
         let place = self.changeable_place(path)?;
         let node = self.at(&place).ok_or(Errno::NOENT)?;
@@ -255,7 +255,7 @@ impl Tree {
         }
     }
 
-    /// A name of the node went; the last one of a file that nobody has open frees its space.
+    /// A name of the node was removed; removing the last name of a file that is not open frees its space.
     fn lose_name(&mut self, node: NodeId) {
         if let Some(file) = self.files.get_mut(&node) {
             file.names -= 1;
@@ -272,7 +272,7 @@ impl Tree {
         }
     }
 
-    /// Drops files that nobody has open and no crash can bring back.
+    /// Drops files that are not open and that no crash can bring back.
     fn sweep(&mut self) {
         let kept: BTreeSet<NodeId> = self.directories.sweep();
         self.files.retain(|node, file| file.handles > 0 || file.names > 0 || kept.contains(node));
@@ -290,7 +290,7 @@ impl Tree {
         let place = self.place(path)?.ok_or(Errno::ISDIR)?;
         let node = match self.at(&place) {
             Some(_) if how == Open::New => return Err(Errno::EXIST.into()),
-            // Linux opens directories for reading; nobody means that.
+            // Linux opens directories for reading; here it is an error.
             Some(node) if self.is_directory(node) => return Err(Errno::ISDIR.into()),
             Some(node) => {
                 self.has_handle()?;
@@ -351,13 +351,13 @@ impl Tree {
                 buffer.copy_from_slice(bytes);
                 Ok(())
             }
-            // Nothing is read of nothing, wherever it is.
+            // An empty read succeeds at any offset.
             None if buffer.is_empty() => Ok(()),
             None => Err(io::ErrorKind::UnexpectedEof.into()),
         }
     }
 
-    /// Writes as many of the bytes as fit on the disk, and says so if they are not all.
+    /// Writes as many of the bytes as fit on the disk; fails if not all fit.
     pub(super) fn write_at(&mut self, node: NodeId, bytes: &[u8], offset: u64) -> io::Result<()> {
         let length = self.len(node)?;
         let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= FILE_BYTES_MAX).ok_or(Errno::FBIG)?;
@@ -406,14 +406,14 @@ impl Tree {
     }
 }
 
-/// The names a path is made of.
+/// The parts of a path.
 fn parts(path: &Path) -> io::Result<Vec<&str>> {
     let mut names = Vec::new();
     for component in path.components() {
         match component {
             Component::RootDir | Component::CurDir => {}
             Component::Normal(name) => names.push(name.to_str().ok_or(Errno::ILSEQ)?),
-            // Going up is never needed, and would need the directory before it to be there.
+            // Going up is never needed, and would require the directory before it to exist.
             Component::ParentDir | Component::Prefix(_) => return Err(Errno::INVAL.into()),
         }
     }

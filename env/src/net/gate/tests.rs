@@ -137,7 +137,7 @@ async fn a_message_under_way_waits_for_room_and_a_new_one_is_refused() {
     sender.unbounded_send(Bytes::from(message(2000)).slice(..200)).unwrap();
     assert!(is_pending(&mut body));
     let others = intake.bodies().try_take(700).unwrap();
-    // Another message is the one that may go on.
+    // Another message is the one that is still read.
     let _pass = intake.pass().unwrap();
     sender.unbounded_send(Bytes::from(message(2000)).slice(200..400)).unwrap();
     assert!(is_pending(&mut body));
@@ -154,7 +154,7 @@ async fn a_message_under_way_waits_for_room_and_a_new_one_is_refused() {
     assert_eq!(next(&mut late).await.unwrap().unwrap_err().code(), tonic::Code::ResourceExhausted);
 
     drop(others);
-    tokio::time::sleep(2 * ROOM_EVERY).await;
+    tokio::time::sleep(2 * BUDGET_CHECK_EVERY).await;
     assert!(is_pending(&mut body));
     assert_eq!(used(&intake), 400);
 }

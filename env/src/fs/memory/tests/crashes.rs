@@ -1,4 +1,4 @@
-//! What a crash keeps, and the states that it may leave.
+//! What a crash keeps, and the states that it may leave behind.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! While nothing goes wrong it behaves as the system does.
+//! Without faults it behaves like the system's file system.
 
 use std::io::ErrorKind;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Crashes and faults at chosen operations, and the trace that tells of them.
+//! Crashes and faults at chosen operations, and the trace that records them.
 
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};

@@ -1,4 +1,4 @@
-//! Random operations: what holds for every state of the disk, whatever led to it.
+//! Random operations: properties of every state of the disk.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ fn path(chance: &mut Chance) -> PathBuf {
     directory.join(["a", "b", "c", "f", "g"][chance.below(5)])
 }
 
-/// One operation; being refused is as good as any other outcome.
+/// One operation; a refusal is as good as any other outcome.
 async fn step(disk: &Disk, chance: &mut Chance) {
     let (one, other) = (path(chance), path(chance));
     let result = match chance.below(12) {
