@@ -1,24 +1,27 @@
-//! Exactly once: what a region remembers of the operations that were applied to it.
+//! Exactly once: the operation numbers that a region has recorded, and their results.
 //!
-//! Every row mutation has a number of its client's. A retry after a lost reply, a change of leader or a split names the
-//! same number, and is answered with the first outcome instead of being applied again. What cannot be known any more is
-//! said to be so, never guessed.
+//! A client numbers its row mutations. A retry after a lost reply, a change of leader or a split carries the same number,
+//! and is answered with the first outcome instead of being applied again. If the window no longer knows, it says so and
+//! never guesses.
 //!
-//! Of each client a region keeps the *settled mark* (below it the client waits for nothing), the numbers above it that are
-//! settled all the same, those that were applied and are not settled, both as ranges, and results where there is one of at
-//! most [`RESULT_BYTES_MAX`]. A client whose lowest number is stuck says which of the others it still waits for
-//! ([`WindowUpdate::settle`]): so a region keeps results of calls under way, and of few others, however long one of them takes.
+//! For each client a region keeps the *settled mark* (the client waits for no number below it), the settled numbers above
+//! the mark, the numbers that were applied and are not settled (both as ranges), and results of at most
+//! [`RESULT_BYTES_MAX`]. A client whose lowest number is stuck reports which other numbers it still waits for
+//! ([`WindowUpdate::settle`]). So a region keeps the results of calls in flight, and few others, however long one of them
+//! takes.
 //!
-//! A client that was idle for [`IDLE_MS_MAX`] of log time leaves. While all of it takes more than [`WINDOW_BYTES_MAX`], a
-//! client at work gives up what it has beyond [`SHARE_BYTES_MAX`], and then the client leaves that was idle longest. The
-//! region's *floor* then rises to the time the client was last heard of: an operation of an unknown client that was first
-//! tried at or before the floor may have been applied and forgotten. What a client gives up are its oldest results: those
-//! calls are still known to have been applied. Only a client that does not say what it waits for can come to lose numbers.
+//! A client that was idle for [`IDLE_MS_MAX`] of log time is evicted. While the whole window takes more than
+//! [`WINDOW_BYTES_MAX`], the client being updated first gives up what it has beyond [`SHARE_BYTES_MAX`]; then the client
+//! that was idle longest is evicted. An eviction raises the region's *floor* to the time at which the client was last
+//! active: an operation of an unknown client that was first tried at or before the floor may have been applied. A client
+//! over its share loses its oldest results first; those operations are still known to have been applied. It loses numbers
+//! only if they alone exceed the share, which takes a client that does not report what it waits for.
 //!
 //! Invariants:
-//! - The window changes in [`Window::note`] alone, by what the log says: all replicas of a region have the same, and a
-//!   replay after a restart gives it again.
+//! - Only [`Window::update`] changes the window, by what the log says: all replicas of a region have the same one, and a
+//!   replay after a restart rebuilds it.
 //! - A number that was applied is answered as applied or as [`Known::TooOld`], never as [`Known::New`].
+//! - The floor and a client's settled mark only rise.
 
 mod codec;
 mod ranges;
@@ -34,73 +37,74 @@ pub use self::under_way::UnderWay;
 /// A client's id. The nil id ([`NO_CLIENT`]) belongs to no client; its operations are not recorded.
 pub type ClientId = [u8; 16];
 
-/// Log time after which an idle client leaves (15 minutes).
+/// Log time after which an idle client is evicted (15 minutes).
 pub const IDLE_MS_MAX: u64 = 15 * 60 * 1000;
-/// Bytes of one region's window, as they lie on disk (1 MiB). Tests fill a smaller one.
+/// Bytes of one region's window as encoded (1 MiB). Tests fill a smaller one.
 pub const WINDOW_BYTES_MAX: usize = if cfg!(test) { 256 << 10 } else { 1 << 20 };
-/// What one client may keep of a full window: the results of more than 10,000 increments.
+/// The share of a full window that one client may keep: the results of more than 10,000 increments.
 const SHARE_BYTES_MAX: usize = WINDOW_BYTES_MAX / 4 * 3;
-/// Bytes of a result that is kept; of a larger one is known only that it was (4 KiB).
+/// Bytes of the largest result that is kept (4 KiB). Of a larger one, only its existence is recorded.
 pub const RESULT_BYTES_MAX: usize = 4 << 10;
 
-/// The client id of nobody: its operations are not remembered.
+/// The id of no client: its operations are not recorded.
 pub const NO_CLIENT: ClientId = [0; 16];
 
-/// What a client, the rest of one that has lost or settled something, a range and a result take on disk.
+/// Encoded sizes: a client, its fields of the second version, a range, and a result without its bytes.
 const CLIENT_BYTES: usize = 16 + 8 + 8 + 8 + 4 + 4;
 const EXTENDED_BYTES: usize = 8 + 4;
 const RANGE_BYTES: usize = 16;
 const RESULT_OVERHEAD_BYTES: usize = 8 + 4;
 
-/// What is remembered of an operation number.
+/// What the window knows of an operation number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Known {
     /// It was not applied here.
     New,
     /// It was applied.
     Applied(Kept),
-    /// It is older than what is remembered: it may have been applied.
+    /// It is older than the record reaches: it may have been applied.
     TooOld,
 }
 
-/// What is kept of the result of an operation that was applied.
+/// What is kept of an applied operation's result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// It had nothing to tell.
+    /// It had no result.
     Nothing,
     Result(Bytes),
-    /// It had a result, which was too large to be kept or has been forgotten.
+    /// It had a result, which was too large to keep or has been dropped.
     Gone,
 }
 
-/// A region's memory of operations.
+/// A region's record of operations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Window {
-    /// An operation of an unknown client is known to be new only if it was first tried after this; 0: nobody left yet.
+    /// An operation of an unknown client is new only if it was first tried after this; 0: no client was evicted yet.
     floor: u64,
     clients: BTreeMap<ClientId, Client>,
-    /// The same clients by when they were last heard of, the longest idle first.
+    /// The same clients by when they were last active, longest idle first.
     by_time: BTreeSet<(u64, ClientId)>,
     bytes: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Client {
-    /// Log time at which it was last heard of.
+    /// Log time at which it was last active.
     last: u64,
-    /// Operations first tried at or before this that are not among the applied may have been, before the client left and
-    /// came back.
+    /// The floor when the client's record began: operations first tried at or before it may have been applied before the
+    /// client was evicted.
     since: u64,
+    /// The settled mark: the client waits for no number below it.
     settled: u64,
-    /// Numbers above the mark that the client does not wait for either.
+    /// Settled numbers above the mark.
     settled_above: Ranges,
     /// Numbers that were applied and are not settled.
     applied: Ranges,
     /// Results of numbers below this are no longer kept.
     gone_below: u64,
-    /// Of the operations that had one. Empty: it is not kept.
+    /// The results that operations had. Empty bytes: the result is not kept.
     results: BTreeMap<u64, Bytes>,
-    /// What the results take on disk.
+    /// Encoded size of the results.
     result_bytes: usize,
 }
 
@@ -118,7 +122,7 @@ impl Client {
         }
     }
 
-    /// Whether it has what the first version of the record has no place for.
+    /// Whether it has fields that the first version of the encoding lacks.
     fn is_extended(&self) -> bool {
         self.gone_below > 0 || self.settled_above.len() > 0
     }
@@ -135,7 +139,7 @@ impl Client {
         }
     }
 
-    fn forget_first_result(&mut self) -> bool {
+    fn drop_first_result(&mut self) -> bool {
         let Some((_, result)) = self.results.pop_first() else { return false };
         self.result_bytes -= RESULT_OVERHEAD_BYTES + result.len();
         true
@@ -147,7 +151,7 @@ impl Client {
         above.max(self.settled.saturating_sub(1))
     }
 
-    /// What is remembered of a number.
+    /// What is known of a number that was first tried at `first_try_ms`.
     pub fn look_up(&self, operation: u64, first_try_ms: u64) -> Known {
         if self.is_settled(operation) {
             return Known::TooOld;
@@ -167,19 +171,19 @@ impl Client {
         operation < self.settled || self.settled_above.contains(operation)
     }
 
-    /// Whether the client may have left since this time, so that what is remembered of it says nothing.
+    /// Whether the client may have been evicted since this time, so that its record says nothing about it.
     pub fn was_away(&self, first_try_ms: u64) -> bool {
         self.since > 0 && first_try_ms <= self.since
     }
 }
 
 impl Window {
-    /// What is remembered of a client.
+    /// The record of a client.
     pub fn client(&self, client: &ClientId) -> Option<&Client> {
         self.clients.get(client)
     }
 
-    /// What is remembered of an operation. Operations without a number, or of nobody, are always new.
+    /// What is known of an operation. Operations without a number, or of no client, are always new.
     pub fn look_up(&self, client: &ClientId, operation: u64, first_try_ms: u64) -> Known {
         if operation == 0 || *client == NO_CLIENT {
             return Known::New;
@@ -191,15 +195,15 @@ impl Window {
         }
     }
 
-    /// First tried at or before this, an operation of an unknown client is too old to be known; 0: none is.
+    /// An operation of an unknown client that was first tried at or before this time is too old to be known; 0: none is.
     pub fn floor(&self) -> u64 {
         self.floor
     }
 
-    /// Notes that an entry with this stamp applies operations of a client, which waits for none below `lowest_unsettled`.
-    /// Those that were idle for too long leave now, this one too: then it comes back as one that is not known.
+    /// Begins an update by an entry with this stamp, for a client that waits for no number below `lowest_unsettled`. Clients
+    /// that were idle for too long are evicted first, possibly this one, which then starts a new record.
     pub fn update(&mut self, client: ClientId, lowest_unsettled: u64, stamp: u64) -> WindowUpdate<'_> {
-        self.let_idle_leave(stamp);
+        self.evict_idle(stamp);
         if client == NO_CLIENT {
             return WindowUpdate { window: self, client };
         }
@@ -207,7 +211,7 @@ impl Window {
             self.insert(client, Client::new(stamp, self.floor, 0));
         }
         if let Some(of) = self.clients.get_mut(&client) {
-            // All writes of one entry have one stamp, so a busy client changes its place once an entry.
+            // All writes of an entry have one stamp, so a busy client moves in the order once per entry.
             if of.last < stamp {
                 self.by_time.remove(&(of.last, client));
                 self.by_time.insert((stamp, client));
@@ -222,16 +226,16 @@ impl Window {
         WindowUpdate { window: self, client }
     }
 
-    fn let_idle_leave(&mut self, stamp: u64) {
+    fn evict_idle(&mut self, stamp: u64) {
         while let Some(&(last, client)) = self.by_time.first() {
             if stamp < last.saturating_add(IDLE_MS_MAX) {
                 return;
             }
-            self.leave(last, client);
+            self.evict(last, client);
         }
     }
 
-    fn leave(&mut self, last: u64, client: ClientId) {
+    fn evict(&mut self, last: u64, client: ClientId) {
         self.by_time.remove(&(last, client));
         if let Some(gone) = self.clients.remove(&client) {
             self.bytes -= gone.bytes();
@@ -245,9 +249,9 @@ impl Window {
         self.clients.insert(id, client);
     }
 
-    /// The client `keep` is at work. What it takes beyond its share of the window is forgotten, its oldest results first, before
-    /// anything of others is: one busy client must not push all others out. Then others leave, those idle
-    /// longest first.
+    /// Brings the window back to its limit after an update of the client `keep`. That client gives up what it has beyond its
+    /// share before any other client is evicted: one busy client must not push out all others. Then others are evicted,
+    /// longest idle first.
     fn hold_limit(&mut self, keep: &ClientId) {
         while self.bytes > WINDOW_BYTES_MAX {
             if self.clients.get(keep).is_some_and(|client| client.bytes() > SHARE_BYTES_MAX)
@@ -255,37 +259,39 @@ impl Window {
             {
                 self.bytes -= greedy.bytes();
                 self.by_time.remove(&(greedy.last, *keep));
-                // Some more than needed, so that a client that stays at the limit does not come here with every operation.
-                greedy.forget(SHARE_BYTES_MAX / 8 * 7);
+                // A bit more than needed, so that a client that stays at the limit does not get here with every operation.
+                greedy.shrink(SHARE_BYTES_MAX / 8 * 7);
                 self.insert(*keep, greedy);
                 continue;
             }
             let oldest = self.by_time.iter().find(|(_, client)| client != keep).copied();
-            let Some((last, client)) = oldest else { return };
-            self.leave(last, client);
+            let Some((last, client)) = oldest else { break };
+            self.evict(last, client);
         }
+        assert!(self.bytes <= WINDOW_BYTES_MAX, "the window takes {} bytes, over its limit", self.bytes);
+        debug_assert_eq!(self.clients.len(), self.by_time.len(), "each client is in the order of times once");
     }
 }
 
 impl Client {
     fn settle(&mut self, lowest_unsettled: u64) {
         if lowest_unsettled <= self.settled {
-            return;
+            return; // The mark only rises.
         }
         self.settled = lowest_unsettled;
-        self.settled_above.forget_below(lowest_unsettled);
-        self.applied.forget_below(lowest_unsettled);
+        self.settled_above.remove_below(lowest_unsettled);
+        self.applied.remove_below(lowest_unsettled);
         while self.results.first_key_value().is_some_and(|(operation, _)| *operation < lowest_unsettled) {
-            self.forget_first_result();
+            self.drop_first_result();
         }
     }
 
-    /// Settles everything that the client does not wait for.
+    /// Settles every number that the client does not wait for.
     fn settle_others(&mut self, under_way: &UnderWay) {
         let waits = |operation: u64| operation >= under_way.below || under_way.contains(operation);
         let settled = under_way.settled_from(self.settled);
-        self.applied.take_out(&settled);
-        self.settled_above.join(settled);
+        self.applied.remove_ranges(&settled);
+        self.settled_above.insert_ranges(settled);
         let result_bytes = &mut self.result_bytes;
         self.results.retain(|operation, result| {
             let waits = waits(*operation);
@@ -296,33 +302,35 @@ impl Client {
         });
     }
 
-    /// Gives up results, the oldest first. Numbers are given up only where they alone are too many.
-    fn forget(&mut self, bytes_max: usize) {
+    /// Shrinks the record to `bytes_max`: drops the oldest results first, and then settles the lowest numbers.
+    fn shrink(&mut self, bytes_max: usize) {
         while self.bytes() > bytes_max {
             let Some((first, _)) = self.results.first_key_value() else { break };
             self.gone_below = self.gone_below.max(first.saturating_add(1));
-            self.forget_first_result();
+            self.drop_first_result();
         }
         while self.bytes() > bytes_max {
-            let Some(last) = self.applied.pop_first() else { break };
+            // Settled numbers alone exceed the share only of a client that reports ever other ones, against the protocol.
+            let lowest = self.applied.first_end().or_else(|| self.settled_above.first_end());
+            let Some(last) = lowest else { break };
             self.settle(last.saturating_add(1));
         }
     }
 }
 
-/// A client's operations being noted. Ends when it is dropped: then the window's limit is held again.
+/// An update of the window by one client's operations. When it is dropped, the window is brought back to its limit.
 pub struct WindowUpdate<'a> {
     window: &'a mut Window,
     client: ClientId,
 }
 
 impl WindowUpdate<'_> {
-    /// Notes that an operation is applied; false when it was already, and then nothing of it may be applied again.
+    /// Records that an operation is applied. Returns false if it was applied before: it must not be applied again.
     pub fn applied(&mut self, operation: u64, result: Option<&Bytes>) -> bool {
-        // Nobody is not among the clients.
+        // `NO_CLIENT` is never among the clients.
         let Some(client) = self.window.clients.get_mut(&self.client).filter(|_| operation != 0) else { return true };
         if client.is_settled(operation) {
-            // The client has given up waiting for it, and there is nothing to remember: a retry is too old.
+            // The client no longer waits for it, so there is nothing to record: a retry is too old.
             return true;
         }
         let before = client.bytes();
@@ -330,18 +338,16 @@ impl WindowUpdate<'_> {
             return false;
         }
         if let Some(result) = result {
-            // A copy: a slice would keep the whole entry in memory.
+            // Copied, because a slice would keep the whole entry in memory.
             let kept = if result.len() <= RESULT_BYTES_MAX { Bytes::copy_from_slice(result) } else { Bytes::new() };
             client.keep(operation, kept);
         }
-        // Numbers between two ranges join them, so it may have become less.
+        // A number between two ranges joins them, so the size may have shrunk.
         self.window.bytes = self.window.bytes - before + client.bytes();
         true
     }
-}
 
-impl WindowUpdate<'_> {
-    /// Settles everything that the client does not wait for. Nothing, if it was not heard of here.
+    /// Settles every number that the client does not wait for. Does nothing for a client without a record.
     pub fn settle(&mut self, under_way: &UnderWay) {
         let Some(client) = self.window.clients.get_mut(&self.client) else { return };
         self.window.bytes -= client.bytes();
@@ -356,5 +362,7 @@ impl Drop for WindowUpdate<'_> {
     }
 }
 
+#[cfg(test)]
+mod script_tests;
 #[cfg(test)]
 mod tests;

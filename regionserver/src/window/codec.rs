@@ -1,14 +1,14 @@
-//! The window as it lies in a region's durable point (`docs/formats/operations.md`).
+//! The encoding of the window in a region's durable point (`docs/formats/operations.md`).
 //!
 //! ```text
-//! window = version u8 (1, 2) | floor u64 | clients u32 | client ...                    nothing at all: an empty window
+//! window = version u8 (1, 2) | floor u64 | clients u32 | client ...                    no bytes at all: an empty window
 //! client = id [16] | last u64 | since u64 | settled u64 | ranges u32 | (first u64 | last u64) ...
 //!        | results u32 | (operation u64 | result u32-length) ...
 //!        | from version 2 on: results gone below u64 | settled ranges u32 | (first u64 | last u64) ...
 //! ```
 //!
-//! Clients, ranges and results are ascending. The manifest's record has the checksum. A window is of the lowest version
-//! that can say it.
+//! Clients, ranges and results are ascending. The manifest's record carries the checksum. A window is written in the
+//! lowest version that can express it.
 
 use bytes::Bytes;
 
@@ -52,7 +52,7 @@ impl Window {
         let mut reader = Reader::new(record);
         let version = reader.u8()?;
         if !(VERSION_PLAIN..=VERSION).contains(&version) {
-            return Err(Malformed("the window of operations is of a version that is not known to this build"));
+            return Err(Malformed("this build does not know the version of the window of operations"));
         }
         let mut window = Self { floor: reader.u64()?, ..Self::default() };
         for _ in 0..reader.count(CLIENT_BYTES)? {
@@ -92,7 +92,7 @@ fn read_client(reader: &mut Reader, version: u8) -> Result<Client, Malformed> {
     client.applied = read_ranges(reader)?;
     for _ in 0..reader.count(RESULT_OVERHEAD_BYTES)? {
         let operation = reader.u64()?;
-        // A copy: a slice would keep the whole record in memory.
+        // Copied, because a slice would keep the whole record in memory.
         client.keep(operation, Bytes::copy_from_slice(&reader.long()?));
     }
     if version >= VERSION {

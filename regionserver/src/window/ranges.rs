@@ -1,18 +1,18 @@
-//! A set of numbers that come nearly in order, as ranges.
+//! A set of numbers that arrive nearly in order, stored as ranges.
 //!
-//! The usual number is one above the highest, and costs a look at the last range. Ranges are ascending, inclusive, and
+//! The usual number is one above the highest, and costs a look at the last range. Ranges are inclusive and ascending, and
 //! neither touch nor overlap.
 
 use std::collections::VecDeque;
 
-/// Numbers as ranges.
+/// A set of numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ranges {
     ranges: VecDeque<(u64, u64)>,
 }
 
 impl Ranges {
-    /// How many ranges there are.
+    /// The number of ranges.
     pub fn len(&self) -> usize {
         self.ranges.len()
     }
@@ -31,7 +31,7 @@ impl Ranges {
         at > 0 && self.ranges[at - 1].1 >= number
     }
 
-    /// Puts a number in; false when it was there.
+    /// Inserts a number; false if it was present.
     pub fn insert(&mut self, number: u64) -> bool {
         match self.ranges.back_mut() {
             Some((_, last)) if *last < number => {
@@ -50,7 +50,7 @@ impl Ranges {
         }
     }
 
-    /// Puts in a number that is not there, below the last range.
+    /// Inserts an absent number below the last range.
     fn insert_between(&mut self, number: u64) -> bool {
         let at = self.ranges.partition_point(|(first, _)| *first <= number);
         let joins_left = at > 0 && self.ranges[at - 1].1 + 1 == number;
@@ -67,7 +67,7 @@ impl Ranges {
         true
     }
 
-    /// Puts in all numbers from `first` to `last`.
+    /// Inserts all numbers from `first` to `last`.
     pub fn insert_range(&mut self, first: u64, last: u64) {
         let from = self.ranges.partition_point(|(_, end)| end.saturating_add(1) < first);
         let to = self.ranges.partition_point(|(start, _)| *start <= last.saturating_add(1));
@@ -79,8 +79,8 @@ impl Ranges {
         self.ranges.insert(from, joined);
     }
 
-    /// Puts in all numbers of these ranges, which ascend, in one pass.
-    pub fn join(&mut self, others: Vec<(u64, u64)>) {
+    /// Inserts all numbers of these ascending ranges in one pass.
+    pub fn insert_ranges(&mut self, others: Vec<(u64, u64)>) {
         let mut all: Vec<_> = self.ranges.drain(..).chain(others).collect();
         all.sort_unstable();
         for (first, last) in all {
@@ -91,8 +91,8 @@ impl Ranges {
         }
     }
 
-    /// Takes out all numbers of these ranges, which ascend, in one pass.
-    pub fn take_out(&mut self, others: &[(u64, u64)]) {
+    /// Removes all numbers of these ascending ranges in one pass.
+    pub fn remove_ranges(&mut self, others: &[(u64, u64)]) {
         let mut others = others.iter().peekable();
         for (mut first, last) in std::mem::take(&mut self.ranges) {
             while let Some((from, to)) = others.next_if(|(_, to)| *to < last) {
@@ -109,8 +109,8 @@ impl Ranges {
         }
     }
 
-    /// Takes out all numbers below `mark`.
-    pub fn forget_below(&mut self, mark: u64) {
+    /// Removes all numbers below `mark`.
+    pub fn remove_below(&mut self, mark: u64) {
         while let Some((first, last)) = self.ranges.front_mut() {
             if *last >= mark {
                 *first = (*first).max(mark);
@@ -120,9 +120,9 @@ impl Ranges {
         }
     }
 
-    /// Takes out the lowest range; its highest number.
-    pub fn pop_first(&mut self) -> Option<u64> {
-        self.ranges.pop_front().map(|(_, last)| last)
+    /// The highest number of the lowest range.
+    pub fn first_end(&self) -> Option<u64> {
+        self.ranges.front().map(|(_, last)| *last)
     }
 }
 
@@ -136,7 +136,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn they_hold_what_a_set_holds(steps in proptest::collection::vec((0..6u8, 1..60u64, 0..8u64), 1..80)) {
+        fn ranges_hold_what_a_set_holds(steps in proptest::collection::vec((0..6u8, 1..60u64, 0..8u64), 1..80)) {
             let (mut ranges, mut set) = (Ranges::default(), BTreeSet::new());
             for (kind, number, more) in steps {
                 match kind {
@@ -148,15 +148,15 @@ mod tests {
                     3 => {
                         let others = vec![(number, number + more), (number + more + 3, number + more + 9)];
                         set.extend(others.iter().flat_map(|(first, last)| *first..=*last));
-                        ranges.join(others);
+                        ranges.insert_ranges(others);
                     }
                     4 => {
                         let others = [(number, number + more), (number + more + 3, number + more + 9)];
                         set.retain(|held| !others.iter().any(|(first, last)| (first..=last).contains(&held)));
-                        ranges.take_out(&others);
+                        ranges.remove_ranges(&others);
                     }
                     _ => {
-                        ranges.forget_below(number / 4);
+                        ranges.remove_below(number / 4);
                         set = set.split_off(&(number / 4));
                     }
                 }

@@ -1,18 +1,18 @@
-//! Which of its numbers a client still waits for, where that is not all from its lowest on.
+//! Which of its numbers a client still waits for, when that is not simply all from its lowest one on.
 //!
-//! A client tells it with a request now and then while its lowest number lags behind, and it goes through the log of the
-//! region's group as an operation of its own. It is true of whichever moment it is applied at: a number that is settled
-//! stays settled, and nothing is said of numbers that were not given out yet.
+//! A client sends this with a request now and then while its lowest number lags behind. It goes through the log of the
+//! region's group as an operation of its own, and it holds at whichever moment it is applied: a settled number stays
+//! settled, and nothing is said about numbers that the client has not issued yet.
 
 use crate::record::Malformed;
 
-/// Ranges that a client tells at once; one that waits for more says nothing.
+/// Ranges in one report; a client that waits for more sends none.
 const RANGES_MAX: usize = 8192;
 
-/// All numbers below `below` are settled but those in the ranges.
+/// All numbers below `below` are settled except those in the ranges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnderWay {
-    /// What is said of numbers from here on: nothing.
+    /// Nothing is said about numbers from here on.
     pub below: u64,
     /// Inclusive, ascending, below `below`; neither touching nor overlapping.
     ranges: Vec<(u64, u64)>,
@@ -20,7 +20,7 @@ pub struct UnderWay {
 
 impl UnderWay {
     /// # Errors
-    /// [`Malformed`] for too many ranges, and for ranges that do not ascend.
+    /// [`Malformed`] for too many ranges, or ranges that do not ascend.
     pub fn new(below: u64, ranges: Vec<(u64, u64)>) -> Result<Self, Malformed> {
         if ranges.len() > RANGES_MAX {
             return Err(Malformed("a client waits for more than 8192 ranges of numbers"));
@@ -41,14 +41,14 @@ impl UnderWay {
         at > 0 && self.ranges[at - 1].1 >= number
     }
 
-    /// The settled numbers from `from` on: what lies between the ranges, and behind the last.
+    /// The settled numbers from `from` on: those between the ranges and after the last one.
     pub fn settled_from(&self, from: u64) -> Vec<(u64, u64)> {
         let (mut settled, mut next) = (Vec::with_capacity(self.ranges.len() + 1), from);
         for (first, last) in self.ranges.iter().filter(|(_, last)| *last >= from) {
             if *first > next {
                 settled.push((next, first - 1));
             }
-            // There is a number above it: it is below `below`.
+            // No overflow: `last` is below `below`.
             next = last + 1;
         }
         if next < self.below {
