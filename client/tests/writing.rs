@@ -263,7 +263,8 @@ async fn rows_that_do_not_share_the_atomic_prefix_are_refused_before_anything_is
     assert!(!sentence.contains("ann\\x00\\x01b"), "{sentence}");
     let twice = ["ann\0\x01a\0\x01", "ann\0\x01a\0\x01"].map(|row| put(row).into());
     assert!(accounts.atomic(twice.to_vec()).await.expect_err("one row twice").to_string().contains("twice"));
-    let refused = accounts.atomic(vec![put("no key").into()]).await.expect_err("not a key");
+    let refused =
+        accounts.atomic(vec![put("no key").into(), put("ann\0\x01a\0\x01").into()]).await.expect_err("not a key");
     assert!(refused.to_string().contains("not keys of table t"), "{refused}");
     assert_eq!(cluster.world.lock().requests, 0);
 }

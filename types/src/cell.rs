@@ -253,7 +253,7 @@ impl PackedCells {
     /// # Errors
     /// [`Invalid`] that names the first cell that is not.
     pub fn validate(bytes: Bytes) -> Result<Self, Invalid> {
-        check_cells(&bytes)?;
+        check_cells(&bytes, |_| Ok(()))?;
         Ok(Self(bytes))
     }
 
@@ -266,6 +266,14 @@ impl PackedCells {
     /// # Errors
     /// [`Invalid`] that names what is wrong and the limit.
     pub fn validate_mutation(bytes: Bytes) -> Result<Self, Invalid> {
+        Self::validate_mutation_with(bytes, |_| Ok(()))
+    }
+
+    /// As [`PackedCells::validate_mutation`], with a further check of each cell in the same pass.
+    pub(crate) fn validate_mutation_with(
+        bytes: Bytes,
+        mut further: impl FnMut(&CellRef<'_>) -> Result<(), Invalid>,
+    ) -> Result<Self, Invalid> {
         if bytes.is_empty() {
             return Err(Invalid::new("the mutation of a row holds no cell"));
         }
@@ -275,16 +283,16 @@ impl PackedCells {
                 bytes.len()
             )));
         }
-        let cells = Self::validate(bytes)?;
-        for cell in cells.iter() {
+        check_cells(&bytes, |cell| {
             if !cell.tags.is_empty() {
                 return Err(Invalid::new(format!("{cell} carries tags, which are not built yet")));
             }
             if cell.timestamp == LATEST && matches!(cell.kind, CellKind::Delete | CellKind::DeleteFamilyVersion) {
                 return Err(Invalid::new(format!("the delete of one version of {cell} must name its timestamp")));
             }
-        }
-        Ok(cells)
+            further(cell)
+        })?;
+        Ok(Self(bytes))
     }
 
     /// Packs cells that are at hand.
@@ -340,7 +348,8 @@ impl fmt::Debug for PackedCells {
     }
 }
 
-fn check_cells(bytes: &[u8]) -> Result<(), Invalid> {
+/// Checks packed cells in one pass, each by its own rules and by further ones.
+fn check_cells(bytes: &[u8], mut further: impl FnMut(&CellRef<'_>) -> Result<(), Invalid>) -> Result<(), Invalid> {
     let mut at = 0;
     while at < bytes.len() {
         let Some((cell, length)) = unpack(&bytes[at..]) else {
@@ -350,6 +359,7 @@ fn check_cells(bytes: &[u8]) -> Result<(), Invalid> {
             )));
         };
         cell.check()?;
+        further(&cell)?;
         at += length;
     }
     Ok(())

@@ -2,6 +2,8 @@
 //!
 //! A row's mutation takes effect at one moment: its condition, increments and appends see the row as it was before.
 
+pub mod checks;
+
 use bytes::Bytes;
 
 use crate::cell::{CellRef, PackedCells};

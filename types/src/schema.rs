@@ -10,6 +10,7 @@ mod storage;
 use std::collections::BTreeMap;
 
 use crate::binary::{Reader, Writer};
+use crate::escape::escape;
 use crate::ids::{GroupId, RegionEpoch, RegionId, TableId};
 use crate::invalid::Invalid;
 use crate::key::KeyDeclaration;
@@ -242,6 +243,26 @@ impl TableSchema {
     #[must_use]
     pub fn family(&self, name: &[u8]) -> Option<&FamilySchema> {
         self.families.iter().find(|family| family.name.as_bytes() == name)
+    }
+
+    /// The family with this name, which has to be there.
+    ///
+    /// # Errors
+    /// [`Invalid`] that names the family and those that the table has.
+    pub fn known_family(&self, name: &[u8]) -> Result<&FamilySchema, Invalid> {
+        self.family(name).ok_or_else(|| {
+            let known: Vec<&str> = self.families.iter().map(|family| family.name.as_str()).collect();
+            let known = known.join(", ");
+            Invalid::new(format!("table {} has no family {}; it has {known}", self.name, escape(name)))
+        })
+    }
+
+    /// Checks that the table has a family with this name.
+    ///
+    /// # Errors
+    /// As for [`TableSchema::known_family`].
+    pub fn check_family(&self, name: &[u8]) -> Result<(), Invalid> {
+        self.known_family(name).map(drop)
     }
 
     /// Adds a family.

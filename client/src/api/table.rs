@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use terrane_proto::v1;
-use terrane_types::{Invalid, TableId, TableName, TableSchema, escape};
+use terrane_types::{TableId, TableName, TableSchema};
 use tokio::time::Instant;
 
 use crate::api::core::Core;
@@ -70,8 +70,7 @@ impl Table {
     /// Checks that the table has the families that a read names.
     pub(crate) async fn check_projection(&self, projection: &v1::Projection) -> Result<(), Error> {
         let unknown = |schema: &TableSchema| {
-            let missing = projection.families.iter().find(|asked| schema.family(asked.family.as_bytes()).is_none());
-            missing.map(|asked| unknown_family(schema, asked.family.as_bytes()))
+            projection.families.iter().find_map(|asked| schema.check_family(asked.family.as_bytes()).err())
         };
         if self.target.is_outdated() {
             Box::pin(self.catch_up()).await;
@@ -131,9 +130,4 @@ impl Table {
         self.target.learn_schema(schema);
         Ok(())
     }
-}
-
-pub(crate) fn unknown_family(schema: &TableSchema, family: &[u8]) -> Invalid {
-    let known: Vec<String> = schema.families.iter().map(|family| family.name.to_string()).collect();
-    Invalid::new(format!("table {} has no family {}; it has {}", schema.name, escape(family), known.join(", ")))
 }

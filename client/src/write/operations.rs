@@ -255,10 +255,10 @@ mod tests {
         assert!(sentence(Put::new("r").set("f", "q", vec![0; VALUE_BYTES_MAX + 1])).contains("10485760"));
         assert!(sentence(Put::new("r").set("f", vec![0; 32_768], "v")).contains("32767"));
         assert!(sentence(Put::new("r").set_at("f", "q", -1, "v")).contains("timestamp"));
-        assert!(sentence(Put::new("r")).contains("names no cell"));
+        assert!(sentence(Put::new("r")).contains("changes nothing"));
         assert!(!sentence(Put::new("r").set("", "q", "v")).is_empty());
         let wide = Put::new("r").set("f", "a", vec![0; VALUE_BYTES_MAX]).set("f", "b", vec![0; VALUE_BYTES_MAX]);
-        assert!(sentence(wide).contains("at most 16777216"));
+        assert!(sentence(wide).contains("the limit is 16777216"));
         assert!(sentence(RowMutation::new("a").put(Put::new("b").set("f", "q", "v"))).contains("one row"));
     }
 

@@ -4,11 +4,10 @@
 //! Cells are packed while they are built; what only some mutations have is kept apart, so that a plain put stays small.
 //! The first limit that is passed is kept and answered when the mutation is used.
 
-use std::collections::BTreeSet;
-
 use bytes::Bytes;
-use terrane_types::cell::{pack, unpack};
-use terrane_types::limits::{READ_MODIFY_WRITES_MAX, ROW_MUTATION_BYTES_MAX, TIMESTAMP_MAX};
+use terrane_types::cell::pack;
+use terrane_types::limits::TIMESTAMP_MAX;
+use terrane_types::mutation::checks::MutationParts;
 use terrane_types::row::check_row;
 use terrane_types::{
     CellKind, CellRef, FamilyName, Invalid, LATEST, ReadModifyWrite, ReadModifyWriteKind, Returns, RowKey, escape,
@@ -138,12 +137,7 @@ impl RowMutation {
     /// About how many bytes this mutation takes in a batch.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
-        let bytes = |rmw: &ReadModifyWrite| {
-            let appended = if let ReadModifyWriteKind::Append(value) = &rmw.what { value.len() } else { 8 };
-            rmw.family.as_bytes().len() + rmw.qualifier.len() + appended
-        };
-        let extra = self.extra.as_ref().map_or(0, |extra| extra.read_modify_writes.iter().map(bytes).sum());
-        self.row.len() + self.cells.len() + extra
+        self.row.len() + self.parts().value_bytes()
     }
 
     fn extra(&mut self) -> &mut Extra {
@@ -205,52 +199,19 @@ impl RowMutation {
         if let Some(invalid) = &self.invalid {
             return Err(invalid.clone());
         }
-        let read_modify_writes = self.extra.as_ref().map_or(&[][..], |extra| &extra.read_modify_writes);
-        if self.cells.is_empty() && !self.whole_row && read_modify_writes.is_empty() {
-            return Err(Invalid::new(format!("the mutation of row {} names no cell", escape(&self.row))));
-        }
-        if self.size_bytes() > ROW_MUTATION_BYTES_MAX {
-            return Err(Invalid::new(format!(
-                "the mutation of row {} has {} bytes; at most {ROW_MUTATION_BYTES_MAX} are written to a row at once",
-                escape(&self.row),
-                self.size_bytes()
-            )));
-        }
-        if read_modify_writes.is_empty() { Ok(()) } else { self.check_read_modify_writes(read_modify_writes) }
+        self.parts().check()
     }
 
-    /// A column takes one increment or append at most, and no cell: the order of the two would be undefined.
-    fn check_read_modify_writes(&self, read_modify_writes: &[ReadModifyWrite]) -> Result<(), Invalid> {
-        if read_modify_writes.len() > READ_MODIFY_WRITES_MAX {
-            return Err(Invalid::new(format!(
-                "the mutation of row {} has {} increments and appends; at most {READ_MODIFY_WRITES_MAX} are applied at once",
-                escape(&self.row),
-                read_modify_writes.len()
-            )));
+    /// The mutation as the checks see it.
+    pub(crate) fn parts(&self) -> MutationParts<'_> {
+        let extra = self.extra.as_deref();
+        MutationParts {
+            row: &self.row,
+            delete_row: self.whole_row,
+            cells: &self.cells,
+            condition: extra.and_then(|extra| extra.condition.as_ref()),
+            read_modify_writes: extra.map_or(&[], |extra| &extra.read_modify_writes),
         }
-        let twice = |family: &[u8], qualifier: &[u8]| {
-            Invalid::new(format!(
-                "the mutation of row {} names column {}:{} by an increment or append and once more; a column is updated \
-                 alone",
-                escape(&self.row),
-                escape(family),
-                escape(qualifier)
-            ))
-        };
-        let mut named = BTreeSet::new();
-        for rmw in read_modify_writes {
-            if !named.insert((rmw.family.as_bytes(), &rmw.qualifier[..])) {
-                return Err(twice(rmw.family.as_bytes(), &rmw.qualifier));
-            }
-        }
-        let mut rest = &self.cells[..];
-        while let Some((cell, length)) = unpack(rest) {
-            if named.contains(&(cell.family, cell.qualifier)) {
-                return Err(twice(cell.family, cell.qualifier));
-            }
-            rest = &rest[length..];
-        }
-        Ok(())
     }
 }
 

@@ -1,14 +1,13 @@
 //! A table's writing side: what is checked before anything is sent, and the calls that send it.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
 use terrane_proto::v1;
-use terrane_types::limits::{BATCH_BYTES_MAX, BATCH_ROWS_MAX};
-use terrane_types::{Invalid, Returns, TableId, TableSchema, cell, escape};
+use terrane_types::mutation::checks::{check_atomic, check_batch_bytes, check_batch_rows};
+use terrane_types::{Returns, TableId};
 
-use crate::api::table::{Table, unknown_family};
+use crate::api::table::Table;
 use crate::error::{Error, RowError};
 use crate::write::batch_writer::{BatchWriter, WriterOptions};
 use crate::write::condition::Condition;
@@ -17,9 +16,6 @@ use crate::write::outcome::{AtomicOutcome, MutationOutcome};
 use crate::write::requests::{AtomicRequest, WriteManyRequest, WriteRequest, answers};
 use crate::write::row_mutation::{Extra, RowMutation};
 use crate::write::submit::{self, Sent, Unit};
-
-/// Rows named in one message.
-const ROWS_NAMED_MAX: usize = 5;
 
 /// # Writing
 ///
@@ -212,12 +208,8 @@ impl Table {
         if mutations.is_empty() {
             return Ok(AtomicOutcome { held: true, rows: Vec::new() });
         }
-        if mutations.len() > BATCH_ROWS_MAX {
-            let rows = mutations.len();
-            return Err(Error::invalid(format!(
-                "an atomic batch has at most {BATCH_ROWS_MAX} rows; this one has {rows}"
-            )));
-        }
+        check_batch_rows(mutations.len())?;
+        check_batch_bytes(mutations.iter().map(RowMutation::size_bytes).sum())?;
         let mut rows = Vec::with_capacity(mutations.len());
         for mutation in mutations {
             rows.push(self.prepare(mutation).await?);
@@ -225,7 +217,8 @@ impl Table {
         if self.schema().atomic == 0 {
             self.look_again(timeout).await?;
         }
-        check_atomic(&self.schema(), &rows)?;
+        let keys: Vec<&[u8]> = rows.iter().map(|row| &row.row[..]).collect();
+        check_atomic(&keys, &self.schema())?;
         let router = &self.core.router;
         let rows = Unit::atomic(router, rows).send(router, &self.target, timeout).await?;
         Ok(AtomicOutcome { held: rows.iter().all(|row| row.held), rows })
@@ -242,10 +235,10 @@ impl Table {
             Box::pin(self.catch_up()).await;
         }
         let mut schema = self.target.schema();
-        if check_families(&schema, &mutation).is_err() {
+        if mutation.parts().check_families(&schema).is_err() {
             Box::pin(self.look_again(self.timeout)).await?;
             schema = self.target.schema();
-            check_families(&schema, &mutation)?;
+            mutation.parts().check_families(&schema)?;
         }
         let RowMutation { row, cells, whole_row, extra, .. } = mutation;
         let plain = v1::RowMutation { row, cells: cells.into(), delete_row: whole_row, ..v1::RowMutation::default() };
@@ -259,71 +252,4 @@ impl Table {
             ..plain
         })
     }
-}
-
-fn check_families(schema: &TableSchema, mutation: &RowMutation) -> Result<(), Invalid> {
-    let mut rest = &mutation.cells[..];
-    // Most mutations are of one family: it is looked up once.
-    let mut last: &[u8] = &[];
-    while let Some((cell, length)) = cell::unpack(rest) {
-        if cell.family != last {
-            known(schema, cell.family)?;
-            last = cell.family;
-        }
-        rest = &rest[length..];
-    }
-    let Some(extra) = &mutation.extra else { return Ok(()) };
-    extra.read_modify_writes.iter().try_for_each(|rmw| known(schema, rmw.family.as_bytes()))?;
-    match &extra.condition {
-        Some(condition) => condition.each_test(&mut |test| known(schema, test.family.as_bytes())),
-        None => Ok(()),
-    }
-}
-
-fn known(schema: &TableSchema, family: &[u8]) -> Result<(), Invalid> {
-    if schema.family(family).is_none() { Err(unknown_family(schema, family)) } else { Ok(()) }
-}
-
-/// Whether all rows lie where one entry of a log can change them: behind one value of the table's atomic key prefix.
-fn check_atomic(schema: &TableSchema, rows: &[v1::RowMutation]) -> Result<(), Invalid> {
-    let table = &schema.name;
-    let (Some(key), parts @ 1..) = (&schema.key, schema.atomic) else {
-        return Err(Invalid::new(format!(
-            "table {table} declares no atomic key prefix: set its attributes key and atomic to write several rows as one"
-        )));
-    };
-    let bytes: usize = rows.iter().map(|row| row.row.len() + row.cells.len()).sum();
-    if bytes > BATCH_BYTES_MAX {
-        return Err(Invalid::new(format!("the batch has {bytes} bytes; at most {BATCH_BYTES_MAX} are written as one")));
-    }
-    let mut seen = BTreeSet::new();
-    if let Some(twice) = rows.iter().find(|row| !seen.insert(&row.row)) {
-        let row = escape(&twice.row);
-        return Err(Invalid::new(format!(
-            "an atomic batch names each row once; {row} is there twice: make one mutation of it"
-        )));
-    }
-    let prefix = |row: &v1::RowMutation| key.prefix_len(&row.row, parts).map(|len| row.row.slice(..len));
-    let not_a_key: Vec<&Bytes> = rows.iter().filter(|row| prefix(row).is_none()).map(|row| &row.row).collect();
-    if !not_a_key.is_empty() {
-        let named = name_rows(&not_a_key);
-        return Err(Invalid::new(format!("not keys of table {table}, which are ({key}): {named}")));
-    }
-    let first = prefix(&rows[0]);
-    let others: Vec<&Bytes> = rows.iter().filter(|row| prefix(row) != first).map(|row| &row.row).collect();
-    if others.is_empty() {
-        return Ok(());
-    }
-    Err(Invalid::new(format!(
-        "rows of an atomic batch share the first {parts} parts of their key ({key}); these have others than {}: {}",
-        escape(&rows[0].row),
-        name_rows(&others)
-    )))
-}
-
-fn name_rows(rows: &[&Bytes]) -> String {
-    let named: Vec<String> = rows.iter().take(ROWS_NAMED_MAX).map(|row| escape(row)).collect();
-    let more = rows.len().saturating_sub(ROWS_NAMED_MAX);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    named.join(", ") + &more
 }

@@ -217,13 +217,7 @@ fn too_much() -> Error {
 /// A projection and its filter may only name families that the table has.
 pub fn check_families(lookup: &Lookup, state: &RegionState) -> Result<(), Error> {
     for family in lookup.families() {
-        if state.schema.family(family.as_bytes()).is_none() {
-            let known: Vec<&str> = state.schema.families.iter().map(|family| family.name.as_str()).collect();
-            let known = known.join(", ");
-            return Err(
-                Invalid::new(format!("table {} has no family {family}; it has {known}", state.schema.name)).into()
-            );
-        }
+        state.schema.check_family(family.as_bytes())?;
     }
     Ok(())
 }
