@@ -1,4 +1,4 @@
-//! How many of a row's visible cells are shown, and whether with their values.
+//! How many visible cells of a row are shown, and whether with their values.
 
 use terrane_types::{CellRef, Projection};
 
@@ -11,7 +11,7 @@ pub(crate) struct CellWindow {
 }
 
 impl CellWindow {
-    /// The window of a row that begins.
+    /// The window at the beginning of a row.
     pub(crate) fn of(projection: &Projection) -> Self {
         let (offset, limit) = projection.cell_window();
         Self { offset, limit, keys_only: projection.keys_only }

@@ -1,10 +1,10 @@
-//! Cells as the engine hands them around: borrowed as [`Cell`], kept as [`Cells`].
+//! Cells as the engine passes them around: borrowed as [`Cell`], stored as [`Cells`].
 //!
-//! [`Cells`] holds any number of cells in two allocations, their bytes and their slots, so that merging, gathering a row
-//! and keeping a sorted run cost no allocation per cell. Cells of one row that are pushed one after the other share the
+//! [`Cells`] holds any number of cells in two allocations, their bytes and their slots, so that merging, gathering a
+//! row and keeping a sorted run cost no allocation per cell. Cells of one row that are pushed in sequence share the
 //! row's bytes. The family is not in a cell: a store holds one family.
 //!
-//! Invariant: slots only ever point into the bytes they came with; nothing moves bytes once they are in.
+//! Invariant: slots only point into the bytes they came with; bytes never move once they are in.
 
 use std::cmp::Ordering;
 
@@ -13,7 +13,7 @@ use terrane_types::{CellKind, CellRef};
 
 /// One cell of one family, borrowed from wherever its bytes are.
 ///
-/// Its place among others: row and qualifier ascending, then timestamp, sequence and position descending.
+/// Its order among others: row and qualifier ascending, then timestamp, sequence and position descending.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cell<'a> {
     pub(crate) row: &'a [u8],
@@ -22,7 +22,7 @@ pub(crate) struct Cell<'a> {
     pub(crate) value: &'a [u8],
     pub(crate) timestamp: i64,
     pub(crate) sequence: u64,
-    /// Where the cell was in its row mutation: the later of two alike wins.
+    /// The cell's position in its row mutation: of two at the same place the later wins.
     pub(crate) position: u32,
     pub(crate) kind: CellKind,
 }
@@ -60,7 +60,7 @@ impl<'a> Cell<'a> {
         CellMeta { timestamp: self.timestamp, sequence: self.sequence, position: self.position, kind: self.kind }
     }
 
-    /// The cell as the wire has it, with its family's name.
+    /// The cell in the form of the wire, with its family's name.
     pub(crate) fn packed<'b>(&self, family: &'b [u8]) -> CellRef<'b>
     where
         'a: 'b,
@@ -75,7 +75,7 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// The same cell without its value: what is left of a witness.
+    /// The same cell without its value: a masked put.
     pub(crate) fn stub(self) -> Self {
         Self { value: &[], ..self }
     }
@@ -91,7 +91,7 @@ impl<'a> Cell<'a> {
     }
 }
 
-/// Where the parts of a cell are, and what is not bytes.
+/// Where the parts of a cell are, and its fixed-size fields.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     row_at: u32,
@@ -107,16 +107,16 @@ struct Slot {
     kind: CellKind,
 }
 
-/// Bytes that one cell's slot takes.
+/// Bytes of one cell's slot.
 pub(crate) const SLOT_BYTES: usize = std::mem::size_of::<Slot>();
 
-/// What cells weigh: their bytes, and for each what it carries beside them. The same in memory and in files, so that a
-/// region does not shrink because it was flushed.
+/// The weight of cells: their bytes, and a fixed overhead for each. It is the same in memory and in files, so that a
+/// region does not shrink by being flushed.
 pub(crate) const fn weight_of(cells: u64, data_bytes: u64) -> u64 {
     data_bytes + cells * SLOT_BYTES as u64
 }
 
-/// A place in [`Cells`], between two cells.
+/// A position in [`Cells`], between two cells.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     bytes: usize,
@@ -131,7 +131,7 @@ pub(crate) struct Cells {
 }
 
 impl Cells {
-    /// Room for so many cells with so many bytes of data in all.
+    /// Reserves capacity for this many cells with this many bytes of data in all.
     pub(crate) fn with_capacity(cells: usize, bytes: usize) -> Self {
         Self { bytes: Vec::with_capacity(bytes), slots: Vec::with_capacity(cells) }
     }
@@ -144,19 +144,18 @@ impl Cells {
         self.slots.is_empty()
     }
 
-    /// Forgets the cells and keeps the room.
+    /// Removes the cells and keeps the capacity.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.slots.clear();
     }
 
-    /// Forgets the cells from `len` on. Their bytes stay until [`Cells::clear`].
+    /// Removes the cells from `len` on. Their bytes stay until [`Cells::clear`].
     pub(crate) fn truncate(&mut self, len: usize) {
         self.slots.truncate(len);
     }
 
-    /// Forgets the cells before `first`. What is left is copied to `room`, which takes the place of the cells and is
-    /// handed back as the room that they had.
+    /// Removes the cells before `first`. The rest is copied to `spare`, and the two buffers are swapped.
     pub(crate) fn drop_front(&mut self, first: usize, spare: &mut Self) {
         spare.clear();
         (first..self.len()).for_each(|at| spare.push(self.get(at)));
@@ -164,12 +163,12 @@ impl Cells {
         std::mem::swap(self, spare);
     }
 
-    /// A mark to go back to.
+    /// A mark to rewind to.
     pub(crate) fn mark(&self) -> Mark {
         Mark { bytes: self.bytes.len(), slots: self.slots.len() }
     }
 
-    /// Forgets what was appended since the mark, bytes included.
+    /// Removes what was appended since the mark, bytes included.
     pub(crate) fn rewind(&mut self, mark: Mark) {
         self.bytes.truncate(mark.bytes);
         self.slots.truncate(mark.slots);
@@ -191,17 +190,17 @@ impl Cells {
         weight_of(self.len() as u64, self.data_bytes() as u64)
     }
 
-    /// Bytes of memory held, spare room included.
+    /// Bytes of memory held, spare capacity included.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.bytes.capacity() + self.slots.capacity() * SLOT_BYTES
     }
 
-    /// Gives the cells from `first` on this sequence number.
+    /// Sets the sequence number of the cells from `first` on.
     pub(crate) fn set_sequence_from(&mut self, first: usize, sequence: u64) {
         self.slots[first..].iter_mut().for_each(|slot| slot.sequence = sequence);
     }
 
-    /// Gives spare room back.
+    /// Gives spare capacity back.
     pub(crate) fn shrink(&mut self) {
         self.bytes.shrink_to_fit();
         self.slots.shrink_to_fit();
@@ -216,7 +215,7 @@ impl Cells {
         self.push_rest(row_at, cell);
     }
 
-    /// Appends a copy of a cell that is known to be of the same row as the last one pushed.
+    /// Appends a copy of a cell of the same row as the last one pushed.
     pub(crate) fn push_in_row(&mut self, cell: Cell<'_>) {
         let row_at = self.slots.last().expect("the row's first cell was pushed").row_at;
         self.push_rest(row_at, cell);
@@ -284,14 +283,14 @@ impl Cells {
         self.slots.iter().map(|slot| self.cell(slot))
     }
 
-    /// Forgets the cells that `keep` says no to.
+    /// Removes the cells for which `keep` returns `false`.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(Cell<'_>) -> bool) {
         let Self { bytes, slots } = self;
         slots.retain(|slot| keep(Self::cell_in(bytes, slot)));
     }
 
-    /// Puts the cells from `first` on in store order. Of two at one place the earlier stays: whoever pushes newer sources
-    /// first keeps what those have.
+    /// Sorts the cells from `first` on into store order. Of two at one place the earlier stays: pushing newer sources
+    /// first keeps theirs.
     pub(crate) fn sort_from(&mut self, first: usize) {
         let Self { bytes, slots } = self;
         let view = |slot: &Slot| Self::cell_in(bytes, slot);
@@ -316,7 +315,7 @@ fn row_of<'a>(bytes: &'a [u8], slot: &Slot) -> &'a [u8] {
     &bytes[slot.row_at as usize..slot.row_at as usize + usize::from(slot.row_len)]
 }
 
-/// Rows, qualifiers and tag sections are checked against their limits, all below 64 KiB, before they come here.
+/// Rows, qualifiers and tag sections are checked against their limits, all below 64 KiB, before they get here.
 fn short(len: usize) -> u16 {
     u16::try_from(len).expect("rows, qualifiers and tags are limited to less than 64 KiB at the edge")
 }

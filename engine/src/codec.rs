@@ -1,4 +1,4 @@
-//! Plain little-endian writing and checked reading of what the engine keeps on disk.
+//! Plain little-endian writing and checked reading of the engine's on-disk data.
 
 /// Appends fields to a buffer.
 #[derive(Default)]
@@ -31,7 +31,7 @@ impl Writer {
     }
 }
 
-/// Reads fields from bytes that passed their checksum; what does not fit all the same reads as `None`.
+/// Reads fields from bytes that passed their checksum; a field that does not fit nevertheless reads as `None`.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -75,7 +75,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Length and checksum before each frame.
+/// The length and checksum before each frame.
 pub(crate) const FRAME_HEADER_BYTES: usize = 8;
 
 /// Appends `payload` with its length and CRC32C before it.

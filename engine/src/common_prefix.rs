@@ -1,17 +1,17 @@
-//! What rows begin with, and the eight bytes after it: most comparisons of rows end there.
+//! The common beginning of rows, and the eight bytes after it, which decide most comparisons.
 //!
 //! Rows of one region often begin alike (a table's key prefix, a bucket). A [`Prefix`] is that common beginning; the
-//! *head* of a row is the number its next eight bytes spell. Heads are monotone in rows, for **every** row and not only
-//! those that begin with the prefix: a lower head means a lower row, and equal heads decide nothing. So a search that
-//! compares heads first and rows only where heads are equal is right whatever the prefix is; the prefix only decides
-//! how often the rows themselves have to be touched.
+//! *head* of a row is the number that its next eight bytes spell. Heads are monotone in rows, for **every** row and not
+//! only those that begin with the prefix: a lower head means a lower row, and equal heads decide nothing. A search that
+//! compares heads first, and rows only where heads are equal, is therefore correct whatever the prefix is; the prefix
+//! only determines how often the rows themselves are touched.
 
 /// The common beginning of some rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Prefix(Box<[u8]>);
 
 impl Prefix {
-    /// What two rows have in common; so has every row between them.
+    /// What two rows have in common, and with them every row between them.
     pub(crate) fn of(first: &[u8], last: &[u8]) -> Self {
         let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
         Self(first[..common].into())
@@ -32,14 +32,14 @@ impl Prefix {
         head_after(&self.0, row)
     }
 
-    /// The head of a row that is known to begin with the prefix.
+    /// The head of a row that begins with the prefix.
     #[inline]
     pub(crate) fn head_inside(&self, row: &[u8]) -> u64 {
         head_of(&row[self.0.len()..])
     }
 }
 
-/// The head of any row, as to this prefix.
+/// The head of any row under this prefix.
 #[inline]
 pub(crate) fn head_after(prefix: &[u8], row: &[u8]) -> u64 {
     match row.strip_prefix(prefix) {

@@ -27,12 +27,12 @@ pub enum Patience {
     MemoryOnly,
 }
 
-/// How a row is to be read.
+/// How a row is read.
 #[derive(Clone, Copy, Debug)]
 pub struct RowRead<'a> {
-    /// Which of its cells.
+    /// Which of its cells to show.
     pub projection: &'a Projection,
-    /// The time that expiry is judged by.
+    /// The time by which expiry is judged.
     pub now_ms: i64,
     /// Whether it may wait for the disk.
     pub patience: Patience,
@@ -56,7 +56,7 @@ fn is_selected(asked: Option<&Columns>, qualifier: &[u8]) -> bool {
 
 /// Shows what a reader sees of one family, row after row.
 pub(crate) struct FamilyReader {
-    /// Cells from before it are of an earlier family of this name.
+    /// Older cells belong to an earlier family of this name.
     since: u64,
     resolver: Resolver,
     metas: SmallVec<[CellMeta; 4]>,
@@ -78,13 +78,13 @@ impl FamilyReader {
         stats.cells_seen += 1;
         let selected = is_selected(asked, cell.qualifier);
         self.resolver.start_row();
-        // A marker of the family, which may come without being asked for, is never visible.
+        // A tombstone of the family, which may come unrequested, is never visible.
         let shown = selected && !self.resolver.column(&[cell.meta()]).is_empty();
         stats.cells_shown += u64::from(shown);
         shown
     }
 
-    /// Whether the first cell of a row, in store order, says by itself that the row is shown. `false` says nothing.
+    /// Whether the first cell of a row, in store order, by itself proves that the row is shown. `false` proves nothing.
     pub(crate) fn first_shows(&mut self, cell: &Cell<'_>, asked: Option<&Columns>, stats: &mut ReadStats) -> bool {
         let shows = cell.sequence >= self.since
             && is_selected(asked, cell.qualifier)
@@ -94,8 +94,8 @@ impl FamilyReader {
         shows
     }
 
-    /// Hands the visible cells of one row, given in store order, to `show`, each with its index. `asked` are the columns
-    /// that the projection names, as it gives them.
+    /// Hands the visible cells of one row, given in store order, to `show`, each with its index. `asked` are the
+    /// columns that the projection names.
     pub(crate) fn show(
         &mut self,
         cells: &mut Cells,
@@ -113,8 +113,8 @@ impl FamilyReader {
         self.open.1.clear();
     }
 
-    /// Takes the cells with the empty qualifier from a row that is shown from a later column on: the markers of the family
-    /// are among them.
+    /// Takes the cells with the empty qualifier from a row that is shown starting at a later column: they include the
+    /// tombstones of the family.
     pub(crate) fn take_markers(&mut self, cells: &Cells) {
         let markers = cells.iter().filter(|cell| cell.qualifier.is_empty() && cell.sequence >= self.since);
         self.metas.clear();
@@ -122,9 +122,9 @@ impl FamilyReader {
         self.resolver.column(&self.metas);
     }
 
-    /// Shows what can be shown of a row with these cells next in store order, as [`FamilyReader::show`] does, and answers how
-    /// many of them that decides about. The others come again, with those that follow: their column may go on. `is_last`:
-    /// nothing follows.
+    /// Shows what can be shown of a row with these cells next in store order, as [`FamilyReader::show`] does, and
+    /// returns how many of them are decided. The others must be passed again, with those that follow: their column may
+    /// continue. `is_last`: nothing follows.
     pub(crate) fn show_part(
         &mut self,
         cells: &mut Cells,
@@ -159,7 +159,8 @@ impl FamilyReader {
                 break;
             }
             let selected = is_selected(asked, qualifier);
-            // Family markers come with the empty qualifier, so that column is resolved even when it is not asked for.
+            // Tombstones of the family have the empty qualifier, so that column is resolved even when it is not
+            // requested.
             if selected || qualifier.is_empty() {
                 let visible = self.resolver.column(&self.metas);
                 if selected {
@@ -173,7 +174,7 @@ impl FamilyReader {
             first = next;
         }
         if first == 0 && !cells.is_empty() {
-            // A part of a single column, which is shown as far as it goes.
+            // Part of a single column, which is shown as far as it goes.
             self.open.0.clear();
             self.open.0.extend_from_slice(cells.get(0).qualifier);
             first = self.show_open_column(cells, is_last, asked, stats, &mut show);
@@ -182,8 +183,8 @@ impl FamilyReader {
         first
     }
 
-    /// Shows what follows of a column that is larger than a part. What is visible of a column from some timestamp up depends
-    /// on nothing below (see [`Resolver::column`]), so a column may be cut between two timestamps.
+    /// Shows what follows of a column that is larger than a part. What is visible of a column from some timestamp up
+    /// does not depend on anything below (see [`Resolver::column`]), so a column may be cut between two timestamps.
     fn show_open_column(
         &mut self,
         cells: &Cells,
@@ -200,7 +201,7 @@ impl FamilyReader {
         let shown_before = metas.len();
         metas.extend((0..end).map(|at| cells.get(at).meta()));
         if qualifier.is_empty() {
-            // Its markers are handed over once more, with the others.
+            // Its tombstones are passed once more, with the others.
             self.resolver.start_row();
         }
         let visible = self.resolver.column(metas);

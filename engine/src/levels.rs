@@ -1,11 +1,11 @@
-//! What flushes and compactions leave behind, as a region refers to it.
+//! What flushes and compactions write, as a region refers to it.
 //!
-//! Files are immutable and shared: after a split both daughters hold the parent's, each with its own bounds, and a file
-//! goes when no region in the manifest names it and no reader holds it any more. A file holds cells of one family.
+//! Files are immutable and shared: after a split both daughters hold the parent's, each with its own bounds. A file is
+//! removed when no region in the manifest names it and no reader holds it. A file holds cells of one family.
 //!
-//! Files of a family lie in levels. Those of level 0 may overlap and are kept oldest first: of one row, what a later file
-//! holds was written after all that an earlier one holds. In each level below, no row is in two files, and of one row a
-//! level holds what was written before all that the levels above it hold.
+//! The files of a family lie in levels. Those of level 0 may overlap and are kept oldest first: of each row, a later
+//! file holds later writes. In each level below, no row is in two files, and of each row a level holds older writes
+//! than all levels above it.
 
 mod ingested;
 
@@ -24,11 +24,11 @@ use crate::source::{Cursor, Reading, RowKey, Source};
 
 /// A source that a manifest record names.
 pub(crate) trait FileSource: Source {
-    /// Bytes of data inside of `bounds`, about, without touching the disk; `None` where that cannot be said.
+    /// Bytes of data within `bounds`, approximately, without touching the disk; `None` where that is not known.
     fn bytes_within(&self, bounds: &RowRange) -> Option<u64>;
 
-    /// Rows at about equal distances, sorted, each with the bytes of data from it to the next: to find where a region is
-    /// best split. May wait for the disk.
+    /// Rows at about equal distances, sorted, each with the bytes of data from it to the next: to find the best split
+    /// point. May wait for the disk.
     fn samples(&self, bounds: &RowRange) -> Result<Vec<(Vec<u8>, u64)>, Error>;
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct FileRef {
 }
 
 impl FileRef {
-    /// The part of this part inside of `bounds`.
+    /// The part of this part within `bounds`.
     pub(crate) fn within(&self, bounds: &RowRange) -> Self {
         let bounds = self.record.bounds.intersect(bounds);
         let bytes = self.source.bytes_within(&bounds).unwrap_or(self.record.bytes / 2);
@@ -50,7 +50,7 @@ impl FileRef {
         }
     }
 
-    /// What readers merge: the file inside of its bounds.
+    /// What readers merge: the file within its bounds.
     pub(crate) fn bounded(&self) -> Arc<dyn Source> {
         let mut source = Arc::clone(&self.source) as Arc<dyn Source>;
         if self.record.ingested_at > 0 {
@@ -69,7 +69,7 @@ impl std::fmt::Debug for FileRef {
     }
 }
 
-/// A file of which a part belongs to another region.
+/// A file that extends beyond the region.
 struct Bounded {
     record: Arc<FileRecord>,
     source: Arc<dyn Source>,
@@ -106,7 +106,7 @@ pub(crate) struct Levels {
 }
 
 impl Levels {
-    /// Puts files where their records say; those of level 0 in the order given.
+    /// Puts files at the levels of their records; those of level 0 in the given order.
     pub(crate) fn new(files: impl IntoIterator<Item = FileRef>) -> Self {
         let mut levels = Self::default();
         for file in files {
@@ -128,8 +128,8 @@ impl Levels {
         &mut self.below[below]
     }
 
-    /// Adds the files of the neighbour with the higher rows. A file that both have a part of, from when they were one region,
-    /// becomes one part again; says no where the two have it in different levels.
+    /// Adds the files of the neighbour with the higher rows. A file that both have a part of, from when they were one
+    /// region, becomes one part again; `false` where the two have it in different levels.
     #[must_use]
     pub(crate) fn extend(&mut self, neighbour: &Self) -> bool {
         let mut all: Vec<FileRef> = self.iter().cloned().collect();
@@ -162,7 +162,7 @@ impl Levels {
         self.iter().map(|file| file.record.bytes).sum()
     }
 
-    /// The parts inside of `bounds`; files with nothing there are left out.
+    /// The parts within `bounds`; files without any rows there are left out.
     pub(crate) fn within(&self, bounds: &RowRange) -> Self {
         Self::new(self.iter().filter(|file| file.record.meets(bounds)).map(|file| file.within(bounds)))
     }
@@ -219,7 +219,7 @@ impl Source for LevelSource {
     }
 }
 
-/// Goes over the files of a level, opening each when it is reached.
+/// Walks the files of a level, opening each when it is reached.
 struct LevelCursor {
     level: Arc<LevelSource>,
     bounds: RowRange,
@@ -231,8 +231,8 @@ struct LevelCursor {
 }
 
 impl LevelCursor {
-    /// The value of `next` that begins at the bounds: forward at the first row not before their start, in reverse at the
-    /// last one before their stop.
+    /// The value of `next` at the bounds: forward, the first file that does not end before their start; in reverse, the
+    /// last one that begins before their end.
     fn place(&self) -> usize {
         let files = &self.level.files;
         let end = self.bounds.end.as_slice();
@@ -256,7 +256,7 @@ impl LevelCursor {
             };
             let Some(file) = self.level.files.get(index) else { break };
             if !file.record.meets(&self.bounds) {
-                // Files are sorted, so those after it lie outside too.
+                // Files are sorted, so the remaining ones lie outside too.
                 self.next = if self.reverse { 0 } else { self.level.files.len() };
                 break;
             }

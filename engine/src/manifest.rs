@@ -216,7 +216,7 @@ fn read_records(path: &Path, bytes: &[u8]) -> Result<(Contents, u64), Error> {
     // Each record is synced before the next is written, so a torn tail is one record and has nothing whole after it. A bad
     // record followed by a whole one was synced once, and is damage: truncating there would lose what later records say.
     if (at + 1..bytes.len()).any(|later| is_record(&bytes[later..])) {
-        return Err(damage(at, "a record's checksum does not hold, and whole records follow"));
+        return Err(damage(at, "a record fails its checksum, and whole records follow"));
     }
     if contents.engine.is_empty() {
         return Err(damage(0, "the first record, which names the engine, is missing"));

@@ -1,30 +1,32 @@
 //! The memtable: the cells of one family of one region that no file holds yet.
 //!
-//! One writer, in log order; any number of readers, who never wait for it. Two parts:
+//! One writer, in log order; any number of readers, which never wait for it. Two parts:
 //!
 //! - the **active buffer**, a small skip list, takes single writes;
-//! - **sorted runs** never change. A large batch becomes a run as it is, and so does a full active buffer. So the cost
-//!   of a batch is about that of one copy, and nothing is built for readers where there are none.
+//! - **sorted runs** never change. A large batch becomes a run as it is, and so does a full active buffer. A batch
+//!   therefore costs about one copy, and nothing is built for readers where there are none.
 //!
-//! Runs are merged lazily ([`merge`]): by readers who meet many, by the writer once readers have been there, and in any
-//! case before there are too many. Both parts are published together as a [`View`], so that a reader takes one
+//! Runs are merged lazily ([`merge`]): by readers that meet many, by the writer once there have been readers, and in
+//! any case before there are too many. Both parts are published together as a [`View`], so that a reader takes a
 //! consistent pair with one load.
 //!
-//! # How a write goes
-//! 1. [`Memtable::insert`] or [`Memtable::insert_batch`]: the cells are there, but above every snapshot.
+//! # How a write proceeds
+//! 1. [`Memtable::insert`] or [`Memtable::insert_batch`]: the cells are present, but above every snapshot.
 //! 2. The region publishes their sequence number, under the mutex of its snapshots, and learns the newest live snapshot
-//!    at that moment. If step 1 said that something is replaced, it also closes the past to new snapshots there and then.
-//! 3. [`Memtable::remove_replaced`]: the older puts between that snapshot and the new put go.
+//!    at that moment. If step 1 said that something is replaced, it also closes the past to new snapshots in the same
+//!    step.
+//! 3. [`Memtable::remove_replaced`]: the older puts between that snapshot and the new put are removed.
 //!
-//! Why nobody misses them: a reader whose snapshot is taken after 2 is at or above the new put and finds it, because it
-//! was inserted before. One whose snapshot was taken before 2 is counted: the newest of those lives at or above it, and
-//! what it sees is at or below that one, so it stays. And between 2 and 3 no snapshot is taken at a lower number.
-//! Nor is the order of reading a danger: a reader takes its snapshot before it loads the view.
+//! No reader misses them. A reader whose snapshot is taken after step 2 is at or above the new put and finds it,
+//! because it was inserted before. A reader whose snapshot was taken before step 2 is counted: the newest of those
+//! lives at or above it, and what it sees is at or below that one, so it stays. Between steps 2 and 3 no snapshot is
+//! taken at a lower number. The order of reading is safe too: a reader takes its snapshot before it loads the view.
 //!
 //! # Invariants
-//! - Every cell of a snapshot that lives is in every view loaded after the snapshot was taken.
-//! - Runs never change; a view is replaced as a whole, under `changing`, and only by the writer and one merge at a time.
-//! - The active buffer of a view that has been replaced by another takes no more writes.
+//! - Every cell of a live snapshot is in every view loaded after the snapshot was taken.
+//! - Runs never change; a view is replaced as a whole, under `changing`, and only by the writer and one merge at a
+//!   time.
+//! - The active buffer of a view that has been replaced takes no more writes.
 
 mod active;
 mod cursor;
@@ -53,26 +55,27 @@ use crate::common_prefix::Prefix;
 use crate::row_range::RowRange;
 use crate::source::{Cursor, Reading, RowKey, Source};
 
-/// A batch of so many cells becomes a run; a smaller one goes to the active buffer.
+/// A batch of this many cells becomes a run; a smaller one goes to the active buffer.
 const RUN_CELLS_MIN: usize = 512;
-/// A batch of so many bytes becomes a run too.
+/// A batch of this many bytes becomes a run too.
 const RUN_BYTES_MIN: usize = 512 << 10;
-/// Runs that a reader puts up with.
+/// Runs that a reader tolerates.
 const READ_RUNS_MAX: usize = 12;
-/// Runs there may be though nobody reads.
+/// The most runs without readers.
 const RUNS_MAX: usize = 64;
-/// Cells that a merge in passing writes at most, by the writer or by a reader who must not wait: a few milliseconds.
+/// The most cells that an incidental merge writes, done by the writer or by a reader that must not wait: a few
+/// milliseconds.
 const MERGE_CELLS_SHORT: usize = 16 << 10;
-/// Cells that a merge by a reader who may wait writes at most.
+/// The most cells that a merge by a reader that may wait writes.
 const MERGE_CELLS_LONG: usize = 64 << 10;
-/// Cells that a merge by a thread with nothing else to do writes at most, where somebody reads: a fraction of a second. It
-/// also bounds the memory that runs and their merge take for that long.
+/// The most cells that a merge on an idle thread writes, where there are readers: a fraction of a second. It also
+/// bounds the memory that runs and their merge take meanwhile.
 const MERGE_CELLS_IDLE: usize = 2 << 20;
-/// Runs that such a merge leaves: every seek looks into each of them, and no filter spares it that.
+/// Runs that such a merge leaves: every seek looks into each of them, and no filter avoids it.
 const IDLE_RUNS_MAX: usize = 4;
-/// Cells that a merge of runs full of replaced puts reads at most: it writes far fewer.
+/// The most cells that a merge of runs full of replaced puts reads: it writes far fewer.
 const MERGE_CELLS_REPLACED: usize = 256 << 10;
-/// Cells of a new run that are looked up in the older ones, to see whether the same columns are written again and again.
+/// Cells of a new run that are looked up in the older ones, to see whether the same columns are written repeatedly.
 const SAMPLES: usize = 8;
 /// Older runs in which they are looked up.
 const SAMPLED_RUNS: usize = 24;
@@ -82,37 +85,37 @@ const NEVER: u64 = u64::MAX;
 /// Cells of one family.
 pub(crate) struct Memtable {
     view: ArcSwap<View>,
-    /// Held while the view is replaced by another made of it: for as long as it takes to copy a list of pointers.
+    /// Held while the view is replaced by one made from it: for as long as it takes to copy a list of pointers.
     changing: Mutex<()>,
-    /// Held by whoever merges; never waited for.
+    /// Held by a running merge; never waited for.
     merging: Mutex<()>,
-    /// Whether somebody has read since the writer looked last.
+    /// Whether there was a read since the writer looked last.
     was_read: AtomicBool,
-    /// Whether somebody has read since the last merge in idle time.
+    /// Whether there was a read since the last idle merge.
     is_read: AtomicBool,
-    /// Since which sequence number the family keeps one version and no deleted cells; [`NEVER`] when it does not.
+    /// The sequence number since which the family keeps one version and no deleted cells; [`NEVER`] when it does not.
     one_version_since: AtomicU64,
     retention: Option<Arc<dyn Retention>>,
 }
 
-/// What a reader takes at once.
+/// What a reader takes in one load.
 struct View {
     active: Arc<Active>,
     /// Oldest first.
     runs: Vec<Arc<SortedRun>>,
     /// Bytes of the runs.
     run_bytes: u64,
-    /// What the rows of all runs begin with.
+    /// The common beginning of the rows of all runs.
     prefix: Prefix,
     due: Due,
 }
 
-/// The merges that are due, decided once for each list of runs.
+/// The merges that are due, decided once per list of runs.
 #[derive(Clone, Debug, Default)]
 struct Due {
     short: Option<Range<usize>>,
     long: Option<Range<usize>>,
-    /// Worth it where somebody reads and a thread has nothing else to do.
+    /// Worth it where there are readers and a thread is idle.
     idle: Option<Range<usize>>,
     /// There are too many runs, read or not.
     at_once: Option<Range<usize>>,
@@ -153,8 +156,7 @@ fn sizes(runs: &[Arc<SortedRun>]) -> Vec<(usize, usize)> {
     runs.iter().map(|run| (run.cells().len(), run.cells().data_bytes())).collect()
 }
 
-/// Puts of a batch that lie on top of older ones: to be handed to [`Memtable::remove_all_replaced`] when they are
-/// published.
+/// Puts of a batch that replace older ones, for [`Memtable::remove_all_replaced`] once they are published.
 #[derive(Debug, Default)]
 pub(crate) struct Replacing {
     cells: Cells,
@@ -174,8 +176,8 @@ impl Default for Memtable {
 }
 
 impl Memtable {
-    /// An empty memtable that drops nothing until it is told that one version is kept. Without `retention` its runs keep
-    /// everything.
+    /// An empty memtable that drops nothing until [`Memtable::set_one_version`] is called. Without `retention` its runs
+    /// keep everything.
     pub(crate) fn new(retention: Option<Arc<dyn Retention>>) -> Self {
         Self {
             view: ArcSwap::from_pointee(View::new(Arc::new(Active::new(Prefix::default())), Vec::new())),
@@ -188,13 +190,13 @@ impl Memtable {
         }
     }
 
-    /// From the write with this sequence number on the family keeps one version and no deleted cells, so that a put
-    /// replaces older ones; `None`: it does not, or not any more.
+    /// From the write with this sequence number on, the family keeps one version and no deleted cells, so that a put
+    /// replaces older ones; `None` when it does not, or no longer.
     pub(crate) fn set_one_version(&self, since: Option<u64>) {
         self.one_version_since.store(since.unwrap_or(NEVER), Ordering::Release);
     }
 
-    /// Inserts a cell of the write under way. Answers whether it replaces a put, which [`Memtable::remove_replaced`] will
+    /// Inserts a cell of the current write. Answers whether it replaces a put, which [`Memtable::remove_replaced`] will
     /// remove once the write is published.
     pub(crate) fn insert(&self, cell: Cell<'_>) -> bool {
         let mut view = self.view.load();
@@ -208,7 +210,7 @@ impl Memtable {
     }
 
     /// Inserts the cells of many row mutations, in any order; all of them are above what is published. A large batch
-    /// becomes a run. Answers which puts replace others.
+    /// becomes a run. Returns the puts that replace others.
     pub(crate) fn insert_batch(&self, mut cells: Cells) -> Replacing {
         if cells.len() < RUN_CELLS_MIN && cells.data_bytes() < RUN_BYTES_MIN {
             let which = cells.iter().enumerate().filter(|(_, cell)| self.insert(*cell)).map(|(at, _)| at).collect();
@@ -221,9 +223,9 @@ impl Memtable {
         Replacing::default()
     }
 
-    /// After the write of `cell`, a put, was published: removes the puts right below it in the active buffer that are
-    /// newer than `newest_snapshot`, the newest snapshot that lived when it was published. Answers whether something went.
-    /// What is in a run stays until a merge.
+    /// After the write of `cell`, a put, was published: removes the puts directly below it in the active buffer that
+    /// are newer than `newest_snapshot`, the newest snapshot that was live when it was published. Answers whether
+    /// anything was removed. What is in a run stays until a merge.
     pub(crate) fn remove_replaced(&self, cell: Cell<'_>, newest_snapshot: Option<u64>) -> bool {
         self.view.load().active.remove_replaced(&cell, newest_snapshot)
     }
@@ -248,8 +250,8 @@ impl Memtable {
         view.runs.is_empty() && view.active.is_empty()
     }
 
-    /// No more writes come: the active buffer becomes a run. Nothing is dropped from here on, because others than this
-    /// region's snapshots may read what is sealed (the daughters of a split).
+    /// Ends the writes: the active buffer becomes a run. Nothing is dropped from here on, because snapshots of other
+    /// regions (the daughters of a split) may read what is sealed.
     pub(crate) fn seal(&self) {
         self.set_one_version(None);
         if !self.view.load().active.is_empty() {
@@ -257,22 +259,23 @@ impl Memtable {
         }
     }
 
-    /// Whether a longer merge would make reads cheaper: for whoever has a thread to spare, see [`Memtable::merge_once`].
+    /// Whether a longer merge would make reads cheaper, on a thread that has time; see [`Memtable::merge_once`].
     pub(crate) fn wants_merge(&self) -> bool {
         let view = self.view.load();
         view.due.long.is_some() || (view.due.idle.is_some() && self.is_read.load(Ordering::Relaxed))
     }
 
-    /// Does the merge that is due, if nobody is at one. Answers whether it did.
+    /// Does the merge that is due, unless one is running. Answers whether it did.
     pub(crate) fn merge_once(&self) -> bool {
         if self.merge_due(|due| due.long.clone()) {
             return true;
         }
-        // Cells are copied once more for those who read: with nobody to read what the last copy made, it was the last.
+        // Cells are copied once more for the sake of readers: without reads since the last copy, there is no further
+        // one.
         self.is_read.swap(false, Ordering::Relaxed) && self.merge_due(|due| due.idle.clone())
     }
 
-    /// Makes the active buffer a run, and begins another.
+    /// Turns the active buffer into a run, and starts a new buffer.
     fn rotate(&self) {
         let view = self.view.load_full();
         let Some(run) = SortedRun::new(view.active.cells()) else { return };
@@ -280,7 +283,7 @@ impl Memtable {
         self.push_run(run, Some(Arc::new(next)));
     }
 
-    /// Publishes a new run, together with a new active buffer where the run was the old one.
+    /// Publishes a new run, together with a new active buffer where the run is the old one.
     fn push_run(&self, run: SortedRun, active: Option<Arc<Active>>) {
         let run = Arc::new(run);
         let overwrites = self.retention.is_some() && self.overwrites(&run);
@@ -295,7 +298,7 @@ impl Memtable {
         if overwrites {
             self.merge_replaced();
         }
-        // While merges of the tier above become due by this one.
+        // As long as this makes merges of the next tier due.
         while self.merge_due(|due| due.at_once.clone()) {}
         if self.was_read.load(Ordering::Relaxed) {
             self.was_read.store(false, Ordering::Relaxed);
@@ -303,7 +306,7 @@ impl Memtable {
         }
     }
 
-    /// Whether most columns of a run are written in older runs too, by a sample.
+    /// Whether most columns of a run are also in older runs, judged by a sample.
     fn overwrites(&self, run: &SortedRun) -> bool {
         if self.one_version_since.load(Ordering::Relaxed) == NEVER {
             return false;
@@ -321,7 +324,7 @@ impl Memtable {
         known * 2 >= samples
     }
 
-    /// Merges runs that write the same columns, so that what is replaced goes.
+    /// Merges runs that write the same columns, to drop what is replaced.
     fn merge_replaced(&self) {
         let Some(_merging) = self.merging.try_lock() else { return };
         let view = self.view.load_full();
@@ -337,12 +340,12 @@ impl Memtable {
         }
         let Some(_merging) = self.merging.try_lock() else { return false };
         let view = self.view.load_full();
-        // Another may just have done it.
+        // It may just have been done.
         let Some(window) = which(&view.due) else { return false };
         self.merge(&view.runs[window])
     }
 
-    /// Merges neighbouring runs, outside of any lock that others wait for, and puts the result in their place.
+    /// Merges neighbouring runs, outside of any lock that others wait for, and replaces them by the result.
     fn merge(&self, inputs: &[Arc<SortedRun>]) -> bool {
         let since = self.one_version_since.load(Ordering::Acquire);
         let dropping =
@@ -362,7 +365,7 @@ impl Memtable {
         true
     }
 
-    /// What a reader does for those who come after it.
+    /// Notes a read, and does a merge that is due for the sake of later readers.
     fn note_read(&self, due: &Due, reading: Reading) {
         if !reading.fills_cache {
             // A flush reads everything once: it merges as it goes.

@@ -1,10 +1,10 @@
-//! The merge: rows from many cursors in one order.
+//! Rows from many cursors in one order.
 //!
-//! Cursors are kept sorted by the row each has at hand, so the next row is that of the first. After it was taken, the
-//! cursors that had it are put back where they now belong: mostly one cursor, and a search among few.
+//! Cursors are kept sorted by their current row, so the next row is that of the first. After a row was taken, the
+//! cursors that had it are moved to where they now belong: mostly one cursor, and a search among few.
 //!
-//! A row comes in parts where it is larger than what is wanted at once. While several cursors have such a row, each fills a
-//! buffer of its own, and the buffers are merged cell by cell.
+//! A row comes in parts where it is larger than what is wanted at once. While several cursors have such a row, each
+//! fills a buffer of its own, and the buffers are merged cell by cell.
 
 use std::cmp::Ordering;
 
@@ -15,14 +15,15 @@ use crate::Error;
 use crate::cells::{Cell, Cells};
 use crate::source::Cursor;
 
-/// Goes over the rows of several sources of one family, one way. After an error it is spent.
+/// Moves over the rows of several sources of one family, in one direction. After an error it is exhausted.
 pub(crate) struct MergingCursor {
     /// Newest source first.
     cursors: Vec<Box<dyn Cursor>>,
-    /// Indices of the cursors that are not at their end, sorted by row in the direction of the merge, then newest first.
+    /// Indices of the cursors that are not at their end, sorted by row in the direction of the merge, then newest
+    /// first.
     order: Vec<usize>,
     reverse: bool,
-    /// The row at hand, while it is given in parts and several cursors have it: those stay first in `order`.
+    /// The current row, while it is given in parts and several cursors have it: those stay first in `order`.
     wide: Option<Box<Wide>>,
 }
 
@@ -35,7 +36,7 @@ struct Wide {
 /// What one cursor has of a wide row.
 struct Lane {
     cursor: usize,
-    /// Read ahead; those before `at` were given.
+    /// Read ahead; those before `at` were returned already.
     cells: Cells,
     at: usize,
     /// The cursor has no more of the row.
@@ -49,7 +50,7 @@ impl Lane {
 }
 
 impl MergingCursor {
-    /// Merges cursors that all go the same way, newest source first.
+    /// Merges cursors that all move in the same direction, newest source first.
     pub(crate) fn new(cursors: Vec<Box<dyn Cursor>>, reverse: bool) -> Self {
         let mut merge = Self { order: Vec::with_capacity(cursors.len()), cursors, reverse, wide: None };
         merge.sort();
@@ -71,15 +72,14 @@ impl MergingCursor {
         }
     }
 
-    /// How many cursors have the next row: the first of the order.
+    /// How many cursors have the next row: the first ones of the order.
     fn with_row(&self) -> usize {
         let Some((&first, rest)) = self.order.split_first() else { return 0 };
         let row = self.cursors[first].row();
         1 + rest.iter().take_while(|&&index| self.cursors[index].row() == row).count()
     }
 
-    /// Appends the cells of the next row in store order and goes on; of which columns, up to how many bytes, and what is
-    /// answered, as with [`Cursor::take`].
+    /// Appends the cells of the next row in store order and moves on; arguments and result as in [`Cursor::take`].
     pub(crate) fn take(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
         if self.wide.is_some() {
             return self.take_part(columns, bytes_max, out);
@@ -142,7 +142,7 @@ impl MergingCursor {
             if out.has_grown(mark, bytes_max) {
                 return Ok(false);
             }
-            // Of two at one place the newer stays.
+            // Of two at one place the newer is kept.
             let Some(lowest) = lanes
                 .iter()
                 .filter_map(Lane::cell)
@@ -162,15 +162,15 @@ impl MergingCursor {
         Ok(true)
     }
 
-    /// Leaves a wide row of which the cursors have no more.
+    /// Leaves a wide row, of which the cursors have no more.
     fn close_row(&mut self) {
         if let Some(wide) = self.wide.take() {
             self.reorder(wide.lanes.len());
         }
     }
 
-    /// Goes on, within the next row, to the first cell whose qualifier is not below this one; where there is none, behind the
-    /// row. Nothing of the row has been taken.
+    /// Moves, within the next row, to the first cell whose qualifier is not below this one, or past the row where there
+    /// is none. Nothing of the row has been taken.
     pub(crate) fn seek_column(&mut self, qualifier: &[u8]) -> Result<(), Error> {
         let with_row = self.with_row();
         for &index in &self.order[..with_row] {
@@ -180,10 +180,11 @@ impl MergingCursor {
         Ok(())
     }
 
-    /// The cell of the next row, where all sources together have a single one and that can be told without reading on.
+    /// The only cell of the next row, where all sources together have a single one and that is known without further
+    /// reading.
     pub(crate) fn lone(&self) -> Option<Cell<'_>> {
         if self.wide.is_some() {
-            // In the middle of a row, cursors stand behind what their lanes hold.
+            // In the middle of a row, cursors are past what their lanes hold.
             return None;
         }
         let (&first, rest) = self.order.split_first()?;
@@ -191,7 +192,7 @@ impl MergingCursor {
         rest.first().is_none_or(|&second| self.cursors[second].row() != Some(cell.row)).then_some(cell)
     }
 
-    /// The first cell of the next row, in store order, where it can be told without reading on.
+    /// The first cell of the next row, in store order, where it is known without further reading.
     pub(crate) fn first(&self) -> Option<Cell<'_>> {
         if self.wide.is_some() {
             return None;
@@ -210,7 +211,7 @@ impl MergingCursor {
         Some(first)
     }
 
-    /// Goes on behind the next row, or what is left of it.
+    /// Moves past the next row, or what is left of it.
     pub(crate) fn skip(&mut self) -> Result<(), Error> {
         if let Some(wide) = &self.wide {
             for lane in wide.lanes.iter().filter(|lane| !lane.is_over) {
@@ -227,7 +228,7 @@ impl MergingCursor {
         Ok(())
     }
 
-    /// Goes on behind a row with a [lone](MergingCursor::lone) cell.
+    /// Moves past a row with a [lone](MergingCursor::lone) cell.
     pub(crate) fn skip_lone(&mut self) -> Result<(), Error> {
         let Some(&first) = self.order.first() else { return Ok(()) };
         self.cursors[first].skip()?;
@@ -235,10 +236,10 @@ impl MergingCursor {
         Ok(())
     }
 
-    /// Puts the first cursors of the order, which have moved on, where they belong.
+    /// Moves the first cursors of the order, which have advanced, to where they belong.
     fn reorder(&mut self, moved: usize) {
         let Self { cursors, order, reverse, .. } = self;
-        // From the last to the first, so that those before stay where they are until it is their turn.
+        // From the last to the first, so that the earlier ones stay in place until it is their turn.
         for at in (0..moved).rev() {
             let index = order[at];
             if cursors[index].row().is_none() {
@@ -256,7 +257,7 @@ impl MergingCursor {
         }
     }
 
-    /// Goes on to the first row, in the direction of the merge, that is not before `row`.
+    /// Moves to the first row, in the direction of the merge, that is not before `row`.
     pub(crate) fn seek(&mut self, row: &[u8]) -> Result<(), Error> {
         self.wide = None;
         for cursor in &mut self.cursors {

@@ -1,23 +1,23 @@
-//! Where log and files meet.
+//! The points up to which the log is covered by files.
 
 use bytes::Bytes;
 use terrane_types::GroupId;
 
-/// Everything of a region up to `index` of its group's log is in synced files. `descriptor` and `window` are the region
-/// server's own and opaque here.
+/// Everything of a region up to `index` of its group's log is in synced files. `descriptor` and `window` belong to the
+/// region server and are opaque here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DurablePoint {
-    /// The group whose log `index` counts in.
+    /// The group whose log `index` refers to.
     pub group: GroupId,
     /// The last log index covered.
     pub index: u64,
-    /// The region's sequence number then.
+    /// The region's sequence number at that index.
     pub sequence: u64,
-    /// The last stamp applied then, milliseconds since 1970.
+    /// The last stamp applied at that index, milliseconds since 1970.
     pub stamp: u64,
-    /// The region's descriptor then.
+    /// The region's descriptor at that index.
     pub descriptor: Bytes,
-    /// The exactly-once window then; empty until that exists.
+    /// The exactly-once window at that index; empty until one exists.
     pub window: Bytes,
 }
 

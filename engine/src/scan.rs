@@ -1,11 +1,11 @@
-//! Scans: rows of a region in key order or against it, packed into blocks.
+//! Scans: rows of a region in ascending or descending key order, packed into blocks.
 //!
-//! A scanner captures its sources when it begins, so it needs no lock after and sees one state of the region throughout.
-//! The next row is gathered from all sources of each family, resolved family by family, and packed; a large one part by part
-//! ([`row`]). A row that does not fit the block is given in parts.
+//! A scanner captures its sources when it begins, so it needs no lock afterwards and sees one state of the region
+//! throughout. The next row is gathered from all sources of each family, resolved family by family, and packed; a large
+//! one part by part ([`row`]). A row that does not fit the block is returned in parts.
 //!
-//! A scanner that is told not to wait for the disk, and needs it, forgets its cursors and answers so. The next call opens
-//! them again behind the last row that was gathered whole, so nothing is skipped or repeated.
+//! A scanner that must not wait for the disk, and needs it, drops its cursors and returns an error. The next call opens
+//! them again after the last row that was gathered completely, so nothing is skipped or repeated.
 
 mod first_cell;
 mod row;
@@ -29,28 +29,28 @@ use crate::row_range::RowRange;
 use crate::snapshot::Snapshot;
 use crate::source::{PrefixKey, Reading};
 
-/// Cells read without a visible row after which [`RowScanner::next`] returns all the same: a reader of a range full of
-/// deleted rows must be able to yield, report where it is, and give up.
+/// Cells read without a visible row after which [`RowScanner::next`] returns anyway: a reader of a range full of
+/// deleted rows must be able to yield, report its position, and give up.
 const HIDDEN_CELLS_MAX: u64 = 4_096;
 
-/// What a scan is to read.
+/// What a scan reads.
 #[derive(Clone, Debug)]
 pub struct ScanSpec {
-    /// Rows; what lies outside of the region is left out.
+    /// The rows; those outside of the region are left out.
     pub range: KeyRange,
     /// From the last row to the first.
     pub reverse: bool,
     /// Which cells of each row.
     pub projection: Projection,
-    /// The time that expiry is judged by.
+    /// The time by which expiry is judged.
     pub now_ms: i64,
-    /// Goes on inside of the first row, after this cell.
+    /// Continues within the first row, after this cell.
     pub from_cell: Option<CellPosition>,
-    /// Whether blocks that are read from disk stay in the cache: not those of a scan over what nobody else reads.
+    /// Whether blocks read from disk stay in the cache: not those of a scan over rarely read data.
     pub fills_cache: bool,
 }
 
-/// A cell's place inside of its row.
+/// The position of a cell within its row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CellPosition {
     /// Its family.
@@ -68,17 +68,17 @@ pub struct CellPosition {
 pub enum Step {
     /// A whole row was appended, or the last part of one.
     Row,
-    /// A part of a row was appended, up to and with this cell; the row goes on.
+    /// Part of a row was appended, up to and including this cell; the row continues.
     Part {
         /// The last cell appended.
         position: CellPosition,
     },
-    /// Many cells were read and nothing of them is visible, so nothing was appended. Rows up to and with
-    /// [`RowScanner::row`] are done; a call goes on behind them.
+    /// Many cells were read and none is visible, so nothing was appended. Rows up to and including [`RowScanner::row`]
+    /// are done; the next call continues after them.
     Hidden,
-    /// The same within a row: [`RowScanner::row`] is not done, and a call goes on with the rest of it.
+    /// The same within a row: [`RowScanner::row`] is not done, and the next call continues with the rest of it.
     HiddenPart,
-    /// The range is at its end.
+    /// The end of the range.
     End,
 }
 
@@ -88,41 +88,41 @@ struct FamilyScan {
     store: Arc<StoreView>,
     /// `None` until the first call, and after one that needed the disk: a scan that is never read touches nothing.
     merge: Option<MergingCursor>,
-    /// Cells of the row at hand, and which of them are visible.
+    /// Cells of the current row, and which of them are visible.
     gathered: Cells,
     visible: Vec<usize>,
-    /// Of how many of them it is known whether they are visible; the others are of a column that may go on.
+    /// The number of cells known to be visible or not; the others are of a column that may continue.
     decided: usize,
-    /// Whether the row goes on behind them.
+    /// Whether the row continues after them.
     more: bool,
-    /// Whether the reader has begun with the row.
+    /// Whether the reader has begun the row.
     begun: bool,
 }
 
-/// Goes over the rows of a region.
+/// Moves over the rows of a region.
 pub struct RowScanner {
     families: Vec<FamilyScan>,
-    /// What is still to come.
+    /// What remains.
     bounds: RowRange,
     projection: Projection,
     reverse: bool,
     prefix: Option<RowPrefix>,
-    /// Where the next row goes on, and whether this scanner gave what is before.
+    /// Where the next row continues, and whether this scanner returned what comes before.
     from_cell: Option<(CellPosition, bool)>,
     fills_cache: bool,
     row: Vec<u8>,
-    /// The row that is being begun: it becomes `row` when its first part is there. After that, the row before.
+    /// The row being begun: it becomes `row` when its first part is present. After that, the previous row.
     next_row: Vec<u8>,
-    /// Whether `row` is at hand: it was begun and not all of it was given.
+    /// Whether `row` is current: it was begun and not all of it was returned.
     within: bool,
     at_hand: RowAtHand,
-    /// Where the row at hand goes on: family and visible cell. `None`: something visible is to be found first.
+    /// Where the current row continues: family and visible cell. `None`: something visible must be found first.
     at: Option<(usize, usize)>,
     /// A buffer for cells that are put aside.
     spare: Cells,
     part_bytes: usize,
     stats: ReadStats,
-    /// Keeps what it sees from being collected.
+    /// Keeps what the scan sees from being collected.
     snapshot: Snapshot,
 }
 
@@ -166,12 +166,13 @@ impl Region {
 }
 
 impl RowScanner {
-    /// Appends the next packed row to `block`, or a part of it once the block holds `bytes_max` bytes. At least one cell
+    /// Appends the next packed row to `block`, or part of it once the block holds `bytes_max` bytes. At least one cell
     /// is appended whatever its size.
     ///
     /// # Errors
-    /// [`Error::NeedsDisk`] where the patience is [`Patience::MemoryOnly`]: nothing was appended, and the next call goes on
-    /// from here. [`Error::Corruption`] or [`Error::Io`] from the files below; the scanner is spent then.
+    /// [`Error::NeedsDisk`] where the patience is [`Patience::MemoryOnly`]: nothing was appended, and the next call
+    /// continues from here. [`Error::Corruption`] or [`Error::Io`] from the files below; the scanner cannot be used any
+    /// more.
     pub fn next(&mut self, block: &mut Vec<u8>, bytes_max: usize, patience: Patience) -> Result<Step, Error> {
         let before = block.len();
         let step = self.next_step(block, bytes_max, patience);
@@ -187,7 +188,7 @@ impl RowScanner {
         if self.at.is_some() {
             return self.pack(block, bytes_max);
         }
-        // First of all, so that a scan for one row shows it where it lies too.
+        // Before anything else, so that a scan of one row also shows it from where it lies.
         if !self.bounds.is_empty() {
             self.open(patience)?;
         }
@@ -200,7 +201,7 @@ impl RowScanner {
                     return Ok(Step::HiddenPart);
                 }
                 if self.end_row()? {
-                    // Of a row of which parts were given, the last part is empty.
+                    // The last part of a row that was returned in parts is empty.
                     let start = begin_row(block, &self.row);
                     end_row(block, start);
                     return Ok(Step::Row);
@@ -231,13 +232,13 @@ impl RowScanner {
         }
     }
 
-    /// Whether so much was read since then without anything to show that the caller is to hear of it.
+    /// Whether so much was read since then without a visible cell that the caller should get control.
     fn has_hidden(&self, seen_before: u64) -> bool {
         self.stats.cells_seen - seen_before >= HIDDEN_CELLS_MAX
     }
 
-    /// Goes on, in the direction of the scan, to the first row that is not before `row`; what is left of the row at hand is
-    /// skipped. Rows behind are never gone back to.
+    /// Moves, in the direction of the scan, to the first row that is not before `row`, skipping the rest of the current
+    /// row. It never moves back.
     ///
     /// # Errors
     /// As [`RowScanner::next`].
@@ -306,8 +307,7 @@ impl RowScanner {
         }
     }
 
-    /// Forgets the cursors. The rows that are done are left behind; a row at hand comes again, from behind the last part that
-    /// was given of it.
+    /// Drops the cursors. Rows that are done are not read again; the current row is, from after its last returned part.
     fn close(&mut self) {
         for family in &mut self.families {
             family.merge = None;
@@ -315,7 +315,7 @@ impl RowScanner {
         if std::mem::replace(&mut self.within, false) {
             self.at = None;
             self.from_cell = self.at_hand.resume();
-            // A seek may have gone further than the row at hand.
+            // A seek may have moved further than the current row.
             if self.reverse {
                 let end = [self.row.as_slice(), &[0]].concat();
                 if self.bounds.end.is_empty() || end < self.bounds.end {
@@ -331,7 +331,7 @@ impl RowScanner {
         if self.row.is_empty() {
             return;
         }
-        // A seek may have gone further than the row at hand.
+        // A seek may have moved further than the current row.
         if self.reverse {
             if self.bounds.end.is_empty() || self.row < self.bounds.end {
                 self.bounds.end.clone_from(&self.row);
@@ -342,9 +342,10 @@ impl RowScanner {
         }
     }
 
-    /// Shows the next row from where it lies, if it is of the only family, has a single cell, and that can be told without
-    /// reading on: most rows of a table with one column, which are spared being gathered. Answers whether it is shown, or
-    /// `None` where the row has to be gathered. After an error what was shown does not count: the row comes again.
+    /// Shows the next row from where it lies, if it belongs to the only family, has a single cell, and that is known
+    /// without further reading: most rows of a table with one column, which need no gathering. Answers whether it is
+    /// shown, or `None` where the row must be gathered. After an error what was shown does not count: the row is read
+    /// again.
     fn show_lone(&mut self, show: &mut impl FnMut(&[u8], CellRef<'_>)) -> Result<Option<bool>, Error> {
         let [FamilyScan { reader, store, merge: Some(merge), .. }] = self.families.as_mut_slice() else {
             return Ok(None);

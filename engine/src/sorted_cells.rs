@@ -1,4 +1,4 @@
-//! A sorted run: cells of one family, immutable, in memory.
+//! Cells of one family in store order, immutable, in memory: a file of the memory backend.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -47,7 +47,7 @@ impl SortedCells {
         low
     }
 
-    /// The cells inside of `bounds`, by index.
+    /// The cells within `bounds`, by index.
     pub(crate) fn range(&self, bounds: &RowRange) -> Range<usize> {
         let start = self.lower_bound(&bounds.start, false);
         let end = if bounds.end.is_empty() { self.cells.len() } else { self.lower_bound(&bounds.end, false) };
@@ -86,15 +86,15 @@ impl Source for SortedCells {
 
 struct SortedCellsCursor {
     run: Arc<SortedCells>,
-    /// What is still to come, the row at hand included.
+    /// What remains, including the current row.
     range: Range<usize>,
     reverse: bool,
-    /// What is still to come of the row at hand, once some of it was taken.
+    /// What remains of the current row, once some of it was taken.
     rest: Option<Range<usize>>,
 }
 
 impl SortedCellsCursor {
-    /// What is still to come of the row at hand.
+    /// What remains of the current row.
     fn rest(&self) -> Range<usize> {
         if let Some(rest) = &self.rest {
             return rest.clone();
@@ -114,7 +114,7 @@ impl SortedCellsCursor {
         }
     }
 
-    /// Leaves the row at hand.
+    /// Leaves the current row.
     fn leave_row(&mut self) {
         let Some(row) = self.row() else { return };
         if self.reverse {

@@ -1,14 +1,15 @@
 //! Where a read finds cells: memtables, store files and the other backends' stores, all behind two small traits.
 //!
-//! A [`Source`] gives one row, or a [`Cursor`] over rows one way. Cursors are row by row: a merge compares rows, and cells
-//! are only compared where several sources hold the same row. What is read is copied once, into [`Cells`].
+//! A [`Source`] returns one row, or a [`Cursor`] over rows in one direction. Cursors move row by row: a merge compares
+//! rows, and cells are only compared where several sources hold the same row. What is read is copied once, into
+//! [`Cells`].
 //!
-//! No read takes a whole row at once unless the row is small: a row comes in parts of about [`PART_BYTES`], so that one of
-//! any size passes through bounded memory. A part ends between two cells.
+//! No read takes a whole row at once unless the row is small: a row comes in parts of about [`PART_BYTES`], so that one
+//! of any size passes through bounded memory. A part ends between two cells.
 //!
-//! A read may be told not to wait for the disk ([`Reading::blocking`]): what it needs and is not in memory then ends it
-//! with [`Error::NeedsDisk`], and whoever asked begins again where blocking is allowed. So runtime threads never wait for
-//! a disk, and a read that finds everything in memory costs no hand-over.
+//! A read may be told not to wait for the disk ([`Reading::blocking`]). If it needs something that is not in memory it
+//! ends with [`Error::NeedsDisk`], and the caller repeats it where blocking is allowed. So runtime threads never wait
+//! for a disk, and a read that finds everything in memory costs no hand-over.
 
 use std::sync::Arc;
 
@@ -22,18 +23,18 @@ use crate::row_range::RowRange;
 /// Bytes of cells after which a row is cut into parts.
 pub(crate) const PART_BYTES: usize = 512 << 10;
 
-/// How a read goes about it.
+/// How a read proceeds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
     /// Whether it may wait for the disk.
     pub(crate) blocking: bool,
-    /// Whether it goes over many rows in order: files are then read ahead.
+    /// Whether it covers many rows in order: files are then read ahead.
     pub(crate) sequential: bool,
     /// Whether blocks read from files stay in the cache: not those of compactions and checks.
     pub(crate) fills_cache: bool,
-    /// Files that hold only lower timestamps may be left out.
+    /// Files that hold only lower timestamps may be skipped.
     pub(crate) time_min: i64,
-    /// What all rows that are read begin with: files that hold no such row may be left out.
+    /// The common prefix of all rows that are read: files without such rows may be skipped.
     pub(crate) prefix: Option<PrefixKey>,
 }
 
@@ -43,27 +44,28 @@ impl Reading {
         Self { blocking: true, sequential: true, fills_cache: false, time_min: i64::MIN, prefix: None };
 }
 
-/// A row prefix to look for in filters.
+/// A row prefix to look up in filters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PrefixKey {
-    /// The way of cutting keys, see [`RowPrefix::id`].
+    /// The way keys are cut, see [`RowPrefix::id`].
     pub(crate) id: u64,
     pub(crate) hash: u64,
 }
 
 impl PrefixKey {
-    /// The prefix that all rows inside of `bounds` share, if they share one.
+    /// The prefix that all rows within `bounds` share, if they share one.
     pub(crate) fn of(prefix: &RowPrefix, bounds: &RowRange) -> Option<Self> {
         let length = (prefix.length)(&bounds.start)?;
         let head = bounds.start.get(..length)?;
-        // A last part that goes on to the end of the row makes each row a prefix of its own: longer rows are no kin then.
+        // A last key part that extends to the end of the row makes each row its own prefix: longer rows do not share
+        // the prefix.
         let goes_on = |byte: u8| (prefix.length)(&[head, &[byte]].concat()) == Some(length);
         let inside = !bounds.end.is_empty() && (bounds.end.starts_with(head) || is_successor(head, &bounds.end));
         (inside && goes_on(0) && goes_on(0xFF)).then(|| Self { id: prefix.id, hash: hash_of(head) })
     }
 }
 
-/// Whether `stop` is the first row after all that begin with `head`.
+/// Whether `end` is the first row after all that begin with `head`.
 fn is_successor(head: &[u8], end: &[u8]) -> bool {
     let kept = head.len() - head.iter().rev().take_while(|byte| **byte == 0xFF).count();
     match head[..kept].split_last() {
@@ -72,7 +74,7 @@ fn is_successor(head: &[u8], end: &[u8]) -> bool {
     }
 }
 
-/// A row to look up, with what filters want to know of it: computed once for all sources.
+/// A row to look up, with its hash for filters: computed once for all sources.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RowKey<'a> {
     pub(crate) row: &'a [u8],
@@ -85,19 +87,19 @@ impl<'a> RowKey<'a> {
     }
 }
 
-/// The hash that filters on disk and in memory are made of. It reaches the disk: it never changes.
+/// The hash that filters on disk and in memory are built from. It is stored on disk and never changes.
 pub(crate) fn hash_of(bytes: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(bytes)
 }
 
-/// Something sorted that holds cells of one family.
+/// A sorted source of cells of one family.
 pub(crate) trait Source: Send + Sync {
-    /// Appends the cells of one row in store order. With `columns` not empty, at least those of these qualifiers and of
-    /// the empty qualifier (where the markers of the whole family are); others may come too. After an error, `out` is as
-    /// it was.
+    /// Appends the cells of one row in store order. If `columns` is not empty, it appends at least those of these
+    /// qualifiers and of the empty qualifier (which holds the tombstones of the whole family), and possibly others.
+    /// After an error, `out` is unchanged.
     ///
-    /// Answers whether those are all. Once about `bytes_max` bytes were appended it gives up: some of the row's cells are
-    /// missing, not always the last ones, and a cursor has to go over the row.
+    /// Answers whether those are all. After about `bytes_max` bytes it gives up: some of the row's cells are missing,
+    /// not always the last ones, and the row must be read with a cursor.
     fn row(
         &self,
         row: &RowKey<'_>,
@@ -107,27 +109,27 @@ pub(crate) trait Source: Send + Sync {
         out: &mut Cells,
     ) -> Result<bool, Error>;
 
-    /// A cursor over the rows inside of `bounds`, from the first, or with `reverse` from the last.
+    /// A cursor over the rows within `bounds`, from the first, or with `reverse` from the last.
     fn cursor(self: Arc<Self>, bounds: &RowRange, reverse: bool, reading: Reading) -> Result<Box<dyn Cursor>, Error>;
 }
 
-/// Goes over the rows of a source, one way. After an error it is spent.
+/// Moves over the rows of a source in one direction. After an error it is exhausted.
 pub(crate) trait Cursor: Send {
-    /// The row at hand; `None` at the end.
+    /// The current row; `None` at the end.
     fn row(&self) -> Option<&[u8]>;
 
-    /// The cell of the row at hand, where it has a single one and that can be told without reading on. Such a row can be
-    /// shown from where it lies.
+    /// The only cell of the current row, where the row has a single one and that is known without further reading. Such
+    /// a row can be shown from where it lies.
     fn lone(&self) -> Option<Cell<'_>> {
         None
     }
 
-    /// The first cell, in store order, of the row at hand, where it can be told without reading on.
+    /// The first cell, in store order, of the current row, where it is known without further reading.
     fn first(&self) -> Option<Cell<'_>> {
         self.lone()
     }
 
-    /// Goes on to the next row, wherever it is in the row at hand.
+    /// Moves to the next row, from anywhere in the current one.
     fn skip(&mut self) -> Result<(), Error> {
         let mut skipped = Cells::default();
         while self.row().is_some() && !self.take(&[], PART_BYTES, &mut skipped)? {
@@ -136,18 +138,18 @@ pub(crate) trait Cursor: Send {
         Ok(())
     }
 
-    /// Appends the cells of the row at hand, in store order whatever the direction, and goes on to the next row; of which
-    /// columns, as with [`Source::row`].
+    /// Appends the cells of the current row, in store order whatever the direction, and moves to the next row.
+    /// `columns` acts as in [`Source::row`].
     ///
-    /// Answers whether the row is over. Once about `bytes_max` bytes were appended it is not: the cursor stays within the
-    /// row, and the next call appends what follows.
+    /// Answers whether the row is over. After about `bytes_max` bytes it is not: the cursor stays within the row, and
+    /// the next call appends what follows.
     fn take(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error>;
 
-    /// Goes on, within the row at hand, to the first cell whose qualifier is not below this one. Where there is none, the
+    /// Moves, within the current row, to the first cell whose qualifier is not below this one. Where there is none, the
     /// row is over.
     fn seek_column(&mut self, qualifier: &[u8]) -> Result<(), Error>;
 
-    /// Goes on to the first row, in the cursor's direction, that is not before `row`.
+    /// Moves to the first row, in the cursor's direction, that is not before `row`.
     fn seek(&mut self, row: &[u8]) -> Result<(), Error>;
 }
 

@@ -1,10 +1,10 @@
-//! Where a region is best split: at a row near the middle by bytes.
+//! The best place to split a region: a row near the middle by bytes.
 
 use crate::cells::Cells;
 use crate::region::Region;
 use crate::source::{PART_BYTES, Reading, Source};
 
-/// How many samples a memtable is cut into, about; the boundary is right to one of them.
+/// The approximate number of samples of a memtable; the boundary is accurate to one of them.
 const SAMPLES: u64 = 64;
 
 struct Sample {
@@ -14,10 +14,10 @@ struct Sample {
 
 impl Region {
     /// A boundary near the middle of the region by bytes, with rows on both sides of it. `accept` maps a row to the
-    /// boundary that may be drawn at it, if any (a key that shares its atomic prefix gives the prefix). `None`: there is
-    /// none.
+    /// boundary that may be drawn at it, if any (a key within an atomic prefix maps to the prefix). `None` when there
+    /// is none.
     ///
-    /// Goes over the memtables and the indexes of the files, and may wait for the disk: call it off the hot path.
+    /// Walks the memtables and the indexes of the files, and may wait for the disk: call it off the hot path.
     #[must_use]
     pub fn split_point(&self, accept: &dyn Fn(&[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
         let mut samples = self.samples()?;
@@ -30,7 +30,7 @@ impl Region {
             candidates.push((before.abs_diff(total / 2), sample));
             before += sample.bytes;
         }
-        // Nearest to the middle first: an atomic prefix or one huge row may forbid the best one.
+        // Nearest to the middle first: an atomic prefix or one huge row may rule out the best one.
         candidates.sort_by_key(|(distance, _)| *distance);
         let inside = |at: &Vec<u8>| at.as_slice() > first_row.as_slice() && self.bounds().contains(at);
         candidates.iter().filter_map(|(_, sample)| accept(&sample.row)).find(inside)

@@ -4,18 +4,19 @@
 //! file = data block* | filter? | prefix filter? | index partition* | top index | properties | footer
 //! ```
 //!
-//! [`StoreFileWriter`] makes one from cells in store order; [`StoreFile`] reads it. What a read needs in most cases stays in memory
-//! while a table is open: filters, the top index, properties, and index partitions within a budget ([`PinnedBudget`]).
-//! Data blocks and what else is needed of the index come through the [`BlockCache`]. `docs/formats/store-file.md` has the layout with an example.
+//! [`StoreFileWriter`] makes one from cells in store order; [`StoreFile`] reads it. What most reads need stays in
+//! memory while a file is open: filters, the top index, properties, and index partitions within a budget
+//! ([`PinnedBudget`]). Data blocks and the rest of the index come through the [`BlockCache`].
+//! `docs/formats/store-file.md` has the layout with an example.
 //!
-//! Reads are plain blocking code: a point get that finds all in memory never awaits, and what needs the disk runs where
-//! blocking is allowed ([`Reading::blocking`](crate::source::Reading)).
+//! Reads are plain blocking code: a point get that finds everything in memory never awaits, and what needs the disk
+//! runs where blocking is allowed ([`Reading::blocking`](crate::source::Reading)).
 //!
 //! # Invariants
 //! - A file is written once, synced before anything refers to it, and never changed. Its id is never given out again.
-//! - No byte is used before the checksum over it, its place and its file held.
-//! - An entry of an index is an upper bound of its block and below all that follows it.
-//! - Filters err on the side of "may be there" only.
+//! - No byte is used before the checksum over it, its place and its file is verified.
+//! - An index entry is an upper bound of its block and below everything that follows it.
+//! - Filters only err towards "may be present".
 
 mod block;
 mod block_cache;
@@ -53,13 +54,13 @@ pub(crate) use properties::StoreFileProperties;
 pub(crate) use reader::StoreFile;
 pub(crate) use writer::{StoreFileOptions, StoreFileWriter};
 
-/// Ending of the names of store files.
+/// The extension of store files.
 pub(crate) const EXTENSION_WITH_DOT: &str = ".tbl";
 
-/// How many bytes of a row are its prefix; `None`: the row has none.
+/// The length of a row's prefix in bytes; `None` when the row has none.
 pub(crate) type PrefixOf = Arc<dyn Fn(&[u8]) -> Option<usize> + Send + Sync>;
 
-/// What all open tables of a server share.
+/// What all open store files of a server share.
 #[derive(Debug)]
 pub(crate) struct StoreFileShared {
     pub(crate) disk: Disk,
@@ -69,31 +70,31 @@ pub(crate) struct StoreFileShared {
     pub(crate) pinned: PinnedBudget,
 }
 
-/// Memory for index partitions that open tables keep, beside the block cache.
+/// Memory for index partitions that open files keep, in addition to the block cache.
 #[derive(Debug)]
 pub(crate) struct PinnedBudget {
     left: AtomicU64,
 }
 
 impl PinnedBudget {
-    /// A budget of so many bytes.
+    /// A budget of this many bytes.
     pub(crate) fn new(bytes: u64) -> Self {
         Self { left: AtomicU64::new(bytes) }
     }
 
-    /// Takes bytes; `false`: there are not so many left.
+    /// Takes bytes; `false` when not enough are left.
     pub(crate) fn take(&self, bytes: u64) -> bool {
-        // A count of bytes alone: nothing is ordered by it.
+        // Only a count of bytes: nothing is ordered by it.
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
     }
 
-    /// Gives bytes back that were taken.
+    /// Returns bytes that were taken.
     pub(crate) fn give_back(&self, bytes: u64) {
         self.left.fetch_add(bytes, Ordering::Relaxed);
     }
 }
 
-/// The part of the block cache's size that index partitions may take beside it.
+/// Index partitions may take the block cache's size divided by this, in addition to the cache.
 const PINNED_PART: u64 = 8;
 
 impl StoreFileShared {

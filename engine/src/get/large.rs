@@ -1,8 +1,8 @@
 //! Gets of rows that are too large to be gathered at once.
 //!
-//! The row is gone over part by part, as a scan does it. It is packed as it comes until that is a few megabytes; from there
-//! on its bytes are only counted. So a row that is refused has cost no more memory than that, however many are refused at
-//! once, and one that is not is packed in a second pass, into room of its very size.
+//! The row is walked part by part, as in a scan. Its cells are packed as they come for the first few megabytes; after
+//! that their bytes are only counted. A row that is refused has therefore cost no more memory than that, however many
+//! are refused at once, and one that is not refused is packed in a second pass, into a buffer of exactly its size.
 
 use std::ops::ControlFlow;
 
@@ -62,7 +62,7 @@ impl Region {
             projection: read.projection.clone(),
             now_ms: read.now_ms,
             from_cell: None,
-            // What is as large as this would push out what others read.
+            // Blocks of a row this large would evict what others read.
             fills_cache: false,
         };
         let mut scanner = self.scan(snapshot.another(), spec);

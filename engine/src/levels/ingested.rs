@@ -9,7 +9,7 @@ use crate::cells::Cells;
 use crate::row_range::RowRange;
 use crate::source::{Cursor, Reading, RowKey, Source};
 
-/// A file that was written elsewhere: all its cells have one sequence number, that of the ingest.
+/// A file that was written elsewhere: all its cells have the sequence number of the ingest.
 pub(super) struct Ingested {
     pub(super) source: Arc<dyn Source>,
     pub(super) sequence: u64,

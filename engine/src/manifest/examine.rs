@@ -44,13 +44,13 @@ pub(crate) fn examine(bytes: &[u8]) -> Examined {
             }
             at += FRAME_HEADER_BYTES + payload.len();
         } else if let Some(next) = (at + 1..bytes.len()).find(|&later| is_record(&bytes[later..])) {
-            found.damage(at, "a record's checksum does not hold");
+            found.damage(at, "a record fails its checksum");
             at = next;
         } else {
             if is_tear(&bytes[at..], at) {
-                found.findings.push((Severity::Warning, at as u64, "a torn last record, which nothing relied on"));
+                found.findings.push((Severity::Warning, at as u64, "a torn last record, which nothing relies on"));
             } else {
-                found.damage(at, "the last record's checksum does not hold, although all of it was written");
+                found.damage(at, "the last record fails its checksum, although all of it was written");
             }
             break;
         }

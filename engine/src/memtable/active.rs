@@ -1,10 +1,10 @@
-//! The active buffer: the cells that were written last, in a skip list small enough for the processor's cache.
+//! The active buffer: the most recently written cells, in a skip list small enough for the processor's cache.
 //!
 //! Each entry owns its bytes in one allocation and carries the head of its row, so that most steps of a search compare
-//! two numbers. The list lives until it is full and is then made a run; only its one writer inserts and removes.
+//! two numbers. The list lives until it is full and then becomes a run; only its one writer inserts and removes.
 //!
-//! A reader walks it without a lock. What is inserted under its feet is above its snapshot; what is removed is replaced
-//! in every snapshot that lives (see [`Active::remove_replaced`]).
+//! A reader walks it without a lock. What is inserted meanwhile is above its snapshot; what is removed is replaced in
+//! every live snapshot (see [`Active::remove_replaced`]).
 
 use std::cmp::Ordering as CmpOrdering;
 use std::fmt;
@@ -25,7 +25,7 @@ const CELLS_MAX: usize = 4_096;
 /// Bytes of a full buffer, where values are large.
 const BYTES_MAX: u64 = 4 << 20;
 
-/// A cell, owned; and the place to look for one.
+/// An owned cell, and the key to look one up.
 struct Entry {
     head: u64,
     /// Row, qualifier, tags and value, one after the other.
@@ -83,7 +83,7 @@ impl Entry {
     }
 }
 
-/// What an allocator takes for so many bytes: sizes in steps of 16 and, above 256 bytes, of about an eighth.
+/// What an allocator takes for this many bytes: sizes in steps of 16 and, above 256 bytes, of about an eighth.
 fn allocated(bytes: usize) -> usize {
     let step = (bytes.next_power_of_two() / 16).max(16);
     bytes.next_multiple_of(step)
@@ -113,7 +113,7 @@ impl Eq for Entry {}
 
 pub(super) struct Active {
     entries: SkipSet<Entry>,
-    /// What heads are taken after: a guess, from the rows that came before.
+    /// The prefix that heads are taken after: a guess from earlier rows.
     prefix: Prefix,
     /// Bytes of memory held.
     bytes: AtomicU64,
@@ -136,8 +136,8 @@ impl Active {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Inserts a cell; of two at one place, which a log brings only when it is applied again, the earlier stays. With
-    /// `replaces`, answers whether an older put of its column lies right below.
+    /// Inserts a cell. Of two at one place, which the log brings only when it is applied again, the earlier stays. With
+    /// `replaces`, answers whether an older put of its column lies directly below.
     pub(super) fn insert(&self, cell: Cell<'_>, replaces: bool) -> bool {
         let before = self.entries.len();
         let handle = self.entries.get_or_insert(Entry::new(self.prefix.head(cell.row), cell));
@@ -147,19 +147,19 @@ impl Active {
         replaces && handle.next().is_some_and(|below| is_replaced(&below.value().cell(), &cell, None))
     }
 
-    /// Removes the older puts right below a put, as far as they are newer than `newest_snapshot`. Answers whether
-    /// something went.
+    /// Removes the older puts directly below a put that are newer than `newest_snapshot`. Answers whether anything was
+    /// removed.
     pub(super) fn remove_replaced(&self, cell: &Cell<'_>, newest_snapshot: Option<u64>) -> bool {
         let place = self.place(&Cell { tags: &[], value: &[], ..*cell });
         let mut removed = false;
         let mut at = self.entries.lower_bound(Bound::Excluded(&place));
-        // More than one where a snapshot that needed the others has gone since.
+        // More than one where a snapshot that needed the others is gone by now.
         while let Some(below) = at {
             let older = below.value().cell();
             if !is_replaced(&older, cell, newest_snapshot) {
                 break;
             }
-            // Found from the one that goes: looking for the place anew would cost as much as the insert did.
+            // Found from the one that goes: a new search for the place would cost as much as the insert did.
             at = below.next();
             if !below.remove() {
                 break;
@@ -178,7 +178,7 @@ impl Active {
         cells
     }
 
-    /// Appends the cells of one row; answers whether those are all, see [`crate::source::Source::row`].
+    /// Appends the cells of one row; answers whether those are all of it, see [`crate::source::Source::row`].
     pub(super) fn push_row(&self, row: &[u8], columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> bool {
         if self.entries.is_empty() {
             return true;
@@ -201,7 +201,7 @@ impl Active {
         true
     }
 
-    /// Appends the cells of the first `rows` rows inside of `bounds`, or with `reverse` of the last ones from the last
+    /// Appends the cells of the first `rows` rows within `bounds`, or with `reverse` of the last ones from the last
     /// cell back. Answers whether there may be more.
     pub(super) fn push_rows(&self, bounds: &RowRange, reverse: bool, rows: usize, out: &mut Cells) -> bool {
         let mut left = rows;

@@ -1,4 +1,4 @@
-//! A cursor over a memtable: its runs and its active buffer, row by row and either way.
+//! A cursor over a memtable: its runs and its active buffer, row by row in either direction.
 //!
 //! Each part is a *lane*, and a heap of lane numbers says which is next. Runs are walked where they lie. The active
 //! buffer is read ahead in chunks of whole rows, few at first: a short scan should not pay for rows it never reaches.
@@ -7,8 +7,8 @@
 //! A row with more cells than are wanted at once is opened: its lanes leave the heap and are merged cell by cell, part
 //! after part.
 //!
-//! Invariant: the heap holds every lane that has rows left, once, but for those of an opened row; lanes are numbered newest first, and among equal rows
-//! the lowest number comes first.
+//! Invariant: the heap holds every lane that has rows left exactly once, except those of an opened row; lanes are
+//! numbered newest first, and among equal rows the lowest number comes first.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -25,21 +25,21 @@ use crate::cells::{Cell, Cells, Mark};
 use crate::row_range::RowRange;
 use crate::source::Cursor;
 
-/// Rows of the active buffer in the first chunk; each after it is twice as long, up to the last.
+/// Rows of the active buffer in the first chunk; each later chunk is twice as long, up to the last.
 const CHUNK_ROWS_MIN: usize = 2;
 /// Rows of the longest chunk.
 const CHUNK_ROWS_MAX: usize = 256;
 
-/// What a lane goes over.
+/// What a lane walks over.
 enum Part {
-    /// This run of the view; the range is of its rows that are left.
+    /// This run of the view; the range is of its remaining rows.
     Run(usize, Range<usize>),
     Active(Buffered),
 }
 
 /// Rows read ahead from the active buffer.
 struct Buffered {
-    /// What no chunk has had yet; empty when there is no more.
+    /// What no chunk has had yet; `None` when there is no more.
     bounds: Option<RowRange>,
     /// Cells in the cursor's direction, whole rows.
     chunk: Cells,
@@ -48,7 +48,7 @@ struct Buffered {
 }
 
 struct Lane {
-    /// Of the row at hand, under the prefix of the view.
+    /// Of the current row, under the prefix of the view.
     head: u64,
     part: Part,
 }
@@ -63,7 +63,7 @@ pub(super) struct MemtableCursor {
     lanes: Lanes,
     /// A binary heap.
     heap: Vec<usize>,
-    /// The row at hand, while it is given in parts: its lanes are not on the heap.
+    /// The current row, while it is given in parts: its lanes are not on the heap.
     wide: Option<Box<Wide>>,
 }
 
@@ -131,14 +131,14 @@ impl MemtableCursor {
         }
     }
 
-    /// Whether another lane is at the same row as the first: then one right below it in the heap is.
+    /// Whether another lane is at the same row as the first: if so, one directly below it in the heap is.
     fn is_shared(&self) -> bool {
         let first = self.heap[0];
         self.heap.iter().skip(1).take(2).any(|lane| self.lanes.compare(*lane, first).is_eq())
     }
 
-    /// Hands each lane that is at the same row as the first to `each`, newest first, and moves them on.
-    /// Where `each` says no, no lane is moved, and the answer is no.
+    /// Hands each lane at the same row as the first to `each`, newest first, and advances them. Where `each` returns
+    /// `false`, no lane is advanced, and the answer is `false`.
     fn take_shared(&mut self, mut each: impl FnMut(&Lanes, usize) -> bool) -> bool {
         let mut same: SmallVec<[usize; 16]> = SmallVec::new();
         while let Some(lane) = self.heap.first().copied() {
@@ -162,7 +162,7 @@ impl MemtableCursor {
         self.sift_up(self.heap.len() - 1);
     }
 
-    /// Takes the lanes that are at the first row off the heap, to go over the row cell by cell.
+    /// Takes the lanes at the first row off the heap, to walk the row cell by cell.
     fn open_row(&mut self) {
         let Some(first) = self.heap.first().copied() else { return };
         let mut wide = Wide { row: self.lanes.row(first).to_vec(), lanes: SmallVec::new() };
@@ -173,7 +173,7 @@ impl MemtableCursor {
         self.wide = Some(Box::new(wide));
     }
 
-    /// Moves the lanes of the row that was opened on, and puts them back.
+    /// Advances the lanes of the opened row, and puts them back.
     fn close_row(&mut self) {
         let Some(wide) = self.wide.take() else { return };
         for (lane, _) in wide.lanes {
@@ -183,7 +183,7 @@ impl MemtableCursor {
         }
     }
 
-    /// Appends a part of the row that was opened; answers whether it is over.
+    /// Appends a part of the opened row; answers whether it is over.
     fn take_part(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> bool {
         let mark = out.mark();
         let Some(wide) = &mut self.wide else { return true };
@@ -200,10 +200,10 @@ impl MemtableCursor {
     }
 }
 
-/// A row that is gone over cell by cell, as it has more cells than are wanted at once.
+/// A row that is walked cell by cell, because it has more cells than are wanted at once.
 struct Wide {
     row: Vec<u8>,
-    /// The lanes that have it, newest first, with the cells that are left, by number.
+    /// The lanes that have it, newest first, with the remaining cells, by number.
     lanes: SmallVec<[(usize, Range<usize>); 4]>,
 }
 
@@ -212,7 +212,7 @@ impl Wide {
         self.lanes.iter().any(|(_, left)| !left.is_empty())
     }
 
-    /// The next cell in store order. Of those at one place the newest lane's is given, the others are left out.
+    /// The next cell in store order. Of those at one place the newest lane's is returned, the others are skipped.
     fn next<'a>(&mut self, lanes: &'a Lanes) -> Option<Cell<'a>> {
         let mut lowest: Option<Cell<'a>> = None;
         for (lane, left) in self.lanes.iter().filter(|(_, left)| !left.is_empty()) {
@@ -314,7 +314,7 @@ impl Cursor for MemtableCursor {
             self.close_row();
         }
         let head = self.lanes.view.prefix.head(row);
-        // Mostly the next row, or one close to it: then few lanes move.
+        // Mostly it is the next row, or one close to it: then few lanes move.
         let mut moved = 0;
         while let Some(lane) = self.heap.first().copied() {
             if !self.lanes.is_behind(lane, row, head) {
@@ -351,7 +351,8 @@ impl Lanes {
         }
         for (index, run) in view.runs.iter().enumerate().rev() {
             let rows = run.rows();
-            // The bound that is gone away from is sought from the other one: a range of few rows costs one search.
+            // The bound that the cursor moves away from is searched first and the other from there: a range of few rows
+            // costs one search.
             let (start, end) = if self.reverse {
                 let end = if bounds.end.is_empty() { rows } else { run.not_before(&bounds.end, 0..rows) };
                 let has_start = !bounds.start.is_empty();
@@ -375,7 +376,7 @@ impl Lanes {
         }
     }
 
-    /// The row at hand of a lane that has one.
+    /// The current row of a lane that has one.
     #[inline]
     fn row(&self, lane: usize) -> &[u8] {
         match &self.lanes[lane].part {
@@ -402,7 +403,7 @@ impl Lanes {
         self.lanes[lane].head = head;
     }
 
-    /// Compares the rows at hand, in the cursor's direction.
+    /// Compares the current rows, in the cursor's direction.
     #[inline]
     fn compare(&self, a: usize, b: usize) -> Ordering {
         let order = self.lanes[a].head.cmp(&self.lanes[b].head).then_with(|| self.row(a).cmp(self.row(b)));
@@ -414,13 +415,13 @@ impl Lanes {
         self.compare(a, b).then(a.cmp(&b)).is_lt()
     }
 
-    /// Whether the row at hand of a lane comes before `row`, which has this head under the prefix of the view.
+    /// Whether the current row of a lane comes before `row`, which has this head under the prefix of the view.
     fn is_behind(&self, lane: usize, row: &[u8], head: u64) -> bool {
         let order = self.lanes[lane].head.cmp(&head).then_with(|| self.row(lane).cmp(row));
         if self.reverse { order.is_gt() } else { order.is_lt() }
     }
 
-    /// Appends the row at hand of a lane; answers whether there was room for all of it.
+    /// Appends the current row of a lane; answers whether all of it fit.
     #[inline]
     fn push_row(&self, lane: usize, columns: &[Bytes], limit: (Mark, usize), out: &mut Cells) -> bool {
         match &self.lanes[lane].part {
@@ -438,7 +439,8 @@ impl Lanes {
         }
     }
 
-    /// The cells of the row at hand of a lane, by number. In reverse, those of the active buffer lie the other way round.
+    /// The cells of the current row of a lane, by number. In reverse, those of the active buffer lie the other way
+    /// round.
     fn cells_at_hand(&self, lane: usize) -> Range<usize> {
         match &self.lanes[lane].part {
             Part::Run(run, left) => self.view.runs[*run].cells_of(self.at_hand(left)),
@@ -472,7 +474,7 @@ impl Lanes {
         }
     }
 
-    /// The first cell of the row at hand of a lane.
+    /// The first cell of the current row of a lane.
     #[inline]
     fn first(&self, lane: usize) -> Cell<'_> {
         match &self.lanes[lane].part {
@@ -485,7 +487,7 @@ impl Lanes {
         }
     }
 
-    /// The cell of the row at hand of a lane, if it is the only one.
+    /// The cell of the current row of a lane, if it is the only one.
     #[inline]
     fn lone(&self, lane: usize) -> Option<Cell<'_>> {
         match &self.lanes[lane].part {
@@ -498,7 +500,7 @@ impl Lanes {
         }
     }
 
-    /// Moves a lane on to its next row; answers whether there is one.
+    /// Advances a lane to its next row; answers whether there is one.
     #[inline]
     fn advance(&mut self, lane: usize) -> bool {
         match &mut self.lanes[lane].part {
@@ -523,13 +525,14 @@ impl Lanes {
         more
     }
 
-    /// Moves a lane, which is behind, on to the first row that is not before `row`; answers whether there is one.
+    /// Advances a lane to the first row that is not before `row`, which it has not reached; answers whether there is
+    /// one.
     fn seek(&mut self, lane: usize, row: &[u8]) -> bool {
         match &mut self.lanes[lane].part {
             Part::Run(run, left) => {
                 let run: &SortedRun = &self.view.runs[*run];
                 if self.reverse {
-                    // The last row that is not above: right before the first one that is not before its successor.
+                    // The last row that is not above: directly before the first one that is not before its successor.
                     let at = run.not_before_near(row, left.clone(), true);
                     left.end = if at < left.end && run.is_row(at, row) { at + 1 } else { at };
                 } else {
@@ -574,13 +577,13 @@ impl Lanes {
 }
 
 impl Buffered {
-    /// Where the row at hand ends.
+    /// Where the current row ends.
     fn row_end(&self) -> usize {
         let row = self.chunk.row(self.at);
         (self.at + 1..self.chunk.len()).find(|cell| self.chunk.row(*cell) != row).unwrap_or(self.chunk.len())
     }
 
-    /// Leaves what is before `row` out of the next chunk.
+    /// Leaves rows before `row` out of the next chunk.
     fn narrow(&mut self, row: &[u8], reverse: bool) {
         let Some(bounds) = &mut self.bounds else { return };
         if reverse {
@@ -601,7 +604,7 @@ impl Buffered {
 /// What is left of `bounds` beyond a row.
 fn beyond(mut bounds: RowRange, row: &[u8], reverse: bool) -> RowRange {
     if reverse {
-        // Rows are never empty, so neither is this bound: an empty one would be none.
+        // Rows are never empty, so neither is this bound: an empty one would mean no bound.
         bounds.end = row.to_vec();
     } else {
         bounds.start = row.to_vec();

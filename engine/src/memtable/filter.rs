@@ -1,15 +1,15 @@
 //! A bloom filter over the rows of a run, in memory only.
 //!
-//! Split into blocks of 32 bytes, so that a question touches one cache line: the upper half of the row's hash chooses the
+//! Split into blocks of 32 bytes, so that a lookup touches one cache line: the upper half of the row's hash chooses the
 //! block, the lower half one bit in each of the block's eight words. With [`BITS_PER_ROW`] about one absent row in a
-//! hundred is not recognised. It never reaches the disk, so it may change at will.
+//! hundred passes. The filter never reaches the disk, so it may change at will.
 
-/// Bits for each row; a block has 256.
+/// Bits per row; a block has 256.
 const BITS_PER_ROW: usize = 10;
 
 const BLOCK_BITS: usize = 256;
 
-/// Odd numbers without pattern (the digits of pi): a word's bit is chosen by the hash times its number.
+/// Odd numbers without a pattern (the digits of pi): a word's bit is chosen by the hash times its number.
 const FACTORS: [u32; 8] =
     [0x243f_6a89, 0x85a3_08d3, 0x1319_8a2f, 0x0370_7345, 0xa409_3823, 0x299f_31d1, 0x082e_fa99, 0xec4e_6c89];
 
@@ -38,7 +38,7 @@ impl Filter {
         block.iter().zip(bits(hash)).all(|(word, bit)| word & bit != 0)
     }
 
-    /// Bytes that a filter of so many rows takes.
+    /// Bytes that a filter of this many rows takes.
     pub(super) fn memory_bytes(rows: usize) -> usize {
         Self::blocks(rows) * (BLOCK_BITS / 8)
     }

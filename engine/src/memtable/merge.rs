@@ -1,16 +1,16 @@
 //! Merging runs: which ones, and how.
 //!
-//! Runs come in one after the other, so the list would grow with every batch. Merging is tiered: some neighbours of
-//! similar size become one, so that each cell is copied once per tier. A merge is a copy of bounded length and whoever
-//! notices that one is due does it; readers and the writer go on with what is there meanwhile.
+//! Runs arrive one after the other, so the list would grow with every batch. Merging is tiered: several neighbours of
+//! similar size become one, so that each cell is copied once per tier. A merge is a copy of bounded length, done by
+//! whatever thread notices that one is due; readers and the writer continue with the present runs meanwhile.
 //!
-//! A merge also leaves out **puts that nobody can see any more**, where the family keeps one version. Let `v` be a put
+//! A merge also drops **puts that no reader can see any more**, where the family keeps one version. Let `v` be a put
 //! and `n` a later put of the same column with the same or a higher timestamp, written while one version was kept. `v`
-//! may go when `n` is published and the newest live snapshot is older than `v`: whoever reads from then on reads at or
-//! after `n`, or at a snapshot that does not see `v`.
-//! At and after `n` no state of the column depends on `v`: with and without it the live cell is the same, or both are no
-//! newer by timestamp than `v` and give way to `n`, whatever was put or deleted between the two. So cells between them
-//! that are in other runs or files need not be looked at.
+//! may go when `n` is published and the newest live snapshot is older than `v`: every read from then on is at or after
+//! `n`, or at a snapshot that does not see `v`.
+//! At and after `n` no state of the column depends on `v`: with and without it the live cell is the same, or both are
+//! no newer by timestamp than `v` and give way to `n`, whatever was put or deleted between the two. So cells between
+//! them in other runs or files need not be examined.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,13 +22,13 @@ use super::run::SortedRun;
 use crate::cells::{Cell, Cells};
 use crate::common_prefix::Prefix;
 
-/// Runs merged at once, at most; at least a third of it, so that merging is worth the copy.
+/// The most runs merged at once; at least a third of these, so that merging is worth the copy.
 const FAN_IN: [usize; 3] = [8, 6, 4];
 
-/// No merge makes a run with more bytes of data: offsets in it have 32 bits.
+/// The most bytes of data in a merged run: offsets in it have 32 bits.
 const BYTES_MAX: usize = 1 << 30;
 
-/// What live snapshots and published writes allow to be left out.
+/// What live snapshots and published writes allow to be dropped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// The newest live snapshot.
@@ -37,19 +37,19 @@ pub(crate) struct Limits {
     pub(crate) published: u64,
 }
 
-/// Who knows the snapshots of the region.
+/// Knows the snapshots of the region.
 pub(crate) trait Retention: Send + Sync {
-    /// Declares that versions from before the last published sequence number will be dropped. In one step with reading
-    /// the numbers, it is noted that no new snapshot may be taken at a lower one (unless another lives there).
+    /// Declares that versions from before the last published sequence number will be dropped. The same step reads the
+    /// numbers and refuses new snapshots at lower ones from then on (except where one lives).
     fn begin_drop(&self) -> Limits;
 }
 
 /// What one merge may drop.
 pub(super) struct Dropping<'a> {
     retention: &'a dyn Retention,
-    /// Since which sequence number one version is kept.
+    /// The sequence number since which one version is kept.
     since: u64,
-    /// Asked for when there is something to drop: asking closes the past to new snapshots.
+    /// Requested once there is something to drop: the request closes the past to new snapshots.
     limits: Option<Limits>,
 }
 
@@ -62,10 +62,10 @@ impl<'a> Dropping<'a> {
         *self.limits.get_or_insert_with(|| self.retention.begin_drop())
     }
 
-    /// Leaves out of the cells of one row what is replaced.
+    /// Drops what is replaced from the cells of one row.
     fn retain(&mut self, cells: &mut Vec<Cell<'_>>) {
         let mut qualifier: &[u8] = &[];
-        // The latest write among the puts above in the column, leaving out those that are known to be unpublished.
+        // The latest write among the puts above in the column, except those known to be unpublished.
         let mut latest: Option<(u64, u32)> = None;
         cells.retain(|cell| {
             if cell.qualifier != qualifier {
@@ -92,8 +92,8 @@ impl<'a> Dropping<'a> {
 }
 
 /// Which neighbours to merge next, so that the result has at most `cells_max` cells; the sizes are the runs' cells and
-/// bytes of data. Neighbours are of similar size when none is larger than half of all others together. Fewer than usual are
-/// merged only where as many as usual would be too many cells.
+/// bytes of data. Neighbours are of similar size when none is larger than half of all others together. Fewer than usual
+/// are merged only where the usual number would have too many cells.
 pub(super) fn pick(sizes: &[(usize, usize)], cells_max: usize) -> Option<Range<usize>> {
     FAN_IN.into_iter().find_map(|fan_in| {
         cheapest(sizes, fan_in, |cells, bytes, largest| {
@@ -103,8 +103,8 @@ pub(super) fn pick(sizes: &[(usize, usize)], cells_max: usize) -> Option<Range<u
     })
 }
 
-/// Which neighbours to merge next when there is time: as few as two, if the result is at least half as long again as the
-/// largest, so that a cell is copied some times more the more cells there are.
+/// Which neighbours to merge next when there is time: as few as two, if the result is at least half as long again as
+/// the largest, so that the number of copies of a cell grows slowly with the number of cells.
 pub(super) fn pick_idle(sizes: &[(usize, usize)], cells_max: usize) -> Option<Range<usize>> {
     let fit = |cells: usize, bytes: usize, largest: usize| {
         cells <= cells_max && bytes <= BYTES_MAX && largest * 3 <= cells * 2
@@ -123,12 +123,13 @@ fn is_fit(cells: usize, bytes: usize, largest: usize, cells_max: usize) -> bool 
     cells <= cells_max && bytes <= BYTES_MAX && largest * 3 <= cells
 }
 
-/// The neighbours that are merged when there are simply too many runs: whatever costs least.
+/// The neighbours that are merged when there are simply too many runs: the cheapest.
 pub(super) fn pick_any(sizes: &[(usize, usize)]) -> Option<Range<usize>> {
     FAN_IN.into_iter().find_map(|fan_in| cheapest(sizes, fan_in, |_, bytes, _| bytes <= BYTES_MAX))
 }
 
-/// The `count` neighbours with the fewest cells among those that are fit, by cells, bytes and cells of the largest.
+/// The `count` neighbours with the fewest cells among those that `fit` accepts, by cells, bytes and cells of the
+/// largest.
 fn cheapest(sizes: &[(usize, usize)], count: usize, fit: impl Fn(usize, usize, usize) -> bool) -> Option<Range<usize>> {
     let mut best: Option<(usize, usize)> = None;
     for (first, window) in sizes.windows(count).enumerate() {
@@ -145,11 +146,11 @@ fn cheapest(sizes: &[(usize, usize)], count: usize, fit: impl Fn(usize, usize, u
     best.map(|(_, first)| first..first + count)
 }
 
-/// Where a merge is in one of its inputs.
+/// The position of a merge in one of its inputs.
 struct Lane<'a> {
     run: &'a SortedRun,
     at: usize,
-    /// Of the row at hand, under the common prefix.
+    /// Of the current row, under the common prefix.
     head: u64,
 }
 
@@ -189,7 +190,7 @@ pub(super) fn merge(inputs: &[Arc<SortedRun>], mut dropping: Option<Dropping<'_>
     let count = inputs.iter().map(|run| run.cells().len()).sum();
     let bytes = inputs.iter().map(|run| run.cells().data_bytes()).sum();
     let mut out = Cells::with_capacity(count, bytes);
-    // Newest first: of two cells at one place the newer run's stays.
+    // Newest first: of two cells at one place the newer run's is kept.
     let mut lanes: SmallVec<[Lane<'_>; 8]> = inputs.iter().rev().map(|run| Lane::new(run, &prefix)).collect();
     let mut row: Vec<Cell<'_>> = Vec::new();
     let mut same: SmallVec<[usize; 8]> = SmallVec::new();

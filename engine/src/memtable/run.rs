@@ -1,9 +1,9 @@
 //! A sorted run: cells in store order that never change, with what finds a row among them.
 //!
-//! A search compares heads ([`Prefix`]), which lie side by side, and touches cells only where heads are equal. The bloom
-//! filter is built when the first point read asks: a follower, whom nobody reads, never builds it.
+//! A search compares heads ([`Prefix`]), which lie side by side, and touches cells only where heads are equal. The
+//! bloom filter is built at the first point read: a follower, which serves no reads, never builds it.
 //!
-//! Invariant: there is at least one cell; `heads` has one number for each row, and they never go down.
+//! Invariant: there is at least one cell; `heads` has one number for each row, and they never descend.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -17,24 +17,24 @@ use crate::cells::{Cell, Cells, Mark};
 use crate::common_prefix::Prefix;
 use crate::source::{RowKey, hash_of};
 
-/// Rows with more cells than this are searched for the columns that are wanted instead of being copied whole.
+/// Rows with more cells than this are searched for the wanted columns instead of being copied whole.
 const CELLS_COPIED_WHOLE: usize = 16;
 
-/// Runs of fewer rows are searched without asking a filter first.
+/// Runs with fewer rows are searched without a filter.
 const ROWS_WITHOUT_FILTER: usize = 64;
 
-/// Heads for each that is repeated in `tops`: two cache lines.
+/// Heads per entry of `tops`: two cache lines.
 const STRIDE: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct SortedRun {
     cells: Cells,
-    /// What all rows begin with.
+    /// The common beginning of all rows.
     prefix: Prefix,
     /// The head of each row.
     heads: Vec<u64>,
-    /// Every [`STRIDE`]th head: few enough to stay in the cache, so that a search in a long run touches two cold lines of
-    /// `heads` and not one for each step.
+    /// Every [`STRIDE`]th head: few enough to stay in the cache, so that a search in a long run touches two cold lines
+    /// of `heads` instead of one per step.
     tops: Vec<u64>,
     /// Where each row's cells begin; empty when every row has one cell.
     starts: Vec<u32>,
@@ -47,7 +47,7 @@ impl SortedRun {
         if cells.is_empty() {
             return None;
         }
-        // A little spare room is cheaper than the copy that would give it back.
+        // A little spare capacity is cheaper than the copy that would give it back.
         let used = cells.data_bytes() + cells.len() * crate::cells::SLOT_BYTES;
         if cells.memory_bytes() > used + used / 32 {
             cells.shrink();
@@ -89,7 +89,8 @@ impl SortedRun {
         &self.prefix
     }
 
-    /// Bytes of memory held. The filter counts from the beginning: it is about a hundredth, and so the number is fixed.
+    /// Bytes of memory held. The filter counts from the beginning: it is about a hundredth, and this keeps the number
+    /// fixed.
     pub(super) fn memory_bytes(&self) -> usize {
         self.cells.memory_bytes()
             + (self.heads.capacity() + self.tops.capacity()) * size_of::<u64>()
@@ -125,14 +126,14 @@ impl SortedRun {
     pub(super) fn not_before(&self, row: &[u8], within: Range<usize>) -> usize {
         let head = self.prefix.head(row);
         let (mut low, mut high) = (within.start, within.end);
-        // The ends first: bounds of scans mostly lie outside of a run.
+        // The ends first: the bounds of a scan mostly lie outside of a run.
         if low >= high || self.heads[low] > head {
             return low;
         }
         if self.heads[high - 1] < head {
             return high;
         }
-        // The first top that is not below has the answer at or before it, the one before has it behind.
+        // The answer lies at or before the first top that is not below, and after the top before it.
         let (first, last) = (low.div_ceil(STRIDE), high.div_ceil(STRIDE));
         let top = first + self.tops[first..last].partition_point(|other| *other < head);
         if top > first {
@@ -159,8 +160,8 @@ impl SortedRun {
         low
     }
 
-    /// As [`SortedRun::not_before`], where the answer is likely to be near: found in about as many steps as there are digits in
-    /// its distance from the beginning of `within`, or with `from_end` from the end.
+    /// As [`SortedRun::not_before`], where the answer is likely to be near: found in about as many steps as its
+    /// distance from the beginning of `within`, or with `from_end` from the end, has digits.
     #[inline]
     pub(super) fn not_before_near(&self, row: &[u8], within: Range<usize>, from_end: bool) -> usize {
         let head = self.prefix.head(row);
@@ -168,7 +169,7 @@ impl SortedRun {
         let mut step = 1;
         while step <= within.len() {
             let at = if from_end { within.end - step } else { within.start + step - 1 };
-            // Equal heads decide nothing: such a row is neither known to be before nor not to be.
+            // Equal heads decide nothing: such a row is known neither to be before nor not to be.
             match self.heads[at].cmp(&head) {
                 Ordering::Less => low = low.max(at + 1),
                 Ordering::Greater => high = high.min(at),
@@ -194,7 +195,7 @@ impl SortedRun {
         (index < self.rows() && self.row(index) == row).then_some(index)
     }
 
-    /// The index of a row that a point read asks for.
+    /// The index of a row, for a point read.
     pub(super) fn look_up(&self, key: &RowKey<'_>) -> Option<usize> {
         if self.rows() >= ROWS_WITHOUT_FILTER && !self.filter().may_contain(key.hash) {
             return None;
@@ -220,8 +221,8 @@ impl SortedRun {
         })
     }
 
-    /// Appends the cells of the row with this index: all, or in wide rows those that are wanted. Answers whether those are
-    /// all, see [`crate::source::Source::row`]; `mark` is where the row begins in `out`.
+    /// Appends the cells of the row with this index: all of them, or in wide rows the wanted ones. Answers whether it
+    /// appended all of those, see [`crate::source::Source::row`]; `mark` is where the row begins in `out`.
     pub(super) fn push_row(
         &self,
         index: usize,
@@ -234,7 +235,7 @@ impl SortedRun {
             return push_all(range.map(|index| self.cells.get(index)), (mark, bytes_max), out);
         }
         let mut wanted: SmallVec<[&[u8]; 8]> = columns.iter().map(|column| &column[..]).collect();
-        // The markers of the whole family are at the empty qualifier.
+        // The tombstones of the whole family are at the empty qualifier.
         wanted.push(&[]);
         wanted.sort_unstable();
         wanted.dedup();
@@ -264,7 +265,7 @@ impl SortedRun {
     }
 }
 
-/// Appends cells of one row; answers whether there was room for all.
+/// Appends cells of one row; answers whether all of them fit.
 fn push_all<'a>(mut cells: impl Iterator<Item = Cell<'a>>, (mark, bytes_max): (Mark, usize), out: &mut Cells) -> bool {
     if let Some(first) = cells.next() {
         out.push(first);

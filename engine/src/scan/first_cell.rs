@@ -1,8 +1,8 @@
 //! The first cell of each row, without the rest of it.
 //!
-//! Mostly the first cell of a row is visible and asked for, and says so by itself (see
-//! [`terrane_types::visibility::Resolver::first_shows`]). Then it is shown from where it lies and the cursors go behind the row:
-//! however wide it is, nothing else of it is copied or resolved. Other rows are gathered as ever.
+//! Mostly the first cell of a row is visible and requested, and proves so by itself (see
+//! [`terrane_types::visibility::Resolver::first_shows`]). Then it is shown from where it lies and the cursors move past
+//! the row: however wide it is, nothing else of it is copied or resolved. Other rows are gathered as usual.
 
 use terrane_types::CellRef;
 
@@ -11,9 +11,9 @@ use crate::Error;
 use crate::cell_window::CellWindow;
 
 impl RowScanner {
-    /// Shows the first cell of the next row and goes behind the row, where that is all that is asked for and the cell can be told
-    /// without gathering the row; else nothing happens and the answer is no. After an error what was shown does not count: the
-    /// row comes again.
+    /// Shows the first cell of the next row and moves past the row, where only that is requested and the cell is known
+    /// without gathering the row; otherwise does nothing and returns `false`. After an error what was shown does not
+    /// count: the row is read again.
     pub(super) fn show_first(&mut self, show: &mut impl FnMut(&[u8], CellRef<'_>)) -> Result<bool, Error> {
         let Self { families, next_row, projection, stats, .. } = self;
         if !projection.first_cell_only
@@ -28,7 +28,7 @@ impl RowScanner {
         let Some(row) = (if self.reverse { rows.max() } else { rows.min() }) else { return Ok(false) };
         next_row.clear();
         next_row.extend_from_slice(row);
-        // Families are in order, so the first that has the row has the row's first cell, if it shows one.
+        // Families are in order, so the first one that has the row has the row's first cell, if it shows one.
         let has_row = |family: &&mut FamilyScan| {
             family.merge.as_ref().is_some_and(|merge| merge.row() == Some(next_row.as_slice()))
         };

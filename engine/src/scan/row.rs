@@ -1,10 +1,11 @@
 //! One row of a scan, part by part.
 //!
-//! A row is gathered family after family, and of each family as much as a part. Mostly that is all of it. What a part shows is
-//! handed on before the next one is gathered, so a row of any size passes through the memory of one part.
+//! A row is gathered family after family, and one part at a time of each family. Mostly that is all of it. What a part
+//! shows is handed on before the next one is gathered, so a row of any size passes through the memory of one part.
 //!
-//! A row goes on at a cell that an earlier block ended with: the cursors seek the cell's column, and only the markers of the
-//! family, which lie before all columns, are read first. So a row that is sent in many blocks is read once.
+//! A row continues at the cell that an earlier block ended with: the cursors seek the cell's column, and only the
+//! tombstones of the family, which lie before all columns, are read first. A row sent in many blocks is therefore read
+//! once.
 
 use std::cmp::Ordering;
 
@@ -19,18 +20,18 @@ use crate::cells::Cell;
 use crate::family_reader::Patience;
 use crate::source::RowKey;
 
-/// The columns to name where only the markers of the family are wanted.
+/// The columns to name where only the tombstones of the family are wanted.
 static MARKERS: [Bytes; 1] = [Bytes::new()];
 
 /// What the parts of a row share.
 pub(super) struct RowAtHand {
-    /// Cells that are still to be left out, and to be shown.
+    /// Cells that remain to be left out, and to be shown.
     window: CellWindow,
-    /// Families that were gathered: those after them wait until these have no more.
+    /// Families that were gathered: the others wait until these have no more.
     pub(super) reached: usize,
-    /// Where the row goes on, and whether this scanner gave what is before it.
+    /// Where the row continues, and whether this scanner returned what comes before it.
     resumed: Option<(CellPosition, bool)>,
-    /// The last cell of the last part that was given.
+    /// The last cell of the last part that was returned.
     given: Option<CellPosition>,
 }
 
@@ -39,19 +40,19 @@ impl RowAtHand {
         Self { window, reached: 0, resumed: None, given: None }
     }
 
-    /// Whether this scanner gave a part of the row.
+    /// Whether this scanner returned part of the row.
     fn is_given(&self) -> bool {
         self.given.is_some() || self.resumed.as_ref().is_some_and(|(_, given)| *given)
     }
 
-    /// Where the row is to go on when it has to be read anew.
+    /// Where the row continues when it must be read again.
     pub(super) fn resume(&mut self) -> Option<(CellPosition, bool)> {
         self.given.take().map(|position| (position, true)).or_else(|| self.resumed.take())
     }
 }
 
 impl RowScanner {
-    /// Moves to the next row and gathers its first part; says no at the end.
+    /// Moves to the next row and gathers its first part; `false` at the end.
     pub(super) fn begin_row(&mut self, patience: Patience) -> Result<bool, Error> {
         if self.bounds.is_empty() {
             return Ok(false);
@@ -71,21 +72,21 @@ impl RowScanner {
         }
         self.at_hand = RowAtHand::new(CellWindow::of(&self.projection));
         if let Some(from_cell) = self.from_cell.clone() {
-            // With a window of cells, those of the earlier parts have to be counted.
+            // With a window of cells, those of the earlier parts must be counted.
             if !self.projection.limits_cells() {
                 self.seek_cell(&from_cell.0, patience)?;
             }
             self.at_hand.resumed = Some(from_cell);
         }
         self.gather_families()?;
-        // Only now: what fails before begins again with this row.
+        // Only now: after an earlier failure the scan begins again with this row.
         std::mem::swap(&mut self.row, &mut self.next_row);
         self.from_cell = None;
         self.within = true;
         Ok(true)
     }
 
-    /// Goes on within the next row to the column of a cell.
+    /// Moves within the next row to the column of a cell.
     fn seek_cell(&mut self, position: &CellPosition, patience: Patience) -> Result<(), Error> {
         let reading = self.reading(patience, false);
         let Self { families, next_row, spare, at_hand, part_bytes, .. } = self;
@@ -165,17 +166,17 @@ impl RowScanner {
         Ok(())
     }
 
-    /// Whether all of the row at hand was gathered, or what is left shows nothing.
+    /// Whether all of the current row was gathered, or what is left shows nothing.
     pub(super) fn is_gathered(&self) -> bool {
         self.is_read() || (self.projection.limits_cells() && self.at_hand.window.is_full())
     }
 
-    /// Whether the cursors are behind the row at hand.
+    /// Whether the cursors are past the current row.
     fn is_read(&self) -> bool {
         self.at_hand.reached == self.families.len() && self.families.last().is_none_or(|family| !family.more)
     }
 
-    /// Gathers the next part of the row at hand; answers the first family that it is of.
+    /// Gathers the next part of the current row; returns the first family that it contains.
     pub(super) fn next_part(&mut self) -> Result<usize, Error> {
         let last = self.at_hand.reached.saturating_sub(1);
         if !self.families[last].more {
@@ -188,7 +189,7 @@ impl RowScanner {
         Ok(last)
     }
 
-    /// Leaves the row at hand, of which nothing more is wanted. After an error it is still at hand.
+    /// Leaves the current row, of which nothing more is wanted. After an error it is still current.
     pub(super) fn leave_row(&mut self) -> Result<(), Error> {
         self.at = None;
         if self.within && !self.is_read() {
@@ -214,8 +215,8 @@ impl RowScanner {
         Ok(())
     }
 
-    /// Goes on to what the row at hand shows next; says no where it shows nothing more, or too much of it is hidden to go on
-    /// at once.
+    /// Moves to what the current row shows next; `false` where it shows nothing more, or where too much of it is hidden
+    /// to continue at once.
     pub(super) fn find_visible(&mut self, seen_before: u64) -> Result<bool, Error> {
         let mut first = 0;
         loop {
@@ -231,19 +232,19 @@ impl RowScanner {
         }
     }
 
-    /// The row at hand shows nothing more: answers whether parts of it were given.
+    /// The current row shows nothing more: answers whether parts of it were returned.
     pub(super) fn end_row(&mut self) -> Result<bool, Error> {
         let is_given = self.at_hand.is_given();
         self.leave_row()?;
         Ok(is_given)
     }
 
-    /// Packs the row at hand from where it shows something next, until it is over or the block is full.
+    /// Packs the current row from what it shows next, until it is over or the block is full.
     pub(super) fn pack(&mut self, block: &mut Vec<u8>, bytes_max: usize) -> Result<Step, Error> {
         let (mut family, mut cell) = self.at.take().expect("something visible is at hand: next() has just seen to it");
         let start = begin_row(block, &self.row);
         let shape = CellWindow::of(&self.projection);
-        // The last cell of a block that is full: whether it is the last of the row shows only with the next one.
+        // The last cell of a full block: only the next one shows whether it is the last of the row.
         let mut full_at = None;
         loop {
             while family < self.at_hand.reached {
@@ -284,7 +285,7 @@ fn position_of(family: &FamilyName, cell: &Cell<'_>) -> CellPosition {
     }
 }
 
-/// Visible cells of one column differ in their timestamps, so family, qualifier and timestamp say where one is.
+/// Visible cells of one column differ in their timestamps, so family, qualifier and timestamp identify one.
 fn is_after(cell: &Cell<'_>, position: &CellPosition) -> bool {
     match cell.qualifier.cmp(&*position.qualifier) {
         Ordering::Greater => true,

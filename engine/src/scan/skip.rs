@@ -1,12 +1,12 @@
-//! Going over rows without packing them: rows that are counted or skipped, and rows whose cells are looked at where they
-//! lie.
+//! Moving over rows without packing them: rows that are counted or skipped, and rows whose cells are examined where
+//! they lie.
 //!
-//! A row counts when one of its cells is visible, and mostly its first cell says so by itself (see
+//! A row counts when one of its cells is visible, and mostly its first cell proves so by itself (see
 //! [`terrane_types::visibility::Resolver::first_shows`]): then nothing of the row is copied and nothing else of it is
-//! looked at. Only rows whose first cell is hidden, or of a column that nobody asked for, are gathered.
+//! examined. Only rows whose first cell is hidden, or of an unrequested column, are gathered.
 //!
-//! This is what an exact offset and a count cost: a look at each row. A count of rows per block of a file would make an
-//! offset logarithmic; it would be used here, where a pass begins and `left` is larger than what a block holds.
+//! This is the cost of an exact offset or count: a look at each row. A count of rows per block of a file would make an
+//! offset logarithmic; it would be used here, where a skip begins and `left` is larger than what a block holds.
 
 use std::ops::ControlFlow;
 
@@ -18,12 +18,12 @@ use crate::cell_window::CellWindow;
 use crate::family_reader::Patience;
 
 impl RowScanner {
-    /// Passes visible rows, up to `left` of them, and counts `left` down by each. [`Step::Row`]: all were passed;
-    /// [`RowScanner::row`] is the last of them. What is left of a row that [`RowScanner::next`] gave in parts is not
+    /// Skips visible rows, up to `left` of them, and decrements `left` by each. [`Step::Row`]: all were skipped;
+    /// [`RowScanner::row`] is the last of them. The rest of a row that [`RowScanner::next`] returned in parts is not
     /// counted.
     ///
     /// # Errors
-    /// As [`RowScanner::next`]. What `left` was counted down by has been passed all the same.
+    /// As [`RowScanner::next`]. The rows that `left` was decremented by are skipped nevertheless.
     pub fn pass(&mut self, left: &mut u64, patience: Patience) -> Result<Step, Error> {
         self.drop_row().inspect_err(|_| self.close())?;
         let seen_before = self.stats.cells_seen;
@@ -45,10 +45,10 @@ impl RowScanner {
         Ok(Step::Row)
     }
 
-    /// Hands the visible cells of the next row to `each`, with the row, and goes on. A row is never given in parts.
+    /// Hands the visible cells of the next row to `each`, with the row, and moves on. A row is never given in parts.
     ///
     /// # Errors
-    /// As [`RowScanner::next`]; what `each` was handed is to be forgotten then, because the row comes again.
+    /// As [`RowScanner::next`]; discard what `each` received then, because the row is read again.
     pub fn look(&mut self, patience: Patience, mut each: impl FnMut(&[u8], CellRef<'_>)) -> Result<Step, Error> {
         self.look_until(patience, |row, cell| {
             each(row, cell);
@@ -86,15 +86,15 @@ impl RowScanner {
         self.look_at_row(patience, &mut |_, _| ControlFlow::Break(()))
     }
 
-    /// Shows the next row where it lies, or gathers it, until `each` has seen enough; whether anything of it is visible, `None`
-    /// at the end.
+    /// Shows the next row from where it lies, or gathers it, until `each` has seen enough. Answers whether anything of
+    /// it is visible; `None` at the end.
     fn look_at_row(
         &mut self,
         patience: Patience,
         each: &mut impl FnMut(&[u8], CellRef<'_>) -> ControlFlow<()>,
     ) -> Result<Option<bool>, Error> {
         let mut show_one = |row: &[u8], cell: CellRef<'_>| {
-            // It is the only one, so that it is enough says nothing.
+            // It is the only cell, so it makes no difference whether that is enough.
             let _enough = each(row, cell);
         };
         if let Some(shown) = self.show_lone(&mut show_one)? {
@@ -124,10 +124,11 @@ impl RowScanner {
         Ok(Some(shown))
     }
 
-    /// Goes behind the next row if the first cell of one of its families says that it is visible; else nothing happens.
+    /// Moves past the next row if the first cell of one of its families proves that it is visible; otherwise does
+    /// nothing.
     fn skip_shown(&mut self) -> Result<bool, Error> {
         let Self { families, next_row, projection, stats, .. } = self;
-        // With an offset of cells, one that is visible does not say that the row is shown.
+        // With an offset of cells, one visible cell does not prove that the row is shown.
         if self.from_cell.is_some() || self.bounds.is_empty() || projection.cell_offset > 0 {
             return Ok(false);
         }
@@ -161,11 +162,11 @@ impl RowScanner {
         Ok(true)
     }
 
-    /// Goes on, in the direction of the scan, behind all rows from `row` on: forward as [`RowScanner::seek`] does, and in
+    /// Moves in the direction of the scan: forward to the first row that is not before `row`, as [`RowScanner::seek`] does; in
     /// reverse to the last row before `row`.
     ///
     /// # Errors
-    /// As [`RowScanner::next`]; it is where it was told to go all the same.
+    /// As [`RowScanner::next`]; the scanner has moved nevertheless.
     pub fn seek_beyond(&mut self, row: &[u8], patience: Patience) -> Result<(), Error> {
         if !self.reverse {
             return self.seek(row, patience);

@@ -1,11 +1,11 @@
 //! Blocks as they lie in a file: payload, compression, checksum.
 //!
-//! The checksum covers the file's id and the block's offset besides the bytes. So a block that a disk or a bug put in
-//! another place, or in another file, fails like one with a flipped bit. Lengths are not in the block: they come from
-//! whatever refers to it, which is itself under a checksum.
+//! In addition to the bytes, the checksum covers the file's id and the block's offset. A block that a disk or a bug put
+//! in another place, or in another file, fails like one with a flipped bit. A block does not hold its length: that
+//! comes from the reference to it, which is itself under a checksum.
 //!
-//! Invariant: nothing is decompressed, and no room is made for it, before its checksum held and its length was found
-//! within the limit.
+//! Invariant: nothing is decompressed, and no memory is allocated for it, before its checksum is verified and its
+//! length is within the limit.
 
 use std::cell::RefCell;
 
@@ -14,14 +14,14 @@ use terrane_types::schema::Compression;
 
 use super::varint;
 
-/// Most bytes that one cell takes in a block, generously.
+/// The most bytes that one cell takes in a block, generously.
 const CELL_BYTES_MAX: usize = ROW_BYTES_MAX + QUALIFIER_BYTES_MAX + TAGS_BYTES_MAX + VALUE_BYTES_MAX + 1024;
 
-/// Most bytes of payload in a compressed block: a data block ends at twice the block size at the latest, after the cell
-/// that took it there, and needs less room for all else than it saves.
+/// The most bytes of payload in a compressed block: a data block ends at twice the block size at the latest, after the
+/// cell that took it there, and needs less space for everything else than it saves.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 4 * BLOCK_SIZE_MAX as usize + CELL_BYTES_MAX;
 
-/// Zeros behind the payload in memory, so that numbers of fixed width can be read as eight bytes.
+/// Zeros after the payload in memory, so that numbers of fixed width can be read as eight bytes.
 pub(super) const PADDING_BYTES: usize = 8;
 
 /// Zstandard's level: about three times slower than LZ4 to write, hardly slower to read than at level 1.
@@ -35,7 +35,7 @@ pub(crate) struct BlockAt {
     pub(crate) len: u32,
 }
 
-/// Compresses blocks; keeps what that needs from one to the next.
+/// Compresses blocks; reuses its buffers from one to the next.
 pub(super) struct Sealer {
     zstd: Option<zstd::bulk::Compressor<'static>>,
     scratch: Vec<u8>,
@@ -50,8 +50,8 @@ impl Sealer {
         Self { zstd, scratch: Vec::new() }
     }
 
-    /// Appends `payload` as the block of file `file` at `offset`. It stays uncompressed where compression gains less than
-    /// an eighth: reading it is cheaper then.
+    /// Appends `payload` as the block of file `file` at `offset`. It stays uncompressed where compression saves less
+    /// than an eighth: it is cheaper to read then.
     pub(super) fn seal(
         &mut self,
         payload: &[u8],
@@ -77,15 +77,15 @@ impl Sealer {
         BlockAt { offset, len }
     }
 
-    /// Room once made stays: making it means filling it with zeros.
+    /// The buffer never shrinks: growing it means filling it with zeros.
     fn grow_buffer(&mut self, len: usize) {
         if self.scratch.len() < len {
             self.scratch.resize(len, 0);
         }
     }
 
-    /// Appends the compressed payload with its length before it; `None` when it cannot be compressed, whatever was
-    /// appended then being of no use.
+    /// Appends the compressed payload, preceded by its length; `None` when it cannot be compressed, and what was
+    /// appended is of no use.
     fn compress(&mut self, payload: &[u8], compression: Compression, out: &mut Vec<u8>) -> Option<Compression> {
         if payload.len() > PAYLOAD_BYTES_MAX {
             return None;
@@ -109,7 +109,8 @@ impl Sealer {
     }
 }
 
-/// Checks the bytes of a block and gives its payload, with [`PADDING_BYTES`] zeros behind it; or says what does not hold.
+/// Verifies the bytes of a block and returns its payload, followed by [`PADDING_BYTES`] zeros; the error says what is
+/// wrong.
 pub(super) fn unseal(sealed: &[u8], file: u64, offset: u64) -> Result<Vec<u8>, &'static str> {
     let (payload, compression) = verify(sealed, file, offset)?;
     if compression == Compression::None {
@@ -120,7 +121,7 @@ pub(super) fn unseal(sealed: &[u8], file: u64, offset: u64) -> Result<Vec<u8>, &
     }
     let mut at = 0;
     let len = varint::get(payload, &mut at).and_then(|len| usize::try_from(len).ok());
-    let len = len.filter(|len| *len <= PAYLOAD_BYTES_MAX).ok_or("a block says it is longer than any block can be")?;
+    let len = len.filter(|len| *len <= PAYLOAD_BYTES_MAX).ok_or("a block states a length that no block can have")?;
     let mut out = vec![0; len + PADDING_BYTES];
     let written = match compression {
         Compression::Lz4 => lz4_flex::block::decompress_into(&payload[at..], &mut out[..len]).ok(),
@@ -128,17 +129,17 @@ pub(super) fn unseal(sealed: &[u8], file: u64, offset: u64) -> Result<Vec<u8>, &
         Compression::None => None,
     };
     if written != Some(len) {
-        return Err("a block does not decompress to the length it says");
+        return Err("a block does not decompress to its stated length");
     }
     Ok(out)
 }
 
-/// Checks the bytes of a block and gives its payload as it lies there.
+/// Verifies the bytes of a block and returns its payload as it lies there.
 pub(super) fn verify(sealed: &[u8], file: u64, offset: u64) -> Result<(&[u8], Compression), &'static str> {
     let split = sealed.len().checked_sub(4).ok_or("a block is shorter than its trailer")?;
     let (covered, expected) = sealed.split_at(split);
     if checksum(covered, file, offset).to_le_bytes() != expected {
-        return Err("the checksum of a block does not hold");
+        return Err("a block fails its checksum");
     }
     let (compression, payload) = covered.split_last().ok_or("a block is shorter than its trailer")?;
     let compression = Compression::from_u8(*compression).ok_or("a block has an unknown compression")?;
@@ -154,7 +155,7 @@ fn checksum(bytes: &[u8], file: u64, offset: u64) -> u32 {
 
 fn unzstd(compressed: &[u8], out: &mut [u8]) -> Option<usize> {
     thread_local! {
-        /// Making one costs more than decompressing a block.
+        /// Creating one costs more than decompressing a block.
         static DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
     }
     DECOMPRESSOR.with_borrow_mut(|kept| {

@@ -1,11 +1,11 @@
 //! The blocks of store files that are kept in memory: decompressed, verified, shared.
 //!
-//! Blocks are found by file id and offset; ids of files are never given out twice, so that nothing has to be taken out
-//! when a file goes. There are two parts. Blocks of `in_memory` families have a share of their own, which no scan over
-//! other families can push them out of; all others share the rest. Each part is an S3-FIFO cache (`quick_cache`), which a
-//! single scan does not sweep: a block has to be asked for twice to stay.
+//! Blocks are keyed by file id and offset; file ids are never given out twice, so nothing has to be evicted when a file
+//! goes. There are two parts. Blocks of `in_memory` families have their own share, from which no scan over other
+//! families can evict them; all others share the rest. Each part is an S3-FIFO cache (`quick_cache`), which a single
+//! scan does not sweep: a block must be requested twice to stay.
 //!
-//! Invariant: what blocks weigh, with what keeping them costs, stays within the capacity.
+//! Invariant: the weight of the blocks, including the overhead of keeping them, stays within the capacity.
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
@@ -17,22 +17,22 @@ use quick_cache::{OptionsBuilder, Weighter};
 use super::data_block::DataBlock;
 use super::index::IndexBlock;
 
-/// What keeping a block costs beside the block: its key and weight in the cache, the queues, the counts of sharing.
+/// The overhead of keeping a block: its key and weight in the cache, the queues, the reference counts.
 const ENTRY_BYTES: u64 = 128;
 
-/// Bytes of a block, about, from which the cache's tables are dimensioned.
+/// The usual size of a block, from which the cache's tables are dimensioned.
 const BLOCK_BYTES_USUAL: u64 = 16 << 10;
 
-/// The part of the capacity that is kept for `in_memory` families.
+/// The capacity divided by this is reserved for `in_memory` families.
 const RESERVED_PART: u64 = 4;
 
-/// Locks that the blocks of a part are spread over, at the most.
+/// The most locks that the blocks of a part are spread over.
 const SHARDS_MAX: usize = 16;
 
-/// Bytes of capacity below which another shard does more harm than good: a shard must hold many blocks.
+/// The least capacity of a shard in bytes: a shard must hold many blocks.
 const SHARD_BYTES_MIN: u64 = 4 << 20;
 
-/// What reads of a family have met, for metrics. Counters only ever grow.
+/// What reads of a family met, for metrics. Counters only grow.
 #[derive(Debug, Default)]
 pub(crate) struct FamilyReads {
     /// Blocks that were in the cache.
@@ -49,7 +49,7 @@ pub(crate) struct FamilyReads {
     pub(crate) filter_false: AtomicU64,
 }
 
-/// What reads of a family have met.
+/// What reads of a family met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FamilyReadCounts {
     /// Blocks that were in the cache.
@@ -114,7 +114,7 @@ impl Weighter<BlockKey, CachedBlock> for ByBytes {
     }
 }
 
-/// A hasher without a random seed: which blocks stay is the same in each run.
+/// A hasher without a random seed: which blocks stay is the same in every run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mix(u64);
 
@@ -149,7 +149,7 @@ impl Hasher for Mix {
 
 type Part = Cache<BlockKey, CachedBlock, ByBytes, Mix>;
 
-/// The cache. One per server.
+/// The cache of one server.
 #[derive(Debug)]
 pub(crate) struct BlockCache {
     shared: Part,
@@ -157,7 +157,7 @@ pub(crate) struct BlockCache {
 }
 
 impl BlockCache {
-    /// A cache of so many bytes, a quarter of them for `in_memory` families.
+    /// A cache of this many bytes, a quarter of them for `in_memory` families.
     pub(crate) fn new(capacity_bytes: u64) -> Self {
         let reserved = capacity_bytes / RESERVED_PART;
         Self { shared: part_of(capacity_bytes - reserved), reserved: part_of(reserved) }
@@ -235,7 +235,7 @@ mod tests {
         assert!((0..40).all(|at| cache.get(&key(at), true).is_some()));
     }
 
-    /// A block of about so many bytes, for tests of the cache.
+    /// A block of about this many bytes.
     fn test_block(bytes: usize) -> CachedBlock {
         let mut cells = crate::cells::Cells::default();
         let value = vec![7; bytes];

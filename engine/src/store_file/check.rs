@@ -1,6 +1,6 @@
 //! Verifying a store file as a whole.
 //!
-//! Reads every byte from the disk, whatever the cache holds, and compares all that says the same thing twice: blocks with
+//! Reads every byte from the disk, regardless of the cache, and compares everything that is stored twice: blocks with
 //! the index, partitions with the top index, filters with rows, properties with counts.
 
 use super::PrefixOf;
@@ -14,11 +14,11 @@ use crate::Error;
 use crate::cells::{Cell, Cells};
 use crate::source::{Reading, RowKey, hash_of};
 
-/// How blocks of index and cells are read by what goes over whole files.
+/// How checks and dumps of whole files read blocks.
 pub(super) const WHOLE_FILE: Reading =
     Reading { blocking: true, sequential: true, fills_cache: false, time_min: i64::MIN, prefix: None };
 
-/// What a check of a file went over.
+/// What a check of a file has gone over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CheckReport {
     pub(crate) file_bytes: u64,
@@ -28,22 +28,22 @@ pub(crate) struct CheckReport {
     pub(crate) rows: u64,
 }
 
-/// The last cell seen, to compare the next with.
+/// The last cell, to compare the next one with.
 #[derive(Default)]
 struct Last {
     cell: Cells,
-    /// The entry of the block before, as its row and qualifier.
+    /// The entry of the previous block, as its row and qualifier.
     bound: Option<(Vec<u8>, Option<Vec<u8>>)>,
     row_hash: u64,
     row_cells: u64,
 }
 
 impl StoreFile {
-    /// Verifies the whole file; the first thing that does not hold is the error. Blocks.
+    /// Verifies the whole file; the first violation is the error. Blocks.
     ///
-    /// The filter of prefixes can only be verified with the function that it was made with.
+    /// The prefix filter can only be verified with the function that it was built with.
     pub(crate) fn check(&self, prefix: Option<&PrefixOf>) -> Result<CheckReport, Error> {
-        // What was read on opening may have changed on disk since: it is read again.
+        // What was read on opening may have changed on disk since, so it is read again.
         let again = Self::open(self.shared(), self.id(), Some(self.origin()), self.properties().size, self.reads())?;
         if again.properties() != self.properties() || again.footer != self.footer {
             return Err(self.damage(0, "the file is not the one that was opened"));
@@ -81,7 +81,7 @@ impl StoreFile {
             counted.last_row = cell.row.to_vec();
         }
         if counted != *said {
-            return Err(self.damage(self.footer.properties.offset, "the properties do not agree with the cells"));
+            return Err(self.damage(self.footer.properties.offset, "the properties do not match the cells"));
         }
         Ok(CheckReport {
             file_bytes: said.size,
@@ -126,20 +126,20 @@ impl StoreFile {
                 return Err(damage("cells are not in order"));
             }
             if partition.ends_before(entry, place) {
-                return Err(damage("a cell is behind the bound that the index gives for its block"));
+                return Err(damage("a cell is after the bound of its block in the index"));
             }
             if let Some((row, qualifier)) = &last.bound
                 && (cell.row < row.as_slice()
                     || cell.row == row && qualifier.as_ref().is_none_or(|bound| cell.qualifier < bound.as_slice()))
             {
-                return Err(damage("a cell is before the bound that the index gives for the block before"));
+                return Err(damage("a cell is before the bound of the previous block in the index"));
             }
             if before.is_none_or(|before| before.row != cell.row) {
                 self.check_row(&cell, last, counted, prefix).map_err(damage)?;
             }
             last.row_cells += 1;
             if !self.may_contain_column(last.row_hash, cell.qualifier) {
-                return Err(damage("the filter denies a column that is there"));
+                return Err(damage("the filter denies a column that is present"));
             }
             counted.count(&cell);
             cells += 1;
@@ -149,7 +149,7 @@ impl StoreFile {
             last.cell.push(cell.stub());
         }
         if cells != block.cells() as u64 || cells != entry.cells || data_bytes != entry.data_bytes {
-            return Err(damage("a block does not hold as many cells as it says, or its index"));
+            return Err(damage("a block has another number of cells than it or its index states"));
         }
         last.bound = Some((partition.row(entry).to_vec(), partition.qualifier(entry).map(<[u8]>::to_vec)));
         Ok(())
@@ -171,11 +171,11 @@ impl StoreFile {
         let key = RowKey::new(cell.row);
         last.row_hash = key.hash;
         if !self.may_contain(&key) {
-            return Err("the filter denies a row that is there");
+            return Err("the filter denies a row that is present");
         }
         let head = prefix.and_then(|prefix| cell.row.get(..prefix(cell.row)?));
         if head.is_some_and(|head| self.prefix_filter().is_some_and(|filter| !filter.may_contain(hash_of(head)))) {
-            return Err("the filter denies a prefix that is there");
+            return Err("the filter denies a prefix that is present");
         }
         Ok(())
     }
@@ -188,7 +188,7 @@ impl StoreFile {
         match ahead {
             Some(ahead) => {
                 self.fill(ahead, at)?;
-                unseal(ahead.get(at).ok_or_else(|| self.damage(at.offset, "a block lies behind the others"))?)
+                unseal(ahead.get(at).ok_or_else(|| self.damage(at.offset, "a block lies beyond the data blocks"))?)
             }
             None => {
                 let mut sealed = vec![0; at.len as usize];

@@ -12,12 +12,12 @@ use crate::cells::{Cell, Cells};
 use crate::row_range::RowRange;
 use crate::source::{Cursor, Reading};
 
-/// Goes forward. Whether it is at a row is decided when it gets there, so that asking costs nothing.
+/// Moves forward. Whether it is at a row is decided on arrival, so that the query costs nothing.
 pub(super) struct ForwardCursor {
     table: Arc<StoreFile>,
     walk: Walk,
     reading: Reading,
-    /// Empty: no row of the file is at or behind the end of the bounds.
+    /// Empty: no row of the file is at or after the end of the bounds.
     end: Vec<u8>,
     at_row: bool,
 }
@@ -67,7 +67,7 @@ impl Cursor for ForwardCursor {
         if !self.at_row {
             return Ok(());
         }
-        // Spent, unless all goes well.
+        // Exhausted, unless everything succeeds.
         self.at_row = false;
         let found = self.walk.skip_row(&self.table, self.reading)?;
         self.arrive(found);
@@ -78,7 +78,7 @@ impl Cursor for ForwardCursor {
         if !self.at_row {
             return Ok(true);
         }
-        // Spent, unless all goes well.
+        // Exhausted, unless everything succeeds.
         self.at_row = false;
         let mark = out.mark();
         let mut wanted = Wanted::new(columns);

@@ -1,4 +1,4 @@
-//! Cells in a block: how they are written, and decoded one after the other.
+//! Cells in a block: how they are encoded, and decoded one after the other.
 //!
 //! ```text
 //! block = base timestamp i64 | base sequence u64 | widths u8 | cell* | restart u32 * ceil(cells / 16) | cells u32
@@ -6,12 +6,14 @@
 //!       | position? | tags length? | value length? | tags | value
 //! ```
 //!
-//! Cells stay structured: no escaping, no key bytes to take apart. What a cell has in common with the one before (row,
-//! qualifier, timestamp, sequence, length of the value, a position one higher) costs a bit of the flags. Timestamps and
-//! sequences are distances from the block's lowest ones, all of one width per block, so that decoding them is a load and
-//! a mask. Every 16th cell is a *restart*: it refers to nothing before it, and its offset stands at the end of the block.
+//! Cells stay structured: there is no escaping, and there are no key bytes to split. What a cell has in common with the
+//! previous one (row, qualifier, timestamp, sequence, length of the value, a position one higher) costs one flag bit.
+//! Timestamps and sequences are distances from the block's lowest ones, all of one width per block, so that decoding
+//! them is a load and a mask. Every 16th cell is a *restart*: it refers to nothing before it, and its offset is stored
+//! at the end of the block.
 //!
-//! Decoding allocates nothing per cell: a [`Decoder`] keeps one buffer for the row and refers to the block for the rest.
+//! Decoding allocates nothing per cell: a [`Decoder`] keeps one buffer for the row and refers to the block for the
+//! rest.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -36,20 +38,20 @@ const SAME_SEQUENCE: u8 = 0x08;
 const SAME_VALUE_LEN: u8 = 0x10;
 /// A byte with the kind and [`EXTRA_TAGS`] follows; without it the cell is a put without tags.
 const EXTRA: u8 = 0x20;
-/// The position is one higher than that of the cell before.
+/// The position is one higher than that of the previous cell.
 const NEXT_POSITION: u8 = 0x40;
-/// The position is given; with neither of the two it is zero.
+/// The position is given; with neither flag it is zero.
 const GIVEN_POSITION: u8 = 0x80;
 
 const EXTRA_KIND: u8 = 0x07;
 const EXTRA_TAGS: u8 = 0x08;
 
-/// What a block that passed its checksum and makes no sense all the same says: a bug wrote it, or reads it.
+/// What is wrong with a block that passed its checksum: a bug wrote it, or reads it.
 pub(super) type Malformed = &'static str;
 
-const LONG_SHARE: Malformed = "a cell shares more of a row than the one before has";
+const LONG_SHARE: Malformed = "a cell shares more of a row than the previous cell has";
 
-const CUT_CELL: Malformed = "a cell of a block ends behind the block";
+const CUT_CELL: Malformed = "a cell ends beyond its block";
 
 /// A place to seek: the first cell of a row from this qualifier on, or with `None` what follows the row.
 #[derive(Clone, Copy, Debug)]
@@ -78,7 +80,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Appends the block of these cells: at least one.
+/// Appends the block of these cells, of which there is at least one.
 pub(super) fn encode(cells: &Cells, out: &mut Vec<u8>) {
     let start = out.len();
     let (mut timestamps, mut sequences) = ((i64::MAX, i64::MIN), (u64::MAX, u64::MIN));
@@ -163,10 +165,10 @@ fn flag(bit: u8, set: bool) -> u8 {
     if set { bit } else { 0 }
 }
 
-/// Bytes that two rows have in common at their head.
+/// The number of bytes that two rows have in common at their beginning.
 pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     let mut at = 0;
-    // Eight bytes at a time: rows of a table are alike for long.
+    // Eight bytes at a time: rows of a table mostly have long common beginnings.
     while let (Some(left), Some(right)) = (a[at..].first_chunk::<8>(), b[at..].first_chunk::<8>()) {
         let differing = u64::from_le_bytes(*left) ^ u64::from_le_bytes(*right);
         if differing != 0 {
@@ -180,15 +182,14 @@ pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
 /// A block of cells in memory, decompressed and verified.
 #[derive(Debug)]
 pub(crate) struct DataBlock {
-    /// The payload with zeros behind it.
+    /// The payload followed by zeros.
     bytes: Box<[u8]>,
-    /// In order. A search compares heads, in a line or two of the processor's cache, and reads cells only where heads are
-    /// equal.
+    /// In order. A search compares heads, in one or two cache lines, and reads cells only where heads are equal.
     restarts: SmallVec<[Restart; 8]>,
     /// Where the cells end and the restarts begin.
     cells_end: usize,
     cells: u32,
-    /// Where in the block the first row is, and how much of it all restarts begin with.
+    /// Where in the block the first row is, and how many bytes of it all restarts begin with.
     common_at: u32,
     common_len: u16,
     timestamp_width: u8,
@@ -200,14 +201,14 @@ pub(crate) struct DataBlock {
 /// A cell that refers to nothing before it.
 #[derive(Clone, Copy, Debug)]
 struct Restart {
-    /// Of its row, behind what the rows of all restarts have in common (see [`crate::common_prefix`]).
+    /// Of its row, after what the rows of all restarts have in common (see [`crate::common_prefix`]).
     head: u64,
     /// Where the cell begins.
     at: u32,
 }
 
 impl DataBlock {
-    /// Takes a payload as [`super::block::unseal`] gives it.
+    /// Reads a payload as [`super::block::unseal`] returns it.
     pub(super) fn new(bytes: Vec<u8>) -> Result<Self, Malformed> {
         const SHORT: Malformed = "a block of cells is shorter than its header and restarts";
         let len = bytes.len() - PADDING_BYTES;
@@ -237,7 +238,7 @@ impl DataBlock {
             let (first_row, last_row) = (restart_row(&bytes, first.at)?, restart_row(&bytes, last.at)?);
             let common = common_prefix(&bytes[first_row.clone()], &bytes[last_row]);
             common_at = first_row.start as u32;
-            common_len = u16::try_from(common).map_err(|_| "a row is longer than any can be")?;
+            common_len = u16::try_from(common).map_err(|_| "a row is too long")?;
             for restart in &mut restarts {
                 let row = restart_row(&bytes, restart.at)?;
                 restart.head = head_after(&bytes[first_row.start..][..common], &bytes[row]);
@@ -272,7 +273,7 @@ impl DataBlock {
         self.restarts.len()
     }
 
-    /// Where the restart with this index begins; behind the last one, the end of the cells.
+    /// Where the restart with this index begins; after the last one, the end of the cells.
     fn restart(&self, index: usize) -> usize {
         self.restarts.get(index).map_or(self.cells_end, |restart| restart.at as usize)
     }
@@ -281,8 +282,8 @@ impl DataBlock {
     pub(super) fn restarts_before(&self, place: Place<'_>) -> Result<usize, Malformed> {
         let common_len = usize::from(self.common_len);
         if let Some(rest) = place.row.get(common_len..) {
-            // Taken to begin as the restarts do, until the cells are read that a seek reads next anyway: to look at their
-            // common beginning first would be a wait for memory more.
+            // Assumed to begin as the restarts do, until the cells are read, which a seek reads next anyway: looking at
+            // their common beginning first would be one more cache miss.
             let before = self.restarts_below(head_of(rest), place)?;
             let row = restart_row(&self.bytes, self.restarts.get(before.saturating_sub(1)).map_or(0, |it| it.at))?;
             if self.bytes[row].starts_with(&place.row[..common_len]) {
@@ -296,7 +297,7 @@ impl DataBlock {
     /// How many restarts begin with a cell before `place`, whose row has this head.
     fn restarts_below(&self, head: u64, place: Place<'_>) -> Result<usize, Malformed> {
         let mut low = self.restarts.partition_point(|restart| restart.head < head);
-        // Mostly the next head is greater already, and says that its row is.
+        // Mostly the next head is greater already, which decides about its row.
         if self.restarts.get(low).is_none_or(|restart| restart.head > head) {
             return Ok(low);
         }
@@ -315,7 +316,7 @@ impl DataBlock {
         Ok(low)
     }
 
-    /// The cell with these parts; its row is what the decoder had.
+    /// The cell with these parts; its row is the decoder's.
     #[inline]
     pub(super) fn cell<'a>(&'a self, row: &'a [u8], parts: &Parts) -> Cell<'a> {
         let rest = &self.bytes[parts.rest_at as usize..];
@@ -340,7 +341,7 @@ impl DataBlock {
 
 /// Where the row of the restart that begins at `at` is; its qualifier follows.
 fn restart_row(bytes: &[u8], at: u32) -> Result<Range<usize>, Malformed> {
-    const BAD: Malformed = "a restart refers to what is before it";
+    const BAD: Malformed = "a restart refers to an earlier cell";
     let flags = bytes[at as usize];
     if flags & (SAME_ROW | SAME_QUALIFIER) != 0 {
         return Err(BAD);
@@ -353,7 +354,7 @@ fn restart_row(bytes: &[u8], at: u32) -> Result<Range<usize>, Malformed> {
     Ok(at - row.len()..at)
 }
 
-/// A cell but for its row, as a [`Decoder`] found it in a block.
+/// A cell without its row, as a [`Decoder`] found it in a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parts {
     pub(super) timestamp: i64,
@@ -368,10 +369,10 @@ pub(super) struct Parts {
     pub(super) kind: CellKind,
 }
 
-/// What [`Decoder::next`] came to.
+/// What [`Decoder::next`] reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// A cell of the row that the decoder was at.
+    /// A cell of the same row.
     SameRow,
     /// A cell of another row.
     NewRow,
@@ -379,11 +380,11 @@ pub(super) enum Next {
     End,
 }
 
-/// What a cell says of its row.
+/// How a cell gives its row.
 enum RowStep<'a> {
-    /// It is that of the cell before.
+    /// It is that of the previous cell.
     Same,
-    /// It is the beginning of the row before, with these bytes behind it.
+    /// It is the beginning of the previous row, followed by these bytes.
     Given { shared: usize, suffix: &'a [u8] },
     /// There is no cell.
     End,
@@ -394,7 +395,7 @@ enum RowStep<'a> {
 pub(super) struct Decoder {
     /// Where the next cell begins.
     at: usize,
-    /// The row of the cell at hand.
+    /// The row of the current cell.
     pub(super) row: Vec<u8>,
     pub(super) parts: Parts,
 }
@@ -417,17 +418,17 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// Goes before the first cell of a block. The row stays: the first cell may be of the same.
+    /// Moves before the first cell of a block. The row stays: the first cell may be of the same.
     pub(super) fn start(&mut self) {
         self.at = HEADER_BYTES;
     }
 
-    /// Goes before the restart with this index.
+    /// Moves before the restart with this index.
     pub(super) fn start_at(&mut self, block: &DataBlock, restart: usize) {
         self.at = block.restart(restart);
     }
 
-    /// Whether the next cell is the one that the restart with this index begins with.
+    /// Whether the next cell is the one that begins the restart with this index.
     pub(super) fn is_at(&self, block: &DataBlock, restart: usize) -> bool {
         self.at >= block.restart(restart)
     }
@@ -442,7 +443,7 @@ impl Decoder {
                 if shared > self.row.len() {
                     return Err(LONG_SHARE);
                 }
-                // A restart gives its row in full whether it is a new one or not; nothing else repeats a row.
+                // A restart gives its row in full whether it is a new one or not; no other cell repeats a row.
                 if shared == 0 && self.row == suffix {
                     return Ok(Next::SameRow);
                 }
@@ -468,7 +469,7 @@ impl Decoder {
         }
     }
 
-    /// Decodes the next cell but for its row, of which it says what the block says.
+    /// Decodes the next cell except its row, for which it returns what the block says.
     #[inline]
     fn step<'a>(&mut self, block: &'a DataBlock) -> Result<RowStep<'a>, Malformed> {
         let bytes = &block.bytes[..];
@@ -490,7 +491,7 @@ impl Decoder {
         }
         if flags & SAME_QUALIFIER == 0 {
             let len = varint::get_len(bytes, &mut at).ok_or(CUT_CELL)?;
-            self.parts.qualifier_len = u16::try_from(len).map_err(|_| "a qualifier is longer than any can be")?;
+            self.parts.qualifier_len = u16::try_from(len).map_err(|_| "a qualifier is too long")?;
             self.parts.qualifier_at = at as u32;
             at += len;
         }
@@ -514,7 +515,7 @@ impl Decoder {
                 tags_len = varint::get_len(bytes, &mut at).ok_or(CUT_CELL)?;
             }
         }
-        self.parts.tags_len = u16::try_from(tags_len).map_err(|_| "a tag section is longer than any can be")?;
+        self.parts.tags_len = u16::try_from(tags_len).map_err(|_| "a tag section is too long")?;
         if flags & SAME_VALUE_LEN == 0 {
             self.parts.value_len = varint::get_len(bytes, &mut at).ok_or(CUT_CELL)? as u32;
         }
@@ -527,21 +528,21 @@ impl Decoder {
         Ok(step)
     }
 
-    /// Goes to the first cell of the block that is not before `place`: [`Next::NewRow`] (which says nothing about the row
-    /// it was at before), or the end.
+    /// Moves to the first cell of the block that is not before `place`: [`Next::NewRow`] (which says nothing about the
+    /// row it was at before), or the end.
     pub(super) fn seek(&mut self, block: &DataBlock, place: Place<'_>) -> Result<Next, Malformed> {
         let restart = block.restarts_before(place)?.saturating_sub(1);
         self.start_at(block, restart);
         self.row.clear();
-        // Rows ascend, so what one shares with the one before tells mostly how it compares, and none is put together before
-        // the one that is sought. `matched` is how much of that the row at hand begins with.
+        // Rows ascend, so what one shares with the previous one mostly decides how it compares, and no row is assembled
+        // before the one that is sought. `matched` is how much of that the current row begins with.
         let (mut order, mut matched) = (Ordering::Less, 0);
         loop {
             match self.step(block)? {
                 RowStep::End => return Ok(Next::End),
                 // Of a row that is before the place, or of the place's own.
                 RowStep::Same => {}
-                // As different from the place's row as the one before, and so before it as well.
+                // It differs from the place's row where the previous one does, and so comes before it as well.
                 RowStep::Given { shared, .. } if shared > matched => {}
                 RowStep::Given { shared, suffix } => {
                     if shared == matched || shared == 0 {
@@ -550,7 +551,7 @@ impl Decoder {
                         matched = shared + more;
                         order = suffix.get(more).cmp(&rest.get(more));
                     } else {
-                        // It leaves the row before where that is still the place's.
+                        // It leaves the previous row where that is still the place's.
                         order = Ordering::Greater;
                     }
                     if order != Ordering::Less {
@@ -573,20 +574,20 @@ impl Decoder {
         }
     }
 
-    /// The cell at hand.
+    /// The current cell.
     #[inline]
     pub(super) fn cell<'a>(&'a self, block: &'a DataBlock) -> Cell<'a> {
         block.cell(&self.row, &self.parts)
     }
 }
 
-/// Reads a number of `width` bytes. The zeros behind the payload make room for reading eight.
+/// Reads a number of `width` bytes. The zeros after the payload allow reading eight.
 #[inline]
 fn fixed(bytes: &[u8], at: &mut usize, width: u8) -> Result<u64, Malformed> {
     let eight = bytes.get(*at..).and_then(|rest| rest.first_chunk::<8>()).ok_or(CUT_CELL)?;
     *at += usize::from(width);
     let unused = 64 - 8 * u32::from(width);
-    // Shifting by 64 is no number: a width of zero reads as zero.
+    // Shifting by 64 is undefined: a width of zero reads as zero.
     Ok(u64::from_le_bytes(*eight).checked_shl(unused).map_or(0, |value| value >> unused))
 }
 

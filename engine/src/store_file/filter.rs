@@ -1,8 +1,8 @@
-//! Bloom filters: which rows, columns or prefixes of rows a file certainly does not hold.
+//! Bloom filters: which rows, columns or row prefixes a file certainly does not hold.
 //!
-//! A filter is an array of lines of 512 bits, each a line of the processor's cache: all bits of one key lie in one line,
-//! so that a look costs one miss at most. At ten bits a key about one look in a hundred for what is not there finds
-//! nothing against it. Keys come as hashes ([`crate::source::hash_of`]), computed once per read for all files.
+//! A filter is an array of lines of 512 bits, each a cache line of the processor: all bits of one key lie in one line,
+//! so a lookup costs at most one miss. At ten bits per key about one lookup in a hundred for an absent key is a false
+//! positive. Keys come as hashes ([`crate::source::hash_of`]), computed once per read for all files.
 //!
 //! ```text
 //! filter = bits per key u8 | probes u8 | lines u32 | line*      line = 8 × u64
@@ -11,7 +11,7 @@
 use super::data_block::Malformed;
 use crate::source::hash_of;
 
-/// Bits for each key.
+/// Bits per key.
 const BITS_PER_KEY: u64 = 10;
 
 /// Bits that a key sets.
@@ -24,12 +24,12 @@ const HEADER_BYTES: usize = 6;
 /// Spreads the bits of a hash from one probe to the next: 2^32 over the golden ratio.
 const SPREAD: u32 = 0x9e37_79b9;
 
-/// The hash of a column: of its qualifier, seeded with the row's hash. It reaches the disk: it never changes.
+/// The hash of a column: of its qualifier, seeded with the row's hash. It is stored on disk and never changes.
 pub(crate) fn column_hash(row: u64, qualifier: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64_with_seed(qualifier, row)
 }
 
-/// One line of the cache.
+/// One cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Line([u64; 8]);
@@ -67,9 +67,9 @@ impl Filter {
         out
     }
 
-    /// Takes a payload.
+    /// Reads a payload.
     pub(super) fn new(payload: &[u8]) -> Result<Self, Malformed> {
-        const BAD: Malformed = "a filter makes no sense though its checksum holds";
+        const BAD: Malformed = "a filter is malformed although its checksum is right";
         let (header, words) = payload.split_first_chunk::<HEADER_BYTES>().ok_or(BAD)?;
         let lines = u32::from_le_bytes([header[2], header[3], header[4], header[5]]) as usize;
         let probes = header[1];
@@ -99,7 +99,7 @@ impl Filter {
     }
 }
 
-/// Calls `with` for each bit of a hash, as the word of the line and the bit in the word, until it says no.
+/// Calls `with` for each bit of a hash, as the word of the line and the bit in the word, until it returns `false`.
 #[inline]
 fn for_each_bit(hash: u64, probes: u8, mut with: impl FnMut(usize, u64) -> bool) -> bool {
     let mut bits = hash as u32;
@@ -113,21 +113,21 @@ fn for_each_bit(hash: u64, probes: u8, mut with: impl FnMut(usize, u64) -> bool)
     true
 }
 
-/// Gathers hashes for the filters of a file in the making.
+/// Gathers hashes for the filters of a file that is being written.
 #[derive(Default)]
 pub(super) struct FilterBuilder {
     hashes: Vec<u64>,
 }
 
 impl FilterBuilder {
-    /// Adds a hash, unless it is the one that was added last.
+    /// Adds a hash, unless it equals the previous one.
     pub(super) fn add(&mut self, hash: u64) {
         if self.hashes.last() != Some(&hash) {
             self.hashes.push(hash);
         }
     }
 
-    /// Adds a row and gives its hash.
+    /// Adds a row and returns its hash.
     pub(super) fn add_row(&mut self, row: &[u8]) -> u64 {
         let hash = hash_of(row);
         self.add(hash);

@@ -1,4 +1,4 @@
-//! The end of a file, of fixed size: where everything else is, under which id it was written, and in which format.
+//! The end of a file, of fixed size: where everything else is, the id it was written under, and its format.
 
 use super::block::BlockAt;
 use super::data_block::Malformed;
@@ -16,7 +16,7 @@ pub(super) const FOOTER_BYTES: usize = 4 * 12 + 8 + 8 + 4 + 4 + 8;
 /// Why a footer cannot be used.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum BadFooter {
-    /// It is not one.
+    /// It is not a footer.
     Damaged(Malformed),
     /// The file was written by a newer build.
     Newer(u32),
@@ -45,7 +45,7 @@ impl Footer {
         }
         out.u64(self.data_end);
         out.u64(self.id);
-        // The checksum covers what stands behind it, too.
+        // The checksum also covers what follows it.
         let mut covered = crc32c::crc32c(&out.0);
         covered = crc32c::crc32c_append(covered, &FORMAT.to_le_bytes());
         covered = crc32c::crc32c_append(covered, MAGIC);
@@ -61,24 +61,24 @@ impl Footer {
         let (rest, magic) =
             bytes.split_last_chunk::<8>().ok_or(damaged("the file is shorter than the footer of a store file"))?;
         if magic != MAGIC {
-            return Err(damaged("the file does not end in a footer: it was cut short, or is no store file"));
+            return Err(damaged("the file does not end in a footer: it was truncated, or is not a store file"));
         }
-        let (rest, format) = rest.split_last_chunk::<4>().ok_or(damaged("the footer is cut short"))?;
+        let (rest, format) = rest.split_last_chunk::<4>().ok_or(damaged("the footer is truncated"))?;
         let number = u32::from_le_bytes(*format);
         if number > FORMAT {
             return Err(BadFooter::Newer(number));
         }
-        let (fields, expected) = rest.split_last_chunk::<4>().ok_or(damaged("the footer is cut short"))?;
+        let (fields, expected) = rest.split_last_chunk::<4>().ok_or(damaged("the footer is truncated"))?;
         let covered = crc32c::crc32c_append(crc32c::crc32c(fields), format);
         if crc32c::crc32c_append(covered, magic).to_le_bytes() != *expected {
-            return Err(damaged("the checksum of the footer does not hold"));
+            return Err(damaged("the footer fails its checksum"));
         }
-        let footer = Self::read(&mut Reader(fields)).ok_or(damaged("the footer is cut short"))?;
+        let footer = Self::read(&mut Reader(fields)).ok_or(damaged("the footer is truncated"))?;
         let tail = size.saturating_sub(FOOTER_BYTES as u64);
         let blocks = [Some(footer.top_index), footer.filter, footer.prefix_filter, Some(footer.properties)];
         let inside = |at: BlockAt| at.offset.checked_add(u64::from(at.len)).is_some_and(|end| end <= tail);
         if footer.data_end > tail || !blocks.into_iter().flatten().all(inside) {
-            return Err(damaged("the footer refers to what is behind the end of the file"));
+            return Err(damaged("the footer refers to something beyond the end of the file"));
         }
         Ok(footer)
     }

@@ -1,7 +1,7 @@
-//! Index blocks: where the blocks of a file are, and up to where each of them goes.
+//! Index blocks: where the blocks of a file are, and an upper bound of each.
 //!
-//! There are two levels of one form. The *partitions* index data blocks and are read and cached like those; the *top
-//! index* indexes the partitions and stays in memory while a table is open.
+//! There are two levels of the same form. The *partitions* index data blocks and are read and cached like those; the
+//! *top index* indexes the partitions and stays in memory while a file is open.
 //!
 //! ```text
 //! index = first offset varint | count varint | entry*
@@ -11,8 +11,8 @@
 //! ```
 //!
 //! An entry's key is an upper bound of the cells in its block, and below all cells of the next. Where the rows of two
-//! blocks differ, it is the shortest row that tells them apart; so an entry with a qualifier says that the row goes on in
-//! the next block. The blocks of an index lie one after the other, without gaps: only lengths are written.
+//! blocks differ, it is the shortest row that separates them; an entry with a qualifier therefore says that the row
+//! continues in the next block. The blocks of an index follow one another without gaps: only lengths are stored.
 
 use std::cmp::Ordering;
 
@@ -24,7 +24,7 @@ use crate::common_prefix::head_after;
 /// Marks the end of all columns of a row in [`Entry::qualifier_len`].
 const WHOLE_ROW: u32 = u32::MAX;
 
-/// What a block goes up to.
+/// The upper bound of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UpperBound {
     pub(super) row: Vec<u8>,
@@ -33,7 +33,7 @@ pub(super) struct UpperBound {
 }
 
 impl UpperBound {
-    /// Between the last cell of one block and the first of the next.
+    /// A bound between the last cell of one block and the first of the next.
     pub(super) fn between(last: (&[u8], &[u8]), next: (&[u8], &[u8])) -> Self {
         if last.0 == next.0 {
             return Self { row: last.0.to_vec(), qualifier: Some(last.1.to_vec()) };
@@ -41,7 +41,7 @@ impl UpperBound {
         Self { row: separator(last.0, next.0), qualifier: None }
     }
 
-    /// After the last cell of all.
+    /// The bound after the last cell of all.
     pub(super) fn end(last_row: &[u8]) -> Self {
         Self { row: last_row.to_vec(), qualifier: None }
     }
@@ -50,7 +50,7 @@ impl UpperBound {
 /// A short row that is not before `last` and before `next`.
 fn separator(last: &[u8], next: &[u8]) -> Vec<u8> {
     let shared = common_prefix(last, next);
-    // The head of `next` up to the byte in which they differ is after `last`, and before `next` if that goes on.
+    // The beginning of `next` up to the byte in which they differ is after `last`, and before `next` if that is longer.
     if shared < last.len() && shared + 1 < next.len() && shared + 1 < last.len() {
         next[..=shared].to_vec()
     } else {
@@ -98,7 +98,7 @@ impl IndexBuilder {
         self.entries.len()
     }
 
-    /// The payload, and what the entry of this index in the one above says; `None` when nothing was added.
+    /// The payload, and what the entry for this index in the index above says; `None` when nothing was added.
     pub(super) fn finish(&mut self) -> Option<(Vec<u8>, UpperBound, u64, u64)> {
         let built = std::mem::take(self);
         let bound = built.last?;
@@ -110,42 +110,42 @@ impl IndexBuilder {
     }
 }
 
-/// A block as its index knows it.
+/// A block as its index describes it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) at: BlockAt,
     row_at: u32,
     row_len: u32,
-    /// The qualifier lies behind the row.
+    /// The qualifier follows the row.
     qualifier_len: u32,
     pub(crate) cells: u64,
     pub(crate) data_bytes: u64,
 }
 
-/// An index block in memory, taken apart for searching.
+/// An index block in memory, decoded for searching.
 #[derive(Debug)]
 pub(crate) struct IndexBlock {
     keys: Box<[u8]>,
     entries: Box<[Entry]>,
     /// Bytes that the rows of all entries begin with.
     common: usize,
-    /// The head of each entry's row behind those (see [`crate::common_prefix`]): a search stays within a few lines of the
-    /// processor's cache, and reads rows only where heads are equal.
+    /// The head of each entry's row after those (see [`crate::common_prefix`]): a search stays within a few cache
+    /// lines, and reads rows only where heads are equal.
     heads: Box<[u64]>,
 }
 
 impl IndexBlock {
-    /// Takes a payload as [`super::block::unseal`] gives it, whose blocks all lie before `end` in the file.
+    /// Reads a payload as [`super::block::unseal`] returns it, whose blocks all lie before `end` in the file.
     pub(super) fn new(bytes: &[u8], end: u64) -> Result<Self, Malformed> {
         Self::parse(&bytes[..bytes.len() - PADDING_BYTES], end)
-            .ok_or("an index block makes no sense though its checksum holds")
+            .ok_or("an index block is malformed although its checksum is right")
     }
 
     fn parse(bytes: &[u8], end: u64) -> Option<Self> {
         let mut at = 0;
         let mut offset = varint::get(bytes, &mut at)?;
         let count = usize::try_from(varint::get(bytes, &mut at)?).ok()?;
-        // An entry takes seven bytes at the least.
+        // An entry takes at least seven bytes.
         let mut entries = Vec::with_capacity(count.min(bytes.len() / 7));
         let mut keys = Vec::new();
         let mut last = (0, 0);
@@ -216,7 +216,7 @@ impl IndexBlock {
         &self.keys[entry.row_at as usize..][..entry.row_len as usize]
     }
 
-    /// The qualifier up to which the block of this entry goes, where its last row goes on in the next block.
+    /// The qualifier up to which the block of this entry goes, where its last row continues in the next block.
     pub(super) fn qualifier(&self, entry: &Entry) -> Option<&[u8]> {
         let at = entry.row_at as usize + entry.row_len as usize;
         (entry.qualifier_len != WHOLE_ROW).then(|| &self.keys[at..][..entry.qualifier_len as usize])
@@ -244,7 +244,7 @@ impl IndexBlock {
     pub(super) fn find_from(&self, from: usize, place: Place<'_>) -> usize {
         let head = head_after(&self.keys[..self.common], place.row);
         let at = from + self.heads[from..].partition_point(|other| *other < head);
-        // Mostly the next head is greater already, and says that its row is.
+        // Mostly the next head is greater already, which decides about its row.
         if self.heads.get(at).is_none_or(|other| *other > head) {
             return at;
         }

@@ -1,4 +1,4 @@
-//! A store file as its parts, for a person to look at: properties, index, cells.
+//! A store file taken apart for display: properties, index, cells.
 
 use std::ops::ControlFlow;
 

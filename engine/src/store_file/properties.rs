@@ -1,7 +1,7 @@
 //! What a file says about itself: counts, ranges, and how it was written.
 //!
-//! Fields carry a number and a length, so that a build reads the properties of older and, as far as it knows them, of
-//! newer files: `properties = (tag varint, (length varint, bytes))*`. Tags are never given to another meaning.
+//! Fields carry a tag and a length, so that a build reads the properties of older files and the ones it knows of newer
+//! files: `properties = (tag varint, (length varint, bytes))*`. Tags never change their meaning.
 
 use terrane_types::schema::{Bloom, Compression, FamilyStorage};
 
@@ -28,25 +28,25 @@ const INDEX_BLOCKS: u64 = 16;
 const LONGEST_ROW_CELLS: u64 = 17;
 /// The last one that every file has.
 const NEEDED_LAST: u64 = LONGEST_ROW_CELLS;
-/// Only in files with a filter of prefixes.
+/// Only in files with a prefix filter.
 const PREFIX_ID: u64 = 18;
 
 /// What a file says about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StoreFileProperties {
-    /// Of the format; it stands in the footer.
+    /// The version of the format, from the footer.
     pub(crate) format: u32,
-    /// The file's id; it stands in the footer.
+    /// The file's id, from the footer.
     pub(crate) id: u64,
     /// The file's length on disk.
     pub(crate) size: u64,
     pub(crate) first_row: Vec<u8>,
     pub(crate) last_row: Vec<u8>,
     pub(crate) cells: u64,
-    /// How many of the cells delete.
+    /// How many of the cells are tombstones.
     pub(crate) deletes: u64,
     pub(crate) rows: u64,
-    /// Most cells that a row has.
+    /// The most cells of one row.
     pub(crate) longest_row_cells: u64,
     /// The lowest and the highest.
     pub(crate) timestamps: (i64, i64),
@@ -56,9 +56,9 @@ pub(crate) struct StoreFileProperties {
     pub(crate) data_bytes: u64,
     pub(crate) data_blocks: u64,
     pub(crate) index_blocks: u64,
-    /// How the file was written, whatever the family says now.
+    /// How the file was written, which may differ from the family's present attributes.
     pub(crate) storage: FamilyStorage,
-    /// In which way rows were cut for the filter of prefixes, if there is one.
+    /// The way rows were cut for the prefix filter, if there is one.
     pub(crate) prefix_id: Option<u64>,
 }
 
@@ -84,7 +84,7 @@ impl StoreFileProperties {
         }
     }
 
-    /// Counts a cell, but for its row.
+    /// Counts a cell, except for its row.
     #[inline]
     pub(super) fn count(&mut self, cell: &Cell<'_>) {
         self.cells += 1;
@@ -133,7 +133,7 @@ impl StoreFileProperties {
 
     /// Reads what [`StoreFileProperties::encode`] wrote.
     pub(super) fn decode(mut self, bytes: &[u8]) -> Result<Self, Malformed> {
-        const BAD: Malformed = "the properties make no sense though their checksum holds";
+        const BAD: Malformed = "the properties are malformed although their checksum is right";
         const NEEDED: u64 = (1 << (NEEDED_LAST + 1)) - 2;
         let mut at = 0;
         let mut seen = 0u64;
@@ -162,7 +162,7 @@ impl StoreFileProperties {
                 COMPRESSION => self.storage.compression = Compression::from_u8(byte()?).ok_or(BAD)?,
                 BLOOM => self.storage.bloom = Bloom::from_u8(byte()?).ok_or(BAD)?,
                 IN_MEMORY => self.storage.in_memory = byte()? != 0,
-                // A newer build of the same format added it: it is of use, not needed.
+                // Added by a newer build of the same format: useful, not required.
                 _ => {}
             }
         }

@@ -1,7 +1,7 @@
-//! Reads more than was asked for where a cursor goes over a file block by block, so that the disk is asked seldom.
+//! Reads more than requested where a cursor walks a file block by block, to reduce disk accesses.
 //!
-//! The first read after a seek is of one block: most cursors stop early. Once the next block follows on the one read last,
-//! on either side, so much is read at once, and twice as much each time after.
+//! The first read after a seek is of one block: most cursors stop early. Once a block adjoins the previously read one,
+//! on either side, a larger piece is read at once, and twice as much each time after.
 
 use std::ops::Range;
 
@@ -16,9 +16,9 @@ pub(super) struct ReadAhead {
     pub(super) bytes: Vec<u8>,
     /// Where in the file the bytes are.
     pub(super) offset: u64,
-    /// The block asked for last.
+    /// The last block requested.
     last: Option<BlockAt>,
-    /// How much to read the next time.
+    /// How much to read next time.
     next_bytes: u64,
 }
 
@@ -29,7 +29,8 @@ impl ReadAhead {
         self.bytes.get(start..start.checked_add(at.len as usize)?)
     }
 
-    /// What to read in place of this block alone: it and what follows it, or what is before it, within the data blocks.
+    /// The range to read instead of this block alone: the block and what follows it, or what precedes it, within the
+    /// data blocks.
     pub(super) fn range(&mut self, at: BlockAt, data_end: u64) -> Range<u64> {
         let end = at.offset + u64::from(at.len);
         let follows = |last: BlockAt| last.offset + u64::from(last.len) == at.offset;
@@ -47,7 +48,7 @@ impl ReadAhead {
         range
     }
 
-    /// Notes the block that was asked for, wherever it came from.
+    /// Notes that a block was requested, wherever it came from.
     pub(super) fn asked(&mut self, at: BlockAt) {
         self.last = Some(at);
     }

@@ -1,4 +1,4 @@
-//! An open store file: what of it stays in memory, how its blocks are fetched, and gets of rows.
+//! An open store file: what stays in memory of it, and how its blocks are fetched.
 
 use std::cell::RefCell;
 use std::io;
@@ -20,10 +20,11 @@ use crate::Error;
 use crate::row_range::RowRange;
 use crate::source::{Reading, RowKey};
 
-/// Read from the end of a file on opening: footer, properties and top index of most files, all of small ones.
+/// Read from the end of a file when it is opened: footer, properties and top index of most files, and all of small
+/// ones.
 const TAIL_BYTES: u64 = 32 << 10;
 
-/// Largest room for a read that a thread keeps for the next.
+/// The largest read buffer that a thread keeps for the next read.
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
 
 /// A store file, open for reading. Shared by all reads of it.
@@ -32,17 +33,17 @@ pub(crate) struct StoreFile {
     shared: Arc<StoreFileShared>,
     reads: Arc<FamilyReads>,
     path: PathBuf,
-    /// The number that the file has here: in its name, and in the cache.
+    /// The number of the file here: in its name, and in the cache.
     id: u64,
-    /// The number that it was written under, which its checksums cover: another for a file made elsewhere.
+    /// The number that it was written under, which its checksums cover: a different one for an ingested file.
     origin: u64,
     pub(super) footer: Footer,
     properties: StoreFileProperties,
     top: IndexBlock,
     /// The partition of a file that has only one: it is then as good as a top index.
     only_partition: Option<Arc<IndexBlock>>,
-    /// Partitions that reads have needed, as many as the server's budget for them has room for: a get would else look into
-    /// the block cache twice.
+    /// Partitions that reads have needed, as far as the server's budget for them allows: without them a get would look
+    /// into the block cache twice.
     pinned: Box<[OnceLock<Arc<IndexBlock>>]>,
     filter: Option<Filter>,
     prefix_filter: Option<Filter>,
@@ -56,7 +57,8 @@ impl Drop for StoreFile {
 }
 
 impl StoreFile {
-    /// Opens the file `id` of `size` bytes, written under the number `origin` (`None`: whichever it says); what reads of it meet is counted in `reads`. Blocks.
+    /// Opens the file `id` of `size` bytes, written under the number `origin` (`None`: any); `reads` counts what reads
+    /// of it meet. Blocks.
     pub(crate) fn open(
         shared: &Arc<StoreFileShared>,
         id: u64,
@@ -86,7 +88,7 @@ impl StoreFile {
         }
         let origin = footer.id;
 
-        // Filters and indexes lie one after the other; of large files they begin before the tail that was read.
+        // Filters and indexes are adjacent; in large files they begin before the tail that was read.
         let first = [footer.filter, footer.prefix_filter].into_iter().flatten().map(|at| at.offset).min();
         let filters_end =
             [footer.filter, footer.prefix_filter].into_iter().flatten().map(|at| at.offset + u64::from(at.len));
@@ -186,8 +188,8 @@ impl StoreFile {
         self.pinned.iter().filter_map(OnceLock::get).map(|partition| partition.memory_bytes()).sum()
     }
 
-    /// Whether the file may hold cells at or after this time. One that does not holds nothing that a reader of later
-    /// times sees, nor anything that hides from it what other files hold: a delete acts on its own time and before.
+    /// Whether the file may hold cells at or after this time. A file that does not has nothing that a reader of later
+    /// times sees, and nothing that hides cells of other files from it: a tombstone acts on its own time and before.
     pub(crate) fn covers(&self, time_min: i64) -> bool {
         self.properties.timestamps.1 >= time_min
     }
@@ -198,14 +200,14 @@ impl StoreFile {
         inside && self.filter.as_ref().is_none_or(|filter| filter.may_contain(row.hash))
     }
 
-    /// Whether the file may hold rows with the prefix that has this hash, among prefixes that were cut in the way with
-    /// this id ([`RowPrefix::id`](crate::row_prefix::RowPrefix)). `false` is certain.
+    /// Whether the file may hold rows with the prefix that has this hash, among prefixes cut in the way with this id
+    /// ([`RowPrefix::id`](crate::row_prefix::RowPrefix)). `false` is certain.
     pub(crate) fn may_contain_prefix(&self, prefix_id: u64, hash: u64) -> bool {
         let asked = self.prefix_filter.as_ref().filter(|_| self.properties.prefix_id == Some(prefix_id));
         asked.is_none_or(|filter| filter.may_contain(hash))
     }
 
-    /// Whether this filter and the row's hash say that the column may be there.
+    /// Whether the column may be present, by the filter and the row's hash.
     pub(super) fn may_contain_column(&self, row: u64, qualifier: &[u8]) -> bool {
         match (&self.filter, self.properties.storage.bloom) {
             (Some(filter), Bloom::RowCol) => filter.may_contain(column_hash(row, qualifier)),
@@ -225,7 +227,7 @@ impl StoreFile {
         self.prefix_filter.as_ref()
     }
 
-    /// Bytes of data inside of `bounds`, about, without touching the disk.
+    /// Bytes of data within `bounds`, approximately, without touching the disk.
     pub(crate) fn bytes_within(&self, bounds: &RowRange) -> u64 {
         if bounds.is_empty() || !bounds.meets(&self.properties.first_row, &self.properties.last_row) {
             return 0;
@@ -234,7 +236,7 @@ impl StoreFile {
             return self.properties.data_bytes;
         }
         let index = self.only_partition.as_deref().unwrap_or(&self.top);
-        // A block on the border counts for half.
+        // A block on the border counts half.
         let before = |row: &[u8]| {
             let at = index.find(Place::row(row));
             let whole: u64 = index.entries()[..at].iter().map(|entry| entry.data_bytes).sum();
@@ -249,7 +251,7 @@ impl StoreFile {
         Error::damage(&self.path, offset, what)
     }
 
-    /// The index partition with this place in the top index.
+    /// The index partition at this position in the top index.
     pub(super) fn partition(&self, at: usize, reading: Reading) -> Result<Arc<IndexBlock>, Error> {
         let pinned = self.pinned.get(at);
         if let Some(partition) = self.only_partition.as_ref().or_else(|| pinned?.get()) {
@@ -270,10 +272,10 @@ impl StoreFile {
         }
     }
 
-    /// Keeps a partition for as long as the table is open, if there is room for it.
+    /// Keeps a partition while the file is open, if the budget allows.
     fn pin(&self, place: &OnceLock<Arc<IndexBlock>>, index: &Arc<IndexBlock>) {
         let bytes = index.memory_bytes() as u64;
-        // Of two readers that come at once, one pays for nothing.
+        // Of two concurrent readers, the second returns its share.
         if self.shared.pinned.take(bytes) && place.set(Arc::clone(index)).is_err() {
             self.shared.pinned.give_back(bytes);
         }
@@ -318,7 +320,8 @@ impl StoreFile {
                     return Err(Error::NeedsDisk);
                 }
                 self.fill(ahead, at)?;
-                let sealed = ahead.get(at).ok_or_else(|| self.damage(at.offset, "a block lies behind the others"))?;
+                let sealed =
+                    ahead.get(at).ok_or_else(|| self.damage(at.offset, "a block lies beyond the data blocks"))?;
                 unseal(sealed)
             }
             _ if !reading.blocking => return Err(Error::NeedsDisk),
@@ -332,13 +335,13 @@ impl StoreFile {
         Ok(block)
     }
 
-    /// Sees to it that a block is among what was read ahead.
+    /// Makes sure that a block is among what was read ahead.
     pub(super) fn fill(&self, ahead: &mut ReadAhead, at: BlockAt) -> Result<(), Error> {
         if ahead.get(at).is_none() {
             let range = ahead.range(at, self.footer.data_end);
             ahead.bytes.clear();
             ahead.offset = range.start;
-            // At most what is read ahead, or one block, whose length was found to lie within the file.
+            // At most what is read ahead, or one block, whose length is known to lie within the file.
             ahead.bytes.resize((range.end - range.start) as usize, 0);
             if let Err(error) = self.read(range.start, &mut ahead.bytes) {
                 ahead.bytes.clear();
@@ -359,13 +362,13 @@ impl StoreFile {
 
 fn read_error(path: &std::path::Path, offset: u64, error: io::Error) -> Error {
     match error.kind() {
-        io::ErrorKind::NotFound => Error::damage(path, 0, "the file is not there"),
-        io::ErrorKind::UnexpectedEof => Error::damage(path, offset, "the file was cut short"),
+        io::ErrorKind::NotFound => Error::damage(path, 0, "the file is missing"),
+        io::ErrorKind::UnexpectedEof => Error::damage(path, offset, "the file is truncated"),
         _ => Error::io(format!("read {}", path.display()))(error),
     }
 }
 
-/// Calls `with` with so many bytes of room, which the thread keeps for the next time.
+/// Calls `with` with a buffer of this many bytes, which the thread keeps for the next call.
 fn with_scratch<T>(len: usize, with: impl FnOnce(&mut [u8]) -> T) -> T {
     thread_local! {
         static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };

@@ -1,10 +1,10 @@
 //! A cursor over the rows of a file, last to first.
 //!
-//! Cells can only be decoded forward, from a restart on. So a block is decoded restart by restart from its end, and what
-//! was found is kept as slots that refer to the block. While a row reaches back behind the cells decoded so far, twice as
-//! many restarts as before are decoded: a short row costs one more, and a long one few copies of what there is. Of a row that
-//! begins in a block before (the index says so without reading it) a few blocks are gathered back to its beginning. A longer
-//! one, and single columns, a [`Walk`] goes over from the row's beginning on, part by part.
+//! Cells can only be decoded forward, starting at a restart. So a block is decoded restart by restart from its end, and
+//! the decoded cells are kept as slots that refer to the block. While a row extends further back than the cells decoded
+//! so far, the number of restarts decoded doubles: a short row costs one more, and a long one few copies. If a row
+//! begins in an earlier block (the index says so without reading it), a few blocks are gathered back to its beginning.
+//! A longer row, and single columns, are walked forward by a [`Walk`] from the row's beginning, part by part.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::cells::{Cell, Cells};
 use crate::row_range::RowRange;
 use crate::source::{Cursor, Reading};
 
-/// Bytes of blocks that are kept while a row is gathered back to its beginning: what is longer is gone over forward.
+/// Bytes of blocks that are kept while a row is gathered back to its beginning: a longer row is walked forward.
 const GATHERED_BYTES_MAX: usize = 256 << 10;
 
 /// A decoded cell.
@@ -31,25 +31,25 @@ struct Slot {
     parts: Parts,
 }
 
-/// Goes backward. At a row, the last slot that is left is the row's last cell.
+/// Moves backward. At a row, the last slot is the row's last cell.
 pub(super) struct ReverseCursor {
     table: Arc<StoreFile>,
     reading: Reading,
-    /// The first row inside of the bounds.
+    /// The first row within the bounds.
     start: Vec<u8>,
     at_row: bool,
     partition: Option<Arc<IndexBlock>>,
     partition_at: usize,
     block: Option<Arc<DataBlock>>,
     block_at: usize,
-    /// The restart that the slots begin with; what is before it is not decoded yet.
+    /// The restart that the slots begin with; earlier ones are not decoded yet.
     low: usize,
     slots: Vec<Slot>,
     /// The rows that slots refer to.
     rows: Vec<u8>,
     decoder: Decoder,
     ahead: ReadAhead,
-    /// Goes forward over the row at hand, once some of it was taken: the slots still say which row that is.
+    /// Walks forward over the current row, once some of it was taken: the slots still say which row that is.
     walk: Option<Box<Walk>>,
 }
 
@@ -90,12 +90,12 @@ impl ReverseCursor {
         &self.rows[slot.row_at as usize..][..slot.row_len as usize]
     }
 
-    /// Goes to the last cell before `place`, which is not after the cell at hand.
+    /// Moves to the last cell before `place`, which is not after the current cell.
     fn go_before(&mut self, place: Place<'_>) -> Result<(), Error> {
         self.at_row = false;
         if !self.is_in_block(place) {
             let top = self.table.top();
-            // Behind the last block there is the last block.
+            // Past the last block, take the last block.
             let partition_at = top.find(place).min(top.len() - 1);
             let partition = self.table.partition(partition_at, self.reading)?;
             let block_at = partition.find(place).min(partition.len() - 1);
@@ -103,7 +103,7 @@ impl ReverseCursor {
             self.load(partition_at, block_at)?;
         }
         let Some(block) = self.block.clone() else { return Ok(()) };
-        // The cells before the place, of the restart that the place is in.
+        // The cells before the place, in the restart that the place is in.
         let low = block.restarts_before(place).map_err(|what| self.malformed(what))?;
         self.slots.clear();
         self.rows.clear();
@@ -119,7 +119,7 @@ impl ReverseCursor {
         self.find_row()
     }
 
-    /// Whether the last cell before `place` is in the block at hand, or before all of its cells.
+    /// Whether the last cell before `place` is in the current block, or before all of its cells.
     fn is_in_block(&self, place: Place<'_>) -> bool {
         let (Some(partition), Some(_)) = (&self.partition, &self.block) else { return false };
         match self.block_at.checked_sub(1) {
@@ -131,7 +131,7 @@ impl ReverseCursor {
         }
     }
 
-    /// Takes a block of the partition at hand, with nothing of it decoded.
+    /// Loads a block of the current partition, with nothing of it decoded.
     fn load(&mut self, partition_at: usize, block_at: usize) -> Result<(), Error> {
         let Some(partition) = &self.partition else { return Ok(()) };
         let at = partition.entry(block_at).at;
@@ -144,7 +144,7 @@ impl ReverseCursor {
         Ok(())
     }
 
-    /// Takes the block before; `false` when there is none.
+    /// Loads the previous block; `false` when there is none.
     fn previous_block(&mut self) -> Result<bool, Error> {
         if let Some(before) = self.block_at.checked_sub(1) {
             self.load(self.partition_at, before)?;
@@ -161,7 +161,7 @@ impl ReverseCursor {
     /// Decodes the cells from the restart `from` to where the slots begin, and puts them before those.
     fn decode(&mut self, from: usize) -> Result<(), Error> {
         let Some(block) = self.block.clone() else { return Ok(()) };
-        // Mostly there are none, and the slots keep their room.
+        // Mostly there are none, and the slots keep their capacity.
         let later = if self.slots.is_empty() { Vec::new() } else { std::mem::take(&mut self.slots) };
         if later.is_empty() {
             self.rows.clear();
@@ -192,7 +192,7 @@ impl ReverseCursor {
         Ok(())
     }
 
-    /// Sees to it that there is a slot, going back as far as need be, and that its row is inside of the bounds.
+    /// Makes sure that there is a slot, going back as far as needed, and that its row is within the bounds.
     fn find_row(&mut self) -> Result<(), Error> {
         while self.slots.is_empty() {
             if let Some(before) = self.low.checked_sub(1) {
@@ -206,7 +206,7 @@ impl ReverseCursor {
         Ok(())
     }
 
-    /// The first slot of the row at hand.
+    /// The first slot of the current row.
     fn row_start(&self) -> usize {
         let Some(last) = self.slots.last() else { return 0 };
         let row = self.slot_row(last);
@@ -214,7 +214,7 @@ impl ReverseCursor {
         self.slots.len() - self.slots.iter().rev().take_while(of_row).count()
     }
 
-    /// Whether the row of the first cell of the block at hand begins in a block before.
+    /// Whether the row of the first cell of the current block begins in an earlier block.
     fn begins_before(&self) -> bool {
         if let Some(before) = self.block_at.checked_sub(1) {
             return self.partition.as_ref().is_some_and(|index| index.qualifier(index.entry(before)).is_some());
@@ -223,13 +223,13 @@ impl ReverseCursor {
         self.partition_at.checked_sub(1).is_some_and(|before| top.qualifier(top.entry(before)).is_some())
     }
 
-    /// Appends the cells of the row at hand; answers whether that is all of it. What few blocks hold of a row is a part by
-    /// itself, of which nothing is left.
+    /// Appends the cells of the current row; answers whether that is all of it. What a few blocks hold of a row is one
+    /// part, after which nothing of the row is left.
     fn gather(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
         if self.walk.is_some() {
             return self.go_on(columns, bytes_max, out);
         }
-        // What of the row lies in later blocks, the last block first.
+        // The parts of the row in later blocks, the last block first.
         let mut later: Vec<(Arc<DataBlock>, Vec<Slot>)> = Vec::new();
         let mut later_bytes = 0;
         let first = loop {
@@ -245,7 +245,7 @@ impl ReverseCursor {
             }
             let Some(block) = self.block.clone() else { return Ok(true) };
             later_bytes += block.memory_bytes();
-            // Columns are sought from the row's beginning on, instead of reading all of it.
+            // Columns are searched for from the row's beginning, instead of reading all of it.
             if !columns.is_empty() || later_bytes >= bytes_max.min(GATHERED_BYTES_MAX) {
                 self.walk = Some(self.walk_of_row()?);
                 return self.go_on(columns, bytes_max, out);
@@ -275,17 +275,17 @@ impl ReverseCursor {
         Ok(true)
     }
 
-    /// A walk at the beginning of the row at hand.
+    /// A walk at the beginning of the current row.
     fn walk_of_row(&self) -> Result<Box<Walk>, Error> {
         let row = self.row_at_hand();
         let mut walk = Box::<Walk>::default();
         if !walk.seek(&self.table, Place::row(&row), self.reading)? || walk.at_row() != row {
-            return Err(self.malformed("a row is not where it was found"));
+            return Err(self.malformed("a row is no longer where it was found"));
         }
         Ok(walk)
     }
 
-    /// Appends what follows of a row that is gone over forward.
+    /// Appends what follows of a row that is walked forward.
     fn go_on(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
         let Some(walk) = &mut self.walk else { return Ok(true) };
         let mut wanted = Wanted::new(columns);
@@ -297,7 +297,7 @@ impl ReverseCursor {
         Ok(true)
     }
 
-    /// Goes to the last cell before the row at hand, which the index finds.
+    /// Moves to the last cell before the current row, which the index finds.
     fn leave_row(&mut self) -> Result<(), Error> {
         self.walk = None;
         let row = self.row_at_hand();
@@ -323,7 +323,7 @@ impl Cursor for ReverseCursor {
         let [.., above, last] = self.slots.as_slice() else { return None };
         let block = self.block.as_ref().filter(|_| self.at_row)?;
         let row = self.slot_row(last);
-        // Slots of one row may have it twice, where it goes on behind a restart.
+        // The slots of one row may name it twice, where it continues after a restart.
         (above.row_at != last.row_at && self.slot_row(above) != row).then(|| block.cell(row, &last.parts))
     }
 
@@ -339,7 +339,7 @@ impl Cursor for ReverseCursor {
         if !self.at_row {
             return Ok(());
         }
-        // Spent, unless all goes well.
+        // Exhausted, unless everything succeeds.
         self.at_row = false;
         if self.walk.is_some() {
             return self.leave_row();
@@ -349,7 +349,7 @@ impl Cursor for ReverseCursor {
             self.slots.truncate(start);
             return self.find_row();
         }
-        // What is decoded next may be of the same row.
+        // What is decoded next may belong to the same row.
         let row = self.row_at_hand();
         while start == 0 {
             if self.low == 0 && self.begins_before() {
@@ -371,7 +371,7 @@ impl Cursor for ReverseCursor {
         if !self.at_row {
             return Ok(true);
         }
-        // Spent, unless all goes well.
+        // Exhausted, unless everything succeeds.
         self.at_row = false;
         let mark = out.mark();
         let gathered = self.gather(columns, bytes_max, out);

@@ -22,7 +22,7 @@ thread_local! {
 }
 
 impl StoreFile {
-    /// The columns worth looking for in a row, of those wanted; `None` when the filter says that none is there.
+    /// The columns worth searching for in a row, of those wanted; `None` when the filter says that none is present.
     fn wanted<'a>(&self, row: &RowKey<'_>, columns: &'a [Bytes]) -> Option<Wanted<'a>> {
         if !self.may_contain_row_hash(row.hash) {
             return None;

@@ -1,4 +1,4 @@
-//! Going over a store file: samples of its rows, and its cells one by one.
+//! Walking a whole store file: samples of its rows, and its cells one by one.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::Error;
 use crate::cells::Cell;
 
 impl StoreFile {
-    /// About `count` rows at about equal distances, the first row among them, sorted, each with the bytes of data from it to
-    /// the next: all of them together are all bytes of the file. Blocks, for about as many reads.
+    /// About `count` rows at about equal distances, sorted, including the first row, each with the bytes of data from
+    /// it to the next; together these are all bytes of the file. Blocks, for about as many reads.
     pub(crate) fn samples(&self, count: usize) -> Result<Vec<(Vec<u8>, u64)>, Error> {
         let total = self.properties().data_bytes;
         let step = (total / count.max(1) as u64).max(1);
@@ -24,7 +24,7 @@ impl StoreFile {
         let mut walk = Walk::default();
         let mut gathered = 0;
         let (mut bound, mut goes_on) = (Vec::new(), false);
-        // With many partitions, those are fine enough.
+        // With many partitions, their bounds are fine enough.
         let partitions: Vec<Option<Arc<IndexBlock>>> = if self.top().len() >= 4 * count {
             vec![None]
         } else {
@@ -33,10 +33,10 @@ impl StoreFile {
         for partition in partitions {
             let index = partition.as_deref().unwrap_or(self.top());
             for entry in index.entries() {
-                // Not within a row that goes on: its bytes are its own.
+                // Not within a row that continues: its bytes are its own.
                 if gathered >= step && !goes_on {
                     gathered = 0;
-                    // What follows the bound of the block before this one begins here.
+                    // What follows the bound of the previous block begins here.
                     if walk.seek(self, Place::after(&bound), WHOLE_FILE)? {
                         samples.push((walk.at_row().to_vec(), 0));
                     }
@@ -68,7 +68,7 @@ impl StoreFile {
         Ok(samples)
     }
 
-    /// Calls `with` for all cells in order, until it breaks off. Blocks.
+    /// Calls `with` for all cells in order, until it breaks. Blocks.
     pub(crate) fn each_cell(&self, with: &mut dyn FnMut(Cell<'_>) -> ControlFlow<()>) -> Result<(), Error> {
         let mut ahead = Default::default();
         let mut decoder = Decoder::default();

@@ -1,6 +1,6 @@
-//! Numbers of variable length: seven bits a byte, low bits first, the high bit set on all bytes but the last.
+//! Numbers of variable length: seven bits per byte, low bits first, the high bit set on all bytes but the last.
 
-/// Most bytes of a number.
+/// The most bytes of a number.
 pub(super) const BYTES_MAX: usize = 10;
 
 /// Appends a number.
@@ -13,7 +13,7 @@ pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Reads the number at `at` and moves `at` behind it; `None` where the bytes end first or hold more than 64 bits.
+/// Reads the number at `at` and moves `at` past it; `None` where the bytes end first or hold more than 64 bits.
 #[inline]
 pub(super) fn get(bytes: &[u8], at: &mut usize) -> Option<u64> {
     let first = *bytes.get(*at)?;
@@ -42,14 +42,14 @@ fn get_long(bytes: &[u8], at: &mut usize) -> Option<u64> {
     None
 }
 
-/// Reads a number as a length in bytes that are there: it never exceeds what follows.
+/// Reads a number as a length of bytes that are present: it never exceeds what follows.
 #[inline]
 pub(super) fn get_len(bytes: &[u8], at: &mut usize) -> Option<usize> {
     let len = usize::try_from(get(bytes, at)?).ok()?;
     (len <= bytes.len() - *at).then_some(len)
 }
 
-/// Reads a length and so many bytes.
+/// Reads a length and that many bytes.
 #[inline]
 pub(super) fn get_bytes<'a>(bytes: &'a [u8], at: &mut usize) -> Option<&'a [u8]> {
     let len = get_len(bytes, at)?;

@@ -1,7 +1,7 @@
-//! Going over the cells of a file forward: seek, next, and gathering a row.
+//! Walking the cells of a file forward: seek, next, and gathering a row.
 //!
-//! A [`Walk`] holds the block it is in and does not own the table: gets of single rows make one for as long as they last,
-//! cursors keep one. It holds on to index partition and block, so that a seek to what is near costs no look in the cache.
+//! A [`Walk`] holds its current block and does not own the file: a get of a single row makes a short-lived one, a
+//! cursor keeps one. It holds on to index partition and block, so that a seek to something near needs no cache lookup.
 
 use std::sync::Arc;
 
@@ -16,16 +16,16 @@ use crate::Error;
 use crate::cells::{Cell, Cells};
 use crate::source::Reading;
 
-/// Cells of other columns after which a wanted column is sought instead of waited for.
+/// Cells of other columns after which a wanted column is searched for instead of walked to.
 const SKIPPED_MAX: usize = 16;
 
-/// The columns that are wanted of a row; with none named, all.
+/// The columns wanted from a row; all, when none is named.
 #[derive(Debug)]
 pub(super) struct Wanted<'a> {
     /// Sorted; the empty qualifier is always among them.
     qualifiers: SmallVec<[&'a [u8]; 8]>,
     all: bool,
-    /// Those before this one have passed.
+    /// Those before this one have been passed.
     at: usize,
 }
 
@@ -43,18 +43,18 @@ impl<'a> Wanted<'a> {
         Self { qualifiers, all: columns.is_empty(), at: 0 }
     }
 
-    /// Drops the columns that `keep` says no to; `false` when that leaves none.
+    /// Drops the columns for which `keep` returns `false`; `false` when none is left.
     pub(super) fn retain(&mut self, keep: impl Fn(&[u8]) -> bool) -> bool {
         self.qualifiers.retain(|qualifier| keep(qualifier));
         self.all || !self.qualifiers.is_empty()
     }
 
-    /// Where the first of them is in its row.
+    /// The first of them in row order.
     pub(super) fn first(&self) -> &'a [u8] {
         self.qualifiers.first().copied().unwrap_or_default()
     }
 
-    /// Whether a column is wanted. Asked in ascending order within a row.
+    /// Whether a column is wanted. Called in ascending order within a row.
     #[inline]
     pub(super) fn wants(&mut self, qualifier: &[u8]) -> bool {
         if self.all {
@@ -66,24 +66,24 @@ impl<'a> Wanted<'a> {
         self.qualifiers.get(self.at).is_some_and(|wanted| *wanted == qualifier)
     }
 
-    /// The next column that is wanted, after one that is not.
+    /// The next wanted column, after one that is not wanted.
     fn next(&self) -> Option<&'a [u8]> {
         self.qualifiers.get(self.at).copied()
     }
 }
 
-/// Goes over the cells of a file.
+/// Walks the cells of a file.
 #[derive(Debug, Default)]
 pub(super) struct Walk {
-    /// The partition at hand, and its place in the top index.
+    /// The current partition, and its position in the top index.
     partition: Option<Arc<IndexBlock>>,
     partition_at: usize,
-    /// The block at hand, and its place in the partition.
+    /// The current block, and its position in the partition.
     block: Option<Arc<DataBlock>>,
     block_at: usize,
     decoder: Decoder,
     ahead: ReadAhead,
-    /// The row that is gathered, while a seek within it is under way.
+    /// The row being gathered, during a seek within it.
     gathered: Vec<u8>,
 }
 
@@ -100,23 +100,23 @@ impl Walk {
         self.decoder.row
     }
 
-    /// The row of the cell at hand.
+    /// The row of the current cell.
     pub(super) fn at_row(&self) -> &[u8] {
         &self.decoder.row
     }
 
-    /// The cell at hand, where the block tells that it is the last of its row.
+    /// The current cell, where the block shows that it is the last of its row.
     pub(super) fn lone(&self) -> Option<Cell<'_>> {
         let block = self.block.as_ref()?;
         self.decoder.row_ends(block).then(|| self.decoder.cell(block))
     }
 
-    /// The cell at hand.
+    /// The current cell.
     pub(super) fn at_cell(&self) -> Option<Cell<'_>> {
         self.block.as_ref().map(|block| self.decoder.cell(block))
     }
 
-    /// Goes to the first cell of the next row: `false` at the end.
+    /// Moves to the first cell of the next row: `false` at the end.
     pub(super) fn skip_row(&mut self, table: &StoreFile, reading: Reading) -> Result<bool, Error> {
         for _ in 0..=SKIPPED_MAX {
             match self.next(table, reading)? {
@@ -128,7 +128,7 @@ impl Walk {
         Ok(self.skip(table, None, reading)? != Next::End)
     }
 
-    /// Goes to the first cell that is not before `place`, which is not before the cell at hand: `false` at the end.
+    /// Moves to the first cell that is not before `place`, which is not before the current cell: `false` at the end.
     pub(super) fn seek(&mut self, table: &StoreFile, place: Place<'_>, reading: Reading) -> Result<bool, Error> {
         let near = match &self.partition {
             Some(partition) if self.block.is_some() => {
@@ -150,7 +150,7 @@ impl Walk {
                 let at = partition.find(place);
                 if at == partition.len() {
                     let offset = table.top().entry(partition_at).at.offset;
-                    return Err(table.damage(offset, "a partition of the index ends before the index says"));
+                    return Err(table.damage(offset, "a partition of the index ends before its bound in the top index"));
                 }
                 self.partition = Some(partition);
                 self.load(table, partition_at, at, reading)?;
@@ -161,12 +161,13 @@ impl Walk {
         if found != Next::End {
             return Ok(true);
         }
-        // The bound of the block is shortened: it may be above the block's last cell, and is below the next one's first.
+        // The bound of the block is shortened: it may be above the block's last cell, and is below the next one's
+        // first.
         self.decoder.row.clear();
         Ok(self.next_block(table, reading)? && self.next(table, reading)? != Next::End)
     }
 
-    /// Goes to the next cell.
+    /// Moves to the next cell.
     #[inline]
     pub(super) fn next(&mut self, table: &StoreFile, reading: Reading) -> Result<Next, Error> {
         loop {
@@ -182,7 +183,7 @@ impl Walk {
         }
     }
 
-    /// Goes before the first cell of the next block: `false` when there is none.
+    /// Moves before the first cell of the next block: `false` when there is none.
     fn next_block(&mut self, table: &StoreFile, reading: Reading) -> Result<bool, Error> {
         let Some(partition) = &self.partition else { return Ok(false) };
         let (mut partition_at, mut block_at) = (self.partition_at, self.block_at + 1);
@@ -198,7 +199,7 @@ impl Walk {
         Ok(true)
     }
 
-    /// Goes before the first cell of a block of the partition at hand.
+    /// Moves before the first cell of a block of the current partition.
     fn load(&mut self, table: &StoreFile, partition_at: usize, block_at: usize, reading: Reading) -> Result<(), Error> {
         let Some(partition) = &self.partition else { return Ok(()) };
         let at = partition.entry(block_at).at;
@@ -213,8 +214,8 @@ impl Walk {
         table.damage(offset, what)
     }
 
-    /// Appends what is wanted of one row, up to about `bytes_max` bytes. Answers where that ended; `None` where the file
-    /// has no cells of the row.
+    /// Appends what is wanted of one row, up to about `bytes_max` bytes. Returns where that ended; `None` where the
+    /// file has no cells of the row.
     pub(super) fn row(
         &mut self,
         table: &StoreFile,
@@ -231,8 +232,8 @@ impl Walk {
         self.gather(table, wanted, reading, bytes_max, out).map(Some)
     }
 
-    /// Appends what is wanted of the row at hand, and goes to the first cell of the next row: [`Next::NewRow`], or the end.
-    /// Once about `bytes_max` bytes were appended it stays at the next cell of the row: [`Next::SameRow`].
+    /// Appends what is wanted of the current row, and moves to the first cell of the next row: [`Next::NewRow`], or the
+    /// end. After about `bytes_max` bytes it stays at the next cell of the row: [`Next::SameRow`].
     pub(super) fn gather(
         &mut self,
         table: &StoreFile,
@@ -271,7 +272,7 @@ impl Walk {
         }
     }
 
-    /// Goes on, within the row at hand, to the first cell of a column or behind it, unless it is there.
+    /// Moves, within the current row, to the first cell at or after a column, unless it is there already.
     pub(super) fn seek_column(&mut self, table: &StoreFile, qualifier: &[u8], reading: Reading) -> Result<Next, Error> {
         match self.at_cell() {
             None => Ok(Next::End),
@@ -280,7 +281,7 @@ impl Walk {
         }
     }
 
-    /// Goes on to a column of the row at hand, or behind the row.
+    /// Moves to a column of the current row, or past the row.
     fn skip(&mut self, table: &StoreFile, qualifier: Option<&[u8]>, reading: Reading) -> Result<Next, Error> {
         let mut row = std::mem::take(&mut self.gathered);
         row.clear();

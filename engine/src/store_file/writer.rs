@@ -1,12 +1,12 @@
-//! Makes a store file from cells in store order.
+//! Writes a store file from cells in store order.
 //!
-//! Adding cells is plain work in memory; finished blocks gather until the caller has them written, so that writes are
-//! large and compactions stop only where they mean to. Filters, index and properties follow at the end. Nothing may refer
-//! to the file before [`StoreFileWriter::finish`] came back and its directory was synced: until then it is not whole, and a
-//! start removes files that nothing refers to.
+//! Adding cells only works in memory; finished blocks gather until the caller has them written, so that writes are
+//! large and compactions pause only where they mean to. Filters, index and properties follow at the end. Nothing may
+//! refer to the file before [`StoreFileWriter::finish`] returned and its directory was synced: until then it is
+//! incomplete, and a start removes files that nothing refers to.
 //!
-//! A block ends between two rows once it has its size, and within a row only at twice that: a row of less than a block
-//! never lies in two.
+//! A block ends between two rows once it has reached its size, and within a row only at twice that: a row smaller than
+//! a block never lies in two.
 
 use std::path::PathBuf;
 
@@ -27,18 +27,18 @@ use crate::source::hash_of;
 /// Bytes of entries at which an index partition ends.
 const PARTITION_BYTES: usize = 4 << 10;
 
-/// What a cell costs in a block beside its bytes, about: what is compared with the block size.
+/// The overhead of a cell in a block, approximately: what is compared with the block size.
 const CELL_OVERHEAD_BYTES: usize = 8;
 
 /// How a file is written.
 #[derive(Clone)]
 pub(crate) struct StoreFileOptions {
     pub(crate) storage: FamilyStorage,
-    /// The prefix of rows for the prefix filter; without it there is none.
+    /// How rows are cut for the prefix filter; without it there is none.
     pub(crate) prefix: Option<RowPrefix>,
 }
 
-/// A partition of the index, kept until the data blocks are all written.
+/// A partition of the index, kept until all data blocks are written.
 struct Partition {
     payload: Vec<u8>,
     bound: UpperBound,
@@ -46,7 +46,7 @@ struct Partition {
     data_bytes: u64,
 }
 
-/// A store file in the making.
+/// A store file that is being written.
 pub(crate) struct StoreFileWriter {
     disk: Disk,
     path: PathBuf,
@@ -54,7 +54,7 @@ pub(crate) struct StoreFileWriter {
     id: u64,
     options: StoreFileOptions,
     properties: StoreFileProperties,
-    /// The cells of the block in the making.
+    /// The cells of the block that is being filled.
     block: Cells,
     block_data_bytes: u64,
     payload: Vec<u8>,
@@ -72,7 +72,7 @@ pub(crate) struct StoreFileWriter {
 }
 
 impl StoreFileWriter {
-    /// Makes the file `id` in `dir`; there must be none of that id.
+    /// Creates the file `id` in `dir`, where none of that id exists.
     pub(crate) async fn create(
         disk: &Disk,
         dir: &std::path::Path,
@@ -104,7 +104,7 @@ impl StoreFileWriter {
         })
     }
 
-    /// Adds a cell: the one after all others in store order.
+    /// Adds a cell, which comes after all others in store order.
     pub(crate) fn add(&mut self, cell: Cell<'_>) {
         let same_row = self.properties.cells > 0 && self.properties.last_row == cell.row;
         debug_assert!(
@@ -174,18 +174,18 @@ impl StoreFileWriter {
         }
     }
 
-    /// Appends a block to what is pending.
+    /// Appends a block to the pending ones.
     fn seal(&mut self, payload: &[u8], compression: Compression) -> BlockAt {
         let offset = self.written + self.pending.len() as u64;
         self.sealer.seal(payload, compression, self.id, offset, &mut self.pending)
     }
 
-    /// Bytes that wait to be written: worth a write from about a MiB on.
+    /// Bytes that wait to be written: from about 1 MiB on they are worth a write.
     pub(crate) fn pending_bytes(&self) -> usize {
         self.pending.len()
     }
 
-    /// Writes what waits.
+    /// Writes what is pending.
     pub(crate) async fn write_pending(&mut self) -> Result<(), Error> {
         if self.pending.is_empty() {
             return Ok(());
@@ -197,7 +197,7 @@ impl StoreFileWriter {
         Ok(())
     }
 
-    /// The length that the file would have, about, if it were finished now.
+    /// The approximate length of the file if it were finished now.
     pub(crate) fn size_estimate(&self) -> u64 {
         let index = self.partitions_bytes + self.index.bytes();
         let gathered = self.block.data_bytes() + self.pending.len() + index + FOOTER_BYTES;
@@ -217,10 +217,9 @@ impl StoreFileWriter {
         self.id
     }
 
-    /// Writes the rest and syncs the file. Its name is durable once the caller synced the directory.
+    /// Writes the rest and syncs the file. Its name is durable once the caller has synced the directory.
     ///
-    /// A file without cells says nothing that its absence does not say: it is an error of the caller, who should
-    /// [`StoreFileWriter::abandon`] it.
+    /// A file without cells is an error of the caller, which should [`StoreFileWriter::abandon`] it instead.
     pub(crate) async fn finish(mut self) -> Result<StoreFileProperties, Error> {
         if self.properties.cells == 0 {
             let cause = std::io::Error::new(std::io::ErrorKind::InvalidInput, "a store file needs a cell");
@@ -254,7 +253,7 @@ impl StoreFileWriter {
         Ok(self.properties)
     }
 
-    /// Gives the file up and removes it.
+    /// Gives up the file and removes it.
     pub(crate) async fn abandon(self) -> Result<(), Error> {
         let Self { disk, path, file, .. } = self;
         drop(file);
