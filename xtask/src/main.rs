@@ -30,7 +30,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
 
   check            format, lints, documents, tidy, simulated doors, tests, examples: what CI runs
   fix              format the sources
-  tidy             only the repository's own rules; `--arrows CRATE` prints its import cycles in full
+  tidy             only the repository's own rules; `--arrows CRATE` prints its import cycles in full,
+                   `--wording FOLDER` the phrases to avoid in its files
   examples         every example in Rust, run against a cluster
   python           the example in Python, run against a cluster
   faults [NAME ..] real processes under faults: clocks, disks, kills, overload; minutes, on a quiet machine
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         ("check", []) => steps::check(&root()),
         ("fix", []) => steps::fix(&root()),
         ("tidy", [flag, package]) if flag == "--arrows" => steps::arrows(&root(), package),
+        ("tidy", [flag, folder]) if flag == "--wording" => steps::wording(&root(), folder),
         ("tidy", []) => steps::tidy_alone(&root()),
         ("examples", []) => steps::examples_alone(&root()),
         ("python", []) => steps::python_alone(&root()),

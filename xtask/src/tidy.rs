@@ -2,6 +2,7 @@
 //!
 //! - [`arrows`]: which room may depend on which, and which outside crates stay in one room.
 //! - [`modules`]: import cycles between the files of a crate.
+//! - [`prose`]: phrases to avoid in documents, comments and messages.
 //! - [`sources`]: what a source file must have and must not contain.
 //! - [`names`]: names of files that say nothing.
 //! - [`references`]: source files and functions that documents name.
@@ -13,6 +14,7 @@ mod arrows;
 mod finding;
 mod modules;
 mod names;
+mod prose;
 mod references;
 mod sources;
 mod text;
@@ -32,6 +34,8 @@ pub use modules::describe as describe_modules;
 pub struct Report {
     /// Breaches; none when the checkout is tidy.
     pub findings: Vec<Finding>,
+    /// Wording to avoid, by file and line.
+    pub wording: Vec<Finding>,
     /// Long files that are still allowed, with their lines before tests, longest first.
     pub long_files: Vec<(String, usize)>,
 }
@@ -40,6 +44,9 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (file, lines) in &self.long_files {
             writeln!(f, "long: {file} has {lines} lines before its tests: is it two ideas?")?;
+        }
+        if !self.wording.is_empty() {
+            writeln!(f, "wording: {} places; `cargo xtask tidy --wording FOLDER` lists them", self.wording.len())?;
         }
         for finding in &self.findings {
             writeln!(f, "{finding}")?;
@@ -60,6 +67,7 @@ pub fn examine(root: &Path) -> anyhow::Result<Report> {
         if sources::is_checked(file) {
             let text = read(root, file)?;
             report.findings.extend(sources::examine(file, &text));
+            report.wording.extend(prose::examine(file, &text));
             report.long_files.extend(sources::long(file, &text).map(|lines| (file.clone(), lines)));
         }
     }

@@ -34,8 +34,6 @@ pub enum Bench {
     Ends(BenchFlags),
     /// Read the first row of every prefix that 1,000 rows share in one call, and the same rows by gets to compare with.
     Latest(BenchFlags),
-    /// Compare the storage engines, in this process and without a cluster.
-    Engine(BenchEngine),
 }
 
 #[derive(Clone, Debug, Args)]
@@ -54,18 +52,6 @@ pub struct BenchPage {
     pub offset: u64,
     #[command(flatten)]
     pub flags: BenchFlags,
-}
-
-#[derive(Clone, Debug, Args)]
-pub struct BenchEngine {
-    #[command(flatten)]
-    pub options: terrane_bench_engine::Options,
-    /// Engines that take part, with commas between; all that are built in when absent.
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
-    pub only: Vec<String>,
-    /// Print one JSON object per line on standard output, and nothing else there.
-    #[arg(long)]
-    pub json: bool,
 }
 
 #[derive(Clone, Debug, Args)]

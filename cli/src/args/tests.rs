@@ -44,7 +44,6 @@ fn every_line_of_the_grammar_is_read() {
         "bench scan --reverse --batch 100",
         "bench fullscan --rows 10 --in-flight 2",
         "bench fullscan --reverse --seconds 5s",
-        "bench engine --rows 2000 --only sled --json",
         "status",
         "admin servers",
         "admin regions",

@@ -3,17 +3,16 @@
 //! A fixed number of workers each keep one call in flight; what is measured is the time from asking to the answer, as a
 //! client sees it. Calls are counted when they are acknowledged within the measured time. The table is made when absent,
 //! and workloads that read fill it first when it is empty, so that what they ask for exists. What has an exact answer is
-//! held against it: counters, states compared and set, sums. `bench engine` has no cluster: it compares the storage
-//! engines alone.
+//! held against it: counters, states compared and set, sums. The storage
+//! engines alone are compared by `benches/engine`.
 //!
 //! Modules: `workload` and `keys` say what is called and on which rows, `calls` makes the calls, `run` is what workers
 //! share and `measure` runs them, `fill` fills a table first, `stats`, `gaps` and `cpu` are the figures, `tally` checks
-//! exactness, `ends` and `latest` compare kinds of calls, and `engine` compares storage engines.
+//! exactness, `ends` and `latest` compare kinds of calls.
 
 mod calls;
 mod cpu;
 mod ends;
-mod engine;
 mod fill;
 mod gaps;
 mod keys;
@@ -66,7 +65,6 @@ pub async fn run(args: Bench) -> Result<(), Failure> {
             eprintln!("{}", counters_text(&client));
             report("latest", &flags, &measured, &latest, &latest.text())
         }
-        Bench::Engine(args) => engine::run(args).await,
     }
 }
 

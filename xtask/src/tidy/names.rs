@@ -26,6 +26,9 @@ pub fn examine(files: &[String]) -> Vec<Finding> {
 }
 
 fn name_finding(file: &str) -> Option<Finding> {
+    if file.ends_with("/mod.rs") && file.split('/').any(|part| part == "src") {
+        return Some(Finding::new(file, 0, "modules are `x.rs` with their parts in `x/`: rename it"));
+    }
     if ALLOWED.iter().any(|(allowed, _)| *allowed == file) {
         return None;
     }
@@ -60,6 +63,12 @@ mod tests {
         ] {
             assert!(found(wrong), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_module_file_in_its_own_folder_is_found_in_sources() {
+        assert!(found("a/src/b/mod.rs"));
+        assert!(!found("a/tests/fake/mod.rs") && !found("a/src/model.rs"));
     }
 
     #[test]

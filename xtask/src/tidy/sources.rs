@@ -54,6 +54,9 @@ fn examine_rust(file: &str, text: &str, findings: &mut Vec<Finding>) {
     for at in allowances_without_reason(&code) {
         report(at, "an allowance says why: add `reason = \"...\"`".to_owned());
     }
+    for (at, _) in attributes(&code).filter(|(_, attribute)| is_path(attribute)) {
+        report(at, "`#[path]` puts a module where it is not looked for: `x.rs` with its parts in `x/`".to_owned());
+    }
     for at in ignored_tests(&code) {
         report(at, "a test that is ignored tests nothing: mend it or remove it".to_owned());
     }
@@ -109,6 +112,11 @@ fn ignored_tests(code: &str) -> Vec<usize> {
         .filter(|(_, attribute)| find_word(attribute, "ignore").next().is_some())
         .map(|(at, _)| at)
         .collect()
+}
+
+fn is_path(attribute: &str) -> bool {
+    let inside = attribute.trim_start_matches('[').trim_start();
+    inside.strip_prefix("path").is_some_and(|rest| rest.trim_start().starts_with('='))
 }
 
 fn attributes(code: &str) -> impl Iterator<Item = (usize, &str)> {
@@ -207,6 +215,12 @@ mod tests {
         ] {
             assert_eq!(lines(body), [2], "{body}");
         }
+    }
+
+    #[test]
+    fn a_module_elsewhere_is_found() {
+        assert_eq!(lines("#[path = \"other.rs\"]\nmod a;"), [2]);
+        assert_eq!(lines("#[pathological = 1]\n#[a(path)]\nmod a;"), Vec::<usize>::new());
     }
 
     #[test]
