@@ -1,11 +1,11 @@
-//! The command line: what `terrane` understands, to the letter of the grammar in its manual.
+//! The command line of `terrane`, exactly as `docs/command.md` documents it.
 //!
-//! Scripts drive `terrane` by this grammar, so names, flags and their meaning only ever grow. Values are turned into
-//! types that cannot be wrong (escaped keys, table names, columns, sizes, durations) while the line is read, so that a
-//! bad one is exit status 2 and nothing was done. What only a cluster can judge (unknown families, limits of a table)
-//! is left to it and is exit status 1.
+//! Scripts rely on this grammar, so commands, flags and their meanings may be added but never change. Values are parsed
+//! into types that cannot be invalid (escaped keys, table names, columns, sizes, durations) while the command line is
+//! read, so a malformed one exits with status 2 before anything is done. What only a cluster can judge (unknown families,
+//! limits of a table) is left to it and exits with status 1.
 //!
-//! The text of the help is in these doc comments: it is what users see.
+//! The doc comments here are the text of `--help`: users read them.
 
 pub mod bench;
 pub mod client;
@@ -33,53 +33,53 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show it: a cluster in a temporary directory, weather and paging, then it ends.
+    /// Run a short demo: a cluster in a temporary directory, weather data and paging.
     Demo(Demo),
-    /// Run a whole cluster in this process, with its data under one directory; Ctrl-C stops it cleanly.
+    /// Run a whole cluster in this process, with its data in one directory; stop it with Ctrl-C.
     Dev(Dev),
     /// Run a master.
     Master(Master),
     /// Run a region server.
     Server(Server),
-    /// Show servers, regions, leaders, and what is wrong.
+    /// Show servers, regions, leaders and health issues.
     Status(Status),
-    /// Look at the cluster's parts and change them.
+    /// Inspect and maintain servers, regions and log groups.
     #[command(subcommand)]
     Admin(Admin),
     /// Create, list, describe, alter and drop tables.
     #[command(subcommand)]
     Table(TableCommand),
-    /// Create, list and drop the namespaces that tables are in.
+    /// Create, list and drop namespaces of tables.
     #[command(subcommand)]
     Namespace(NamespaceCommand),
     /// Write one cell.
     Put(Put),
-    /// Read one row; exit status 3 when it is not there.
+    /// Read one row; exit with status 3 if it does not exist.
     Get(Get),
-    /// Delete a column of a row with all its versions, or the whole row.
+    /// Delete all versions of a column, or a whole row.
     Delete(Delete),
-    /// Add to a counter and show its new value.
+    /// Add to a counter and print its new value.
     Incr(Increment),
     /// Read the rows of a range.
     Scan(Scan),
     /// Count the rows of a range.
     Count(Count),
-    /// Read the first row of a range; exit status 3 when there is none.
+    /// Read the first row of a range; exit with status 3 if there is none.
     First(FirstOrLast),
-    /// Read the last row of a range; exit status 3 when there is none.
+    /// Read the last row of a range; exit with status 3 if there is none.
     Last(FirstOrLast),
-    /// Calculate the sum, least, greatest, mean or number of a column's values.
+    /// Compute the sum, minimum, maximum, average or count of a column's values.
     Aggregate(Aggregate),
-    /// Read the first row, or the first few, of every distinct key prefix.
+    /// Read the first row, or the first few rows, of every distinct key prefix.
     Latest(Latest),
-    /// Write the records of files, plain or gzipped, into a table.
+    /// Import files, plain or gzipped, into a table.
     Import(Import),
-    /// Write the rows of a table to standard output, in a form that `import` reads.
+    /// Export the rows of a table to standard output, in a format that `import` reads.
     Export(Export),
-    /// Generate load and measure it: a line per second and a summary.
+    /// Generate load and measure it; prints a line per second and a summary.
     #[command(subcommand)]
     Bench(Bench),
-    /// Look at the files of a stopped process.
+    /// Inspect the files of a stopped process.
     #[command(subcommand)]
     Tool(Tool),
 }

@@ -1,7 +1,7 @@
 //! A whole cluster in this process: a master and its region servers, with all data under one directory.
 //!
-//! `dev` runs it until a signal comes, `demo` until its story is told. Each part has a directory of its own in it, so a
-//! part can later be started as a process by itself.
+//! `dev` runs it until a signal arrives, `demo` until the demo ends. Each node has its own subdirectory, so that it can
+//! later be started as a separate process.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,32 +16,32 @@ use tokio::time::Instant;
 use crate::failure::{During, Failure};
 use crate::node::{MasterNode, ServerNode};
 
-/// Most servers of one process: their ports lie between those of servers and consoles.
+/// Most servers in one process: more would need ports beyond those between servers and consoles.
 pub const SERVERS_MAX: u32 = 10;
-/// Servers below which only one copy of the data is kept.
+/// With fewer servers, data has a single copy.
 pub const SERVERS_FOR_REPLICATION: u32 = 3;
-/// How far apart the ports of master, its console, servers and their consoles begin.
+/// Offsets of the ports of consoles and servers.
 const CONSOLE_OFFSET: u16 = 10;
 const SERVER_OFFSET: u16 = 100;
-/// The last port used lies so far above the first.
+/// Distance of the last port from the first.
 pub const PORTS_SPAN: u16 = SERVER_OFFSET + 2 * CONSOLE_OFFSET;
-/// How long the groups may take to elect leaders; far more than they need.
+/// How long to wait until all groups have leaders; far longer than needed.
 const LEADERS_WAIT_MAX: Duration = Duration::from_secs(30);
-/// How often it is looked whether they have.
+/// How often to check for leaders.
 const LEADERS_LOOK_EVERY: Duration = Duration::from_millis(10);
-/// How often servers report to the master: they share a process, so it costs little to be up to date.
+/// How often servers report to the master; cheap, since they share a process.
 const REPORT_EVERY: Duration = Duration::from_millis(250);
 
-/// Where a cluster listens; always on the loopback address.
+/// The ports of a cluster, always on the loopback address.
 #[derive(Clone, Copy, Debug)]
 pub enum Ports {
-    /// The first port; the others follow at fixed distances, consoles included.
+    /// The first port; the others, including consoles, follow at fixed offsets.
     From(u16),
-    /// Whichever are free, and no consoles.
+    /// Any free ports, and no consoles.
     Free,
 }
 
-/// What a cluster shall be.
+/// The configuration of a cluster.
 #[derive(Clone, Debug)]
 pub struct ClusterPlan {
     pub data: PathBuf,
@@ -55,7 +55,7 @@ pub struct ClusterPlan {
 }
 
 impl ClusterPlan {
-    /// Copies kept of every region.
+    /// Replicas of every region.
     pub fn replication(&self) -> u32 {
         if self.servers < SERVERS_FOR_REPLICATION { 1 } else { SERVERS_FOR_REPLICATION }
     }
@@ -71,8 +71,8 @@ impl ClusterPlan {
         }
     }
 
-    /// As many as its share of the processors can keep busy: each entry of a group costs the same however full it is, and
-    /// the servers of one process share what a server on its own would have for itself.
+    /// As many groups as the server's share of the processors can keep busy. A log entry costs the same however full it is,
+    /// and the servers of one process share the processors that a single server would have for itself.
     fn groups_per_server(&self) -> usize {
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let servers = usize::try_from(self.servers).expect("32 bits fit a length").max(1);
@@ -95,14 +95,14 @@ impl ClusterPlan {
         }
     }
 
-    /// Groups that a new cluster of this plan makes. An old one has those it has.
+    /// The groups of a new cluster; an existing cluster keeps those it has.
     fn groups_expected(&self, is_new: bool) -> usize {
         let servers = usize::try_from(self.servers).expect("32 bits fit a length");
         if is_new { servers * self.master().groups_per_server } else { 1 }
     }
 
-    /// Whether the directory holds no cluster yet. Refuses one that holds more servers than are to run: some groups would
-    /// miss their majority.
+    /// Whether the directory is empty. Rejects a directory with more servers than configured: some groups would lack a
+    /// majority.
     async fn check_directory(&self) -> Result<bool, Failure> {
         let names = match terrane_env::fs::list(&self.data).await {
             Ok(names) => names,
@@ -114,11 +114,11 @@ impl ClusterPlan {
         let there = (0..u16::MAX).take_while(|&index| names.contains(&server_directory(index))).count();
         if there > usize::try_from(self.servers).expect("32 bits fit a length") {
             return Err(Failure::new(format!(
-                "{} holds the data of {there} servers, but {} are to run",
+                "{} contains the data of {there} servers, but only {} are configured",
                 self.data.display(),
                 self.servers
             ))
-            .advise(format!("start it with --servers {there}, or choose another directory with --data")));
+            .advise(format!("use --servers {there}, or another directory with --data")));
         }
         Ok(there == 0)
     }
@@ -144,14 +144,14 @@ impl Ports {
     }
 }
 
-/// A cluster that serves.
+/// A running cluster.
 pub struct Cluster {
     master: MasterNode,
     servers: Vec<ServerNode>,
 }
 
 impl Cluster {
-    /// Starts all parts and waits until tables can be made and used.
+    /// Starts all nodes and waits until tables can be created and used.
     pub async fn start(plan: &ClusterPlan) -> Result<Cluster, Failure> {
         let is_new = plan.check_directory().await?;
         let console = plan.ports.console(CONSOLE_OFFSET);
@@ -160,14 +160,14 @@ impl Cluster {
         let address = master.master.address().to_owned();
         let starts = (0..count).map(|index| ServerNode::start(plan.server(index, &address)));
         let servers = if is_new {
-            // One after another, so that servers are numbered as their ports are.
+            // One after another, so that server ids follow the ports.
             let mut servers = Vec::new();
             for start in starts {
                 servers.push(start.await?);
             }
             servers
         } else {
-            // Each replays its log: together, as none waits for another.
+            // In parallel: each replays its log and none waits for another.
             try_join_all(starts).await?
         };
         let cluster = Cluster { master, servers };
@@ -175,51 +175,51 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Where clients find the master.
+    /// The address of the master.
     pub fn masters(&self) -> &str {
         self.master.master.address()
     }
 
-    /// Where the region servers listen.
+    /// The addresses of the region servers.
     pub fn server_addresses(&self) -> Vec<String> {
         self.servers.iter().map(|node| node.address().to_owned()).collect()
     }
 
-    /// Where the master's console listens, if it has one.
+    /// The address of the master's console, if it has one.
     pub fn console(&self) -> Option<String> {
         self.master.console()
     }
 
-    /// Returns when the master has refused one of the servers for good.
+    /// Returns once the master permanently rejects one of the servers.
     pub async fn refused(&self) -> Failure {
         let refusals = self.servers.iter().map(|node| Box::pin(node.refused()));
         select_all(refusals).await.0
     }
 
-    /// Stops the servers, which flush what is only in memory and log, then the master.
+    /// Stops the servers, which flush their memtables, then the master.
     pub async fn shutdown(self) {
         join_all(self.servers.into_iter().map(ServerNode::shutdown)).await;
         self.master.shutdown().await;
     }
 
-    /// Until there are so many groups and every one has a leader, as the master hears it. Fewer would do for a table, but
-    /// then its regions would crowd in them.
+    /// Waits until the master knows this many groups and a leader for each. A table could be created with fewer, but its
+    /// regions would then share those.
     async fn wait_for_leaders(&self, groups: usize) -> Result<(), Failure> {
         let client = Client::builder().masters(self.masters()).timeout(LEADERS_WAIT_MAX).build().await?;
         let deadline = Instant::now() + LEADERS_WAIT_MAX;
         loop {
-            let status = client.admin().status().await.during("ask the master for the status")?;
+            let status = client.admin().status().await.during("get the cluster's status")?;
             let made = usize::try_from(status.groups).expect("32 bits fit a length");
             if status.waiting_for.is_empty() && made >= groups && status.groups_without_leader == 0 {
                 return Ok(());
             }
             if Instant::now() >= deadline {
                 return Err(Failure::new(format!(
-                    "the cluster did not come up: {} of {} groups have no leader; {}",
+                    "the cluster did not start: {} of {} groups have no leader; {}",
                     status.groups_without_leader, status.groups, status.waiting_for
                 )));
             }
-            // The master has no call that waits for this; the look is cheap and in this process.
+            // The master has no call that waits for this; polling is cheap within one process.
             tokio::time::sleep(LEADERS_LOOK_EVERY).await;
         }
     }
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn few_servers_keep_one_copy() {
+    fn few_servers_keep_a_single_copy() {
         let replication = |servers| plan(PathBuf::new(), servers).replication();
         assert_eq!([1, 2, 3, 10].map(replication), [1, 1, 3, 3]);
     }

@@ -1,4 +1,4 @@
-//! One module per group of commands: each takes its arguments, does its work and prints.
+//! One module per group of commands. Each takes its arguments, does the work and prints the result.
 
 pub mod admin;
 pub mod bench;
@@ -49,7 +49,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
     }
 }
 
-/// A client as the connection flags ask for it.
+/// Connects as the connection flags say.
 async fn connect(connection: &Connection) -> Result<Client, Failure> {
     let client = Client::builder().masters(&connection.masters.to_string()).timeout(connection.timeout).build().await?;
     Ok(client)

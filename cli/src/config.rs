@@ -1,9 +1,9 @@
-//! Settings of what serves: flags before environment before one TOML file before defaults.
+//! Settings of servers. Flags override the environment, which overrides a TOML file, which overrides defaults.
 //!
-//! Every setting is looked up by one name in three spellings (`--memtable-budget`, `TERRANE_MEMTABLE_BUDGET`,
-//! `memtable-budget = "…"` in the role's section of the file), read by one reader, and noted with its origin, so that a
-//! server prints at start what it runs with and why. A name in the file that no setting has is refused: a misspelt
-//! setting that is silently ignored is found only when it hurts.
+//! Every setting has one name in three spellings (`--memtable-budget`, `TERRANE_MEMTABLE_BUDGET`, `memtable-budget = "…"`
+//! in the role's section of the file) and one parser. Its origin is recorded, so that a server prints at startup which
+//! values it uses and where they come from. An unknown name in the file is an error: a misspelled setting that is silently
+//! ignored would only be noticed when it does damage.
 
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -14,23 +14,23 @@ use toml::{Table, Value};
 use crate::args::values::address_parts;
 use crate::failure::{During, Failure};
 
-/// Beginning of the name of every environment variable.
+/// Prefix of every environment variable.
 const ENVIRONMENT_PREFIX: &str = "TERRANE_";
-/// The sections that a file may have: one file may serve all roles.
+/// The sections of a file; one file can configure all roles.
 const SECTIONS: [&str; 3] = ["dev", "master", "server"];
 
-/// Looks settings up and remembers where each came from.
+/// Looks up settings and records their origins.
 pub struct Settings {
     role: &'static str,
     section: Table,
     file: String,
     environment: fn(&str) -> Option<String>,
-    /// Name, value and origin of each setting, in the order of look-up.
+    /// Name, value and origin of each setting, in the order of lookup.
     notes: Vec<(&'static str, String, String)>,
 }
 
 impl Settings {
-    /// Settings of a role, with the file where one is given.
+    /// The settings of a role, including a file if one is given.
     pub async fn open(role: &'static str, file: Option<&Path>) -> Result<Settings, Failure> {
         let mut settings = Settings::without_file(role, |name| std::env::var(name).ok());
         if let Some(path) = file {
@@ -47,7 +47,7 @@ impl Settings {
         Settings { role, section: Table::new(), file: String::new(), environment, notes: Vec::new() }
     }
 
-    /// The setting `name`, or `default` where nobody set it.
+    /// The setting `name`, or `default` if it is not set.
     pub fn pick<T: Display, E: Display>(
         &mut self,
         name: &'static str,
@@ -61,7 +61,7 @@ impl Settings {
         Ok(value)
     }
 
-    /// The setting `name` where somebody set it.
+    /// The setting `name`, if it is set.
     pub fn pick_optional<T: Display, E: Display>(
         &mut self,
         name: &'static str,
@@ -79,7 +79,7 @@ impl Settings {
         flag: Option<T>,
         read: impl Fn(&str) -> Result<T, E>,
     ) -> Result<Option<(T, String)>, Failure> {
-        // Taken from the file even when something stronger is set, so that only unknown names are left at the end.
+        // Removed from the section even if a flag overrides it, so that only unknown names remain at the end.
         let in_file = self.section.remove(name);
         if let Some(value) = flag {
             return Ok(Some((value, format!("flag --{name}"))));
@@ -93,17 +93,18 @@ impl Settings {
         let Some(value) = in_file else { return Ok(None) };
         let origin = format!("file {}", self.file);
         let place = || format!("{origin}, [{}] {name}", self.role);
-        let text = value_text(&value).ok_or_else(|| Failure::usage(format!("{}: not a plain value", place())))?;
+        let text = value_text(&value)
+            .ok_or_else(|| Failure::usage(format!("{}: not a string, integer, boolean or list", place())))?;
         let value = read(&text).map_err(|error| Failure::usage(format!("{}: {error}", place())))?;
         Ok(Some((value, origin)))
     }
 
-    /// Ends the look-up: refuses names in the file that nothing asked for, and prints what holds.
+    /// Finishes the lookup: rejects unknown names in the file and prints the settings.
     pub fn finish(self) -> Result<(), Failure> {
         if let Some(name) = self.section.keys().next() {
             let known: Vec<&str> = self.notes.iter().map(|(name, ..)| *name).collect();
             return Err(Failure::usage(format!(
-                "{}: [{}] has no setting {name:?}; among its settings are {}",
+                "{}: [{}] has no setting {name:?}; known settings: {}",
                 self.file,
                 self.role,
                 known.join(", ")
@@ -124,7 +125,7 @@ fn section(role: &str, bytes: &[u8]) -> Result<Table, Failure> {
     let text = std::str::from_utf8(bytes).map_err(|_| Failure::usage("the file is not UTF-8 text"))?;
     let mut file: Table = text.parse().map_err(|error: toml::de::Error| Failure::usage(error.to_string()))?;
     if let Some(unknown) = file.keys().find(|name| !SECTIONS.contains(&name.as_str())) {
-        return Err(Failure::usage(format!("{unknown:?} is not a section; there are [{}]", SECTIONS.join("], ["))));
+        return Err(Failure::usage(format!("{unknown:?} is not a section; use [{}]", SECTIONS.join("], ["))));
     }
     match file.remove(role) {
         Some(Value::Table(section)) => Ok(section),
@@ -133,7 +134,7 @@ fn section(role: &str, bytes: &[u8]) -> Result<Table, Failure> {
     }
 }
 
-/// A value as it would be written behind a flag.
+/// A value as it would be written after a flag.
 fn value_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -144,12 +145,12 @@ fn value_text(value: &Value) -> Option<String> {
     }
 }
 
-/// How far an address reaches.
+/// Who can connect to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reach {
     Loopback,
     Network,
-    /// Every address of the machine: nothing that others could be told.
+    /// Every address of the machine; others cannot connect to it by this name.
     Wildcard,
 }
 
@@ -164,8 +165,8 @@ fn reach(address: &str) -> Result<Reach, Failure> {
     })
 }
 
-/// Refuses addresses that would expose a server unasked, or that others could not use. Answers a warning where the user
-/// insisted.
+/// Rejects addresses that would expose a server unintentionally, or that others could not connect to. Returns a warning if
+/// the user allowed the exposure.
 pub fn check_exposure(
     listen: &str,
     console: &str,
@@ -173,14 +174,14 @@ pub fn check_exposure(
     insecure: bool,
 ) -> Result<Option<String>, Failure> {
     if reach(listen)? == Reach::Wildcard && advertise.is_none() {
-        return Err(Failure::usage(format!("{listen} is every address of this machine, which others cannot be told"))
-            .advise("add --advertise HOST:PORT, the address by which others reach this process"));
+        return Err(Failure::usage(format!("{listen} is a wildcard address, which others cannot connect to"))
+            .advise("add --advertise HOST:PORT with the address at which others reach this process"));
     }
     if let Some(advertise) = advertise
         && reach(advertise)? == Reach::Wildcard
     {
-        return Err(Failure::usage(format!("{advertise} cannot be advertised: it is every address of a machine"))
-            .advise("advertise the address by which others reach this process"));
+        return Err(Failure::usage(format!("{advertise} cannot be advertised: it is a wildcard address"))
+            .advise("advertise the address at which others reach this process"));
     }
     let mut exposed = Vec::new();
     for address in [listen, console] {
@@ -193,14 +194,14 @@ pub fn check_exposure(
     }
     let exposed = exposed.join(" and ");
     if !insecure {
-        return Err(Failure::usage(format!("{exposed} can be reached from other machines, and there is no TLS yet"))
-            .advise(
-                "listen on 127.0.0.1, or add --insecure if everybody on that network may read and write all data",
-            ));
+        return Err(Failure::usage(format!(
+            "{exposed} can be reached from other machines, and Terrane has no TLS yet"
+        ))
+        .advise("listen on 127.0.0.1, or add --insecure if everyone on that network may read and write all data"));
     }
     Ok(Some(format!(
-        "warning: {exposed} can be reached from other machines: nothing is encrypted, and whoever reaches it may read and \
-         write all data (--insecure)"
+        "warning: {exposed} can be reached from other machines: traffic is not encrypted, and everyone who can connect can \
+         read and write all data (--insecure)"
     )))
 }
 
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_in_a_file_is_named_with_its_place() {
+    fn errors_in_a_file_name_their_place() {
         let unknown = settings(|_| None, "[server]\nmastres = 'a:1'").finish().expect_err("misspelt");
         assert!(unknown.to_string().contains("mastres"), "{unknown}");
         let mut settings = settings(|_| None, "[server]\nlog-limit = 'much'");
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn other_machines_reach_nothing_unasked() {
+    fn exposure_to_other_machines_must_be_allowed() {
         let check = |listen, advertise, insecure| check_exposure(listen, "127.0.0.1:7710", advertise, insecure);
         for listen in ["127.0.0.1:1", "localhost:1", "[::1]:1", "127.9.9.9:0"] {
             assert_eq!(check(listen, None, false).expect("loopback"), None);

@@ -1,23 +1,23 @@
-//! Why a command ends badly: its exit status, what failed, and what the user can do next.
+//! Failed commands: the exit status, what failed, and what the user can do next.
 //!
-//! Everything that fails in this binary becomes a [`Failure`] and is printed once, by `main`: what was attempted, the
-//! causes in one sentence, and advice on a line of its own. The exit statuses are part of the grammar.
+//! Every error in this binary becomes a [`Failure`] and is printed once, by `main`: what was attempted and the causes on
+//! one line, advice on the next. The exit statuses are part of the grammar.
 
 use std::error::Error as StdError;
 use std::fmt;
 
 use terrane_client::Error as ClientError;
 
-/// How the process ends.
+/// The exit status of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Done. A failure has it only when the reader of our output went away, which is its right.
+    /// Success. A [`Failure`] has this status only if the reader of our output closed the pipe.
     Done = 0,
     /// The operation failed.
     Failed = 1,
-    /// The command line is wrong.
+    /// The command line is invalid.
     Usage = 2,
-    /// The row, table or region is not there, or a condition did not hold.
+    /// The row, table or region does not exist, or a condition did not hold.
     NothingThere = 3,
 }
 
@@ -35,29 +35,29 @@ impl Failure {
         Failure { exit: Exit::Failed, what: what.into(), advice: None }
     }
 
-    /// The command line is wrong in a way that only shows when its parts are looked at together.
+    /// The command line is invalid in a way that the parser cannot see.
     pub fn usage(what: impl Into<String>) -> Failure {
         Failure { exit: Exit::Usage, what: what.into(), advice: None }
     }
 
-    /// What was asked for is not there.
+    /// What the command names does not exist.
     pub fn nothing_there(what: impl Into<String>) -> Failure {
         Failure { exit: Exit::NothingThere, what: what.into(), advice: None }
     }
 
-    /// Adds what the user can do; the first advice stays, as it is the nearest to the cause.
+    /// Adds what the user can do. The first advice stays, since it is closest to the cause.
     pub fn advise(mut self, advice: impl Into<String>) -> Failure {
         self.advice.get_or_insert_with(|| advice.into());
         self
     }
 
-    /// Says first what was attempted.
+    /// Prefixes the message with what was attempted.
     pub fn during(mut self, attempt: impl fmt::Display) -> Failure {
         self.what = format!("{attempt}: {}", self.what);
         self
     }
 
-    /// Standard output could not be written. That its reader went away (`| head`) is no failure.
+    /// Standard output could not be written. A closed pipe (`| head`) is not an error.
     pub fn output(error: std::io::Error) -> Failure {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
             return Failure { exit: Exit::Done, what: String::new(), advice: None };
@@ -65,7 +65,7 @@ impl Failure {
         Failure::new(format!("cannot write to standard output: {error}"))
     }
 
-    /// Prints it for people, on standard error.
+    /// Prints the failure on standard error.
     pub fn print(&self) {
         if self.exit == Exit::Done {
             return;
@@ -83,7 +83,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The error and its causes as one sentence. A cause that its parent already quotes is not repeated.
+/// The error and its causes on one line. A cause that its parent already quotes is not repeated.
 pub fn chain(error: &dyn StdError) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -114,23 +114,27 @@ impl From<terrane_types::Invalid> for Failure {
 fn advice(error: &ClientError) -> Option<String> {
     let advice = match error {
         ClientError::Unreachable { .. } => {
-            "start a cluster with `terrane dev`, or say where its masters are with --masters or TERRANE_MASTERS"
+            "start a cluster with `terrane dev`, or name its masters with --masters or TERRANE_MASTERS"
         }
-        ClientError::Timeout { uncertain: true, .. } => "read what is there before writing again",
-        ClientError::Timeout { .. } => "`terrane status` shows what is wrong; --timeout gives it more time",
-        ClientError::Uncertain { .. } => "read what is there before writing again",
-        ClientError::ResultLost => "read the row",
-        ClientError::RetriesSpent { .. } => "send less at once; `terrane status` shows what is wrong",
-        ClientError::Unavailable { .. } => "try again in a moment; `terrane status` shows what is wrong",
-        ClientError::Corruption { .. } => "do not retry; keep the file and look at the server's log",
-        ClientError::NotFound { what } if what.starts_with("table") => "`terrane table list` shows the tables",
-        ClientError::NotFound { what } if what.starts_with("region") => "`terrane admin regions` shows the regions",
+        ClientError::Timeout { uncertain: true, .. } => {
+            "the write may or may not have been applied: read the row before writing again"
+        }
+        ClientError::Timeout { .. } => "check `terrane status`; --timeout allows more time",
+        ClientError::Uncertain { .. } => {
+            "the write may or may not have been applied: read the row before writing again"
+        }
+        ClientError::ResultLost => "the write was applied but its result is lost: read the row",
+        ClientError::RetriesSpent { .. } => "reduce the load; check `terrane status`",
+        ClientError::Unavailable { .. } => "retry in a moment; check `terrane status`",
+        ClientError::Corruption { .. } => "do not retry; keep the file and check the server's log",
+        ClientError::NotFound { what } if what.starts_with("table") => "`terrane table list` lists the tables",
+        ClientError::NotFound { what } if what.starts_with("region") => "`terrane admin regions` lists the regions",
         _ => return None,
     };
     Some(advice.to_owned())
 }
 
-/// Adds what was attempted to any failure.
+/// Adds what was attempted to an error.
 pub trait During<T> {
     /// See [`Failure::during`].
     fn during(self, attempt: impl fmt::Display) -> Result<T, Failure>;
@@ -147,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_status_three_with_advice() {
+    fn a_missing_table_is_status_three_with_advice() {
         let failure = Failure::from(ClientError::NotFound { what: "table t".to_owned() }).during("scan t");
         assert_eq!(failure.exit, Exit::NothingThere);
         assert_eq!(failure.to_string(), "scan t: table t does not exist");
@@ -165,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_went_away_is_no_failure() {
+    fn a_closed_pipe_is_not_an_error() {
         assert_eq!(Failure::output(std::io::ErrorKind::BrokenPipe.into()).exit, Exit::Done);
         assert_eq!(Failure::output(std::io::ErrorKind::StorageFull.into()).exit, Exit::Failed);
     }

@@ -1,13 +1,13 @@
-//! The four text formats that `import` reads, two of which `export` writes.
+//! The four text formats that `import` reads; `export` writes two of them.
 //!
-//! Everything here is pure: a line of bytes in, a record or the reason why not out. Files, compression, line numbers
-//! and what to do with a bad line belong to the `import` command. Lines are bytes rather than text, as weather files
-//! carry whatever their stations typed.
+//! Everything here is pure: a parser takes the bytes of a line and returns a record or an error. Files, compression, line
+//! numbers and the handling of bad lines belong to the `import` command. Lines are bytes rather than text, since weather
+//! files contain whatever their stations typed.
 //!
 //! Invariants:
-//! - A parsed record obeys every limit of rows, columns, timestamps and values, so a bad line is found here, where its
+//! - A parsed record is within all limits of rows, columns, timestamps and values, so a bad line is found here, where its
 //!   number is known, and not by a server a thousand lines later.
-//! - What `tsv` and `jsonl` write, they read back to the same cells.
+//! - `tsv` and `jsonl` read back exactly the cells they wrote.
 
 pub mod jsonl;
 pub mod ncdc;
@@ -18,12 +18,12 @@ use bytes::Bytes;
 use terrane_types::limits::{QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, TIMESTAMP_MAX, VALUE_BYTES_MAX};
 use terrane_types::{FamilyName, escape};
 
-/// A row to be written, or one that was read.
+/// A row to write, or a row that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The row key.
     pub row: Bytes,
-    /// Its cells, never none.
+    /// Its cells, at least one.
     pub cells: Vec<RecordCell>,
 }
 
@@ -34,18 +34,18 @@ pub struct RecordCell {
     pub family: Bytes,
     /// The qualifier; may be empty.
     pub qualifier: Bytes,
-    /// Milliseconds; `None` asks for the server's stamp.
+    /// Milliseconds; `None` lets the server assign it.
     pub timestamp: Option<i64>,
     /// The value.
     pub value: Bytes,
 }
 
-/// What a well-formed line holds.
+/// The content of a well-formed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parsed {
     /// A row to write.
     Record(Record),
-    /// Nothing to write, for a reason that the format knows: a missing reading, a station without any field.
+    /// Nothing to write: a missing reading, or a station without fields.
     Skipped,
 }
 
@@ -67,21 +67,21 @@ impl std::fmt::Display for LineError {
 
 impl std::error::Error for LineError {}
 
-/// The formats by the grammar's names.
+/// The formats, by their names on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     /// The National Climatic Data Center's fixed-width hourly records.
     Ncdc,
     /// The fixed-width list of its stations.
     Stations,
-    /// One cell a line, tab-separated.
+    /// One cell per line, tab-separated.
     Tsv,
-    /// One row a line, as JSON.
+    /// One row per line, as JSON.
     Jsonl,
 }
 
 impl Format {
-    /// Reads one line, given without its line end.
+    /// Parses one line, given without its line end.
     pub fn parse(self, line: &[u8]) -> Result<Parsed, LineError> {
         match self {
             Format::Ncdc => ncdc::parse(line),
@@ -91,7 +91,7 @@ impl Format {
         }
     }
 
-    /// The family that every record of the format is written to, where the format fixes it.
+    /// The family of every record, if the format fixes it.
     pub fn fixed_family(self) -> Option<&'static str> {
         match self {
             Format::Ncdc => Some(ncdc::FAMILY),
@@ -100,7 +100,7 @@ impl Format {
         }
     }
 
-    /// The declaration of the keys that the format makes, where it fixes them.
+    /// The declaration of the keys, if the format fixes them.
     pub fn key_parts(self) -> Option<&'static str> {
         match self {
             Format::Ncdc => Some(ncdc::KEY_PARTS),
@@ -116,7 +116,10 @@ impl Format {
 fn station_key(usaf: &[u8], wban: &[u8]) -> Result<Vec<u8>, LineError> {
     for (name, part) in [("USAF", usaf), ("WBAN", wban)] {
         if !part.iter().all(u8::is_ascii_alphanumeric) {
-            return Err(LineError::new(format!("the {name} number {:?} is not letters and digits", escape(part))));
+            return Err(LineError::new(format!(
+                "the {name} number {:?} must consist of letters and digits",
+                escape(part)
+            )));
         }
     }
     let mut key = Vec::with_capacity(usaf.len() + 1 + wban.len());
@@ -126,7 +129,7 @@ fn station_key(usaf: &[u8], wban: &[u8]) -> Result<Vec<u8>, LineError> {
     Ok(key)
 }
 
-/// Reads the text forms that `tsv` and `jsonl` share and checks every limit.
+/// Parses the fields that `tsv` and `jsonl` share and checks all limits.
 fn cell_from_text(column: &str, timestamp: Option<i64>, value: &str) -> Result<RecordCell, LineError> {
     let Some((family, qualifier)) = column.split_once(':') else {
         return Err(LineError::new(format!("the column {column:?} is not `family:qualifier`")));
@@ -163,7 +166,7 @@ fn check_timestamp(timestamp: i64) -> Result<(), LineError> {
     Err(LineError::new(format!("the timestamp {timestamp} is outside 0 to {TIMESTAMP_MAX}")))
 }
 
-/// `family:qualifier` with the qualifier escaped, as every tool shows a column.
+/// `family:qualifier` with the qualifier escaped, as all commands print a column.
 pub fn column_text(family: &[u8], qualifier: &[u8]) -> String {
     let mut text = escape(family);
     text.push(':');
@@ -216,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_checked_where_the_line_is_known() {
+    fn limits_are_checked_by_the_parser() {
         let long_row = format!("{}\tf:q\t1\tv", "r".repeat(ROW_BYTES_MAX + 1));
         let longest_row = format!("{}\tf:q\t1\tv", "r".repeat(ROW_BYTES_MAX));
         assert!(Format::Tsv.parse(longest_row.as_bytes()).is_ok());

@@ -1,24 +1,24 @@
 //! Lines of files and of standard input, plain or gzipped.
 //!
-//! Whether input is compressed shows in its first two bytes, not in its name. Reading goes in steps: [`LineReader::fill`]
-//! reads and unpacks one chunk, [`LineReader::line`] hands out the lines that are complete, so that only `fill` waits.
+//! Compression is recognised by the first two bytes, not by the file name. [`LineReader::fill`] reads and decompresses one
+//! chunk, [`LineReader::line`] returns the complete lines in it, so that only `fill` waits.
 //!
-//! Invariants: memory is bounded by one line of [`LINE_BYTES_MAX`] plus one unpacked chunk; a longer line is handed out as
-//! [`Line::TooLong`] once and skipped to its end; damaged or truncated compression is an error, never a silent end.
+//! Invariants: memory is bounded by one line of [`LINE_BYTES_MAX`] plus one decompressed chunk; a longer line is returned
+//! once as [`Line::TooLong`] and skipped; damaged or truncated compression is an error, never a silent end.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use flate2::write::MultiGzDecoder;
 
-/// Longest line: the largest row mutation with every byte escaped twice over, with room for its frame.
+/// Longest line: the largest row mutation with every byte escaped twice, plus its JSON syntax.
 const LINE_BYTES_MAX: usize = 96 << 20;
-/// Bytes read at once.
+/// Size of one read.
 const CHUNK_BYTES: usize = 256 * 1024;
 /// The first bytes of every gzip file.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// What stands for standard input on the command line.
+/// Means standard input on the command line.
 const STANDARD_INPUT: &str = "-";
 
 /// One line, without its end.
@@ -30,12 +30,12 @@ pub enum Line<'a> {
     TooLong,
 }
 
-/// Reads one input line by line.
+/// Reads an input line by line.
 pub struct LineReader {
     source: Source,
     decoder: Decoder,
     lines: LineBuffer,
-    /// Bytes taken from the source, before unpacking.
+    /// Bytes read from the source, before decompression.
     bytes_read: u64,
 }
 
@@ -45,7 +45,7 @@ enum Source {
 }
 
 enum Decoder {
-    /// Fewer than two bytes were seen.
+    /// Fewer than two bytes have been read.
     Undecided(Vec<u8>),
     Plain,
     Gzip(Box<MultiGzDecoder<Vec<u8>>>),
@@ -65,12 +65,12 @@ impl LineReader {
         Ok(LineReader { source, decoder, lines: LineBuffer::default(), bytes_read: 0 })
     }
 
-    /// Bytes read so far, before unpacking.
+    /// Bytes read so far, before decompression.
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read
     }
 
-    /// Reads on. False: the input has ended, and [`LineReader::line`] hands out what is left.
+    /// Reads more. Returns false at the end of the input; [`LineReader::line`] then returns what is left.
     pub async fn fill(&mut self) -> io::Result<bool> {
         if self.lines.ended {
             return Ok(false);
@@ -86,13 +86,13 @@ impl LineReader {
         Ok(true)
     }
 
-    /// The next complete line with its number, counted from 1. `None`: [`LineReader::fill`] first.
+    /// The next complete line and its number, counted from 1; `None` if [`LineReader::fill`] has to read more.
     pub fn line(&mut self) -> Option<(u64, Line<'_>)> {
         self.lines.next()
     }
 }
 
-/// Size of the inputs together, where all are files: what a progress bar is measured against.
+/// The total size of the inputs if all are files, for the progress bar.
 pub async fn total_bytes(paths: &[PathBuf]) -> Option<u64> {
     let mut total = 0;
     for path in paths {
@@ -113,7 +113,7 @@ impl Source {
                 file.read_exact_at(&mut chunk, offset).await?;
                 Ok(chunk)
             }
-            // The read may wait for a person typing, which must not hold a thread of the runtime.
+            // The read may wait for the user to type, which must not block a thread of the runtime.
             Source::StandardInput => {
                 terrane_env::task::run_blocking(|| {
                     let mut chunk = vec![0; CHUNK_BYTES];
@@ -169,16 +169,16 @@ fn damaged(error: io::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("the gzip data is damaged or cut short ({error})"))
 }
 
-/// Cuts a stream of bytes into lines.
+/// Splits a stream of bytes into lines.
 #[derive(Default)]
 struct LineBuffer {
     bytes: Vec<u8>,
-    /// Where the next line begins in `bytes`.
+    /// Start of the next line in `bytes`.
     start: usize,
-    /// How far the search for its end has come.
+    /// How far its end has been searched for.
     searched: usize,
     line_number: u64,
-    /// The rest of a line that was too long is being passed over.
+    /// Whether the rest of an oversized line is being skipped.
     skipping: bool,
     ended: bool,
 }
@@ -197,7 +197,7 @@ impl LineBuffer {
         }
     }
 
-    /// Steps over the line that ends at `end`, or at the end of the input.
+    /// Takes the line that ends at `end`, or at the end of the input.
     fn take(&mut self, end: Option<usize>) -> Option<std::ops::Range<usize>> {
         let start = self.start;
         let (end, next) = match end {
@@ -210,7 +210,7 @@ impl LineBuffer {
         Some(start..end)
     }
 
-    /// No complete line is left: forgets what was handed out, and gives up on a line that grows without end.
+    /// No complete line is left: drops the bytes that were returned, and gives up on a line that grows too long.
     fn compact(&mut self) -> Option<(u64, Line<'_>)> {
         self.bytes.drain(..self.start);
         self.start = 0;
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_is_passed_over_in_bounded_memory() {
+    fn an_oversized_line_is_skipped_in_bounded_memory() {
         let mut lines = LineBuffer::default();
         lines.bytes.extend_from_slice(b"first\n");
         assert_eq!(lines.next(), Some((1, Line::Bytes(b"first"))));

@@ -1,11 +1,11 @@
-//! The `terrane` command: a development cluster, the server roles, administration, data in and out, load.
+//! The `terrane` command: a development cluster, the server roles, administration, import and export, load generation.
 //!
-//! It wires, calls and prints. `args` is the grammar, `commands` does what it says, `failure` is how a command ends
-//! badly; `formats`, `weather`, `bench` and `input` are plain code without a cluster; `node` and `cluster` run servers in
-//! this process. Nothing depends on this crate.
+//! This crate wires components, calls them and prints. `args` is the grammar, `commands` carries the commands out, and
+//! `failure` turns errors into messages and exit statuses; `formats`, `weather` and `input` are plain code without a
+//! cluster; `node` and `cluster` run servers in this process. No other crate depends on this one.
 //!
-//! Standard output carries results only, and under `--json` nothing but JSON; everything else goes to standard error.
-//! Exit status: 0 done, 1 the operation failed, 2 the command line is wrong, 3 nothing there.
+//! Standard output carries results only, under `--json` nothing but JSON; everything else goes to standard error.
+//! Exit status: 0 success, 1 the operation failed, 2 the command line is invalid, 3 not found.
 
 mod args;
 mod cluster;
@@ -28,23 +28,23 @@ use tracing_subscriber::EnvFilter;
 
 use failure::{Exit, Failure};
 
-/// A tenth to a fifth less CPU per put than the allocator of glibc, in paired runs of `bench put`: many small cells are made
+/// Takes 10 to 20 % less CPU per put than glibc's allocator in paired runs of `bench put`: many small cells are allocated
 /// on one thread and freed on another.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// What is logged, in the syntax of `tracing_subscriber::EnvFilter`.
+/// The environment variable that selects what is logged, in the syntax of `tracing_subscriber::EnvFilter`.
 const LOG_VARIABLE: &str = "TERRANE_LOG";
-/// What our own rooms have to warn of. openraft tells of every heartbeat that a busy or stopping peer did not answer; what
-/// matters of it (a lost leader, a failed disk) the rooms say themselves.
+/// Warnings of our own crates. openraft logs every heartbeat that a busy or stopping peer did not answer; what matters of
+/// that (a lost leader, a failed disk) our crates log themselves.
 const LOG_DEFAULT: &str = "warn,openraft=off";
 
 fn main() -> ExitCode {
     let cli = match args::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version go to standard output with status 0, mistakes to standard error with status 2. Nothing is
-            // left to do when even that cannot be written.
+            // Help and version go to standard output with status 0, errors to standard error with status 2. If even that
+            // cannot be written, there is nothing left to do.
             error.print().ok();
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(Exit::Usage as u8));
         }
@@ -63,7 +63,7 @@ fn run(cli: args::Cli) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start the runtime: {error}")))?;
     let done = runtime.block_on(commands::run(cli));
-    // A read of standard input may still be waiting for a person; it must not keep the process.
+    // A read of standard input may still be waiting for the user; it must not keep the process alive.
     runtime.shutdown_background();
     done
 }

@@ -1,6 +1,6 @@
-//! One server process's worth of role: a master or a region server together with its console.
+//! One node: a master or a region server together with its console.
 //!
-//! The roles of the command line run one of these; `dev` and `demo` run several in one process (`cluster`).
+//! `master` and `server` run one node per process; `dev` and `demo` run several in one process (`cluster`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,18 +16,18 @@ use tokio::time::Instant;
 
 use crate::failure::{Failure, chain};
 
-/// Time between two lines about the flushes of a stopping server.
+/// Interval of progress lines while a stopping server flushes.
 const SAY_EVERY: Duration = Duration::from_secs(1);
 
-/// A master that serves.
+/// A running master.
 pub struct MasterNode {
     pub master: Arc<Master>,
     console: Option<Console>,
 }
 
-/// A region server that serves.
+/// A running region server.
 pub struct ServerNode {
-    /// Empty once it stops; the console asks it whether it is ready until then.
+    /// `None` once it stops; until then the console asks it for readiness.
     server: Arc<RwLock<Option<RegionServer>>>,
     address: String,
     id: ServerId,
@@ -36,7 +36,7 @@ pub struct ServerNode {
 }
 
 impl MasterNode {
-    /// Starts a master, with a console where an address for it is given.
+    /// Starts a master, and a console if an address is given.
     pub async fn start(config: MasterConfig, console: Option<&str>) -> Result<MasterNode, Failure> {
         let data = config.data_dir.display().to_string();
         let started = Master::start(config).await;
@@ -47,7 +47,7 @@ impl MasterNode {
         Ok(MasterNode { master, console })
     }
 
-    /// Where its console listens, if it has one.
+    /// The address of its console, if it has one.
     pub fn console(&self) -> Option<String> {
         self.console.as_ref().map(|console| console.address().to_string())
     }
@@ -59,7 +59,7 @@ impl MasterNode {
 }
 
 impl ServerNode {
-    /// Starts a region server, with the console that its settings name.
+    /// Starts a region server, and the console that its settings name.
     pub async fn start(config: ServerConfig) -> Result<ServerNode, Failure> {
         let data = config.data_dir.display().to_string();
         let console = config.console.clone();
@@ -77,7 +77,7 @@ impl ServerNode {
         Ok(ServerNode { server, address, id, refused, console })
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> &str {
         &self.address
     }
@@ -87,23 +87,23 @@ impl ServerNode {
         self.id
     }
 
-    /// Where its console listens, if it has one.
+    /// The address of its console, if it has one.
     pub fn console(&self) -> Option<String> {
         self.console.as_ref().map(|console| console.address().to_string())
     }
 
-    /// Returns when a master has refused the server for good, with the reason: the process is to end.
+    /// Returns the reason once a master permanently rejects the server; the process should then exit.
     pub async fn refused(&self) -> Failure {
         let mut refused = self.refused.clone();
         let reason = match refused.wait_for(Option::is_some).await {
             Ok(reason) => reason.clone().unwrap_or_default(),
-            // It is registered: nothing more comes.
+            // Registered: it can no longer be rejected.
             Err(_) => std::future::pending().await,
         };
-        Failure::new(format!("the region server cannot go on: {reason}"))
+        Failure::new(format!("the region server cannot continue: {reason}"))
     }
 
-    /// Stops serving and flushes what is only in memory and log, with progress on standard error when it takes long.
+    /// Stops serving and flushes all memtables, with progress on standard error if it takes long.
     pub async fn shutdown(self) {
         let server = self.server.write().take();
         if let Some(server) = server {
@@ -135,7 +135,7 @@ async fn open_console(
     console.map(Some).map_err(|error| Failure::new(format!("cannot start the console: {}", chain(&error))))
 }
 
-/// The console goes last, so that whoever supervises sees the role stopping rather than gone.
+/// Stops the console last, so that a supervisor sees the role stopping rather than gone.
 async fn close_console(console: Option<Console>) {
     if let Some(console) = console {
         console.shutdown().await;

@@ -1,7 +1,7 @@
-//! What goes to standard output: one JSON object per line under `--json`, else tables and plain lines for people.
+//! Standard output: one JSON object per line under `--json`, otherwise tables and plain lines.
 //!
-//! Nothing else in the crate writes to standard output, so that under `--json` nothing but JSON is ever there; progress,
-//! messages and warnings go to standard error.
+//! Nothing else in this crate writes to standard output, so that under `--json` it carries only JSON; progress, messages
+//! and warnings go to standard error.
 
 use std::io::{self, Write};
 
@@ -10,39 +10,39 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
-/// Bytes of output gathered before they are written.
+/// Size of the output buffer.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Standard output in the form that the user asked for.
+/// Standard output in the requested format.
 pub struct Output {
     json: bool,
     out: io::BufWriter<io::Stdout>,
 }
 
 impl Output {
-    /// Standard output, as JSON or for people.
+    /// Standard output, as JSON or as text.
     pub fn new(json: bool) -> Output {
         Output { json, out: io::BufWriter::with_capacity(BUFFER_BYTES, io::stdout()) }
     }
 
-    /// Whether JSON was asked for.
+    /// Whether the format is JSON.
     pub fn is_json(&self) -> bool {
         self.json
     }
 
-    /// A line as it is.
+    /// Writes a line.
     pub fn line(&mut self, line: &str) -> Result<(), Failure> {
         writeln!(self.out, "{line}").map_err(Failure::output)
     }
 
-    /// An object on a line of its own.
+    /// Writes an object as one line of JSON.
     pub fn object(&mut self, object: &impl Serialize) -> Result<(), Failure> {
         let text = serde_json::to_string(object)
             .map_err(|error| Failure::new(format!("cannot write a value as JSON: {error}")))?;
         self.line(&text)
     }
 
-    /// A table; nothing at all when it has no rows and no heading is wanted.
+    /// Writes a table; nothing if it has neither a heading nor rows.
     pub fn table(&mut self, heading: &[&str], rows: Vec<Vec<String>>) -> Result<(), Failure> {
         for line in table(heading, rows).lines() {
             self.line(line.trim_end())?;
@@ -50,14 +50,14 @@ impl Output {
         Ok(())
     }
 
-    /// Makes everything written so far visible.
+    /// Flushes the buffer.
     pub fn flush(&mut self) -> Result<(), Failure> {
         self.out.flush().map_err(Failure::output)
     }
 }
 
-/// Columns with blanks between, no wider than the terminal. Where output goes elsewhere nothing is wrapped, so that each
-/// row stays one line for the tools that read it.
+/// Columns separated by spaces, no wider than the terminal. If the output is not a terminal, nothing is wrapped, so that
+/// tools see one line per row.
 pub fn table(heading: &[&str], rows: Vec<Vec<String>>) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
@@ -72,7 +72,7 @@ pub fn table(heading: &[&str], rows: Vec<Vec<String>>) -> Table {
     table
 }
 
-/// Bytes as the largest exact unit: `64MiB`, `1000B`. Reads back as the same number.
+/// A size in its largest exact unit, `64MiB` or `1000B`, which parses back to the same number.
 pub fn bytes_text(bytes: u64) -> String {
     for (shift, unit) in [(30, "GiB"), (20, "MiB"), (10, "KiB")] {
         let unit_bytes = 1u64 << shift;
@@ -83,7 +83,7 @@ pub fn bytes_text(bytes: u64) -> String {
     format!("{bytes}B")
 }
 
-/// Bytes for reading: `12.3 MiB`.
+/// A rounded size: `12.3 MiB`.
 pub fn bytes_rounded(bytes: u64) -> String {
     let mut amount = bytes as f64;
     let mut units = ["B", "KiB", "MiB", "GiB"].into_iter();
@@ -98,7 +98,7 @@ pub fn bytes_rounded(bytes: u64) -> String {
     if unit == "B" { format!("{bytes} B") } else { format!("{amount:.1} {unit}") }
 }
 
-/// A number with its thousands set apart: `1,234,567`.
+/// A number with thousands separators: `1,234,567`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -111,7 +111,7 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// A duration for reading: `850 µs`, `12.3 ms`, `4.56 s`, `3 min 20 s`.
+/// A rounded duration: `850 µs`, `12.3 ms`, `4.56 s`, `3 min 20 s`.
 pub fn duration_text(duration: std::time::Duration) -> String {
     let seconds = duration.as_secs_f64();
     match seconds {
@@ -122,7 +122,7 @@ pub fn duration_text(duration: std::time::Duration) -> String {
     }
 }
 
-/// How many a second, over a duration that may be nothing.
+/// Events per second; 0 for an empty duration.
 pub fn rate(count: u64, duration: std::time::Duration) -> f64 {
     let seconds = duration.as_secs_f64();
     if seconds > 0.0 { count as f64 / seconds } else { 0.0 }

@@ -1,6 +1,6 @@
 //! Progress on standard error: a bar on a terminal, a plain line every few seconds elsewhere.
 //!
-//! Updates cost little and may come per row: the bar draws itself at its own rate, and plain lines are held back.
+//! Updates are cheap and can come per row: the bar redraws at its own rate, and plain lines are throttled.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use tokio::time::Instant;
 
 use crate::output::{duration_text, grouped, rate};
 
-/// Time between two plain lines.
+/// Interval of plain lines.
 const LINE_EVERY: Duration = Duration::from_secs(2);
 
-/// Rows written or read so far, out of an amount of bytes or rows.
+/// The rows written or read so far, out of a number of bytes or rows.
 pub struct Progress {
     bar: Option<ProgressBar>,
     label: String,
@@ -23,7 +23,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Progress through so many bytes of input; `None` where their number is not known.
+    /// Progress through an input of this size; `None` if the size is unknown.
     pub fn over_bytes(label: &str, bytes: Option<u64>) -> Progress {
         let template = match bytes {
             Some(_) => "{prefix} {bar:24} {percent:>3}%  {msg}  eta {eta}",
@@ -32,17 +32,17 @@ impl Progress {
         Progress::new(label, template, bytes)
     }
 
-    /// Progress through so many steps, each counted as a row.
+    /// Progress through this many rows.
     pub fn over_rows(label: &str, rows: u64) -> Progress {
         Progress::new(label, "{prefix} {bar:24} {percent:>3}%  {msg}  eta {eta}", Some(rows))
     }
 
-    /// Progress through work whose size in bytes is only learned on the way, told in words of the caller's.
+    /// Progress through work whose size is only known as it proceeds; the caller supplies the message.
     pub fn over_work(label: &str) -> Progress {
         Progress::new(label, "{prefix} {bar:24} {percent:>3}%  {msg}", Some(0))
     }
 
-    /// So much of the work is done.
+    /// Updates position, size and message of the work.
     pub fn work(&mut self, position: u64, length: u64, message: &str) {
         match &self.bar {
             Some(bar) => {
@@ -70,7 +70,7 @@ impl Progress {
         Progress { bar, label: label.to_owned(), started: now, last_line: now, rows: 0 }
     }
 
-    /// So much of the length is done, and so many rows.
+    /// Updates the position and the number of rows.
     pub fn update(&mut self, position: u64, rows: u64) {
         self.rows = rows;
         match &self.bar {
@@ -101,7 +101,7 @@ impl Progress {
         }
     }
 
-    /// What was done in all, for the last line: `exported 1,000 rows in 1.20 s (833 rows/s)`.
+    /// The last line: `exported 1,000 rows in 1.20 s (833 rows/s)`.
     pub fn summary(&self, done: &str, rows: u64) -> String {
         let elapsed = self.started.elapsed();
         let per_second = grouped(rate(rows, elapsed) as u64);
@@ -116,7 +116,7 @@ impl Progress {
 }
 
 impl Drop for Progress {
-    /// A command that fails leaves no half-drawn bar behind its error.
+    /// A failed command leaves no partial bar on the terminal.
     fn drop(&mut self) {
         self.finish();
     }

@@ -1,9 +1,9 @@
 //! A small seeded generator (SplitMix64), so that the demo's weather and a benchmark's keys are the same every time.
 //!
-//! Written out here, as a library may change its generator between versions, and then a seed would no longer name the
-//! same data.
+//! It is implemented here because a library may change its generator between versions, and a seed would then stand for
+//! different data.
 
-/// A stream of numbers that a seed determines.
+/// A stream of numbers determined by a seed.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,

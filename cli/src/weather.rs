@@ -1,24 +1,24 @@
-//! Invents weather in the National Climatic Data Center's own fixed-width format.
+//! Generates weather in the fixed-width format of the National Climatic Data Center.
 //!
-//! The demo imports these lines with the code that imports real ones, so a line must be one that the format's reader
-//! accepts: the mandatory section of 105 characters and the cloud section that most records of 1901 carry, with the
-//! length of the latter in the first four characters. Lines come as time passes, every station once an hour, and the
-//! same seed gives the same lines: all arithmetic is on integers.
+//! The demo imports these lines with the code that imports real records, so the parser must accept them: they have the
+//! mandatory section of 105 characters and the cloud section that most records of 1901 have, with the length of the latter
+//! in the first four characters. Lines are in order of time, one per station and hour. The same seed gives the same lines,
+//! since all arithmetic is on integers.
 
 use crate::formats::ncdc::{date_of_day, days_since_1970};
 use crate::random::Random;
 
 /// The year of the first readings.
 const FIRST_YEAR: i64 = 2001;
-/// One in so many readings is missing.
+/// One reading in this many is missing.
 const MISSING_ONE_IN: u64 = 50;
-/// One in so many readings is doubtful.
+/// One reading in this many is doubtful.
 const DOUBTFUL_ONE_IN: u64 = 100;
 
-/// What follows the mandatory section: one report of clouds.
+/// The section after the mandatory one: a cloud report.
 const ADDITIONAL: &str = "ADDGF108991999999999999999999";
 
-/// An invented weather station.
+/// A generated weather station.
 struct Station {
     usaf: u32,
     /// Thousandths of a degree.
@@ -29,7 +29,7 @@ struct Station {
     mean: i64,
 }
 
-/// Lines of weather; see the module.
+/// An endless iterator of weather records.
 pub struct Weather {
     random: Random,
     stations: Vec<Station>,
@@ -40,7 +40,7 @@ pub struct Weather {
 }
 
 impl Weather {
-    /// Weather of so many stations (at least one).
+    /// Weather of this many stations, at least one.
     pub fn new(seed: u64, stations: u32) -> Weather {
         let mut random = Random::new(seed);
         let stations = (0..stations.max(1)).map(|number| Station::invent(number, &mut random)).collect();
@@ -56,7 +56,7 @@ impl Weather {
 impl Iterator for Weather {
     type Item = String;
 
-    /// The next line, without its line end; it never ends.
+    /// The next line, without a line end; never `None`.
     fn next(&mut self) -> Option<String> {
         let station = &self.stations[self.next];
         let line = record(station, self.hour, &mut self.random);
@@ -82,7 +82,7 @@ impl Station {
         }
     }
 
-    /// The temperature without chance, in tenths of °C: seasons by latitude, north and south opposed, and a day's swing.
+    /// The temperature without noise, in tenths of °C: seasons by latitude, opposite in the two hemispheres, and a daily cycle.
     fn expected(&self, day_of_year: i64, hour_of_day: i64) -> i64 {
         let season = triangle(day_of_year - 15, 365) * self.latitude * 3 / 1_000_000;
         let daily = triangle(hour_of_day - 3, 24) * 40 / 1000;
@@ -90,7 +90,7 @@ impl Station {
     }
 }
 
-/// A wave between -1000 (at 0) and 1000 (at half the period) in straight lines.
+/// A triangle wave between -1000 (at 0) and 1000 (at half the period).
 fn triangle(position: i64, period: i64) -> i64 {
     let phase = position.rem_euclid(period);
     let distance = phase.min(period - phase);

@@ -100,7 +100,7 @@ async fn a_lone_server_ends_with_the_reason_when_a_master_of_another_cluster_ans
     eventually(COMMAND_MAX, "the server says why it ends", || {
         let errors = server.errors_so_far();
         let says =
-            errors.contains("cannot go on") && errors.contains(&directory) && errors.contains("belongs to cluster");
+            errors.contains("cannot continue") && errors.contains(&directory) && errors.contains("belongs to cluster");
         if says { Ok(()) } else { Err(errors) }
     });
 }

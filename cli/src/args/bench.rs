@@ -14,31 +14,31 @@ pub enum Bench {
     Put(BenchFlags),
     /// Get random rows.
     Get(BenchFlags),
-    /// Scan --batch rows from a random start.
+    /// Scan --batch rows from a random start row.
     Scan(BenchScan),
-    /// Read the whole table in order, each worker with one stream; ends with the table unless --seconds is given.
+    /// Read the whole table in order, one stream per worker; without --seconds, once.
     Fullscan(BenchScan),
-    /// Write --rows rows in big batches.
+    /// Write --rows rows in large batches.
     Load(BenchFlags),
-    /// Add 1 to random counters, of which there are --rows; ends with a check that they grew by what was acknowledged.
+    /// Increment --rows counters at random, then check that they grew by exactly the acknowledged increments.
     Incr(BenchFlags),
-    /// Compare a cell of a random row with what it should hold and set the next value.
+    /// Compare-and-set a cell of a random row, and check that no acknowledged write was lost.
     Cas(BenchFlags),
-    /// Read --batch rows behind the first --offset rows of the table.
+    /// Read a page of --batch rows after skipping --offset rows.
     Page(BenchPage),
     /// Count the rows of the table.
     Count(BenchFlags),
-    /// Add up a column of the table, which holds the numbers of the rows; the sum is checked.
+    /// Sum a numeric column of the table, and check the sum.
     Sum(BenchFlags),
-    /// Read first, last, floor and ceiling of random places, and single rows in the same run to compare with.
+    /// Compare first, last, floor and ceiling at random keys with gets in the same run.
     Ends(BenchFlags),
-    /// Read the first row of every prefix that 1,000 rows share in one call, and the same rows by gets to compare with.
+    /// Compare reading the first row of every 1,000-row prefix in one call with gets of the same rows.
     Latest(BenchFlags),
 }
 
 #[derive(Clone, Debug, Args)]
 pub struct BenchScan {
-    /// From the last row to the first.
+    /// Read from the last row to the first.
     #[arg(long)]
     pub reverse: bool,
     #[command(flatten)]
@@ -47,7 +47,7 @@ pub struct BenchScan {
 
 #[derive(Clone, Debug, Args)]
 pub struct BenchPage {
-    /// How many rows to pass over.
+    /// Number of rows to skip.
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     pub offset: u64,
     #[command(flatten)]
@@ -56,25 +56,25 @@ pub struct BenchPage {
 
 #[derive(Clone, Debug, Args)]
 pub struct BenchFlags {
-    /// The table's name, or `namespace:name`; made when it is absent.
+    /// The table's name, or `namespace:name`; created if missing.
     #[arg(long, value_name = "NAME", default_value = "bench")]
     pub table: TableName,
-    /// How many different rows there are.
+    /// Number of distinct rows.
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub rows: u64,
-    /// Bytes of each value.
+    /// Size of each value in bytes.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=10_485_760))]
     pub value_bytes: u32,
-    /// Calls in flight at once (default: 64; load: 8; fullscan, page, count, sum: 1).
+    /// Concurrent calls (default: 64; load: 8; fullscan, page, count, sum: 1).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub in_flight: Option<u32>,
-    /// Rows in one call (default: 1; page: 10; scan: 100; load: 1000).
+    /// Rows per call (default: 1; page: 10; scan: 100; load: 1000).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub batch: Option<u32>,
-    /// How long to measure (default: 10; load: until all rows are written; fullscan: until all rows are read).
+    /// How long to measure (default: 10s; load: until all rows are written; fullscan: until all rows are read).
     #[arg(long, value_name = "S", value_parser = duration)]
     pub seconds: Option<Duration>,
-    /// Regions that a new table begins with.
+    /// Number of regions of a new table.
     #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub regions: u32,
     #[command(flatten)]

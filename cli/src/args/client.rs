@@ -1,4 +1,4 @@
-//! The arguments of what talks to a cluster: administration, tables, import and export, and what all of them share.
+//! The arguments of administration, tables, import and export, and those that all client commands share.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use terrane_types::{KeyRange, NamespaceName, TableName};
 use super::values::{Addresses, Escaped, FamilySpec, Size, addresses, attribute, duration};
 use crate::formats::Format;
 
-/// What every client command takes.
+/// The flags of every client command.
 #[derive(Clone, Debug, Args)]
 pub struct Connection {
-    /// Where the masters are.
+    /// Addresses of the masters.
     #[arg(
         long,
         value_name = "HOST:PORT,...",
@@ -22,10 +22,10 @@ pub struct Connection {
         hide_env_values = true
     )]
     pub masters: Addresses,
-    /// Print one JSON object per line on standard output, and nothing else there.
+    /// Print one JSON object per line on standard output, and nothing else.
     #[arg(long)]
     pub json: bool,
-    /// How long one call may take, retries included: 500ms, 30s, 2m.
+    /// Timeout of one call, including retries, such as 500ms, 30s or 2m.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     pub timeout: Duration,
 }
@@ -33,19 +33,19 @@ pub struct Connection {
 /// A range of rows.
 #[derive(Clone, Debug, Default, Args)]
 pub struct RangeFlags {
-    /// Only rows that begin with these bytes.
+    /// Only rows whose keys start with these bytes.
     #[arg(long, value_name = "KEY", conflicts_with_all = ["start", "stop"], allow_hyphen_values = true)]
     pub prefix: Option<Escaped>,
-    /// Only rows from this one on.
+    /// First row of the range, inclusive.
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     pub start: Option<Escaped>,
-    /// Only rows before this one.
+    /// End of the range, exclusive.
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     pub stop: Option<Escaped>,
 }
 
 impl RangeFlags {
-    /// The range meant.
+    /// The range that the flags select.
     pub fn range(&self) -> Result<KeyRange, terrane_types::Invalid> {
         if let Some(prefix) = &self.prefix {
             return Ok(KeyRange::prefix(&prefix.0));
@@ -57,7 +57,7 @@ impl RangeFlags {
 
 #[derive(Debug, Args)]
 pub struct Status {
-    /// Show every limited resource of every server, not only those that are more than half full or refused a request.
+    /// Show every limited resource of every server, not only those over half full or that rejected a request.
     #[arg(long)]
     pub resources: bool,
     #[command(flatten)]
@@ -71,7 +71,7 @@ pub enum Admin {
         #[command(flatten)]
         connection: Connection,
     },
-    /// List the regions, of one table or of all.
+    /// List the regions of one table or of all tables.
     Regions {
         /// Only the regions of this table.
         table: Option<TableName>,
@@ -83,14 +83,14 @@ pub enum Admin {
         #[command(flatten)]
         connection: Connection,
     },
-    /// Have all replicas of a table write out what they have in memory.
+    /// Flush the memtables of all replicas of a table to disk.
     Flush {
         /// The table's name, or `namespace:name`.
         table: TableName,
         #[command(flatten)]
         connection: Connection,
     },
-    /// Have all replicas of a table rewrite their files, without what nobody can see any more.
+    /// Run a major compaction on all replicas of a table; cells that are no longer visible are removed.
     Compact {
         /// The table's name, or `namespace:name`.
         table: TableName,
@@ -101,7 +101,7 @@ pub enum Admin {
     Split {
         /// The region's number, as `admin regions` shows it.
         region: u64,
-        /// The first row of the second half (default: near the middle).
+        /// First row of the second daughter (default: near the middle of the region).
         #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
         at: Option<Escaped>,
         #[command(flatten)]
@@ -111,13 +111,13 @@ pub enum Admin {
 
 #[derive(Debug, Subcommand)]
 pub enum TableCommand {
-    /// Create a table; it takes reads and writes when this returns.
+    /// Create a table and wait until it accepts reads and writes.
     Create(CreateTable),
-    /// Change attributes of a table, and its families.
+    /// Change the attributes and families of a table.
     Alter(AlterTable),
     /// List the tables.
     List {
-        /// Only those of this namespace.
+        /// Only tables of this namespace.
         #[arg(long, value_name = "NAMESPACE")]
         namespace: Option<NamespaceName>,
         #[command(flatten)]
@@ -130,7 +130,7 @@ pub enum TableCommand {
         #[command(flatten)]
         connection: Connection,
     },
-    /// Remove a table and all its data.
+    /// Drop a table and all its data.
     Drop {
         /// The table's name, or `namespace:name`.
         name: TableName,
@@ -141,21 +141,21 @@ pub enum TableCommand {
 
 #[derive(Debug, Subcommand)]
 pub enum NamespaceCommand {
-    /// Make a namespace; tables are then created in it as `namespace:name`.
+    /// Create a namespace; its tables are named `namespace:name`.
     Create {
         /// The namespace's name.
         name: NamespaceName,
         #[command(flatten)]
         connection: Connection,
     },
-    /// Remove a namespace that has no tables.
+    /// Drop a namespace that has no tables.
     Drop {
         /// The namespace's name.
         name: NamespaceName,
         #[command(flatten)]
         connection: Connection,
     },
-    /// List the namespaces, with how many tables each has.
+    /// List the namespaces and the number of tables in each.
     List {
         #[command(flatten)]
         connection: Connection,
@@ -164,21 +164,21 @@ pub enum NamespaceCommand {
 
 #[derive(Debug, Args)]
 pub struct CreateTable {
-    /// The table's name, or `namespace:name`; a namespace that is not there yet is made.
+    /// The table's name, or `namespace:name`; a missing namespace is created.
     pub name: TableName,
-    /// A column family, with attributes after a colon; may be given several times.
+    /// A column family, with attributes after a colon; can be repeated.
     #[arg(long, value_name = "F[:attribute=value,...]", num_args = 1.., required = true)]
     pub family: Vec<FamilySpec>,
-    /// Begin with regions that are split at these keys; may be given several times.
+    /// Start with regions split at these keys; can be repeated.
     #[arg(long, value_name = "KEY", num_args = 1..)]
     pub split_at: Vec<Escaped>,
-    /// Bytes at which a region splits, with a unit: B, KiB, MiB, GiB.
+    /// Size at which a region splits, with a unit: B, KiB, MiB or GiB.
     #[arg(long, value_name = "SIZE")]
     pub region_size: Option<Size>,
-    /// The typed parts of the keys: 'user:u64, time:desc i64, action:u32'.
+    /// The typed parts of row keys, such as 'user:u64, time:desc i64, action:u32'.
     #[arg(long, value_name = "PARTS")]
     pub key: Option<String>,
-    /// Set an attribute of the table; may be given several times.
+    /// Set an attribute of the table; can be repeated.
     #[arg(long, value_name = "ATTRIBUTE=VALUE", num_args = 1.., value_parser = attribute)]
     pub set: Vec<(String, String)>,
     #[command(flatten)]
@@ -189,16 +189,16 @@ pub struct CreateTable {
 pub struct AlterTable {
     /// The table's name, or `namespace:name`.
     pub name: TableName,
-    /// Set an attribute of the table; may be given several times.
+    /// Set an attribute of the table; can be repeated.
     #[arg(long, value_name = "ATTRIBUTE=VALUE", num_args = 1.., value_parser = attribute)]
     pub set: Vec<(String, String)>,
-    /// Set attributes of a family; may be given several times.
+    /// Set attributes of a family; can be repeated.
     #[arg(long, value_name = "F:attribute=value,...", num_args = 1..)]
     pub family: Vec<FamilySpec>,
-    /// Add a family; may be given several times.
+    /// Add a family; can be repeated.
     #[arg(long, value_name = "F[:attribute=value,...]", num_args = 1..)]
     pub add_family: Vec<FamilySpec>,
-    /// Drop a family with its data; may be given several times.
+    /// Drop a family and its data; can be repeated.
     #[arg(long, value_name = "F", num_args = 1..)]
     pub drop_family: Vec<terrane_types::FamilyName>,
     #[command(flatten)]
@@ -209,10 +209,10 @@ pub struct AlterTable {
 pub struct Import {
     /// The table's name, or `namespace:name`.
     pub table: TableName,
-    /// The form of the files' lines.
+    /// The format of the files.
     #[arg(long, value_name = "FORMAT")]
     pub format: Format,
-    /// Stop at the first malformed line, with exit status 1, instead of counting it.
+    /// Stop at the first malformed line with exit status 1 instead of skipping and counting it.
     #[arg(long)]
     pub strict: bool,
     /// The files, plain or gzipped; `-` is standard input.
@@ -224,9 +224,9 @@ pub struct Import {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportFormat {
-    /// One row a line, as JSON.
+    /// One row per line, as JSON.
     Jsonl,
-    /// One cell a line, tab-separated.
+    /// One cell per line, tab-separated.
     Tsv,
 }
 
@@ -234,12 +234,12 @@ pub enum ExportFormat {
 pub struct Export {
     /// The table's name, or `namespace:name`.
     pub table: TableName,
-    /// The form of the lines.
+    /// The output format.
     #[arg(long, value_name = "FORMAT", default_value = "jsonl")]
     pub format: ExportFormat,
     #[command(flatten)]
     pub range: RangeFlags,
-    /// How many versions of each column to write (default: all that the table keeps).
+    /// Maximum number of versions per column (default: all that the table keeps).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub versions: Option<u32>,
     #[command(flatten)]

@@ -1,14 +1,14 @@
-//! The text of a condition, `--if`: the part of the filters' language that is about columns by name.
+//! The conditions of `--if`: the part of the filter language that tests columns by name.
 //!
-//! One language for both, so that what a reader learnt for `--filter` is right here as well. A condition is evaluated on one
-//! row while it is written, and knows columns by name only: tests of row keys, of any value, patterns and bits are
-//! refused, naming what there is. A column that is absent fails every comparison, `!=` too, as it does in a filter;
-//! `not exists(f:q)` asks for absence.
+//! Conditions and filters share one language, so that users learn it once. A condition is evaluated on one row during the
+//! write and can only name columns: tests of row keys or of any value, patterns and bit masks are rejected with a list of
+//! what is supported. A missing column fails every comparison, including `!=`, as it does in a filter; `not exists(f:q)`
+//! tests for absence.
 
 use terrane_filter::{ColumnSubject, Filter, Relation, Subject};
 use terrane_types::{ColumnTest, Condition, FamilyName, Invalid, Test, ValueType};
 
-/// Reads a condition.
+/// Parses a condition.
 pub fn condition(text: &str) -> Result<Condition, Invalid> {
     let condition = condition_of(text.parse()?)?;
     condition.check()?;
@@ -38,12 +38,12 @@ fn condition_of(filter: Filter) -> Result<Condition, Invalid> {
         Filter::Not(filter) => match *filter {
             Filter::Exists { family, qualifier } => Ok(tested(family, qualifier, ValueType::Bytes, Test::Absent)),
             other => Err(Invalid::new(format!(
-                "a condition has `not` before exists(…) only; say `{other}` the other way round"
+                "in a condition, `not` is only supported before exists(…); write `{other}` without it"
             ))),
         },
         other => Err(Invalid::new(format!(
-            "`{other}` is no condition: it compares columns by name (f:q = 'v', i64(f:q) < 5, f:q in ('a', 'b')) or asks for \
-             exists(f:q) or not exists(f:q), joined by `and` and `or`"
+            "`{other}` is not a condition; use comparisons of columns (f:q = 'v', i64(f:q) < 5, f:q in ('a', 'b')), exists(f:q) \
+             and not exists(f:q), joined by `and` and `or`"
         ))),
     }
 }
@@ -51,7 +51,7 @@ fn condition_of(filter: Filter) -> Result<Condition, Invalid> {
 fn compared(column: ColumnSubject, read_as: ValueType, test: Test) -> Result<Condition, Invalid> {
     let ColumnSubject { family, qualifier, pass_missing, any_version } = column;
     if any_version {
-        return Err(Invalid::new("a condition looks at the newest version of a column only"));
+        return Err(Invalid::new("a condition can only test the newest version of a column"));
     }
     let compared = tested(family.clone(), qualifier.clone(), read_as, test);
     let presence = |test| tested(family, qualifier, ValueType::Bytes, test);
@@ -66,7 +66,7 @@ fn tested(family: FamilyName, qualifier: bytes::Bytes, read_as: ValueType, test:
 mod tests {
     use super::*;
 
-    /// Whether the condition holds of a row with these columns.
+    /// Whether the condition holds for a row with these columns.
     fn holds(text: &str, columns: &[(&[u8], &[u8])]) -> bool {
         let newest = |_: &FamilyName, qualifier: &[u8]| {
             columns.iter().find(|(name, _)| *name == qualifier).map(|(_, value)| (1, *value))
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_more_than_columns_by_name_is_refused() {
+    fn anything_but_tests_of_columns_is_rejected() {
         for text in ["row = 'a'", "value = 'a'", "prefix(f:q, 'a')", "not f:q = 'a'", "keys_only()", "f:q =", ""] {
             assert!(condition(text).is_err(), "{text:?}");
         }

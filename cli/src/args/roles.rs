@@ -1,7 +1,7 @@
-//! The arguments of what serves: `demo`, `dev`, `master`, `server`.
+//! The arguments of the commands that run servers: `demo`, `dev`, `master` and `server`.
 //!
-//! Every setting is optional here, as it may also come from the environment or a file; `config` decides and knows the
-//! defaults.
+//! Every setting is optional here, since it may also come from the environment or a file; `config` merges the three and
+//! knows the defaults.
 
 use std::path::PathBuf;
 
@@ -9,21 +9,21 @@ use clap::Args;
 
 use super::values::{Addresses, Size, address, addresses};
 
-/// Where the demo's weather begins unless told otherwise; any number will do.
+/// The default seed of the demo's weather; any number will do.
 const DEMO_SEED: u64 = 1901;
 
 #[derive(Debug, Args)]
 pub struct Demo {
-    /// How many weather records to generate and import.
+    /// Number of weather records to generate and import.
     #[arg(long, value_name = "N", default_value_t = 200_000)]
     pub records: u64,
-    /// How many stations report them.
+    /// Number of weather stations.
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub stations: u32,
-    /// The seed of the weather: the same number, the same records.
+    /// Seed of the generated weather; the same seed gives the same records.
     #[arg(long, value_name = "N", default_value_t = DEMO_SEED)]
     pub seed: u64,
-    /// The storage engine, `lsm`, `sled` or `memory` (default: lsm).
+    /// The storage engine: `lsm`, `sled` or `memory` (default: lsm).
     #[arg(long, value_name = "NAME")]
     pub engine: Option<String>,
 }
@@ -31,60 +31,60 @@ pub struct Demo {
 /// Settings that `dev` and `server` share.
 #[derive(Debug, Default, Args)]
 pub struct Storage {
-    /// The storage engine, `lsm`, `sled` or `memory` (default: lsm); a directory keeps the one it was made with.
+    /// The storage engine: `lsm`, `sled` or `memory` (default: lsm). Fixed when the data directory is created.
     #[arg(long, value_name = "NAME")]
     pub engine: Option<String>,
-    /// Bytes of memtables of one server above which its largest are flushed.
+    /// Memory for the memtables of one server; above it, the largest are flushed.
     #[arg(long, value_name = "SIZE")]
     pub memtable_budget: Option<Size>,
-    /// Bytes of one server's memory for blocks read from files (default: 256MiB).
+    /// Size of one server's block cache (default: 256MiB).
     #[arg(long, value_name = "SIZE")]
     pub cache_size: Option<Size>,
-    /// Bytes of the disk to be left free; writes are refused below it (default: a tenth of the disk, at most 2GiB).
+    /// Disk space to keep free; with less, writes are rejected (default: a tenth of the disk, at most 2GiB).
     #[arg(long, value_name = "SIZE")]
     pub disk_reserve: Option<Size>,
-    /// Bytes of one server's log at which writes are refused until what holds it back is done.
+    /// Size of one server's log at which writes are rejected until it can be purged.
     #[arg(long, value_name = "SIZE")]
     pub log_limit: Option<Size>,
 }
 
 #[derive(Debug, Default, Args)]
 pub struct Dev {
-    /// Where all data goes, a directory per process (default: terrane-data).
+    /// Directory for all data, with a subdirectory per process (default: terrane-data).
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Region servers to run, 1 to 10; fewer than three keep one copy only (default: 3).
+    /// Number of region servers, 1 to 10; with fewer than three, data has a single copy (default: 3).
     #[arg(long, value_name = "N")]
     pub servers: Option<u32>,
-    /// First port: the master takes it, its console 10 more, the servers 100 more, their consoles 110 more (default: 7600).
+    /// Port of the master; its console uses +10, the servers +100 and up, their consoles +110 and up (default: 7600).
     #[arg(long, value_name = "PORT")]
     pub listen_base: Option<u16>,
     #[command(flatten)]
     pub storage: Storage,
-    /// A TOML file with a section `[dev]`.
+    /// TOML file with a section `[dev]`.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
 
-/// Settings that both server roles share.
+/// Settings of both server roles.
 #[derive(Debug, Default, Args)]
 pub struct Role {
-    /// The directory of this process's data.
+    /// Data directory of this process.
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Where to listen; another than a loopback address needs --insecure.
+    /// Address to listen on; anything but a loopback address requires --insecure.
     #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     pub listen: Option<String>,
-    /// The address that others are told (default: the listen address).
+    /// Address that others use to connect (default: the listen address).
     #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     pub advertise: Option<String>,
-    /// Where the web console listens: /metrics, /healthz and /readyz.
+    /// Address of the HTTP endpoint for /metrics, /healthz and /readyz.
     #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     pub console: Option<String>,
-    /// Listen on addresses that other machines reach, although nothing is encrypted and nobody is asked who they are.
+    /// Allow listening on non-loopback addresses, without encryption or authentication.
     #[arg(long)]
     pub insecure: bool,
-    /// A TOML file with a section `[master]` or `[server]`.
+    /// TOML file with a section `[master]` or `[server]`.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
@@ -93,10 +93,10 @@ pub struct Role {
 pub struct Master {
     #[command(flatten)]
     pub role: Role,
-    /// All masters of the cluster, this one included; every one of a new cluster must name the same.
+    /// Addresses of all masters of the cluster, including this one; all masters of a new cluster must name the same.
     #[arg(long, value_name = "HOST:PORT,...", value_parser = addresses)]
     pub peers: Option<Addresses>,
-    /// Copies of every region, 1, 3 or 5; fixed when the cluster is made (default: 3).
+    /// Replicas of every region: 1, 3 or 5; fixed when the cluster is created (default: 3).
     #[arg(long, value_name = "N")]
     pub replication: Option<u32>,
 }
@@ -105,7 +105,7 @@ pub struct Master {
 pub struct Server {
     #[command(flatten)]
     pub role: Role,
-    /// Where the masters are (default: 127.0.0.1:7600).
+    /// Addresses of the masters (default: 127.0.0.1:7600).
     #[arg(long, value_name = "HOST:PORT,...", value_parser = addresses)]
     pub masters: Option<Addresses>,
     #[command(flatten)]

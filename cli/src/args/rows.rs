@@ -1,4 +1,4 @@
-//! The arguments of what reads and writes rows.
+//! The arguments of the commands that read and write rows.
 
 use clap::{Args, ValueEnum};
 use terrane_filter::Filter;
@@ -11,7 +11,7 @@ use super::values::{Column, Escaped, TypedColumn, full_column};
 /// Which rows and cells a read returns, and how recent they must be.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ReadFlags {
-    /// Return only what passes this filter: "i32(data:airtemp) > 100 and prefix(row, '0290')". See docs/filters.md.
+    /// Return only rows and cells that pass this filter, such as "i32(data:airtemp) > 100 and prefix(row, '0290')"; see docs/filters.md.
     #[arg(long, value_name = "EXPR")]
     pub filter: Option<Filter>,
     /// Which writes the read is guaranteed to see.
@@ -19,7 +19,7 @@ pub struct ReadFlags {
     pub consistency: Consistency,
 }
 
-/// The read consistency of the client library, as words of the command line. The aliases are the words of earlier versions.
+/// The client library's read consistency. The hidden aliases are the names of earlier versions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Consistency {
     /// Every write acknowledged before the read; the leader answers under its lease.
@@ -47,19 +47,19 @@ impl From<Consistency> for terrane_client::Consistency {
 pub struct Put {
     /// The table's name, or `namespace:name`.
     pub table: TableName,
-    /// The row key; `\xHH` stands for a byte.
+    /// The row key; write a byte as `\xHH`.
     #[arg(allow_hyphen_values = true)]
     pub row: Escaped,
     /// The column, `family:qualifier`.
     #[arg(value_parser = full_column)]
     pub column: Column,
-    /// The value; `\xHH` stands for a byte.
+    /// The value; write a byte as `\xHH`.
     #[arg(allow_hyphen_values = true)]
     pub value: Escaped,
-    /// The cell's timestamp in milliseconds (default: the server's).
+    /// The cell's timestamp in milliseconds (default: assigned by the server).
     #[arg(long, value_name = "MS", allow_negative_numbers = true)]
     pub timestamp: Option<i64>,
-    /// Only if this holds of the row: "not exists(f:owner) or i64(f:lease) < 5"; exit status 3 when it does not.
+    /// Write only if this condition holds for the row, such as "not exists(f:owner) or i64(f:lease) < 5"; otherwise exit with status 3.
     #[arg(long = "if", value_name = "CONDITION", value_parser = condition)]
     pub condition: Option<Condition>,
     #[command(flatten)]
@@ -70,13 +70,13 @@ pub struct Put {
 pub struct Increment {
     /// The table's name, or `namespace:name`.
     pub table: TableName,
-    /// The row key; `\xHH` stands for a byte.
+    /// The row key; write a byte as `\xHH`.
     #[arg(allow_hyphen_values = true)]
     pub row: Escaped,
-    /// The counter's column, `family:qualifier`; its cell is a 64-bit big-endian integer, and counts as 0 when absent.
+    /// The counter's column, `family:qualifier`. The cell holds a 64-bit big-endian integer; a missing cell counts as 0.
     #[arg(value_parser = full_column)]
     pub column: Column,
-    /// How much to add; a negative number subtracts.
+    /// The amount to add; may be negative.
     #[arg(default_value_t = 1, allow_negative_numbers = true)]
     pub by: i64,
     #[command(flatten)]
@@ -87,12 +87,12 @@ pub struct Increment {
 pub struct Get {
     /// The table's name, or `namespace:name`.
     pub table: TableName,
-    /// The row key; `\xHH` stands for a byte.
+    /// The row key; write a byte as `\xHH`.
     #[arg(allow_hyphen_values = true)]
     pub row: Escaped,
-    /// Columns (`family:qualifier`) or whole families to read (default: all).
+    /// Columns (`family:qualifier`) or families to read (default: all).
     pub columns: Vec<Column>,
-    /// How many versions of each column to read.
+    /// Maximum number of versions per column.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub versions: u32,
     #[command(flatten)]
@@ -105,25 +105,25 @@ pub struct Get {
 pub struct Delete {
     /// The table's name, or `namespace:name`.
     pub table: TableName,
-    /// The row key; `\xHH` stands for a byte.
+    /// The row key; write a byte as `\xHH`.
     #[arg(allow_hyphen_values = true)]
     pub row: Escaped,
-    /// The column to delete with all its versions, or a whole family (default: the whole row).
+    /// The column or family to delete, with all versions (default: the whole row).
     pub column: Option<Column>,
-    /// Only if this holds of the row: "f:owner = 'me'"; exit status 3 when it does not.
+    /// Delete only if this condition holds for the row, such as "f:owner = 'me'"; otherwise exit with status 3.
     #[arg(long = "if", value_name = "CONDITION", value_parser = condition)]
     pub condition: Option<Condition>,
     #[command(flatten)]
     pub connection: Connection,
 }
 
-/// Which cells of the rows are read.
+/// Which cells of the rows to read.
 #[derive(Debug, Args)]
 pub struct CellFlags {
-    /// A column (`family:qualifier`) or whole family to read; may be given several times (default: all).
+    /// A column (`family:qualifier`) or family to read; can be repeated (default: all).
     #[arg(long = "column", value_name = "COLUMN", num_args = 1..)]
     pub columns: Vec<Column>,
-    /// How many versions of each column to read.
+    /// Maximum number of versions per column.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub versions: u32,
 }
@@ -134,26 +134,26 @@ pub struct Scan {
     pub table: TableName,
     #[command(flatten)]
     pub range: RangeFlags,
-    /// From the last row of the range to the first.
+    /// Read from the last row of the range to the first.
     #[arg(long)]
     pub reverse: bool,
-    /// Skip so many rows first.
+    /// Skip this many rows.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub offset: u64,
-    /// End after so many rows.
+    /// Return at most this many rows.
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
     #[command(flatten)]
     pub cells: CellFlags,
     #[command(flatten)]
     pub read: ReadFlags,
-    /// Show each region as it was at one moment.
+    /// Read each region at one point in time.
     #[arg(long)]
     pub snapshot: bool,
-    /// End with a line {"after":"…"}: what to give to --after for the next page, null when nothing follows.
+    /// Print a last line {"after":"…"} with the token for --after of the next page, or null at the end of the range.
     #[arg(long)]
     pub token: bool,
-    /// Go on where the page that printed this token ended; range, direction and filter must be the same.
+    /// Continue after the page that printed this token; range, direction and filter must be the same.
     #[arg(long, value_name = "TOKEN")]
     pub after: Option<String>,
     #[command(flatten)]
@@ -172,18 +172,18 @@ pub struct Count {
     pub connection: Connection,
 }
 
-/// What is calculated from a column.
+/// What to compute from a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Calculation {
-    /// The sum of the values; 0 of none.
+    /// The sum of the values; 0 if there are none.
     Sum,
-    /// The least value; exit status 3 when there is none.
+    /// The minimum; exit with status 3 if there are no values.
     Min,
-    /// The greatest value; exit status 3 when there is none.
+    /// The maximum; exit with status 3 if there are no values.
     Max,
-    /// The mean of the values; exit status 3 when there is none.
+    /// The average; exit with status 3 if there are no values.
     Avg,
-    /// How many values there are.
+    /// The number of values.
     Count,
 }
 
@@ -191,9 +191,9 @@ pub enum Calculation {
 pub struct Aggregate {
     /// The table's name, or `namespace:name`.
     pub table: TableName,
-    /// What to calculate.
+    /// What to compute.
     pub what: Calculation,
-    /// The column and the type its values are read as, big-endian: i32, i64, u32, u64 or f64.
+    /// The column and the big-endian type of its values: i32, i64, u32, u64 or f64.
     #[arg(value_name = "TYPE(COLUMN)")]
     pub column: TypedColumn,
     #[command(flatten)]
@@ -208,7 +208,7 @@ pub struct Aggregate {
 pub struct Latest {
     /// The table's name, or `namespace:name`.
     pub table: TableName,
-    /// Rows belong together that share so many leading parts of the table's declared key.
+    /// Group rows by this many leading parts of the table's declared key.
     #[arg(
         long,
         value_name = "N",
@@ -217,18 +217,18 @@ pub struct Latest {
         value_parser = clap::value_parser!(u32).range(1..)
     )]
     pub parts: Option<u32>,
-    /// Rows belong together that share so many leading bytes.
+    /// Group rows by this many leading bytes of the key.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub prefix_bytes: Option<u32>,
-    /// How many rows of each prefix.
+    /// Number of rows per prefix.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub rows: u32,
-    /// The last rows of each prefix, from the last prefix to the first.
+    /// Read the last rows of each prefix, from the last prefix to the first.
     #[arg(long)]
     pub reverse: bool,
     #[command(flatten)]
     pub range: RangeFlags,
-    /// End after so many rows, all prefixes together.
+    /// Return at most this many rows in total.
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
     #[command(flatten)]

@@ -6,17 +6,17 @@ use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub enum Tool {
-    /// Verify every file of a stopped process; exit status 1 when something is damaged.
+    /// Verify every file of a stopped process; exit with status 1 if anything is damaged.
     Check(Check),
-    /// Show a store file: its properties, index and cells.
+    /// Print a store file: its properties, index and cells.
     Dump(Dump),
 }
 
 #[derive(Debug, Args)]
 pub struct Check {
-    /// The data directory of a master, a region server, or of `dev`.
+    /// The data directory of a master, a region server or `dev`.
     pub directory: PathBuf,
-    /// Print one JSON object per line on standard output, and nothing else there.
+    /// Print one JSON object per line on standard output, and nothing else.
     #[arg(long)]
     pub json: bool,
 }
@@ -25,13 +25,13 @@ pub struct Check {
 pub struct Dump {
     /// The store file.
     pub file: PathBuf,
-    /// How many cells to show.
+    /// Number of cells to print.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub cells: usize,
-    /// How many blocks of the index to show.
+    /// Number of index blocks to print.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub blocks: usize,
-    /// Print one JSON object per line on standard output, and nothing else there.
+    /// Print one JSON object per line on standard output, and nothing else.
     #[arg(long)]
     pub json: bool,
 }

@@ -1,4 +1,4 @@
-//! The values of the command line as types: each is read in one place and cannot be wrong afterwards.
+//! The values of the command line as types. Each is parsed in one place and valid from then on.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use terrane_types::{FamilyName, Invalid, ValueType, escape, unescape};
 
-/// Bytes as they are written on a command line: `\xHH` and `\\` are read, all else stands for itself.
+/// Bytes as written on a command line: `\xHH` and `\\` are escapes, everything else stands for itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Escaped(pub Bytes);
 
@@ -25,7 +25,7 @@ impl fmt::Display for Escaped {
     }
 }
 
-/// A column, `family:qualifier`; where a command takes whole families too, `family` alone.
+/// A column, `family:qualifier`, or just `family` where a command also accepts families.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
     pub family: String,
@@ -46,7 +46,7 @@ impl FromStr for Column {
     }
 }
 
-/// Reads a column that must name its qualifier (which may be empty: `family:`).
+/// Parses a column with a qualifier, which may be empty: `family:`.
 pub fn full_column(text: &str) -> Result<Column, Invalid> {
     let column: Column = text.parse()?;
     if column.qualifier.is_none() {
@@ -55,7 +55,7 @@ pub fn full_column(text: &str) -> Result<Column, Invalid> {
     Ok(column)
 }
 
-/// A column whose values are read as numbers: `i32(data:airtemp)`.
+/// A column whose values are numbers: `i32(data:airtemp)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypedColumn {
     pub family: String,
@@ -109,7 +109,7 @@ impl FromStr for FamilySpec {
     }
 }
 
-/// Reads `attribute=value`.
+/// Parses `attribute=value`.
 pub fn attribute(text: &str) -> Result<(String, String), Invalid> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
@@ -117,7 +117,7 @@ pub fn attribute(text: &str) -> Result<(String, String), Invalid> {
     }
 }
 
-/// A number of bytes with a unit, as the grammar has it: `64MiB`.
+/// A number of bytes with a unit: `64MiB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub u64);
 
@@ -135,10 +135,12 @@ impl fmt::Display for Size {
     }
 }
 
-/// Reads a duration: `500ms`, `30s`, `2m`, or a plain number of seconds, fractions allowed.
+/// Parses a duration: `500ms`, `30s`, `2m`, or a plain number of seconds, fractions allowed.
 pub fn duration(text: &str) -> Result<Duration, Invalid> {
     let bad = || {
-        Invalid::new(format!("{text:?} is not a duration; write 500ms, 30s or 2m (a number alone is seconds), above 0"))
+        Invalid::new(format!(
+            "{text:?} is not a duration; write 500ms, 30s or 2m (a plain number is in seconds), greater than 0"
+        ))
     };
     let digits_end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let number: f64 = text[..digits_end].parse().map_err(|_| bad())?;
@@ -156,14 +158,14 @@ pub fn duration(text: &str) -> Result<Duration, Invalid> {
     Ok(duration)
 }
 
-/// Reads one or several `HOST:PORT` with commas between.
+/// Parses a comma-separated list of `HOST:PORT`.
 pub fn addresses(text: &str) -> Result<Addresses, Invalid> {
     let list: Vec<String> = text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect();
     for address in &list {
         address_parts(address)?;
     }
     if list.is_empty() {
-        return Err(Invalid::new("no address is given; write HOST:PORT, several with commas between"));
+        return Err(Invalid::new("no address given; write HOST:PORT, or several separated by commas"));
     }
     Ok(Addresses(list))
 }
@@ -178,7 +180,7 @@ impl fmt::Display for Addresses {
     }
 }
 
-/// Reads one `HOST:PORT`.
+/// Parses one `HOST:PORT`.
 pub fn address(text: &str) -> Result<String, Invalid> {
     address_parts(text).map(|_| text.to_owned())
 }

@@ -1,4 +1,4 @@
-//! `admin`: servers, regions, groups, and what is done by hand: splits, flushes, compactions. The JSON forms are part of the grammar.
+//! `admin`: lists servers, regions and groups; splits, flushes and compacts by hand. The JSON output is part of the grammar.
 
 use serde::Serialize;
 use terrane_client::{GroupInfo, Maintained, RegionDescriptor, RegionId, RegionInfo, ServerInfo};
@@ -37,7 +37,7 @@ pub async fn run(command: Admin) -> Result<(), Failure> {
             let table = table.to_string();
             let admin = connect(&connection).await?.admin();
             let mut work = Work::begin(&format!("flushing {table}"));
-            let done = admin.flush_table(&table, |maintained| work.tell(maintained)).await;
+            let done = admin.flush_table(&table, |maintained| work.update(maintained)).await;
             let done = done.during(format!("flush table {table}"))?;
             work.end("flushed", &table, &done, Output::new(connection.json))
         }
@@ -45,7 +45,7 @@ pub async fn run(command: Admin) -> Result<(), Failure> {
             let table = table.to_string();
             let admin = connect(&connection).await?.admin();
             let mut work = Work::begin(&format!("compacting {table}"));
-            let done = admin.compact_table(&table, |maintained| work.tell(maintained)).await;
+            let done = admin.compact_table(&table, |maintained| work.update(maintained)).await;
             let done = done.during(format!("compact table {table}"))?;
             work.end("compacted", &table, &done, Output::new(connection.json))
         }
@@ -60,7 +60,7 @@ pub async fn run(command: Admin) -> Result<(), Failure> {
     }
 }
 
-/// A flush or compaction of a table: progress on standard error, then what was done.
+/// A flush or compaction of a table: progress on standard error, then the result.
 struct Work {
     progress: Progress,
     started: Instant,
@@ -81,7 +81,7 @@ impl Work {
         Self { progress: Progress::over_work(label), started: Instant::now() }
     }
 
-    fn tell(&mut self, now: &Maintained) {
+    fn update(&mut self, now: &Maintained) {
         let message = format!(
             "{} of {} replicas, {} of {}",
             now.replicas_done,
@@ -112,12 +112,12 @@ impl Work {
         output.flush()?;
         match &done.failures[..] {
             [] => Ok(()),
-            failures => Err(Failure::new(failures.join("; ")).during(format!("not all of table {table} was {what}"))),
+            failures => Err(Failure::new(failures.join("; ")).during(format!("table {table} was only partly {what}"))),
         }
     }
 }
 
-/// A server as the grammar promises it.
+/// A server in the format of the grammar.
 #[derive(Serialize)]
 struct ServerLine<'a> {
     server: u64,
@@ -160,7 +160,7 @@ fn server_line(server: &ServerInfo) -> ServerLine<'_> {
     }
 }
 
-/// A region as the grammar promises it.
+/// A region in the format of the grammar.
 #[derive(Serialize)]
 struct RegionLine<'a> {
     table: &'a str,
@@ -297,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_region_has_the_promised_form() {
+    fn a_region_has_the_documented_format() {
         let info = RegionInfo {
             descriptor: RegionDescriptor {
                 region: RegionId(7),
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_has_the_promised_form() {
+    fn a_server_has_the_documented_format() {
         let info = ServerInfo {
             server: ServerId(1),
             address: "127.0.0.1:7700".to_owned(),

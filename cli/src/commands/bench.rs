@@ -1,10 +1,9 @@
-//! `bench`: load on a table, measured. A line per second and a summary.
+//! `bench`: generates load on a table and measures it; prints a line per second and a summary.
 //!
-//! A fixed number of workers each keep one call in flight; what is measured is the time from asking to the answer, as a
-//! client sees it. Calls are counted when they are acknowledged within the measured time. The table is made when absent,
-//! and workloads that read fill it first when it is empty, so that what they ask for exists. What has an exact answer is
-//! held against it: counters, states compared and set, sums. The storage
-//! engines alone are compared by `benches/engine`.
+//! A fixed number of workers each keep one call in flight; latency is the time from request to response at the client.
+//! Only calls acknowledged within the measured time count. A missing table is created, and workloads that read fill an
+//! empty table first, so that the rows exist. Results with an exact expected value (counters, compare-and-set, sums) are
+//! checked. `benches/engine` compares the storage engines themselves, without a cluster.
 //!
 //! Modules: `workload` and `keys` say what is called and on which rows, `calls` makes the calls, `run` is what workers
 //! share and `measure` runs them, `fill` fills a table first, `stats`, `gaps` and `cpu` are the figures, `tally` checks
@@ -68,18 +67,18 @@ pub async fn run(args: Bench) -> Result<(), Failure> {
     }
 }
 
-/// Connects, and opens the table or makes it.
+/// Connects, and opens or creates the table.
 async fn prepare(flags: &BenchFlags) -> Result<(Client, Table), Failure> {
     let client = connect(&flags.connection).await?;
     let table = open_or_create(&client, flags).await?;
     if table.schema().family(FAMILY.as_bytes()).is_none() {
         return Err(Failure::new(format!("table {} has no family {FAMILY}, which bench writes to", flags.table))
-            .advise("choose another with --table; an absent one is made"));
+            .advise("choose another with --table; a missing table is created"));
     }
     Ok((client, table))
 }
 
-/// A workload of which nothing but the calls is told.
+/// A workload whose report has only the measured calls.
 async fn plain(workload: Workload, flags: BenchFlags, with: impl FnOnce(Run) -> Run) -> Result<(), Failure> {
     let (client, table) = prepare(&flags).await?;
     if workload.needs_rows() {
@@ -108,7 +107,7 @@ async fn increments(flags: BenchFlags) -> Result<(), Failure> {
 
 async fn compare_and_set(flags: BenchFlags) -> Result<(), Failure> {
     if flags.batch.is_some_and(|batch| batch != 1) {
-        return Err(Failure::usage("cas makes one comparison in a call; leave --batch away"));
+        return Err(Failure::usage("cas makes one comparison per call; omit --batch"));
     }
     let (client, table) = prepare(&flags).await?;
     let run = Run::new(Workload::Cas, &table, &flags);
@@ -121,13 +120,13 @@ async fn compare_and_set(flags: BenchFlags) -> Result<(), Failure> {
 async fn page(offset: u64, flags: BenchFlags) -> Result<(), Failure> {
     let (client, table) = prepare(&flags).await?;
     let run = Run { offset, ..Run::new(Workload::Page, &table, &flags) };
-    // An empty table gets the rows that the page needs, too.
+    // An empty table also gets the rows that the page needs.
     fill::fill_if_empty(&table, &flags, flags.rows.max(offset.saturating_add(run.batch))).await?;
     let measured = measured(&client, &run, &flags).await?;
     report(run.workload.name(), &flags, &measured, &Nothing {}, "")?;
     if measured.total.operations > 0 && measured.total.rows == 0 {
-        return Err(Failure::new(format!("table {} has no row behind the first {}", flags.table, grouped(offset)))
-            .advise("choose a smaller --offset, or a table that is empty or absent: it is filled"));
+        return Err(Failure::new(format!("table {} has no row after the first {}", flags.table, grouped(offset)))
+            .advise("use a smaller --offset, or an empty or missing table, which is filled"));
     }
     Ok(())
 }
@@ -159,7 +158,7 @@ async fn open_or_create(client: &Client, flags: &BenchFlags) -> Result<Table, Fa
     client.table(&name).await.during(format!("open table {name}"))
 }
 
-/// The last line, and what a workload has to say besides.
+/// Prints the summary and the workload's own results.
 fn report(
     workload: &'static str,
     flags: &BenchFlags,
@@ -177,10 +176,10 @@ fn report(
     if let Some(cpu) = measured.cpu.filter(|_| measured.total.rows > 0) {
         let per_row = cpu.as_secs_f64() * 1e6 / measured.total.rows as f64;
         let cores = cpu.as_secs_f64() / measured.elapsed.as_secs_f64().max(f64::EPSILON);
-        output.line(&format!("this process used {per_row:.2} µs of CPU per row, {cores:.2} cores"))?;
+        output.line(&format!("client CPU: {per_row:.2} µs per row, {cores:.2} cores"))?;
     }
     if let Some(gap) = measured.longest_gap {
-        output.line(&format!("longest time without an acknowledged call in any region: {}", duration_text(gap)))?;
+        output.line(&format!("longest gap between acknowledged calls in any region: {}", duration_text(gap)))?;
     }
     if !more_text.is_empty() {
         output.line(more_text)?;
@@ -189,7 +188,7 @@ fn report(
     output.flush()
 }
 
-/// The summary with what a workload adds to it, in one object.
+/// The summary and the workload's own results, in one object.
 #[derive(Serialize)]
 struct Reported<'a, M: Serialize> {
     #[serde(flatten)]
@@ -206,7 +205,7 @@ struct Nothing {}
 fn counters_text(client: &Client) -> String {
     let counters = client.counters();
     format!(
-        "client: {} requests, {} retries, {} redirects, {} look-ups at the master",
+        "client: {} requests, {} retries, {} redirects, {} lookups at the master",
         grouped(counters.requests),
         grouped(counters.retries),
         grouped(counters.redirects),

@@ -13,7 +13,7 @@ use crate::args::values::Column;
 use crate::failure::{During, Failure};
 use crate::output::Output;
 
-/// Opens a table as the flags ask for it.
+/// Connects and opens a table.
 pub async fn open(connection: &Connection, name: &TableName) -> Result<Table, Failure> {
     let client = connect(connection).await?;
     client.table(&name.to_string()).await.during(format!("open table {name}"))
@@ -25,9 +25,9 @@ pub async fn put(args: args::Put) -> Result<(), Failure> {
     let (family, value) = (args.column.family.as_str(), &args.value.0);
     let during = format!("put into table {}", args.table);
     let put = match args.timestamp {
-        // The number above the largest timestamp would ask for the server's, which is not what the line says.
+        // The value above the largest timestamp means "assigned by the server", which is not what the user wrote.
         Some(timestamp) if timestamp > TIMESTAMP_MAX => {
-            let what = format!("a timestamp lies between 0 and {TIMESTAMP_MAX}; this one is {timestamp}");
+            let what = format!("the timestamp {timestamp} is outside 0 to {TIMESTAMP_MAX}");
             return Err(Failure::new(what).during(during));
         }
         Some(timestamp) => Put::new(&args.row.0).set_at(family, qualifier, timestamp, value),
@@ -39,8 +39,8 @@ pub async fn put(args: args::Put) -> Result<(), Failure> {
 pub async fn delete(args: args::Delete) -> Result<(), Failure> {
     let table = open(&args.connection, &args.table).await?;
     let delete = Delete::new(&args.row.0);
-    // A delete reaches up to its timestamp. The one of now is what a reader of older times goes by; the one above all
-    // others takes the versions that were written with a time still to come.
+    // A tombstone hides versions up to its timestamp. The one with the current time is for reads of the past; the one with
+    // the largest timestamp also hides versions with timestamps in the future.
     let of_family = |delete: Delete, family: &str| delete.family(family).family_until(family, TIMESTAMP_MAX);
     let delete = match &args.column {
         Some(Column { family, qualifier: Some(qualifier) }) => {
@@ -52,7 +52,7 @@ pub async fn delete(args: args::Delete) -> Result<(), Failure> {
     apply(&table, delete.into(), args.condition, &format!("delete from table {}", args.table)).await
 }
 
-/// Applies the mutation; exit status 3 when it was to be applied under a condition that does not hold.
+/// Applies the mutation; exits with status 3 if its condition does not hold.
 async fn apply(
     table: &Table,
     mutation: RowMutation,
@@ -99,17 +99,17 @@ pub async fn get(args: args::Get) -> Result<(), Failure> {
     if let Some(filter) = &args.read.filter {
         get = get.filter(filter);
     }
-    let asked = table.get(get).consistency(args.read.consistency.into()).with_as_of();
-    let found = asked.await.during(format!("get from table {}", args.table))?;
-    tell_as_of(found.as_of_ms);
-    let absent = || format!("row {} has no such cells in table {}", args.row, args.table);
+    let request = table.get(get).consistency(args.read.consistency.into()).with_as_of();
+    let found = request.await.during(format!("get from table {}", args.table))?;
+    print_as_of(found.as_of_ms);
+    let absent = || format!("row {} of table {} has no such cells", args.row, args.table);
     print_one(args.connection.json, found.value, absent)
 }
 
-/// Tells people as of when an answer is complete that may lack the newest writes.
-pub fn tell_as_of(as_of_ms: Option<u64>) {
+/// Prints as of when a stale read is complete.
+pub fn print_as_of(as_of_ms: Option<u64>) {
     if let Some(as_of_ms) = as_of_ms {
         let behind_ms = terrane_env::time::wall_ms().saturating_sub(as_of_ms);
-        eprintln!("complete as of {as_of_ms} ms since 1970 ({behind_ms} ms ago by this machine's clock)");
+        eprintln!("complete as of timestamp {as_of_ms} ({behind_ms} ms ago by this machine's clock)");
     }
 }

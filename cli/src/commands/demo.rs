@@ -1,8 +1,8 @@
-//! `demo`: what Terrane does, told in a minute on a cluster of its own.
+//! `demo`: shows in less than a minute what Terrane does, on a temporary cluster.
 //!
-//! A cluster in a temporary directory on free ports; generated weather, imported with the code of `import` into a table
-//! small enough in its regions to split while it is filled; reads as an application makes them; paging through user
-//! actions by a composite key. Everything is measured as it is done, and everything is removed at the end.
+//! The demo starts a cluster in a temporary directory on free ports and imports generated weather with the code of
+//! `import`, into a table whose regions are small enough to split meanwhile. It then reads as an application does and
+//! pages through user actions by a composite key. Every step is timed, and everything is removed at the end.
 
 use std::time::Duration;
 
@@ -23,29 +23,29 @@ use crate::progress::Progress;
 use crate::weather::Weather;
 
 const SERVERS: u32 = 3;
-/// What keeps the cells unless told otherwise: what a new cluster has.
+/// The default engine, as for a new cluster.
 const ENGINE: BackendKind = BackendKind::Lsm;
 const OBSERVATIONS: &str = "observations";
 const ACTIONS: &str = "actions";
-/// The region size follows the number of records, within bounds, so that any demo shows a handful of splits.
+/// The region size follows the number of records, within bounds, so that every demo shows a few splits.
 const REGION_BYTES_PER_RECORD: u64 = 6;
 const REGION_BYTES_MIN: u64 = 32 << 10;
 const REGION_BYTES_MAX: u64 = 4 << 20;
-/// Rows of a page.
+/// Rows per page.
 const PAGE_ROWS: u64 = 10;
-/// How often the import looks for new regions.
+/// How often the import checks for new regions.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// How long the last splits may take before the story goes on without them.
+/// How long to wait for the last splits.
 const SPLITS_WAIT_MAX: Duration = Duration::from_secs(3);
-/// The story about user actions.
+/// The example of user actions.
 const USERS: u64 = 50;
 const ACTIONS_PER_USER: u32 = 40;
 const ACTION_PAGE_ROWS: u64 = 5;
 const ACTION_KINDS: [&str; 5] = ["viewed a page", "wrote a comment", "liked a post", "signed in", "shared a link"];
-/// Width that every line keeps to.
+/// Width of the report.
 const WIDTH: usize = 92;
 
-/// The key of a weather reading: a station's readings lie together, the newest first.
+/// The key of a weather reading: the readings of a station are adjacent, newest first.
 #[derive(Clone, Debug, PartialEq, Eq, RowKey)]
 struct Reading {
     station: [u8; 12],
@@ -63,7 +63,7 @@ struct Action {
 pub async fn run(args: Demo) -> Result<(), Failure> {
     let engine = args.engine.as_deref().map_or(Ok(ENGINE), engine_of)?;
     let directory = tempfile::Builder::new().prefix("terrane-demo-").tempdir();
-    let directory = directory.map_err(|error| Failure::new(format!("cannot make a temporary directory: {error}")))?;
+    let directory = directory.map_err(|error| Failure::new(format!("cannot create a temporary directory: {error}")))?;
     let plan = ClusterPlan {
         data: directory.path().to_owned(),
         servers: SERVERS,
@@ -74,51 +74,54 @@ pub async fn run(args: Demo) -> Result<(), Failure> {
         disk_reserve: None,
         log_limit: None,
     };
-    let told = tokio::select! {
+    let shown = tokio::select! {
         biased;
-        () = shutdown_signal() => Err(Failure::new("stopped by a signal; the temporary directory is removed")),
-        told = tell(&args, &plan) => told,
+        () = shutdown_signal() => Err(Failure::new("stopped by a signal; removed the temporary directory")),
+        shown = show(&args, &plan) => shown,
     };
     let removed = directory.close();
     removed.map_err(|error| Failure::new(format!("cannot remove {}: {error}", plan.data.display())))?;
-    told
+    shown
 }
 
-async fn tell(args: &Demo, plan: &ClusterPlan) -> Result<(), Failure> {
-    let begun = Instant::now();
-    let mut story = Story::new();
-    story.say(&format!(
-        "Terrane, a sorted wide-column store, shown on a cluster of its own (engine {}).",
+async fn show(args: &Demo, plan: &ClusterPlan) -> Result<(), Failure> {
+    let started = Instant::now();
+    let mut report = Report::new();
+    report.say(&format!(
+        "Terrane, a sorted wide-column store: a demo on a temporary cluster (engine {}).",
         plan.engine
     ))?;
     let cluster = Cluster::start(plan).await?;
-    story.chapter("A cluster: a master and three region servers", begun.elapsed())?;
-    story.say(&format!("master {}, servers {}", cluster.masters(), cluster.server_addresses().join(" ")))?;
-    story.say(&format!("data under {}; every write is fsynced by two of three servers", plan.data.display()))?;
+    report.step("A cluster: a master and three region servers", started.elapsed())?;
+    report.say(&format!("master {}, servers {}", cluster.masters(), cluster.server_addresses().join(" ")))?;
+    report.say(&format!(
+        "data in {}; two of three servers fsync every write before it is acknowledged",
+        plan.data.display()
+    ))?;
     let client = Client::connect(cluster.masters()).await?;
 
-    let counts = weather(&mut story, &client, args).await?;
+    let counts = weather(&mut report, &client, args).await?;
     let observations = client.table(OBSERVATIONS).await?;
-    readings(&mut story, &observations, args).await?;
-    actions(&mut story, &client).await?;
+    readings(&mut report, &observations, args).await?;
+    actions(&mut report, &client).await?;
 
     let regions = client.admin().regions(None).await?.len();
     let stopping = Instant::now();
     cluster.shutdown().await;
-    story.chapter("Everything is flushed, stopped and removed", stopping.elapsed())?;
+    report.step("Flushed, stopped and removed", stopping.elapsed())?;
     let lookups = client.counters().master_lookups;
-    story.say("")?;
-    story.say(&format!(
-        "Done in {}: {} rows imported at {} rows/s into {regions} regions; {lookups} look-ups at the master.",
-        duration_text(begun.elapsed()),
+    report.say("")?;
+    report.say(&format!(
+        "Done in {}: {} rows imported at {} rows/s into {regions} regions; {lookups} lookups at the master.",
+        duration_text(started.elapsed()),
         grouped(counts.imported),
         grouped(counts.rows_rate as u64)
     ))?;
-    story.say("Next: `terrane dev` runs a cluster to work with; `terrane --help` shows the commands.")
+    report.say("Next: `terrane dev` runs a cluster to work with; `terrane --help` lists the commands.")
 }
 
-/// Makes the table of readings, fills it, and shows the regions that it became.
-async fn weather(story: &mut Story, client: &Client, args: &Demo) -> Result<Counts, Failure> {
+/// Creates the table of readings, fills it, and shows its regions.
+async fn weather(report: &mut Report, client: &Client, args: &Demo) -> Result<Counts, Failure> {
     let wanted = args.records.saturating_mul(REGION_BYTES_PER_RECORD).clamp(REGION_BYTES_MIN, REGION_BYTES_MAX);
     let region_size = 1 << wanted.ilog2();
     let started = Instant::now();
@@ -130,23 +133,23 @@ async fn weather(story: &mut Story, client: &Client, args: &Demo) -> Result<Coun
         spec = spec.split_at(station.as_bytes());
     }
     client.admin().create_table(spec).await.during("create the table of readings")?;
-    story.chapter(&format!("A table `{OBSERVATIONS}` of weather readings"), started.elapsed())?;
-    story.say(&format!("family {}, key ({})", ncdc::FAMILY, ncdc::KEY_PARTS))?;
-    story.say(&format!("a region for each server to begin with; a region splits at {}", bytes_text(region_size)))?;
+    report.step(&format!("A table `{OBSERVATIONS}` of weather readings"), started.elapsed())?;
+    report.say(&format!("family {}, key ({})", ncdc::FAMILY, ncdc::KEY_PARTS))?;
+    report.say(&format!("one region per server at first; a region splits at {}", bytes_text(region_size)))?;
 
     let table = client.table(OBSERVATIONS).await?;
     let started = Instant::now();
     let (counts, growth) = import(client, &table, args).await?;
-    let title = format!("{} records of {} stations, in the NCDC's own format", grouped(args.records), args.stations);
-    story.chapter(&title, started.elapsed())?;
-    story.say(&counts.text())?;
-    story.say(&format!("regions as rows came in: {growth}"))?;
+    let title = format!("{} records of {} stations, in NCDC format", grouped(args.records), args.stations);
+    report.step(&title, started.elapsed())?;
+    report.say(&counts.text())?;
+    report.say(&format!("regions during the import: {growth}"))?;
     wait_for_splits(client, region_size).await?;
-    show_regions(story, client).await?;
+    show_regions(report, client).await?;
     Ok(counts)
 }
 
-/// The stations at which the table is split from the start, so that every server has a share of it.
+/// The stations at which the table is split from the start, so that every server has a region.
 fn split_stations(args: &Demo) -> Vec<String> {
     let weather = Weather::new(args.seed, args.stations);
     let servers = usize::try_from(SERVERS).expect("32 bits fit a length");
@@ -157,7 +160,7 @@ fn split_stations(args: &Demo) -> Vec<String> {
     names
 }
 
-/// Imports the generated lines as `terrane import` imports those of a file, and watches the regions meanwhile.
+/// Imports the generated lines as `terrane import` does with a file, and watches the regions meanwhile.
 async fn import(client: &Client, table: &Table, args: &Demo) -> Result<(Counts, String), Failure> {
     let mut importer = Importer::new(table, Format::Ncdc, true)?;
     let mut progress = Progress::over_rows("   import", args.records);
@@ -175,13 +178,13 @@ async fn import(client: &Client, table: &Table, args: &Demo) -> Result<(Counts, 
     let counts = importer.finish(&mut progress).await?;
     progress.finish();
     if counts.malformed + counts.refused > 0 {
-        return Err(Failure::new(format!("the weather was not imported whole: {}", counts.text())));
+        return Err(Failure::new(format!("not all of the weather was imported: {}", counts.text())));
     }
     growth.saw(client.admin().regions(Some(OBSERVATIONS)).await?.len(), counts.imported);
     Ok((counts, growth.text()))
 }
 
-/// Numbers of regions, each with the rows at which it was first seen.
+/// The growing number of regions, with the rows imported when each number was first seen.
 #[derive(Default)]
 struct Growth {
     steps: Vec<(usize, u64)>,
@@ -206,12 +209,12 @@ impl Growth {
     }
 }
 
-/// Lets the splits that the last rows called for happen, so that what is shown next is the end of it.
+/// Waits for the splits that the last rows caused, so that the regions shown next are final.
 async fn wait_for_splits(client: &Client, region_size: u64) -> Result<(), Failure> {
     let deadline = Instant::now() + SPLITS_WAIT_MAX;
     loop {
         let regions = client.admin().regions(Some(OBSERVATIONS)).await?;
-        // Past the deadline the story goes on all the same: a split that is late is nothing wrong.
+        // After the deadline the demo continues: a late split is not an error.
         if regions.iter().all(|region| region.bytes <= region_size) || Instant::now() >= deadline {
             return Ok(());
         }
@@ -219,8 +222,8 @@ async fn wait_for_splits(client: &Client, region_size: u64) -> Result<(), Failur
     }
 }
 
-async fn show_regions(story: &mut Story, client: &Client) -> Result<(), Failure> {
-    /// Regions that are shown; of the rest only the number is told.
+async fn show_regions(report: &mut Report, client: &Client) -> Result<(), Failure> {
+    /// Regions to list; further ones are only counted.
     const SHOWN_MAX: usize = 8;
     let regions = client.admin().regions(Some(OBSERVATIONS)).await?;
     let rows = regions.iter().take(SHOWN_MAX).map(|region| {
@@ -231,14 +234,14 @@ async fn show_regions(story: &mut Story, client: &Client) -> Result<(), Failure>
             format!("led by {}", region.leader),
         ]
     });
-    story.table(rows.collect())?;
+    report.table(rows.collect())?;
     if regions.len() > SHOWN_MAX {
-        story.say(&format!("and {} more", regions.len() - SHOWN_MAX))?;
+        report.say(&format!("and {} more", regions.len() - SHOWN_MAX))?;
     }
     Ok(())
 }
 
-/// A reading's key, or the beginning of one as a region's bound has it, for people.
+/// A reading's key as text; the start of a region may be the prefix of one.
 fn reading_text(row: &[u8]) -> String {
     match Reading::decode(row) {
         Ok(key) => format!("{} {}", String::from_utf8_lossy(&key.station), time_text(key.time.0)),
@@ -247,16 +250,16 @@ fn reading_text(row: &[u8]) -> String {
     }
 }
 
-/// Reads the readings as an application would.
-async fn readings(story: &mut Story, table: &Table, args: &Demo) -> Result<(), Failure> {
+/// Reads as an application would.
+async fn readings(report: &mut Report, table: &Table, args: &Demo) -> Result<(), Failure> {
     let station = Weather::new(args.seed, args.stations).station_name(7);
     let prefix = Reading::prefix_1(&station.as_bytes().try_into().expect("station names have 12 bytes"));
     let newest = || Scan::range(prefix.clone());
 
     let started = Instant::now();
     let latest = table.page(newest().limit(PAGE_ROWS)).await.during("read the latest readings")?;
-    story.chapter(&format!("The latest ten readings of station {station}"), started.elapsed())?;
-    show_readings(story, &latest.rows)?;
+    report.step(&format!("The latest ten readings of station {station}"), started.elapsed())?;
+    show_readings(report, &latest.rows)?;
 
     let started = Instant::now();
     let by_offset = table.page(newest().offset(2 * PAGE_ROWS).limit(PAGE_ROWS)).await.during("read page 3")?;
@@ -269,29 +272,29 @@ async fn readings(story: &mut Story, table: &Table, args: &Demo) -> Result<(), F
         page = table.page(newest().after(token).limit(PAGE_ROWS)).await.during("read the next page")?;
         token_time = started.elapsed();
     }
-    story.chapter("Page 3 of its readings, by offset and by token", offset_time + token_time)?;
-    story.say(&format!("offset 20, skipped on the server: {}", duration_text(offset_time)))?;
+    report.step("Page 3 of its readings, by offset and by token", offset_time + token_time)?;
+    report.say(&format!("offset 20, skipped by the server: {}", duration_text(offset_time)))?;
     let same = if page.rows == by_offset.rows { "the same rows" } else { "DIFFERENT ROWS" };
-    story.say(&format!("after the token of page 2: {}, {same}", duration_text(token_time)))?;
-    show_readings(story, &by_offset.rows)?;
+    report.say(&format!("after the token of page 2: {}, {same}", duration_text(token_time)))?;
+    show_readings(report, &by_offset.rows)?;
     if page.rows != by_offset.rows {
-        return Err(Failure::new("the two ways to page 3 answered different rows"));
+        return Err(Failure::new("page 3 by offset and by token returned different rows"));
     }
 
     let started = Instant::now();
     let first = table.first(KeyRange::all()).await.during("read the first row")?;
     let last = table.last(KeyRange::all()).await.during("read the last row")?;
-    story.chapter("The first and the last row of the table", started.elapsed())?;
-    show_readings(story, &[first, last].into_iter().flatten().collect::<Vec<_>>())
+    report.step("The first and the last row of the table", started.elapsed())?;
+    show_readings(report, &[first, last].into_iter().flatten().collect::<Vec<_>>())
 }
 
-fn show_readings(story: &mut Story, rows: &[RowData]) -> Result<(), Failure> {
+fn show_readings(report: &mut Report, rows: &[RowData]) -> Result<(), Failure> {
     let texts: Vec<String> =
         rows.iter().map(|row| format!("{} {}", reading_text(row.row()), temperature(row))).collect();
-    // Two beside each other: the first half, then the second.
+    // Two columns: the first half, then the second.
     let half = texts.len().div_ceil(2);
     let rows = (0..half).map(|line| vec![texts[line].clone(), texts.get(half + line).cloned().unwrap_or_default()]);
-    story.table(rows.collect())
+    report.table(rows.collect())
 }
 
 fn temperature(row: &RowData) -> String {
@@ -307,35 +310,39 @@ fn time_text(time_ms: i64) -> String {
     format!("{year:04}-{month:02}-{day:02} {:02}:{:02}", minute_of_day / 60, minute_of_day % 60)
 }
 
-/// User actions under a composite key: the newest first, page after page.
-async fn actions(story: &mut Story, client: &Client) -> Result<(), Failure> {
+/// Pages through user actions under a composite key, newest first.
+async fn actions(report: &mut Report, client: &Client) -> Result<(), Failure> {
     let started = Instant::now();
     let spec = TableSpec::new(ACTIONS)?.family("a", &[])?.key(&Action::declaration().to_string())?;
     client.admin().create_table(spec).await.during("create the table of actions")?;
     let table = client.table(ACTIONS).await?;
     write_actions(&table).await?;
     let written = USERS * u64::from(ACTIONS_PER_USER);
-    let title = format!("User actions: {} rows under ({})", grouped(written), Action::declaration());
-    story.chapter(&title, started.elapsed())?;
+    let title = format!("User actions: {} rows with key ({})", grouped(written), Action::declaration());
+    report.step(&title, started.elapsed())?;
 
     let actions: KeyedTable<Action> = KeyedTable::new(table)?;
     let user = 17;
     let newest = || Scan::range(Action::prefix_1(&user)).limit(ACTION_PAGE_ROWS);
     let mut page = actions.table().page(newest()).await?;
     for number in 1..=2 {
-        story.say(&format!("user {user}, newest first, page {number}:"))?;
-        show_actions(story, &page.rows)?;
+        report.say(&format!("user {user}, newest first, page {number}:"))?;
+        show_actions(report, &page.rows)?;
         let Some(token) = page.next.take() else { break };
         page = actions.table().page(newest().after(token)).await?;
     }
     let by_offset = actions.table().page(newest().offset(2 * ACTION_PAGE_ROWS)).await?;
     let same = by_offset.rows == page.rows;
-    story.say(&format!(
+    report.say(&format!(
         "page 3 by offset {} and by token: {}",
         2 * ACTION_PAGE_ROWS,
         if same { "the same rows" } else { "DIFFERENT ROWS" }
     ))?;
-    if same { Ok(()) } else { Err(Failure::new("the two ways to page 3 of the actions answered different rows")) }
+    if same {
+        Ok(())
+    } else {
+        Err(Failure::new("page 3 of the actions by offset and by token returned different rows"))
+    }
 }
 
 async fn write_actions(table: &Table) -> Result<(), Failure> {
@@ -353,7 +360,7 @@ async fn write_actions(table: &Table) -> Result<(), Failure> {
     writer.close().await.map_err(|error| Failure::new(error.to_string())).during("write the actions")
 }
 
-fn show_actions(story: &mut Story, rows: &[RowData]) -> Result<(), Failure> {
+fn show_actions(report: &mut Report, rows: &[RowData]) -> Result<(), Failure> {
     let rows = rows.iter().map(|row| {
         let kind = String::from_utf8_lossy(row.value("a", "kind").unwrap_or_default()).into_owned();
         match Action::decode(row.row()) {
@@ -361,23 +368,23 @@ fn show_actions(story: &mut Story, rows: &[RowData]) -> Result<(), Failure> {
             Err(_) => vec![terrane_types::escape(row.row()), String::new(), kind],
         }
     });
-    story.table(rows.collect())
+    report.table(rows.collect())
 }
 
-/// The report: numbered chapters with the time each took, details indented below.
-struct Story {
+/// The printed report: numbered steps with the time each took, and indented details.
+struct Report {
     output: Output,
-    chapters: u32,
+    steps: u32,
 }
 
-impl Story {
-    fn new() -> Story {
-        Story { output: Output::new(false), chapters: 0 }
+impl Report {
+    fn new() -> Report {
+        Report { output: Output::new(false), steps: 0 }
     }
 
-    fn chapter(&mut self, title: &str, took: Duration) -> Result<(), Failure> {
-        self.chapters += 1;
-        let title = format!("{}. {title} ", self.chapters);
+    fn step(&mut self, title: &str, took: Duration) -> Result<(), Failure> {
+        self.steps += 1;
+        let title = format!("{}. {title} ", self.steps);
         let took = format!(" {}", duration_text(took));
         let dots = WIDTH.saturating_sub(title.chars().count() + took.chars().count());
         self.output.line("")?;
@@ -386,7 +393,7 @@ impl Story {
     }
 
     fn say(&mut self, line: &str) -> Result<(), Failure> {
-        let indent = if self.chapters == 0 || line.is_empty() { "" } else { "   " };
+        let indent = if self.steps == 0 || line.is_empty() { "" } else { "   " };
         self.output.line(&format!("{indent}{line}"))?;
         self.output.flush()
     }

@@ -1,4 +1,4 @@
-//! `dev`: a cluster in this process until Ctrl-C or SIGTERM.
+//! `dev`: runs a cluster in this process until Ctrl-C or SIGTERM.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use crate::config::Settings;
 use crate::failure::Failure;
 use crate::output::{Output, duration_text};
 
-/// The directory, where nobody names another: beside whatever the user is working on.
+/// The default data directory, in the current directory.
 const DATA_DEFAULT: &str = "terrane-data";
 const LISTEN_BASE_DEFAULT: u16 = 7600;
 
@@ -20,7 +20,7 @@ pub async fn run(args: Dev) -> Result<(), Failure> {
     let plan = plan(args).await?;
     if plan.replication() == 1 {
         eprintln!(
-            "note: with fewer than {SERVERS_FOR_REPLICATION} servers one copy of the data is kept; a lost disk loses it"
+            "note: with fewer than {SERVERS_FOR_REPLICATION} servers data has a single copy and is lost with its disk"
         );
     }
     let started = tokio::time::Instant::now();
@@ -37,24 +37,24 @@ pub async fn run(args: Dev) -> Result<(), Failure> {
         cluster.server_addresses().join(",")
     ))?;
     output.flush()?;
-    eprintln!("started in {}; Ctrl-C stops it", duration_text(started.elapsed()));
+    eprintln!("started in {}; press Ctrl-C to stop", duration_text(started.elapsed()));
     let ended = tokio::select! {
         biased;
         () = shutdown_signal() => Ok(()),
         refused = cluster.refused() => Err(refused),
     };
-    stop("stopping: what is only in memory and log is flushed", cluster.shutdown()).await;
+    stop("stopping: flushing memtables", cluster.shutdown()).await;
     ended
 }
 
-/// Stops cleanly; a second signal ends the process at once, which loses nothing that was acknowledged.
+/// Shuts down cleanly. A second signal ends the process at once, which loses no acknowledged write.
 pub async fn stop(announcement: &str, shutdown: impl Future<Output = ()>) {
     let started = tokio::time::Instant::now();
     eprintln!("{announcement}");
     tokio::select! {
         biased;
         () = shutdown => eprintln!("stopped in {}", duration_text(started.elapsed())),
-        () = shutdown_signal() => eprintln!("stopped at once; the log is replayed at the next start"),
+        () = shutdown_signal() => eprintln!("stopped without flushing; the next start replays the log"),
     }
 }
 
@@ -72,10 +72,13 @@ async fn plan(args: Dev) -> Result<ClusterPlan, Failure> {
     let log_limit = settings.pick_optional("log-limit", args.storage.log_limit, str::parse::<Size>)?;
     settings.finish()?;
     if !(1..=SERVERS_MAX).contains(&servers) {
-        return Err(Failure::usage(format!("dev runs 1 to {SERVERS_MAX} servers, not {servers}")));
+        return Err(Failure::usage(format!("--servers must be 1 to {SERVERS_MAX}, not {servers}")));
     }
     if base == 0 || base > u16::MAX - PORTS_SPAN {
-        return Err(Failure::usage(format!("--listen-base is a port from 1 to {}, not {base}", u16::MAX - PORTS_SPAN)));
+        return Err(Failure::usage(format!(
+            "--listen-base must be a port from 1 to {}, not {base}",
+            u16::MAX - PORTS_SPAN
+        )));
     }
     Ok(ClusterPlan {
         data: PathBuf::from(data),
@@ -89,12 +92,12 @@ async fn plan(args: Dev) -> Result<ClusterPlan, Failure> {
     })
 }
 
-/// A setting that is text, whatever it says.
+/// Parses a setting that may be any text.
 pub fn text(value: &str) -> Result<String, std::convert::Infallible> {
     Ok(value.to_owned())
 }
 
-/// The engine of that name.
+/// Parses the name of an engine.
 pub fn engine_of(name: &str) -> Result<BackendKind, Failure> {
     name.parse().map_err(|error| Failure::usage(format!("--engine: {error}")))
 }

@@ -1,4 +1,4 @@
-//! `export`: the rows of a table as lines that `import` reads back to the same cells, timestamps included.
+//! `export`: writes the rows of a table as lines that `import` reads back to the same cells, including timestamps.
 
 use std::io::IsTerminal;
 
@@ -21,9 +21,9 @@ pub async fn run(args: Export) -> Result<(), Failure> {
         .versions
         .unwrap_or_else(|| table.schema().families.iter().map(|family| family.rules.versions).max().unwrap_or(1));
     let mut rows = table.scan(Scan::range(range(&args.range)?).versions(versions)).await.during(during())?;
-    // The lines are JSON already where that is the format; `--json` adds nothing.
+    // `--json` adds nothing: lines of the format jsonl are JSON already.
     let mut output = Output::new(args.connection.json);
-    // A bar between the rows would make both unreadable.
+    // On a terminal, a progress bar between the rows would make both unreadable.
     let shows_rows = std::io::stdout().is_terminal();
     let mut progress = Progress::over_bytes("export", None);
     let (mut exported, mut bytes) = (0, 0);
@@ -40,7 +40,7 @@ pub async fn run(args: Export) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes one row and answers the bytes it took.
+/// Writes one row and returns its bytes.
 fn write(output: &mut Output, format: ExportFormat, record: &Record) -> Result<u64, Failure> {
     let lines = match format {
         ExportFormat::Jsonl => vec![jsonl::write(record)],

@@ -1,8 +1,8 @@
-//! `import`: the records of files into a table, through the client's batching writer.
+//! `import`: writes the records of files into a table, through the client's batch writer.
 //!
-//! Malformed lines are counted and the first few shown with file and line number, as are rows that servers refused; the
-//! rest is imported. Under `--strict` the first malformed line ends the import with exit status 1, after what was read
-//! before it has been written. The demo imports its generated weather through [`Importer`] as well.
+//! Malformed lines are counted, and the first few are printed with file and line number; so are rows that servers
+//! rejected. Everything else is imported. Under `--strict`, the first malformed line ends the import with exit status 1,
+//! after the lines before it have been written. The demo imports its generated weather through [`Importer`], too.
 
 use std::path::Path;
 
@@ -18,9 +18,9 @@ use crate::input::{Line, LineReader, total_bytes};
 use crate::output::{Output, grouped, rate};
 use crate::progress::Progress;
 
-/// Malformed lines and refused rows that are shown one by one; of the rest only the number is told.
+/// Malformed lines and rejected rows that are printed one by one; further ones are only counted.
 const SHOWN_MAX: u64 = 20;
-/// Lines between two updates of the progress bar: drawing must not cost more than importing.
+/// Lines between two updates of the progress bar, so that drawing stays cheap.
 const LINES_PER_UPDATE: u64 = 256;
 
 pub async fn run(args: Import) -> Result<(), Failure> {
@@ -31,7 +31,7 @@ pub async fn run(args: Import) -> Result<(), Failure> {
             let create = create_command(args.format, &args.table);
             return Err(Failure::nothing_there(error.to_string())
                 .during(during())
-                .advise(format!("create the table first, with `{create}`")));
+                .advise(format!("create the table first: `{create}`")));
         }
         opened => opened.during(during())?,
     };
@@ -41,12 +41,12 @@ pub async fn run(args: Import) -> Result<(), Failure> {
     for path in &args.files {
         let read = import_file(&mut importer, path, done_bytes, &mut progress).await;
         if read.is_err() || importer.stopped() {
-            // What was read before the mistake is written before it is reported.
+            // The lines before the malformed one are written before it is reported.
             let counts = importer.finish(&mut progress).await?;
             progress.finish();
             eprintln!("{}", counts.text());
             read?;
-            return Err(Failure::new("stopped at the first malformed line, as --strict asks"));
+            return Err(Failure::new("stopped at the first malformed line because of --strict"));
         }
         done_bytes += read?;
     }
@@ -55,7 +55,7 @@ pub async fn run(args: Import) -> Result<(), Failure> {
     report(&counts, args.connection.json)
 }
 
-/// Reads one file to its end, or to the first malformed line under `--strict`, and answers its size.
+/// Imports one file, under `--strict` up to the first malformed line, and returns the bytes read.
 async fn import_file(
     importer: &mut Importer,
     path: &Path,
@@ -83,7 +83,7 @@ async fn import_file(
     }
 }
 
-/// The command that makes a table fit for the format's records.
+/// The command that creates a table for the format's records.
 fn create_command(format: Format, table: &TableName) -> String {
     let family = format.fixed_family().unwrap_or("FAMILY");
     let key = format.key_parts().map(|parts| format!(" --key '{parts}'")).unwrap_or_default();
@@ -100,28 +100,28 @@ fn report(counts: &Counts, json: bool) -> Result<(), Failure> {
     output.flush()?;
     if counts.refused > 0 {
         return Err(Failure::new(format!("{} rows were not written", grouped(counts.refused)))
-            .advise("import the same files again: what is there already is only written once more"));
+            .advise("import the same files again: rows that are already there are overwritten with the same values"));
     }
     Ok(())
 }
 
-/// What became of the lines.
+/// How many lines and rows had which outcome.
 #[derive(Debug, Default, Serialize)]
 pub struct Counts {
-    /// Rows given to the writer, less those that were refused.
+    /// Rows written.
     pub imported: u64,
-    /// Records without anything to write: missing or doubtful readings.
+    /// Records with nothing to write: missing or doubtful readings.
     pub skipped: u64,
-    /// Lines that are not records of the format.
+    /// Lines that are not valid records of the format.
     pub malformed: u64,
-    /// Rows that the servers did not take.
+    /// Rows that servers rejected.
     pub refused: u64,
     pub seconds: f64,
     pub rows_rate: f64,
 }
 
 impl Counts {
-    /// One line for people.
+    /// The counts as one line of text.
     pub fn text(&self) -> String {
         let mut text = format!(
             "imported {} rows in {:.2} s ({} rows/s); {} skipped, {} malformed",
@@ -132,7 +132,7 @@ impl Counts {
             grouped(self.malformed)
         );
         if self.refused > 0 {
-            text.push_str(&format!(", {} refused", grouped(self.refused)));
+            text.push_str(&format!(", {} rejected", grouped(self.refused)));
         }
         text
     }
@@ -149,13 +149,13 @@ pub struct Importer {
 }
 
 impl Importer {
-    /// An importer into an open table, which must have the family that the format writes to.
+    /// An importer into an open table, which must have the format's family.
     pub fn new(table: &Table, format: Format, strict: bool) -> Result<Importer, Failure> {
         if let Some(family) = format.fixed_family()
             && table.schema().family(family.as_bytes()).is_none()
         {
             return Err(Failure::new(format!(
-                "table {} has no family {family}, which the format writes to",
+                "table {} has no family {family}, which this format requires",
                 table.name()
             ))
             .advise(format!("add it with `terrane table alter {} --add-family {family}`", table.name())));
@@ -171,7 +171,7 @@ impl Importer {
         })
     }
 
-    /// Takes one line of the input `source`. Waits while the writer's buffers are full. Blank lines are passed over.
+    /// Imports one line of the input `source`; waits while the writer's buffers are full. Empty lines are skipped.
     pub async fn line(
         &mut self,
         source: &str,
@@ -182,13 +182,13 @@ impl Importer {
         let parsed = match line {
             Line::Bytes([]) => return Ok(()),
             Line::Bytes(bytes) => self.format.parse(bytes).map_err(|error| error.to_string()),
-            Line::TooLong => Err("the line is longer than any record".to_owned()),
+            Line::TooLong => Err("the line is longer than any valid record".to_owned()),
         };
         match parsed {
             Ok(Parsed::Skipped) => self.counts.skipped += 1,
             Ok(Parsed::Record(record)) => match self.writer.put(put_of(record)).await {
                 Ok(()) => self.counts.imported += 1,
-                // Only the table knows its families, and only a whole row its size: such a line is malformed, too.
+                // An unknown family or an oversized row shows only here; the line counts as malformed, too.
                 Err(error) if error.is_invalid() => self.malformed(source, number, &chain(&error), progress),
                 Err(error) => return Err(error.into()),
             },
@@ -197,29 +197,29 @@ impl Importer {
         Ok(())
     }
 
-    /// Whether `--strict` ended the import.
+    /// Whether `--strict` has ended the import.
     pub fn stopped(&self) -> bool {
         self.stopped
     }
 
-    /// Rows taken so far, those on their way included.
+    /// Rows accepted so far, including those not written yet.
     pub fn rows(&self) -> u64 {
         self.counts.imported
     }
 
-    /// Waits until everything taken is written or refused, and tells what became of it.
+    /// Waits until all rows are written or rejected, and returns the counts.
     pub async fn finish(mut self, progress: &mut Progress) -> Result<Counts, Failure> {
         let refused = self.writer.close().await.map_or_else(|error| error.rows, |()| Vec::new());
         for (index, row) in (0..SHOWN_MAX).zip(&refused) {
             if index == 0 {
-                progress.say("rows that were not written:");
+                progress.say("rejected rows:");
             }
             progress.say(&format!("  {}", chain(row)));
         }
         self.counts.refused = u64::try_from(refused.len()).expect("lengths in memory fit 64 bits");
         self.counts.imported -= self.counts.refused.min(self.counts.imported);
         if self.counts.malformed > SHOWN_MAX {
-            progress.say(&format!("{} malformed lines in all", grouped(self.counts.malformed)));
+            progress.say(&format!("{} malformed lines in total", grouped(self.counts.malformed)));
         }
         let elapsed = self.started.elapsed();
         self.counts.seconds = (elapsed.as_secs_f64() * 1000.0).round() / 1000.0;
@@ -279,6 +279,6 @@ mod tests {
             Counts { imported: 6_500, skipped: 60, malformed: 5, seconds: 0.5, rows_rate: 13_000.0, refused: 0 };
         assert_eq!(counts.text(), "imported 6,500 rows in 0.50 s (13,000 rows/s); 60 skipped, 5 malformed");
         let refused = Counts { refused: 2, ..Counts::default() };
-        assert!(refused.text().ends_with("0 malformed, 2 refused"));
+        assert!(refused.text().ends_with("0 malformed, 2 rejected"));
     }
 }

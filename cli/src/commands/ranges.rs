@@ -1,10 +1,10 @@
-//! Rows of a range: `scan`, `latest`, `first`, `last`, `count`, `aggregate`.
+//! Commands on a range of rows: `scan`, `latest`, `first`, `last`, `count`, `aggregate`.
 
 use serde::Serialize;
 use terrane_client::{LatestPer, Number, PageToken, RowStream, Scan, Table, ValueType};
 use terrane_types::TableName;
 
-use super::data::{open, tell_as_of};
+use super::data::{open, print_as_of};
 use super::row_printer::{RowPrinter, print_one};
 use crate::args::client::RangeFlags;
 use crate::args::rows as args;
@@ -12,10 +12,10 @@ use crate::args::rows::{Calculation, CellFlags, ReadFlags};
 use crate::failure::{During, Failure};
 use crate::output::Output;
 
-/// Rows of one page while pages are read one after another.
+/// Rows per page when pages are read one after another.
 const PAGE_ROWS: u64 = 1_000;
 
-/// The range that the flags mean; one that is turned round is a mistake in the command line.
+/// The range that the flags select; a reversed one is an invalid command line.
 pub fn range(flags: &RangeFlags) -> Result<terrane_types::KeyRange, Failure> {
     flags.range().map_err(|invalid| Failure::usage(invalid.to_string()))
 }
@@ -48,8 +48,8 @@ pub async fn scan(args: args::Scan) -> Result<(), Failure> {
     printer.end(args.token.then_some(next))
 }
 
-/// Prints the rows behind a token, page after page, so that a large limit needs no more memory than a small one. Answers
-/// the token behind the last row.
+/// Prints the rows after a token, page by page, so that a large limit needs no more memory than a small one. Returns the
+/// token after the last row.
 async fn pages(
     table: &Table,
     scan: Scan,
@@ -81,7 +81,7 @@ async fn print_all(mut rows: RowStream, printer: &mut RowPrinter) -> Result<(), 
     while let Some(row) = rows.next().await {
         printer.row(&row?)?;
     }
-    tell_as_of(rows.as_of_ms());
+    print_as_of(rows.as_of_ms());
     Ok(())
 }
 
@@ -90,7 +90,7 @@ pub async fn latest(args: args::Latest) -> Result<(), Failure> {
         (Some(parts), _) => LatestPer::parts(parts),
         (None, Some(bytes)) => LatestPer::bytes(bytes),
         (None, None) => {
-            return Err(Failure::usage("one of --parts and --prefix-bytes says which rows belong together"));
+            return Err(Failure::usage("either --parts or --prefix-bytes is required"));
         }
     };
     let mut scan = shown(Scan::range(range(&args.range)?), &args.cells, &args.read);
@@ -125,12 +125,12 @@ async fn end(args: args::FirstOrLast, is_last: bool) -> Result<(), Failure> {
     }
     let found = request.consistency(args.read.consistency.into()).with_as_of();
     let found = found.await.during(format!("read table {}", args.table))?;
-    tell_as_of(found.as_of_ms);
+    print_as_of(found.as_of_ms);
     print_one(args.connection.json, found.value, || no_row_in_range(&args.table))
 }
 
 fn no_row_in_range(table: &TableName) -> String {
-    format!("table {table} has no such row in that range")
+    format!("table {table} has no such row in this range")
 }
 
 pub async fn count(args: args::Count) -> Result<(), Failure> {
@@ -145,7 +145,7 @@ pub async fn count(args: args::Count) -> Result<(), Failure> {
         request = request.filter(filter);
     }
     let found = request.with_as_of().await.during(format!("count table {}", args.table))?;
-    tell_as_of(found.as_of_ms);
+    print_as_of(found.as_of_ms);
     let mut output = Output::new(args.connection.json);
     if output.is_json() {
         output.object(&Counted { count: found.value })?;
@@ -155,7 +155,7 @@ pub async fn count(args: args::Count) -> Result<(), Failure> {
     output.flush()
 }
 
-/// The one field of the line that `aggregate` prints.
+/// The only field of the line that `aggregate` prints.
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Calculated {
@@ -166,7 +166,7 @@ enum Calculated {
     Count(Figure),
 }
 
-/// A number as JSON has it. JSON has no word for a float that is no number or infinite; then it is null.
+/// A number in JSON. NaN and infinite floats become null, since JSON cannot express them.
 #[derive(Clone, Copy, Serialize)]
 #[serde(untagged)]
 enum Figure {
@@ -202,7 +202,7 @@ pub async fn aggregate(args: args::Aggregate) -> Result<(), Failure> {
     }
     let found = request.consistency(args.read.consistency.into()).with_as_of();
     let found = found.await.during(format!("aggregate {column} of table {}", args.table))?;
-    tell_as_of(found.as_of_ms);
+    print_as_of(found.as_of_ms);
     let values = found.value;
     let of_none = if column.read_as == ValueType::F64 { Figure::Float(0.0) } else { Figure::Integer(0) };
     let figure = match args.what {
@@ -213,7 +213,7 @@ pub async fn aggregate(args: args::Aggregate) -> Result<(), Failure> {
         Calculation::Count => Some(Figure::Integer(values.count().into())),
     };
     let Some(figure) = figure else {
-        let what = format!("table {} has no value of {column} in that range", args.table);
+        let what = format!("table {} has no value of {column} in this range", args.table);
         return Err(Failure::nothing_there(what));
     };
     let mut output = Output::new(args.connection.json);
@@ -231,7 +231,7 @@ pub async fn aggregate(args: args::Aggregate) -> Result<(), Failure> {
     output.flush()
 }
 
-/// A scan of these rows that shows what the flags ask for.
+/// The scan with the cells and the consistency that the flags select.
 fn shown(scan: Scan, cells: &CellFlags, read: &ReadFlags) -> Scan {
     let mut scan = scan.versions(cells.versions).consistency(read.consistency.into());
     for column in &cells.columns {

@@ -1,4 +1,4 @@
-//! `master` and `server`: one role in this process until Ctrl-C or SIGTERM.
+//! `master` and `server`: run one role in this process until Ctrl-C or SIGTERM.
 
 use std::path::PathBuf;
 
@@ -47,7 +47,7 @@ pub async fn server(args: Server) -> Result<(), Failure> {
         () = shutdown_signal() => Ok(()),
         refused = node.refused() => Err(refused),
     };
-    stop("stopping: what is only in memory and log is flushed", node.shutdown()).await;
+    stop("stopping: flushing memtables", node.shutdown()).await;
     ended
 }
 
@@ -57,7 +57,7 @@ fn print_ready(line: &str) -> Result<(), Failure> {
     output.flush()
 }
 
-/// The settings that both roles have.
+/// The settings of both roles.
 struct RoleSettings {
     data: PathBuf,
     listen: String,
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_unknown_engine_is_refused_by_name() {
+    async fn an_unknown_engine_is_rejected() {
         let failure = server_config(server_args("server --engine rocks")).await.expect_err("unknown");
         assert!(failure.to_string().contains("rocks"), "{failure}");
         assert_eq!(failure.exit, crate::failure::Exit::Usage);

@@ -1,4 +1,4 @@
-//! Rows on standard output: a line of JSON each, or a table for people.
+//! Prints rows on standard output, as a line of JSON each or as a table.
 
 use serde::Serialize;
 use terrane_client::{PageToken, RowData};
@@ -8,10 +8,10 @@ use crate::failure::Failure;
 use crate::formats::{Record, RecordCell, column_text, jsonl};
 use crate::output::{Output, grouped};
 
-/// Rows gathered into one table for people before it is printed; its columns are as wide as they need.
+/// Rows of one printed table; the widths of its columns fit its rows.
 const TABLE_ROWS: usize = 500;
 
-/// A row that was read, as the formats write it.
+/// A row that was read, as a record of the formats.
 pub fn record_of(row: &RowData) -> Record {
     let cells = row.to_cells().into_iter().map(|cell| RecordCell {
         family: cell.family,
@@ -22,7 +22,7 @@ pub fn record_of(row: &RowData) -> Record {
     Record { row: row.row().clone().into_bytes(), cells: cells.collect() }
 }
 
-/// Prints a row that may be missing; then the command ends with the status that says so.
+/// Prints a row; if there is none, the command fails with status 3.
 pub fn print_one(json: bool, row: Option<RowData>, absent: impl Fn() -> String) -> Result<(), Failure> {
     let Some(row) = row else { return Err(Failure::nothing_there(absent())) };
     let mut printer = RowPrinter::new(json);
@@ -30,7 +30,7 @@ pub fn print_one(json: bool, row: Option<RowData>, absent: impl Fn() -> String) 
     printer.end(None)
 }
 
-/// Prints rows as they come: JSON at once, for people in tables of many rows.
+/// Prints rows as they arrive: JSON at once, text in tables of many rows.
 pub struct RowPrinter {
     output: Output,
     cells: Vec<Vec<String>>,
@@ -61,7 +61,7 @@ impl RowPrinter {
         self.output.table(heading, std::mem::take(&mut self.cells))
     }
 
-    /// Prints what is left, then the token line where one was asked for: `Some(None)` says that nothing follows.
+    /// Prints the remaining rows, then the token line if `token` is given; `Some(None)` means that nothing follows.
     pub fn end(mut self, token: Option<Option<PageToken>>) -> Result<(), Failure> {
         #[derive(Serialize)]
         struct After {

@@ -1,4 +1,4 @@
-//! `status`: the cluster at a glance, and what is wrong with it.
+//! `status`: an overview of the cluster and its health issues.
 
 use serde::Serialize;
 use terrane_client::{ClusterStatus, ResourceUsage, ServerInfo};
@@ -10,7 +10,7 @@ use crate::failure::{During, Failure};
 use crate::output::{Output, bytes_rounded};
 
 pub async fn run(args: Status) -> Result<(), Failure> {
-    let status = connect(&args.connection).await?.admin().status().await.during("ask for the status")?;
+    let status = connect(&args.connection).await?.admin().status().await.during("get the status")?;
     let mut output = Output::new(args.connection.json);
     if output.is_json() {
         output.object(&StatusLine::from(&status))?;
@@ -48,7 +48,7 @@ struct ResourceLine {
 
 impl From<&ClusterStatus> for StatusLine {
     fn from(status: &ClusterStatus) -> StatusLine {
-        let troubles = troubles(status);
+        let troubles = health_issues(status);
         StatusLine {
             cluster: status.cluster.to_string(),
             healthy: troubles.is_empty(),
@@ -81,14 +81,13 @@ fn is_live(server: &ServerInfo) -> bool {
     server.state == "live"
 }
 
-/// Everything that is wrong, as sentences: the master tells about servers, groups and regions, and apart from that what
-/// new tables wait for.
-fn troubles(status: &ClusterStatus) -> Vec<String> {
+/// All health issues, one sentence each: what new tables wait for, then the issues of servers, groups and regions.
+fn health_issues(status: &ClusterStatus) -> Vec<String> {
     let waiting = Some(&status.waiting_for).filter(|waiting| !waiting.is_empty());
     waiting.into_iter().chain(&status.troubles).cloned().collect()
 }
 
-/// Worth a line although only troubles were asked for: it is more than half full, or it was full.
+/// Whether a resource is listed without --resources: it is more than half full, or rejected requests.
 fn stands_out(usage: &ResourceUsage) -> bool {
     usage.refused > 0 || usage.used > usage.limit / 2
 }
@@ -127,12 +126,12 @@ fn print(output: &mut Output, status: &ClusterStatus, all_resources: bool) -> Re
     print_servers(output, &status.servers)?;
     output.line("")?;
     print_resources(output, &status.servers, all_resources)?;
-    let troubles = troubles(status);
-    if troubles.is_empty() {
-        return output.line("all is well");
+    let issues = health_issues(status);
+    if issues.is_empty() {
+        return output.line("healthy: no issues");
     }
-    output.line("what is wrong:")?;
-    troubles.iter().try_for_each(|trouble| output.line(&format!("- {trouble}")))
+    output.line("health issues:")?;
+    issues.iter().try_for_each(|issue| output.line(&format!("- {issue}")))
 }
 
 #[cfg(test)]
@@ -179,16 +178,16 @@ mod tests {
     }
 
     #[test]
-    fn a_live_cluster_has_no_troubles() {
-        assert_eq!(troubles(&status(vec![server("live")])), Vec::<String>::new());
+    fn a_live_cluster_has_no_issues() {
+        assert_eq!(health_issues(&status(vec![server("live")])), Vec::<String>::new());
     }
 
     #[test]
-    fn what_is_wrong_is_told_by_the_master() {
+    fn issues_come_from_the_master() {
         let mut bad = status(vec![server("silent"), server("live")]);
         bad.waiting_for = "waiting for 1 more region server".to_owned();
         bad.troubles = vec!["server 2 (h:1) is silent for 7 s".to_owned()];
-        assert_eq!(troubles(&bad), ["waiting for 1 more region server", "server 2 (h:1) is silent for 7 s"]);
+        assert_eq!(health_issues(&bad), ["waiting for 1 more region server", "server 2 (h:1) is silent for 7 s"]);
         let line = StatusLine::from(&bad);
         assert_eq!((line.healthy, line.servers, line.live), (false, 2, 1));
     }

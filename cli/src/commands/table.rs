@@ -36,7 +36,7 @@ async fn create(args: CreateTable) -> Result<(), Failure> {
     let admin = connect(&args.connection).await?.admin();
     let namespace = args.name.namespace_name();
     if !namespace.is_default() {
-        // Scripts name a namespace by creating a table in it; that is older than namespaces that are made.
+        // Scripts that are older than the command `namespace` create a namespace by creating a table in it.
         match admin.create_namespace(namespace.as_str()).await {
             Ok(()) => eprintln!("created namespace {namespace}"),
             Err(Error::AlreadyExists { .. }) => {}
@@ -152,7 +152,7 @@ impl From<&FamilySchema> for FamilyLine {
     }
 }
 
-/// A value on one line: metadata may be any text.
+/// A value on one line, since metadata may be any text.
 fn shown(value: &str) -> String {
     if value.contains(char::is_control) { escape(value.as_bytes()) } else { value.to_owned() }
 }
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_a_rule_is_refused_by_name_before_anything_is_sent() {
+    fn invalid_attributes_are_rejected_before_anything_is_sent() {
         for (line, named) in [
             (&["t", "--family", "f:versoins=3"][..], "versoins"),
             (&["t", "--family", "f:compression=gzip"], "compression=gzip"),

@@ -1,4 +1,5 @@
-//! `tool`: offline looks at the files of a stopped process. The rooms know their formats; this finds, calls and prints.
+//! `tool`: inspects the files of a stopped process. The crates know their own formats; this module finds the files, calls
+//! the crates and prints the results.
 
 mod check;
 mod dump;

@@ -1,7 +1,7 @@
-//! One row a line: `{"row":"…","cells":[{"column":"f:q","timestamp":1234,"value":"…"}]}`.
+//! One row per line: `{"row":"…","cells":[{"column":"f:q","timestamp":1234,"value":"…"}]}`.
 //!
-//! The strings are escaped twice over: first as everywhere (`\xHH`), which makes any bytes ASCII text, then as JSON.
-//! This is also how `get` and `scan` print rows under `--json`, so their output can be imported.
+//! Strings are escaped twice: first with `\xHH`, as everywhere, which turns any bytes into ASCII text, then as JSON. `get`
+//! and `scan` print rows in the same format under `--json`, so their output can be imported.
 
 use serde::{Deserialize, Serialize};
 use terrane_types::escape;
@@ -22,14 +22,14 @@ struct JsonRow<'a> {
 struct JsonCell<'a> {
     #[serde(borrow)]
     column: std::borrow::Cow<'a, str>,
-    /// Left out, the server's stamp is taken; what we write always has it.
+    /// If missing, the server assigns it; `export` always writes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     timestamp: Option<i64>,
     #[serde(borrow)]
     value: std::borrow::Cow<'a, str>,
 }
 
-/// Reads one row.
+/// Parses one row.
 pub fn parse(line: &[u8]) -> Result<Parsed, LineError> {
     let read: JsonRow<'_> =
         serde_json::from_slice(line).map_err(|error| LineError::new(format!("not a row as JSON: {error}")))?;

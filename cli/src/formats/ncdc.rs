@@ -1,8 +1,8 @@
 //! The National Climatic Data Center's fixed-width hourly records.
 //!
-//! Of the mandatory section we need five fields (positions count from 1, both ends included): USAF station 5–10, WBAN
-//! station 11–15, date 16–23, time 24–27, air temperature 88–92 (a sign and four digits, tenths of °C) with its quality
-//! code at 93. Whatever follows is not looked at, so records cut short after the temperature are still read.
+//! The parser uses six fields of the mandatory section (positions count from 1, both ends inclusive): USAF station 5–10,
+//! WBAN station 11–15, date 16–23, time 24–27, air temperature 88–92 (a sign and four digits, tenths of °C) and its
+//! quality code at 93. It ignores everything after that, so records that end there are accepted.
 //!
 //! Row key: `USAF-WBAN`, then `Long.MAX_VALUE - time` as eight big-endian bytes, so that a station's newest reading
 //! comes first. Times before 1970 are negative; the subtraction wraps, which in unsigned byte order still sorts newest
@@ -18,7 +18,7 @@ use super::{LineError, Parsed, Record, RecordCell, station_key};
 pub const FAMILY: &str = "data";
 /// The qualifier of the air temperature.
 pub const QUALIFIER: &str = "airtemp";
-/// How a table of these records declares its key.
+/// The key declaration of a table of these records.
 pub const KEY_PARTS: &str = "station:bytes12, time:desc i64";
 
 const USAF: Range<usize> = 4..10;
@@ -27,13 +27,13 @@ const DATE: Range<usize> = 15..23;
 const TIME: Range<usize> = 23..27;
 const AIR_TEMPERATURE: Range<usize> = 87..92;
 const AIR_TEMPERATURE_QUALITY: usize = 92;
-/// A record reaches at least to the temperature's quality code.
+/// A record ends no earlier than the temperature's quality code.
 const LINE_BYTES_MIN: usize = AIR_TEMPERATURE_QUALITY + 1;
 
 const MISSING: &[u8] = b"+9999";
 const QUALITY_ACCEPTED: &[u8] = b"01459";
 
-/// Reads one record.
+/// Parses one record.
 pub fn parse(line: &[u8]) -> Result<Parsed, LineError> {
     if line.len() < LINE_BYTES_MIN {
         return Err(LineError::new(format!(
@@ -116,7 +116,7 @@ pub fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
 
 /// The day as (year, month, day): the inverse of [`days_since_1970`], for years from 1 on.
 pub fn date_of_day(days: i64) -> (i64, i64, i64) {
-    // 146,097 days make 400 years; the estimate is at most one year off, which the loops mend.
+    // 400 years have 146,097 days; the estimate is at most one year off, which the loops correct.
     let mut year = (days + 719_162) * 400 / 146_097 + 1;
     while days_since_1970(year, 1, 1) > days {
         year -= 1;

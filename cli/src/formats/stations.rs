@@ -1,8 +1,8 @@
 //! The fixed-width list of weather stations.
 //!
 //! Positions count from 1, both ends included: USAF number 1–6, WBAN number 8–12, name 14–42, description (country,
-//! state, call sign) 44–57, latitude 59–64 and longitude 66–72 in thousandths of a degree. Lines may end early: what is
-//! not there is blank, and a blank field writes no cell. The row key is the station part of the readings' key.
+//! state, call sign) 44–57, latitude 59–64 and longitude 66–72 in thousandths of a degree. Lines may end early: missing
+//! fields count as blank, and a blank field writes no cell. The row key is the station part of the readings' key.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use super::{LineError, Parsed, Record, RecordCell, station_key};
 
 /// The family of every record.
 pub const FAMILY: &str = "info";
-/// How a table of these records declares its key.
+/// The key declaration of a table of these records.
 pub const KEY_PARTS: &str = "station:bytes12";
 
 const USAF: Range<usize> = 0..6;
@@ -21,13 +21,13 @@ const NAME: Range<usize> = 13..42;
 const DESCRIPTION: Range<usize> = 43..57;
 const LATITUDE: Range<usize> = 58..64;
 const LONGITUDE: Range<usize> = 65..72;
-/// The least line: the station's two numbers with a blank between.
+/// The shortest line: the station's two numbers separated by a space.
 const LINE_BYTES_MIN: usize = WBAN.end;
 
-/// Reads one line of the list.
+/// Parses one line of the list.
 pub fn parse(line: &[u8]) -> Result<Parsed, LineError> {
     if line.len() < LINE_BYTES_MIN || line[USAF.end] != b' ' {
-        return Err(LineError::new("the line does not begin with a six-character and a five-character station number"));
+        return Err(LineError::new("the line must start with a six-character and a five-character station number"));
     }
     let row = station_key(&line[USAF], &line[WBAN])?;
     let cells = [("name", name(line)), ("location", location(line)?), ("description", description(line))];
@@ -48,7 +48,7 @@ fn cell(qualifier: &'static str, value: Vec<u8>) -> RecordCell {
     }
 }
 
-/// The field without blanks around it, or `None` where nothing is left.
+/// The field without surrounding spaces; `None` if it is blank.
 fn field(line: &[u8], range: Range<usize>) -> Option<&[u8]> {
     let end = range.end.min(line.len());
     let field = line.get(range.start..end)?.trim_ascii();
@@ -65,7 +65,7 @@ fn description(line: &[u8]) -> Option<Vec<u8>> {
     Some(words.join(&b' '))
 }
 
-/// Both coordinates as `70.933,-8.667`; a place with only one of them is no place.
+/// The coordinates as `70.933,-8.667`; `None` unless both are present.
 fn location(line: &[u8]) -> Result<Option<Vec<u8>>, LineError> {
     let latitude = coordinate("latitude", line, LATITUDE)?;
     let longitude = coordinate("longitude", line, LONGITUDE)?;

@@ -1,17 +1,17 @@
-//! One cell a line: `row TAB column TAB timestamp TAB value`, each escaped, so that a tab inside is `\x09`.
+//! One cell per line: `row TAB column TAB timestamp TAB value`, each escaped, so that a tab in a field is `\x09`.
 
 use bytes::Bytes;
 use terrane_types::escape;
 
 use super::{LineError, Parsed, Record, RecordCell, cell_from_text, column_text, row_from_text};
 
-/// Reads one cell.
+/// Parses one cell.
 pub fn parse(line: &[u8]) -> Result<Parsed, LineError> {
     let text = std::str::from_utf8(line).map_err(|_| LineError::new("the line is not UTF-8; escape bytes as \\xHH"))?;
     let fields: Vec<&str> = text.split('\t').collect();
     let [row, column, timestamp, value] = fields[..] else {
         return Err(LineError::new(format!(
-            "the line has {} fields; wanted are row, column, timestamp and value between tabs",
+            "the line has {} fields instead of four: row, column, timestamp and value, separated by tabs",
             fields.len()
         )));
     };
@@ -22,7 +22,7 @@ pub fn parse(line: &[u8]) -> Result<Parsed, LineError> {
     Ok(Parsed::Record(Record { row, cells: vec![cell] }))
 }
 
-/// Writes one cell, without a line end. A cell without a timestamp, which export never has, is written as of 0.
+/// Writes one cell, without a line end. A cell without a timestamp, which `export` never has, gets timestamp 0.
 pub fn write(row: &Bytes, cell: &RecordCell) -> String {
     let column = column_text(&cell.family, &cell.qualifier);
     format!("{}\t{column}\t{}\t{}", escape(row), cell.timestamp.unwrap_or(0), escape(&cell.value))

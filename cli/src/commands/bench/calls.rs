@@ -11,12 +11,12 @@ use super::keys::{COUNTER, Choices, FAMILY, NUMBER, QUALIFIER, STATE, key};
 use super::run::Run;
 use super::workload::Workload;
 
-/// Rows of a full scan after which they are recorded: few enough for a line each second, too many to cost anything.
+/// Rows of a full scan between two records: few enough for a line per second, enough to keep recording cheap.
 const ROWS_PER_RECORD: u64 = 4_096;
-/// Last digits of a key that are cut off for the prefix whose first or last row is asked for: 100 rows share it.
+/// Trailing digits cut off a key to get the prefix whose first or last row is read: 100 rows share it.
 const END_DIGITS: usize = 2;
 
-/// A call that was chosen and not yet made.
+/// A call that has been chosen but not made.
 pub enum Call {
     Put(Put),
     PutMany(Vec<RowMutation>),
@@ -36,14 +36,14 @@ pub enum Call {
     Ceiling(Vec<u8>),
 }
 
-/// One worker: what it will ask for, and what it knows of the rows that are its own.
+/// One worker: the calls it chooses, and what it knows about its own rows.
 pub struct Worker {
     pub run: Run,
     pub number: usize,
     choices: Choices,
-    /// The row of the call that was chosen last, when it is one row of known number.
+    /// The row of the last chosen call, if it is a single row.
     pub row: Option<u64>,
-    /// What `cas` last set in a row.
+    /// The state that `cas` last set in each row.
     states: BTreeMap<u64, u64>,
 }
 
@@ -53,7 +53,7 @@ impl Worker {
         Worker { run, number, choices, row: None, states: BTreeMap::new() }
     }
 
-    /// The next call, or `None` when `load` has written all rows. Values are made before the clock starts.
+    /// The next call; `None` once `load` has written all rows. Values are generated before the clock starts.
     pub fn choose(&mut self) -> Option<Call> {
         let batch = self.run.batch;
         Some(match self.run.workload {
@@ -103,7 +103,7 @@ impl Worker {
     }
 
     fn rows_to_load(&self) -> Option<Range<u64>> {
-        // Only handed out here, and no other memory depends on it.
+        // The counter is only used here and orders no other memory.
         let first = self.run.next_row.fetch_add(self.run.batch, Ordering::Relaxed);
         (first < self.run.rows).then(|| first..self.run.rows.min(first + self.run.batch))
     }
@@ -128,14 +128,14 @@ impl Worker {
         KeyRange::prefix(&key[..key.len() - END_DIGITS])
     }
 
-    /// A key behind a random row, before the next: its neighbours have to be looked for.
+    /// A key between a random row and the next one, so that its neighbours have to be searched.
     fn between_rows(&mut self) -> Vec<u8> {
         let mut between = key(self.choices.row()).to_vec();
         between.push(b'5');
         between
     }
 
-    /// Makes the call and answers how many rows it wrote or read, those aside that it has already recorded.
+    /// Makes the call and returns how many rows it wrote or read, except those already recorded.
     pub async fn call(&mut self, call: Call) -> Result<u64, Error> {
         let table = &self.run.table;
         Ok(match call {
@@ -176,7 +176,7 @@ impl Worker {
         })
     }
 
-    /// How many rows a stream has. A long one is recorded on the way: a line a second is wanted, and it may take minutes.
+    /// Counts the rows of a stream. A long one takes minutes, so its rows are recorded as they arrive.
     async fn counted(&self, mut stream: RowStream, is_long: bool) -> Result<u64, Error> {
         let mut count = 0;
         while let Some(row) = stream.next().await {
@@ -197,7 +197,7 @@ impl Worker {
         let outcomes = match self.run.table.mutate_many(counters).await {
             Ok(outcomes) => outcomes,
             Err(error) => {
-                // Nobody knows how many of them were applied.
+                // Any number of them may have been applied.
                 (0..count).for_each(|_| self.run.tally.incremented(Err(&error)));
                 return Err(error);
             }
@@ -213,8 +213,9 @@ impl Worker {
         }
     }
 
-    /// Sets the next state of a row if it has the one last set. What the row holds from earlier runs is learnt from the
-    /// first refusal; from then on nobody else writes it, and a refusal means that a write was lost or made twice.
+    /// Sets the next state of a row if it has the state set last. The worker learns what earlier runs left in the row from
+    /// the first condition that fails; after that it is the only writer, and a failed condition means that a write was
+    /// lost or applied twice.
     async fn compare_and_set(&mut self, row: u64) -> Result<u64, Error> {
         let known = self.states.get(&row).copied();
         let column = column(FAMILY, STATE);
@@ -227,7 +228,7 @@ impl Worker {
         let outcome = match self.run.table.mutate(set).await {
             Ok(outcome) => outcome,
             Err(error) => {
-                // It may have been applied: what is there has to be learnt again.
+                // It may have been applied: the row's state has to be learnt again.
                 self.states.remove(&row);
                 return Err(error);
             }

@@ -1,15 +1,15 @@
-//! What this process itself costs while it makes load.
+//! The CPU time of this process while it generates load.
 
 use std::time::Duration;
 
-/// CPU time of this process so far, where the system tells.
+/// CPU time of this process so far, if the system provides it.
 pub async fn cpu_time() -> Option<Duration> {
     let stat = terrane_env::fs::read("/proc/self/stat".as_ref()).await.ok()?;
     cpu_time_of(&String::from_utf8_lossy(&stat))
 }
 
-/// Reads user and system time, the 14th and 15th field; the second, in parentheses, may hold blanks. They are in ticks, a
-/// hundredth of a second on every Linux.
+/// Parses user and system time, the 14th and 15th field; the second field, in parentheses, may contain spaces. The unit is
+/// ticks, a hundredth of a second on all Linux systems.
 fn cpu_time_of(stat: &str) -> Option<Duration> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().skip(11);

@@ -1,7 +1,7 @@
 //! `bench ends`: first, last, floor and ceiling against gets.
 //!
-//! Each kind of call is made by itself for a slice of the time, gets before them, and all of it in several rounds: mixed
-//! calls would wait in one queue and look alike, and slices far apart would compare a machine with its later self.
+//! Each kind of call runs alone for a slice of the time, gets first, in several rounds. Mixed calls would wait in one queue
+//! and look alike; slices far apart would compare different states of the machine.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::output::{grouped, rate};
 
 const KINDS: [Workload; 5] = [Workload::Get, Workload::First, Workload::Last, Workload::Floor, Workload::Ceiling];
 const ROUNDS: u32 = 3;
-/// A slice of each kind before anything counts: places are looked up and blocks come into the cache.
+/// A slice of each kind that does not count: locations are looked up and blocks are cached.
 const WARM_UP: Duration = Duration::from_millis(100);
 
 /// One kind of call.
@@ -28,11 +28,11 @@ pub struct Kind {
     rate: f64,
     p50_us: u64,
     p99_us: u64,
-    /// How many gets are made in the time of one call of this kind.
+    /// Gets in the time of one call of this kind.
     ratio: f64,
 }
 
-/// What `ends` adds to the summary.
+/// The results that `ends` adds to the summary.
 #[derive(Debug, Serialize)]
 pub struct Ends {
     get: Kind,
@@ -52,13 +52,13 @@ impl Ends {
     }
 }
 
-/// Calls of one kind, all rounds together.
+/// Calls of one kind in all rounds.
 struct Slices {
     total: Interval,
     elapsed: Duration,
 }
 
-/// Measures all kinds; answers the ends alone as the measurement, and the comparison.
+/// Measures all kinds; returns the measurement of all but the gets, and the comparison.
 pub async fn run(table: &Table, flags: &BenchFlags) -> Result<(Measured, Ends), Failure> {
     let slices = ROUNDS * u32::try_from(KINDS.len()).expect("five");
     let slice = flags.seconds.unwrap_or(SECONDS_DEFAULT) / slices;

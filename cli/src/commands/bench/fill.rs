@@ -1,4 +1,4 @@
-//! Rows for workloads that read: written first where there are none, with progress.
+//! Fills a table for workloads that read, with progress.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use terrane_client::Table;
 use terrane_types::KeyRange;
 use tokio::time::{Instant, interval_at};
 
-use super::measure::{joined_well, start};
+use super::measure::{check_joined, start};
 use super::run::Run;
 use super::stats::Interval;
 use super::tally::numbers;
@@ -16,16 +16,16 @@ use crate::failure::{During, Failure};
 use crate::output::grouped;
 use crate::progress::Progress;
 
-/// How often progress is shown.
+/// Interval of progress updates.
 const SHOWN_EVERY: Duration = Duration::from_millis(200);
 
-/// Fills a table that has no row.
+/// Fills a table if it is empty.
 pub async fn fill_if_empty(table: &Table, flags: &BenchFlags, rows: u64) -> Result<(), Failure> {
-    let first = table.first(KeyRange::all()).await.during(format!("look into table {}", flags.table))?;
+    let first = table.first(KeyRange::all()).await.during(format!("read table {}", flags.table))?;
     if first.is_some() { Ok(()) } else { fill(Workload::Load, table, flags, rows).await }
 }
 
-/// Fills a table in which no row has its number in a column.
+/// Fills a table if no row has its number in the column for it.
 pub async fn fill_with_numbers(table: &Table, flags: &BenchFlags) -> Result<(), Failure> {
     if numbers(table).await? > 0 { Ok(()) } else { fill(Workload::LoadNumbers, table, flags, flags.rows).await }
 }
@@ -42,7 +42,7 @@ async fn fill(workload: Workload, table: &Table, flags: &BenchFlags, rows: u64) 
     while !workers.is_empty() {
         tokio::select! {
             biased;
-            joined = workers.join_next() => joined_well(joined)?,
+            joined = workers.join_next() => check_joined(joined)?,
             _ = looks.tick() => {
                 total.add(&run.recorder.drain());
                 progress.update(total.rows, total.rows);

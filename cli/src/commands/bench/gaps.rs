@@ -1,8 +1,8 @@
-//! The longest time during which no call to a part of the table was acknowledged.
+//! The longest time without an acknowledged call to some part of the table.
 //!
-//! A mean rate hides an interruption: while one region waits for a new leader, the others go on. So the rows are divided into
-//! as many equal ranges as the table was created with regions, and each range remembers its longest pause between two
-//! acknowledged calls, the pause at the end of the run included.
+//! A mean rate hides an interruption: while one region waits for a new leader, the others continue. So the rows are divided
+//! into as many equal ranges as the table had regions at first, and each range records its longest pause between two
+//! acknowledged calls, including the pause at the end of the run.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,7 +13,7 @@ pub struct Gaps {
     ranges: Vec<Pauses>,
 }
 
-/// Times are nanoseconds since the start of the run; 0: no call yet. Relaxed accesses do: they order nothing.
+/// Times are nanoseconds since the start of the run; 0 means no call yet. Relaxed accesses are enough: they order nothing.
 #[derive(Default)]
 struct Pauses {
     last: AtomicU64,
@@ -21,19 +21,19 @@ struct Pauses {
 }
 
 impl Gaps {
-    /// Of `rows` rows in so many ranges.
+    /// The gaps of `rows` rows in this many ranges.
     pub fn new(rows: u64, ranges: u32) -> Gaps {
         Gaps { rows: rows.max(1), ranges: (0..ranges.max(1)).map(|_| Pauses::default()).collect() }
     }
 
-    /// A call for this row was acknowledged, so long after the start.
+    /// Records a call for this row, acknowledged at this time after the start.
     pub fn acknowledged(&self, row: u64, at: Duration) {
         let range = u128::from(row) * self.ranges.len() as u128 / u128::from(self.rows);
         let range = usize::try_from(range).unwrap_or(usize::MAX).min(self.ranges.len() - 1);
         self.ranges[range].acknowledged(nanoseconds(at));
     }
 
-    /// The longest pause of any range that was called at all; the run ended so long after its start.
+    /// The longest pause of any range with calls, for a run that ended at this time after its start.
     pub fn longest(&self, end: Duration) -> Duration {
         let of_range = |pauses: &Pauses| match pauses.last.load(Ordering::Relaxed) {
             0 => 0,
@@ -45,7 +45,7 @@ impl Gaps {
 
 impl Pauses {
     fn acknowledged(&self, at: u64) {
-        // Two answers may come here in the wrong order; the difference then is no pause.
+        // Two calls may be recorded in the wrong order; their difference is not a pause.
         let before = self.last.fetch_max(at.max(1), Ordering::Relaxed);
         if before > 0 {
             self.longest.fetch_max(at.saturating_sub(before), Ordering::Relaxed);
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_that_pauses_is_seen_while_others_go_on() {
+    fn a_pause_of_one_range_shows_while_others_continue() {
         let gaps = Gaps::new(100, 2);
         for at in 1..=50 {
             gaps.acknowledged(7, ms(at * 10));
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pause_at_the_end_counts_and_that_before_the_first_call_does_not() {
+    fn the_pause_at_the_end_counts_but_not_the_one_at_the_start() {
         let gaps = Gaps::new(100, 2);
         gaps.acknowledged(7, ms(400));
         assert_eq!(gaps.longest(ms(1_000)), ms(600));
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_are_noted_in_the_wrong_order_make_no_pause() {
+    fn calls_recorded_in_the_wrong_order_make_no_pause() {
         let gaps = Gaps::new(1, 1);
         gaps.acknowledged(0, ms(20));
         gaps.acknowledged(0, ms(10));

@@ -1,25 +1,25 @@
 //! Keys and values of the load generator.
 //!
-//! Row `n` is the number as 40 digits, so keys of all runs agree, sort by number, and split points can be computed. A
-//! worker's choices come from a seed of its own: two runs ask for the same, whatever the timing.
+//! The key of row `n` is the number as 40 digits, so that all runs use the same keys, keys sort by number, and split points
+//! can be computed. Each worker has its own seed, so that two runs make the same calls whatever the timing.
 
 use terrane_types::Row;
 
 use crate::random::Random;
 
-/// Length of every key.
+/// Length of a key.
 pub const KEY_BYTES: usize = 40;
 
-/// The family and qualifier that hold the values.
+/// The family and qualifier of the values.
 pub const FAMILY: &str = "f";
 pub const QUALIFIER: &str = "q";
 /// The qualifier of counters.
 pub const COUNTER: &str = "count";
-/// The qualifier of what is compared and set.
+/// The qualifier of the state that `cas` compares and sets.
 pub const STATE: &str = "state";
-/// The qualifier that holds the row's number, as an `i64`.
+/// The qualifier of the row's number, an `i64`.
 pub const NUMBER: &str = "n";
-/// Bytes of a key without its last three digits: 1,000 rows share them.
+/// Length of a prefix that 1,000 rows share: a key without its last three digits.
 pub const PREFIX_BYTES: usize = KEY_BYTES - 3;
 
 /// The key of a row.
@@ -36,7 +36,7 @@ pub fn key(number: u64) -> [u8; KEY_BYTES] {
     key
 }
 
-/// Where a table for rows `0..rows` is split into so many regions of equal numbers of rows.
+/// Split points of a table of rows `0..rows` into regions with equal numbers of rows.
 pub fn split_points(rows: u64, regions: u32) -> Vec<Row> {
     let mut points: Vec<u64> = (1..regions)
         .map(|region| u128::from(rows) * u128::from(region) / u128::from(regions))
@@ -57,7 +57,7 @@ pub struct Choices {
 impl Choices {
     /// The choices of worker number `worker`.
     pub fn new(worker: usize, rows: u64, value_bytes: usize) -> Choices {
-        // Seeds next to each other would give streams that are next to each other; the generator's own output does not.
+        // Adjacent seeds would give overlapping streams; the generator's own output does not.
         let seed = Random::new(u64::try_from(worker).expect("worker numbers are small")).draw();
         Choices { random: Random::new(seed), rows, value: vec![0; value_bytes] }
     }
@@ -67,13 +67,13 @@ impl Choices {
         self.random.below(self.rows)
     }
 
-    /// The number of a random row among those that only this worker chooses, if there are enough for all.
+    /// The number of a random row among those of this worker; any row if there are too few for all workers.
     pub fn row_of(&mut self, worker: usize, workers: usize) -> u64 {
         let (worker, workers) = (worker as u64, workers as u64);
         if self.rows < workers { self.row() } else { self.random.below(self.rows / workers) * workers + worker }
     }
 
-    /// A row to start reading `batch` rows from, so that they all exist.
+    /// A random start row with at least `batch` rows from it on.
     pub fn scan_start(&mut self, batch: u64) -> u64 {
         self.random.below(self.rows.saturating_sub(batch) + 1)
     }

@@ -1,7 +1,7 @@
 //! `bench latest`: the first row of every prefix in one call, against gets of the same rows.
 //!
-//! Both kinds of gets are made each time round, so that all three see the same machine: in one call, and each by itself with
-//! as many in flight as `--in-flight` says. The rows of all three have to be the same.
+//! Each round reads the same rows in three ways, so that all see the same state of the machine: the latest rows, gets in
+//! one call, and single gets with `--in-flight` calls in flight. All three must return the same rows.
 
 use std::time::Duration;
 
@@ -19,17 +19,17 @@ use crate::args::bench::BenchFlags;
 use crate::failure::{During, Failure};
 use crate::output::{duration_text, grouped};
 
-/// What `latest` adds to the summary. Times are medians.
+/// The results that `latest` adds to the summary. Times are medians.
 #[derive(Debug, Serialize)]
 pub struct Latest {
     prefixes: usize,
-    /// As many gets in one call.
+    /// The same rows by gets in one call.
     get_many_us: u64,
-    /// As many gets, each a call by itself.
+    /// The same rows by single gets.
     gets_us: u64,
-    /// The time of one call by that of the gets in one call.
+    /// Time of the latest rows divided by that of the gets in one call.
     ratio: f64,
-    /// The same by that of the gets by themselves.
+    /// Time of the latest rows divided by that of the single gets.
     ratio_gets: f64,
 }
 
@@ -37,7 +37,7 @@ impl Latest {
     pub fn text(&self) -> String {
         let us = |us| duration_text(Duration::from_micros(us));
         format!(
-            "{} prefixes: as many gets take {} in one call (ratio {:.2}), {} each by itself (ratio {:.2})",
+            "{} prefixes: gets of the same rows take {} in one call (ratio {:.2}), {} as single calls (ratio {:.2})",
             grouped(self.prefixes as u64),
             us(self.get_many_us),
             self.ratio,
@@ -47,7 +47,7 @@ impl Latest {
     }
 }
 
-/// Measures for the time asked for; the measurement is that of the latest rows alone.
+/// Measures for the requested time; the measurement is that of the latest rows.
 pub async fn run(table: &Table, flags: &BenchFlags) -> Result<(Measured, Latest), Failure> {
     let in_flight = flags.in_flight.unwrap_or_else(|| Workload::Get.in_flight_default());
     let in_flight = usize::try_from(in_flight).expect("32 bits fit a length");
@@ -106,13 +106,13 @@ async fn latest_rows(table: &Table) -> Result<Vec<RowData>, Failure> {
     Ok(rows)
 }
 
-/// A comparison of different rows would say nothing. Values may change meanwhile; keys must not.
+/// The comparison is meaningless if the rows differ. Values may change meanwhile; keys must not.
 fn same(rows: &[RowData], expected: &[RowData]) -> Result<(), Failure> {
     if rows.iter().map(RowData::row).eq(expected.iter().map(RowData::row)) {
         return Ok(());
     }
-    Err(Failure::new(format!("{} rows were read where {} were before", rows.len(), expected.len()))
-        .advise("choose a table that nobody writes to"))
+    Err(Failure::new(format!("{} rows were read, {} were expected", rows.len(), expected.len()))
+        .advise("choose a table without concurrent writers"))
 }
 
 fn ratio(latest: &Interval, gets_us: u64) -> f64 {

@@ -34,7 +34,7 @@ async fn work(mut worker: Worker) {
         let Some(call) = worker.choose() else { return };
         let asked = Instant::now();
         match worker.call(call).await {
-            // What is answered after the end was not done within the measured time.
+            // Calls answered after the end do not count.
             Ok(_) if run.stop.load(Ordering::Relaxed) => {}
             Ok(rows) => {
                 run.recorder.acknowledged(worker.number, rows, asked.elapsed());
@@ -53,23 +53,23 @@ async fn work(mut worker: Worker) {
     }
 }
 
-pub fn joined_well(joined: Option<Result<(), tokio::task::JoinError>>) -> Result<(), Failure> {
+pub fn check_joined(joined: Option<Result<(), tokio::task::JoinError>>) -> Result<(), Failure> {
     match joined {
-        Some(Err(error)) => Err(Failure::new(format!("a worker of the load generator ended early: {error}"))),
+        Some(Err(error)) => Err(Failure::new(format!("a worker of the load generator panicked: {error}"))),
         Some(Ok(())) | None => Ok(()),
     }
 }
 
-/// What a run came to.
+/// The result of a run.
 pub struct Measured {
     pub total: Interval,
     pub elapsed: Duration,
     pub cpu: Option<Duration>,
-    /// The longest time without an acknowledged call in any range of rows, for calls of one row.
+    /// The longest time without an acknowledged call in any range of rows, for single-row calls.
     pub longest_gap: Option<Duration>,
 }
 
-/// Runs the workers for the time asked for, or until `load` has written all rows, with a line each second.
+/// Runs the workers for the requested time, or until `load` has written all rows; prints a line per second.
 pub async fn measure(run: &Run, seconds: Option<Duration>, json: bool) -> Result<Measured, Failure> {
     let cpu_before = cpu_time().await;
     let started = Instant::now();
@@ -93,10 +93,10 @@ pub async fn measure(run: &Run, seconds: Option<Duration>, json: bool) -> Result
                 line_at = Instant::now();
                 total.add(&interval);
             }
-            joined = workers.join_next() => joined_well(joined)?,
+            joined = workers.join_next() => check_joined(joined)?,
         }
     }
-    // Relaxed is enough: a worker that sees it late makes one call more, which then does not count.
+    // Relaxed is enough: a worker that sees it late makes one more call, which does not count.
     run.stop.store(true, Ordering::Relaxed);
     let elapsed = started.elapsed();
     let longest_gap = run.workload.is_of_one_row(run.batch).then(|| run.gaps.longest(run.started.elapsed()));
@@ -104,9 +104,9 @@ pub async fn measure(run: &Run, seconds: Option<Duration>, json: bool) -> Result
     let cpu = cpu_time().await.zip(cpu_before).map(|(after, before)| after.saturating_sub(before));
     if run.workload.is_checked() {
         while let Some(joined) = workers.join_next().await {
-            joined_well(Some(joined))?;
+            check_joined(Some(joined))?;
         }
-        // Calls that failed after the end were part of the run all the same.
+        // Calls that failed after the end belong to the run, too.
         total.errors += run.recorder.drain().errors;
     }
     workers.abort_all();
@@ -120,7 +120,7 @@ async fn sleep_until(end: Option<Instant>) {
     }
 }
 
-/// A line on the way: standard output for people, but nothing except the summary there under `--json`.
+/// Prints an intermediate line: on standard output, or under `--json` on standard error.
 pub fn progress_line(json: bool, line: &str) -> Result<(), Failure> {
     if json {
         eprintln!("{line}");

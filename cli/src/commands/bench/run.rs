@@ -13,7 +13,7 @@ use super::workload::Workload;
 use crate::args::bench::BenchFlags;
 use crate::failure::chain;
 
-/// Failed calls that are shown; of the rest only the number is told.
+/// Failed calls that are printed; further ones are only counted.
 const ERRORS_SHOWN_MAX: u64 = 5;
 
 /// One measurement: its parameters and counters.
@@ -25,11 +25,11 @@ pub struct Run {
     pub batch: u64,
     pub in_flight: usize,
     pub value_bytes: usize,
-    /// Rows that a page passes over.
+    /// Rows that a page skips.
     pub offset: u64,
-    /// Scans go from the last row to the first.
+    /// Whether scans read from the last row to the first.
     pub reverse: bool,
-    /// A full scan is made over and over, until the time is over.
+    /// Whether a full scan is repeated until the time is over.
     pub repeats: bool,
     pub recorder: Arc<Recorder>,
     pub stop: Arc<AtomicBool>,

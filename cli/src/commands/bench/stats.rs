@@ -1,9 +1,9 @@
-//! What a benchmark measured: counts, rates, latencies.
+//! Counts, rates and latencies of a benchmark.
 //!
-//! An operation is one call, whatever number of rows it carries, and counts when it was acknowledged, and only then;
-//! failed calls are counted apart and leave no latency behind. Latencies are kept in histograms (three significant
-//! digits), one per shard of workers so that recording hardly ever waits for a lock. A reporter drains the shards every
-//! second; the totals are the sum of what was drained.
+//! An operation is one call, however many rows it has, and counts only if it was acknowledged; failed calls are counted
+//! separately and record no latency. Latencies are kept in histograms with three significant digits, one per shard of
+//! workers, so that recording rarely waits for a lock. A reporter drains the shards every second; the totals are the sum
+//! of the drained intervals.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use serde::Serialize;
 
 use crate::output::{grouped, rate};
 
-/// Histograms that workers share; a handful, as each takes some hundred KiB.
+/// Histograms shared by the workers; few, since each takes some hundred KiB.
 const SHARDS: usize = 16;
-/// Longest latency told apart: an hour.
+/// Longest latency that is distinguished: an hour.
 const LATENCY_US_MAX: u64 = 3_600_000_000;
-/// Digits of a latency that are kept.
+/// Significant digits of latencies.
 const SIGNIFICANT_DIGITS: u8 = 3;
 
 /// Where workers record their calls.
@@ -25,7 +25,7 @@ pub struct Recorder {
     shards: Vec<Mutex<Interval>>,
 }
 
-/// What happened since the last look, or in all.
+/// The calls of an interval, or of the whole run.
 #[derive(Clone)]
 pub struct Interval {
     pub operations: u64,
@@ -35,7 +35,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Nothing yet.
+    /// An interval without calls.
     pub fn empty() -> Interval {
         let latencies_us = Histogram::new_with_bounds(1, LATENCY_US_MAX, SIGNIFICANT_DIGITS)
             .expect("the bounds are constants that a histogram accepts");
@@ -50,7 +50,7 @@ impl Interval {
         self.latencies_us.add(&other.latencies_us).expect("both histograms have the same bounds");
     }
 
-    /// The latency in microseconds that so great a share of calls did not exceed; 0 without any call.
+    /// The quantile of the latencies in microseconds; 0 without calls.
     pub fn quantile_us(&self, share: f64) -> u64 {
         if self.operations == 0 { 0 } else { self.latencies_us.value_at_quantile(share) }
     }
@@ -68,7 +68,7 @@ impl Recorder {
         Recorder { shards: (0..SHARDS).map(|_| Mutex::new(Interval::empty())).collect() }
     }
 
-    /// A call of this worker was acknowledged with so many rows.
+    /// Records an acknowledged call of this worker with its number of rows.
     pub fn acknowledged(&self, worker: usize, rows: u64, latency: Duration) {
         let mut shard = self.shards[worker % SHARDS].lock();
         shard.operations += 1;
@@ -77,17 +77,17 @@ impl Recorder {
         shard.latencies_us.saturating_record(latency_us.max(1));
     }
 
-    /// A call of this worker that goes on has brought so many rows.
+    /// Records rows of a call that is still running.
     pub fn progressed(&self, worker: usize, rows: u64) {
         self.shards[worker % SHARDS].lock().rows += rows;
     }
 
-    /// A call of this worker failed.
+    /// Records a failed call of this worker.
     pub fn failed(&self, worker: usize) {
         self.shards[worker % SHARDS].lock().errors += 1;
     }
 
-    /// Takes out what was recorded since the last time.
+    /// Takes what was recorded since the last call.
     pub fn drain(&self) -> Interval {
         let mut total = Interval::empty();
         for shard in &self.shards {
@@ -99,7 +99,7 @@ impl Recorder {
     }
 }
 
-/// The last line of a run; under `--json` exactly this object.
+/// The last line of a run; under `--json` this object.
 #[derive(Debug, Serialize)]
 pub struct Summary {
     workload: &'static str,
@@ -130,7 +130,7 @@ impl Summary {
         }
     }
 
-    /// The same for people.
+    /// The summary as text.
     pub fn text(&self) -> String {
         format!(
             "{}: {} calls, {} rows in {:.2} s: {} calls/s, {} rows/s; p50 {} µs, p99 {} µs, p99.9 {} µs; {} errors",
@@ -152,7 +152,7 @@ fn rounded(number: f64, steps: f64) -> f64 {
     (number * steps).round() / steps
 }
 
-/// The line of one second.
+/// The line for one second.
 pub fn second_text(second: u64, interval: &Interval, elapsed: Duration) -> String {
     format!(
         "{second:>4} s  {:>10} calls/s  {:>10} rows/s  p50 {:>8} µs  p99 {:>8} µs  {} errors",
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_summary_has_the_promised_fields_in_their_order() {
+    fn the_summary_has_the_documented_fields_in_order() {
         let recorder = Recorder::new();
         for _ in 0..4 {
             recorder.acknowledged(0, 5, Duration::from_micros(1000));

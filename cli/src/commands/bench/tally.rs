@@ -1,5 +1,4 @@
-//! What the writes of a run came to, whether they were acknowledged in the measured time or later: it is held against what
-//! is in the table afterwards.
+//! Checks that the table has exactly what a run wrote, including writes acknowledged after the measured time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,20 +10,19 @@ use super::keys::{COUNTER, FAMILY, NUMBER};
 use crate::failure::{During, Failure};
 use crate::output::grouped;
 
-/// Counts that all workers add to. Each stands for itself, so relaxed order is enough; they are read after the workers have
-/// ended.
+/// Counters of all workers. They are independent and read after the workers have ended, so relaxed order is enough.
 #[derive(Default)]
 pub struct Tally {
     acknowledged: AtomicU64,
     uncertain: AtomicU64,
     refused: AtomicU64,
     lost: AtomicU64,
-    /// Number and sum of the values of the last aggregate.
+    /// Count and sum of the values of the last aggregate.
     summed: Mutex<Option<(u64, i128)>>,
 }
 
 impl Tally {
-    /// An increment by 1 was answered.
+    /// Records the result of an increment by 1.
     pub fn incremented(&self, answer: Result<(), &Error>) {
         match answer {
             Ok(()) | Err(Error::ResultLost) => self.acknowledged.fetch_add(1, Ordering::Relaxed),
@@ -33,49 +31,49 @@ impl Tally {
         };
     }
 
-    /// A condition did not hold; `is_lost` when by all that was acknowledged it had to.
+    /// Records a condition that did not hold; `is_lost` if it should have held after all acknowledged writes.
     pub fn refused(&self, is_lost: bool) {
         self.refused.fetch_add(1, Ordering::Relaxed);
         self.lost.fetch_add(u64::from(is_lost), Ordering::Relaxed);
     }
 
-    /// A sum was calculated.
+    /// Records a computed sum.
     pub fn summed(&self, values: u64, sum: i128) {
         *self.summed.lock() = Some((values, sum));
     }
 }
 
-/// Whether a write that failed may be there all the same. An internal error says nothing about it.
+/// Whether a failed write may have been applied. An internal error leaves that open.
 fn may_be_applied(error: &Error) -> bool {
     error.is_uncertain() || matches!(error, Error::Internal { .. })
 }
 
 /// The sum of all counters of the table.
 pub async fn counters(table: &Table) -> Result<i128, Failure> {
-    let sum = table.aggregate(FAMILY, COUNTER, ValueType::I64).await.during("add up the counters")?.sum();
+    let sum = table.aggregate(FAMILY, COUNTER, ValueType::I64).await.during("sum the counters")?.sum();
     Ok(sum.and_then(Number::as_i128).unwrap_or(0))
 }
 
-/// How many rows have their number in a column.
+/// How many rows have their number in the column for it.
 pub async fn numbers(table: &Table) -> Result<u64, Failure> {
-    Ok(table.aggregate(FAMILY, NUMBER, ValueType::I64).await.during("look for numbers to add up")?.count())
+    Ok(table.aggregate(FAMILY, NUMBER, ValueType::I64).await.during("count the numbers")?.count())
 }
 
-/// What `incr` adds to the summary.
+/// The results that `incr` adds to the summary.
 #[derive(Debug, Serialize)]
 pub struct Counted {
-    /// By how much the sum of all counters grew.
+    /// Growth of the sum of all counters.
     grew: i128,
-    /// Increments acknowledged, those included that were answered after the measured time.
+    /// Acknowledged increments, including those after the measured time.
     acknowledged: u64,
-    /// Increments that failed and may have been applied.
+    /// Failed increments that may have been applied.
     uncertain: u64,
-    /// Whether the sum grew by what was acknowledged, and at most by what is uncertain more.
+    /// Whether the growth is between the acknowledged increments and those plus the uncertain ones.
     exact: bool,
 }
 
 impl Counted {
-    /// Holds the growth against the tally.
+    /// Compares the growth with the tally.
     pub fn new(grew: i128, tally: &Tally) -> Counted {
         let acknowledged = tally.acknowledged.load(Ordering::Relaxed);
         let uncertain = tally.uncertain.load(Ordering::Relaxed);
@@ -90,12 +88,12 @@ impl Counted {
         format!("counters: {verdict}: grew by {}, {acknowledged} acknowledged, {uncertain} uncertain", self.grew)
     }
 
-    /// A failure when increments were lost or applied twice.
+    /// Fails if increments were lost or applied twice.
     pub fn check(&self) -> Result<(), Failure> {
         if self.exact {
             return Ok(());
         }
-        let advice = "unless another program writes these counters, please report this";
+        let advice = "unless another program writes these counters, this is a bug: please report it";
         Err(Failure::new(format!(
             "the counters grew by {}, but {} increments were acknowledged and {} are uncertain",
             self.grew, self.acknowledged, self.uncertain
@@ -104,12 +102,12 @@ impl Counted {
     }
 }
 
-/// What `cas` adds to the summary.
+/// The results that `cas` adds to the summary.
 #[derive(Debug, Serialize)]
 pub struct Compared {
-    /// Conditions that did not hold: what earlier runs left had to be learnt first, or workers shared rows.
+    /// Conditions that did not hold, because an earlier run had written the row or workers shared it.
     refused: u64,
-    /// Of them those that had to hold by all that was acknowledged.
+    /// Those of them that should have held after all acknowledged writes.
     lost: u64,
 }
 
@@ -119,20 +117,20 @@ impl Compared {
     }
 
     pub fn text(&self) -> String {
-        format!("conditions: {} did not hold, of which {} had to", grouped(self.refused), grouped(self.lost))
+        format!("conditions: {} did not hold, {} of them should have", grouped(self.refused), grouped(self.lost))
     }
 
-    /// A failure when a row did not hold what was acknowledged last.
+    /// Fails if a row did not have its last acknowledged state.
     pub fn check(&self) -> Result<(), Failure> {
         if self.lost == 0 {
             return Ok(());
         }
-        let what = format!("{} times a row did not hold what was last set in it", self.lost);
-        Err(Failure::new(what).advise("unless another program writes these rows, please report this"))
+        let what = format!("{} times a row did not have its last acknowledged state", self.lost);
+        Err(Failure::new(what).advise("unless another program writes these rows, this is a bug: please report it"))
     }
 }
 
-/// What `sum` adds to the summary.
+/// The results that `sum` adds to the summary.
 #[derive(Debug, Serialize)]
 pub struct Summed {
     values: u64,
@@ -146,16 +144,16 @@ impl Summed {
     }
 
     pub fn text(&self) -> String {
-        format!("{} values, their sum {}", grouped(self.values), self.sum)
+        format!("{} values, sum {}", grouped(self.values), self.sum)
     }
 
-    /// A failure when all rows are there and their numbers add up to something else.
+    /// Fails if all rows exist and their numbers have another sum.
     pub fn check(&self, rows: u64) -> Result<(), Failure> {
         let expected = i128::from(rows) * (i128::from(rows) - 1) / 2;
         if self.values != rows || self.sum == expected {
             return Ok(());
         }
-        Err(Failure::new(format!("the numbers 0 to {} add up to {expected}, not {}", rows - 1, self.sum)))
+        Err(Failure::new(format!("the sum of the numbers 0 to {} is {expected}, not {}", rows - 1, self.sum)))
     }
 }
 
@@ -166,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn growth_is_exact_between_what_is_sure_and_what_may_be() {
+    fn growth_is_exact_between_acknowledged_and_uncertain() {
         let tally = Tally::default();
         (0..5).for_each(|_| tally.incremented(Ok(())));
         tally.incremented(Err(&Error::Uncertain { cause: "c".to_owned() }));
@@ -179,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_that_had_to_be_there_is_a_failure() {
+    fn a_lost_state_is_a_failure() {
         let tally = Tally::default();
         tally.refused(false);
         assert!(Compared::new(&tally).check().is_ok());
@@ -188,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_checked_where_all_rows_are_there() {
+    fn sums_are_checked_if_all_rows_exist() {
         let check = |values, sum| Summed { values, sum }.check(1_000).is_ok();
         assert!(check(1_000, 499_500) && !check(1_000, 499_501) && check(999, 5));
     }

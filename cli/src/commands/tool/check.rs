@@ -13,10 +13,10 @@ use crate::args::tool::Check;
 use crate::failure::Failure;
 use crate::output::{Output, bytes_rounded, grouped};
 
-/// Time between two lines of progress.
+/// Interval of progress lines.
 const SAY_EVERY: Duration = Duration::from_secs(2);
 
-/// Whose data a directory holds.
+/// Which process a data directory belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Master,
@@ -26,10 +26,10 @@ enum Role {
 pub async fn run(args: Check) -> Result<(), Failure> {
     let roles = find_roles(&args.directory).await?;
     if roles.is_empty() {
-        let what = format!("{} holds no data of a master or a region server", args.directory.display());
-        return Err(Failure::nothing_there(what).advise("name the directory that was given with --data"));
+        let what = format!("{} is not the data directory of a master or a region server", args.directory.display());
+        return Err(Failure::nothing_there(what).advise("pass the directory that the process uses as --data"));
     }
-    // All are locked before anything is read: none may start meanwhile, as it would change what is being verified.
+    // Lock all directories before reading any: a process that starts now would change what is being verified.
     let mut locks = Vec::new();
     for (directory, _) in &roles {
         locks.push(DirLock::acquire(directory).await.map_err(locked)?);
@@ -45,15 +45,15 @@ pub async fn run(args: Check) -> Result<(), Failure> {
     report(&inspection, args.json)?;
     match inspection.damages() {
         0 => Ok(()),
-        damages => Err(Failure::new(format!("{damages} damages found in {}", args.directory.display())).advise(
-            "do not start the process on it, and keep the other servers running: they hold the same regions. A copy of \
-             the directory can take its place only if it was made after the process last stopped; an older one lacks \
-             writes that this server acknowledged",
+        damages => Err(Failure::new(format!("{damages} damaged places found in {}", args.directory.display())).advise(
+            "do not start the process on it, and keep the other servers running: they have the same regions. Replace the \
+             directory only with a copy made after the process last stopped; an older copy lacks writes that this \
+             server acknowledged",
         )),
     }
 }
 
-/// The directory itself, or those in it, that hold the data of a process.
+/// The directory, or its subdirectories, that belong to a process.
 async fn find_roles(directory: &Path) -> Result<Vec<(PathBuf, Role)>, Failure> {
     if let Some(role) = role_of(directory).await? {
         return Ok(vec![(directory.to_owned(), role)]);
@@ -75,7 +75,7 @@ async fn role_of(directory: &Path) -> Result<Option<Role>, Failure> {
             return Ok(Some(Role::Server));
         }
         if terrane_master::is_data_directory(directory).await.map_err(unreadable)? {
-            // `dev` keeps its master's directory under the name that marks one.
+            // `dev` keeps its master's data in a directory of the name that marks one.
             let is_mark = is_directory(&directory.join("master")).await;
             return Ok((!is_mark).then_some(Role::Master));
         }
@@ -93,13 +93,13 @@ fn unreadable(directory: &Path, error: &std::io::Error) -> Failure {
 
 fn locked(error: LockError) -> Failure {
     let advice = match error {
-        LockError::Held { .. } => "stop the process first: what it writes meanwhile would look like damage",
-        LockError::Io { .. } => "the check needs to keep others out of the directory while it reads",
+        LockError::Held { .. } => "stop the process first: files that change during the check would look damaged",
+        LockError::Io { .. } => "the check has to lock the directory while it reads",
     };
     Failure::new(error.to_string()).advise(advice)
 }
 
-/// Lines on standard error once it takes long.
+/// Prints progress on standard error if the check takes long.
 fn watcher() -> Watcher {
     let (mut files, mut read) = (0, 0);
     let mut said = Instant::now();
@@ -107,7 +107,7 @@ fn watcher() -> Watcher {
         if said.elapsed() >= SAY_EVERY {
             said = Instant::now();
             let (files, read) = (grouped(files), bytes_rounded(read));
-            eprintln!("{files} files with {read} verified; next is the {kind} {}", path.display());
+            eprintln!("verified {files} files, {read}; next: {kind} {}", path.display());
         }
         files += 1;
         read += bytes;

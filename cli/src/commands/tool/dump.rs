@@ -1,4 +1,4 @@
-//! `tool dump`: one store file, for a person or a script to look at.
+//! `tool dump`: prints the content of a store file.
 
 use serde::Serialize;
 use terrane_engine::{DumpedBlock, DumpedCell, FileProperties, dump_file};
@@ -8,16 +8,16 @@ use crate::args::tool::Dump;
 use crate::failure::{Failure, chain};
 use crate::output::{Output, grouped};
 
-/// Characters of a key or value on a line for people; JSON has them whole.
+/// Characters of a key or value in text output; JSON has all of them.
 const SHOWN_MAX: usize = 40;
 
 pub async fn run(args: Dump) -> Result<(), Failure> {
     let file = args.file.display().to_string();
     let dumped = dump_file(&args.file, args.blocks, args.cells).await;
-    let dumped = dumped.map_err(|error| Failure::new(format!("cannot show {file}: {}", chain(&error))))?;
+    let dumped = dumped.map_err(|error| Failure::new(format!("cannot read {file}: {}", chain(&error))))?;
     let Some(dumped) = dumped else {
-        return Err(Failure::usage(format!("{file} is not named like a store file"))
-            .advise("they are called NUMBER.tbl or NUMBER.cells, in the directory `engine` of a server's data"));
+        return Err(Failure::usage(format!("{file} does not have the name of a store file"))
+            .advise("store files are named NUMBER.tbl or NUMBER.cells, in the directory `engine` of a server's data"));
     };
     let mut output = Output::new(args.json);
     if args.json {
@@ -51,18 +51,18 @@ pub async fn run(args: Dump) -> Result<(), Failure> {
 fn left(output: &mut Output, shown: usize, all: u64, what: &str) -> Result<(), Failure> {
     match all.saturating_sub(shown as u64) {
         0 => Ok(()),
-        more => output.line(&format!("and {} {what} more (--{what} N shows them)", grouped(more))),
+        more => output.line(&format!("and {} more {what} (use --{what} N)", grouped(more))),
     }
 }
 
-/// Bytes escaped, the end left out where they are long; no escape is cut.
+/// Escaped bytes, truncated if they are long; escapes stay whole.
 fn shown(bytes: &[u8]) -> String {
     let mut text = String::new();
     for (index, byte) in bytes.iter().enumerate() {
         let part = escape(&[*byte]);
-        // The last one may take the place of the dots.
-        let room = SHOWN_MAX - usize::from(index + 1 < bytes.len());
-        if text.len() + part.len() > room {
+        // The last byte may take the place of the ellipsis.
+        let width = SHOWN_MAX - usize::from(index + 1 < bytes.len());
+        if text.len() + part.len() > width {
             return text + "…";
         }
         text.push_str(&part);
@@ -70,20 +70,32 @@ fn shown(bytes: &[u8]) -> String {
     text
 }
 
-fn property_rows(said: &FileProperties) -> Vec<Vec<String>> {
+fn property_rows(properties: &FileProperties) -> Vec<Vec<String>> {
     let row = |name: &str, text: String| vec![name.to_owned(), text];
     let mut rows = vec![
-        row("file", format!("{} {}, format {}, {} bytes", said.kind, said.id, said.format, grouped(said.bytes))),
-        row("first row", shown(&said.first_row)),
-        row("last row", shown(&said.last_row)),
-        row("rows", format!("{}, at most {} cells in one", grouped(said.rows), grouped(said.longest_row_cells))),
-        row("cells", format!("{}, of which {} delete", grouped(said.cells), grouped(said.deletes))),
-        row("timestamps", format!("{} to {}", said.timestamps.0, said.timestamps.1)),
-        row("sequences", format!("{} to {}", said.sequences.0, said.sequences.1)),
-        row("data", format!("{} bytes before compression", grouped(said.data_bytes))),
+        row(
+            "file",
+            format!(
+                "{} {}, format {}, {} bytes",
+                properties.kind,
+                properties.id,
+                properties.format,
+                grouped(properties.bytes)
+            ),
+        ),
+        row("first row", shown(&properties.first_row)),
+        row("last row", shown(&properties.last_row)),
+        row(
+            "rows",
+            format!("{}, at most {} cells per row", grouped(properties.rows), grouped(properties.longest_row_cells)),
+        ),
+        row("cells", format!("{}, including {} tombstones", grouped(properties.cells), grouped(properties.deletes))),
+        row("timestamps", format!("{} to {}", properties.timestamps.0, properties.timestamps.1)),
+        row("sequences", format!("{} to {}", properties.sequences.0, properties.sequences.1)),
+        row("data", format!("{} bytes before compression", grouped(properties.data_bytes))),
     ];
-    if let Some(storage) = said.storage {
-        let prefix = if said.has_prefix_filter { ", with a filter of row prefixes" } else { "" };
+    if let Some(storage) = properties.storage {
+        let prefix = if properties.has_prefix_filter { ", with a filter of row prefixes" } else { "" };
         let written = format!(
             "compression {}, bloom {}, block_size {}{}{prefix}",
             storage.compression,
@@ -92,7 +104,8 @@ fn property_rows(said: &FileProperties) -> Vec<Vec<String>> {
             if storage.in_memory { ", in_memory" } else { "" },
         );
         rows.push(row("written", written));
-        let blocks = format!("{} of cells, {} of the index", grouped(said.data_blocks), grouped(said.index_blocks));
+        let blocks =
+            format!("{} of cells, {} of the index", grouped(properties.data_blocks), grouped(properties.index_blocks));
         rows.push(row("blocks", blocks));
     }
     rows
@@ -158,30 +171,30 @@ struct PropertiesLine {
 }
 
 impl PropertiesLine {
-    fn new(said: &FileProperties) -> PropertiesLine {
+    fn new(properties: &FileProperties) -> PropertiesLine {
         PropertiesLine {
-            file: said.id,
-            kind: said.kind,
-            format: said.format,
-            bytes: said.bytes,
-            first_row: escape(&said.first_row),
-            last_row: escape(&said.last_row),
-            rows: said.rows,
-            cells: said.cells,
-            deletes: said.deletes,
-            longest_row_cells: said.longest_row_cells,
-            timestamp_min: said.timestamps.0,
-            timestamp_max: said.timestamps.1,
-            sequence_min: said.sequences.0,
-            sequence_max: said.sequences.1,
-            data_bytes: said.data_bytes,
-            data_blocks: said.data_blocks,
-            index_blocks: said.index_blocks,
-            compression: said.storage.map(|storage| storage.compression.to_string()),
-            bloom: said.storage.map(|storage| storage.bloom.to_string()),
-            block_size: said.storage.map(|storage| storage.block_size),
-            in_memory: said.storage.map(|storage| storage.in_memory),
-            prefix_filter: said.has_prefix_filter,
+            file: properties.id,
+            kind: properties.kind,
+            format: properties.format,
+            bytes: properties.bytes,
+            first_row: escape(&properties.first_row),
+            last_row: escape(&properties.last_row),
+            rows: properties.rows,
+            cells: properties.cells,
+            deletes: properties.deletes,
+            longest_row_cells: properties.longest_row_cells,
+            timestamp_min: properties.timestamps.0,
+            timestamp_max: properties.timestamps.1,
+            sequence_min: properties.sequences.0,
+            sequence_max: properties.sequences.1,
+            data_bytes: properties.data_bytes,
+            data_blocks: properties.data_blocks,
+            index_blocks: properties.index_blocks,
+            compression: properties.storage.map(|storage| storage.compression.to_string()),
+            bloom: properties.storage.map(|storage| storage.bloom.to_string()),
+            block_size: properties.storage.map(|storage| storage.block_size),
+            in_memory: properties.storage.map(|storage| storage.in_memory),
+            prefix_filter: properties.has_prefix_filter,
         }
     }
 }
