@@ -98,8 +98,22 @@ impl HostedRegion {
         self.state.read().schema.version
     }
 
+    /// Puts the region under a newer schema.
     pub fn set_state(&self, state: RegionState) {
-        *self.state.write() = Arc::new(state);
+        let mut current = self.state.write();
+        let (before, after) = (&current.descriptor, &state.descriptor);
+        assert!(
+            after.region == before.region
+                && after.epoch >= before.epoch
+                && after.schema_version >= before.schema_version,
+            "the state of region {} regressed from epoch {} and schema {} to {} and {}",
+            before.region,
+            before.epoch,
+            before.schema_version,
+            after.epoch,
+            after.schema_version
+        );
+        *current = Arc::new(state);
     }
 
     /// Remembers that a region of this size has no boundary to split at.

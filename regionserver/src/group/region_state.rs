@@ -24,7 +24,7 @@ pub struct RegionState {
 }
 
 impl RegionState {
-    /// The region's own part of its durable point.
+    /// The region's part of its durable point.
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let mut out = vec![FORMAT];
@@ -36,7 +36,7 @@ impl RegionState {
     pub fn decode(record: Bytes) -> Result<Self, Malformed> {
         let mut reader = Reader::new(record);
         if reader.u8()? != FORMAT {
-            return Err(Malformed("the region's state is of a version that is not known to this build"));
+            return Err(Malformed("this build does not know the version of the region's state"));
         }
         let descriptor = read_descriptor(&mut reader)?;
         let schema = Arc::new(read_schema(&reader.long()?)?);
@@ -50,8 +50,8 @@ impl RegionState {
         Self { descriptor, schema: schema.clone() }
     }
 
-    /// Refuses a write that names a family which is gone since the edge checked it. Versions are compared, so that its cells
-    /// are looked at only when the table was altered in between.
+    /// Refuses a write that names a family which was dropped after the edge checked it. Cells are looked at only if the
+    /// table was altered in between, which the versions tell.
     pub fn check_families<'c>(
         &self,
         header: &WriteHeader,
@@ -64,7 +64,7 @@ impl RegionState {
         Ok(())
     }
 
-    /// What a write must fit: the epoch, and a table that takes writes.
+    /// Checks that a write names the present epoch, and that the table accepts writes.
     pub fn check_write(&self, epoch: RegionEpoch) -> Result<(), Reply> {
         if self.descriptor.epoch != epoch {
             let current = vec![self.descriptor.clone()];

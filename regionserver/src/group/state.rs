@@ -1,13 +1,15 @@
-//! What a group's log says about tables and regions, as a plain structure: entries in, decisions out.
+//! What a group's log says about tables and regions, as a pure structure: entries in, decisions out.
 //!
-//! Every replica runs this over the same entries and must come to the same answers, also when it starts from its own
+//! Every replica runs this over the same entries and must come to the same answers, even when it starts from its own
 //! durable points. Hence the invariants:
 //! - A region's part (descriptor, schema) is a function of the region's durable point and the entries after it. It is kept
 //!   with the region, not with the group: a region that replays from an old point must see the schema of that time.
 //! - The group's part (schemas for new regions, dropped tables, forwarding of split regions) may be newer than a region's.
-//!   It only adds refusals that the log itself would have come to.
-//! - Regions of one table in one group never overlap. A region that the log creates, but whose range is covered by others
-//!   already, has been split before this replica's durable points: creating it is skipped, and so are the entries about it.
+//!   It only adds refusals that the log itself would have led to.
+//! - The regions of one table in a group never overlap. If the log creates a region whose range is already covered by
+//!   others, that region was split before this replica's durable points: the creation is skipped, and so are the entries
+//!   about the region.
+//! - A region's epoch only rises, and the daughters of a split cover their parent's range exactly.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -24,7 +26,7 @@ use crate::reply::Reply;
 /// Layout of the group's part of a durable point.
 const FORMAT: u8 = 1;
 
-/// How many split regions are remembered with their daughters. Clients that slept through more ask the master.
+/// The number of split regions that are kept with their daughters. Clients that missed more splits ask the master.
 const RETIRED_MAX: usize = 1024;
 
 /// A group as of the last applied entry.
@@ -43,7 +45,7 @@ pub struct GroupState {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct TableChanges {
     pub created: Vec<RegionState>,
-    /// Regions whose schema was raised, with the schema before.
+    /// Regions with a newer schema, and the schema they had before.
     pub altered: Vec<(RegionId, Arc<TableSchema>)>,
     pub dropped: Vec<RegionId>,
 }
@@ -61,7 +63,7 @@ impl GroupState {
         }
     }
 
-    /// Puts a region back that the engine has on disk.
+    /// Adds a region that the engine has on disk.
     pub fn restore(&mut self, region: RegionState) {
         self.regions.insert(region.descriptor.region, region);
     }
@@ -80,7 +82,7 @@ impl GroupState {
         self.tables.get(&table)
     }
 
-    /// The check of a write against the state at its entry.
+    /// Checks a write against the state at its entry.
     pub fn check_write(&self, header: &WriteHeader) -> Result<&RegionState, Reply> {
         let region = self.regions.get(&header.region).ok_or_else(|| self.stale(header.region))?;
         region.check_write(header.epoch)?;
@@ -91,13 +93,13 @@ impl GroupState {
         Ok(region)
     }
 
-    /// The refusal of a request for a region that is no longer (or never was) here.
+    /// The refusal of a request for a region that is not here, or no longer.
     #[must_use]
     pub fn stale(&self, region: RegionId) -> Reply {
         Reply::Stale { region, current: self.successors(region) }
     }
 
-    /// The living regions that came from `region` by splits.
+    /// The present regions that `region` was split into.
     #[must_use]
     pub fn successors(&self, region: RegionId) -> Vec<RegionDescriptor> {
         let mut found = Vec::new();
@@ -112,17 +114,19 @@ impl GroupState {
         found
     }
 
-    /// Splits a region; the daughters are here afterwards and the parent is not.
+    /// Splits a region: the daughters replace the parent.
     pub fn split(&mut self, split: &Split) -> Result<(RegionState, RegionState), Reply> {
         let (left, right) = self.check_split(split)?;
-        self.regions.remove(&split.region);
+        let parent = self.regions.remove(&split.region);
+        let parent = parent.expect("a split is checked against its region");
+        assert_covers(&parent.descriptor, &left.descriptor, &right.descriptor);
         self.retire(split.region, [split.left, split.right]);
         self.regions.insert(split.left, left.clone());
         self.regions.insert(split.right, right.clone());
         Ok((left, right))
     }
 
-    /// What the daughters of a split would be, or why it cannot be.
+    /// The daughters that a split would give, or why it is refused.
     pub fn check_split(&self, split: &Split) -> Result<(RegionState, RegionState), Reply> {
         let parent = self.regions.get(&split.region).ok_or_else(|| self.stale(split.region))?;
         let was = &parent.descriptor;
@@ -136,7 +140,7 @@ impl GroupState {
             return Err(Reply::Invalid { what: "the ids of the daughters are in use".to_owned() });
         }
         let (left, right) = was.range.split(&split.at).map_err(|invalid| Reply::Invalid { what: invalid.what })?;
-        // The table may have come to keep more rows together since the boundary was chosen.
+        // An alter may have made the table keep more rows together since the boundary was chosen.
         check_boundary(&split.at, parent).map_err(|invalid| Reply::Invalid { what: invalid.what })?;
         let daughter = |region, range| RegionState {
             descriptor: RegionDescriptor { region, range, epoch: RegionEpoch(was.epoch.0 + 1), ..was.clone() },
@@ -145,16 +149,16 @@ impl GroupState {
         Ok((daughter(split.left, left), daughter(split.right, right)))
     }
 
-    /// Remembers the daughters of a region that is gone already, unless they are known or it is not known to have been
-    /// split; says whether that was news.
+    /// Records the daughters of a region that is already gone. Does nothing if they are recorded, or if nothing shows that the
+    /// region was split. Returns whether anything changed.
     pub fn note_split(&mut self, split: &Split) -> bool {
         let daughters = [split.left, split.right];
         let known = |region: &RegionId| self.regions.contains_key(region) || self.retired.contains_key(region);
-        let news = !self.retired.contains_key(&split.region) && daughters.iter().any(known);
-        if news {
+        let is_new = !self.retired.contains_key(&split.region) && daughters.iter().any(known);
+        if is_new {
             self.retire(split.region, daughters);
         }
-        news
+        is_new
     }
 
     fn retire(&mut self, region: RegionId, daughters: [RegionId; 2]) {
@@ -168,7 +172,7 @@ impl GroupState {
         }
     }
 
-    /// Puts a schema, creates regions, drops a table. Everything in it may come twice.
+    /// Puts a schema, creates regions, drops a table. Everything is idempotent.
     pub fn change_tables(&mut self, change: &ChangeTables) -> TableChanges {
         let mut changes = TableChanges::default();
         if let Some(schema) = &change.schema {
@@ -188,7 +192,7 @@ impl GroupState {
             return;
         }
         let schema = Arc::new(schema.clone());
-        // The group's part may be newer than this entry (replay after a restart); a region's own part decides for itself.
+        // After a restart the group's part may be newer than this entry. Each region decides by its own part.
         if self.tables.get(&schema.table).is_none_or(|known| known.version < schema.version) {
             self.tables.insert(schema.table, schema.clone());
         }
@@ -213,7 +217,8 @@ impl GroupState {
         }
         let descriptor = RegionDescriptor { group: self.group, ..descriptor.clone() };
         let region = RegionState { descriptor, schema: schema.clone() }.under(schema);
-        self.regions.insert(region.descriptor.region, region.clone());
+        let before = self.regions.insert(region.descriptor.region, region.clone());
+        assert!(before.is_none(), "group {}: region {} is created twice", self.group, region.descriptor.region);
         changes.created.push(region);
     }
 
@@ -227,7 +232,7 @@ impl GroupState {
         }
     }
 
-    /// The group's part of its durable point; regions keep theirs with their own points.
+    /// The group's part of its durable point. Regions keep theirs with their own points.
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let mut out = vec![FORMAT];
@@ -253,7 +258,7 @@ impl GroupState {
         let mut state = Self::new(group);
         let mut reader = Reader::new(record);
         if reader.u8()? != FORMAT {
-            return Err(Malformed("the group's state is of a version that is not known to this build"));
+            return Err(Malformed("this build does not know the version of the group's state"));
         }
         for _ in 0..reader.count(4)? {
             let schema = read_schema(&reader.long()?)?;
@@ -269,6 +274,21 @@ impl GroupState {
         reader.finish()?;
         Ok(state)
     }
+}
+
+/// The daughters of a split cover their parent's range, without gap or overlap, at a higher epoch.
+fn assert_covers(parent: &RegionDescriptor, left: &RegionDescriptor, right: &RegionDescriptor) {
+    let [id, left_id, right_id] = [parent, left, right].map(|descriptor| descriptor.region);
+    assert!(
+        left.range.start == parent.range.start
+            && left.range.end == right.range.start
+            && right.range.end == parent.range.end,
+        "the daughters {left_id} and {right_id} do not cover region {id}"
+    );
+    assert!(
+        left.epoch > parent.epoch && right.epoch > parent.epoch,
+        "the epochs of {left_id} and {right_id} are not above that of region {id}"
+    );
 }
 
 #[cfg(test)]

@@ -1,196 +1,205 @@
-//! The group's decisions, as dense one-line states.
+//! The group's decisions, as scripts over table 5 (`t`) and its regions.
+//!
+//! ```text
+//! create v1 r1[,m) r2[m,)                creates regions under version 1 of the schema; prints what changed
+//! alter v2 [families=f,g] [read-only] [key=DECLARATION atomic=N]
+//! drop
+//! split r1@1 m r2 r3                     splits r1 at epoch 1 at row m into r2 and r3
+//! write r1@1 [schema=1] [exact] [families=f,g]    a write of an epoch, checked under a version of the schema
+//! where r1                               the regions that r1 was split into
+//! on-disk r2@2[,m)s1                     a region that the engine brings back
+//! restart                                encodes and decodes everything
+//! forget-regions                         decodes the group's part alone
+//! regions                                every region: id, epoch, range, version of the schema
+//! ```
 
 use std::fmt::Write as _;
 
+use terrane_testscript::check_scripts;
+use terrane_types::cell::{CellKind, CellRef, pack};
+use terrane_types::escape::{escape, unescape};
 use terrane_types::{FamilyName, FamilySchema, KeyRange, TableName};
 
 use super::*;
 
-fn schema(version: u64, families: &[&str]) -> TableSchema {
+const TABLE: TableId = TableId(5);
+
+fn schema(version: u64, families: &str) -> TableSchema {
     let mut schema = TableSchema::new(TableName::new("t").unwrap());
-    (schema.table, schema.version) = (TableId(5), version);
-    for family in families {
+    (schema.table, schema.version) = (TABLE, version);
+    for family in families.split(',') {
         schema.add_family(FamilySchema::new(FamilyName::new(family).unwrap())).unwrap();
     }
     schema
 }
 
-fn descriptor(region: u64, start: &str, end: &str) -> RegionDescriptor {
+fn row(text: &str) -> Bytes {
+    unescape(text).expect("a row").into()
+}
+
+fn number(text: &str) -> u64 {
+    text.parse().unwrap_or_else(|_| panic!("{text} is no number"))
+}
+
+fn region_id(text: &str) -> RegionId {
+    RegionId(number(text.strip_prefix('r').expect("a region: r1")))
+}
+
+/// `r1@2[a,m)s3`, of which epoch and schema may be left out.
+fn descriptor(text: &str) -> RegionDescriptor {
+    let (id, rest) = text.split_once('[').expect("a range");
+    let (range, version) = rest.split_once(')').expect("a range");
+    let (start, end) = range.split_once(',').expect("a range");
+    let (id, epoch) = id.split_once('@').unwrap_or((id, "1"));
     RegionDescriptor {
-        region: RegionId(region),
-        table: TableId(5),
-        range: KeyRange::new(start.to_owned(), end.to_owned()).unwrap(),
-        epoch: RegionEpoch(1),
-        group: GroupId(9),
-        schema_version: 1,
+        region: region_id(id),
+        table: TABLE,
+        range: KeyRange::new(row(start), row(end)).unwrap(),
+        epoch: RegionEpoch(number(epoch)),
+        group: GroupId(2),
+        schema_version: version.strip_prefix('s').map_or(1, number),
     }
 }
 
-fn create(regions: &[RegionDescriptor]) -> ChangeTables {
-    ChangeTables { schema: Some(schema(1, &["f"])), create: regions.to_vec(), drop: None }
+fn shown(region: &RegionDescriptor) -> String {
+    let (start, end) = (escape(&region.range.start), escape(&region.range.end));
+    format!("r{}@{}[{start},{end})s{}", region.region, region.epoch, region.schema_version)
 }
 
-fn split(region: u64, epoch: u64, at: &'static str, left: u64, right: u64) -> Split {
-    let [region, left, right] = [region, left, right].map(RegionId);
-    Split { region, epoch: RegionEpoch(epoch), left, right, at: at.into() }
+fn all<'r>(regions: impl IntoIterator<Item = &'r RegionDescriptor>) -> String {
+    let shown: Vec<String> = regions.into_iter().map(shown).collect();
+    if shown.is_empty() { "none".to_owned() } else { shown.join(" ") }
 }
 
-/// `r1@2[a,m)s1 r3@2[m,)s1`: region, epoch, range, schema version.
-fn shown<'a>(regions: impl IntoIterator<Item = &'a RegionDescriptor>) -> String {
-    let mut out = String::new();
-    for region in regions {
-        let (start, end) = (String::from_utf8_lossy(&region.range.start), String::from_utf8_lossy(&region.range.end));
-        let (id, epoch, schema) = (region.region, region.epoch, region.schema_version);
-        write!(out, "{}r{id}@{epoch}[{start},{end})s{schema}", if out.is_empty() { "" } else { " " }).unwrap();
-    }
-    out
-}
-
-fn state_of(state: &GroupState) -> String {
-    shown(state.regions().map(|region| &region.descriptor))
-}
-
-fn refused(result: Result<(RegionState, RegionState), Reply>) -> String {
-    match result.unwrap_err() {
-        Reply::Stale { region, current } => format!("stale r{region}: {}", shown(&current)),
+fn refusal(reply: &Reply) -> String {
+    match reply {
+        Reply::Stale { region, current } => format!("stale r{region}: {}", all(current)),
+        Reply::ReadOnly { what } => format!("{what} is read-only"),
+        Reply::SchemaChanged { version, .. } => format!("the schema is at version {version}"),
+        Reply::Invalid { what } => what.clone(),
         other => format!("{other:?}"),
     }
 }
 
-fn with_one_region() -> GroupState {
-    let mut state = GroupState::new(GroupId(2));
-    state.change_tables(&create(&[descriptor(1, "", "")]));
-    state
+fn changes(changes: &TableChanges) -> String {
+    let created: Vec<_> = changes.created.iter().map(|region| &region.descriptor).collect();
+    let altered = changes.altered.iter().map(|(region, before)| format!("r{region} from v{}", before.version));
+    let dropped = changes.dropped.iter().map(|region| format!("r{region}"));
+    let parts = [
+        ("created", created.into_iter().map(shown).collect::<Vec<_>>()),
+        ("altered", altered.collect()),
+        ("dropped", dropped.collect()),
+    ];
+    let parts = parts.iter().filter(|(_, regions)| !regions.is_empty());
+    let parts: Vec<String> = parts.map(|(what, regions)| format!("{what} {}", regions.join(" "))).collect();
+    if parts.is_empty() { "nothing changes".to_owned() } else { parts.join("; ") }
 }
 
-fn write_header(region: u64, epoch: u64) -> WriteHeader {
-    WriteHeader {
-        region: RegionId(region),
-        epoch: RegionEpoch(epoch),
-        schema_version: 0,
+fn option<'l>(words: &[&'l str], name: &str) -> Option<&'l str> {
+    words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+}
+
+fn put_schema(words: &[&str]) -> TableSchema {
+    let version = number(words[1].strip_prefix('v').expect("a version: v1"));
+    let mut schema = schema(version, option(words, "families").unwrap_or("f"));
+    schema.read_only = words.contains(&"read-only");
+    schema.key = option(words, "key").map(|key| key.parse().expect("a key declaration"));
+    schema.atomic = option(words, "atomic").map_or(0, |parts| u32::try_from(number(parts)).unwrap());
+    schema
+}
+
+fn check_write(state: &GroupState, words: &[&str]) -> Result<(), Reply> {
+    let (region, epoch) = words[1].split_once('@').expect("a region and its epoch");
+    let families = option(words, "families");
+    let header = WriteHeader {
+        region: region_id(region),
+        epoch: RegionEpoch(number(epoch)),
+        schema_version: option(words, "schema").map_or(0, number),
         client: [0; 16],
         lowest_unsettled: 0,
         atomic: false,
-        exact_schema: false,
-        families_checked: false,
+        exact_schema: words.contains(&"exact"),
+        families_checked: families.is_some(),
+    };
+    let mut cells = Vec::new();
+    for family in families.into_iter().flat_map(|families| families.split(',')) {
+        let cell = CellRef {
+            family: family.as_bytes(),
+            qualifier: b"q",
+            timestamp: 1,
+            kind: CellKind::Put,
+            tags: b"",
+            value: b"v",
+        };
+        pack(&mut cells, cell);
     }
+    state.check_write(&header)?.check_families(&header, [&cells[..]])
 }
 
-#[test]
-fn a_split_raises_the_epoch_and_tiles_the_parent() {
-    let mut state = with_one_region();
-    state.split(&split(1, 1, "m", 2, 3)).unwrap();
-    assert_eq!(state_of(&state), "r2@2[,m)s1 r3@2[m,)s1");
-}
-
-#[test]
-fn a_write_to_the_parent_after_a_split_is_refused_and_names_both_daughters() {
-    let mut state = with_one_region();
-    state.split(&split(1, 1, "m", 2, 3)).unwrap();
-    let Err(Reply::Stale { region, current }) = state.check_write(&write_header(1, 1)) else { panic!("not stale") };
-    assert_eq!((region.0, shown(&current)), (1, "r2@2[,m)s1 r3@2[m,)s1".to_owned()));
-}
-
-#[test]
-fn the_refusal_names_granddaughters_once_the_daughters_are_split() {
-    let mut state = with_one_region();
-    state.split(&split(1, 1, "m", 2, 3)).unwrap();
-    state.split(&split(2, 2, "f", 4, 5)).unwrap();
-    assert_eq!(shown(&state.successors(RegionId(1))), "r4@3[,f)s1 r5@3[f,m)s1 r3@2[m,)s1");
-}
-
-#[test]
-fn a_split_of_an_old_epoch_or_outside_the_range_changes_nothing() {
-    let mut state = with_one_region();
-    state.split(&split(1, 1, "m", 2, 3)).unwrap();
-    assert_eq!(refused(state.split(&split(2, 1, "c", 4, 5))), "stale r2: r2@2[,m)s1");
-    assert_eq!(refused(state.split(&split(1, 1, "c", 4, 5))), "stale r1: r2@2[,m)s1 r3@2[m,)s1");
-    assert!(refused(state.split(&split(2, 2, "x", 4, 5))).contains("does not lie inside"));
-    assert!(refused(state.split(&split(3, 2, "m", 4, 5))).contains("is its first row"));
-    assert!(refused(state.split(&split(2, 2, "c", 3, 5))).contains("in use"));
-    assert_eq!(state_of(&state), "r2@2[,m)s1 r3@2[m,)s1");
-}
-
-#[test]
-fn creating_twice_is_creating_once() {
-    let mut state = with_one_region();
-    let again = state.change_tables(&create(&[descriptor(1, "", "")]));
-    assert_eq!(again, TableChanges::default());
-    assert_eq!(state_of(&state), "r1@1[,)s1");
-}
-
-#[test]
-fn a_replayed_creation_of_a_region_that_was_split_since_is_skipped() {
-    let mut state = GroupState::new(GroupId(2));
-    for (region, start, end) in [(2, "", "m"), (3, "m", "")] {
-        let descriptor = descriptor(region, start, end);
-        state.restore(RegionState { descriptor, schema: Arc::new(schema(1, &["f"])) });
+fn restart(state: &GroupState) -> GroupState {
+    let mut restarted = GroupState::decode(state.group, state.encode()).expect("a state decodes");
+    for region in state.regions() {
+        restarted.restore(RegionState::decode(region.encode()).expect("a region decodes"));
     }
-    assert!(state.change_tables(&create(&[descriptor(1, "", "")])).created.is_empty());
-    assert_eq!(refused(state.split(&split(1, 1, "m", 2, 3))), "stale r1: ");
-    assert_eq!(state_of(&state), "r2@1[,m)s1 r3@1[m,)s1");
+    restarted
+}
+
+fn command(state: &mut GroupState, line: &str) -> Option<String> {
+    let words: Vec<&str> = line.split(' ').collect();
+    Some(match words[0] {
+        "create" => {
+            let create = words[2..].iter().map(|region| descriptor(region)).collect();
+            changes(&state.change_tables(&ChangeTables { schema: Some(put_schema(&words)), create, drop: None }))
+        }
+        "alter" => {
+            let alter = ChangeTables { schema: Some(put_schema(&words)), create: Vec::new(), drop: None };
+            changes(&state.change_tables(&alter))
+        }
+        "drop" => changes(&state.change_tables(&ChangeTables { schema: None, create: Vec::new(), drop: Some(TABLE) })),
+        "split" => {
+            let (region, epoch) = words[1].split_once('@').expect("a region and its epoch");
+            let [region, left, right] = [region, words[3], words[4]].map(region_id);
+            let split = Split { region, epoch: RegionEpoch(number(epoch)), left, right, at: row(words[2]) };
+            match state.split(&split) {
+                Ok((left, right)) => all([&left.descriptor, &right.descriptor]),
+                Err(reply) => refusal(&reply),
+            }
+        }
+        "write" => check_write(state, &words).map_or_else(|reply| refusal(&reply), |()| "ok".to_owned()),
+        "where" => all(&state.successors(region_id(words[1]))),
+        "on-disk" => {
+            let descriptor = descriptor(words[1]);
+            let schema = Arc::new(schema(descriptor.schema_version, "f"));
+            state.restore(RegionState { descriptor, schema });
+            return None;
+        }
+        "restart" => {
+            *state = restart(state);
+            return None;
+        }
+        "forget-regions" => {
+            *state = GroupState::decode(state.group, state.encode()).expect("a state decodes");
+            return None;
+        }
+        "regions" => all(state.regions().map(|region| &region.descriptor)),
+        _ => panic!("no such command: {line}"),
+    })
 }
 
 #[test]
-fn an_alter_raises_each_region_once() {
-    let mut state = with_one_region();
-    let alter = |version| ChangeTables { schema: Some(schema(version, &["f", "g"])), create: vec![], drop: None };
-    let altered = state.change_tables(&alter(2)).altered;
-    assert_eq!(altered.iter().map(|(region, before)| (region.0, before.version)).collect::<Vec<_>>(), [(1, 1)]);
-    assert_eq!(state_of(&state), "r1@1[,)s2");
-    assert!(state.change_tables(&alter(2)).altered.is_empty());
-    assert!(state.change_tables(&alter(1)).altered.is_empty());
-    assert_eq!(state_of(&state), "r1@1[,)s2");
+fn groups_behave_as_recorded() {
+    check_scripts(concat!(env!("CARGO_MANIFEST_DIR"), "/src/group/state/testdata"), || {
+        let mut state = GroupState::new(GroupId(2));
+        move |line: &str, out: &mut String| {
+            if let Some(printed) = command(&mut state, line) {
+                writeln!(out, "{printed}").expect("writing to a string");
+            }
+        }
+    });
 }
 
 #[test]
-fn a_dropped_table_stays_dropped() {
-    let mut state = with_one_region();
-    let drop = ChangeTables { schema: None, create: vec![], drop: Some(TableId(5)) };
-    assert_eq!(state.change_tables(&drop).dropped, [RegionId(1)]);
-    assert!(state.change_tables(&create(&[descriptor(4, "", "")])).created.is_empty());
-    assert_eq!(state_of(&state), "");
-    let restored = GroupState::decode(GroupId(2), state.encode()).unwrap();
-    assert_eq!(state_of(&restored), "");
-    assert!(restored.table(TableId(5)).is_none());
-}
-
-#[test]
-fn a_read_only_table_takes_no_write() {
-    let mut state = with_one_region();
-    assert!(state.check_write(&write_header(1, 1)).is_ok());
-    let mut read_only = schema(2, &["f"]);
-    read_only.read_only = true;
-    state.change_tables(&ChangeTables { schema: Some(read_only), create: vec![], drop: None });
-    assert_eq!(state.check_write(&write_header(1, 1)), Err(Reply::ReadOnly { what: "table t".into() }));
-}
-
-#[test]
-fn a_write_made_for_one_version_of_the_schema_has_no_effect_under_another() {
-    let mut state = with_one_region();
-    let exact = |schema_version| WriteHeader { schema_version, exact_schema: true, ..write_header(1, 1) };
-    assert!(state.check_write(&exact(1)).is_ok());
-    state.change_tables(&ChangeTables { schema: Some(schema(2, &["f", "g"])), create: vec![], drop: None });
-    assert_eq!(state.check_write(&exact(1)), Err(Reply::SchemaChanged { table: TableId(5), version: 2 }));
-    assert!(state.check_write(&exact(2)).is_ok());
-    assert!(state.check_write(&write_header(1, 1)).is_ok());
-}
-
-#[test]
-fn both_parts_come_back_from_their_records() {
-    let mut state = with_one_region();
-    let (left, right) = state.split(&split(1, 1, "m", 2, 3)).unwrap();
-    let mut restored = GroupState::decode(GroupId(2), state.encode()).unwrap();
-    for region in [left, right] {
-        restored.restore(RegionState::decode(region.encode()).unwrap());
-    }
-    assert_eq!(state_of(&restored), state_of(&state));
-    assert_eq!(shown(&restored.successors(RegionId(1))), "r2@2[,m)s1 r3@2[m,)s1");
-    assert_eq!(restored.table(TableId(5)), state.table(TableId(5)));
-}
-
-#[test]
-fn forwarding_notes_are_bounded() {
+fn forwarding_of_split_regions_is_bounded() {
     let mut state = GroupState::new(GroupId(2));
     for region in 0..2 * RETIRED_MAX as u64 {
         state.retire(RegionId(region), [RegionId(region + 10_000), RegionId(region + 20_000)]);
@@ -199,19 +208,9 @@ fn forwarding_notes_are_bounded() {
 }
 
 #[test]
-fn a_boundary_inside_an_atomic_prefix_is_refused_at_its_entry() {
-    let mut state = with_one_region();
-    let keyed = TableSchema { key: Some("user:u32, time:u32".parse().unwrap()), atomic: 1, ..schema(2, &["f"]) };
-    // The boundary was chosen before the alter came, the split is applied after it.
-    state.change_tables(&ChangeTables { schema: Some(keyed), create: vec![], drop: None });
-    let split = |at: &[u8]| Split {
-        region: RegionId(1),
-        epoch: state.region(RegionId(1)).unwrap().descriptor.epoch,
-        left: RegionId(2),
-        right: RegionId(3),
-        at: Bytes::copy_from_slice(at),
-    };
-    let refused = state.check_split(&split(&[b'c', 0, 0, 7, 0])).err();
-    assert!(matches!(refused, Some(Reply::Invalid { ref what }) if what.contains("would separate")), "{refused:?}");
-    assert!(state.check_split(&split(&[b'c', 0, 0, 7])).is_ok());
+#[should_panic(expected = "region 1 is created twice")]
+fn two_regions_of_one_id_end_the_process() {
+    let mut state = GroupState::new(GroupId(2));
+    command(&mut state, "create v1 r1[,m)");
+    command(&mut state, "create v1 r1[m,)");
 }
