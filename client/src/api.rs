@@ -4,6 +4,5 @@ pub(crate) mod admin;
 pub mod blocking;
 pub(crate) mod client;
 pub(crate) mod core;
-pub(crate) mod maintenance;
 pub(crate) mod table;
 pub(crate) mod url;

@@ -86,6 +86,7 @@
 #![warn(missing_docs)]
 
 mod api;
+mod consistency;
 mod deadline;
 mod error;
 mod read;
@@ -96,24 +97,25 @@ mod write;
 
 pub use api::blocking;
 
-pub use api::admin::{
-    Admin, ClusterStatus, GroupInfo, RegionInfo, ResourceUsage, ServerInfo, TableChange, TableInfo, TableSpec,
-};
+pub use api::admin::Admin;
+pub use api::admin::info::{ClusterStatus, GroupInfo, RegionInfo, ResourceUsage, ServerInfo, TableInfo};
+pub use api::admin::maintenance::Maintained;
+pub use api::admin::spec::{TableChange, TableSpec};
 pub use api::client::{CONNECT_TIMEOUT_DEFAULT, Client, ClientBuilder, TIMEOUT_DEFAULT};
-pub use api::maintenance::Maintained;
 pub use api::table::Table;
+pub use consistency::{AsOf, Consistency};
 pub use error::{Error, RowError};
 pub use read::count::{Aggregate, AggregateRequest, CountRequest, Number};
+pub use read::get::Get;
 pub use read::get_requests::{ExistsManyRequest, ExistsRequest, GetManyRequest, GetRequest};
 pub use read::page::{PAGE_ROWS_DEFAULT, Page, PageRequest};
 pub use read::page_token::PageToken;
-pub use read::query::{Get, LatestPer, Scan};
 pub use read::request::WithAsOf;
 pub use read::row_data::RowData;
 pub use read::row_stream::RowStream;
+pub use read::scan::{LatestPer, Scan};
 pub use read::scan_requests::{EndRequest, LatestRequest, ScanRequest};
 pub use route::budget::RetryBudget;
-pub use route::consistency::{AsOf, Consistency};
 pub use route::counters::Counters;
 pub use route::observe::{CallFinished, CallKind, CallOutcome, CallStarted, Metrics};
 pub use typed::keyed::KeyedTable;

@@ -1,14 +1,12 @@
 //! From a row to the server that hosts it: location cache, masters, sessions, retries.
 
 pub(crate) mod budget;
-pub(crate) mod consistency;
 pub(crate) mod counters;
 pub(crate) mod hedge;
 pub(crate) mod lanes;
 pub(crate) mod locator;
-pub(crate) mod masters;
-pub(crate) mod numbers;
 pub(crate) mod observe;
+pub(crate) mod operation_numbers;
 pub(crate) mod progress;
 pub(crate) mod retry;
 pub(crate) mod router;

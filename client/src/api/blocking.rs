@@ -28,12 +28,13 @@ use bytes::Bytes;
 use terrane_types::KeyRange;
 use tokio::runtime::Runtime;
 
-use crate::api::admin::TableSpec;
+use crate::api::admin::spec::TableSpec;
 use crate::api::client::ClientBuilder;
 use crate::error::{Error, RowError};
-use crate::read::query::{Get, Scan};
+use crate::read::get::Get;
 use crate::read::row_data::RowData;
 use crate::read::row_stream::RowStream;
+use crate::read::scan::Scan;
 use crate::write::batch_writer::{FlushError, WriterOptions};
 use crate::write::condition::Condition;
 use crate::write::operations::{Delete, Put};

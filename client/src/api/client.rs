@@ -3,19 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use terrane_proto::hello;
 use terrane_types::{ClusterId, FamilyName, FamilySchema, TableName, TableSchema};
 
-use crate::api::admin::{Admin, TableSpec};
+use crate::api::admin::Admin;
+use crate::api::admin::spec::TableSpec;
 use crate::api::core::Core;
 use crate::api::table::Table;
 use crate::error::Error;
 use crate::route::budget::RetryBudget;
 use crate::route::counters::Counters;
 use crate::route::hedge::Hedging;
-use crate::route::masters::{Kind, Masters, timed};
 use crate::route::observe::Metrics;
 use crate::route::router::Router;
+use crate::wire::masters::Masters;
 
 /// How long a call may take, if nothing else was said.
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
@@ -223,14 +223,8 @@ impl ClientBuilder {
     pub async fn build(self) -> Result<Client, Error> {
         let boot = terrane_env::rand::u64();
         let masters = Masters::new(&self.masters, boot)?;
-        let hello = masters.hello(self.cluster);
-        let asked = masters.call(Kind::Read, self.connect_timeout.min(self.timeout), |mut master, left| {
-            let hello = timed(hello.clone(), left);
-            async move { master.identify(hello).await }
-        });
-        let reply = asked.await?;
-        let cluster = hello::cluster_of(&reply.cluster_id)?
-            .ok_or_else(|| Error::internal("the master does not know its cluster"))?;
+        let cluster = masters.identify(self.cluster, self.connect_timeout.min(self.timeout)).await?;
+        let masters = masters.of_cluster(cluster);
         let hedging = self.hedge_reads.then(Hedging::new);
         let core = Core {
             router: Router::new(cluster, masters, boot, self.retry_budget, hedging, self.metrics),

@@ -10,19 +10,20 @@ use futures::StreamExt as _;
 use futures::TryStreamExt as _;
 use futures::future::try_join_all;
 use std::collections::BTreeMap;
-use terrane_proto::v1;
+use std::sync::Arc;
 use terrane_types::value_type::ValueType;
 use terrane_types::{KeyRange, ServerId, TableId};
 
 use crate::api::table::Table;
+use crate::consistency::{AsOf, Consistency, older};
 use crate::error::Error;
-use crate::read::query::Scan;
 use crate::read::request::{How, reading_request};
-use crate::read::row_stream::Scanner;
+use crate::read::scan::Scan;
+use crate::read::scanner::Scanner;
 use crate::read::selection::selection_methods;
-use crate::route::consistency::{AsOf, Consistency, older};
 use crate::route::progress::Progress;
 use crate::route::retry::Risk;
+use crate::wire::scan::{AggregateColumn, AggregatePart};
 
 /// Regions of one server that are counted at once.
 const PARTS_PER_SERVER: usize = 2;
@@ -92,7 +93,7 @@ impl CountRequest<'_> {
     async fn run(self) -> Result<AsOf<u64>, Error> {
         let Self { table, scan, how } = self;
         let parts = in_parallel(table, &scan, how, |part| part.count()).await?;
-        let as_of_ms = parts.iter().fold(None, |known, part| older(known, part.as_of_ms.unwrap_or(0)));
+        let as_of_ms = parts.iter().fold(None, |known, part| older(known, part.as_of_ms));
         Ok(AsOf { value: parts.iter().map(|part| part.value).sum(), as_of_ms })
     }
 }
@@ -145,9 +146,9 @@ impl AggregateRequest<'_> {
         }
         // The column alone: rows without it need not be looked at.
         scan.selection.column(&family, &qualifier);
-        let column = v1::Aggregate { family, qualifier, read_as: read_as.name().to_owned() };
+        let column = AggregateColumn { family, qualifier, read_as };
         let parts = in_parallel(table, &scan, how, |part| part.aggregate(column.clone())).await?;
-        let as_of_ms = parts.iter().fold(None, |known, part| older(known, part.as_of_ms.unwrap_or(0)));
+        let as_of_ms = parts.iter().fold(None, |known, part| older(known, part.as_of_ms));
         let sums = parts.into_iter().flat_map(|part| part.value);
         Ok(AsOf { value: Aggregate::of(read_as, sums)?, as_of_ms })
     }
@@ -161,11 +162,11 @@ async fn in_parallel<T, F: Future<Output = Result<T, Error>>>(
     work: impl Fn(Scanner) -> F,
 ) -> Result<Vec<T>, Error> {
     let range = scan.checked_range()?;
-    let projection = scan.selection.projection()?;
-    table.check_projection(&projection).await?;
-    let scanner = |range| Scanner::new(table, scan, range, projection.clone(), how);
+    let spec = Arc::new(scan.selection.spec()?);
+    table.check_projection(&spec.projection).await?;
+    let scanner = |range| Scanner::new(table, scan, range, Arc::clone(&spec), how);
     // What counts across parts cannot be counted in each by itself.
-    let whole = scan.limit_in_all().is_some()
+    let whole = scan.total_limit().is_some()
         || scan.offset > 0
         || scan.latest.is_some()
         || may_end(scan.selection.filter_text());
@@ -273,7 +274,7 @@ pub struct Aggregate {
 }
 
 impl Aggregate {
-    fn of(read_as: ValueType, parts: impl IntoIterator<Item = v1::AggregatePart>) -> Result<Self, Error> {
+    fn of(read_as: ValueType, parts: impl IntoIterator<Item = AggregatePart>) -> Result<Self, Error> {
         let mut all = Self { count: 0, sum: None, min: None, max: None };
         for part in parts {
             let read = |bytes: &[u8]| Number::read(read_as, bytes);
@@ -328,10 +329,9 @@ fn joined(one: Option<Number>, other: Option<Number>, join: impl Fn(Number, Numb
 mod tests {
     use super::*;
 
-    fn part(values: &[i128]) -> v1::AggregatePart {
+    fn part(values: &[i128]) -> AggregatePart {
         let bytes = |value: Option<i128>| value.map_or_else(Vec::new, |value| value.to_be_bytes().to_vec()).into();
-        v1::AggregatePart {
-            rows: values.len() as u64,
+        AggregatePart {
             values: values.len() as u64,
             sum: bytes(values.iter().copied().reduce(|one, other| one + other)),
             min: bytes(values.iter().copied().min()),
@@ -352,8 +352,7 @@ mod tests {
     #[test]
     fn floats_add_up_as_floats() {
         let bytes = |value: f64| Bytes::copy_from_slice(&value.to_be_bytes());
-        let part =
-            |sum, min, max| v1::AggregatePart { rows: 2, values: 2, sum: bytes(sum), min: bytes(min), max: bytes(max) };
+        let part = |sum, min, max| AggregatePart { values: 2, sum: bytes(sum), min: bytes(min), max: bytes(max) };
         let all = Aggregate::of(ValueType::F64, [part(1.5, -2.0, 3.5), part(0.5, -1.0, 1.5)]).expect("well-formed");
         assert_eq!(
             (all.sum(), all.min(), all.max()),
@@ -364,7 +363,7 @@ mod tests {
 
     #[test]
     fn a_sum_of_a_wrong_width_is_an_error() {
-        let wrong = v1::AggregatePart { sum: Bytes::from_static(&[1, 2, 3]), ..part(&[1]) };
+        let wrong = AggregatePart { sum: Bytes::from_static(&[1, 2, 3]), ..part(&[1]) };
         assert!(Aggregate::of(ValueType::I32, [wrong]).is_err());
     }
 }

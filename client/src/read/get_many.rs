@@ -1,8 +1,8 @@
-//! Gets over many rows: cut into requests by region and selection, sent to all servers at once, and sent again for the rows
+//! Gets of many rows: split into requests by region and selection, sent to all servers at once, and sent again for the rows
 //! that failed.
 //!
-//! Reads need no order, so that nothing waits for anything: all requests to one server are queued on its session together,
-//! travel in one message (or a few, when they are large) and come back when they are done. That is one round trip.
+//! Reads need no order, so no request waits for another: all requests to one server are queued on its session together,
+//! travel in one message (or a few large ones), and complete as they are answered. That is one round trip.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,46 +10,53 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::join_all;
-use terrane_proto::v1;
-use terrane_proto::v1::request;
 use terrane_types::{RegionId, Row};
 use tracing::Instrument;
 
+use crate::consistency::{AsOf, Consistency, older};
 use crate::error::Error;
-use crate::read::get_requests::rows_of;
 use crate::read::row_data::RowData;
-use crate::route::consistency::{AsOf, Consistency, older};
 use crate::route::observe::CallKind;
 use crate::route::progress::Progress;
 use crate::route::retry::Risk;
-use crate::route::router::{Place, Position, Router};
+use crate::route::router::{Attempt, Missed, Place, Position, Router};
 use crate::route::target::Target;
 use crate::wire::failure::Failure;
+use crate::wire::get::{self, ReadSpec};
 
-/// The rows of one request, and where it goes.
-type Asked = (Place, Vec<usize>);
-
-/// Rows read by one request: what comes back is known to the servers only, so there are few.
+/// Rows in one request. Only the servers know how large the answer is, so there are few.
 const REQUEST_ROWS_MAX: usize = 128;
 
-/// A call over many rows.
+/// What a call over many rows reads.
 pub(crate) struct Gather<'a> {
-    /// Each row, and which of the projections it is read with.
+    /// Each row, and which of the specs it is read with.
     pub(crate) rows: &'a [(Bytes, usize)],
-    pub(crate) projections: &'a [Arc<v1::Projection>],
+    pub(crate) specs: &'a [Arc<ReadSpec>],
     pub(crate) exists_only: bool,
     pub(crate) consistency: Consistency,
 }
 
+/// The rows of one request, and where it goes.
+type Addressed = (Place, Vec<usize>);
+
 /// What became of one request.
-struct Outcome {
+struct Sent {
     place: Place,
     indices: Vec<usize>,
     answer: Result<AsOf<Vec<RowData>>, Failure>,
 }
 
+/// A call under way: the rows found, and those still to be read.
+struct Gathering<'a> {
+    gather: &'a Gather<'a>,
+    found: AsOf<Vec<Option<RowData>>>,
+    pending: Vec<usize>,
+    /// The row of the first failure of the last round.
+    failed_at: usize,
+}
+
 impl Gather<'_> {
-    /// Reads all rows, answers in their order.
+    /// Reads all rows; the answers come in the order of the rows.
     pub(crate) async fn run(
         &self,
         router: &Router,
@@ -59,70 +66,32 @@ impl Gather<'_> {
         let call = router.observer.begin(CallKind::ReadMany, target, self.rows.len())?;
         let mut progress = Progress::new(Risk::READ, timeout);
         let span = tracing::debug_span!("call", kind = "read_many", table = %target.table, rows = self.rows.len());
-        let result = self.read_all(router, target, &mut progress).instrument(span).await;
+        let mut gathering = Gathering {
+            gather: self,
+            found: AsOf { value: vec![None; self.rows.len()], as_of_ms: None },
+            pending: (0..self.rows.len()).collect(),
+            failed_at: 0,
+        };
+        let result = router.call(target, &mut gathering, &mut progress).instrument(span).await;
         call.end(&result, progress.tries);
-        result
+        result.map(|()| gathering.found)
     }
 
-    async fn read_all(
-        &self,
-        router: &Router,
-        target: &Target,
-        progress: &mut Progress,
-    ) -> Result<AsOf<Vec<Option<RowData>>>, Error> {
-        let mut found = AsOf { value: vec![None; self.rows.len()], as_of_ms: None };
-        let mut pending: Vec<usize> = (0..self.rows.len()).collect();
-        while !pending.is_empty() {
-            let (requests, nowhere) = self.requests(router, target, &pending, progress);
-            let sent = requests.into_iter().map(|(place, indices)| self.send(router, target, place, indices, progress));
-            let outcomes = join_all(sent).await;
-            pending.clear();
-            let mut gravest = None;
-            for (index, failure) in nowhere {
-                gravest.get_or_insert((index, failure));
-                pending.push(index);
-            }
-            for Outcome { place, indices, answer } in outcomes {
-                match answer {
-                    Ok(answer) => {
-                        router.answered_read(&place, self.consistency);
-                        self.take(answer, &indices, &mut found);
-                    }
-                    Err(failure) if Router::gives_up(&failure, false, progress) => {
-                        return Err(failure.into_error(false));
-                    }
-                    Err(failure) => {
-                        router.learn(target, &place, &failure, progress);
-                        if gravest.is_none() {
-                            gravest = indices.first().map(|index| (*index, failure));
-                        }
-                        pending.extend(indices);
-                    }
-                }
-            }
-            if let Some((index, failure)) = gravest {
-                let position = Position::Row(&self.rows[index].0);
-                router.settle(target, position, failure, false, progress).await?;
-            }
-        }
-        Ok(found)
-    }
-
-    /// The requests for these rows, and the rows that cannot be sent anywhere.
+    /// The requests for these rows, and the rows for which no server is known.
     fn requests(
         &self,
         router: &Router,
         target: &Target,
         pending: &[usize],
         progress: &Progress,
-    ) -> (Vec<Asked>, Vec<(usize, Failure)>) {
+    ) -> (Vec<Addressed>, Vec<(usize, Failure)>) {
         let mut places: BTreeMap<RegionId, Place> = BTreeMap::new();
         let mut groups: BTreeMap<(RegionId, usize), Vec<usize>> = BTreeMap::new();
         let mut nowhere = Vec::new();
         let mut last: Option<RegionId> = None;
         for &index in pending {
-            let (row, projection) = &self.rows[index];
-            // Rows often come in order: the region of the one before is tried first.
+            let (row, spec) = &self.rows[index];
+            // Rows often come in order: the region of the row before is tried first.
             let near = last.filter(|region| places.get(region).is_some_and(|place| place.region.range.contains(row)));
             let region = match near {
                 Some(region) => region,
@@ -139,7 +108,7 @@ impl Gather<'_> {
                 },
             };
             last = Some(region);
-            groups.entry((region, *projection)).or_default().push(index);
+            groups.entry((region, *spec)).or_default().push(index);
         }
         let mut requests = Vec::new();
         for ((region, _), indices) in groups {
@@ -148,31 +117,68 @@ impl Gather<'_> {
         (requests, nowhere)
     }
 
-    async fn send(
-        &self,
-        router: &Router,
-        target: &Target,
-        place: Place,
-        indices: Vec<usize>,
-        progress: &Progress,
-    ) -> Outcome {
-        // All of one request share their projection.
-        let projection = indices.first().map(|index| v1::Projection::clone(&self.projections[self.rows[*index].1]));
-        let body = request::Body::Get(v1::Get {
-            rows: indices.iter().map(|index| self.rows[*index].0.clone()).collect(),
-            projection,
-            exists_only: self.exists_only,
-            ..v1::Get::default()
-        });
-        let answer = router.attempt_read(target, &place, self.consistency, body, progress).await;
-        Outcome { place, indices, answer: answer.and_then(rows_of) }
+    async fn send(&self, router: &Router, target: &Target, (place, indices): Addressed, progress: &Progress) -> Sent {
+        // All rows of one request share their spec.
+        let spec = &self.specs[self.rows[indices[0]].1];
+        let rows = indices.iter().map(|index| self.rows[*index].0.clone()).collect();
+        let request = get::request(rows, spec, self.exists_only);
+        let answer = router.attempt_read(target, &place, self.consistency, request, progress).await;
+        Sent { place, indices, answer: answer.and_then(|reply| get::rows(reply, RowData::from)) }
+    }
+}
+
+impl Attempt for Gathering<'_> {
+    type Answer = ();
+
+    /// One round: sends every pending row once.
+    async fn try_once(&mut self, router: &Router, target: &Target, progress: &mut Progress) -> Result<(), Box<Missed>> {
+        let gather = self.gather;
+        let (requests, nowhere) = gather.requests(router, target, &self.pending, progress);
+        let sending = requests.into_iter().map(|request| gather.send(router, target, request, progress));
+        let sent = join_all(sending).await;
+        self.pending.clear();
+        let mut first_failure = None;
+        for (index, failure) in nowhere {
+            first_failure.get_or_insert((index, failure));
+            self.pending.push(index);
+        }
+        for Sent { place, indices, answer } in sent {
+            match answer {
+                Ok(answer) => {
+                    router.answered_read(&place, gather.consistency);
+                    self.take(answer, &indices);
+                }
+                // An error of one row is an error of the call.
+                Err(failure) if Router::gives_up(&failure, false, progress) => {
+                    return Err(Missed::finally(failure.into_error(false)));
+                }
+                Err(failure) => {
+                    router.learn(target, &place, &failure, progress);
+                    first_failure.get_or_insert((indices[0], failure));
+                    self.pending.extend(indices);
+                }
+            }
+        }
+        match first_failure {
+            None => Ok(()),
+            Some((index, failure)) => {
+                self.failed_at = index;
+                Err(Missed::nowhere(failure))
+            }
+        }
     }
 
-    fn take(&self, answer: AsOf<Vec<RowData>>, indices: &[usize], found: &mut AsOf<Vec<Option<RowData>>>) {
-        found.as_of_ms = older(found.as_of_ms, answer.as_of_ms.unwrap_or(0));
+    fn position(&self) -> Position<'_> {
+        Position::Row(&self.gather.rows[self.failed_at].0)
+    }
+}
+
+impl Gathering<'_> {
+    fn take(&mut self, answer: AsOf<Vec<RowData>>, indices: &[usize]) {
+        self.found.as_of_ms = older(self.found.as_of_ms, answer.as_of_ms);
         let rows: BTreeMap<Row, RowData> = answer.value.into_iter().map(|row| (row.row().clone(), row)).collect();
         for &index in indices {
-            found.value[index] = rows.get(&self.rows[index].0[..]).cloned();
+            self.found.value[index] = rows.get(&self.gather.rows[index].0[..]).cloned();
         }
     }
 }

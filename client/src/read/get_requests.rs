@@ -3,22 +3,22 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use terrane_proto::v1;
-use terrane_proto::v1::{reply, request};
-use terrane_types::{PackedRows, TableId};
+use terrane_types::TableId;
 
 use crate::api::table::Table;
+use crate::consistency::{AsOf, Consistency};
 use crate::error::Error;
+use crate::read::get::Get;
 use crate::read::get_many::Gather;
-use crate::read::query::{Get, Scan};
 use crate::read::request::{How, reading_request};
 use crate::read::row_data::RowData;
+use crate::read::scan::Scan;
 use crate::read::selection::{Selection, selection_methods};
-use crate::route::consistency::{AsOf, Consistency};
+use crate::route::observe::CallKind;
 use crate::route::progress::Progress;
 use crate::route::retry::Risk;
-use crate::wire::failure::Failure;
-use crate::wire::failure::broken_reply;
+use crate::route::router::RowRead;
+use crate::wire::get::{self, ReadSpec};
 
 impl Table {
     /// Reads one row; `None` if it has no cell that the get asks for.
@@ -94,19 +94,20 @@ impl GetRequest<'_> {
     async fn run(self) -> Result<AsOf<Option<RowData>>, Error> {
         let Self { table, get, exists_only, how } = self;
         terrane_types::row::check_row(&get.row)?;
-        let projection = get.selection.projection()?;
-        table.check_projection(&projection).await?;
+        let spec = get.selection.spec()?;
+        table.check_projection(&spec.projection).await?;
         let timeout = how.timeout_of(table);
         if table.target.table == TableId::META {
             return table.get_meta(&get, how).await;
         }
         let progress = Progress::new(Risk::READ, timeout);
-        let body = || {
-            let (rows, projection) = (vec![get.row.clone()], Some(projection.clone()));
-            request::Body::Get(v1::Get { rows, projection, exists_only, ..v1::Get::default() })
+        let read = RowRead {
+            row: &get.row,
+            consistency: how.consistency,
+            request: get::request(vec![get.row.clone()], &spec, exists_only),
+            finish: |reply| get::rows(reply, RowData::from),
         };
-        let router = &table.core.router;
-        let answer = router.read_row(&table.target, &get.row, how.consistency, progress, body, rows_of).await?;
+        let answer = table.core.router.read_row(&table.target, CallKind::Read, read, progress).await?;
         Ok(AsOf { value: answer.value.into_iter().next(), as_of_ms: answer.as_of_ms })
     }
 }
@@ -156,23 +157,23 @@ impl GetManyRequest<'_> {
             return Ok(AsOf { value: found, as_of_ms: None });
         }
         let mut rows: Vec<(Bytes, usize)> = Vec::with_capacity(gets.len());
-        let mut projections: Vec<Arc<v1::Projection>> = Vec::new();
+        let mut specs: Vec<Arc<ReadSpec>> = Vec::new();
         for get in &gets {
             terrane_types::row::check_row(&get.row)?;
-            let projection = get.selection.projection()?;
-            // Gets mostly ask for the same: the projection met last is tried first.
-            let known = projections.iter().rposition(|known| **known == projection);
+            let spec = get.selection.spec()?;
+            // Most gets read the same columns: the last spec is compared first.
+            let known = specs.iter().rposition(|known| **known == spec);
             let at = match known {
                 Some(at) => at,
                 None => {
-                    table.check_projection(&projection).await?;
-                    projections.push(Arc::new(projection));
-                    projections.len() - 1
+                    table.check_projection(&spec.projection).await?;
+                    specs.push(Arc::new(spec));
+                    specs.len() - 1
                 }
             };
             rows.push((get.row.clone(), at));
         }
-        let gather = Gather { rows: &rows, projections: &projections, exists_only, consistency: how.consistency };
+        let gather = Gather { rows: &rows, specs: &specs, exists_only, consistency: how.consistency };
         gather.run(&table.core.router, &table.target, how.timeout_of(table)).await
     }
 }
@@ -205,16 +206,4 @@ impl Table {
         let row = self.scan(scan).timeout(how.timeout_of(self)).await?.next().await.transpose()?;
         Ok(AsOf { value: row, as_of_ms: None })
     }
-}
-
-/// The rows of the reply to a get.
-pub(crate) fn rows_of(answer: reply::Body) -> Result<AsOf<Vec<RowData>>, Failure> {
-    let reply::Body::Get(reply) = answer else {
-        return Err(broken_reply("the server answered a get with something else"));
-    };
-    let rows = PackedRows::new(reply.rows).map(|row| row.map(|row| RowData::new(row.row, row.cells)));
-    let value = rows
-        .collect::<Result<_, _>>()
-        .map_err(|invalid| broken_reply(format!("the server sent rows that cannot be read: {invalid}")))?;
-    Ok(AsOf { value, as_of_ms: (reply.as_of_ms != 0).then_some(reply.as_of_ms) })
 }

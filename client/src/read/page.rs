@@ -9,25 +9,26 @@
 //! page begins, so that a row written right behind the end of one page is on the next.
 
 use bytes::Bytes;
-use terrane_proto::v1;
-use terrane_proto::v1::{reply, request};
 use terrane_types::{KeyRange, TableId};
 
 use crate::api::table::Table;
+use crate::consistency::{AsOf, Consistency, older};
 use crate::error::Error;
 use crate::read::page_token::PageToken;
-use crate::read::query::{Scan, behind};
 use crate::read::request::{How, reading_request};
 use crate::read::row_data::RowData;
 use crate::read::row_stream::RowStream;
+use crate::read::scan::{Scan, behind};
 use crate::read::scan_requests::scan_methods;
 use crate::read::selection::selection_methods;
-use crate::route::consistency::{AsOf, Consistency, older};
+use crate::route::observe::CallKind;
 use crate::route::progress::Progress;
 use crate::route::retry::Risk;
+use crate::route::router::RowRead;
 use crate::route::target::Target;
 use crate::wire::failure::Failure;
-use crate::wire::failure::broken_reply;
+use crate::wire::message::{Reply, Request};
+use crate::wire::page::{self, PageBinding, PagePosition};
 
 /// Rows of a page whose scan names no limit.
 pub const PAGE_ROWS_DEFAULT: u64 = 100;
@@ -41,63 +42,56 @@ pub struct Page {
     pub next: Option<PageToken>,
 }
 
-/// What a token is made for, and by whom it may be made and opened.
+/// What a token is bound to, and where it can be sealed and opened.
 pub(crate) struct Binding<'a> {
     pub(crate) table: &'a Table,
-    /// The range that is paged through, as tokens are bound to it.
+    /// The range that is paged through.
     pub(crate) range: KeyRange,
     pub(crate) reverse: bool,
     pub(crate) filter: &'a str,
-    /// A row of a region whose server is asked. Any would do.
+    /// A row; the server of its region seals and opens the token. Any row would do.
     pub(crate) near: Bytes,
     pub(crate) how: How,
 }
 
 impl Binding<'_> {
-    fn wire(&self) -> Option<v1::PageBinding> {
-        Some(v1::PageBinding {
-            table: self.table.id().0,
-            start: self.range.start.clone(),
-            end: self.range.end.clone(),
+    fn bound_to(&self) -> PageBinding {
+        PageBinding {
+            table: self.table.id(),
+            range: self.range.clone(),
             reverse: self.reverse,
             filter: self.filter.to_owned(),
-        })
+        }
     }
 
-    /// Has a server make a token of these positions.
-    pub(crate) async fn seal(&self, positions: Vec<v1::PagePosition>) -> Result<PageToken, Error> {
-        let seal = v1::SealPage { binding: self.wire(), positions };
-        let sealed = |answer| match answer {
-            reply::Body::SealPage(reply) => Ok(PageToken { sealed: reply.token }),
-            _ => Err(broken_reply("the server answered the sealing of a page token with something else")),
-        };
-        self.ask(|| request::Body::SealPage(Box::new(seal.clone())), sealed).await
+    /// Has a server seal a token of this position.
+    pub(crate) async fn seal(&self, position: PagePosition) -> Result<PageToken, Error> {
+        let sealed = self.ask(page::seal(&self.bound_to(), &[position]), page::sealed).await?;
+        Ok(PageToken { sealed })
     }
 
-    /// Has a server check a token and tell its positions.
-    pub(crate) async fn open(&self, token: &PageToken) -> Result<Vec<v1::PagePosition>, Error> {
-        let open = v1::OpenPage { binding: self.wire(), token: token.sealed.clone() };
-        let opened = |answer| match answer {
-            reply::Body::OpenPage(reply) => Ok(reply.positions),
-            _ => Err(broken_reply("the server answered the opening of a page token with something else")),
-        };
-        self.ask(|| request::Body::OpenPage(Box::new(open.clone())), opened).await
+    /// Has a server open a token; returns its positions.
+    pub(crate) async fn open(&self, token: &PageToken) -> Result<Vec<PagePosition>, Error> {
+        self.ask(page::open(&self.bound_to(), &token.sealed), page::opened).await
     }
 
     async fn ask<T>(
         &self,
-        body: impl Fn() -> request::Body,
-        finish: impl Fn(reply::Body) -> Result<T, Failure>,
+        request: Request,
+        finish: impl Fn(Reply) -> Result<T, Failure> + Send + Sync,
     ) -> Result<T, Error> {
         let table = self.table;
         let progress = Progress::new(Risk::READ, self.how.timeout_of(table));
         let router = &table.core.router;
-        // No row is read, so that it does not matter who leads; leaders are known best.
+        // No row is read, so any server would do; the cache knows leaders best.
+        let consistency = Consistency::Linearizable;
         if table.target.table == TableId::META {
             let listed = self.listed().await?;
-            return router.read_row(&listed, &[], Consistency::Linearizable, progress, body, finish).await;
+            let read = RowRead { row: &[], consistency, request, finish };
+            return router.read_row(&listed, CallKind::Page, read, progress).await;
         }
-        router.read_row(&table.target, &self.near, Consistency::Linearizable, progress, body, finish).await
+        let read = RowRead { row: &self.near, consistency, request, finish };
+        router.read_row(&table.target, CallKind::Page, read, progress).await
     }
 
     /// A table that table meta lists. Masters serve meta and seal nothing, but every server does, whatever the token is for.
@@ -211,10 +205,10 @@ impl PageRequest<'_> {
         let more = rows.len() > wanted;
         rows.truncate(wanted);
         let next = match rows.last().filter(|_| more) {
-            Some(last) => Some(binding.seal(vec![position_behind(0, last.row())]).await?),
+            Some(last) => Some(binding.seal(position_after(0, last.row())).await?),
             None => None,
         };
-        Ok(AsOf { value: Page { rows, next }, as_of_ms: older(None, stream.as_of_ms().unwrap_or(0)) })
+        Ok(AsOf { value: Page { rows, next }, as_of_ms: older(None, stream.as_of_ms()) })
     }
 }
 
@@ -228,8 +222,8 @@ pub(crate) fn rows_wanted(limit: Option<u64>) -> Result<usize, Error> {
     }
 }
 
-pub(crate) fn position_behind(bucket: u32, last: &[u8]) -> v1::PagePosition {
-    v1::PagePosition { bucket, last: Bytes::copy_from_slice(last), finished: false }
+pub(crate) fn position_after(bucket: u32, last: &[u8]) -> PagePosition {
+    PagePosition { bucket, last: Bytes::copy_from_slice(last), finished: false }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::api::table::Table;
-use crate::route::consistency::Consistency;
+use crate::consistency::Consistency;
 
 /// How a read is carried out.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +50,7 @@ macro_rules! reading_request {
         }
 
         impl<'t> IntoFuture for crate::read::request::WithAsOf<$request<'t>> {
-            type Output = Result<crate::route::consistency::AsOf<$value>, crate::error::Error>;
+            type Output = Result<crate::consistency::AsOf<$value>, crate::error::Error>;
             type IntoFuture = futures::future::BoxFuture<'t, Self::Output>;
 
             fn into_future(self) -> Self::IntoFuture {
@@ -61,7 +61,7 @@ macro_rules! reading_request {
     (only $request:ident, $value:ty) => {
         impl $request<'_> {
             /// How fresh the answer is; [`Consistency::Linearizable`](crate::Consistency::Linearizable) if not set.
-            pub fn consistency(mut self, consistency: crate::route::consistency::Consistency) -> Self {
+            pub fn consistency(mut self, consistency: crate::consistency::Consistency) -> Self {
                 self.how.consistency = consistency;
                 self
             }

@@ -1,6 +1,6 @@
 //! One row as it was read: its cells are slices of the received block, never copied on their way out.
 
-use terrane_types::{CellRef, ColumnValue, Invalid, PackedCells, Row, escape};
+use terrane_types::{CellRef, ColumnValue, Invalid, PackedCells, PackedRow, Row, escape};
 
 use crate::error::Error;
 use crate::write::cell::Cell;
@@ -10,6 +10,12 @@ use crate::write::cell::Cell;
 pub struct RowData {
     row: Row,
     cells: PackedCells,
+}
+
+impl From<PackedRow> for RowData {
+    fn from(packed: PackedRow) -> Self {
+        Self::new(packed.row, packed.cells)
+    }
 }
 
 impl RowData {

@@ -1,29 +1,34 @@
-//! Where a scan stands: what is left of its range, how far it is in the present region, and the parts of a row that is
-//! larger than a block.
+//! Where a scan stands: what is left of its range, how far it is in the current region, and the parts of a row that is larger
+//! than a block.
 //!
-//! Sans-I/O: blocks go in, rows and the next request come out. Two kinds of position are kept. Within one region and epoch
-//! the server's resume token is exact, down to a cell of a row and to an offset half skipped. When the region changed
-//! under the scan, the token is given up for our own position, the last whole row received: the new regions are asked
-//! from there, and nothing is skipped or repeated. Rows counted or skipped in a region count only once the region, or a
-//! row in it, is done; a restart begins that part anew.
+//! Sans-I/O: blocks go in, rows and the next request come out. The cursor keeps two positions. Within one region and epoch,
+//! the server's resume token is exact: it knows the cell of a wide row, or how much of an offset is skipped. When the region
+//! changes during the scan, the cursor drops the token and uses its own position, which is after the last whole row it
+//! received; the new regions continue from there, and no row is skipped or repeated. Rows that a region counted or skipped
+//! become final when the region, or a row in it, is done; after a restart that part starts over.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
-use terrane_proto::v1;
-use terrane_types::{KeyRange, PackedCells, PackedRow, PackedRows, RegionDescriptor, RegionEpoch, RegionId, Row};
+use terrane_types::{
+    KeyRange, PackedCells, PackedRow, PackedRows, RegionDescriptor, RegionEpoch, RegionId, Row, escape,
+};
 
+use crate::consistency::older;
 use crate::read::row_data::RowData;
-use crate::route::consistency::older;
 use crate::route::router::Position;
+use crate::wire::get::ReadSpec;
+use crate::wire::scan::{AggregatePart, Latest, Output, RegionScan, ScanBlock};
 
-/// Bytes of the first block for each row, where fewer rows are asked for than would make a block of the usual size: what
-/// weighs as much as a get.
+/// The bytes of the first block for each row, when the limit is below [`FEW_ROWS`]: a server charges such a scan about as
+/// much as that many gets.
 const FEW_ROWS_BYTES_EACH: u32 = 16 << 10;
 const FEW_ROWS: u64 = 16;
 
 /// The state of one scan.
 #[derive(Debug)]
 pub(crate) struct Cursor {
-    /// What is left, as of the last whole row or region.
+    /// The part of the range that is left, as of the last whole row or region. It only shrinks.
     rest: KeyRange,
     reverse: bool,
     limit: Option<u64>,
@@ -31,17 +36,18 @@ pub(crate) struct Cursor {
     offset: u64,
     counted: u64,
     finished: bool,
-    /// How far the present region is.
+    /// How far the scan is in the current region.
     within: Option<Within>,
     /// The parts so far of a row that is larger than a block.
     part: Option<(Row, Vec<u8>)>,
-    /// What servers summed up, of regions that are done, in the order of the range.
-    sums: Vec<v1::AggregatePart>,
-    /// Of a scan for the latest rows: the last prefix met and the rows given of it, as of the last whole row or region.
+    /// What servers summed up in the regions that are done, in the order of the range.
+    sums: Vec<AggregatePart>,
+    /// Of a scan for the latest rows: the last prefix and how many of its rows were returned, as of the last whole row or
+    /// region.
     prefix: (Bytes, u32),
     as_of_ms: Option<u64>,
-    /// Of a snapshot scan: the sequence number that the region with this range was last read at. It holds for the daughters
-    /// of that region, which go on at it.
+    /// Of a snapshot scan: the sequence number at which the region with this range was last read. It holds for the daughters
+    /// of that region too.
     moment: Option<(KeyRange, u64)>,
 }
 
@@ -49,42 +55,35 @@ pub(crate) struct Cursor {
 struct Within {
     region: RegionId,
     epoch: RegionEpoch,
-    /// The part of the scan's range that the region was asked for; the same for all its blocks.
+    /// The part of the scan's range in this region; the same for all its blocks.
     asked: KeyRange,
     resume: Bytes,
     offset: u64,
     limit: Option<u64>,
     counted: u64,
-    sum: Option<v1::AggregatePart>,
+    sum: Option<AggregatePart>,
     prefix: (Bytes, u32),
 }
 
 impl Within {
-    /// The size of the next block. In what a server lets one client have in flight a scan weighs as much as the block it may
-    /// fill, so one for few rows begins with a small block; rows that do not fit go on in blocks of the usual size.
+    /// The size of the next block; 0 for the server's usual size. A server counts the whole block that a scan may fill against
+    /// what one client may have in flight, so a scan for few rows starts with a small block. Rows that do not fit continue in
+    /// blocks of the usual size.
     fn block_bytes(&self, wanted: &Wanted) -> u32 {
         let few = self.limit.filter(|rows| wanted.block_bytes == 0 && self.resume.is_empty() && *rows < FEW_ROWS);
         few.map_or(wanted.block_bytes, |rows| u32::try_from(rows).map_or(0, |rows| rows * FEW_ROWS_BYTES_EACH))
     }
 }
 
-/// What a scan wants of each region.
-#[derive(Clone, Debug, Default)]
+/// What a scan wants from each region.
+#[derive(Clone, Debug)]
 pub(crate) struct Wanted {
-    pub(crate) projection: v1::Projection,
+    pub(crate) spec: Arc<ReadSpec>,
     pub(crate) block_bytes: u32,
-    pub(crate) count_only: bool,
-    pub(crate) aggregate: Option<v1::Aggregate>,
-    pub(crate) latest: Option<v1::Latest>,
+    pub(crate) output: Output,
+    pub(crate) latest: Option<Latest>,
     pub(crate) snapshot: bool,
     pub(crate) fill_cache_never: bool,
-}
-
-impl Wanted {
-    /// Whether rows are counted and not sent.
-    const fn only_counts(&self) -> bool {
-        self.count_only || self.aggregate.is_some()
-    }
 }
 
 impl Cursor {
@@ -110,17 +109,17 @@ impl Cursor {
         self.finished
     }
 
-    /// Rows that servers counted, of regions that are done.
+    /// The rows that servers counted in the regions that are done.
     pub(crate) const fn counted(&self) -> u64 {
         self.counted
     }
 
-    /// What servers summed up, of regions that are done.
-    pub(crate) fn into_sums(self) -> Vec<v1::AggregatePart> {
+    /// What servers summed up in the regions that are done.
+    pub(crate) fn into_sums(self) -> Vec<AggregatePart> {
         self.sums
     }
 
-    /// As of when what came so far is complete, if a read of a follower bounded it.
+    /// As of when the answer so far is complete, if a stale read bounds it.
     pub(crate) const fn as_of_ms(&self) -> Option<u64> {
         self.as_of_ms
     }
@@ -131,7 +130,7 @@ impl Cursor {
     }
 
     /// The request for the rest of the scan in `region`.
-    pub(crate) fn request(&mut self, region: &RegionDescriptor, wanted: &Wanted) -> v1::Scan {
+    pub(crate) fn request(&mut self, region: &RegionDescriptor, wanted: &Wanted) -> RegionScan {
         let same = self.within.as_ref().is_some_and(|w| w.region == region.region && w.epoch == region.epoch);
         if !same {
             self.restart();
@@ -148,47 +147,44 @@ impl Cursor {
             sum: None,
             prefix: prefix.clone(),
         });
-        // A resumed scan remembers its prefix by itself; one that begins in a region is told the one before.
+        // A resume token contains the prefix. A scan that starts in a region gets the last prefix of the region before.
         let latest = wanted.latest.clone().map(|mut latest| {
             if within.resume.is_empty() {
                 (latest.last_prefix, latest.given) = within.prefix.clone();
             }
             latest
         });
-        v1::Scan {
-            start: within.asked.start.clone(),
-            end: within.asked.end.clone(),
+        let moment = self.moment.as_ref().filter(|(range, _)| wanted.snapshot && range.covers(&within.asked));
+        RegionScan {
+            range: within.asked.clone(),
             reverse: self.reverse,
-            limit: within.limit.unwrap_or(0),
+            limit: within.limit,
             offset: within.offset,
-            projection: Some(wanted.projection.clone()),
+            spec: Arc::clone(&wanted.spec),
             block_bytes: within.block_bytes(wanted),
             resume: within.resume.clone(),
-            cells_as: 0,
-            count_only: wanted.count_only,
-            aggregate: wanted.aggregate.clone(),
+            output: wanted.output.clone(),
             latest,
             snapshot: wanted.snapshot,
             fill_cache_never: wanted.fill_cache_never,
-            at_sequence: self
-                .moment
-                .as_ref()
-                .filter(|(range, _)| wanted.snapshot && range.covers(&within.asked))
-                .map(|(_, sequence)| *sequence),
+            at_sequence: moment.map(|(_, sequence)| *sequence),
         }
     }
 
-    /// The region changed: begins anew behind the last whole row.
+    /// The region changed: starts over after the last whole row.
     pub(crate) fn restart(&mut self) {
         self.within = None;
         self.part = None;
     }
 
-    /// Takes a block of `region`, the one last asked for; appends its whole rows to `rows`.
+    /// Takes a block of `region`, which answers the last request; appends its whole rows to `rows`.
+    ///
+    /// # Errors
+    /// A sentence, when the block cannot be read or moves the scan backwards.
     pub(crate) fn accept(
         &mut self,
         region: &RegionDescriptor,
-        block: v1::ScanBlock,
+        block: ScanBlock,
         wanted: &Wanted,
         rows: &mut Vec<RowData>,
     ) -> Result<(), String> {
@@ -206,24 +202,24 @@ impl Cursor {
         }
         let last = self.take_rows(block.rows, block.row_continues, rows)?;
         let taken = (rows.len() - before) as u64;
-        let within = self.within.as_mut().ok_or("a block came for no region")?;
+        let within = self.within.as_mut().ok_or("a block arrived without a request")?;
         within.resume = block.resume;
         within.offset = block.offset_left.min(within.offset);
-        if wanted.only_counts() {
+        if matches!(wanted.output, Output::Rows) {
+            within.limit = within.limit.map(|limit| limit.saturating_sub(taken));
+        } else {
             within.counted += block.row_count;
             within.limit = within.limit.map(|_| block.limit_left);
-            // It covers all blocks so far.
+            // It covers all blocks of the region so far.
             within.sum = block.aggregate.or(within.sum.take());
-        } else {
-            within.limit = within.limit.map(|limit| limit.saturating_sub(taken));
         }
-        // A region without such rows has no prefix to tell of: the one before goes on to the next region.
+        // A region without matching rows reports no prefix: the one before holds for the next region.
         if wanted.latest.is_some() && !block.last_prefix.is_empty() {
             within.prefix = (block.last_prefix, block.prefix_given);
         }
         let (offset, limit, prefix) = (within.offset, within.limit, within.prefix.clone());
         if let Some(last) = last {
-            self.step_behind(&last);
+            self.step_after(&last)?;
             (self.offset, self.limit, self.prefix) = (offset, limit, prefix);
         }
         if limit == Some(0) || block.ended {
@@ -236,20 +232,20 @@ impl Cursor {
         Ok(())
     }
 
-    /// Splits a block into rows; answers the last whole one.
+    /// Splits a block into rows; returns the last whole one.
     fn take_rows(&mut self, block: Bytes, continues: bool, rows: &mut Vec<RowData>) -> Result<Option<Row>, String> {
         let mut last = None;
         let mut packed = PackedRows::new(block).peekable();
         while let Some(row) = packed.next() {
             let row = row.map_err(|invalid| format!("a block cannot be read: {invalid}"))?;
-            let goes_on = continues && packed.peek().is_none();
+            let incomplete = continues && packed.peek().is_none();
             let row = match self.part.take() {
-                None if !goes_on => row,
+                None if !incomplete => row,
                 // The parts are appended in place and read as a row only when all are there: a row of thousands of parts
                 // is copied once.
                 earlier => {
                     let part = joined(earlier, row)?;
-                    if goes_on {
+                    if incomplete {
                         self.part = Some(part);
                         break;
                     }
@@ -257,22 +253,36 @@ impl Cursor {
                 }
             };
             last = Some(row.row.clone());
-            rows.push(RowData::new(row.row, row.cells));
+            rows.push(RowData::from(row));
         }
         Ok(last)
     }
 
-    fn step_behind(&mut self, row: &Row) {
+    /// A whole row was received: only rows after it are left.
+    fn step_after(&mut self, row: &Row) -> Result<(), String> {
+        // A block that repeats rows, or brings rows of another range, would make the scan skip or repeat rows.
+        let asked = self.within.as_ref().map(|within| &within.asked);
+        if !self.rest.contains(row) || asked.is_some_and(|asked| !asked.contains(row)) {
+            return Err(format!("a block ends with row {row}, which is not one of the rows left, {}", self.rest));
+        }
         if self.reverse {
             self.rest.end = row.clone().into_bytes();
         } else {
             self.rest.start = row.after();
         }
+        Ok(())
     }
 
-    /// What was skipped and counted in the region holds from now on.
+    /// What the region skipped and counted is final from now on.
     fn leave_region(&mut self) {
         if let Some(within) = self.within.take() {
+            assert!(
+                within.offset <= self.offset,
+                "the rows to skip grew from {} to {} in region {}",
+                self.offset,
+                within.offset,
+                within.region
+            );
             self.offset = within.offset;
             self.limit = within.limit;
             self.counted += within.counted;
@@ -289,15 +299,29 @@ impl Cursor {
             return;
         }
         if self.reverse {
+            assert!(
+                self.rest.end.is_empty() || *bound <= self.rest.end,
+                "a reverse scan regressed: rows before {} were left, and region {} starts at the later row {}",
+                escape(&self.rest.end),
+                region.region,
+                escape(bound)
+            );
             self.rest.end = bound.clone();
         } else {
+            assert!(
+                *bound >= self.rest.start,
+                "a scan regressed: rows from {} on were left, and region {} ends at the earlier row {}",
+                escape(&self.rest.start),
+                region.region,
+                escape(bound)
+            );
             self.rest.start = bound.clone();
         }
         self.finished = self.rest.is_empty();
     }
 }
 
-/// A row's earlier parts, if there are any, with the next one behind them.
+/// A row's earlier parts, if there are any, followed by the next one.
 fn joined(earlier: Option<(Row, Vec<u8>)>, next: PackedRow) -> Result<(Row, Vec<u8>), String> {
     let (row, mut cells) = earlier.unwrap_or_else(|| (next.row.clone(), Vec::new()));
     if next.row != row {
@@ -307,7 +331,7 @@ fn joined(earlier: Option<(Row, Vec<u8>)>, next: PackedRow) -> Result<(Row, Vec<
     Ok((row, cells))
 }
 
-/// The row whose parts these are.
+/// The row made of these parts.
 fn whole((row, cells): (Row, Vec<u8>)) -> Result<PackedRow, String> {
     let cells = PackedCells::validate(cells.into()).map_err(|invalid| format!("row {row}: {invalid}"))?;
     Ok(PackedRow { row, cells })
@@ -316,9 +340,10 @@ fn whole((row, cells): (Row, Vec<u8>)) -> Result<PackedRow, String> {
 #[cfg(test)]
 mod tests {
     use terrane_types::cell::{CellRef, pack};
-    use terrane_types::{GroupId, TableId, pack_row};
+    use terrane_types::{GroupId, Projection, TableId, pack_row};
 
     use super::*;
+    use crate::wire::scan::LatestPrefix;
 
     fn region(id: u64, epoch: u64, start: &'static str, end: &'static str) -> RegionDescriptor {
         RegionDescriptor {
@@ -332,23 +357,30 @@ mod tests {
     }
 
     fn wanted(count_only: bool) -> Wanted {
-        Wanted { count_only, ..Wanted::default() }
+        Wanted {
+            spec: Arc::new(ReadSpec { projection: Projection::all(), filter: String::new() }),
+            block_bytes: 0,
+            output: if count_only { Output::Count } else { Output::Rows },
+            latest: None,
+            snapshot: false,
+            fill_cache_never: false,
+        }
     }
 
     /// `a b c` as rows with a cell each; `done` ends the region.
-    fn block(rows: &str, done: bool) -> v1::ScanBlock {
+    fn block(rows: &str, done: bool) -> ScanBlock {
         let mut bytes = Vec::new();
         for row in rows.split_whitespace() {
             let mut cells = Vec::new();
             pack(&mut cells, CellRef::put(b"f", b"q", 1, row.as_bytes()));
             pack_row(&mut bytes, row.as_bytes(), &cells);
         }
-        v1::ScanBlock {
+        ScanBlock {
             rows: bytes.into(),
             row_count: rows.split_whitespace().count() as u64,
             resume: "token".into(),
             done,
-            ..v1::ScanBlock::default()
+            ..ScanBlock::default()
         }
     }
 
@@ -361,15 +393,15 @@ mod tests {
         let text = |bytes: &Bytes| terrane_types::escape(bytes);
         format!(
             "[{},{}) limit {} offset {} resume {}",
-            text(&scan.start),
-            text(&scan.end),
-            scan.limit,
+            text(&scan.range.start),
+            text(&scan.range.end),
+            scan.limit.unwrap_or(0),
             scan.offset,
             text(&scan.resume)
         )
     }
 
-    fn feed(cursor: &mut Cursor, region: &RegionDescriptor, block: v1::ScanBlock) -> String {
+    fn feed(cursor: &mut Cursor, region: &RegionDescriptor, block: ScanBlock) -> String {
         let mut rows = Vec::new();
         cursor.accept(region, block, &wanted(false), &mut rows).expect("a good block");
         names(&rows)
@@ -407,7 +439,7 @@ mod tests {
         let (one, two) = (region(1, 1, "", "m"), region(2, 1, "m", ""));
         let mut cursor = Cursor::new(KeyRange::all(), false, Some(4), 10);
         assert_eq!(ask(&mut cursor, &one), "[,m) limit 4 offset 10 resume ");
-        feed(&mut cursor, &one, v1::ScanBlock { offset_left: 3, ..block("", true) });
+        feed(&mut cursor, &one, ScanBlock { offset_left: 3, ..block("", true) });
         assert_eq!(ask(&mut cursor, &two), "[m,) limit 4 offset 3 resume ");
         feed(&mut cursor, &two, block("p q", false));
         assert_eq!(ask(&mut cursor, &two), "[m,) limit 2 offset 0 resume token");
@@ -430,7 +462,7 @@ mod tests {
         let parent = region(1, 1, "", "");
         let mut cursor = Cursor::new(KeyRange::all(), false, None, 100);
         ask(&mut cursor, &parent);
-        feed(&mut cursor, &parent, v1::ScanBlock { offset_left: 40, ..block("", false) });
+        feed(&mut cursor, &parent, ScanBlock { offset_left: 40, ..block("", false) });
         assert_eq!(ask(&mut cursor, &parent), "[,) limit 0 offset 40 resume token");
         assert_eq!(ask(&mut cursor, &region(1, 2, "", "m")), "[,m) limit 0 offset 100 resume ");
     }
@@ -441,7 +473,7 @@ mod tests {
         let mut cursor = Cursor::new(KeyRange::all(), false, None, 0);
         let mut count = |region: &RegionDescriptor, rows, done| {
             cursor.request(region, &wanted(true));
-            let block = v1::ScanBlock { row_count: rows, ..block("", done) };
+            let block = ScanBlock { row_count: rows, ..block("", done) };
             cursor.accept(region, block, &wanted(true), &mut Vec::new()).expect("a good block");
             cursor.counted()
         };
@@ -450,14 +482,14 @@ mod tests {
         assert_eq!(count(&region(2, 2, "m", ""), 20, true), 50);
     }
 
-    fn part(row: &str, values: &[&str], continues: bool) -> v1::ScanBlock {
+    fn part(row: &str, values: &[&str], continues: bool) -> ScanBlock {
         let mut cells = Vec::new();
         for value in values {
             pack(&mut cells, CellRef::put(b"f", value.as_bytes(), 1, b"x"));
         }
         let mut bytes = Vec::new();
         pack_row(&mut bytes, row.as_bytes(), &cells);
-        v1::ScanBlock { rows: bytes.into(), row_continues: continues, ..block("", false) }
+        ScanBlock { rows: bytes.into(), row_continues: continues, ..block("", false) }
     }
 
     #[test]
@@ -481,7 +513,7 @@ mod tests {
         ask(&mut cursor, &all);
         let mut rows = Vec::new();
         cursor.accept(&all, part("big", &["a"], true), &wanted(false), &mut rows).expect("a good block");
-        let again = v1::ScanBlock { row_restarted: true, ..part("big", &["a", "b"], false) };
+        let again = ScanBlock { row_restarted: true, ..part("big", &["a", "b"], false) };
         cursor.accept(&all, again, &wanted(false), &mut rows).expect("a good block");
         assert_eq!((rows.len(), rows[0].cells().count()), (1, 2));
     }
@@ -531,11 +563,11 @@ mod tests {
 
     #[test]
     fn a_snapshot_goes_on_at_its_moment_in_the_daughters_and_not_beyond() {
-        let snapshot = Wanted { snapshot: true, ..Wanted::default() };
+        let snapshot = Wanted { snapshot: true, ..wanted(false) };
         let mut cursor = Cursor::new(KeyRange::all(), false, None, 0);
         let mut take = |region: &RegionDescriptor, rows: &str, done, sequence| {
             let asked = cursor.request(region, &snapshot).at_sequence;
-            let block = v1::ScanBlock { sequence: Some(sequence), ..block(rows, done) };
+            let block = ScanBlock { sequence: Some(sequence), ..block(rows, done) };
             cursor.accept(region, block, &snapshot, &mut Vec::new()).expect("a good block");
             asked
         };
@@ -550,19 +582,19 @@ mod tests {
         let mut cursor = Cursor::new(KeyRange::all(), false, None, 0);
         let first = region(1, 1, "", "m");
         cursor.request(&first, &wanted(false));
-        let block = v1::ScanBlock { ended: true, ..block("a", true) };
+        let block = ScanBlock { ended: true, ..block("a", true) };
         cursor.accept(&first, block, &wanted(false), &mut Vec::new()).expect("a good block");
         assert!(cursor.is_finished());
     }
 
     #[test]
     fn the_prefix_of_the_latest_rows_is_handed_on_over_a_region_without_any() {
-        let latest = v1::Latest { rows: 2, ..v1::Latest::default() };
-        let wanted = Wanted { latest: Some(latest), ..Wanted::default() };
+        let latest = Latest { prefix: LatestPrefix::Parts(1), rows: 2, last_prefix: Bytes::new(), given: 0 };
+        let wanted = Wanted { latest: Some(latest), ..wanted(false) };
         let mut cursor = Cursor::new(KeyRange::all(), false, None, 0);
         let mut take = |region: &RegionDescriptor, rows: &str, prefix: &'static str, given| {
             let asked = cursor.request(region, &wanted).latest.expect("asked for");
-            let block = v1::ScanBlock { last_prefix: prefix.into(), prefix_given: given, ..block(rows, true) };
+            let block = ScanBlock { last_prefix: prefix.into(), prefix_given: given, ..block(rows, true) };
             cursor.accept(region, block, &wanted, &mut Vec::new()).expect("a good block");
             (asked.last_prefix, asked.given)
         };

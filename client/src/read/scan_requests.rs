@@ -1,15 +1,18 @@
 //! Requests for rows in order: scans, the latest rows of each prefix, and the ends and neighbours of a range.
 
+use std::sync::Arc;
+
 use terrane_types::KeyRange;
 
 use crate::api::table::Table;
+use crate::consistency::{AsOf, Consistency};
 use crate::error::Error;
-use crate::read::query::{LatestPer, Scan, behind};
 use crate::read::request::{How, reading_request};
 use crate::read::row_data::RowData;
-use crate::read::row_stream::{RowStream, Scanner};
+use crate::read::row_stream::RowStream;
+use crate::read::scan::{LatestPer, Scan, behind};
+use crate::read::scanner::Scanner;
 use crate::read::selection::selection_methods;
-use crate::route::consistency::{AsOf, Consistency};
 
 /// Methods of requests that carry a scan in a field `scan`.
 macro_rules! scan_methods {
@@ -169,9 +172,9 @@ impl Table {
 
     /// A scan that was checked and may begin.
     pub(crate) async fn scanner(&self, scan: &Scan, range: KeyRange, how: How) -> Result<Scanner, Error> {
-        let projection = scan.selection.projection()?;
-        self.check_projection(&projection).await?;
-        Ok(Scanner::new(self, scan, range, projection, how))
+        let spec = Arc::new(scan.selection.spec()?);
+        self.check_projection(&spec.projection).await?;
+        Ok(Scanner::new(self, scan, range, spec, how))
     }
 }
 

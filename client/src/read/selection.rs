@@ -5,8 +5,9 @@
 
 use bytes::Bytes;
 use terrane_filter::Filter;
-use terrane_proto::v1;
-use terrane_types::{FamilyName, Invalid, KeyRange, Projection, escape};
+use terrane_types::{FamilyName, Invalid, KeyRange, Projection, QualifierRange, escape};
+
+use crate::wire::get::ReadSpec;
 
 /// What a read shows of each row.
 #[derive(Clone, Debug)]
@@ -114,47 +115,47 @@ impl Selection {
         self.parsed_filter().ok().flatten().and_then(|filter| filter.page())
     }
 
-    /// The selection as it travels, with its names and numbers checked.
-    pub(crate) fn projection(&self) -> Result<v1::Projection, Invalid> {
+    /// The selection as a request carries it, with its names and numbers checked.
+    pub(crate) fn spec(&self) -> Result<ReadSpec, Invalid> {
         self.parsed_filter()?;
-        let times = Projection::all().with_versions(self.versions).with_times(self.time_min, self.time_max);
-        Ok(v1::Projection {
+        let checked =
+            Projection::all().with_versions(self.versions).with_times(self.time_min, self.time_max).checked()?;
+        let projection = Projection {
             families: self.families()?,
             cell_offset: self.cell_offset,
             cell_limit: self.cell_limit,
             keys_only: self.keys_only,
             first_cell_only: self.first_cell_only,
-            filter: self.filter.clone(),
-            ..v1::Projection::from(&times.checked()?)
-        })
+            ..checked
+        };
+        Ok(ReadSpec { projection, filter: self.filter.clone() })
     }
 
     /// A family named as a whole outweighs its columns.
-    fn families(&self) -> Result<Vec<v1::FamilyColumns>, Invalid> {
-        let mut families: Vec<(v1::FamilyColumns, bool)> = Vec::new();
+    fn families(&self) -> Result<Vec<(FamilyName, terrane_types::Columns)>, Invalid> {
+        let mut families: Vec<(FamilyName, terrane_types::Columns, bool)> = Vec::new();
         for (name, columns) in &self.columns {
-            let at = match families.iter().position(|(family, _)| family.family == *name) {
+            let at = match families.iter().position(|(family, ..)| family.as_bytes() == name.as_bytes()) {
                 Some(at) => at,
                 None => {
-                    let family = FamilyName::new(name)?.to_string();
-                    families.push((v1::FamilyColumns { family, ..v1::FamilyColumns::default() }, false));
+                    families.push((FamilyName::new(name)?, terrane_types::Columns::default(), false));
                     families.len() - 1
                 }
             };
-            let (family, whole) = &mut families[at];
+            let (_, named, whole) = &mut families[at];
             match columns {
                 Columns::All => *whole = true,
-                Columns::One(qualifier) => family.qualifiers.push(qualifier.clone()),
+                Columns::One(qualifier) => named.qualifiers.push(qualifier.clone()),
                 Columns::Range(range) => {
                     if range.is_empty() {
                         return Err(Invalid::new(format!(
-                            "the columns {name}:{} up to {name}:{} are none",
+                            "the column range {name}:{} up to {name}:{} is empty",
                             escape(&range.start),
                             escape(&range.end)
                         )));
                     }
                     let (start, end) = (range.start.clone(), range.end.clone());
-                    family.ranges.push(v1::QualifierRange { start, end });
+                    named.ranges.push(QualifierRange { start, end });
                 }
             }
         }
@@ -162,14 +163,16 @@ impl Selection {
     }
 }
 
-fn complete((mut family, whole): (v1::FamilyColumns, bool)) -> v1::FamilyColumns {
+fn complete(
+    (family, mut columns, whole): (FamilyName, terrane_types::Columns, bool),
+) -> (FamilyName, terrane_types::Columns) {
     if whole {
-        family.qualifiers.clear();
-        family.ranges.clear();
+        columns.qualifiers.clear();
+        columns.ranges.clear();
     }
-    family.qualifiers.sort();
-    family.qualifiers.dedup();
-    family
+    columns.qualifiers.sort();
+    columns.qualifiers.dedup();
+    (family, columns)
 }
 
 /// The methods of everything that holds a [`Selection`].
@@ -253,8 +256,8 @@ mod tests {
     use super::*;
 
     fn shown(selection: &Selection) -> Vec<(String, usize, usize)> {
-        let families = selection.projection().expect("valid names").families;
-        families.into_iter().map(|f| (f.family, f.qualifiers.len(), f.ranges.len())).collect()
+        let families = selection.spec().expect("valid names").projection.families;
+        families.into_iter().map(|(name, f)| (name.to_string(), f.qualifiers.len(), f.ranges.len())).collect()
     }
 
     #[test]
@@ -273,9 +276,9 @@ mod tests {
         let refused = |change: fn(&mut Selection)| {
             let mut selection = Selection::all();
             change(&mut selection);
-            selection.projection().expect_err("refused").what
+            selection.spec().expect_err("refused").what
         };
-        assert!(refused(|s| s.column_range("f", b"b", b"a")).contains("are none"));
+        assert!(refused(|s| s.column_range("f", b"b", b"a")).contains("is empty"));
         assert!(refused(|s| s.versions(0)).contains("0 versions"));
         assert!(refused(|s| s.time_range(5, 4)).contains("turned round"));
         assert!(!refused(|s| s.family("")).is_empty());

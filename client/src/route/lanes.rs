@@ -55,7 +55,7 @@ pub(crate) struct Lanes {
 
 impl Lanes {
     /// Waits for the caller's turn, if there is a lane.
-    pub(crate) async fn enter(&self, group: GroupId, load: Load, until: Instant) -> Result<Option<Ticket>, Failure> {
+    pub(crate) async fn enter(&self, group: GroupId, load: Load, until: Instant) -> Result<Option<Turn>, Failure> {
         if self.open.load(Ordering::Relaxed) == 0 {
             return Ok(None);
         }
@@ -69,7 +69,7 @@ impl Lanes {
             Ok(Err(_closed)) => return Ok(None),
             Err(_) => return Err(Failure::Queued),
         }
-        Ok(Some(Ticket(lane)))
+        Ok(Some(Turn(lane)))
     }
 
     /// The group's leader refused a request and asked for so long a pause.
@@ -182,9 +182,9 @@ impl Lane {
 
 /// The right to have one request under way.
 #[derive(Debug)]
-pub(crate) struct Ticket(Arc<Lane>);
+pub(crate) struct Turn(Arc<Lane>);
 
-impl Drop for Ticket {
+impl Drop for Turn {
     fn drop(&mut self) {
         self.0.leave();
     }
@@ -198,7 +198,7 @@ mod tests {
 
     const GROUP: GroupId = GroupId(3);
 
-    fn enter(lanes: &Lanes) -> Option<Ticket> {
+    fn enter(lanes: &Lanes) -> Option<Turn> {
         let until = Instant::now() + Duration::from_secs(60);
         lanes.enter(GROUP, Load::Writes, until).now_or_never()?.expect("there is time")
     }

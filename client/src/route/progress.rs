@@ -1,4 +1,4 @@
-//! One call's time and what went wrong in it so far.
+//! The progress of one call: its time, and what has failed so far.
 
 use std::time::Duration;
 
@@ -19,13 +19,13 @@ pub(crate) struct Progress {
     pub(crate) risk: Risk,
     /// Failed tries so far.
     pub(crate) tries: u32,
-    /// Those among them that only told that the leader is elsewhere.
+    /// Those among them that only said that the leader is elsewhere.
     hops: u32,
-    /// How often all members of a group were asked and none led.
+    /// How often all members of a group were tried and none led.
     pub(crate) rounds: u32,
-    /// Members of groups that were asked in vain since the last news.
+    /// Members of groups that were tried without success since the last news.
     pub(crate) tried: Vec<Tried>,
-    /// Held while this call is one of those that look for a leader.
+    /// Held while this call is one of the scouts that look for a leader.
     pub(crate) scout: Option<Scout>,
     started: Instant,
     deadline: Instant,
@@ -55,7 +55,7 @@ impl Progress {
         self.deadline
     }
 
-    /// When the present try is given up.
+    /// When the current try is given up.
     pub(crate) fn try_until(&self) -> Instant {
         self.deadline.min(Instant::now() + TRY_MAX)
     }
@@ -74,24 +74,23 @@ impl Progress {
         self.hops += u32::from(failure.is_hop());
         self.rounds += u32::from(matches!(failure, Failure::Leaderless));
         self.saw(&failure);
-        // The earlier failure says more than a missing leader or a queue of other callers.
+        // An earlier failure says more than a missing leader or a queue of other callers.
         if self.last.is_none() || !matches!(failure, Failure::Leaderless | Failure::Queued) {
             self.last = Some(failure);
         }
     }
 
-    /// How often this call failed in such a way: hops are followed at once, whatever else went wrong before, and the
-    /// other way round.
+    /// How often this call has failed in this way. Hops and other failures are counted apart: each kind backs off by itself.
     pub(crate) const fn tries_like(&self, failure: &Failure) -> u32 {
         if failure.is_hop() { self.hops } else { self.tries - self.hops }
     }
 
-    /// Remembers whether a write may have been applied in spite of a failure.
+    /// Records whether a write may have been applied although it failed.
     pub(crate) fn saw(&mut self, failure: &Failure) {
         self.uncertain |= self.risk.write && failure.is_uncertain();
     }
 
-    /// Waits, unless the time of the call would be over by then.
+    /// Waits, unless the time of the call would run out meanwhile.
     pub(crate) async fn wait(&mut self, wait: Duration) -> Result<(), Error> {
         if Instant::now() + wait >= self.deadline {
             return Err(self.timeout());
@@ -102,15 +101,15 @@ impl Progress {
         Ok(())
     }
 
-    /// The error of a call that may not try again because the client retries too much already.
+    /// The error of a call that may not try again because the retry budget is spent.
     pub(crate) fn overspent(&mut self) -> Error {
         let write = self.risk.write;
         let last = self.last.take().map(|failure| Box::new(failure.into_error(write)));
         Error::RetriesSpent { uncertain: self.uncertain, last }
     }
 
-    /// The error of a call that ends on the way to its next try, at a master that does not answer, say. That one knows nothing
-    /// of an earlier try, and may not say that nothing was applied when that one may have been.
+    /// The error of a call that ends before its next try, for example because no master answers. The error knows nothing of
+    /// earlier tries, so it must not claim that nothing was applied if one of them may have been.
     pub(crate) fn in_truth(&self, error: Error) -> Error {
         if !self.uncertain || !error.is_retry_safe() {
             return error;
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_master_that_does_not_answer_leaves_a_write_uncertain_that_was_tried_before() {
+    async fn without_a_master_a_write_that_was_tried_before_is_uncertain() {
         let mut progress = Progress::new(Risk::WRITE, Duration::from_secs(1));
         assert!(progress.in_truth(unreachable()).is_retry_safe(), "nothing was sent yet");
         progress.failed(Failure::Lost("the stream broke".into()));

@@ -9,14 +9,14 @@ use tokio::time::Instant;
 
 use crate::error::Error;
 
-/// What a table is, as far as the client knows.
+/// A table, as far as the client knows it.
 pub(crate) struct Target {
     pub(crate) table: TableId,
     schema: RwLock<Arc<TableSchema>>,
-    /// The newest version of the schema that was heard of.
+    /// The newest schema version that a server or master has mentioned.
     newest: AtomicU64,
-    /// When the schema was last looked at again; held while it is, so that many callers ask once.
-    pub(crate) looked_again: tokio::sync::Mutex<Option<Instant>>,
+    /// When the schema was last refreshed. Held during a refresh, so that many callers refresh once.
+    pub(crate) refreshed: tokio::sync::Mutex<Option<Instant>>,
 }
 
 impl Target {
@@ -25,7 +25,7 @@ impl Target {
             table: schema.table,
             newest: AtomicU64::new(schema.version),
             schema: RwLock::new(Arc::new(schema)),
-            looked_again: tokio::sync::Mutex::new(None),
+            refreshed: tokio::sync::Mutex::new(None),
         }
     }
 
@@ -50,12 +50,12 @@ impl Target {
         self.newest.fetch_max(version, Ordering::Relaxed);
     }
 
-    /// That there is no such table, in words that help: its id says nothing to anybody.
+    /// Makes "no such table" name the table: its id says nothing to a user.
     pub(crate) fn is_gone(&self, error: Error) -> Error {
         match error {
             Error::NotFound { .. } => Error::NotFound {
                 what: format!(
-                    "table {} as it was opened (it was dropped: open it anew if there is one again)",
+                    "table {} as it was opened (it was dropped; open it again if it was created again)",
                     self.schema().name
                 ),
             },
@@ -63,7 +63,7 @@ impl Target {
         }
     }
 
-    /// Whether a server spoke of a newer one.
+    /// Whether a server has mentioned a newer schema.
     pub(crate) fn is_outdated(&self) -> bool {
         self.newest.load(Ordering::Relaxed) > self.schema_version()
     }

@@ -11,10 +11,10 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures::Stream;
 
+use crate::consistency::older;
 use crate::error::Error;
 use crate::read::row_data::RowData;
 use crate::read::row_stream::RowStream;
-use crate::route::consistency::older;
 
 /// A merge under way.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Merge {
 
     /// As of when what came so far is complete, if reads of followers bounded it.
     pub(crate) fn as_of_ms(&self) -> Option<u64> {
-        self.sources.iter().fold(None, |known, source| older(known, source.as_of_ms().unwrap_or(0)))
+        self.sources.iter().fold(None, |known, source| older(known, source.as_of_ms()))
     }
 
     /// Looks for the heads that are missing; whether all are known now.

@@ -8,8 +8,8 @@
 use terrane_types::{RowKey, TableRow};
 
 use crate::error::Error;
-use crate::read::query::Scan;
 use crate::read::row_data::RowData;
+use crate::read::scan::Scan;
 use crate::typed::typed_row::TypedRow;
 
 mod count;
@@ -98,7 +98,7 @@ macro_rules! typed_request {
         }
 
         impl<'t, T: FromRow> IntoFuture for crate::read::request::WithAsOf<$request<'t, T>> {
-            type Output = Result<crate::route::consistency::AsOf<$value>, Error>;
+            type Output = Result<crate::consistency::AsOf<$value>, Error>;
             type IntoFuture = futures::future::BoxFuture<'t, Self::Output>;
 
             fn into_future(self) -> Self::IntoFuture {

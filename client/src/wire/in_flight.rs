@@ -5,12 +5,12 @@
 use std::collections::VecDeque;
 
 use terrane_proto::v1;
-use terrane_proto::v1::{reply, request};
+use terrane_proto::v1::request;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::wire::failure::Failure;
-use crate::write::submit::extra_bytes;
+use crate::wire::message::Reply;
 
 /// Requests queued or under way on one session.
 pub(crate) const IN_FLIGHT_MAX: usize = 8192;
@@ -20,7 +20,7 @@ const BATCH_BYTES_MAX: usize = 1 << 20;
 
 /// A reply that is no refusal.
 pub(crate) struct Answered {
-    pub(crate) body: reply::Body,
+    pub(crate) reply: Reply,
     /// The version of the table's schema, where the request named an older one; else 0.
     pub(crate) schema_version: u64,
 }
@@ -142,6 +142,19 @@ impl State {
 fn is_waited_for(slots: &[Slot], id: u64) -> bool {
     let (generation, index) = ((id >> 32) as u32, id as u32);
     slots.get(index as usize).is_some_and(|slot| slot.generation == generation && slot.reply.is_some())
+}
+
+/// About how many bytes a mutation has in addition to its row and its cells.
+fn extra_bytes(row: &v1::RowMutation) -> usize {
+    let read_modify_write = |rmw: &v1::ReadModifyWrite| {
+        let appended = match &rmw.what {
+            Some(v1::read_modify_write::What::Append(value)) => value.len(),
+            _ => 8,
+        };
+        rmw.family.len() + rmw.qualifier.len() + appended
+    };
+    row.read_modify_writes.iter().map(read_modify_write).sum::<usize>()
+        + row.condition.as_ref().map_or(0, terrane_proto::mutation::condition_bytes)
 }
 
 fn size_of_request(request: &v1::Request) -> usize {

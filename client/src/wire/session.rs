@@ -39,6 +39,9 @@ use crate::wire::failure::Failure;
 use crate::wire::greeting;
 use crate::wire::in_flight::IN_FLIGHT_MAX;
 use crate::wire::in_flight::{Answered, Phase, ReplyReceiver, State};
+use crate::wire::message::Header;
+use crate::wire::message::Reply;
+use crate::wire::message::Request;
 use crate::wire::peer::Peer;
 use crate::wire::pulse::{self, Awaiting, Patience, Pulse};
 
@@ -113,8 +116,13 @@ impl Session {
         &self.address
     }
 
+    /// Which server it belongs to.
+    pub(super) fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
     /// The connection, for calls that open a stream of their own.
-    pub(crate) fn data_client(&self) -> DataClient<Channel> {
+    pub(super) fn data_client(&self) -> DataClient<Channel> {
         data_client(self.channel.clone())
     }
 
@@ -171,12 +179,12 @@ impl Session {
     }
 
     /// If the clock is in doubt: asks the server for its time again, on a connection of its own.
-    pub(crate) async fn mend_clock(&self, until: Instant) -> Result<(), Failure> {
+    pub(crate) async fn refresh_clock(&self, until: Instant) -> Result<(), Failure> {
         if !self.clock_in_doubt.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
         let other = Self::open(&self.address, self.peer, self.patience(), false)?;
-        let _room = other.room(until).await?;
+        let _permit = other.permit(until).await?;
         let told = *other.shared.clock.lock();
         if told.is_some() {
             *self.shared.clock.lock() = told;
@@ -185,16 +193,16 @@ impl Session {
     }
 
     /// Waits until one more request may be queued. For the hello it waits a moment only: others may know better.
-    pub(crate) async fn room(&self, until: Instant) -> Result<Room<'_>, Failure> {
+    pub(crate) async fn permit(&self, until: Instant) -> Result<Permit<'_>, Failure> {
         if let Ok(permit) = self.shared.permits.try_acquire() {
-            return Ok(Room(permit));
+            return Ok(Permit(permit));
         }
         let acquired = self.shared.permits.acquire();
         let mut acquired = std::pin::pin!(acquired);
         let mut limit = until.min(self.opened + OPENING_PATIENCE);
         loop {
             match timeout_at(limit, acquired.as_mut()).await {
-                Ok(Ok(permit)) => return Ok(Room(permit)),
+                Ok(Ok(permit)) => return Ok(Permit(permit)),
                 Ok(Err(_closed)) => return Err(self.shared.why_broken()),
                 Err(_) if self.cluster_time_ms().is_none() => {
                     return Err(Failure::NotSent(format!("{} did not answer the hello in time", self.address)));
@@ -208,12 +216,12 @@ impl Session {
     /// Sends one request and waits for its reply, for as long as `until`.
     pub(crate) async fn call(
         &self,
-        room: Room<'_>,
-        header: v1::RequestHeader,
-        body: request::Body,
+        permit: Permit<'_>,
+        header: Header,
+        request: Request,
         until: Instant,
     ) -> Result<Answered, Failure> {
-        let (id, receiver) = self.shared.enqueue(room.0, header, body)?;
+        let (id, receiver) = self.shared.enqueue(permit.0, header.into_wire(), request.0)?;
         let mut waiting = Waiting { shared: &self.shared, id, done: false };
         match timeout_at(until, receiver).await {
             Ok(answer) => {
@@ -226,7 +234,7 @@ impl Session {
 }
 
 /// The right to queue one request.
-pub(crate) struct Room<'a>(SemaphorePermit<'a>);
+pub(crate) struct Permit<'a>(SemaphorePermit<'a>);
 
 /// A caller that waits for its reply. Dropping it takes the request back if it can be.
 struct Waiting<'a> {
@@ -358,7 +366,7 @@ impl Shared {
         for (sender, v1::Reply { body, schema_version, .. }) in done {
             let result = match body {
                 Some(reply::Body::Error(detail)) => Err(Failure::Refused(error::from_detail(*detail))),
-                Some(body) => Ok(Answered { body, schema_version }),
+                Some(body) => Ok(Answered { reply: Reply(body), schema_version }),
                 None => Err(Failure::Refused(Wire::Internal { message: "the server sent an empty reply".to_owned() })),
             };
             // A caller that ran out of time has gone; its reply is of no use to anybody.

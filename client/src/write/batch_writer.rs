@@ -23,7 +23,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use terrane_proto::v1;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -31,10 +30,10 @@ use tokio::time::{Instant, sleep_until};
 use crate::api::table::Table;
 use crate::deadline::after;
 use crate::error::{Error, RowError};
+use crate::wire::mutate::RowWrite;
 use crate::write::operations::{Delete, Put};
 use crate::write::outcome::MutationOutcome;
 use crate::write::row_mutation::RowMutation;
-use crate::write::submit::extra_bytes;
 
 /// Rows queued between the callers and the task that gathers them.
 const QUEUE_ROWS: usize = 1024;
@@ -178,7 +177,7 @@ enum Message {
 }
 
 struct Item {
-    row: v1::RowMutation,
+    row: RowWrite,
     keeps: Keeps,
 }
 
@@ -291,7 +290,7 @@ impl BatchWriter {
             self.too_many_failed()?;
         }
         let most = u32::try_from(self.shared.options.memory_bytes.max(1)).unwrap_or(u32::MAX);
-        let size = row.row.len() + row.cells.len() + extra_bytes(&row) + ROW_OVERHEAD_BYTES;
+        let size = row.size_bytes() + ROW_OVERHEAD_BYTES;
         let bytes = u32::try_from(size).unwrap_or(u32::MAX).min(most);
         let permits = self.shared.memory.acquire_many(bytes).await.map_err(|_| closed())?;
         let slot = self.queue.reserve().await.map_err(|_| closed())?;
@@ -356,7 +355,7 @@ struct Gatherer {
     queued: mpsc::Receiver<Message>,
     /// Taken from the queue and not looked at yet.
     incoming: VecDeque<Message>,
-    gathered: Vec<v1::RowMutation>,
+    gathered: Vec<RowWrite>,
     /// Of each gathered row.
     keeps: Vec<Keeps>,
     bytes: usize,
@@ -434,7 +433,7 @@ impl Gatherer {
                 }
                 Some(Message::Row(item)) => {
                     self.due.get_or_insert_with(|| after(self.shared.options.linger));
-                    self.bytes += item.row.row.len() + item.row.cells.len() + extra_bytes(&item.row);
+                    self.bytes += item.row.size_bytes();
                     self.gathered.push(item.row);
                     self.keeps.push(item.keeps);
                 }
@@ -462,7 +461,7 @@ impl Gatherer {
 }
 
 /// Sends a batch and tells what became of its rows.
-async fn send_batch(table: Table, shared: Arc<Shared>, rows: Vec<v1::RowMutation>, keeps: Vec<Keeps>) -> Vec<u64> {
+async fn send_batch(table: Table, shared: Arc<Shared>, rows: Vec<RowWrite>, keeps: Vec<Keeps>) -> Vec<u64> {
     let mut sent = table.write_prepared(rows, table.timeout).await;
     let mut failed = Vec::new();
     let (mut written, mut bytes) = (0, 0);

@@ -1,5 +1,5 @@
 //! What callers ask to be written: puts, deletes, increments and appends. Mixtures of them are in [`crate::write::row_mutation`], and
-//! what they ask to read is in [`crate::read::query`].
+//! what they ask to read is in [`crate::read::scan`].
 //!
 //! Writes are packed into the one cell format while they are built, so a cell is encoded once on its way in. Lengths are
 //! checked while building; the first violation is kept and answered, as a sentence, when the operation is used. Whether

@@ -1,7 +1,6 @@
 //! What mutations answer.
 
-use terrane_proto::v1;
-use terrane_types::Row;
+use terrane_types::{Row, RowOutcome};
 
 use crate::read::row_data::RowData;
 use crate::wire::failure::Failure;
@@ -27,10 +26,10 @@ impl MutationOutcome {
         Self { held: true, row: None, stamp_ms }
     }
 
-    pub(crate) fn decode(row: &bytes::Bytes, result: v1::RowResult, stamp_ms: u64) -> Result<Self, Failure> {
-        let broken = |why: &dyn std::fmt::Display| broken_reply(format!("the server's outcome cannot be read: {why}"));
-        let (_, outcome) = terrane_proto::mutation::row_outcome(result).map_err(|error| broken(&error))?;
-        let row = Row::new(row.clone()).map_err(|invalid| broken(&invalid))?;
+    /// The outcome of a row that has more to say. `stamp_ms` is the time of its request.
+    pub(crate) fn of(row: &bytes::Bytes, outcome: RowOutcome, stamp_ms: u64) -> Result<Self, Failure> {
+        let broken = |invalid| broken_reply(format!("the outcome of a row cannot be read: {invalid}"));
+        let row = Row::new(row.clone()).map_err(broken)?;
         let found = outcome.cells.iter().next().is_some();
         Ok(Self {
             held: !outcome.condition_failed,

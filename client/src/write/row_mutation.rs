@@ -13,6 +13,7 @@ use terrane_types::{
     CellKind, CellRef, FamilyName, Invalid, LATEST, ReadModifyWrite, ReadModifyWriteKind, Returns, RowKey, escape,
 };
 
+use crate::wire::mutate::RowWriteExtra;
 use crate::write::cell::Cell;
 use crate::write::condition::Condition;
 
@@ -37,17 +38,9 @@ pub struct RowMutation {
     /// A delete that named nothing: before the cells take effect, all that the row has is deleted.
     pub(crate) whole_row: bool,
     /// What plain puts and deletes do not have.
-    pub(crate) extra: Option<Box<Extra>>,
+    pub(crate) extra: Option<Box<RowWriteExtra>>,
     /// The first limit that was passed while building.
     invalid: Option<Invalid>,
-}
-
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Extra {
-    pub(crate) read_modify_writes: Vec<ReadModifyWrite>,
-    pub(crate) condition: Option<terrane_types::Condition>,
-    pub(crate) returns: Returns,
-    pub(crate) return_found: bool,
 }
 
 impl RowMutation {
@@ -140,7 +133,7 @@ impl RowMutation {
         self.row.len() + self.parts().value_bytes()
     }
 
-    fn extra(&mut self) -> &mut Extra {
+    fn extra(&mut self) -> &mut RowWriteExtra {
         self.extra.get_or_insert_default()
     }
 

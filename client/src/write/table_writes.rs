@@ -3,19 +3,21 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use terrane_proto::v1;
 use terrane_types::mutation::checks::{check_atomic, check_batch_bytes, check_batch_rows};
 use terrane_types::{Returns, TableId};
 
 use crate::api::table::Table;
 use crate::error::{Error, RowError};
+use crate::wire::mutate::RowWrite;
 use crate::write::batch_writer::{BatchWriter, WriterOptions};
 use crate::write::condition::Condition;
+use crate::write::many::Outcomes;
 use crate::write::operations::{Delete, Put};
 use crate::write::outcome::{AtomicOutcome, MutationOutcome};
 use crate::write::requests::{AtomicRequest, WriteManyRequest, WriteRequest, answers};
-use crate::write::row_mutation::{Extra, RowMutation};
-use crate::write::submit::{self, Sent, Unit};
+use crate::write::row_mutation::RowMutation;
+use crate::write::scatter;
+use crate::write::unit::Unit;
 
 /// # Writing
 ///
@@ -196,8 +198,8 @@ impl Table {
     }
 
     /// Sends mutations that were checked.
-    pub(crate) async fn write_prepared(&self, rows: Vec<v1::RowMutation>, timeout: Duration) -> Sent {
-        submit::send_many(&self.core.router, &self.target, rows, timeout).await
+    pub(crate) async fn write_prepared(&self, rows: Vec<RowWrite>, timeout: Duration) -> Outcomes {
+        scatter::send_many(&self.core.router, &self.target, rows, timeout).await
     }
 
     pub(crate) async fn write_atomic(
@@ -215,7 +217,7 @@ impl Table {
             rows.push(self.prepare(mutation).await?);
         }
         if self.schema().atomic == 0 {
-            self.look_again(timeout).await?;
+            self.refresh_for_call(timeout).await?;
         }
         let keys: Vec<&[u8]> = rows.iter().map(|row| &row.row[..]).collect();
         check_atomic(&keys, &self.schema())?;
@@ -225,7 +227,7 @@ impl Table {
     }
 
     /// Checks a mutation against the limits and the schema and gives it its final bytes, but for its number.
-    pub(crate) async fn prepare(&self, mutation: RowMutation) -> Result<v1::RowMutation, Error> {
+    pub(crate) async fn prepare(&self, mutation: RowMutation) -> Result<RowWrite, Error> {
         if self.target.table == TableId::META {
             return Err(Error::ReadOnly { what: "table meta".to_owned() });
         }
@@ -236,20 +238,11 @@ impl Table {
         }
         let mut schema = self.target.schema();
         if mutation.parts().check_families(&schema).is_err() {
-            Box::pin(self.look_again(self.timeout)).await?;
+            Box::pin(self.refresh_for_call(self.timeout)).await?;
             schema = self.target.schema();
             mutation.parts().check_families(&schema)?;
         }
         let RowMutation { row, cells, whole_row, extra, .. } = mutation;
-        let plain = v1::RowMutation { row, cells: cells.into(), delete_row: whole_row, ..v1::RowMutation::default() };
-        let Some(extra) = extra else { return Ok(plain) };
-        let Extra { read_modify_writes, condition, returns, return_found } = *extra;
-        Ok(v1::RowMutation {
-            condition: condition.as_ref().map(v1::Condition::from),
-            read_modify_writes: read_modify_writes.iter().map(v1::ReadModifyWrite::from).collect(),
-            returns: v1::Returns::from(returns).into(),
-            return_found,
-            ..plain
-        })
+        Ok(RowWrite { row, cells: cells.into(), delete_row: whole_row, extra, ..RowWrite::default() })
     }
 }

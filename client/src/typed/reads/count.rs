@@ -6,10 +6,10 @@ use terrane_types::{IntoSpan, KeySpan};
 use super::rows::check_buckets;
 use super::{FromRow, typed_request};
 use crate::api::table::Table;
+use crate::consistency::{AsOf, Consistency, older};
 use crate::error::Error;
-use crate::read::query::Scan;
 use crate::read::request::How;
-use crate::route::consistency::{AsOf, Consistency, older};
+use crate::read::scan::Scan;
 
 /// How many rows a span has; counted on the servers when it is awaited, over all ranges of the span at once.
 #[must_use = "a request is sent when it is awaited"]
@@ -39,7 +39,7 @@ impl<'t, T: FromRow> TypedCount<'t, T> {
         let mut all = AsOf { value: 0, as_of_ms: None };
         for count in try_join_all(counts).await? {
             all.value += count.value;
-            all.as_of_ms = older(all.as_of_ms, count.as_of_ms.unwrap_or(0));
+            all.as_of_ms = older(all.as_of_ms, count.as_of_ms);
         }
         Ok(all)
     }

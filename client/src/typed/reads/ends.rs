@@ -11,10 +11,11 @@ use terrane_types::{IntoSpan, KeyRange, KeySpan, RowKey};
 use super::rows::merged;
 use super::{FromRow, typed_request};
 use crate::api::table::Table;
+use crate::consistency::{AsOf, Consistency};
 use crate::error::Error;
-use crate::read::query::{Get, Scan, behind};
+use crate::read::get::Get;
 use crate::read::request::How;
-use crate::route::consistency::{AsOf, Consistency};
+use crate::read::scan::{Scan, behind};
 
 /// One typed row, by its key; read when it is awaited, `None` if there is none.
 #[must_use = "a request is sent when it is awaited"]

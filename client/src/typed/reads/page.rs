@@ -11,12 +11,12 @@ use terrane_types::{IntoSpan, KeySpan};
 use super::rows::merged;
 use super::{FromRow, typed_request};
 use crate::api::table::Table;
+use crate::consistency::{AsOf, Consistency};
 use crate::error::Error;
-use crate::read::page::{Binding, position_behind, rest_of, rows_wanted};
+use crate::read::page::{Binding, position_after, rest_of, rows_wanted};
 use crate::read::page_token::PageToken;
-use crate::read::query::Scan;
 use crate::read::request::How;
-use crate::route::consistency::{AsOf, Consistency};
+use crate::read::scan::Scan;
 
 /// Typed rows of one page, and where the next begins.
 #[derive(Clone, Debug)]
@@ -97,7 +97,7 @@ impl<'t, T: FromRow> TypedPageRequest<'t, T> {
         let next = match rows.last().filter(|_| more) {
             Some(last) => {
                 let key = behind_bucket::<T::Key>(last.row())?;
-                Some(binding.seal(vec![position_behind(0, key)]).await?)
+                Some(binding.seal(position_after(0, key)).await?)
             }
             None => None,
         };

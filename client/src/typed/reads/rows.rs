@@ -11,12 +11,12 @@ use terrane_types::{IntoSpan, KeySpan, RowKey};
 
 use super::{FromRow, typed_options};
 use crate::api::table::Table;
+use crate::consistency::Consistency;
 use crate::error::Error;
-use crate::read::query::{LatestPer, Scan};
 use crate::read::request::How;
 use crate::read::row_data::RowData;
 use crate::read::row_stream::RowStream;
-use crate::route::consistency::Consistency;
+use crate::read::scan::{LatestPer, Scan};
 use crate::typed::merge::Merge;
 
 /// A scan of typed rows that begins when it is awaited, and gives its rows as [`TypedRows`].

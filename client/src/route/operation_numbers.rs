@@ -1,18 +1,20 @@
-//! Operation numbers: what makes a row mutation that is sent again the same one.
+//! Operation numbers: they let a server recognise a row mutation that is sent again.
 //!
-//! Servers remember, per client id and region, which numbers they applied. A number is given to a row mutation before it is
-//! first sent, kept over every retry, and *settled* when nobody will send it again: its caller has the answer, or has
-//! given up or gone. Requests carry the lowest number that is not settled, so that servers forget what lies below.
+//! Servers record, per client id and region, which numbers they have applied. A row mutation gets its number before it is
+//! first sent and keeps it over all retries. The number is *settled* when it will not be sent again: its caller has the
+//! answer, or has given up or gone. Requests carry the lowest unsettled number, so that servers can drop their records of
+//! the numbers below it.
 //!
 //! Invariants:
 //! - a number is never used twice under one client id;
 //! - the lowest unsettled number never passes one that may still be sent;
-//! - a number that was given up is settled although its request may be on its way: a server refuses it then, or applies
-//!   it, and its caller was told that the outcome is not known.
+//! - a number that was given up is settled although its request may be on its way: a server then refuses or applies it, and
+//!   its caller knows that the outcome is unknown.
 //!
-//! One stuck operation holds the mark, and with it the memory of every region for everything above it. So while the mark
-//! lags, a request to a region says now and then which numbers are not settled ([`Ticket::under_way`]); and an identity
-//! that spans too many numbers is left for a new one; what is under way keeps the old.
+//! One stuck operation holds the lowest unsettled number back, and with it the records of every region for all numbers
+//! above. So while that number lags, requests list from time to time which numbers are not settled
+//! ([`Ticket::unsettled_to_report`]). An identity that spans too many numbers is replaced by a new one; operations in flight
+//! keep the old one.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -20,21 +22,24 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
+use terrane_types::RegionId;
 
-/// Numbers between the lowest unsettled and the next, beyond which a new identity is taken. Well above what is under way in
-/// good times: 8192 requests a server, and some batches of thousands of rows.
+use crate::wire::message::{OperationNumbers, Unsettled};
+
+/// When the lowest unsettled number and the next are further apart than this, a new identity is taken. Well above what is
+/// normally in flight: 8192 requests per server, and some batches of thousands of rows.
 const SPAN_MAX: u64 = 1 << 18;
 
-/// The mark lags when the numbers above it are more than twice those under way, and so many more.
+/// The lowest unsettled number lags when it is further behind than twice the numbers in flight and this many more.
 const LAG_MIN: u64 = 256;
-/// Requests to a region between two that say what is under way, at least.
-const TELL_EVERY_MIN: u64 = 64;
-/// Regions whose requests are counted; beyond, counting begins again.
+/// At least this many requests go to a region from one report of the unsettled numbers to the next.
+const REPORT_EVERY_MIN: u64 = 64;
+/// Regions whose requests are counted; with more, counting starts over.
 const COUNTED_REGIONS_MAX: usize = 4096;
-/// Ranges that a server takes at once.
+/// Ranges that a server accepts in one report.
 const RANGES_MAX: usize = 8192;
 
-/// Gives out numbers under the client's present identity.
+/// Gives out numbers under the client's current identity.
 pub(crate) struct Operations {
     current: RwLock<Arc<Identity>>,
     span_max: u64,
@@ -45,13 +50,12 @@ pub(crate) struct Identity {
     /// 16 random bytes.
     client_id: Bytes,
     window: Mutex<Window>,
-    /// The window's lowest unsettled number, to be read without its lock: it only grows, and a value that is behind is
-    /// always safe.
+    /// The window's lowest unsettled number, readable without the lock: it only grows, and an outdated value is safe.
     lowest: AtomicU64,
-    /// Whether that number lags far behind those under way.
+    /// Whether that number lags far behind those in flight.
     lags: AtomicBool,
-    /// Requests to each region since the last that said what is under way.
-    untold: Mutex<BTreeMap<u64, u64>>,
+    /// Requests to each region since its last report of the unsettled numbers.
+    unreported: Mutex<BTreeMap<RegionId, u64>>,
 }
 
 impl Operations {
@@ -59,7 +63,7 @@ impl Operations {
         Self { current: RwLock::new(Arc::new(Identity::new())), span_max: SPAN_MAX }
     }
 
-    /// Takes so many numbers, one behind the other.
+    /// Takes `count` consecutive numbers.
     pub(crate) fn take(&self, count: u64) -> Ticket {
         {
             let identity = self.current.read();
@@ -68,10 +72,10 @@ impl Operations {
             }
         }
         let mut current = self.current.write();
-        // Somebody else may have changed it while we waited for the lock.
+        // Another call may have replaced it while we waited for the lock.
         let first = current.reserve(count, self.span_max).unwrap_or_else(|| {
             *current = Arc::new(Identity::new());
-            current.reserve(count, u64::MAX).expect("a new identity spans nothing yet")
+            current.reserve(count, u64::MAX).expect("a new identity spans no numbers yet")
         });
         Ticket { identity: Arc::clone(&current), first, count }
     }
@@ -84,11 +88,11 @@ impl Identity {
             window: Mutex::new(Window::new()),
             lowest: AtomicU64::new(1),
             lags: AtomicBool::new(false),
-            untold: Mutex::default(),
+            unreported: Mutex::default(),
         }
     }
 
-    /// `None` when the identity spans too much already.
+    /// `None` when the identity spans too many numbers already.
     fn reserve(&self, count: u64, span_max: u64) -> Option<u64> {
         let mut window = self.window.lock();
         if window.next - window.lowest > span_max {
@@ -103,28 +107,28 @@ impl Identity {
             window.settle(number);
         }
         self.lowest.store(window.lowest, Ordering::Relaxed);
-        self.lags.store(window.next - window.lowest > 2 * window.open + LAG_MIN, Ordering::Relaxed);
+        self.lags.store(window.next - window.lowest > 2 * window.in_flight + LAG_MIN, Ordering::Relaxed);
     }
 
-    fn under_way(&self, region: u64) -> Option<UnderWay> {
-        let mut untold = self.untold.lock();
-        if untold.len() >= COUNTED_REGIONS_MAX && !untold.contains_key(&region) {
-            untold.clear();
+    fn unsettled_to_report(&self, region: RegionId) -> Option<Unsettled> {
+        let mut unreported = self.unreported.lock();
+        if unreported.len() >= COUNTED_REGIONS_MAX && !unreported.contains_key(&region) {
+            unreported.clear();
         }
-        // The first request says it at once.
-        let requests = untold.entry(region).or_insert(u64::MAX - 1);
+        // The first request to a region reports at once.
+        let requests = unreported.entry(region).or_insert(u64::MAX - 1);
         *requests += 1;
         let window = self.window.lock();
-        if *requests < TELL_EVERY_MIN.max(window.open / 4) {
+        if *requests < REPORT_EVERY_MIN.max(window.in_flight / 4) {
             return None;
         }
         *requests = 0;
         let ranges = window.unsettled();
-        (ranges.len() <= RANGES_MAX).then_some(UnderWay { below: window.next, ranges })
+        (ranges.len() <= RANGES_MAX).then_some(Unsettled { below: window.next, ranges })
     }
 }
 
-/// Numbers of one call. Dropping it settles them.
+/// The numbers of one call. Dropping it settles them.
 pub(crate) struct Ticket {
     identity: Arc<Identity>,
     first: u64,
@@ -140,17 +144,26 @@ impl Ticket {
         self.identity.client_id.clone()
     }
 
-    /// Everything below is settled. At most the lowest number of this ticket.
+    /// All numbers below this one are settled. At most the lowest number of this ticket.
     pub(crate) fn lowest_unsettled(&self) -> u64 {
         self.identity.lowest.load(Ordering::Relaxed)
     }
 
-    /// What is not settled, if the mark lags and it is time to tell this region of it.
-    pub(crate) fn under_way(&self, region: u64) -> Option<UnderWay> {
-        if self.identity.lags.load(Ordering::Relaxed) { self.identity.under_way(region) } else { None }
+    /// The numbers that are not settled, if the lowest of them lags and this region is due for a report.
+    pub(crate) fn unsettled_to_report(&self, region: RegionId) -> Option<Unsettled> {
+        if self.identity.lags.load(Ordering::Relaxed) { self.identity.unsettled_to_report(region) } else { None }
     }
 
-    /// So many more numbers under the same identity, for operations that have to begin anew.
+    /// What a request to a region says about these numbers.
+    pub(crate) fn header(&self, region: RegionId) -> OperationNumbers {
+        OperationNumbers {
+            client_id: self.client_id(),
+            lowest_unsettled: self.lowest_unsettled(),
+            unsettled: self.unsettled_to_report(region),
+        }
+    }
+
+    /// `count` more numbers under the same identity, for operations that need a new number.
     pub(crate) fn another(&self, count: u64) -> Ticket {
         let first = self.identity.reserve(count, u64::MAX).expect("no span is too large for it");
         Ticket { identity: Arc::clone(&self.identity), first, count }
@@ -163,21 +176,12 @@ impl Drop for Ticket {
     }
 }
 
-/// The numbers that are not settled.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct UnderWay {
-    /// Numbers from here on are not given out yet.
-    pub(crate) below: u64,
-    /// Inclusive, ascending.
-    pub(crate) ranges: Vec<(u64, u64)>,
-}
-
-/// Which numbers are settled: a bitmap that begins near the lowest that is not.
+/// Which numbers are settled: a bitmap that starts near the lowest that is not.
 struct Window {
     next: u64,
     lowest: u64,
     /// How many are given out and not settled.
-    open: u64,
+    in_flight: u64,
     /// The number of the first bit; a multiple of 64.
     base: u64,
     settled: VecDeque<u64>,
@@ -185,33 +189,44 @@ struct Window {
 
 impl Window {
     fn new() -> Self {
-        // There is no operation 0: to servers it means one that is not remembered.
-        Self { next: 1, lowest: 1, open: 0, base: 0, settled: VecDeque::from([1]) }
+        // There is no operation 0: on the wire it means an operation without a number.
+        Self { next: 1, lowest: 1, in_flight: 0, base: 0, settled: VecDeque::from([1]) }
     }
 
     fn reserve(&mut self, count: u64) -> u64 {
         let first = self.next;
-        self.next += count;
-        self.open += count;
+        // A wrapped number would be used twice, and servers would drop the second operation as a repetition.
+        self.next = first.checked_add(count).expect("an identity is replaced long before its numbers run out");
+        self.in_flight += count;
         let words = (self.next - self.base).div_ceil(64);
-        self.settled.resize(usize::try_from(words).expect("as many as are under way"), 0);
+        self.settled.resize(usize::try_from(words).expect("the span of an identity is bounded"), 0);
         first
     }
 
     fn settle(&mut self, number: u64) {
+        assert!(
+            (self.lowest..self.next).contains(&number),
+            "operation {number} is settled, but only {} to {} are in flight",
+            self.lowest,
+            self.next
+        );
         let bit = number - self.base;
         let word = usize::try_from(bit / 64).expect("inside the bitmap");
-        self.settled[word] |= 1 << (bit % 64);
-        self.open -= 1;
+        let mask = 1 << (bit % 64);
+        assert!(self.settled[word] & mask == 0, "operation {number} is settled twice");
+        self.settled[word] |= mask;
+        self.in_flight -= 1;
         if number != self.lowest {
             return;
         }
-        // Each word leaves once, so a settled number costs a constant amount of work over time.
+        // Each word is removed once, so settling a number takes amortised constant time.
         while self.settled.front() == Some(&u64::MAX) {
             self.settled.pop_front();
             self.base += 64;
         }
-        self.lowest = self.base + self.settled.front().map_or(0, |word| u64::from(word.trailing_ones()));
+        let lowest = self.base + self.settled.front().map_or(0, |word| u64::from(word.trailing_ones()));
+        assert!(lowest > self.lowest, "the lowest unsettled operation regressed from {} to {lowest}", self.lowest);
+        self.lowest = lowest;
     }
 
     /// The numbers that are not settled, as ranges.
@@ -251,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mark_passes_only_what_is_settled() {
+    fn the_lowest_unsettled_number_passes_only_settled_ones() {
         let operations = Operations::new();
         let (one, two, three) = (operations.take(1), operations.take(2), operations.take(1));
         assert_eq!((one.first(), two.first(), three.first()), (1, 2, 4));
@@ -285,7 +300,7 @@ mod tests {
                 }
                 let lowest = open.first().copied().unwrap_or(window.next);
                 assert_eq!(window.lowest, lowest, "seed {seed}");
-                assert_eq!(window.open, open.len() as u64, "seed {seed}");
+                assert_eq!(window.in_flight, open.len() as u64, "seed {seed}");
                 let ranges = window.unsettled();
                 let told: BTreeSet<u64> = ranges.iter().flat_map(|(first, last)| *first..=*last).collect();
                 assert_eq!(told, open, "seed {seed}");
@@ -296,36 +311,36 @@ mod tests {
     }
 
     #[test]
-    fn while_one_number_is_stuck_each_region_hears_what_is_under_way_once_in_many_requests() {
+    fn while_one_number_is_stuck_each_region_gets_a_report_once_in_many_requests() {
         let operations = Operations::new();
         let stuck = operations.take(1);
         let mut told = 0;
         for _ in 0..1_000 {
             let other = operations.take(1);
-            told += u64::from(other.under_way(7).is_some());
+            told += u64::from(other.unsettled_to_report(RegionId(7)).is_some());
         }
-        assert!((1..=1_000 / TELL_EVERY_MIN).contains(&told), "{told}");
+        assert!((1..=1_000 / REPORT_EVERY_MIN).contains(&told), "{told}");
         let (other, last) = (operations.take(2), operations.take(1));
-        let expected = UnderWay { below: 1_005, ranges: vec![(1, 1), (1_002, 1_004)] };
-        assert_eq!(other.under_way(8), Some(expected), "a region that was not told yet");
-        assert_eq!(other.under_way(8), None);
+        let expected = Unsettled { below: 1_005, ranges: vec![(1, 1), (1_002, 1_004)] };
+        assert_eq!(other.unsettled_to_report(RegionId(8)), Some(expected), "a region without a report yet");
+        assert_eq!(other.unsettled_to_report(RegionId(8)), None);
         drop((stuck, other));
-        assert_eq!(last.under_way(9), None, "nothing lags");
+        assert_eq!(last.unsettled_to_report(RegionId(9)), None, "nothing lags");
     }
 
     #[test]
-    fn many_calls_under_way_of_which_none_is_stuck_say_nothing() {
+    fn many_calls_in_flight_are_not_reported_while_none_is_stuck() {
         let operations = Operations::new();
         let mut calls: VecDeque<Ticket> = (0..2_000).map(|_| operations.take(1)).collect();
         for _ in 0..5_000 {
             calls.pop_front();
             calls.push_back(operations.take(1));
-            assert_eq!(calls[1_999].under_way(7), None);
+            assert_eq!(calls[1_999].unsettled_to_report(RegionId(7)), None);
         }
     }
 
     #[test]
-    fn an_identity_that_spans_too_much_is_left_for_a_new_one() {
+    fn an_identity_that_spans_too_much_is_replaced() {
         let operations = Operations { span_max: 10, ..Operations::new() };
         let stuck = operations.take(1);
         let mut others: Vec<Ticket> = (0..10).map(|_| operations.take(1)).collect();
@@ -334,10 +349,10 @@ mod tests {
         let fresh = operations.take(3);
         assert_ne!(fresh.client_id(), stuck.client_id());
         assert_eq!((fresh.first(), fresh.lowest_unsettled()), (1, 1));
-        assert_eq!((stuck.first(), stuck.lowest_unsettled()), (1, 1), "what is under way keeps its identity");
+        assert_eq!((stuck.first(), stuck.lowest_unsettled()), (1, 1), "operations in flight keep their identity");
     }
 
-    /// A small generator (xorshift), so that a seed tells the whole test.
+    /// A small generator (xorshift): a seed reproduces the whole test.
     fn xorshift(seed: u64) -> impl FnMut() -> u64 {
         let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
         move || {

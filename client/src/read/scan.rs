@@ -1,82 +1,37 @@
-//! What callers ask to read (gets, scans) and what they get back (rows of cells).
+//! What a scan reads: a range of rows, how many of them, in which direction, and what of each.
 //!
-//! Results are slices of the received blocks: a cell is never copied on its way out. Bounds and names are checked when the
-//! read is carried out.
+//! Bounds and names are checked when the scan is carried out.
 
 use std::ops::{Bound, RangeBounds};
 
 use bytes::Bytes;
-use terrane_proto::v1;
 use terrane_types::{Invalid, KeyRange};
 
+use crate::consistency::Consistency;
 use crate::read::page_token::PageToken;
 use crate::read::selection::{Selection, selection_methods};
-use crate::route::consistency::Consistency;
+use crate::wire::scan::{Latest, LatestPrefix};
 
-/// Asks for one row.
-///
-/// ```
-/// use terrane_client::Get;
-/// let get = Get::new("user-17").family("info").column_prefix("seen", "2026-").versions(3);
-/// ```
-#[derive(Clone, Debug)]
-#[must_use = "a table reads what it is given"]
-pub struct Get {
-    pub(crate) row: Bytes,
-    pub(crate) selection: Selection,
-}
-
-impl Get {
-    /// A get of `row`.
-    pub fn new(row: impl AsRef<[u8]>) -> Self {
-        Self { row: Bytes::copy_from_slice(row.as_ref()), selection: Selection::all() }
-    }
-
-    selection_methods!(selection);
-
-    /// The row asked for.
-    #[must_use]
-    pub fn row(&self) -> &[u8] {
-        &self.row
-    }
-}
-
-/// A row's name alone asks for all its columns.
-impl<R: AsRef<[u8]>> From<R> for Get {
-    fn from(row: R) -> Self {
-        Self::new(row)
-    }
-}
-
-/// Of what rows a scan shows the first ones: those that share a prefix.
+/// Which rows count as one prefix, for a scan that shows only the first rows of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LatestPer(Per);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Per {
-    Parts(u32),
-    Bytes(u32),
-}
+pub struct LatestPer(LatestPrefix);
 
 impl LatestPer {
-    /// Rows that share so many leading parts of the key that the table declares, a bucket counted among them. At least 1.
+    /// Rows that share this many leading parts of the table's declared key; a bucket counts as a part. At least 1.
     #[must_use]
     pub const fn parts(parts: u32) -> Self {
-        Self(Per::Parts(parts))
+        Self(LatestPrefix::Parts(parts))
     }
 
-    /// Rows that share so many leading bytes; a shorter row is a prefix of its own. At least 1.
+    /// Rows that share this many leading bytes; a shorter row is its own prefix. At least 1.
     #[must_use]
     pub const fn bytes(bytes: u32) -> Self {
-        Self(Per::Bytes(bytes))
+        Self(LatestPrefix::Bytes(bytes))
     }
 
-    pub(crate) fn wire(self, rows: u32) -> v1::Latest {
-        let prefix = match self.0 {
-            Per::Parts(parts) => v1::latest::Prefix::Parts(parts),
-            Per::Bytes(bytes) => v1::latest::Prefix::Bytes(bytes),
-        };
-        v1::Latest { prefix: Some(prefix), rows, ..v1::Latest::default() }
+    /// The first `rows` rows of each prefix.
+    pub(crate) fn first(self, rows: u32) -> Latest {
+        Latest { prefix: self.0, rows, last_prefix: Bytes::new(), given: 0 }
     }
 }
 
@@ -245,7 +200,7 @@ impl Scan {
     }
 
     /// How many rows are shown at most: the limit, or what a `page(n)` in the filter leaves behind the offset.
-    pub(crate) fn limit_in_all(&self) -> Option<u64> {
+    pub(crate) fn total_limit(&self) -> Option<u64> {
         let passing = self.selection.rows_that_pass().map(|rows| rows.saturating_sub(self.offset));
         self.limit.into_iter().chain(passing).min()
     }

@@ -1,8 +1,9 @@
-//! Calls to the masters: tried in the order given, beginning with the one that answered last.
+//! Calls to the masters, in the configured order, starting with the one that answered last.
 //!
-//! A read is asked of the next master whenever one does not answer soon, and the first answer counts. A change that carries a
-//! request id (create, alter, drop) is sent again too, since masters recognise it. Any other change (split) goes to the next
-//! only when it certainly did not reach the first; else its outcome is unknown and the caller is told so.
+//! A read goes to the next master as soon as one does not answer quickly, and the first answer counts. A change with a
+//! request id (create, alter, drop) is sent again too: masters recognise it. Any other change (split) goes to the next
+//! master only if it certainly did not reach the first; otherwise its outcome is unknown, and the caller gets
+//! [`Error::Uncertain`].
 
 use std::error::Error as _;
 use std::future::Future;
@@ -17,7 +18,7 @@ use terrane_proto::{MESSAGE_BYTES_MAX, error, hello};
 use terrane_types::{ClusterId, Error as Wire, ServerId};
 use tokio::time::Instant;
 use tonic::transport::Channel;
-use tonic::{Request, Response, Status};
+use tonic::{Response, Status};
 
 use crate::deadline::{TRY_MAX, after};
 use crate::error::Error;
@@ -25,19 +26,19 @@ use crate::error::Error;
 /// Between two rounds over all masters.
 const ROUND_WAIT_MIN: Duration = Duration::from_millis(50);
 const ROUND_WAIT_MAX: Duration = Duration::from_secs(1);
-/// How long a master may take to answer a read before the next one is asked too.
+/// How long a master may take to answer a read before the read goes to the next one too.
 const HEDGE_WAIT: Duration = Duration::from_millis(300);
-/// Masters of one cluster; addresses beyond are refused.
+/// Masters of one cluster; more addresses are refused.
 const MASTERS_MAX: usize = 16;
 
-/// What a call to a master may risk.
+/// Whether a call to a master may be repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Changes nothing: may be asked of anybody, as often as need be.
+    /// Changes nothing: any master may answer, and it may be sent any number of times.
     Read,
-    /// Changes something: never sent again once it may have arrived.
+    /// Changes something: never sent again if it may have arrived.
     Change,
-    /// Changes something under a request id: may be sent again under the same id. Its answer may take all the time there is.
+    /// Changes something under a request id: may be sent again under the same id. Its answer may take the whole timeout.
     Once,
 }
 
@@ -45,23 +46,25 @@ pub(crate) enum Kind {
 #[derive(Debug)]
 pub(crate) struct Masters {
     masters: Vec<(String, MasterClient<Channel>)>,
-    /// The one to ask first.
+    /// The one to try first.
     first: AtomicUsize,
     boot: u64,
+    /// `None` only until the first call has found the cluster out.
+    cluster: Option<ClusterId>,
 }
 
-/// How one try ended, if not well.
+/// How one try failed.
 enum Tried {
     /// The answer is final.
     Final(Error),
-    /// This one cannot; nothing happened.
+    /// This master cannot answer; nothing happened.
     Next(Error),
     /// Not now; nothing happened.
     Later(Error, Duration),
 }
 
 impl Masters {
-    /// Checks the addresses; connects to none yet.
+    /// Checks the addresses. Connects to none of them yet.
     pub(crate) fn new(addresses: &str, boot: u64) -> Result<Self, Error> {
         let mut masters = Vec::new();
         for address in addresses.split(',').map(str::trim).filter(|address| !address.is_empty()) {
@@ -74,20 +77,31 @@ impl Masters {
         }
         if masters.is_empty() || masters.len() > MASTERS_MAX {
             return Err(Error::invalid(format!(
-                "between 1 and {MASTERS_MAX} masters are named, as HOST:PORT,HOST:PORT; {} were",
+                "a client is given 1 to {MASTERS_MAX} masters, as HOST:PORT,HOST:PORT; this one has {}",
                 masters.len()
             )));
         }
-        Ok(Self { masters, first: AtomicUsize::new(0), boot })
+        Ok(Self { masters, first: AtomicUsize::new(0), boot, cluster: None })
     }
 
-    /// The hello of a call; `None` for the cluster in the first call only.
-    pub(crate) fn hello(&self, cluster: Option<ClusterId>) -> v1::Hello {
+    /// The same masters, known to be those of this cluster.
+    pub(crate) fn of_cluster(mut self, cluster: ClusterId) -> Self {
+        self.cluster = Some(cluster);
+        self
+    }
+
+    /// The hello of a call.
+    pub(super) fn hello(&self) -> Option<v1::Hello> {
+        Some(self.hello_to(self.cluster))
+    }
+
+    /// The hello to the masters of a cluster; `None`: of any cluster.
+    pub(super) fn hello_to(&self, cluster: Option<ClusterId>) -> v1::Hello {
         hello::ours(cluster, ServerId(0), ServerId(0), self.boot)
     }
 
-    /// Asks until one answers or the time is over.
-    pub(crate) async fn call<T, F, R>(&self, kind: Kind, timeout: Duration, ask: F) -> Result<T, Error>
+    /// Calls masters until one answers or the time is over.
+    pub(super) async fn call<T, F, R>(&self, kind: Kind, timeout: Duration, ask: F) -> Result<T, Error>
     where
         F: Fn(MasterClient<Channel>, Duration) -> R,
         R: Future<Output = Result<Response<T>, Status>>,
@@ -115,8 +129,8 @@ impl Masters {
         }
     }
 
-    /// One question to each master, until one answers: one after the other, and of reads the next also while the one
-    /// before is silent. `arrived` is set when a change may have reached a master that did not answer.
+    /// One try at each master, until one answers: one after another, and a read goes to the next also while the one before
+    /// is silent. Sets `arrived` when a change may have reached a master that did not answer.
     async fn round<T, F, R>(&self, kind: Kind, deadline: Instant, ask: &F, arrived: &AtomicBool) -> Result<T, Tried>
     where
         F: Fn(MasterClient<Channel>, Duration) -> R,
@@ -136,13 +150,13 @@ impl Masters {
             };
             match answer {
                 Some(Err(Tried::Next(error))) => last = Some(Tried::Next(error)),
-                Some(settled) => return settled,
+                Some(decided) => return decided,
                 None => return Err(last.expect("there is at least one master")),
             }
         }
     }
 
-    /// Asks one master once.
+    /// One try at one master.
     async fn ask<T, F, R>(
         &self,
         index: usize,
@@ -189,14 +203,7 @@ impl Masters {
     }
 }
 
-/// A request that tells the master how long its caller waits.
-pub(crate) fn timed<T>(message: T, left: Duration) -> Request<T> {
-    let mut request = Request::new(message);
-    request.set_timeout(left);
-    request
-}
-
-/// Whether the answer of a call is lost that may have arrived.
+/// Whether the call may have arrived and its answer is lost.
 fn is_lost(status: &Status) -> bool {
     status.details().is_empty() && !is_answer(status) && !never_connected(status)
 }
@@ -221,7 +228,7 @@ fn judge(kind: Kind, address: &str, status: &Status) -> Tried {
     }
 }
 
-/// Statuses without our details that a server still means: they come from tonic's own edge.
+/// Whether a status without our details is an answer all the same: one that tonic's own layer gave.
 fn is_answer(status: &Status) -> bool {
     use tonic::Code::{InvalidArgument, OutOfRange, PermissionDenied, Unauthenticated, Unimplemented};
     matches!(status.code(), InvalidArgument | OutOfRange | PermissionDenied | Unauthenticated | Unimplemented)

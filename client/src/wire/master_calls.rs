@@ -1,0 +1,268 @@
+//! The calls of a master, typed: one method per call, which counts, sends and reads it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use terrane_proto::convert::GroupLocation;
+use terrane_proto::{hello, v1};
+use terrane_types::{ClusterId, NamespaceName, RegionDescriptor, RegionId, ServerId, TableId, TableSchema};
+
+use crate::api::admin::info::{ClusterStatus, GroupInfo, RegionInfo, ResourceUsage, ServerInfo, TableInfo};
+use crate::api::admin::spec::{TableChange, TableSpec};
+use crate::error::Error;
+use crate::wire::masters::{Kind, Masters};
+use crate::wire::scan::RegionScan;
+use crate::wire::scan_stream::ScanStream;
+
+/// A part of the map of regions.
+pub(crate) struct Map {
+    pub(crate) regions: Vec<RegionDescriptor>,
+    pub(crate) groups: Vec<GroupLocation>,
+    pub(crate) schema_version: u64,
+}
+
+/// Sends `$request` with the method `$method` of the generated client.
+macro_rules! ask {
+    ($masters:expr, $kind:expr, $timeout:expr, $method:ident, $request:expr) => {{
+        let request = $request;
+        $masters
+            .call($kind, $timeout, |mut master, left| {
+                let request = timed(request.clone(), left);
+                async move { master.$method(request).await }
+            })
+            .await
+    }};
+}
+
+/// A request that tells the master how long its caller waits.
+fn timed<T>(message: T, left: Duration) -> tonic::Request<T> {
+    let mut request = tonic::Request::new(message);
+    request.set_timeout(left);
+    request
+}
+
+impl Masters {
+    /// The id of the cluster; checks that it is the expected one, if one is expected.
+    pub(crate) async fn identify(&self, expected: Option<ClusterId>, timeout: Duration) -> Result<ClusterId, Error> {
+        let reply = ask!(self, Kind::Read, timeout, identify, self.hello_to(expected))?;
+        hello::cluster_of(&reply.cluster_id)?.ok_or_else(|| Error::internal("the master does not know its cluster"))
+    }
+
+    /// The regions of a table from the one that holds `key`, or with `reverse` the one that ends at it, at most `limit`.
+    pub(crate) async fn locate(
+        &self,
+        table: TableId,
+        key: &[u8],
+        reverse: bool,
+        limit: u32,
+        timeout: Duration,
+    ) -> Result<Map, Error> {
+        let (hello, key) = (self.hello(), Bytes::copy_from_slice(key));
+        let request = v1::LocateRequest { hello, table: table.0, key, limit, reverse };
+        let v1::LocateReply { regions, groups, schema_version } = ask!(self, Kind::Read, timeout, locate, request)?;
+        let region = |region| match RegionDescriptor::try_from(region) {
+            Ok(region) => Some(region),
+            Err(error) => {
+                tracing::warn!(%error, "a master sent an invalid region descriptor");
+                None
+            }
+        };
+        Ok(Map {
+            regions: regions.into_iter().filter_map(region).collect(),
+            groups: groups.into_iter().map(GroupLocation::from).collect(),
+            schema_version,
+        })
+    }
+
+    /// Opens a scan of the meta table.
+    pub(crate) async fn scan_meta(&self, scan: RegionScan, timeout: Duration) -> Result<ScanStream, Error> {
+        let call = v1::ScanCall { hello: self.hello(), header: None, body: Some(scan.into_wire()) };
+        // The stream has no deadline of its own; each wait for a block has.
+        let opened = self.call(Kind::Read, timeout, |mut master, _left| {
+            let call = call.clone();
+            async move { master.scan_meta(call).await }
+        });
+        opened.await.map(ScanStream)
+    }
+
+    pub(crate) async fn create_table(&self, spec: TableSpec, timeout: Duration) -> Result<TableInfo, Error> {
+        let request = v1::CreateTableRequest {
+            hello: self.hello(),
+            schema: Some((&spec.schema).into()),
+            split_at: spec.split_at,
+            request_id: request_id(),
+        };
+        table_info(ask!(self, Kind::Once, timeout, create_table, request)?)
+    }
+
+    pub(crate) async fn alter_table(
+        &self,
+        name: &str,
+        change: TableChange,
+        timeout: Duration,
+    ) -> Result<TableInfo, Error> {
+        let families = change.families.into_iter().map(|family| v1::FamilyChange {
+            name: family.name,
+            add: family.add,
+            attributes: family.attributes.into_iter().collect(),
+        });
+        let request = v1::AlterTableRequest {
+            hello: self.hello(),
+            name: name.to_owned(),
+            set: change.set.into_iter().collect(),
+            families: families.collect(),
+            drop_families: change.drop_families,
+            request_id: request_id(),
+        };
+        table_info(ask!(self, Kind::Once, timeout, alter_table, request)?)
+    }
+
+    pub(crate) async fn drop_table(&self, name: &str, timeout: Duration) -> Result<(), Error> {
+        let request = v1::DropTableRequest { hello: self.hello(), name: name.to_owned(), request_id: request_id() };
+        ask!(self, Kind::Once, timeout, drop_table, request).map(drop)
+    }
+
+    /// The tables of a namespace; empty: of all.
+    pub(crate) async fn list_tables(&self, namespace: String, timeout: Duration) -> Result<Vec<TableInfo>, Error> {
+        let request = v1::ListTablesRequest { hello: self.hello(), namespace };
+        let reply: v1::ListTablesReply = ask!(self, Kind::Read, timeout, list_tables, request)?;
+        reply.tables.into_iter().map(table_info).collect()
+    }
+
+    pub(crate) async fn describe_table(&self, name: &str, timeout: Duration) -> Result<TableInfo, Error> {
+        let request = v1::DescribeTableRequest { hello: self.hello(), name: name.to_owned() };
+        table_info(ask!(self, Kind::Read, timeout, describe_table, request)?)
+    }
+
+    pub(crate) async fn create_namespace(&self, name: NamespaceName, timeout: Duration) -> Result<(), Error> {
+        let request = self.namespace_request(&name);
+        ask!(self, Kind::Once, timeout, create_namespace, request).map(drop)
+    }
+
+    pub(crate) async fn drop_namespace(&self, name: NamespaceName, timeout: Duration) -> Result<(), Error> {
+        let request = self.namespace_request(&name);
+        ask!(self, Kind::Once, timeout, drop_namespace, request).map(drop)
+    }
+
+    fn namespace_request(&self, name: &NamespaceName) -> v1::NamespaceRequest {
+        v1::NamespaceRequest { hello: self.hello(), name: name.to_string(), request_id: request_id() }
+    }
+
+    pub(crate) async fn list_namespaces(&self, timeout: Duration) -> Result<Vec<NamespaceName>, Error> {
+        let request = v1::ClusterRequest { hello: self.hello() };
+        let reply: v1::ListNamespacesReply = ask!(self, Kind::Read, timeout, list_namespaces, request)?;
+        reply.names.iter().map(|name| Ok(NamespaceName::new(name)?)).collect()
+    }
+
+    pub(crate) async fn servers(&self, timeout: Duration) -> Result<Vec<ServerInfo>, Error> {
+        let request = v1::ClusterRequest { hello: self.hello() };
+        let reply: v1::ListServersReply = ask!(self, Kind::Read, timeout, list_servers, request)?;
+        Ok(reply.servers.into_iter().map(server_info).collect())
+    }
+
+    pub(crate) async fn groups(&self, timeout: Duration) -> Result<Vec<GroupInfo>, Error> {
+        let request = v1::ClusterRequest { hello: self.hello() };
+        let reply: v1::ListGroupsReply = ask!(self, Kind::Read, timeout, list_groups, request)?;
+        Ok(reply.groups.into_iter().map(group_info).collect())
+    }
+
+    /// The regions of a table; empty: of all.
+    pub(crate) async fn regions(&self, table: String, timeout: Duration) -> Result<Vec<RegionInfo>, Error> {
+        let request = v1::ListRegionsRequest { hello: self.hello(), table };
+        let reply: v1::ListRegionsReply = ask!(self, Kind::Read, timeout, list_regions, request)?;
+        reply.regions.into_iter().map(region_info).collect()
+    }
+
+    pub(crate) async fn status(&self, timeout: Duration) -> Result<ClusterStatus, Error> {
+        let request = v1::ClusterRequest { hello: self.hello() };
+        let reply: v1::StatusReply = ask!(self, Kind::Read, timeout, status, request)?;
+        Ok(ClusterStatus {
+            cluster: hello::cluster_of(&reply.cluster_id)?.unwrap_or_default(),
+            replication: reply.replication,
+            servers: reply.servers.into_iter().map(server_info).collect(),
+            tables: reply.tables,
+            regions: reply.regions,
+            groups: reply.groups,
+            groups_without_leader: reply.groups_without_leader,
+            troubles: reply.troubles,
+            waiting_for: reply.waiting_for,
+            catalog_index: reply.catalog_index,
+        })
+    }
+
+    /// Splits a region at a row, or near its middle if `at` is empty; returns the daughters.
+    pub(crate) async fn split(
+        &self,
+        region: RegionId,
+        at: Bytes,
+        timeout: Duration,
+    ) -> Result<Vec<RegionDescriptor>, Error> {
+        let request = v1::SplitRegionRequest { hello: self.hello(), region: region.0, at };
+        let reply: v1::SplitRegionReply = ask!(self, Kind::Change, timeout, split_region, request)?;
+        reply.daughters.into_iter().map(|daughter| Ok(daughter.try_into()?)).collect()
+    }
+}
+
+/// An id for one change: masters make the change once, however often the request arrives.
+fn request_id() -> Bytes {
+    let halves = [terrane_env::rand::u64(), terrane_env::rand::u64()];
+    halves.iter().flat_map(|half| half.to_le_bytes()).collect()
+}
+
+fn table_info(reply: v1::TableReply) -> Result<TableInfo, Error> {
+    let schema = reply.schema.ok_or_else(|| Error::internal("the master described a table without a schema"))?;
+    let schema = TableSchema::try_from(schema)?;
+    Ok(TableInfo { schema, state: reply.state, regions: reply.regions, bytes: reply.bytes })
+}
+
+fn server_info(info: v1::ServerInfo) -> ServerInfo {
+    ServerInfo {
+        server: ServerId(info.server),
+        address: info.address,
+        console: info.console,
+        state: info.state,
+        leaders: info.leaders,
+        replicas: info.replicas,
+        regions: info.regions,
+        engine: info.engine,
+        log_bytes: info.log_bytes,
+        log_limit: info.log_limit,
+        log_held_by: info.log_held_by,
+        memtable_bytes: info.memtable_bytes,
+        since_report: Duration::from_millis(info.since_report_ms),
+        troubles: info.troubles,
+        resources: info.resources.into_iter().map(resource_usage).collect(),
+    }
+}
+
+fn resource_usage(usage: v1::ResourceUsage) -> ResourceUsage {
+    let v1::ResourceUsage { name, bytes, used, peak, limit, refused } = usage;
+    ResourceUsage { name, is_bytes: bytes, used, peak, limit, refused }
+}
+
+fn group_info(info: v1::GroupInfo) -> GroupInfo {
+    let location = GroupLocation::from(info.location.unwrap_or_default());
+    GroupInfo {
+        group: location.group,
+        leader: location.leader,
+        term: location.term,
+        members: location.members,
+        replicas: info.replicas,
+        regions: info.regions,
+        applied: info.applied,
+        state: info.state,
+    }
+}
+
+fn region_info(info: v1::RegionInfo) -> Result<RegionInfo, Error> {
+    let descriptor =
+        info.descriptor.ok_or_else(|| Error::internal("the master listed a region without its descriptor"))?;
+    Ok(RegionInfo {
+        descriptor: descriptor.try_into()?,
+        table: info.table,
+        leader: info.leader,
+        bytes: info.bytes,
+        state: info.state,
+        servers: info.servers,
+    })
+}
