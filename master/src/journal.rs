@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use terrane_raft::{Group, ProposeError};
+use terrane_raft::ProposeError;
 use terrane_types::{Error, Invalid};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
@@ -16,6 +16,10 @@ use crate::machine::CatalogMachine;
 const LEADING_WAIT_MAX: Duration = Duration::from_secs(5);
 const RETRY_FIRST: Duration = Duration::from_millis(10);
 const RETRY_MAX: Duration = Duration::from_millis(200);
+
+/// The master's replica of group 0, and the handle to it.
+pub type GroupHost = terrane_raft::GroupHost<CatalogEdit, Outcome>;
+pub type Group = terrane_raft::Group<CatalogEdit, Outcome>;
 
 /// The catalog and the log in front of it.
 #[derive(Clone)]
@@ -39,12 +43,11 @@ impl Journal {
     }
 
     async fn propose(&self, edit: &CatalogEdit) -> Result<Outcome, Error> {
-        let operation = edit.encode();
         let mut backoff = Backoff::new(RETRY_FIRST, RETRY_MAX);
         let give_up = Instant::now() + LEADING_WAIT_MAX;
         loop {
-            let error = match self.group.propose(operation.clone()).await {
-                Ok(reply) => return outcome(&reply),
+            let error = match self.group.propose(edit.clone()).await {
+                Ok(outcome) => return Ok(outcome),
                 Err(error) => error,
             };
             // Only what was certainly not proposed is tried again: an id must not be taken twice for one wish.
@@ -102,10 +105,6 @@ impl Journal {
             timeout_at(deadline, changes.changed()).await.ok()?.ok()?;
         }
     }
-}
-
-fn outcome(reply: &[u8]) -> Result<Outcome, Error> {
-    Outcome::decode(reply).map_err(|error| Error::Internal { message: format!("a reply of the catalog: {error}") })
 }
 
 fn refused(refusal: Refusal) -> Error {

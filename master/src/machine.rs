@@ -1,4 +1,4 @@
-//! Group 0's state machine: each operation is a catalog edit, each reply its outcome.
+//! Group 0's state machine: each operation is a catalog edit, each answer its outcome.
 //!
 //! Applying is pure and in memory. What reaches disk besides the log is the checkpoint, written by a task of its own
 //! ([`CatalogMachine::write_checkpoints`]) when the log wants to be purged, when many edits have passed, and at shutdown.
@@ -10,9 +10,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
-use terrane_raft::{AppliedEntry, BoxFuture, Durable, Factory, GroupSpec, Packing, Prepared, StateMachine};
+use terrane_raft::{AppliedEntry, BoxFuture, Durable, Factory, GroupSpec, Packing, Prepared, Proposal, StateMachine};
 use tokio::sync::{Notify, watch};
 
 use crate::catalog::checkpoint::{Checkpoint, path_in};
@@ -108,13 +107,13 @@ impl CatalogMachine {
         }
     }
 
-    fn apply_entry(state: &mut Checkpoint, entry: &AppliedEntry) -> Vec<Bytes> {
+    fn apply_entry(state: &mut Checkpoint, entry: &AppliedEntry) -> Vec<Outcome> {
         if entry.index <= state.applied {
-            return vec![Outcome::Done.encode(); entry.operations.len()];
+            return vec![Outcome::Done; entry.operations.len()];
         }
         (state.applied, state.stamp) = (entry.index, entry.stamp);
         let catalog = &mut state.catalog;
-        entry.operations.iter().map(|operation| apply_operation(catalog, operation, entry.stamp).encode()).collect()
+        entry.operations.iter().map(|operation| apply_operation(catalog, operation, entry.stamp)).collect()
     }
 }
 
@@ -126,13 +125,23 @@ fn apply_operation(catalog: &mut Catalog, operation: &[u8], stamp: u64) -> Outco
     }
 }
 
+impl Proposal for CatalogEdit {
+    fn bytes(&self) -> usize {
+        // Edits are few: encoding one twice costs less than a second way to compute its size.
+        self.encode().len()
+    }
+}
+
 impl StateMachine for CatalogMachine {
-    fn prepare(&self, _packing: &Packing, operation: &[u8], entry: &mut Vec<u8>) -> Prepared {
-        entry.extend_from_slice(operation);
+    type Proposal = CatalogEdit;
+    type Answer = Outcome;
+
+    fn prepare(&self, _packing: &Packing, edit: &CatalogEdit, entry: &mut Vec<u8>) -> Prepared<Outcome> {
+        entry.extend_from_slice(&edit.encode());
         Prepared::Packed
     }
 
-    fn apply<'a>(&'a self, entries: &'a [AppliedEntry]) -> BoxFuture<'a, Vec<Vec<Bytes>>> {
+    fn apply<'a>(&'a self, entries: &'a [AppliedEntry]) -> BoxFuture<'a, Vec<Vec<Outcome>>> {
         for (before, next) in entries.iter().zip(entries.iter().skip(1)) {
             let (before, next) = (before.index, next.index);
             assert!(before < next, "an entry of the catalog's log is out of order: index {next} follows {before}");
@@ -164,17 +173,20 @@ impl StateMachine for CatalogMachine {
     }
 }
 
-/// Hands the one machine to group 0.
+/// Gives the one machine to group 0.
 pub struct MasterFactory(pub Arc<CatalogMachine>);
 
 impl Factory for MasterFactory {
-    fn open(&self, _spec: &GroupSpec) -> Arc<dyn StateMachine> {
-        Arc::clone(&self.0) as Arc<dyn StateMachine>
+    type Machine = CatalogMachine;
+
+    fn open(&self, _spec: &GroupSpec) -> Arc<CatalogMachine> {
+        Arc::clone(&self.0)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use terrane_types::ServerId;
 
     use super::*;
@@ -195,7 +207,7 @@ mod tests {
         let machine = CatalogMachine::new(PathBuf::new(), Checkpoint::default());
         let entries = [entry(4, &[&add_server("a:1").encode()]), entry(7, &[&add_server("b:1").encode()])];
         let replies = machine.apply(&entries).await;
-        assert_eq!(Outcome::decode(&replies[1][0]).unwrap(), Outcome::Server(ServerId(2)));
+        assert_eq!(replies[1][0], Outcome::Server(ServerId(2)));
         machine.apply(&entries).await;
         assert_eq!((machine.applied(), machine.read(|catalog| catalog.servers().iter().len())), (7, 2));
     }
@@ -204,8 +216,8 @@ mod tests {
     async fn an_edit_of_a_newer_build_is_refused_and_harmless() {
         let machine = CatalogMachine::new(PathBuf::new(), Checkpoint::default());
         let replies = machine.apply(&[entry(1, &[&[9, 1], &add_server("a:1").encode()])]).await;
-        assert!(matches!(Outcome::decode(&replies[0][0]).unwrap(), Outcome::Refused(Refusal::Invalid(_))));
-        assert_eq!(Outcome::decode(&replies[0][1]).unwrap(), Outcome::Server(ServerId(1)));
+        assert!(matches!(replies[0][0], Outcome::Refused(Refusal::Invalid(_))));
+        assert_eq!(replies[0][1], Outcome::Server(ServerId(1)));
     }
 
     #[tokio::test]

@@ -1,9 +1,9 @@
-//! Between openraft and the group's state machine: decides which entries take effect, and remembers where the group stands.
+//! Between openraft and the group's state machine: decides which entries take effect, and records where the group stands.
 //!
-//! The state machine sees every index exactly once and in order, as an [`AppliedEntry`]; entries that carry no operations
-//! (a leader's first entry, memberships) or that are skipped come without any, so that its durable point can pass them.
+//! The state machine sees every index exactly once and in order, as an [`AppliedEntry`]. Entries without operations (a
+//! leader's first entry, memberships) and skipped entries reach it without any, so that its durable point can pass them.
 //!
-//! After a restart the applied state is what the purge record says, and everything after it is applied again.
+//! After a restart the applied state is that of the purge record, and everything after it is applied again.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,26 +18,27 @@ use openraft::{EntryPayload, OptionalSend};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::AppliedEntry;
 use crate::entry::{self, Sequence};
+use crate::erased::{Answers, Machine};
 use crate::log::{GroupLog, Mark};
 use crate::types::{Applied, Entry, LogId, StoredMembership, Types, term_of};
-use crate::{AppliedEntry, StateMachine};
 
 /// Entries handed to the state machine in one call.
 const APPLY_ENTRIES_MAX: usize = 256;
-/// Bytes of entries in one call, beyond which no further entry is added.
+/// Bytes of entries in one call; above this no entry is added.
 const APPLY_BYTES_MAX: usize = 4 << 20;
 
-/// A state is remembered at least every so many entries, so that a purge can come close to what it may reach.
+/// A state is recorded at least every so many entries, so that a purge can come close to what it may reach.
 const MARK_ENTRIES: u64 = 1024;
-/// States remembered per group; beyond it every other one is dropped.
+/// States recorded per group; above this every other one is dropped.
 const MARKS_MAX: usize = 4096;
 
-/// Where the group stands, shared with everybody who asks.
+/// Where the group stands, shared with all readers of it.
 pub(crate) struct Standing {
     state: Mutex<State>,
-    /// The same as in `state`, for readers that must not wait. Written after the state machine applied, in the order index,
-    /// term; so who reads term then index never sees an index that is not applied.
+    /// The same as in `state`, for readers that must not wait. Written after the state machine has applied, index before
+    /// term; so a reader of term, then index, never sees an index that is not applied.
     applied_index: AtomicU64,
     applied_term: AtomicU64,
     stamp: AtomicU64,
@@ -52,11 +53,11 @@ struct State {
     applied: Option<LogId>,
     membership: StoredMembership,
     sequence: Sequence,
-    /// What the members' clocks had reached when the last entry that took effect was packed; 0 when that is not known.
+    /// What the members' clocks had reached when the last entry that took effect was packed; 0 if that is not known.
     time: u64,
     /// States as of earlier indexes, oldest first.
     marks: VecDeque<Mark>,
-    /// What was last offered to openraft as a snapshot.
+    /// What was offered to openraft last as a snapshot.
     snapshot: Option<Mark>,
 }
 
@@ -110,29 +111,36 @@ impl Standing {
         self.state.lock().sequence
     }
 
-    /// The newest remembered state at or below `index`, the present one included.
+    /// The newest recorded state at or below `index`, including the present one.
     pub(crate) fn mark_at_most(&self, index: u64) -> Option<Mark> {
         let mut state = self.state.lock();
-        state.remember();
+        state.record();
         state.marks.iter().rev().find(|mark| mark.log_id.index <= index).cloned()
     }
 
-    /// Makes `mark` the state that the next snapshot stands for.
+    /// Makes `mark` the state that the next snapshot represents.
     pub(crate) fn offer(&self, mark: Mark) {
         let mut state = self.state.lock();
         state.marks.retain(|kept| kept.log_id.index > mark.log_id.index);
         state.snapshot = Some(mark);
     }
 
-    /// What openraft was told last that it may purge up to.
+    /// The index that was last offered to openraft to purge up to.
     pub(crate) fn offered(&self) -> Option<u64> {
         self.state.lock().snapshot.as_ref().map(|mark| mark.log_id.index)
     }
 
-    /// Decides about an entry in log order; the operations of one that takes effect.
+    /// Decides, in log order, whether an entry takes effect.
     fn admit(&self, entry: &Entry) -> Admitted {
         let mut state = self.state.lock();
         let term = term_of(&entry.log_id);
+        if let Some(applied) = &state.applied {
+            assert!(
+                entry.log_id.index == applied.index + 1 && term >= term_of(applied),
+                "entry {} was to be applied after entry {applied}: the log has a gap or went back",
+                entry.log_id
+            );
+        }
         let operations = match &entry.payload {
             EntryPayload::Blank => Some(Vec::new()),
             EntryPayload::Membership(membership) => {
@@ -140,12 +148,12 @@ impl Standing {
                 Some(Vec::new())
             }
             // An entry that this build cannot read was written by a newer one, which must not be mixed with it: applying
-            // it as anything would make the replicas differ.
+            // it in any way would make the replicas differ.
             EntryPayload::Normal(packed) => match entry::unpack(&packed.0) {
                 Ok((header, operations)) => {
                     let accepted = state.sequence.accept(term, &header);
                     if accepted {
-                        // Not the latest of all: a time that clocks had by mistake ends when they are put right.
+                        // Not the highest of all: a wrong time must not outlast the correction of the clocks.
                         state.time = header.time;
                     }
                     accepted.then_some(operations)
@@ -155,7 +163,7 @@ impl Standing {
         };
         state.applied = Some(entry.log_id);
         if entry.log_id.index.is_multiple_of(MARK_ENTRIES) {
-            state.remember();
+            state.record();
         }
         let skipped = operations.is_none();
         let applied = AppliedEntry {
@@ -167,7 +175,7 @@ impl Standing {
         Admitted::Entry(applied, skipped)
     }
 
-    /// The state machine applied everything up to `last`.
+    /// The state machine has applied everything up to `last`.
     fn reached(&self, last: &AppliedEntry) {
         self.stamp.store(last.stamp, Ordering::Release);
         // Nothing is admitted between the last entry of a chunk and this.
@@ -181,7 +189,7 @@ impl Standing {
 }
 
 impl State {
-    fn remember(&mut self) {
+    fn record(&mut self) {
         let Some(log_id) = self.applied else {
             return;
         };
@@ -210,12 +218,12 @@ enum Admitted {
 /// openraft's view of the state machine.
 #[derive(Clone)]
 pub(crate) struct Adapter {
-    machine: Arc<dyn StateMachine>,
+    machine: Arc<dyn Machine>,
     standing: Arc<Standing>,
     log: Arc<GroupLog>,
 }
 
-/// Entries that go to the state machine together, and who waits for each.
+/// Entries that go to the state machine together, and the responders that wait for them.
 #[derive(Default)]
 struct Chunk {
     entries: Vec<AppliedEntry>,
@@ -230,7 +238,7 @@ impl Chunk {
 }
 
 impl Adapter {
-    pub(crate) fn new(machine: Arc<dyn StateMachine>, standing: Arc<Standing>, log: Arc<GroupLog>) -> Adapter {
+    pub(crate) fn new(machine: Arc<dyn Machine>, standing: Arc<Standing>, log: Arc<GroupLog>) -> Adapter {
         Adapter { machine, standing, log }
     }
 
@@ -239,36 +247,36 @@ impl Adapter {
         let Some(last) = entries.last() else {
             return;
         };
-        let replies = self.machine.apply(&entries).await;
+        let answers = self.machine.apply(&entries).await;
+        let (answered, count) = (answers.len(), entries.len());
+        assert_eq!(answered, count, "the state machine answered {answered} of {count} entries");
         self.standing.reached(last);
-        let mut replies = replies.into_iter();
-        for (entry, (responder, skipped)) in entries.iter().zip(waiting) {
-            let replies = replies.next().unwrap_or_default();
+        for ((entry, answers), (responder, skipped)) in entries.iter().zip(answers).zip(waiting) {
             if let Some(responder) = responder {
-                responder.send(outcome(entry, replies, skipped));
+                responder.send(outcome(entry, answers, skipped));
             }
         }
     }
 
     fn snapshot(&self) -> Option<SnapshotOf<Types, Manifest>> {
         let mark = self.standing.state.lock().snapshot.clone()?;
-        // Before openraft hears of it: it may purge up to this at any time from then on.
+        // Before openraft knows of it: it may purge up to this at any time from then on.
         self.log.offer(mark.clone());
         let meta = SnapshotMetaOf::<Types> { last_log_id: Some(mark.log_id), last_membership: mark.membership };
         Some(SnapshotOf::<Types, Manifest> { meta, snapshot: Manifest {} })
     }
 }
 
-/// One reply per operation, whatever the state machine answered.
-fn outcome(entry: &AppliedEntry, mut replies: Vec<Bytes>, skipped: bool) -> Applied {
+fn outcome(entry: &AppliedEntry, answers: Answers, skipped: bool) -> Applied {
     if skipped {
         return Applied::Skipped;
     }
-    replies.resize(entry.operations.len(), Bytes::new());
-    Applied::Replies(replies)
+    let (answered, count) = (answers.len(), entry.operations.len());
+    assert_eq!(answered, count, "the state machine answered {answered} of {count} operations of entry {}", entry.index);
+    Applied::Answered(answers)
 }
 
-/// What stands for a snapshot's data. Its files are not sent yet.
+/// Stands for a snapshot's data. Its files are not sent yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manifest {}
 
@@ -316,7 +324,7 @@ impl RaftStateMachine<Types> for Adapter {
     }
 
     async fn try_create_snapshot_builder(&mut self, _force: bool) -> Option<Adapter> {
-        // Nothing to build from: openraft then keeps the log, which is right.
+        // There is nothing to build from: openraft then keeps the log, as it must.
         self.standing.state.lock().snapshot.as_ref()?;
         Some(self.clone())
     }
@@ -326,7 +334,7 @@ impl RaftStateMachine<Types> for Adapter {
     }
 
     async fn install_snapshot(&mut self, _: &SnapshotMetaOf<Types>, _: Manifest) -> Result<(), io::Error> {
-        // Peers refuse to send one (`network.rs`), so this is a peer of another build.
+        // Peers do not send one (`network.rs`), so this is a peer of another build.
         Err(io::Error::other("this build cannot install snapshots"))
     }
 

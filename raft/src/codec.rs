@@ -1,8 +1,8 @@
-//! Reading and writing the plain values that log records and peer frames are made of.
+//! Reads and writes the plain values that log records and peer frames consist of.
 //!
-//! Little-endian throughout. Nothing here trusts a length: [`Reader`] answers [`Malformed`] when the bytes do not hold what
-//! they announce, counts are checked against the bytes that would have to follow before anything is allocated, and no
-//! length from outside becomes the size of an allocation.
+//! Little-endian throughout. Nothing here trusts a length: [`Reader`] returns [`Malformed`] if the bytes do not hold what
+//! they announce, counts are checked against the bytes that have to follow before anything is allocated, and no length from
+//! outside becomes the size of an allocation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use terrane_types::{ReplicaId, ServerId};
 
 use crate::types::{Entry, LogId, Member, Membership, Packed, Payload, StoredMembership, Vote, log_id, term_of};
 
-/// Bytes that do not hold what they should.
+/// The bytes do not hold what they should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub(crate) struct Malformed {
@@ -47,7 +47,7 @@ impl Reader {
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let taken = self.take(N)?;
-        Ok(<[u8; N]>::try_from(taken.as_ref()).expect("take answers as many bytes as asked for"))
+        Ok(<[u8; N]>::try_from(taken.as_ref()).expect("take returns exactly the requested bytes"))
     }
 
     pub(crate) fn u8(&mut self) -> Result<u8, Malformed> {
@@ -123,7 +123,7 @@ impl Reader {
             }
             configurations.push(voters);
         }
-        // An empty membership (no configuration at all) is what a replica starts with, and not for `new` to check.
+        // A replica starts with an empty membership (no configuration at all), which `new` would refuse.
         if configurations.is_empty() && members.is_empty() {
             return Ok(Membership::default());
         }
@@ -164,7 +164,7 @@ pub(crate) fn put_flag(out: &mut Vec<u8>, value: bool) {
     out.push(u8::from(value));
 }
 
-/// Writes a length or count. Everything that is written was bounded when it was accepted, far below four billion.
+/// Writes a length or count. Everything written was bounded when it was accepted, far below four billion.
 pub(crate) fn put_length(out: &mut Vec<u8>, length: usize) {
     put_u32(out, u32::try_from(length).expect("accepted sizes are bounded far below four billion"));
 }
@@ -227,8 +227,8 @@ pub(crate) fn put_entry(out: &mut Vec<u8>, id: &LogId, payload: &Payload) {
     }
 }
 
-/// A payload with memory of its own where it is small: a slice would keep the whole buffer it came in alive, be that a
-/// network message or a segment.
+/// A payload with its own memory if it is small: a slice would keep alive the whole buffer it came in, be that a network
+/// message or a segment.
 pub(crate) fn detached(payload: Payload) -> Payload {
     match payload {
         EntryPayload::Normal(Packed(bytes)) if bytes.len() < SHARED_PAYLOAD_BYTES_MIN => {
@@ -238,7 +238,7 @@ pub(crate) fn detached(payload: Payload) -> Payload {
     }
 }
 
-/// From this size on a payload is most of the buffer it came in, so sharing wastes little.
+/// From this size on, a payload is most of the buffer it came in, so sharing wastes little.
 const SHARED_PAYLOAD_BYTES_MIN: usize = 64 << 10;
 
 #[cfg(test)]

@@ -5,13 +5,13 @@
 //! format u8 = 2 | term u64 | ordinal u64 | stamp u64 | least_matched u64 | time u64 | (length u32 | operation)*
 //! ```
 //!
-//! The stamp never goes back along the log, so it runs ahead of the time when a leader's clock does not reach an earlier
-//! one's stamp. Format 2 says what the time was then; format 1 that the stamp was at most [`AHEAD_MAX_MS`] ahead of it.
+//! The stamp never goes back along the log, so it runs ahead of the time while a leader's clock is behind an earlier leader's
+//! stamp. Format 2 also carries that time; format 1 means that the stamp was at most [`AHEAD_MAX_MS`] ahead of it.
 //!
-//! Term and ordinal say when the operations were prepared: in which term, and as the how-manieth entry of that term. An
-//! entry takes effect only when its term is that of its log id and its ordinal follows that of the last entry that took
-//! effect in that term ([`Sequence::accept`]), because it was prepared on the assumption that exactly those before it are
-//! applied. The rule looks at the log alone, so all replicas agree on which entries are skipped.
+//! Term and ordinal say when the operations were prepared: the term, and the entry's ordinal within the term. An entry takes
+//! effect only if its term is that of its log id and its ordinal follows that of the last entry that took effect in that
+//! term ([`Sequence::accept`]), because it was prepared on the assumption that exactly those before it are applied. The
+//! rule depends on the log alone, so all replicas agree on which entries are skipped.
 
 use bytes::Bytes;
 
@@ -64,8 +64,8 @@ impl Packer {
         Packer { bytes, operations: 0 }
     }
 
-    /// Appends the operation that `prepare` writes behind its argument's end. What it does not say to keep is not in the
-    /// entry.
+    /// Appends the operation that `prepare` writes to the end of its argument. If `prepare` does not say to keep it, the entry
+    /// stays as it was.
     pub(crate) fn push<T>(&mut self, prepare: impl FnOnce(&mut Vec<u8>) -> (bool, T)) -> T {
         let start = self.bytes.len();
         put_length(&mut self.bytes, 0);
@@ -122,7 +122,7 @@ pub(crate) fn unpack(entry: &Bytes) -> Result<(Header, Vec<Bytes>), Malformed> {
     Ok((header, operations))
 }
 
-/// Where a group's entries stand: what decides whether the next one takes effect.
+/// The position in a group's entries that decides whether the next one takes effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sequence {
     /// Term of the last entry that took effect.
@@ -150,7 +150,7 @@ impl Sequence {
         true
     }
 
-    /// The ordinal of the last entry of `term` that took effect; 0 when there is none.
+    /// The ordinal of the last entry of `term` that took effect; 0 if there is none.
     pub(crate) fn last_ordinal(&self, term: u64) -> u64 {
         if self.term == term { self.ordinal } else { 0 }
     }

@@ -1,28 +1,31 @@
 //! The handle to a group's local replica.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use openraft::ServerState;
-use openraft::async_runtime::watch::WatchReceiver;
 use terrane_types::{GroupId, ReplicaId};
 use tokio::sync::oneshot;
 
-use crate::log::Role;
+use crate::erased::submission;
 use crate::replica::Replica;
-use crate::submission::{OPERATION_BYTES_MAX, Reply, ReplyTo};
-use crate::{Error, GroupSpec, GroupStatus, ProposeError, ReadPoint, StalePoint};
+use crate::{Error, GroupSpec, GroupStatus, Proposal, ProposeError, ReadPoint, StalePoint};
 
-/// A handle to one group's local replica; cheap to clone.
-#[derive(Clone)]
-pub struct Group {
+/// A handle to one group's local replica, which takes proposals `P` and answers them with `A`; cheap to clone.
+pub struct Group<P, A> {
     replica: Arc<Replica>,
+    types: PhantomData<fn(P) -> A>,
 }
 
-impl Group {
-    pub(crate) fn new(replica: Arc<Replica>) -> Group {
-        Group { replica }
+impl<P, A> Clone for Group<P, A> {
+    fn clone(&self) -> Self {
+        Group { replica: self.replica.clone(), types: PhantomData }
+    }
+}
+
+impl<P: Proposal, A: Send + Sync + 'static> Group<P, A> {
+    pub(crate) fn new(replica: Arc<Replica>) -> Group<P, A> {
+        Group { replica, types: PhantomData }
     }
 
     /// The group's id.
@@ -30,56 +33,39 @@ impl Group {
         self.replica.spec.group
     }
 
-    /// The group and its local replica, as it was made.
+    /// The group and its local replica, as created.
     pub fn spec(&self) -> GroupSpec {
         self.replica.spec.clone()
     }
 
-    /// Proposes an operation and waits for its reply.
+    /// Proposes something and waits for its answer.
     ///
     /// # Errors
-    /// Only [`ProposeError::Uncertain`] leaves open whether the operation takes effect; after any other it does not.
-    pub async fn propose(&self, operation: Vec<u8>) -> Result<Bytes, ProposeError> {
-        let (waiter, answer) = oneshot::channel();
-        self.enqueue(operation, ReplyTo::Waiting(waiter));
-        // A caller is always answered, but for a task that was torn down with its runtime.
+    /// Only [`ProposeError::Uncertain`] leaves open whether the proposal takes effect; after any other it does not.
+    pub async fn propose(&self, proposal: P) -> Result<A, ProposeError> {
+        let (sender, answer) = oneshot::channel();
+        // The caller may have stopped waiting.
+        self.submit(proposal, |outcome| drop(sender.send(outcome)));
+        // Every submission is answered, except by a task that was torn down together with its runtime.
         answer.await.unwrap_or(Err(ProposeError::Uncertain))
     }
 
-    /// Proposes an operation; `reply` is called with the outcome, perhaps before this returns.
-    pub fn submit(&self, operation: Vec<u8>, reply: Reply) {
-        self.enqueue(operation, ReplyTo::Callback(reply));
+    /// Proposes something and passes the outcome to `reply`: once, possibly before this returns, from a task that must not be
+    /// blocked.
+    pub fn submit(&self, proposal: P, reply: impl FnOnce(Result<A, ProposeError>) + Send + 'static) {
+        let bytes = proposal.bytes();
+        self.replica.submit(submission(proposal, reply), bytes);
     }
 
-    fn enqueue(&self, operation: Vec<u8>, reply_to: ReplyTo) {
-        if operation.len() > OPERATION_BYTES_MAX {
-            return reply_to.answer(Err(ProposeError::TooLarge { limit: OPERATION_BYTES_MAX }));
-        }
-        if let Some(held_by) = self.replica.shared_log.lacks_space() {
-            if self.replica.metrics.borrow_watched().state != ServerState::Leader {
-                return reply_to.answer(Err(self.replica.not_leader()));
-            }
-            return reply_to.answer(Err(ProposeError::LogFull { held_by }));
-        }
-        if let Some(refusal) = self.replica.shared_log.refusal(self.id(), Role::Leader) {
-            // A caller that hears of a full log comes back to the same server, so only the leader says so.
-            if self.replica.metrics.borrow_watched().state != ServerState::Leader {
-                return reply_to.answer(Err(self.replica.not_leader()));
-            }
-            return reply_to.answer(Err(ProposeError::LogFull { held_by: self.replica.log_holder(&refusal) }));
-        }
-        self.replica.queue.push(operation, reply_to);
-    }
-
-    /// A point at which a linearizable read may be answered; everything up to it is applied when this returns.
+    /// A point at which a linearizable read may be answered. When this returns, everything up to it is applied.
     ///
     /// # Errors
-    /// [`ProposeError::NotLeader`] when another replica leads or nobody does; [`ProposeError::Busy`] when it takes too long.
+    /// [`ProposeError::NotLeader`] if another replica leads or none does; [`ProposeError::Busy`] if it takes too long.
     pub async fn read_barrier(&self) -> Result<ReadPoint, ProposeError> {
         self.replica.read_barrier().await
     }
 
-    /// As [`Group::read_barrier`], by a quorum round whatever the lease says: for who does not want to lean on clocks.
+    /// As [`Group::read_barrier`], but always by a quorum round: it does not rely on clocks.
     ///
     /// # Errors
     /// As [`Group::read_barrier`].
@@ -87,22 +73,17 @@ impl Group {
         self.replica.read_by_round().await
     }
 
-    /// A point at which a read may be answered from what is applied here, whoever leads, and the time up to which that is
-    /// complete. Waits for nobody.
+    /// A point at which a read may be answered from what is applied here, whichever replica leads, and the time up to which
+    /// that is complete. Does not wait.
     ///
     /// # Errors
-    /// [`ProposeError::NotReady`] while nothing has been applied since the start.
+    /// [`ProposeError::NotReady`] until something has been applied since the start.
     pub fn stale_point(&self) -> Result<StalePoint, ProposeError> {
         self.replica.stale_point()
     }
 
-    /// Whether the local replica leads, its first entry applied or not.
-    pub(crate) fn leads(&self) -> bool {
-        self.replica.metrics.borrow_watched().state == ServerState::Leader
-    }
-
-    /// The time by which cells expire for a read here: the wall clock as far as the members' clocks bear it out, and not
-    /// below `stamp`, the log time of what is read.
+    /// The time by which cells expire for a read here: the wall clock as far as the members' clocks confirm it, and at least
+    /// `stamp`, the log time of what is read.
     pub fn time_ms(&self, stamp: u64) -> u64 {
         self.replica.time_ms().map_or(stamp, |time| time.max(stamp))
     }
@@ -112,31 +93,20 @@ impl Group {
         self.replica.status()
     }
 
-    /// Waits until the status satisfies `condition`; `None` when `timeout` passed first.
+    /// Waits until the status satisfies `condition`; `None` if `timeout` passes first.
     pub async fn wait_for(
         &self,
         condition: impl Fn(&GroupStatus) -> bool + Send,
         timeout: Duration,
     ) -> Option<GroupStatus> {
-        let mut metrics = self.replica.metrics.clone();
-        let satisfied = async {
-            loop {
-                metrics.borrow_and_update();
-                let status = self.status();
-                if condition(&status) {
-                    return Some(status);
-                }
-                metrics.changed().await.ok()?;
-            }
-        };
-        tokio::time::timeout(timeout, satisfied).await.ok().flatten()
+        self.replica.wait_for(condition, timeout).await
     }
 
-    /// Hands leadership to `to`, which must be another member; returns when the order is given, not when it is done. It is
-    /// carried out when `to` has the whole log, and lapses when that does not come about.
+    /// Orders leadership to be handed to `to`, which must be another member, and returns without waiting for it. The handover
+    /// happens once `to` has the whole log; if that never happens, the order lapses.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when `to` is no member or this replica does not lead.
+    /// [`Error::Invalid`] if `to` is not a member or this replica does not lead.
     pub async fn transfer_leader(&self, to: ReplicaId) -> Result<(), Error> {
         let status = self.status();
         if !status.members.contains_key(&to) {

@@ -22,6 +22,7 @@ use crate::adapter::{Adapter, Standing};
 use crate::announcing::Announcer;
 use crate::clock::Clocks;
 use crate::completeness::{Heard, Leading};
+use crate::erased::Machine;
 use crate::lagging::{Refused, SnapshotWanted};
 use crate::lease::LeaseClock;
 use crate::log::{GroupLog, SharedLog, spill};
@@ -33,7 +34,7 @@ use crate::replica::{Raft, Replica};
 use crate::rounds::Rounds;
 use crate::submission::Queue;
 use crate::types::{Member, scope, spawn, until_stopped};
-use crate::{Error, Factory, Group, GroupSpec, HostConfig, LogStatus, OpenError};
+use crate::{BoxFuture, Error, GroupSpec, HostConfig, LogStatus, OpenError};
 use crate::{probe, purge};
 
 /// Rest between the starts of two recorded groups: elections that all begin at one moment only get in each other's way.
@@ -42,11 +43,14 @@ const START_PAUSE: Duration = Duration::from_millis(2);
 /// How often a log without space for its next segment tries again to allocate it.
 const ALLOCATION_RETRY: Duration = Duration::from_millis(500);
 
-/// All replicas of a server process.
-pub struct GroupHost {
+/// Opens the state machine of a group replica.
+pub(crate) type OpenMachine = dyn Fn(&GroupSpec) -> Arc<dyn Machine> + Send + Sync;
+
+/// All replicas of a server process, whatever is proposed to them; see [`crate::GroupHost`].
+pub struct Host {
     config: HostConfig,
     raft_config: Arc<Config>,
-    factory: Arc<dyn Factory>,
+    open_machine: Box<OpenMachine>,
     log: Arc<SharedLog>,
     peers: Arc<Peers>,
     groups: Arc<Registry>,
@@ -61,19 +65,23 @@ pub struct GroupHost {
     making: tokio::sync::Mutex<()>,
 }
 
-impl GroupHost {
-    /// Recovers the shared log under `config.dir` and starts the groups recorded in it.
-    ///
-    /// # Errors
-    /// [`OpenError::Damage`] when acknowledged entries cannot be read any more, and others that say what to do.
-    pub async fn open(config: HostConfig, factory: Arc<dyn Factory>) -> Result<Arc<GroupHost>, OpenError> {
+impl Host {
+    /// See [`crate::GroupHost::open`]. Boxed, so that its body is compiled in this crate only.
+    pub(crate) fn open(
+        config: HostConfig,
+        open_machine: Box<OpenMachine>,
+    ) -> BoxFuture<'static, Result<Host, OpenError>> {
+        Box::pin(Host::recover(config, open_machine))
+    }
+
+    async fn recover(config: HostConfig, open_machine: Box<OpenMachine>) -> Result<Host, OpenError> {
         let raft_config = raft_config(&config)?;
         let log = SharedLog::open(config.dir.clone(), &config.log).await?;
         let identity = Identity { cluster: config.cluster, server: config.server, boot: config.boot };
         let clocks = Clocks::new(config.server, config.wall.clone());
-        let host = Arc::new(GroupHost {
+        let host = Host {
             raft_config,
-            factory,
+            open_machine,
             log,
             peers: Arc::new(Peers::new(identity, config.advertised.clone(), config.addresses.clone(), clocks.clone())),
             groups: Arc::new(Registry::new()),
@@ -85,7 +93,7 @@ impl GroupHost {
             tasks: Mutex::default(),
             making: tokio::sync::Mutex::new(()),
             config,
-        });
+        };
         for recorded in host.log.groups() {
             let group = recorded.group();
             host.start(recorded, true).await.map_err(|what| OpenError::Group { group, what })?;
@@ -145,7 +153,7 @@ impl GroupHost {
 
     async fn start(&self, log: Arc<GroupLog>, restarted: bool) -> Result<Arc<Replica>, String> {
         let spec = log.spec().clone();
-        let machine = self.factory.open(&spec);
+        let machine = (self.open_machine)(&spec);
         let standing = Arc::new(Standing::new(log.purged()));
         let adapter = Adapter::new(machine.clone(), standing.clone(), log.clone());
         let snapshot_wanted = Arc::new(SnapshotWanted::default());
@@ -209,18 +217,18 @@ impl GroupHost {
     }
 
     /// The local replica of a group.
-    pub fn group(&self, id: GroupId) -> Option<Group> {
-        self.groups.get(id).map(Group::new)
+    pub(crate) fn replica(&self, id: GroupId) -> Option<Arc<Replica>> {
+        self.groups.get(id)
     }
 
     /// All local replicas, by group id.
-    pub fn groups(&self) -> Vec<Group> {
-        self.groups.all().into_iter().map(Group::new).collect()
+    pub(crate) fn replicas(&self) -> Vec<Arc<Replica>> {
+        self.groups.all()
     }
 
     /// Sets or clears (`None`) this server's reason about one thing not to lead. While any reason holds, the server hands
     /// over what it leads and does not stand for election; [`Weight`](crate::Weight) says what is left to it. Returns at
-    /// once; [`GroupHost::until_handed_over`] waits for the effect.
+    /// once; [`Host::until_handed_over`] waits for the effect.
     pub fn set_abstains(&self, about: &'static str, reason: Option<Abstention>) {
         self.abstentions.set(about, reason);
     }
@@ -261,11 +269,11 @@ impl GroupHost {
     /// Waits until every group that this server led when this was called has another leader that is known here, or until
     /// `within` has passed. Answers the groups that have none.
     pub async fn until_handed_over(&self, within: Duration) -> Vec<GroupId> {
-        let led = self.groups().into_iter().filter(|group| group.leads() && group.spec().members.len() > 1);
+        let led = self.groups.all().into_iter().filter(|group| group.leads() && group.spec.members.len() > 1);
         let waits = led.map(|group| async move {
-            let own = group.spec().replica;
+            let own = group.spec.replica;
             let elsewhere = |status: &crate::GroupStatus| status.leader.is_some_and(|(leader, _)| leader != own);
-            group.wait_for(elsewhere, within).await.is_none().then(|| group.id())
+            group.wait_for(elsewhere, within).await.is_none().then_some(group.spec.group)
         });
         futures::future::join_all(waits).await.into_iter().flatten().collect()
     }
@@ -276,7 +284,7 @@ impl GroupHost {
     }
 
     /// The service that peers connect to, for the server's router.
-    pub fn peer_service(self: &Arc<Self>) -> v1::peer_server::PeerServer<PeerService> {
+    pub fn peer_service(&self) -> v1::peer_server::PeerServer<PeerService> {
         let identity = Identity { cluster: self.config.cluster, server: self.config.server, boot: self.config.boot };
         let receiver = Receiver {
             identity,

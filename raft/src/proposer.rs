@@ -1,18 +1,18 @@
-//! One per group replica: packs queued operations into entries while the replica leads.
+//! One per group replica: packs queued proposals into entries while the replica leads.
 //!
 //! Entries of a term are numbered; an entry takes effect only if exactly those before it did (`entry.rs`). So when openraft
 //! refuses one, or accepts it under another term than it was packed in, the ones after it are skipped everywhere, and all
-//! their operations come back here. They had no effect: they are packed anew, in their old order, as soon as nothing is in
-//! flight, with numbers that continue from what was applied. Only an entry whose fate openraft does not know answers
+//! their proposals come back here. They had no effect: they are packed again, in their old order, as soon as nothing is in
+//! flight, with numbers that continue from what was applied. Only an entry whose fate openraft does not know is answered
 //! `Uncertain`.
 //!
-//! Operations are packed only while the first entry of the term is applied here, so whoever prepares them sees all earlier
-//! entries. What is packed may differ from what was submitted, because the leader decides things for all members; so the
-//! submitted operations are kept while their entry is under way, and what comes back is prepared from them again.
+//! Proposals are packed only while the first entry of the term is applied here, so the state machine that prepares them sees
+//! all earlier entries. What is packed may differ from what was proposed, because the leader decides things for all
+//! members. So proposals are kept while their entry is in flight, and those that come back are prepared again.
 //!
-//! An operation may have to wait: for what is in flight to land, or for something to be read. It stays at the front of the
-//! queue, and nothing passes it: operations take effect in the order in which they were submitted. One that waits for time
-//! to pass is put aside for a millisecond instead, a few times at most: others pass it.
+//! A proposal may have to wait: for what is in flight to land, or for something to be read. It stays at the front of the
+//! queue and nothing passes it, so operations take effect in the order in which they were submitted. One that waits for
+//! time to pass is put aside for a millisecond instead, a few times at most; others pass it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,30 +29,31 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::entry::{Header, Packer};
+use crate::erased::Machine;
 use crate::replica::Replica;
 use crate::submission::{Inbox, Pending};
 use crate::types::{Answer, Applied, Packed, Types, until_stopped};
-use crate::{BoxFuture, Packing, Prepared, ProposeError, StateMachine};
+use crate::{BoxFuture, Packing, Prepared, ProposeError};
 
-/// Bytes in one entry; an operation above that is an entry of its own.
+/// Bytes in one entry; a larger operation gets an entry to itself.
 const ENTRY_BYTES_MAX: usize = 1 << 20;
 /// Operations in one entry.
 const ENTRY_OPERATIONS_MAX: usize = 4096;
-/// Entries under way. A second one is sent only when it is worth an entry: otherwise waiting makes the next one fuller,
-/// which is what throughput comes from.
+/// Entries in flight. A second one is sent only if it is worth an entry: otherwise waiting makes the next one fuller, which
+/// is what throughput comes from.
 const IN_FLIGHT_MAX: usize = 2;
 const SECOND_ENTRY_OPERATIONS_MIN: usize = 64;
 const SECOND_ENTRY_BYTES_MIN: usize = 64 << 10;
 
-/// How often ready tasks may go first before an entry is sent that is smaller than the last.
+/// How often ready tasks may run first before an entry is sent that is smaller than the last.
 const GATHER_TURNS: u32 = 3;
 
-/// Operations taken from the queue ahead of being packed.
-const WAITING_OPERATIONS_MAX: usize = 2 * ENTRY_OPERATIONS_MAX;
+/// Proposals taken from the queue ahead of being packed.
+const WAITING_PROPOSALS_MAX: usize = 2 * ENTRY_OPERATIONS_MAX;
 
-/// Operations put aside at once; further ones are answered `Busy`.
-const ASIDE_OPERATIONS_MAX: usize = 1024;
-/// For how long one is put aside...
+/// Proposals put aside at once; more are answered `Busy`.
+const ASIDE_PROPOSALS_MAX: usize = 1024;
+/// How long one is put aside...
 const ASIDE_TIME: Duration = Duration::from_millis(1);
 /// ...and how often, before it is answered `Busy`.
 const ASIDE_TIMES_MAX: u32 = 4;
@@ -61,80 +62,78 @@ const ASIDE_TIMES_MAX: u32 = 4;
 const LEASE_RETRY: Duration = Duration::from_millis(5);
 /// ...and given up after this.
 const LEASE_WAIT_MAX: Duration = Duration::from_millis(1_500);
-/// After a handover what waits is kept for so long, to be sent to the successor by name.
+/// How long proposals are kept after a handover, to be redirected to the successor by name.
 const SUCCESSOR_WAIT_MAX: Duration = Duration::from_millis(300);
-/// Entries under way that do not land within this time mean that no quorum takes them: what waits behind them is told to
-/// look elsewhere.
+/// Entries in flight that do not land within this time mean that no quorum takes them: what waits after them is told to look
+/// elsewhere.
 const STALLED_MAX: Duration = Duration::from_secs(3);
 
-/// An entry under way.
+/// An entry in flight.
 struct Flight {
     ordinal: u64,
-    /// What was packed into it, as it was submitted.
-    operations: Vec<Pending>,
-    /// Taken when the outcome is told.
+    /// What was packed into it.
+    proposals: Vec<Pending>,
+    /// Taken when the outcome is reported.
     landed: Option<mpsc::Sender<Landed>>,
 }
 
-/// How an entry under way ended.
+/// How an entry in flight ended.
 enum Landed {
-    /// It took effect, and all its operations are answered.
-    Settled,
-    /// All its operations are answered, but nobody knows whether it took effect.
+    /// It took effect, and all its proposals are answered.
+    Applied,
+    /// All its proposals are answered, but it is unknown whether it took effect.
     Lost,
-    /// It had no effect; its operations are to be packed anew. Refused: openraft did not take it, at this moment.
-    Back { ordinal: u64, operations: Vec<Pending>, refused: bool },
+    /// It had no effect; its proposals are to be packed again. Refused: openraft did not take it at this moment.
+    Back { ordinal: u64, proposals: Vec<Pending>, refused: bool },
 }
 
 impl Flight {
-    /// Runs where the outcome became known: in the task that applied the entry, as a rule.
+    /// Runs where the outcome became known, as a rule in the task that applied the entry.
     fn land(mut self, outcome: ClientWriteResult<Types>) {
         match outcome {
             Ok(response) => match response.data {
-                Applied::Replies(replies) => {
-                    for (pending, reply) in self.operations.drain(..).zip(replies) {
-                        pending.reply_to.answer(Ok(reply));
-                    }
-                    self.tell(Landed::Settled);
+                Applied::Answered(mut answers) => {
+                    self.proposals.drain(..).for_each(|pending| pending.answer(&mut answers));
+                    self.report(Landed::Applied);
                 }
                 Applied::Skipped => self.come_back(false),
             },
             // Refused before it was appended.
             Err(ClientWriteError::ForwardToLeader(_)) => self.come_back(true),
             // It was appended and then gave way to another leader's log; it may have been committed all the same. The drop
-            // says so.
+            // reports that.
             Err(_) => {}
         }
     }
 
     fn come_back(&mut self, refused: bool) {
-        let operations = std::mem::take(&mut self.operations);
-        self.tell(Landed::Back { ordinal: self.ordinal, operations, refused });
+        let proposals = std::mem::take(&mut self.proposals);
+        self.report(Landed::Back { ordinal: self.ordinal, proposals, refused });
     }
 
-    fn tell(&mut self, landed: Landed) {
+    fn report(&mut self, landed: Landed) {
         let Some(sender) = self.landed.take() else {
             return;
         };
-        // There is room for all that may be in flight, so this fails only when the proposer has ended.
+        // The channel holds all that may be in flight, so this fails only when the proposer has ended.
         if let Err(error) = sender.try_send(landed)
-            && let Landed::Back { operations, .. } = error.into_inner()
+            && let Landed::Back { proposals, .. } = error.into_inner()
         {
-            operations.into_iter().for_each(|pending| pending.reply_to.answer(Err(ProposeError::Stopped)));
+            proposals.into_iter().for_each(|pending| pending.fail(ProposeError::Stopped));
         }
     }
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        for pending in self.operations.drain(..) {
-            pending.reply_to.answer(Err(ProposeError::Uncertain));
+        for pending in self.proposals.drain(..) {
+            pending.fail(ProposeError::Uncertain);
         }
-        self.tell(Landed::Lost);
+        self.report(Landed::Lost);
     }
 }
 
-/// Ends when what is being read is there; never when nothing is.
+/// Returns when what is being read is there; never if nothing is.
 async fn read(reading: Option<&mut BoxFuture<'static, ()>>) {
     match reading {
         Some(reading) => reading.await,
@@ -145,43 +144,43 @@ async fn read(reading: Option<&mut BoxFuture<'static, ()>>) {
 /// The task that packs.
 pub(crate) struct Proposer {
     replica: Arc<Replica>,
-    machine: Arc<dyn StateMachine>,
+    machine: Arc<dyn Machine>,
     inbox: Inbox,
-    /// Changes of leadership; coarser, hence quieter, than all metrics.
+    /// Changes of leadership: they are rarer than changes of the metrics.
     leadership: WatchReceiverOf<Types, openraft::metrics::RaftServerMetrics<Types>>,
     landed_sender: mpsc::Sender<Landed>,
     landed: mpsc::Receiver<Landed>,
     waiting: VecDeque<Pending>,
     waiting_bytes: usize,
-    /// Put aside, and until when, in that order. Counted among the queued bytes.
+    /// Put aside, and until when, ordered by that. Counted among the queued bytes.
     aside: VecDeque<(Instant, Pending)>,
     in_flight: usize,
     /// When something was last sent or landed.
     moved_at: Instant,
-    /// Came back, and waits until nothing is in flight.
+    /// Came back and wait until nothing is in flight.
     back: Vec<(u64, Vec<Pending>)>,
-    /// The fate of an entry is not known: nothing is packed on the assumption that it took effect.
+    /// The fate of an entry is unknown: nothing is packed on the assumption that it took effect.
     lost: bool,
     /// Nothing is packed until nothing is in flight.
     until_landed: bool,
-    /// What the operation at the front waits for. Forgotten when the operation is.
+    /// What the proposal at the front waits for. Dropped together with the proposal.
     reading: Option<BoxFuture<'static, ()>>,
     hint: bool,
-    /// The term this replica leads in, as far as is known here. A stale view is harmless: the entry says which term it was
-    /// packed in.
+    /// The term in which this replica leads, as far as is known here. A stale view is harmless: the entry says in which term
+    /// it was packed.
     leads: Option<u64>,
     next_ordinal: u64,
-    /// Operations in the entry sent last.
-    last_operations: usize,
+    /// Proposals in the entry sent last.
+    last_proposals: usize,
     last_stamp: u64,
-    /// Since when operations wait for this leader to become sure of itself.
+    /// Since when proposals wait for this leader to become sure of itself.
     unsure_since: Option<Instant>,
-    /// Not before this is a refused entry proposed again.
+    /// A refused entry is proposed again no earlier than this.
     retry_at: Option<Instant>,
 }
 
 impl Proposer {
-    pub(crate) fn new(replica: Arc<Replica>, machine: Arc<dyn StateMachine>, inbox: Inbox) -> Proposer {
+    pub(crate) fn new(replica: Arc<Replica>, machine: Arc<dyn Machine>, inbox: Inbox) -> Proposer {
         let (landed_sender, landed) = mpsc::channel(IN_FLIGHT_MAX + 1);
         let leadership = replica.raft.server_metrics();
         Proposer {
@@ -203,7 +202,7 @@ impl Proposer {
             hint: false,
             leads: None,
             next_ordinal: 1,
-            last_operations: 0,
+            last_proposals: 0,
             last_stamp: 0,
             unsure_since: None,
             retry_at: None,
@@ -227,9 +226,9 @@ impl Proposer {
 
     /// Waits for something to do.
     async fn wake(&mut self) -> bool {
-        let room = WAITING_OPERATIONS_MAX.saturating_sub(self.waiting.len());
+        let room = WAITING_PROPOSALS_MAX.saturating_sub(self.waiting.len());
         let unsure = self.unsure_since.is_some() && self.has_work();
-        // A time to retry at that has passed while something else held the entry back is no reason to look at once: looking
+        // A retry time that has passed while something else held the entry back is no reason to look at once: looking
         // without a pause would keep that something from ever being done.
         let now = Instant::now();
         let look_again = self.retry_at.filter(|at| *at > now).unwrap_or(now + LEASE_RETRY);
@@ -244,7 +243,7 @@ impl Proposer {
             changed = self.leadership.changed() => return changed.is_ok(),
             () = self.replica.standing.term_applied.notified() => {}
             () = self.inbox.hint.notified() => self.hint = true,
-            count = self.inbox.operations.recv_many(&mut taken, room), if room > 0 => {
+            count = self.inbox.proposals.recv_many(&mut taken, room), if room > 0 => {
                 if count == 0 {
                     return false;
                 }
@@ -254,49 +253,49 @@ impl Proposer {
             () = tokio::time::sleep_until(look_again), if unsure => {}
             () = tokio::time::sleep_until(stalled_at), if stalled => self.give_up_waiting(),
         }
-        self.take_operations(taken);
+        self.take_proposals(taken);
         if !self.aside.is_empty() {
             self.take_aside_until(Instant::now());
         }
         true
     }
 
-    /// Takes the operation at the front of the queue out of the way of the others.
+    /// Takes the proposal at the front of the queue out of the way of the others.
     fn put_aside(&mut self) {
         let mut pending = self.next_waiting();
         pending.times_aside += 1;
-        if pending.times_aside > ASIDE_TIMES_MAX || self.aside.len() >= ASIDE_OPERATIONS_MAX {
-            return pending.reply_to.answer(Err(ProposeError::Busy));
+        if pending.times_aside > ASIDE_TIMES_MAX || self.aside.len() >= ASIDE_PROPOSALS_MAX {
+            return pending.fail(ProposeError::Busy);
         }
-        self.inbox.bytes.fetch_add(pending.operation.len(), Ordering::Relaxed);
+        self.inbox.bytes.fetch_add(pending.bytes, Ordering::Relaxed);
         self.aside.push_back((Instant::now() + ASIDE_TIME, pending));
     }
 
-    /// Puts what was aside until then at the front of the queue.
+    /// Moves what was put aside until then to the front of the queue.
     fn take_aside_until(&mut self, now: Instant) {
         let due = self.aside.iter().take_while(|(until, _)| *until <= now).count();
         for (_, pending) in self.aside.drain(..due).rev() {
-            self.waiting_bytes += pending.operation.len();
+            self.waiting_bytes += pending.bytes;
             self.waiting.push_front(pending);
         }
     }
 
-    /// Lets tasks that are ready run first, while an entry would be smaller than the last one. When an entry lands, those it
-    /// answered ask again one after another: sent at once, the first of them would have an entry of its own, and all others
-    /// would wait for it to land. On an idle machine a turn takes no time; on a busy one, where it does, full entries pay.
+    /// Lets ready tasks run first while an entry would be smaller than the last one. When an entry lands, the callers it
+    /// answered propose again one after another: sent at once, the first of them would get an entry to itself, and all
+    /// others would wait for it to land. On an idle machine a turn takes no time; on a busy one full entries pay for it.
     async fn gather(&mut self) {
         for _ in 0..GATHER_TURNS {
             if self.leads.is_none() || self.in_flight > 0 || self.waiting.is_empty() {
                 return;
             }
-            if self.waiting.len() >= self.last_operations {
+            if self.waiting.len() >= self.last_proposals {
                 return;
             }
             tokio::task::yield_now().await;
-            while self.waiting.len() < WAITING_OPERATIONS_MAX
-                && let Ok(pending) = self.inbox.operations.try_recv()
+            while self.waiting.len() < WAITING_PROPOSALS_MAX
+                && let Ok(pending) = self.inbox.proposals.try_recv()
             {
-                self.waiting_bytes += pending.operation.len();
+                self.waiting_bytes += pending.bytes;
                 self.waiting.push_back(pending);
             }
         }
@@ -306,9 +305,9 @@ impl Proposer {
         self.hint || !self.waiting.is_empty() || !self.back.is_empty()
     }
 
-    fn take_operations(&mut self, taken: Vec<Pending>) {
+    fn take_proposals(&mut self, taken: Vec<Pending>) {
         for pending in taken {
-            self.waiting_bytes += pending.operation.len();
+            self.waiting_bytes += pending.bytes;
             self.waiting.push_back(pending);
         }
     }
@@ -317,12 +316,12 @@ impl Proposer {
         self.in_flight -= 1;
         self.moved_at = Instant::now();
         match landed {
-            Landed::Settled => self.unsure_since = None,
+            Landed::Applied => self.unsure_since = None,
             Landed::Lost => self.lost = true,
-            Landed::Back { ordinal, operations, refused } => {
-                self.back.push((ordinal, operations));
-                // A fresh leader refuses until a quorum answered it; one that hands over or lost its place will be known as
-                // such in a moment, and then turns the operations away.
+            Landed::Back { ordinal, proposals, refused } => {
+                self.back.push((ordinal, proposals));
+                // A fresh leader refuses until a quorum has answered it. One that hands over or was deposed will be known as
+                // such in a moment, and then turns the proposals away.
                 if refused {
                     self.be_unsure();
                     self.retry_at = Some(Instant::now() + LEASE_RETRY);
@@ -363,7 +362,7 @@ impl Proposer {
             return self.turn_away();
         };
         if self.replica.standing.applied_term() != term || self.replica.time_ms().is_none() {
-            // A new leader whose first entry is not applied yet, or one that knows too few clocks to stamp anything.
+            // A new leader whose first entry is not applied yet, or one that knows too few clocks to set a stamp.
             if self.has_work() {
                 self.be_unsure();
                 self.give_up_if_unsure_for_long();
@@ -378,13 +377,13 @@ impl Proposer {
         }
     }
 
-    /// Puts what came back in front of the queue, in its old order.
+    /// Moves what came back to the front of the queue, in its old order.
     fn take_back(&mut self) {
         let mut back = std::mem::take(&mut self.back);
         back.sort_by_key(|(ordinal, _)| std::cmp::Reverse(*ordinal));
-        for pending in back.into_iter().flat_map(|(_, operations)| operations.into_iter().rev()) {
-            self.waiting_bytes += pending.operation.len();
-            self.inbox.bytes.fetch_add(pending.operation.len(), Ordering::Relaxed);
+        for pending in back.into_iter().flat_map(|(_, proposals)| proposals.into_iter().rev()) {
+            self.waiting_bytes += pending.bytes;
+            self.inbox.bytes.fetch_add(pending.bytes, Ordering::Relaxed);
             self.waiting.push_front(pending);
         }
     }
@@ -406,16 +405,16 @@ impl Proposer {
 
     /// Packs and proposes one entry. False when openraft is gone.
     async fn send(&mut self, term: u64) -> bool {
-        let (entry, operations, ordinal) = self.pack(term);
+        let (entry, proposals, ordinal) = self.pack(term);
         let hint = std::mem::take(&mut self.hint);
-        if operations.is_empty() && !hint {
-            // Every operation was answered when it was prepared, or the first one waits.
+        if proposals.is_empty() && !hint {
+            // Every proposal was answered when it was prepared, or the first one waits.
             return true;
         }
         self.next_ordinal = ordinal + 1;
-        self.last_operations = operations.len();
+        self.last_proposals = proposals.len();
         self.retry_at = None;
-        let flight = Flight { ordinal, operations, landed: Some(self.landed_sender.clone()) };
+        let flight = Flight { ordinal, proposals, landed: Some(self.landed_sender.clone()) };
         self.in_flight += 1;
         self.moved_at = Instant::now();
         let answer = Answer::new(move |outcome| flight.land(outcome));
@@ -425,10 +424,16 @@ impl Proposer {
     fn pack(&mut self, term: u64) -> (Bytes, Vec<Pending>, u64) {
         let sequence = self.replica.standing.sequence();
         if self.in_flight == 0 {
-            // All that was proposed in this term has landed, so what is applied is what counts.
+            // All that was proposed in this term has landed, so only what is applied counts.
             self.next_ordinal = sequence.last_ordinal(term) + 1;
         }
-        // What the members' clocks bear out of the own clock: a stamp cannot be taken back.
+        assert!(
+            self.next_ordinal > sequence.last_ordinal(term),
+            "entry {} of term {term} was to be packed again after entry {} of that term had been applied",
+            self.next_ordinal,
+            sequence.last_ordinal(term)
+        );
+        // Only as far as the members' clocks confirm the own clock: a stamp cannot be taken back.
         let time = self.replica.look_at_clocks().map_or(0, |bounds| self.replica.clocks.within(bounds));
         self.last_stamp = self.last_stamp.max(sequence.stamp).max(time);
         let header = Header {
@@ -441,31 +446,30 @@ impl Proposer {
         // Entries land in their order, and nothing is packed after one that did not take effect until all have landed.
         let landed = (header.ordinal - 1).saturating_sub(self.in_flight as u64);
         let mut packer = Packer::new(header, self.waiting_bytes.min(ENTRY_BYTES_MAX) + 4 * self.waiting.len());
-        let mut operations = Vec::with_capacity(self.waiting.len().min(ENTRY_OPERATIONS_MAX));
+        let mut proposals = Vec::with_capacity(self.waiting.len().min(ENTRY_OPERATIONS_MAX));
         while let Some(next) = self.waiting.front() {
-            let full =
-                packer.len() + next.operation.len() > ENTRY_BYTES_MAX || packer.operations() >= ENTRY_OPERATIONS_MAX;
+            let full = packer.len() + next.bytes > ENTRY_BYTES_MAX || packer.operations() >= ENTRY_OPERATIONS_MAX;
             if full && packer.operations() > 0 {
                 break;
             }
             let alone = self.in_flight == 0 && packer.operations() == 0;
             let packing = Packing { term, ordinal: header.ordinal, stamp: header.stamp, landed, alone };
             let prepared = packer.push(|entry| {
-                let prepared = self.machine.prepare(&packing, &next.operation, entry);
+                let prepared = self.machine.prepare(&packing, next.submission.proposal(), entry);
                 (matches!(prepared, Prepared::Packed | Prepared::PackedAlone), prepared)
             });
             match prepared {
-                Prepared::Packed => operations.push(self.next_waiting()),
+                Prepared::Packed => proposals.push(self.next_waiting()),
                 Prepared::PackedAlone => {
-                    operations.push(self.next_waiting());
+                    proposals.push(self.next_waiting());
                     self.until_landed = true;
                     break;
                 }
-                Prepared::Refused(reply) => self.next_waiting().reply_to.answer(Ok(reply)),
+                Prepared::Refused(mut answer) => self.next_waiting().answer(&mut answer),
                 Prepared::WhenLanded if alone => {
-                    // Nothing will ever land: asking again would be for ever.
-                    tracing::error!("an operation waits for what is in flight, and nothing is");
-                    self.next_waiting().reply_to.answer(Err(ProposeError::Busy));
+                    // Nothing will ever land, so preparing it again would never end.
+                    tracing::error!("a proposal waits for what is in flight, and nothing is");
+                    self.next_waiting().fail(ProposeError::Busy);
                 }
                 Prepared::WhenLanded => {
                     self.until_landed = true;
@@ -478,17 +482,17 @@ impl Proposer {
                 Prepared::Later => self.put_aside(),
             }
         }
-        (packer.finish(), operations, header.ordinal)
+        (packer.finish(), proposals, header.ordinal)
     }
 
     fn next_waiting(&mut self) -> Pending {
         let pending = self.waiting.pop_front().expect("the caller looked");
-        self.waiting_bytes -= pending.operation.len();
-        self.inbox.bytes.fetch_sub(pending.operation.len(), Ordering::Relaxed);
+        self.waiting_bytes -= pending.bytes;
+        self.inbox.bytes.fetch_sub(pending.bytes, Ordering::Relaxed);
         pending
     }
 
-    /// This replica does not lead: somebody else may.
+    /// This replica does not lead: redirects what waits, or keeps it until the successor is known.
     fn turn_away(&mut self) {
         self.hint = false;
         if !self.waiting.is_empty() && self.replica.awaits_successor() {
@@ -512,7 +516,7 @@ impl Proposer {
         }
     }
 
-    /// Most likely this leader is cut off, and another member leads by now.
+    /// Fails what waits: most likely this leader is cut off, and another member leads by now.
     fn give_up_waiting(&mut self) {
         let error = ProposeError::NotLeader { term: self.leads.unwrap_or(0), leader: None };
         self.fail_waiting(&error);
@@ -521,20 +525,20 @@ impl Proposer {
     fn fail_waiting(&mut self, error: &ProposeError) {
         self.reading = None;
         let aside = std::mem::take(&mut self.aside);
-        self.take_operations(aside.into_iter().map(|(_, pending)| pending).collect());
+        self.take_proposals(aside.into_iter().map(|(_, pending)| pending).collect());
         while !self.waiting.is_empty() {
-            self.next_waiting().reply_to.answer(Err(error.clone()));
+            self.next_waiting().fail(error.clone());
         }
     }
 
     fn stop(mut self) {
-        self.inbox.operations.close();
-        while let Ok(pending) = self.inbox.operations.try_recv() {
-            pending.reply_to.answer(Err(ProposeError::Stopped));
+        self.inbox.proposals.close();
+        while let Ok(pending) = self.inbox.proposals.try_recv() {
+            pending.fail(ProposeError::Stopped);
         }
         self.fail_waiting(&ProposeError::Stopped);
-        for pending in self.back.drain(..).flat_map(|(_, operations)| operations) {
-            pending.reply_to.answer(Err(ProposeError::Stopped));
+        for pending in self.back.drain(..).flat_map(|(_, proposals)| proposals) {
+            pending.fail(ProposeError::Stopped);
         }
         if self.leads.is_some() {
             self.machine.lost_leadership();

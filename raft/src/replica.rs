@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
 
 use openraft::ServerState;
 use openraft::async_runtime::watch::WatchReceiver;
@@ -16,13 +17,14 @@ use crate::adapter::{Adapter, Standing};
 use crate::announcing::Announcer;
 use crate::clock::{Clocks, TimeBounds};
 use crate::completeness::Heard;
+use crate::erased::{Machine, Submission};
 use crate::lagging::{Refused, SnapshotWanted};
 use crate::lease::LeaseClock;
-use crate::log::{GroupLog, Refusal, SharedLog};
+use crate::log::{GroupLog, Refusal, Role, SharedLog};
 use crate::rounds::Rounds;
-use crate::submission::Queue;
+use crate::submission::{PROPOSAL_BYTES_MAX, Queue};
 use crate::types::{Metrics, Types};
-use crate::{GroupSpec, GroupStatus, ProposeError, StateMachine};
+use crate::{GroupSpec, GroupStatus, ProposeError};
 
 /// openraft's handle to one replica.
 pub(crate) type Raft = openraft::Raft<Types, Adapter>;
@@ -31,7 +33,7 @@ pub(crate) type Raft = openraft::Raft<Types, Adapter>;
 pub(crate) struct Replica {
     pub(crate) spec: GroupSpec,
     pub(crate) raft: Raft,
-    pub(crate) machine: Arc<dyn StateMachine>,
+    pub(crate) machine: Arc<dyn Machine>,
     pub(crate) standing: Arc<Standing>,
     pub(crate) log: Arc<GroupLog>,
     pub(crate) shared_log: Arc<SharedLog>,
@@ -113,6 +115,51 @@ impl Replica {
         let bounds = self.clocks.bounds(&self.servers);
         *self.time_bounds.lock() = bounds;
         bounds
+    }
+
+    /// Queues a submission that counts for so many bytes, or answers it at once if this replica cannot take it.
+    pub(crate) fn submit(&self, submission: Box<dyn Submission>, bytes: usize) {
+        match self.refusal(bytes) {
+            None => self.queue.push(submission, bytes),
+            Some(error) => submission.finish(Err(error)),
+        }
+    }
+
+    fn refusal(&self, bytes: usize) -> Option<ProposeError> {
+        if bytes > PROPOSAL_BYTES_MAX {
+            return Some(ProposeError::TooLarge { limit: PROPOSAL_BYTES_MAX });
+        }
+        let held_by = match self.shared_log.lacks_space() {
+            Some(held_by) => held_by,
+            None => self.log_holder(&self.shared_log.refusal(self.spec.group, Role::Leader)?),
+        };
+        // A caller that is told of a full log retries on the same server, so only the leader reports it.
+        Some(if self.leads() { ProposeError::LogFull { held_by } } else { self.not_leader() })
+    }
+
+    /// Whether this replica leads, its first entry applied or not.
+    pub(crate) fn leads(&self) -> bool {
+        self.metrics.borrow_watched().state == ServerState::Leader
+    }
+
+    /// Waits until the status satisfies `condition`; `None` if `timeout` passes first.
+    pub(crate) async fn wait_for(
+        &self,
+        condition: impl Fn(&GroupStatus) -> bool + Send,
+        timeout: Duration,
+    ) -> Option<GroupStatus> {
+        let mut metrics = self.metrics.clone();
+        let satisfied = async {
+            loop {
+                metrics.borrow_and_update();
+                let status = self.status();
+                if condition(&status) {
+                    return Some(status);
+                }
+                metrics.changed().await.ok()?;
+            }
+        };
+        tokio::time::timeout(timeout, satisfied).await.ok().flatten()
     }
 
     pub(crate) fn status(&self) -> GroupStatus {

@@ -1,4 +1,7 @@
-//! The door between a group's log and what the log means.
+//! What a host needs to know about its groups' state machines and proposals.
+//!
+//! A proposal is a value until the leader packs it: [`StateMachine::prepare`] writes it into the entry, once. From there on it
+//! is bytes, on the leader too, and [`StateMachine::apply`] reads it from them.
 
 use std::sync::Arc;
 
@@ -7,32 +10,49 @@ pub use futures::future::BoxFuture;
 
 use crate::GroupSpec;
 
-/// What a group's entries mean: one per group replica, made by the [`Factory`].
+/// Something that is proposed to a group.
+pub trait Proposal: Send + 'static {
+    /// The bytes that it counts for in the queue and in an entry: about those it takes in memory and in the log.
+    fn bytes(&self) -> usize;
+}
+
+/// Bytes that go to the log as they are.
+impl Proposal for Vec<u8> {
+    fn bytes(&self) -> usize {
+        self.len()
+    }
+}
+
+/// The meaning of a group's entries: one per group replica, opened by the [`Factory`].
 pub trait StateMachine: Send + Sync + 'static {
-    /// Leader only, in log order, when an operation is packed into an entry: appends to `entry` the form in which it goes to
-    /// the log, with the stamp filled in and whatever the leader decides for all members decided.
+    /// What is proposed to a group.
+    type Proposal: Proposal;
+    /// The answer to a proposal.
+    type Answer: Send + Sync + 'static;
+
+    /// Leader only, in log order, when a proposal is packed into an entry: appends the operation to `entry`, with the stamp
+    /// filled in and with everything decided that the leader decides for all members.
     ///
-    /// It is called only when the first entry of the leader's term and all before it are applied here. An operation that
-    /// has to be packed anew is prepared again, from the form in which it was submitted. Unless the answer is that it was
-    /// packed, what was appended is taken back.
-    fn prepare(&self, packing: &Packing, operation: &[u8], entry: &mut Vec<u8>) -> Prepared;
+    /// It is called only when the first entry of the leader's term and all before it are applied here. A proposal that has
+    /// to be packed again is prepared again. Unless the result is that it was packed, what was appended is removed.
+    fn prepare(&self, packing: &Packing, proposal: &Self::Proposal, entry: &mut Vec<u8>) -> Prepared<Self::Answer>;
 
-    /// Applies committed entries in order; answers one reply per operation (empty: plain success). Entries whose term or
-    /// ordinal does not hold never get here. After a restart the entries since the purged part of the log come again:
-    /// what the state machine's own durable points cover is its to skip.
-    fn apply<'a>(&'a self, entries: &'a [AppliedEntry]) -> BoxFuture<'a, Vec<Vec<Bytes>>>;
+    /// Applies committed entries in order; returns an answer per operation, for each entry. Entries whose term or ordinal
+    /// does not hold arrive without operations. After a restart the entries since the purged part of the log are applied
+    /// again: the state machine skips what its own durable points cover.
+    fn apply<'a>(&'a self, entries: &'a [AppliedEntry]) -> BoxFuture<'a, Vec<Vec<Self::Answer>>>;
 
-    /// Up to where all entries are in synced files of this replica, and who holds that back.
+    /// The index up to which all entries are in synced files of this replica, and what holds it back.
     fn durable(&self) -> Durable;
 
-    /// The log wants to be purged up to `index`: start to flush what holds it back. Returns at once.
+    /// The log wants to be purged up to `index`: starts to flush what holds it back. Returns at once.
     fn relieve(&self, index: u64);
 
-    /// Entries that were packed here have no effect, or nobody knows: whatever was assumed of them is to be forgotten.
+    /// Entries that were packed here had no effect, or it is unknown whether they had: drops everything assumed about them.
     /// Nothing is in flight, and what had no effect will be prepared again.
     fn came_back(&self) {}
 
-    /// This replica no longer leads: drop what only a leader keeps.
+    /// This replica no longer leads: drops what only a leader keeps.
     fn lost_leadership(&self) {}
 }
 
@@ -47,35 +67,35 @@ pub struct Packing {
     pub stamp: u64,
     /// All entries of the term up to this ordinal have landed: they are applied here.
     pub landed: u64,
-    /// Nothing is in flight and nothing is packed into this entry yet: what is applied here is all there is.
+    /// Nothing is in flight and nothing is packed into this entry yet: nothing counts but what is applied here.
     pub alone: bool,
 }
 
-/// What became of an operation that was to be packed.
-pub enum Prepared {
-    /// Its logged form is in the entry.
+/// What became of a proposal that was to be packed.
+pub enum Prepared<A> {
+    /// Its operation is in the entry.
     Packed,
     /// The same, and nothing more is packed before this entry has landed.
     PackedAlone,
-    /// It is answered with this and not proposed.
-    Refused(Bytes),
-    /// What is in flight has to land first, this entry included; then it is prepared again. Never the answer to an
-    /// operation that is [`Packing::alone`].
+    /// It gets this answer and is not proposed.
+    Refused(A),
+    /// What is in flight has to land first, this entry included; then it is prepared again. Never the result for a
+    /// proposal that is [`Packing::alone`].
     WhenLanded,
     /// Something has to be read first; then it is prepared again. Nothing passes it.
     NeedsDisk(BoxFuture<'static, ()>),
-    /// A moment has to pass first. It leaves the queue for a millisecond, others pass it, and it is prepared again; one that
-    /// goes on answering this is told `Busy`.
+    /// Time has to pass first. It leaves the queue for a millisecond, others pass it, and it is prepared again. After a few
+    /// times it fails with `Busy`.
     Later,
 }
 
 /// How far a replica's own files cover its log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Durable {
-    /// All entries up to this index are in synced files (0: none). State machines without files of their own answer 0 and
+    /// All entries up to this index are in synced files (0: none). State machines without files of their own return 0 and
     /// so keep their whole log.
     pub index: u64,
-    /// Who holds it back, for people ("region 7").
+    /// What holds it back, for people ("region 7").
     pub held_by: Option<String>,
 }
 
@@ -92,8 +112,11 @@ pub struct AppliedEntry {
     pub operations: Vec<Bytes>,
 }
 
-/// Makes the state machine of a group replica, when the group is made and at each start of the process.
+/// Opens the state machine of a group replica, when the group is created and at each start of the process.
 pub trait Factory: Send + Sync + 'static {
+    /// The state machine of all groups of a host.
+    type Machine: StateMachine;
+
     /// The state machine for `spec`.
-    fn open(&self, spec: &GroupSpec) -> Arc<dyn StateMachine>;
+    fn open(&self, spec: &GroupSpec) -> Arc<Self::Machine>;
 }

@@ -14,6 +14,8 @@ use terrane_types::{ReplicaId, ServerId};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::erased::Answers;
+
 #[cfg(feature = "sim")]
 pub(crate) type Runtime = openraft_rt::deterministic_rng::DeterministicRng<openraft_rt_tokio::TokioRuntime>;
 #[cfg(not(feature = "sim"))]
@@ -65,12 +67,11 @@ impl fmt::Display for Packed {
     }
 }
 
-/// What applying an entry came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The outcome of applying an entry.
 pub(crate) enum Applied {
-    /// It took effect; one reply per operation (none for entries that carry no operations).
-    Replies(Vec<Bytes>),
-    /// Its term or ordinal did not hold: no effect, on no replica.
+    /// It took effect; one answer per operation (none for entries without operations).
+    Answered(Answers),
+    /// Its term or ordinal did not hold: it has no effect on any replica.
     Skipped,
 }
 

@@ -28,7 +28,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 #[derive(Default)]
 struct World {
     /// The running group of each server.
-    groups: BTreeMap<u64, (Group, Arc<Numbers>)>,
+    groups: BTreeMap<u64, (Group<Vec<u8>, Bytes>, Arc<Numbers>)>,
     /// What was applied where first; the same everywhere.
     applied: BTreeMap<u64, Vec<Bytes>>,
     acknowledged: u64,
@@ -46,7 +46,10 @@ struct Numbers {
 }
 
 impl StateMachine for Numbers {
-    fn prepare(&self, _: &Packing, operation: &[u8], entry: &mut Vec<u8>) -> Prepared {
+    type Proposal = Vec<u8>;
+    type Answer = Bytes;
+
+    fn prepare(&self, _: &Packing, operation: &Vec<u8>, entry: &mut Vec<u8>) -> Prepared<Bytes> {
         entry.extend_from_slice(operation);
         Prepared::Packed
     }
@@ -87,7 +90,9 @@ struct Opening {
 }
 
 impl Factory for Opening {
-    fn open(&self, _: &GroupSpec) -> Arc<dyn StateMachine> {
+    type Machine = Numbers;
+
+    fn open(&self, _: &GroupSpec) -> Arc<Numbers> {
         let numbers = Arc::new(Numbers { world: self.world.clone(), list: Mutex::default() });
         *self.opened.lock().unwrap() = Some(numbers.clone());
         numbers
@@ -119,7 +124,7 @@ async fn serve(server: u64, world: Shared) -> turmoil::Result {
     Ok(())
 }
 
-fn group_of(world: &Shared, server: u64) -> Option<(Group, Arc<Numbers>)> {
+fn group_of(world: &Shared, server: u64) -> Option<(Group<Vec<u8>, Bytes>, Arc<Numbers>)> {
     world.lock().unwrap().groups.get(&server).cloned()
 }
 
@@ -221,7 +226,7 @@ fn others(server: u64) -> impl Iterator<Item = u64> {
 /// Whether all servers have everything that was acknowledged.
 fn settled(world: &Shared) -> bool {
     let world = world.lock().unwrap();
-    let complete = |(_, numbers): &(Group, Arc<Numbers>)| {
+    let complete = |(_, numbers): &(Group<Vec<u8>, Bytes>, Arc<Numbers>)| {
         let list = numbers.list.lock().unwrap();
         (1..=world.acknowledged).all(|number| list.contains(&number))
     };

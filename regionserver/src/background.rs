@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use terrane_engine::Engine;
-use terrane_raft::{BoxFuture, GroupHost};
+use terrane_raft::BoxFuture;
 use terrane_types::{Error, GroupId, RegionId};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -39,6 +39,7 @@ use crate::addresses::Addresses;
 use crate::admission::Admission;
 use crate::health::{HealthIssues, compaction_topic};
 use crate::metrics::Metrics;
+use crate::proposal::GroupHost;
 use crate::region_ids::RegionIdStock;
 use crate::replicas::Replicas;
 use crate::signals::Signals;

@@ -9,11 +9,11 @@
 
 use std::time::Duration;
 
-use terrane_raft::Group;
 use terrane_types::Error;
 
 use crate::addresses::Addresses;
 use crate::error_mapping::barrier_error;
+use crate::proposal::Group;
 
 /// What a read is to show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

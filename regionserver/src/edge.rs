@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use terrane_env::net::Intake;
 use terrane_proto::hello::Identity;
-use terrane_raft::{Group, GroupHost};
 use terrane_types::{Error, GroupId, RegionEpoch, RegionId, RowOutcome, TableId};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -24,6 +23,7 @@ use crate::hosted::HostedRegion;
 use crate::metrics::Metrics;
 use crate::operation::{Settle, WriteHeader};
 use crate::page_token::PageSeal;
+use crate::proposal::{Group, GroupHost};
 use crate::region::read::{self, GetRequest, Got};
 use crate::region::scan::{self, Begun, Block, Cursor, ScanRequest, Unfinished};
 use crate::region::write::{self, RowMutation};
@@ -140,7 +140,7 @@ impl Edge {
                     let applied = count - errors.len();
                     done(edge.outcome(id, outcome, applied).map(|applied| put_together(errors, &places, applied)));
                 };
-                group.submit(operation, Box::new(finish));
+                group.submit(operation, finish);
             }
         }
     }
@@ -161,7 +161,7 @@ impl Edge {
         if let Some(under_way) = mutation.under_way {
             let settle = Settle { region: header.region, client: header.client, under_way };
             // Nobody waits for it: where it is lost, the next one says more.
-            group.submit(settle.encode(), Box::new(drop));
+            group.submit(settle.encode(), drop);
         }
         let operation = match prepared.operation {
             Some(operation) => {

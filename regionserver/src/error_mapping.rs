@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
-use terrane_raft::{Group, ProposeError};
+use terrane_raft::ProposeError;
 use terrane_types::{Error, Invalid, ServerId};
 
 use crate::addresses::Addresses;
+use crate::proposal::Group;
 
 /// How long a caller waits when a queue of a group is full.
 const BUSY_RETRY: Duration = Duration::from_millis(10);

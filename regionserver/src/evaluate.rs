@@ -185,7 +185,7 @@ impl Evaluator {
         target: Option<&Target<'_>>,
         operation: &[u8],
         entry: &mut Vec<u8>,
-    ) -> Result<Prepared, Malformed> {
+    ) -> Result<Prepared<Bytes>, Malformed> {
         // What was read for another operation does not know of this one.
         self.reading = None;
         let start = entry.len();
@@ -217,7 +217,7 @@ impl Evaluator {
         known: Vec<Known>,
         operation: &[u8],
         entry: &mut Vec<u8>,
-    ) -> Result<Prepared, Malformed> {
+    ) -> Result<Prepared<Bytes>, Malformed> {
         let rows = write.rows().zip(known).map(|(row, known)| Item::new(row?, known)).collect::<Result<Vec<_>, _>>()?;
         let fetched = match self.take_fetched(operation) {
             Some(Ok(fetched)) => fetched,
@@ -335,7 +335,7 @@ impl Evaluator {
         operation: &[u8],
         reads: Vec<Read>,
         had: Fetched,
-    ) -> Prepared {
+    ) -> Prepared<Bytes> {
         let fetching = Fetching::default();
         self.reading = Some((hash_of(operation), fetching.clone()));
         let (columns, now_ms) = (target.columns.clone(), stamp_of(packing));

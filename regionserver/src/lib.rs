@@ -34,6 +34,7 @@ mod masters;
 mod metrics;
 mod operation;
 mod page_token;
+mod proposal;
 mod record;
 mod region;
 mod region_ids;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use terrane_engine::{Engine, FamilyReadCounts};
 use terrane_env::budget::{Budgets, Unit, Usage};
 use terrane_proto::{error, hello, v1};
-use terrane_raft::{GroupHost, GroupStatus, LogStatus};
+use terrane_raft::{GroupStatus, LogStatus};
 use terrane_types::{Error, FamilyName, GroupId, ServerId, TableId};
 use tokio_util::sync::CancellationToken;
 
@@ -23,6 +23,7 @@ use crate::masters::{CALL_TIMEOUT, Masters, RegisterError, Registered, addresses
 use crate::metrics::{FamilyLabels, Metrics};
 use crate::operation::ChangeTables;
 use crate::page_token::PageSeal;
+use crate::proposal::GroupHost;
 use crate::region_ids::RegionIdStock;
 use crate::replicas::Replicas;
 

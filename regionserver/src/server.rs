@@ -20,7 +20,7 @@ use terrane_env::fs::{self, DirLock};
 use terrane_env::net::{self, Intake, Listener};
 use terrane_proto::hello::Identity as HelloIdentity;
 use terrane_proto::{MESSAGE_BYTES_MAX, v1};
-use terrane_raft::{Abstention, Factory, GroupHost, GroupSpec, HostConfig, LogConfig, StateMachine, Weight};
+use terrane_raft::{Abstention, Factory, GroupSpec, HostConfig, LogConfig, Weight};
 use terrane_types::ServerId;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -42,6 +42,7 @@ use crate::maintenance::Maintenance;
 use crate::masters::{Masters, REPORT_INTERVAL, Registered};
 use crate::metrics::Metrics;
 use crate::page_token::PageSeal;
+use crate::proposal::GroupHost;
 use crate::region_ids::RegionIdStock;
 use crate::replicas::Replicas;
 use crate::report::Reporter;
@@ -94,7 +95,9 @@ struct Machines {
 }
 
 impl Factory for Machines {
-    fn open(&self, spec: &GroupSpec) -> Arc<dyn StateMachine> {
+    type Machine = GroupMachine;
+
+    fn open(&self, spec: &GroupSpec) -> Arc<GroupMachine> {
         let machine = GroupMachine::open(
             spec.group,
             self.engine.clone(),

@@ -20,7 +20,6 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use terrane_env::budget::Share;
-use terrane_raft::Group;
 use terrane_types::{Error, GroupId};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
@@ -28,6 +27,7 @@ use tokio::time::Instant;
 use crate::consistency::{Consistency, ReadTime};
 use crate::edge::{Edge, Header, Mutated, Mutation};
 use crate::page_token::{Binding, Position};
+use crate::proposal::Group;
 use crate::region::read::{DiskGet, GetRequest, Got, ROOM_RETRY};
 use crate::region::scan::{self, Block, Cursor, ScanRequest};
 

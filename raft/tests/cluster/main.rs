@@ -14,7 +14,7 @@ use futures::future::join_all;
 use terrane_raft::{GroupSpec, LogConfig, ProposeError};
 use terrane_types::{ClusterId, GroupId, ReplicaId, ServerId};
 
-use support::{Cluster, GROUP, PATIENCE, eventually};
+use support::{Cluster, GROUP, ListGroup, PATIENCE, eventually};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_leader_proposes_reaches_all_and_survives_a_restart_of_all() {
@@ -184,7 +184,7 @@ async fn an_operation_that_waits_for_time_lets_others_pass_and_does_not_wait_for
     for operation in ["never", "later", "plain"] {
         let sender = sender.clone();
         let answered = move |outcome| sender.try_send((operation, outcome)).unwrap();
-        group.submit(operation.as_bytes().to_vec(), Box::new(answered));
+        group.submit(operation.as_bytes().to_vec(), answered);
     }
     let mut order = Vec::new();
     for _ in 0..3 {
@@ -211,7 +211,7 @@ async fn operations_that_wait_keep_their_place() {
         let operation = format!("{what} {n}").into_bytes();
         expected.push(operation.clone());
         let sender = sender.clone();
-        group.submit(operation, Box::new(move |outcome| sender.try_send((n, outcome)).unwrap()));
+        group.submit(operation, move |outcome| sender.try_send((n, outcome)).unwrap());
     }
     for _ in 0..1_000 {
         let (n, outcome) = tokio::time::timeout(PATIENCE, answers.recv()).await.unwrap().unwrap();
@@ -302,7 +302,7 @@ async fn a_full_log_refuses_writes_names_the_member_and_recovers() {
 }
 
 /// Proposes until the group takes no more.
-async fn fill(group: &terrane_raft::Group) -> String {
+async fn fill(group: &ListGroup) -> String {
     loop {
         match group.propose(vec![9; 4000]).await {
             Err(ProposeError::LogFull { held_by }) => return held_by,

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use terrane_env::time::wall_ms;
-use terrane_raft::{Group, ProposeError};
+use terrane_raft::ProposeError;
 
-use crate::support::{Cluster, GROUP, eventually};
+use crate::support::{Cluster, GROUP, ListGroup, eventually};
 
 fn follower_of(leader: u64) -> u64 {
     if leader == 1 { 2 } else { 1 }
 }
 
-fn as_of(group: &Group) -> u64 {
+fn as_of(group: &ListGroup) -> u64 {
     group.stale_point().map_or(0, |point| point.as_of_ms)
 }
 

@@ -16,6 +16,10 @@ use terrane_types::{ClusterId, GroupId, ReplicaId, ServerId};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+/// A group whose state machine keeps a list, and the host of such groups.
+pub type ListGroup = Group<Vec<u8>, Bytes>;
+type Host = GroupHost<Vec<u8>, Bytes>;
+
 pub const GROUP: GroupId = GroupId(1);
 pub const CLUSTER: ClusterId = ClusterId([5; 16]);
 /// Long enough for a starved machine; tests end when their condition holds.
@@ -61,10 +65,13 @@ struct Keeper {
 }
 
 impl StateMachine for Keeper {
+    type Proposal = Vec<u8>;
+    type Answer = Bytes;
+
     /// Some operations wait, as one would that is evaluated: what they begin with says for what.
-    fn prepare(&self, packing: &Packing, operation: &[u8], entry: &mut Vec<u8>) -> Prepared {
+    fn prepare(&self, packing: &Packing, operation: &Vec<u8>, entry: &mut Vec<u8>) -> Prepared<Bytes> {
         entry.extend_from_slice(operation);
-        if operation == b"refuse" {
+        if *operation == b"refuse" {
             return Prepared::Refused(Bytes::from_static(b"refused"));
         }
         if (operation.starts_with(b"when landed") || operation.starts_with(b"alone")) && !packing.alone {
@@ -77,7 +84,7 @@ impl StateMachine for Keeper {
                 read.lock().unwrap().insert(operation);
             }));
         }
-        if operation == b"never"
+        if *operation == b"never"
             || (operation.starts_with(b"later") && self.read.lock().unwrap().insert(operation.to_vec()))
         {
             return Prepared::Later;
@@ -126,7 +133,9 @@ struct Keepers {
 }
 
 impl Factory for Keepers {
-    fn open(&self, spec: &GroupSpec) -> Arc<dyn StateMachine> {
+    type Machine = Keeper;
+
+    fn open(&self, spec: &GroupSpec) -> Arc<Keeper> {
         let mut lists = self.disk.lists.lock().unwrap();
         let list = lists.entry((self.server, spec.group)).or_default().clone();
         {
@@ -142,7 +151,7 @@ impl Factory for Keepers {
 }
 
 struct Running {
-    host: Arc<GroupHost>,
+    host: Arc<Host>,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<()>,
 }
@@ -264,11 +273,11 @@ impl Cluster {
         }
     }
 
-    pub fn host(&self, server: u64) -> Arc<GroupHost> {
+    pub fn host(&self, server: u64) -> Arc<Host> {
         self.running[&server].host.clone()
     }
 
-    pub fn group(&self, server: u64, group: GroupId) -> Group {
+    pub fn group(&self, server: u64, group: GroupId) -> ListGroup {
         self.host(server).group(group).unwrap()
     }
 

@@ -315,7 +315,7 @@ impl World {
         }
     }
 
-    fn prepare(&mut self, packing: &Packing, operation: &[u8], entry: &mut Vec<u8>) -> Prepared {
+    fn prepare(&mut self, packing: &Packing, operation: &[u8], entry: &mut Vec<u8>) -> Prepared<Bytes> {
         let write = Submitted::read(operation).unwrap().unwrap();
         let target = Target { columns: &self.columns, schema: &self.schema };
         match self.evaluator.look_up(packing, Some(&self.window), &write).unwrap() {

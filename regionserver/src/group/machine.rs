@@ -575,7 +575,10 @@ fn region_spec(state: &RegionState) -> RegionSpec {
 }
 
 impl StateMachine for GroupMachine {
-    fn prepare(&self, packing: &Packing, operation: &[u8], entry: &mut Vec<u8>) -> Prepared {
+    type Proposal = Vec<u8>;
+    type Answer = Bytes;
+
+    fn prepare(&self, packing: &Packing, operation: &Vec<u8>, entry: &mut Vec<u8>) -> Prepared<Bytes> {
         self.prepare_operation(packing, operation, entry)
     }
 

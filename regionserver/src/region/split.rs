@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use terrane_env::task::run_blocking;
-use terrane_raft::Group;
 use terrane_types::{Error, Invalid, RegionDescriptor, range};
 
 use super::boundary::{boundary, check_boundary};
@@ -13,6 +12,7 @@ use crate::addresses::Addresses;
 use crate::error_mapping::propose_error;
 use crate::hosted::HostedRegion;
 use crate::operation::Split;
+use crate::proposal::Group;
 use crate::region_ids::RegionIdStock;
 use crate::reply::Reply;
 

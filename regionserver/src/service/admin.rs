@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures::{Stream, StreamExt};
 use terrane_proto::{error, hello, v1};
-use terrane_raft::{Group, GroupSpec};
+use terrane_raft::GroupSpec;
 use terrane_types::{
     Error, GroupId, Invalid, RegionDescriptor, RegionEpoch, RegionId, ReplicaId, ServerId, TableId, TableSchema,
 };
@@ -16,6 +16,7 @@ use crate::edge::Edge;
 use crate::error_mapping::{not_leader, propose_error, stopping};
 use crate::maintenance::{Maintenance, Progress};
 use crate::operation::ChangeTables;
+use crate::proposal::Group;
 use crate::region::split;
 use crate::region_ids::RegionIdStock;
 use crate::reply::Reply;

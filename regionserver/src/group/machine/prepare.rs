@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use terrane_raft::{Packing, Prepared};
 
 use super::GroupMachine;
@@ -15,7 +16,12 @@ use crate::reply::Reply;
 
 impl GroupMachine {
     /// Appends the logged form of an operation to the entry that is being packed.
-    pub(super) fn prepare_operation(&self, packing: &Packing, operation: &[u8], entry: &mut Vec<u8>) -> Prepared {
+    pub(super) fn prepare_operation(
+        &self,
+        packing: &Packing,
+        operation: &[u8],
+        entry: &mut Vec<u8>,
+    ) -> Prepared<Bytes> {
         let prepared = match Submitted::read(operation) {
             Ok(Some(write)) => self.prepare_write(packing, &write, operation, entry),
             Ok(None) => Ok(self.prepare_other(packing, operation, entry)),
@@ -31,7 +37,7 @@ impl GroupMachine {
         write: &Submitted<'_>,
         operation: &[u8],
         entry: &mut Vec<u8>,
-    ) -> Result<Prepared, Malformed> {
+    ) -> Result<Prepared<Bytes>, Malformed> {
         let mut evaluator = self.evaluator.lock();
         let (numbers, target) = {
             let inner = self.inner.lock();
@@ -58,7 +64,7 @@ impl GroupMachine {
         }
     }
 
-    fn prepare_other(&self, packing: &Packing, operation: &[u8], entry: &mut Vec<u8>) -> Prepared {
+    fn prepare_other(&self, packing: &Packing, operation: &[u8], entry: &mut Vec<u8>) -> Prepared<Bytes> {
         let alone = operation::changes_regions(operation);
         if alone && !packing.alone {
             return Prepared::WhenLanded;
