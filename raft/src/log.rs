@@ -1,16 +1,27 @@
 //! The shared log: one stream of records for all groups of a process, written and synced by one loop.
 //!
-//! [`SharedLog`] is the queue in front of the writer and the directory of groups; [`store::Store`] is what openraft sees of
-//! one group. A call changes the group's memory at once and queues the same change for the writer, under no lock that spans
-//! groups, so the order of one group's records is the order of its calls.
+//! [`SharedLog`] holds the groups' logs and the handle of the writer; [`store::Store`] is one group's log as openraft sees
+//! it. A call changes the group's memory at once and queues the same change for the writer, under no lock that spans groups,
+//! so the order of one group's records is the order of its calls.
 //!
-//! Invariants:
-//! - What was reported as synced is found again by recovery, or recovery refuses to open.
-//! - Segments are removed only from the oldest on, and only when nothing in them is needed by what is durable, or when what is
-//!   needed was copied to held files, durably.
-//! - `Created`, vote and purge state of every group stand at the head of every segment.
+//! Invariants. A violation is a bug, so an assertion ends the process before the log is harmed. The same violation found in
+//! files is damage: an error with file and offset.
+//! 1. Entries of a group are contiguous: an appended entry's index is the last index + 1 (`memory::State::push`; recovery:
+//!    `memory::State::make_way_for`, `memory::GroupLog::replayed`).
+//! 2. The term of an entry is never below its predecessor's (`memory::State::push`; recovery: `memory::GroupLog::replay`).
+//! 3. A vote never regresses (`memory::GroupLog::set_vote`; recovery: `memory::GroupLog::replay`).
+//! 4. Purging never regresses, covers only what a snapshot covered, and nothing purged is truncated
+//!    (`memory::GroupLog::purge`, `memory::GroupLog::truncate_after`). What may be covered is decided in `purge.rs`: only what
+//!    is in synced files here and in the log of every member.
+//! 5. Nothing is reported before it is synced, and the synced position never regresses (`writer::Writer::sync`,
+//!    `writer::Writer::report`). What was reported is found again by recovery, or recovery refuses to open.
+//! 6. Segments are written in order without gaps (`writer::Writer::rotate`, `extents::Extents::entry`; recovery:
+//!    `recover::segment_numbers`, `recover::Recovery::breaks_chain`).
+//! 7. Segments are removed from the oldest on, and only if everything still needed in them is in synced held files
+//!    (`writer::Writer::remove_unneeded`, `held::copy`).
+//! 8. Every segment begins with the `Created`, vote and purge records of every group (`writer::Writer::write_heads`).
 //!
-//! The layout is written down in `docs/formats/log.md`.
+//! `docs/formats/log.md` describes the layout.
 
 mod allocation;
 mod batch;
@@ -73,14 +84,14 @@ impl SharedLog {
     pub(crate) async fn open(directory: PathBuf, config: &LogConfig) -> Result<Arc<SharedLog>, OpenError> {
         if config.limit_bytes < SEGMENTS_PER_LIMIT * SEGMENT_BYTES_MIN {
             let least = SEGMENTS_PER_LIMIT * SEGMENT_BYTES_MIN;
-            let what = format!("a log limit of {} bytes leaves no room; the least is {least}", config.limit_bytes);
+            let what = format!("a log limit of {} bytes is too small; the least is {least}", config.limit_bytes);
             return Err(OpenError::Settings { what });
         }
         let segment_bytes = config.segment_bytes.min(config.limit_bytes / SEGMENTS_PER_LIMIT).max(SEGMENT_BYTES_MIN);
         let files = Arc::new(Files::new(directory.clone()));
         let shared = Arc::new(Shared::new(config));
         let (cache_bytes, recovering, sharing) = (config.cache_bytes, files.clone(), shared.clone());
-        // Off the runtime's threads: it reads and checks every byte of the log.
+        // Off the runtime's threads: recovery reads and checks every byte of the log.
         let opened = task::run_io(async move {
             let found = recover::recover(&recovering, cache_bytes).await?;
             let groups = found.groups.clone();
@@ -101,21 +112,22 @@ impl SharedLog {
         }))
     }
 
-    /// The groups that are recorded, by id.
+    /// The logs of all groups, by id.
     pub(crate) fn groups(&self) -> Vec<Arc<GroupLog>> {
         self.groups.lock().values().cloned().collect()
     }
 
-    /// Records a group, durably. The caller made sure that it is not there.
+    /// Records a new group, durably. `None` if the log was closed.
     pub(crate) async fn create(&self, spec: GroupSpec) -> Option<Arc<GroupLog>> {
         let log = Arc::new(GroupLog::new(spec, self.files.clone()));
-        self.groups.lock().insert(log.group(), log.clone());
+        let before = self.groups.lock().insert(log.group(), log.clone());
+        assert!(before.is_none(), "group {} was created twice: its first log would be lost", log.group());
         let (done, synced) = oneshot::channel();
         self.shared.push(Item { log: log.clone(), change: Change::Created, done: Done::Waiter(done) });
         synced.await.ok().map(|()| log)
     }
 
-    /// What openraft sees of a group's log.
+    /// A group's log as openraft sees it.
     pub(crate) fn store(&self, log: &Arc<GroupLog>) -> store::Store {
         store::Store::new(self.shared.clone(), log.clone())
     }
@@ -130,22 +142,22 @@ impl SharedLog {
         self.shared.pressed.notified().await;
     }
 
-    /// The groups that hold back a log over its budget, each with the last index that has to go.
+    /// The groups that hold back a log over its budget, each with the last index that must be purged.
     pub(crate) fn holders(&self) -> Vec<(GroupId, u64)> {
         self.shared.holders.lock().clone()
     }
 
-    /// Why no entry of another leader with operations may be taken, as far as the disk is concerned.
+    /// Why the disk permits no entries with operations from other leaders, if it does not.
     pub(crate) fn space_refusal(&self) -> Option<String> {
         self.shared.space.refusal()
     }
 
-    /// Why no segment can be allocated ahead, while that is so. Then nothing is proposed here either.
+    /// Why the next segment cannot be allocated, while that is so. Then nothing is proposed here either.
     pub(crate) fn lacks_space(&self) -> Option<String> {
         self.shared.space.lacking()
     }
 
-    /// The owner of the disk keeps what is left of it for something else, or no longer does.
+    /// Sets or clears the reason why the owner of the disk reserves the remaining space for something else.
     pub(crate) fn set_reserved(&self, reason: Option<String>) {
         self.shared.space.set_reserved(reason);
     }
@@ -165,17 +177,17 @@ impl SharedLog {
         self.shared.held_by.lock().clone()
     }
 
-    /// The recorded group of that id.
+    /// The log of a group.
     fn group(&self, group: GroupId) -> Option<Arc<GroupLog>> {
         self.groups.lock().get(&group).cloned()
     }
 
-    /// Whether some group takes no more.
+    /// Whether at least one group is refused.
     pub(crate) fn full(&self) -> bool {
         self.shared.refusing.load(Ordering::Relaxed) || self.shared.overrun.load(Ordering::Relaxed)
     }
 
-    /// Why a group takes no more proposals (or, on a follower, no more entries), if it does not.
+    /// Why a group may write no more proposals (or, on a follower, no more entries), if it may not.
     pub(crate) fn refusal(&self, group: GroupId, role: Role) -> Option<Refusal> {
         if !self.full() {
             return None;
@@ -186,7 +198,7 @@ impl SharedLog {
         refusal.or_else(|| overrun.then(|| Refusal { share: self.limit_bytes, used: self.totals().all_bytes() }))
     }
 
-    /// Decides anew which groups take no more.
+    /// Decides again which groups are refused.
     pub(crate) fn share_out(&self, uses: &[GroupUse]) {
         let totals = self.totals();
         self.shared.looked_at.store(totals.all_bytes(), Ordering::Relaxed);
@@ -195,12 +207,12 @@ impl SharedLog {
         *self.shared.refusals.lock() = refusals;
     }
 
-    /// The groups that take no more, each with why.
+    /// The refused groups, each with the reason.
     pub(crate) fn refusals(&self) -> Vec<(GroupId, Refusal)> {
         self.shared.refusals.lock().all()
     }
 
-    /// Why old segments cannot be relieved, while they cannot.
+    /// Why copying entries out of old segments fails, while it does.
     pub(crate) fn spill_trouble(&self) -> Option<String> {
         self.shared.spill_trouble.lock().clone()
     }
@@ -209,12 +221,12 @@ impl SharedLog {
         self.limit_bytes
     }
 
-    /// Returns when everything queued so far is synced and the writer has ended. Later calls on stores fail.
-    /// The process stops: a writer that waits for room on a full disk gives up instead of holding everything up.
+    /// The process is stopping: a writer that waits for space on a full disk gives up instead of blocking the stop.
     pub(crate) fn stop_waiting(&self) {
         self.shared.stop_waiting();
     }
 
+    /// Returns when everything queued so far is synced and the writer has ended. Later calls on stores fail.
     pub(crate) async fn close(&self) {
         self.shared.close();
         let writer = self.writer.lock().take();

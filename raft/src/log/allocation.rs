@@ -1,12 +1,12 @@
-//! Room for the log on its disk: segments are allocated before anything depends on them.
+//! Disk space for the log: segments are allocated before anything depends on them.
 //!
-//! The segment after the current one is allocated ahead, as the file `spare`. So a disk that fills up is noticed while
-//! there is still a whole segment for what is under way: from then on entries with operations are refused ([`Space`]), on
-//! the leader as on a follower, and nothing fails that was acknowledged. What no longer fits waits in the writer until
-//! there is room; the owner of the log has it look again from time to time.
+//! The segment after the current one is allocated ahead, as the file `spare`. So a full disk is noticed while there is still
+//! a whole segment for what is in flight: from then on entries with operations are refused ([`Space`]), on leaders and
+//! followers alike, and nothing acknowledged fails. A batch that no longer fits waits in the writer until there is space; the
+//! owner of the log requests a retry from time to time.
 //!
-//! A restart begins a segment, and needs no new space for it: it takes the spare, or what the last segment had allocated
-//! and not used. A part of each segment takes nothing while there is no spare, so that there is always some.
+//! A restart begins a new segment, for which it needs no new space: it uses the spare, or the space that the last segment had
+//! allocated and not used. While there is no spare, part of each segment stays unused, so that there is always some.
 
 use std::io;
 use std::path::PathBuf;
@@ -23,29 +23,29 @@ use super::names::SPARE;
 /// Smaller segments would hold little more than the state at their head.
 pub(super) const SEGMENT_BYTES_MIN: u64 = 4 << 10;
 
-/// The part of a segment that is kept for restarts while there is no spare.
+/// The fraction of a segment that is reserved for restarts while there is no spare.
 const SLACK_PART: u64 = 16;
 
-/// Whether the log may take entries, as far as the disk is concerned.
+/// Whether the disk permits the log to accept entries.
 #[derive(Default)]
 pub(super) struct Space {
-    /// Some reason is set: what hot paths look at.
+    /// A reason is set. Hot paths check only this.
     refusing: AtomicBool,
     reasons: RwLock<Reasons>,
-    /// There may be room again, or the log is closed.
+    /// There may be space again, or the log is closed.
     pub(super) retry: Notify,
 }
 
 #[derive(Default)]
 struct Reasons {
-    /// No segment could be allocated ahead.
+    /// The next segment cannot be allocated.
     lacking: Option<String>,
-    /// The owner of the disk keeps the rest for something else.
+    /// The owner of the disk reserves the rest for something else.
     reserved: Option<String>,
 }
 
 impl Space {
-    /// Why no entry of another leader with operations may be taken, if none may.
+    /// Why entries with operations from other leaders are refused, if they are.
     pub(super) fn refusal(&self) -> Option<String> {
         if !self.refusing.load(Ordering::Relaxed) {
             return None;
@@ -81,11 +81,11 @@ impl Space {
 pub(super) struct Allocator {
     files: Arc<Files>,
     segment_bytes: u64,
-    /// Whether the spare is there.
+    /// Whether the spare exists.
     spare: bool,
 }
 
-/// A segment to be written: its file, and the bytes allocated for it.
+/// A segment to be written: its file and the bytes allocated for it.
 pub(super) struct Allocated {
     pub(super) file: fs::File,
     pub(super) bytes: u64,
@@ -96,8 +96,8 @@ impl Allocator {
         Allocator { files, segment_bytes, spare: false }
     }
 
-    /// The first segment of this start. `last` is the newest that was recovered, with its bytes in use: what it has beyond
-    /// them is given back first. Where the disk has no room for a whole segment, a smaller one does.
+    /// The first segment of this start. `last` is the newest recovered segment with its bytes in use: the space beyond them is
+    /// freed first. If the disk has no space for a whole segment, a smaller one has to do.
     pub(super) async fn first(&mut self, segment: u64, last: Option<(u64, u64)>) -> io::Result<Allocated> {
         if let Some((last, end)) = last {
             self.give_back(last, end).await?;
@@ -113,7 +113,7 @@ impl Allocator {
                     fs::sync_dir(self.files.directory()).await?;
                     return Ok(Allocated { file, bytes });
                 }
-                // As much as there is, within a few percent: the next restart has to live on what this one leaves.
+                // As large as possible, within a few percent: the next restart depends on what this one leaves.
                 Err(error) if is_full(&error) && bytes > SEGMENT_BYTES_MIN => {
                     let less = bytes - (bytes / SLACK_PART).max(SEGMENT_BYTES_MIN).min(bytes);
                     bytes = (less / SEGMENT_BYTES_MIN * SEGMENT_BYTES_MIN).max(SEGMENT_BYTES_MIN);
@@ -123,7 +123,7 @@ impl Allocator {
         }
     }
 
-    /// Cuts what was allocated for a segment and is not used.
+    /// Frees the unused space of a segment.
     async fn give_back(&self, segment: u64, end: u64) -> io::Result<()> {
         let file = fs::File::open_rw(&self.files.path(segment)).await?;
         if file.len().await? > end {
@@ -133,7 +133,7 @@ impl Allocator {
         Ok(())
     }
 
-    /// Makes the spare the segment of this number; `None` while there is no room for either.
+    /// Turns the spare into segment `segment`; `None` while there is no space for a spare.
     pub(super) async fn next(&mut self, segment: u64) -> io::Result<Option<Allocated>> {
         if !self.prepare().await? {
             return Ok(None);
@@ -145,13 +145,13 @@ impl Allocator {
             Err(error) => return Err(error),
         }
         self.spare = false;
-        // Its name is durable before anything is written to it: a spare is always empty.
+        // The name is durable before anything is written to the file, so a spare is always empty.
         fs::sync_dir(self.files.directory()).await?;
         let file = fs::File::open_rw(&path).await?;
         Ok(Some(Allocated { file, bytes: self.segment_bytes }))
     }
 
-    /// Allocates the spare unless it is there; false while the disk has no room for it.
+    /// Allocates the spare unless it exists; false while the disk has no space for it.
     pub(super) async fn prepare(&mut self) -> io::Result<bool> {
         if self.spare {
             return Ok(true);
@@ -167,17 +167,17 @@ impl Allocator {
         Ok(self.spare)
     }
 
-    /// Tells everybody whether there is a spare.
+    /// Publishes whether there is a spare.
     pub(super) fn publish(&self, space: &Space) {
         let was_lacking = space.lacking().is_some();
         if self.spare {
             if was_lacking {
-                tracing::info!("the log has room for its next segment again");
+                tracing::info!("the log has space for its next segment again");
                 space.set_lacking(None);
             }
         } else if !was_lacking {
             let reason = format!(
-                "the disk of {} has no room for the next log segment of {} KiB; make room, and writes go on by themselves",
+                "the disk of {} has no space for the next log segment of {} KiB; free some, and writes resume by themselves",
                 self.files.directory().display(),
                 self.segment_bytes >> 10
             );
@@ -186,7 +186,7 @@ impl Allocator {
         }
     }
 
-    /// How many of a segment's allocated bytes may be written now.
+    /// The number of a segment's allocated bytes that may be written now.
     pub(super) fn usable(&self, allocated: u64) -> u64 {
         if self.spare { allocated } else { allocated - allocated / SLACK_PART }
     }
@@ -195,7 +195,7 @@ impl Allocator {
         self.files.directory().join(SPARE)
     }
 
-    /// A file of that many zeros, durable but for its name. What was allocated of it in vain is removed.
+    /// Creates a file of that many zeros, durable except for its name. A partial allocation is removed.
     async fn allocate(&self, path: PathBuf, bytes: u64) -> io::Result<fs::File> {
         let allocated = async {
             let file = fs::File::open_rw(&path).await?;
@@ -211,8 +211,8 @@ impl Allocator {
     }
 }
 
-/// Whether an operation failed because the disk, or what this user may have of it, is used up. Nothing is lost by it: it is
-/// right again once there is room.
+/// Whether an operation failed because the disk, or the user's quota of it, is full. Nothing is lost: the operation can be
+/// repeated once there is space.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

@@ -1,13 +1,13 @@
-//! The header of a batch: everything that one turn of the writer put down and synced together.
+//! The header of a batch: everything that the writer wrote and synced together.
 //!
 //! ```text
 //! magic 8 bytes | log u64 | segment u64 | batch u64 | synced segment u64 | synced offset u64
 //! | crc of the previous header u32 | length of the records u32 | how many u32 | crc u32 (CRC32C of all before it)
 //! ```
 //!
-//! Headers start at multiples of [`ALIGNMENT`] and form a chain: each names its place, counts on from its predecessor and
-//! carries that one's checksum. A header says up to where everything before it is *known* to be synced; that is what tells
-//! a torn tail, which may be cut, from damage to entries that were acknowledged, which must not.
+//! Headers start at multiples of [`ALIGNMENT`] and form a chain: each has its place, its predecessor's number + 1 and its
+//! predecessor's checksum. A header also says up to where the log was *known* to be synced when it was written. This
+//! distinguishes a torn tail, which recovery cuts, from damage to acknowledged entries, which it must not cut.
 
 use bytes::Bytes;
 
@@ -32,7 +32,7 @@ pub(crate) struct Position {
 /// The header of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BatchHeader {
-    /// Chosen at random when the log's directory was made: bytes of another log are never taken for ours.
+    /// Chosen at random when the log's directory was created: bytes of another log are never mistaken for this one's.
     pub(crate) log: u64,
     pub(crate) segment: u64,
     /// Counts the batches of the log from 1.
@@ -41,24 +41,25 @@ pub(crate) struct BatchHeader {
     pub(crate) synced: Position,
     /// Checksum of the header before this one.
     pub(crate) previous: u32,
-    /// Bytes of records that follow.
+    /// Bytes of the records that follow.
     pub(crate) length: u32,
+    /// Their number.
     pub(crate) records: u32,
 }
 
-/// What stands where a header is looked for.
+/// What is at the place of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// A header, and its checksum.
+    /// A header and its checksum.
     Header(BatchHeader, u32),
     /// A header of a layout that this build does not know.
     OtherVersion(u8),
-    /// Neither.
+    /// No header.
     Nothing,
 }
 
 impl BatchHeader {
-    /// Writes the header over the first bytes of `out` and answers its checksum.
+    /// Writes the header over the first bytes of `out` and returns its checksum.
     pub(crate) fn write(&self, out: &mut [u8]) -> u32 {
         let mut bytes = Vec::with_capacity(HEADER_BYTES);
         bytes.extend_from_slice(&MAGIC);
@@ -129,14 +130,14 @@ mod tests {
     }
 
     #[test]
-    fn headers_come_back() {
+    fn headers_round_trip() {
         let mut bytes = vec![0; 8];
         bytes.extend(written());
         assert!(matches!(BatchHeader::find(&bytes.into(), 8), Found::Header(HEADER, _)));
     }
 
     #[test]
-    fn any_flipped_bit_and_any_cut_is_noticed() {
+    fn any_flipped_bit_and_any_cut_is_detected() {
         for at in 0..HEADER_BYTES {
             for bit in 0..8 {
                 let mut bytes = written();
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_layout_is_told_apart() {
+    fn a_later_layout_is_recognized() {
         let mut bytes = written();
         bytes[7] = 9;
         let crc = crc32c::crc32c(&bytes[..HEADER_BYTES - 4]);

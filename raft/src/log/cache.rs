@@ -1,11 +1,11 @@
-//! Which entries of all groups stay in memory: the most recently written ones, up to a number of bytes.
+//! Which entries of all groups stay in memory: the most recently written ones, up to a limit in bytes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::memory::GroupLog;
 
-/// Drops the payloads of the oldest entries when there are too many. Owned by the writer, so it takes no lock of its own.
+/// Drops the payloads of the oldest entries beyond the limit. Owned by the writer, so it needs no lock.
 pub(crate) struct Cache {
     oldest_first: VecDeque<Cached>,
     bytes: u64,
@@ -24,7 +24,7 @@ impl Cache {
         Cache { oldest_first: VecDeque::new(), bytes: 0, bytes_max }
     }
 
-    /// An entry was written, so it can be read back from now on.
+    /// Adds an entry that was written, and can be read back from now on.
     pub(crate) fn admit(&mut self, log: &Arc<GroupLog>, index: u64, serial: u64, bytes: usize) {
         let bytes = bytes as u64;
         self.bytes += bytes;

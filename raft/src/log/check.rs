@@ -1,15 +1,15 @@
-//! Verifying the log of a stopped process, without changing anything.
+//! Verifies the log of a stopped process, without changing anything.
 //!
-//! Recovery stops at the first bad place; this goes on behind it, so that all damage is named. And recovery must take
-//! whatever was not known to be synced for a torn tail; this looks closer, as a flipped bit in the last batch would pass
-//! for one. What tells them apart is how writes tear: in sectors of [`SECTOR_BYTES`], each of which has either its old
-//! content, which is zeros, or its new one.
+//! Recovery stops at the first bad place; this check continues after it, so that it reports all damage. Recovery must also
+//! treat everything not known to be synced as a torn tail; this check looks closer, because a flipped bit in the last batch
+//! looks the same. The difference is how writes tear: in sectors of [`SECTOR_BYTES`], each of which has either its old
+//! content, which is zeros, or its new content.
 //!
-//! - After the seal of a clean stop nothing was ever written: any byte there is damage.
-//! - A batch whose header is not whole is torn when part of the header is in a sector without any bytes; else its sectors
-//!   were all written, and it is damage.
-//! - A batch whose header is whole, but not its records, is torn when one of its sectors has no bytes; else it is damage.
-//!   (A batch with a sector's worth of zeros in a value may thus be taken for torn; it is reported all the same.)
+//! - Nothing is ever written after the seal of a clean stop: any byte there is damage.
+//! - A batch with a bad header is torn if part of the header is in an all-zero sector. Otherwise all its sectors were
+//!   written, and it is damaged.
+//! - A batch with a good header and bad records is torn if one of its sectors is all zeros. Otherwise it is damaged.
+//!   (A batch with a sector of zeros inside a value may thus count as torn; it is reported in either case.)
 
 use std::collections::BTreeMap;
 use std::io;
@@ -29,23 +29,23 @@ use super::place::BadBytes;
 use super::recover::{self, Recovery};
 use crate::OpenError;
 
-/// What disks write whole or not at all, at the least.
+/// The smallest unit that disks write atomically.
 const SECTOR_BYTES: usize = 512;
 
-/// The kind of its files, as totals name it.
+/// The kinds of its files in the totals.
 const KIND: &str = "log segment";
 const HELD_KIND: &str = "held file";
 
-/// What the log of a group holds.
+/// The content of a group's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoggedGroup {
     /// Entries up to this index were purged.
     pub purged: Option<u64>,
-    /// The last entry there is, purged ones included.
+    /// The last entry, purged ones included.
     pub last: Option<u64>,
 }
 
-/// Looks for bytes in the segment that is allocated ahead: until it is written it has none.
+/// Checks that the segment allocated ahead is all zeros: nothing has been written to it yet.
 async fn check_spare(path: &Path, inspection: &mut Inspection) {
     const ZEROS: [u8; 4096] = [0; 4096];
     match fs::read(path).await {
@@ -56,16 +56,16 @@ async fn check_spare(path: &Path, inspection: &mut Inspection) {
                 inspection.damage(path, (at * ZEROS.len()) as u64, "bytes in a segment that was never written");
             }
         }
-        Err(error) => inspection.damage(path, 0, format!("it cannot be read: {error}")),
+        Err(error) => inspection.damage(path, 0, format!("cannot read it: {error}")),
     }
 }
 
-/// Verifies every byte of the log in `directory`. Answers what its groups hold, unless something is damaged.
+/// Verifies every byte of the log in `directory`. Returns the content of its groups, unless something is damaged.
 pub async fn check_log(directory: &Path, inspection: &mut Inspection) -> Option<BTreeMap<GroupId, LoggedGroup>> {
     let names = match fs::list(directory).await {
         Ok(names) => names,
         Err(error) => {
-            inspection.damage(directory, 0, format!("the log cannot be read: {error}"));
+            inspection.damage(directory, 0, format!("cannot read the log: {error}"));
             return None;
         }
     };
@@ -78,7 +78,7 @@ pub async fn check_log(directory: &Path, inspection: &mut Inspection) -> Option<
                 inspection.warning(&directory.join(name), 0, "an unfinished held file, which the next start removes");
             }
             (None, None) if name == SPARE => check_spare(&directory.join(name), inspection).await,
-            (None, None) => inspection.warning(&directory.join(name), 0, "a file that is not of the log"),
+            (None, None) => inspection.warning(&directory.join(name), 0, "a file that does not belong to the log"),
         }
     }
     numbers.sort_unstable();
@@ -117,7 +117,7 @@ pub async fn check_log(directory: &Path, inspection: &mut Inspection) -> Option<
     check.finish(numbers.first().copied())
 }
 
-/// The batch before.
+/// Identifies the batch before the current one.
 #[derive(Clone, Copy)]
 struct PreviousBatch {
     log: u64,
@@ -127,9 +127,9 @@ struct PreviousBatch {
 
 struct LogCheck<'a> {
     files: Arc<Files>,
-    /// Rebuilds the groups while nothing is damaged; behind damage, what does not fit together says nothing new.
+    /// Rebuilds the groups while nothing is damaged; after damage, inconsistencies between records mean nothing new.
     recovery: Recovery,
-    /// `None` where the batch before is not known: at the beginning, and behind damage.
+    /// `None` if the batch before is not known: at the beginning and after damage.
     chain: Option<PreviousBatch>,
     /// The last batch was written by a clean stop.
     sealed: bool,
@@ -144,7 +144,7 @@ impl LogCheck<'_> {
     }
 
     fn unreadable(&mut self, path: &Path, error: &io::Error) {
-        self.damage(path, 0, &format!("the segment cannot be read: {error}"));
+        self.damage(path, 0, &format!("cannot read the segment: {error}"));
         self.chain = None;
     }
 
@@ -198,7 +198,7 @@ impl LogCheck<'_> {
         }
     }
 
-    /// Verifies the batch at `offset` and takes over its records.
+    /// Verifies the batch at `offset` and applies its records.
     fn batch(
         &mut self,
         segment: u64,
@@ -234,7 +234,7 @@ impl LogCheck<'_> {
         Ok(())
     }
 
-    /// Whether what is at `offset`, which is not a whole batch, can be what a write left that did not come to its end.
+    /// Whether the bad batch at `offset` can be the result of an interrupted write.
     fn is_tear(&self, segment: u64, bytes: &Bytes, offset: usize, header: Option<(BatchHeader, u32)>) -> bool {
         let at = Position { segment, offset: offset as u64 };
         let log = self.chain.map(|before| before.log);
@@ -243,11 +243,11 @@ impl LogCheck<'_> {
         }
         let length = header.map_or(HEADER_BYTES, |(header, _)| HEADER_BYTES + header.length as usize);
         let end = offset.saturating_add(length);
-        // A file that ends inside the batch was not allocated ahead, and grew as far as the write came.
+        // A file that ends inside the batch was not allocated ahead: it grew as far as the write got.
         end > bytes.len() || sectors(bytes, offset, end).any(is_zero)
     }
 
-    /// The first header of this log behind `offset`.
+    /// The first header of this log after `offset`.
     fn next_header(&self, bytes: &Bytes, offset: usize) -> Option<usize> {
         (offset + ALIGNMENT..bytes.len()).step_by(ALIGNMENT).find(|&at| match BatchHeader::find(bytes, at) {
             Found::Header(header, _) => self.chain.is_none_or(|before| before.log == header.log),
@@ -286,7 +286,7 @@ fn sectors(bytes: &[u8], from: usize, to: usize) -> impl Iterator<Item = &[u8]> 
     (first..to).step_by(SECTOR_BYTES).map(move |at| &bytes[at.max(from)..(at + SECTOR_BYTES).min(to)])
 }
 
-/// Whether there are only zeros; a segment's unused rest is megabytes of them.
+/// Whether all bytes are zero; the unused rest of a segment has megabytes of zeros.
 fn is_zero(bytes: &[u8]) -> bool {
     const ZEROS: [u8; 4096] = [0; 4096];
     bytes.chunks(ZEROS.len()).all(|chunk| *chunk == ZEROS[..chunk.len()])

@@ -1,7 +1,7 @@
-//! Which segments are still needed, as of what is synced.
+//! Which segments are still needed, according to what is synced.
 //!
-//! A segment may be removed when no group has an entry in it that is not durably purged or truncated. What memory says does
-//! not count: a purge that is still queued is forgotten by a crash, and the entries must be there then.
+//! A segment may be removed when every entry in it is durably purged or truncated. The groups' memory does not count: a crash
+//! loses a purge that is still queued, and then the entries must still be there.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -22,11 +22,16 @@ struct Extent {
 }
 
 impl Extents {
+    /// An entry was written to `segment`, the newest so far.
     pub(crate) fn entry(&mut self, group: GroupId, segment: u64, index: u64) {
         let extents = self.groups.entry(group).or_default();
         match extents.back_mut() {
             Some(extent) if extent.segment == segment => extent.last = index,
-            _ => extents.push_back(Extent { segment, first: index, last: index }),
+            last => {
+                let before = last.map_or(0, |extent| extent.segment);
+                assert!(before < segment, "entry {index} of group {group} went to segment {segment} after {before}");
+                extents.push_back(Extent { segment, first: index, last: index });
+            }
         }
     }
 
@@ -60,7 +65,7 @@ impl Extents {
         }
     }
 
-    /// The groups that need a segment before `segment`, each with its last index in those.
+    /// The groups with entries in segments before `segment`, each with its last index there.
     pub(crate) fn holders(&self, segment: u64) -> Vec<(GroupId, u64)> {
         let of = |extents: &VecDeque<Extent>| {
             Some(extents.iter().take_while(|extent| extent.segment < segment).last()?.last)
@@ -68,7 +73,7 @@ impl Extents {
         self.groups.iter().filter_map(|(group, extents)| Some((*group, of(extents)?))).collect()
     }
 
-    /// The oldest segment that holds an entry which is needed, and the group it is needed by.
+    /// The oldest segment with a needed entry, and the group that needs it.
     pub(crate) fn oldest(&self) -> Option<(u64, GroupId)> {
         let fronts = self.groups.iter().filter_map(|(group, extents)| Some((extents.front()?.segment, *group)));
         fronts.min()
@@ -104,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn part_of_a_segment_keeps_it() {
+    fn one_needed_entry_keeps_a_segment() {
         let mut extents = filled();
         extents.purged(B, 9);
         extents.purged(A, 0);
@@ -112,19 +117,19 @@ mod tests {
     }
 
     #[test]
-    fn what_was_copied_out_needs_its_segments_no_longer() {
+    fn copied_entries_no_longer_need_their_segments() {
         let mut extents = filled();
         extents.moved(A, 3, 2);
         assert_eq!(extents.oldest(), Some((1, B)));
         extents.moved(B, 3, 0);
         assert_eq!(extents.oldest(), Some((3, A)));
-        // Entries that took the place of truncated ones are not among what was copied.
+        // Entries that replaced truncated ones were not copied.
         extents.moved(A, 4, 2);
         assert_eq!(extents.oldest(), Some((3, A)));
     }
 
     #[test]
-    fn truncated_entries_need_nothing() {
+    fn truncated_entries_need_no_segment() {
         let mut extents = filled();
         extents.purged(B, 9);
         extents.truncated(A, Some(1));

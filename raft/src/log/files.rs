@@ -13,7 +13,7 @@ use super::held_list::HeldList;
 use super::names;
 use super::place::Place;
 
-/// The directory of the log, the files in it that are open for reading, and the held files there are.
+/// The directory of the log, its files that are open for reading, and the list of held files.
 pub(crate) struct Files {
     directory: PathBuf,
     open: Mutex<BTreeMap<u64, Arc<fs::File>>>,
@@ -48,11 +48,11 @@ impl Files {
         if let Some(file) = self.open.lock().get(&segment) {
             return Ok(file.clone());
         }
-        // Two readers may both open it; the second handle replaces the first, which lives as long as its reader.
+        // Two readers may both open it; the second handle replaces the first, which lives until its reader is done.
         let file = Arc::new(fs::File::open_read(&self.path(segment)).await?);
         let mut open = self.open.lock();
         while open.len() >= OPEN_MAX {
-            // Whoever reads it keeps it until it is done.
+            // A reader keeps its handle until it is done.
             open.pop_first();
         }
         open.insert(segment, file.clone());
@@ -66,7 +66,7 @@ impl Files {
         Ok(bytes.into())
     }
 
-    /// A file that was removed.
+    /// Closes a file that was removed.
     pub(crate) fn forget(&self, segment: u64) {
         self.open.lock().remove(&segment);
     }

@@ -1,21 +1,21 @@
-//! Held files: what one group still needs of segments that all others are done with.
+//! Held files: entries that one group still needs, copied out of segments that the other groups no longer need.
 //!
-//! A member that stays away holds back the log of its groups. Their entries lie among those of all groups, so the segments
-//! could not go. Before that stops anybody, the entries are copied to files of their own (`spill.rs`), one group a file, and
+//! An absent member holds back the log of its groups. Their entries lie among those of all groups, so no segment could be
+//! removed. Before that affects other groups, the entries are copied to separate files (`spill.rs`), one group per file, and
 //! are read from there.
 //!
 //! ```text
 //! magic 8 bytes | log u64 | group u64 | number u64 | crc u32 (CRC32C of all before it) | zeros 4 bytes | entry record *
 //! ```
 //!
-//! A held file is complete and synced, name included, before anything relies on it. It is never appended to. It ends early
-//! when the entries at its end are truncated, and goes when all of it is purged.
+//! A held file is complete and synced, name included, before anything relies on it. It is never appended to. It is cut when
+//! the entries at its end are truncated, and removed when all its entries are purged.
 //!
-//! What a held file says never outweighs a segment: an entry that is found in a segment is followed there by everything that
-//! was written after it. So a file that a crash left behind, or left too long, does no harm as long as these rules hold:
-//! - the entries that are copied stay in their segments until the held file is synced;
-//! - a truncation is carried out on held files before its segment can go;
-//! - held files go from the oldest on, each removal synced, and before the segments behind them.
+//! A segment always overrides a held file: a segment that holds an entry also holds everything written after it. So a held
+//! file that a crash left behind, or left too long, does no harm if these rules hold:
+//! - the copied entries stay in their segments until the held file is synced;
+//! - a truncation is carried out on held files before the segment with its record can be removed;
+//! - held files are removed from the oldest on, each removal synced, and before the segments after them.
 
 use std::io;
 use std::sync::Arc;
@@ -61,13 +61,13 @@ pub(super) fn read(number: u64, bytes: &Bytes) -> Result<Loaded, BadBytes> {
     let mut u64 = || reader.u64().expect("the header is whole");
     let (log, group, named) = (u64(), GroupId(u64()), u64());
     if named | HELD != number {
-        return Err(bad(0, "a held file of another name"));
+        return Err(bad(0, "a held file with another file's number"));
     }
     let mut index = Index::default();
     let mut at = HEADER_BYTES;
     while at < bytes.len() {
         let (of, record, length) = record::read(&bytes.slice(at..)).map_err(|error| bad(at, error.what))?;
-        let Record::Entry(entry) = record else { return Err(bad(at, "a held file holds entries alone")) };
+        let Record::Entry(entry) = record else { return Err(bad(at, "a record in a held file that is not an entry")) };
         if index.is_empty() {
             index.reset(entry.log_id.index);
         }
@@ -81,13 +81,18 @@ pub(super) fn read(number: u64, bytes: &Bytes) -> Result<Loaded, BadBytes> {
     Ok(Loaded { number, log, group, index, bytes: bytes.len() as u64 })
 }
 
-/// Copies entries of a group, which follow each other, to a new held file and makes it durable. Nothing refers to it yet, but
-/// it is listed: a truncation from now on reaches it.
+/// Copies consecutive entries of a group to a new held file and makes it durable. Nothing refers to the file yet, but it is
+/// listed: truncations from now on apply to it.
 pub(super) async fn copy(
     files: &Arc<Files>,
     group: GroupId,
     entries: &[(u64, u64, Place)],
 ) -> io::Result<(HeldFile, Vec<Moved>)> {
+    let contiguous = entries.windows(2).all(|pair| pair[0].0 + 1 == pair[1].0);
+    assert!(
+        contiguous,
+        "the entries to hold of group {group} are not contiguous: the held file could not be read back"
+    );
     let (number, log) = {
         let mut held = files.held.lock();
         (held.take_number(), held.log)
@@ -97,7 +102,7 @@ pub(super) async fn copy(
     let (bytes, moved) = match copied {
         Ok(copied) => copied,
         Err(error) => {
-            // A start removes it otherwise.
+            // If this fails, the next start removes the file.
             fs::remove_file(&unfinished).await.ok();
             return Err(error);
         }
@@ -132,7 +137,7 @@ async fn write(
             let record = bytes.slice(at..at + from.length as usize);
             match record::read(&record) {
                 Ok((of, Record::Entry(entry), _)) if of == group && entry.log_id == log_id(term, index) => {}
-                Ok(_) => return Err(files.damaged(from, "another record stands where an entry was written")),
+                Ok(_) => return Err(files.damaged(from, "another record is where an entry was written")),
                 Err(error) => return Err(files.damaged(from, error.what)),
             }
             let to = Place { segment: number, offset: written + buffer.len() as u64, length: from.length };
@@ -160,7 +165,7 @@ fn header(log: u64, group: GroupId, number: u64) -> Vec<u8> {
     header
 }
 
-/// Parts of `entries` that are read at once: of one file, one behind the other, and close together.
+/// Groups of `entries` that are read at once: in one file, in order, and close together.
 fn spans(entries: &[(u64, u64, Place)]) -> impl Iterator<Item = &[(u64, u64, Place)]> {
     let mut rest = entries;
     std::iter::from_fn(move || {
@@ -195,7 +200,7 @@ pub(super) async fn remove(files: &Files, group: GroupId, number: u64) -> io::Re
     Ok(())
 }
 
-/// Entries up to `index` were purged, durably: removes what holds nothing else, from the oldest on.
+/// Entries up to `index` were purged, durably: removes the files that hold nothing else, from the oldest on.
 pub(super) async fn purged(files: &Files, group: GroupId, index: u64) -> io::Result<()> {
     loop {
         let oldest = files.held.lock().oldest(group);
@@ -206,7 +211,7 @@ pub(super) async fn purged(files: &Files, group: GroupId, index: u64) -> io::Res
     }
 }
 
-/// Entries after `last` were truncated, durably: they must not be found in a held file once the record that says so is gone.
+/// Entries after `last` were truncated, durably: no held file may contain them once the record of the truncation is removed.
 pub(super) async fn truncated(files: &Files, group: GroupId, last: Option<u64>) -> io::Result<()> {
     loop {
         let newest = files.held.lock().newest(group);
@@ -219,12 +224,12 @@ pub(super) async fn truncated(files: &Files, group: GroupId, last: Option<u64>) 
     }
 }
 
-/// Cuts a held file behind its entry `last`.
+/// Cuts a held file after its entry `last`.
 pub(super) async fn trim(files: &Files, group: GroupId, number: u64, last: u64) -> io::Result<()> {
     let path = files.path(number);
     let bytes = match fs::read(&path).await {
         Ok(bytes) => bytes,
-        // It has no name yet: memory was truncated first, so whoever copies finds that out and removes the file.
+        // It has no name yet. Memory was truncated first, so the copying task notices and removes the file.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
@@ -251,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_close_together_is_read_at_once() {
+    fn entries_close_together_are_read_at_once() {
         let far = STEP_BYTES as u64;
         let entries = entries(&[(1, 0), (1, 100), (1, far - 100), (1, far), (2, far + 100), (2, 50), (2, 150)]);
         let counts: Vec<_> = spans(&entries).map(<[_]>::len).collect();

@@ -6,7 +6,7 @@ use terrane_types::GroupId;
 
 use super::place::HELD;
 
-/// The held files of a log, by group and from the oldest on.
+/// The held files of a log, by group and from the oldest to the newest.
 #[derive(Debug, Default)]
 pub(crate) struct HeldList {
     /// The log's id.
@@ -45,7 +45,7 @@ impl HeldList {
         self.groups.values().flatten().map(|file| file.bytes).sum()
     }
 
-    /// How many there are.
+    /// The number of held files.
     pub(super) fn count(&self) -> u64 {
         self.groups.values().map(|files| files.len() as u64).sum()
     }

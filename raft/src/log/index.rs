@@ -1,7 +1,7 @@
-//! Where the entries of one group are on disk: eight bytes an entry.
+//! Where the entries of one group are on disk, in eight bytes per entry.
 //!
-//! Entries that follow each other in one file and one term form a run, which knows file, term and a base offset once. Each
-//! entry of it has its distance from that base and its length.
+//! Consecutive entries in one file and one term form a run ([`EntryRun`]), which stores file, term and a base offset once.
+//! Each of its entries has only its distance from that base and its length.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use super::place::{HELD, Place};
 /// The places of the entries `first..end`.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    /// Index of the first entry; where the next one goes when there is none.
+    /// Index of the first entry, or of the next one if there is none.
     first: u64,
     end: u64,
     bytes: u64,
@@ -24,7 +24,7 @@ struct EntryRun {
     segment: u64,
     base: u64,
     bytes: u64,
-    /// Distance from the base, and length.
+    /// Distance from the base and length of each entry.
     places: VecDeque<(u32, u32)>,
 }
 
@@ -38,13 +38,13 @@ impl EntryRun {
         Place { segment: self.segment, offset: self.base + u64::from(distance), length }
     }
 
-    /// The distance of `place` from the base, if the run can take it.
+    /// The distance of `place` from the base, if the entry can join the run.
     fn distance(&self, term: u64, place: Place) -> Option<u32> {
         let same = self.term == term && self.segment == place.segment;
         place.offset.checked_sub(self.base).filter(|_| same).and_then(|distance| u32::try_from(distance).ok())
     }
 
-    /// Cuts the entries from `index` on off.
+    /// Splits off the entries from `index` on.
     fn split_off(&mut self, index: u64) -> EntryRun {
         let at = usize::try_from(index - self.first).expect("the index is within the run");
         let places = self.places.split_off(at);
@@ -59,7 +59,7 @@ impl Index {
         self.first
     }
 
-    /// The index that the next entry has.
+    /// The index of the next entry.
     pub(crate) fn end(&self) -> u64 {
         self.end
     }
@@ -73,7 +73,7 @@ impl Index {
         self.bytes
     }
 
-    /// Bytes of the entries up to `last`; of a run that goes beyond it, its share by number.
+    /// Bytes of the entries up to `last`, approximately: a run that continues beyond it counts in proportion.
     pub(crate) fn bytes_through(&self, last: u64) -> u64 {
         let of = |run: &EntryRun| {
             let within = (last + 1).min(run.end()) - run.first;
@@ -83,7 +83,7 @@ impl Index {
         self.runs.iter().take_while(|run| run.first <= last).map(of).sum()
     }
 
-    /// Forgets everything; the next entry is `first`.
+    /// Drops all entries; the next one is `first`.
     pub(crate) fn reset(&mut self, first: u64) {
         *self = Index { first, end: first, ..Index::default() };
     }
@@ -103,7 +103,7 @@ impl Index {
             self.runs.push_back(run);
             0
         });
-        let run = self.runs.back_mut().expect("there is one by now");
+        let run = self.runs.back_mut().expect("a run was pushed if there was none");
         run.places.push_back((distance, place.length));
         run.bytes += u64::from(place.length);
         self.bytes += u64::from(place.length);
@@ -127,7 +127,7 @@ impl Index {
         self.runs.back().map(|run| run.term)
     }
 
-    /// Forgets the entries from `end` on.
+    /// Drops the entries from `end` on.
     pub(crate) fn truncate(&mut self, end: u64) {
         self.cut(end);
         while self.runs.back().is_some_and(|run| run.first >= end) {
@@ -137,7 +137,7 @@ impl Index {
         self.end = self.runs.back().map_or(self.first, EntryRun::end);
     }
 
-    /// Forgets the entries before `first`.
+    /// Drops the entries before `first`.
     pub(crate) fn purge(&mut self, first: u64) {
         self.cut(first);
         while self.runs.front().is_some_and(|run| run.first < first) {
@@ -150,7 +150,7 @@ impl Index {
         }
     }
 
-    /// Sees to it that no run goes across `index`.
+    /// Splits the run that spans `index`, if any, so that a run begins there.
     fn cut(&mut self, index: u64) {
         let Some(at) = self.run_at(index) else { return };
         if self.runs[at].first < index {
@@ -159,9 +159,9 @@ impl Index {
         }
     }
 
-    /// Index, term and place of the first entries in segments before `before`, up to `bytes` of them but at least one. Those
-    /// in the held file `small` come first, if there are others.
-    pub(crate) fn in_the_way(&self, before: u64, small: Option<u64>, bytes: u64) -> Vec<(u64, u64, Place)> {
+    /// Index, term and place of the first entries in segments before `before`, up to `bytes` of them but at least one. If
+    /// there are any, the entries of the held file `small` come before them.
+    pub(crate) fn in_segments_before(&self, before: u64, small: Option<u64>, bytes: u64) -> Vec<(u64, u64, Place)> {
         let mut found = Vec::new();
         let (mut sum, mut any) = (0, false);
         for run in &self.runs {
@@ -184,7 +184,7 @@ impl Index {
         if any { found } else { Vec::new() }
     }
 
-    /// The last entry that is in a held file.
+    /// The last entry in a held file.
     pub(crate) fn last_held(&self) -> Option<u64> {
         self.runs.iter().rev().find(|run| run.segment & HELD != 0).map(|run| run.end() - 1)
     }
@@ -194,14 +194,14 @@ impl Index {
         self.runs.iter().rev().take_while(|run| run.end() > index).all(|run| run.segment & HELD != 0)
     }
 
-    /// The last entry that is in file `segment`.
+    /// The last entry in file `segment`.
     pub(crate) fn last_in(&self, segment: u64) -> Option<u64> {
         self.runs.iter().rev().find(|run| run.segment == segment).map(|run| run.end() - 1)
     }
 
-    /// Puts entries to new places. False, and nothing is changed, unless all of them are where the caller thinks they are.
+    /// Moves entries to new places. Returns false, and changes nothing, unless all of them are where the caller expects.
     pub(crate) fn relocate(&mut self, moved: &[Moved]) -> bool {
-        // What was purged meanwhile needs no place.
+        // Entries purged meanwhile need no place.
         let moved = &moved[moved.partition_point(|moved| moved.index < self.first)..];
         let (Some(first), Some(last)) = (moved.first(), moved.last()) else { return true };
         if moved.iter().any(|moved| self.get(moved.index) != Some((moved.term, moved.from))) {
@@ -220,6 +220,7 @@ impl Index {
         for moved in moved {
             self.push(moved.term, moved.to);
         }
+        assert_eq!(self.end, last.index + 1, "entries {first} to {} were not copied as a whole", last.index);
         self.runs.extend(rest);
         self.end = end;
         true
@@ -312,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_that_are_elsewhere_by_now_are_not_moved() {
+    fn entries_that_changed_place_meanwhile_are_not_moved() {
         let mut index = Index::default();
         (0..4).for_each(|at| index.push(1, place(1, at)));
         let moved = |from| Moved { index: 3, term: 1, from, to: place(9, 0) };

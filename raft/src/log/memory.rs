@@ -1,11 +1,11 @@
-//! The log of one group as it stands in memory: its vote, what was purged, and where each entry is.
+//! The log of one group in memory: its vote, what was purged, and where each entry is.
 //!
-//! The index knows term and place of every entry that is written, in a few bytes each. The last entries have their payloads
-//! in memory too: those that are not written yet, and written ones as long as the cache keeps them. Both change at once (that
-//! is what openraft reads back), while the same change travels to disk through the writer's queue.
+//! The index has term and place of every written entry, in a few bytes each. The most recent entries have their payloads in
+//! memory too: those that are not written yet, and written ones while the cache keeps them. Memory changes at once (openraft
+//! reads it back), while the same change travels to disk through the writer's queue.
 //!
-//! The `serial` of a recent entry is never used twice. The writer learns an entry's place only after it was written, and by
-//! then the index may have been truncated and filled again: a place is taken only for the entry whose serial it carries.
+//! Each recent entry has a unique `serial`. The writer learns an entry's place only after writing it, and by then the log may
+//! have been truncated and filled again: a place is accepted only for the entry with the same serial.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -28,8 +28,8 @@ pub(crate) struct GroupLog {
     spec: GroupSpec,
     files: Arc<Files>,
     state: Mutex<State>,
-    /// Term of the newest vote, readable without the lock. It is raised before the vote is synced, hence before anybody
-    /// can count on it: a leader that looks here notices at once when its own replica votes for another.
+    /// Term of the newest vote, readable without the lock. It is raised before the vote is synced, hence before any other
+    /// member can count on the vote: a leader that looks here notices at once that its own replica votes for another.
     voted_term: AtomicU64,
 }
 
@@ -37,17 +37,17 @@ pub(crate) struct GroupLog {
 struct State {
     vote: Option<Vote>,
     purged: Option<Mark>,
-    /// The entries that are written, and where the first one is that is not.
+    /// The written entries. Its end is the first entry that is not written.
     index: Index,
-    /// The last entries of the log, with their payloads: all that are not written, and written ones while they are cached.
+    /// The last entries of the log with their payloads: all unwritten ones, and written ones while they are cached.
     recent: VecDeque<Recent>,
     /// Index of the first recent entry.
     recent_first: u64,
     next_serial: u64,
-    /// Held entries below a gap, while records are replayed. A truncation further on, which held files have seen already,
-    /// explains the gap: it takes away what is above.
-    aside: Option<Index>,
-    /// States that openraft was told about in snapshots, one of which it will purge up to.
+    /// Held entries below a gap, while records are replayed. A later truncation, which the held files reflect already,
+    /// explains the gap: it removes the entries above it.
+    below_gap: Option<Index>,
+    /// States that were given to openraft as snapshots; it will purge up to one of them.
     offered: BTreeMap<u64, Mark>,
 }
 
@@ -59,14 +59,13 @@ struct Recent {
 
 impl State {
     fn last(&self) -> Option<LogId> {
-        let term = self.recent.back().map(|recent| recent.term).or_else(|| self.index.last_term());
-        match term {
+        match self.last_entry_term() {
             Some(term) => Some(log_id(term, self.end() - 1)),
             None => self.purged.as_ref().map(|mark| mark.log_id),
         }
     }
 
-    /// The index behind the last entry.
+    /// The index after the last entry.
     fn end(&self) -> u64 {
         if self.recent.is_empty() { self.index.end() } else { self.recent_first + self.recent.len() as u64 }
     }
@@ -87,8 +86,11 @@ impl State {
         self.recent.get(usize::try_from(index.checked_sub(self.recent_first)?).ok()?)
     }
 
-    /// Adds an entry behind the last one.
-    fn push(&mut self, term: u64, payload: Payload) -> u64 {
+    /// Adds the entry `index`, which must follow the last one, and returns its serial.
+    fn push(&mut self, index: u64, term: u64, payload: Payload) -> u64 {
+        assert_eq!(index, self.end(), "the log is not contiguous: entry {index} appended at {}", self.end());
+        let last_term = self.last_entry_term().unwrap_or(0);
+        assert!(term >= last_term, "the term regressed from {last_term} to {term} at entry {index}");
         if self.recent.is_empty() {
             self.recent_first = self.index.end();
         }
@@ -96,6 +98,11 @@ impl State {
         self.next_serial += 1;
         self.recent.push_back(Recent { term, serial, payload });
         serial
+    }
+
+    /// Term of the last entry; `None` if the log has none.
+    fn last_entry_term(&self) -> Option<u64> {
+        self.recent.back().map(|recent| recent.term).or_else(|| self.index.last_term())
     }
 
     fn truncate_after(&mut self, last: Option<u64>) {
@@ -107,7 +114,7 @@ impl State {
 
     fn purge(&mut self, mark: Mark) {
         let first = mark.log_id.index + 1;
-        // While records are replayed the entries may begin beyond the mark; then they stay where they are.
+        // While records are replayed, the entries may begin after the mark; then they stay where they are.
         if self.is_empty() {
             self.index.reset(first);
         } else {
@@ -119,7 +126,7 @@ impl State {
                 self.index.reset(first);
             }
         }
-        if let Some(below) = &mut self.aside {
+        if let Some(below) = &mut self.below_gap {
             below.purge(first);
         }
         self.offered.retain(|index, _| *index > mark.log_id.index);
@@ -128,11 +135,11 @@ impl State {
 }
 
 impl State {
-    /// Makes `index` the next one while records are replayed. What is there already from held files gives way: an entry is
-    /// followed by all that were written after it, so everything behind it comes again.
+    /// Makes `index` the next one while records are replayed. Entries from held files give way: a segment that holds an
+    /// entry also holds everything written after it, so all later entries follow in the segments.
     fn make_way_for(&mut self, index: u64) -> Result<(), &'static str> {
         if self.is_empty() {
-            // What is missing before it may be covered by a purge further on; `replayed` looks at the end.
+            // A later purge may cover what is missing before it; `replayed` checks that at the end.
             self.index.reset(index);
         } else if index < self.end() {
             if !self.index.is_held_from(index) {
@@ -145,19 +152,19 @@ impl State {
             }
             self.recent.clear();
         } else if index > self.end() {
-            if self.aside.is_some() || !self.index.is_held_from(self.first()) {
+            if self.below_gap.is_some() || !self.index.is_held_from(self.first()) {
                 return Err("an entry does not follow its predecessor");
             }
-            self.aside = Some(std::mem::take(&mut self.index));
+            self.below_gap = Some(std::mem::take(&mut self.index));
             self.index.reset(index);
         }
         Ok(())
     }
 
-    /// Takes over a truncation while records are replayed.
+    /// Applies a truncation while records are replayed.
     fn replay_truncation(&mut self, last: Option<u64>) {
         let keep = last.map_or(0, |last| last + 1);
-        if let Some(below) = self.aside.take_if(|_| keep <= self.index.first()) {
+        if let Some(below) = self.below_gap.take_if(|_| keep <= self.index.first()) {
             self.recent.clear();
             self.index = below;
         }
@@ -165,7 +172,12 @@ impl State {
     }
 }
 
-/// What an append put into memory: index and serial of the first entry, for the writer to report places by.
+/// Whether a vote may follow another: in an order of terms, and of voting for a leader and knowing one.
+fn may_replace(before: Option<Vote>, vote: &Vote) -> bool {
+    before.is_none_or(|before| before <= *vote)
+}
+
+/// Identifies the entries of one append: index and serial of the first. The writer reports their places with it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Appended {
     pub(crate) first_index: u64,
@@ -196,10 +208,11 @@ impl GroupLog {
     pub(crate) fn set_vote(&self, vote: Vote) {
         // Raised first: see the field.
         self.voted_term.fetch_max(vote.leader_id.term, Ordering::SeqCst);
-        self.state.lock().vote = Some(vote);
+        let before = self.state.lock().vote.replace(vote);
+        assert!(may_replace(before, &vote), "the vote regressed from {before:?} to {vote}");
     }
 
-    /// The state that stands for everything that was purged.
+    /// The state that represents everything that was purged.
     pub(crate) fn purged(&self) -> Option<Mark> {
         self.state.lock().purged.clone()
     }
@@ -210,14 +223,14 @@ impl GroupLog {
         (state.purged.as_ref().map(|mark| mark.log_id), state.last())
     }
 
-    /// Index of the first entry that is still there, if any is.
+    /// Index of the first entry; `None` if the log has none.
     pub(crate) fn first_index(&self) -> Option<u64> {
         let state = self.state.lock();
         (!state.is_empty()).then_some(state.first())
     }
 
-    /// Puts entries into memory.
-    pub(crate) fn append(&self, entries: &[Entry]) -> io::Result<Appended> {
+    /// Appends entries in memory. They must follow the last one and each other.
+    pub(crate) fn append(&self, entries: &[Entry]) -> Appended {
         let mut state = self.state.lock();
         if state.is_empty() {
             let first = state.next_index();
@@ -225,34 +238,37 @@ impl GroupLog {
         }
         let appended = Appended { first_index: state.next_index(), first_serial: state.next_serial };
         for entry in entries {
-            if entry.log_id.index != state.end() {
-                return Err(io::Error::other(format!("entry {} does not follow the log", entry.log_id)));
-            }
-            state.push(term_of(&entry.log_id), entry.payload.clone());
+            state.push(entry.log_id.index, term_of(&entry.log_id), entry.payload.clone());
         }
-        Ok(appended)
+        appended
     }
 
+    /// Drops the entries after `last`, or all of them.
     pub(crate) fn truncate_after(&self, last: Option<u64>) {
-        self.state.lock().truncate_after(last);
+        let mut state = self.state.lock();
+        let purged = state.purged.as_ref().map(|mark| mark.log_id.index);
+        assert!(last >= purged, "a truncation after {last:?} removes entries purged up to {purged:?}");
+        state.truncate_after(last);
     }
 
-    /// Remembers a state that openraft may purge up to.
+    /// Records a state that openraft may purge up to.
     pub(crate) fn offer(&self, mark: Mark) {
         self.state.lock().offered.insert(mark.log_id.index, mark);
     }
 
-    /// Forgets entries up to `id` and answers the state that stands for them.
+    /// Drops the entries up to `id` and returns the state that represents them.
     pub(crate) fn purge(&self, id: &LogId) -> io::Result<Mark> {
         let mut state = self.state.lock();
         let mark = state.offered.get(&id.index).filter(|mark| mark.log_id == *id).cloned();
-        // Anything else would leave a replica that cannot tell whether its next entry takes effect.
+        // Without that state the replica could not decide whether its next entry takes effect.
         let mark = mark.ok_or_else(|| io::Error::other(format!("purge up to {id}, which no snapshot covered")))?;
+        let purged = state.purged.as_ref().map(|mark| mark.log_id.index);
+        assert!(purged < Some(id.index), "purging regressed from {purged:?} to {}", id.index);
         state.purge(mark.clone());
         Ok(mark)
     }
 
-    /// Entries that one call appended were written at `places`.
+    /// The entries of one append were written at `places`.
     pub(crate) fn placed(&self, appended: Appended, places: &[Place]) {
         let mut state = self.state.lock();
         for (at, place) in (0..).zip(places) {
@@ -264,8 +280,8 @@ impl GroupLog {
         }
     }
 
-    /// Drops the payload of an entry that can be read back. The cache names entries in the order in which they were written,
-    /// so of those that are still there it is the first one.
+    /// Drops the payload of a written entry. The cache evicts entries in the order in which they were written, so the entry
+    /// is the first of those still in memory.
     pub(crate) fn evict(&self, index: u64, serial: u64) {
         let mut state = self.state.lock();
         let written = state.recent_first == index && index < state.index.end();
@@ -275,19 +291,19 @@ impl GroupLog {
         }
     }
 
-    /// Bytes of all entries that are written.
+    /// Bytes of all written entries.
     pub(crate) fn bytes(&self) -> u64 {
         self.state.lock().index.bytes()
     }
 
-    /// About how many of these bytes are of entries up to `last`.
+    /// Bytes of the written entries up to `last`, approximately.
     pub(crate) fn bytes_through(&self, last: u64) -> u64 {
         self.state.lock().index.bytes_through(last)
     }
 
-    /// See [`Index::in_the_way`].
-    pub(crate) fn in_the_way(&self, before: u64, small: Option<u64>, bytes: u64) -> Vec<(u64, u64, Place)> {
-        self.state.lock().index.in_the_way(before, small, bytes)
+    /// See [`Index::in_segments_before`].
+    pub(crate) fn in_segments_before(&self, before: u64, small: Option<u64>, bytes: u64) -> Vec<(u64, u64, Place)> {
+        self.state.lock().index.in_segments_before(before, small, bytes)
     }
 
     /// The last entry that is in a held file.
@@ -295,13 +311,14 @@ impl GroupLog {
         self.state.lock().index.last_held()
     }
 
-    /// Entries were copied to other places. False, and nothing is changed, when some of them are no longer what was copied.
+    /// Moves entries to the places they were copied to. Returns false, and changes nothing, if some of them are no longer the
+    /// ones that were copied.
     pub(crate) fn relocate(&self, moved: &[Moved]) -> bool {
         self.state.lock().index.relocate(moved)
     }
 
-    /// Entries of `range` that the log holds, in order, ending early once `bytes_max` are exceeded (never before the
-    /// first).
+    /// The entries of `range` that the log has, in order. Ends early once `bytes_max` is exceeded, but never before the
+    /// first.
     pub(crate) async fn read(&self, range: Range<u64>, bytes_max: usize) -> io::Result<Vec<Entry>> {
         let found = self.locate(range, bytes_max);
         let mut entries = Vec::with_capacity(found.len());
@@ -323,7 +340,7 @@ impl GroupLog {
         Ok(entries)
     }
 
-    /// What to read for `range`, taken under one lock so that it is one moment's view of the log.
+    /// Where to read the entries of `range`: a consistent view, taken under one lock.
     fn locate(&self, range: Range<u64>, bytes_max: usize) -> Vec<(LogId, Source)> {
         let state = self.state.lock();
         let mut found = Vec::new();
@@ -332,7 +349,7 @@ impl GroupLog {
             let (term, source) = match state.recent(index) {
                 Some(recent) => (recent.term, Source::Memory(recent.payload.clone())),
                 None => {
-                    let (term, place) = state.index.get(index).expect("what is not recent is written");
+                    let (term, place) = state.index.get(index).expect("an entry is recent or written");
                     (term, Source::Disk(place))
                 }
             };
@@ -345,14 +362,14 @@ impl GroupLog {
         found
     }
 
-    /// The payload of an entry that was at `place` a moment ago; `None` when the log no longer has it.
+    /// The payload of an entry that was at `place` a moment ago; `None` if the log no longer has the entry.
     async fn fetch_wherever(&self, id: &LogId, mut place: Place) -> io::Result<Option<Payload>> {
         loop {
             let error = match self.fetch(id, place).await {
                 Ok(payload) => return Ok(Some(payload)),
                 Err(error) => error,
             };
-            // Its file may have been removed meanwhile, with what nobody needs or what was copied elsewhere.
+            // Its file may have been removed meanwhile, because the entry was purged or copied elsewhere.
             let now = self.state.lock().index.get(id.index).filter(|(term, _)| *term == term_of(id));
             match now {
                 None => return Ok(None),
@@ -368,17 +385,18 @@ impl GroupLog {
             Ok((group, Record::Entry(entry), _)) if group == self.spec.group && entry.log_id == *id => {
                 Ok(entry.payload)
             }
-            Ok(_) => Err(self.files.damaged(place, "another record stands where an entry was written")),
+            Ok(_) => Err(self.files.damaged(place, "another record is where an entry was written")),
             Err(error) => Err(self.files.damaged(place, error.what)),
         }
     }
 
-    /// Takes over a record while the log is recovered; `Err` says why the records cannot have been written in this order.
+    /// Applies a record during recovery. `Err` says why the records cannot have been written in this order.
     pub(crate) fn replay(&self, record: Record, place: Place) -> Result<Option<(u64, u64)>, &'static str> {
         let mut state = self.state.lock();
         match record {
             Record::Created(spec) if spec == self.spec => Ok(None),
-            Record::Created(_) => Err("a group was made twice, with different members"),
+            Record::Created(_) => Err("a group was created twice, with different members"),
+            Record::Vote(vote) if !may_replace(state.vote, &vote) => Err("a vote that is older than the one before it"),
             Record::Vote(vote) => {
                 self.voted_term.fetch_max(vote.leader_id.term, Ordering::SeqCst);
                 state.vote = Some(vote);
@@ -388,7 +406,10 @@ impl GroupLog {
                 let index = entry.log_id.index;
                 state.make_way_for(index)?;
                 let term = term_of(&entry.log_id);
-                let serial = state.push(term, crate::codec::detached(entry.payload));
+                if state.last_entry_term().is_some_and(|last| term < last) {
+                    return Err("an entry of an earlier term than its predecessor");
+                }
+                let serial = state.push(index, term, crate::codec::detached(entry.payload));
                 state.index.push(term, place);
                 Ok(Some((index, serial)))
             }
@@ -405,11 +426,11 @@ impl GroupLog {
         }
     }
 
-    /// Takes over an entry of a held file, before the records of the segments. Their payloads stay on disk.
+    /// Applies an entry of a held file, before the records of the segments. The payload stays on disk.
     pub(crate) fn replay_held(&self, id: &LogId, place: Place) -> Result<(), &'static str> {
         let mut state = self.state.lock();
         if !state.is_empty() && id.index > state.end() {
-            // A file of entries that were purged while they were copied. If they were not, `replayed` finds them missing.
+            // The entries in between were purged while these were copied. If not, `replayed` finds them missing.
             state.index.reset(id.index);
         }
         state.make_way_for(id.index)?;
@@ -422,11 +443,11 @@ impl GroupLog {
         self.state.lock().index.last_in(number)
     }
 
-    /// All records were replayed: the entries must go on where the purge left off.
+    /// All records are replayed: the entries must begin right after the purged ones.
     pub(crate) fn replayed(&self) -> Result<(), &'static str> {
         let state = self.state.lock();
         let expected = state.purged.as_ref().map_or(0, |mark| mark.log_id.index + 1);
-        let whole = state.aside.as_ref().is_none_or(Index::is_empty);
+        let whole = state.below_gap.as_ref().is_none_or(Index::is_empty);
         if state.is_empty() || (whole && state.first() == expected) {
             Ok(())
         } else {
@@ -449,7 +470,7 @@ impl Source {
     }
 }
 
-/// About how much memory a payload takes.
+/// The memory that a payload takes, approximately.
 pub(crate) fn payload_bytes(payload: &Payload) -> usize {
     match payload {
         openraft::EntryPayload::Normal(packed) => packed.0.len() + SLOT_BYTES,
@@ -457,5 +478,5 @@ pub(crate) fn payload_bytes(payload: &Payload) -> usize {
     }
 }
 
-/// About what a recent entry takes beside its bytes.
+/// The memory that a recent entry takes in addition to its bytes, approximately.
 const SLOT_BYTES: usize = 96;

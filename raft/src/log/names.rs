@@ -12,7 +12,7 @@ const SEGMENT: &str = ".log";
 const HELD_FILE: &str = ".held";
 const UNFINISHED: &str = ".held.new";
 
-/// The name of the file that `number` stands for. Numbers have one width, so that names sort as they do.
+/// The name of the file `number`. Numbers have a fixed width, so that names sort like numbers.
 pub(super) fn file_name(number: u64) -> String {
     let ending = if number & HELD == 0 { SEGMENT } else { HELD_FILE };
     format!("{:08}{ending}", number & !HELD)

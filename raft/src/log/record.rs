@@ -1,11 +1,11 @@
-//! One record of the shared log: what happened to one group.
+//! A record of the shared log: one change of one group.
 //!
 //! ```text
 //! crc u32 (CRC32C of all that follows) | length u32 (of the body) | body: kind u8 | group u64 | ...
 //! ```
 //!
-//! The records of a group, read in order, rebuild it. `Created`, `Vote` and `Purged` are written again at the head of each
-//! segment, so the segments before it can be removed without forgetting them.
+//! The records of a group, read in order, rebuild its log. `Created`, `Vote` and `Purged` are repeated at the head of each
+//! segment, so the segments before it can be removed without losing them.
 
 use std::collections::BTreeMap;
 
@@ -29,27 +29,27 @@ const KIND_ENTRY: u8 = 3;
 const KIND_TRUNCATED: u8 = 4;
 const KIND_PURGED: u8 = 5;
 
-/// A group's state as of an index: what the log before it amounts to for the entries after it.
+/// A group's state as of an index: everything that the entries after it need from the log before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
-    /// The entry it is as of.
+    /// The last entry it includes.
     pub(crate) log_id: LogId,
-    /// The membership then.
+    /// The membership at that entry.
     pub(crate) membership: StoredMembership,
-    /// What decides whether the next entry takes effect.
+    /// Decides whether the next entry takes effect.
     pub(crate) sequence: Sequence,
 }
 
-/// What happened to a group.
+/// A change of a group.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Record {
-    /// The local replica was made.
+    /// The local replica was created.
     Created(GroupSpec),
-    /// It voted, or learned of a leader.
+    /// It voted, or learned about a leader.
     Vote(Vote),
     /// An entry was appended.
     Entry(Entry),
-    /// Entries after this index (all, when `None`) are no longer part of the log.
+    /// Entries after this index (all if `None`) are no longer part of the log.
     Truncated(Option<u64>),
     /// Entries up to the mark are no longer needed.
     Purged(Mark),
@@ -102,7 +102,7 @@ fn framed(out: &mut Vec<u8>, kind: u8, group: GroupId, body: impl FnOnce(&mut Ve
     out[start..start + 4].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Reads the record at the start of `bytes` and answers how long it is, frame included.
+/// Reads the record at the start of `bytes` and returns it with its length, frame included.
 pub(crate) fn read(bytes: &Bytes) -> Result<(GroupId, Record, usize), Malformed> {
     let mut frame = Reader::new(bytes.clone());
     let crc = frame.u32()?;
@@ -191,7 +191,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn records_come_back(record in records(), tail in proptest::collection::vec(any::<u8>(), 0..20)) {
+        fn records_round_trip(record in records(), tail in proptest::collection::vec(any::<u8>(), 0..20)) {
             let mut bytes = encode(GroupId(7), &record);
             let length = bytes.len();
             bytes.extend(tail);
@@ -204,7 +204,7 @@ mod tests {
         }
 
         #[test]
-        fn any_flipped_bit_is_noticed(record in records(), at in any::<prop::sample::Index>(), bit in 0u8..8) {
+        fn any_flipped_bit_is_detected(record in records(), at in any::<prop::sample::Index>(), bit in 0u8..8) {
             let mut bytes = encode(GroupId(7), &record);
             let at = at.index(bytes.len());
             bytes[at] ^= 1 << bit;

@@ -1,12 +1,12 @@
 //! Reading the log back when the process starts.
 //!
-//! Segments are read in order, batch by batch. The first batch that does not hold (its header, its place in the chain or one
-//! of its records) is either a torn tail or damage. Any header found behind it tells which: if one says that the bad place
-//! was already synced, entries may have been acknowledged that can no longer be read, and the log is refused with file and
-//! offset. If none does, the batch was never known to be synced, hence never acknowledged: it is cut, durably, so that
-//! nothing that is written later can be taken for a continuation of it.
+//! Segments are read in order, batch by batch. The first bad batch (by its header, its place in the chain or one of its
+//! records) is either a torn tail or damage. The headers after it tell which. If one says that the bad place was already
+//! synced, acknowledged entries may be unreadable, and recovery fails with file and offset. Otherwise the batch was never
+//! known to be synced, hence never acknowledged: it is cut, durably, so that nothing written later can be mistaken for a
+//! continuation of it.
 //!
-//! Segments before the last one were synced as a whole before their successor was made, so anything bad in them is damage.
+//! Segments before the last one were synced completely before their successor was created, so anything bad in them is damage.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -35,7 +35,7 @@ pub(super) struct Recovered {
     pub(super) groups: BTreeMap<GroupId, Arc<GroupLog>>,
     pub(super) extents: Extents,
     pub(super) cache: Cache,
-    /// Segments that are there, with the bytes in use of each.
+    /// The segments, with the bytes used in each.
     pub(super) segments: BTreeMap<u64, u64>,
     /// The last batch; `None` for a new log.
     pub(super) chain: Option<Chain>,
@@ -47,7 +47,7 @@ pub(super) struct Chain {
     pub(super) log: u64,
     pub(super) batch: u64,
     pub(super) crc: u32,
-    /// Everything before this is synced once recovery is over.
+    /// Everything before this is synced once recovery is complete.
     pub(super) end: Position,
 }
 
@@ -56,7 +56,7 @@ pub(super) async fn recover(files: &Arc<Files>, cache_bytes: u64) -> Result<Reco
     let directory = files.directory().clone();
     let io = |source| io_error(&directory, source);
     fs::create_dir_all(&directory).await.map_err(io)?;
-    // Without its own name the directory, and all in it, could be gone after a power cut.
+    // Unless its own name is durable, the directory and everything in it could be gone after a power cut.
     if let Some(parent) = directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         fs::sync_dir(parent).await.map_err(io)?;
     }
@@ -104,19 +104,19 @@ fn damage(files: &Files, segment: u64, offset: u64, what: &str) -> OpenError {
     OpenError::Damage { file: files.path(segment).display().to_string(), offset, what: what.to_owned() }
 }
 
-/// How far a segment holds.
+/// How far a segment is good.
 #[derive(Clone, Copy)]
 struct Scanned {
     /// Where the last good batch ends.
     end: u64,
-    /// Why what follows is not one, unless nothing follows.
+    /// Why what follows is not a batch, unless nothing follows.
     bad: Option<&'static str>,
 }
 
 pub(super) struct Recovery {
     files: Arc<Files>,
     pub(super) found: Recovered,
-    /// What is in held files, by number.
+    /// The content of held files, by number.
     held: BTreeMap<u64, Loaded>,
 }
 
@@ -134,12 +134,12 @@ impl Recovery {
         Recovery { files, found, held: BTreeMap::new() }
     }
 
-    /// A held file; all of them come before the segments.
+    /// Adds a held file; all of them come before the segments.
     pub(super) fn add_held(&mut self, loaded: Loaded) {
         self.held.insert(loaded.number, loaded);
     }
 
-    /// Gives a group what is in its held files. What segments say of the same entries comes later and takes their place.
+    /// Gives a group the entries of its held files. Segments come later and override them.
     fn replay_held(&self, log: &GroupLog) -> Result<(), OpenError> {
         for loaded in self.held.values().filter(|loaded| loaded.group == log.group()) {
             for index in loaded.index.first()..loaded.index.end() {
@@ -151,7 +151,7 @@ impl Recovery {
         Ok(())
     }
 
-    /// Removes what a crash left of held files that are not needed, and lists the others.
+    /// Removes or cuts held files that a crash left behind although they are not needed, and lists the others.
     async fn reconcile_held(&mut self) -> Result<(), OpenError> {
         let log_of_segments = self.found.chain.map(|chain| chain.log);
         for loaded in std::mem::take(&mut self.held).into_values() {
@@ -172,7 +172,7 @@ impl Recovery {
         Ok(())
     }
 
-    /// Takes over all batches of a segment up to the first bad one.
+    /// Applies all batches of a segment up to the first bad one.
     fn scan(&mut self, segment: u64, bytes: &Bytes) -> Result<Scanned, OpenError> {
         let mut offset = 0;
         loop {
@@ -205,7 +205,7 @@ impl Recovery {
         if header.segment != segment {
             return Some("a batch of another segment");
         }
-        // The first segment that is left has lost its predecessors: nothing to compare with.
+        // The predecessors of the first remaining segment were removed: there is nothing to compare with.
         let chain = self.found.chain.as_ref()?;
         if header.log != chain.log {
             Some("a batch of another log")
@@ -237,7 +237,7 @@ impl Recovery {
                     &self.files,
                     place.segment,
                     place.offset,
-                    "a record of a group that was never made",
+                    "a record of a group that was never created",
                 ));
             }
         };
@@ -255,7 +255,7 @@ impl Recovery {
         Ok(())
     }
 
-    /// Cuts the bad rest of the last segment, unless something in it says that it was synced.
+    /// Cuts the bad tail of the last segment, unless a header in it says that it was synced.
     async fn cut(&mut self, segment: u64, bytes: &Bytes, scanned: Scanned) -> Result<(), OpenError> {
         let bad = Position { segment, offset: scanned.end };
         let log = self.found.chain.map(|chain| chain.log);
@@ -274,7 +274,7 @@ impl Recovery {
         file.sync_all().await
     }
 
-    /// Makes what was read durable, as the next batch will claim that it is, and removes a last segment without a batch.
+    /// Makes everything read durable, because the next batch will say that it is, and removes a last segment without a batch.
     async fn finish(mut self) -> Result<Recovered, OpenError> {
         for log in self.found.groups.values() {
             if let Err(what) = log.replayed() {
@@ -301,12 +301,12 @@ impl Recovery {
     }
 }
 
-/// A process that was killed has written, but perhaps not synced, its last batch.
+/// A killed process may have written its last batch without syncing it.
 async fn sync(path: &Path) -> io::Result<()> {
     fs::File::open_rw(path).await?.sync_all().await
 }
 
-/// Reads all records of a batch before any of them is taken over.
+/// Reads all records of a batch before any of them is applied.
 pub(super) fn read_records(
     segment: u64,
     bytes: &Bytes,
@@ -324,13 +324,13 @@ pub(super) fn read_records(
         let place = Place {
             segment,
             offset: at as u64,
-            length: u32::try_from(length).expect("a record is no longer than its batch, whose length has 32 bits"),
+            length: u32::try_from(length).expect("a record is not longer than its batch, whose length has 32 bits"),
         };
         records.push((group, record, place));
         at += length;
     }
     if records.len() != header.records as usize {
-        return Err(bad(offset, "a batch holds another number of records than it announces"));
+        return Err(bad(offset, "the number of records in a batch differs from its header"));
     }
     let padded = (offset + aligned(HEADER_BYTES + header.length as usize)).min(bytes.len());
     if bytes[end..padded].iter().any(|byte| *byte != 0) {
@@ -339,7 +339,7 @@ pub(super) fn read_records(
     Ok(records)
 }
 
-/// The highest synced mark in any header behind `bad`.
+/// The highest synced position in any header after `bad`.
 pub(super) fn synced_behind(bytes: &Bytes, bad: Position, log: Option<u64>) -> Option<Position> {
     let first = usize::try_from(bad.offset).ok()? + ALIGNMENT;
     let marks = (first..bytes.len()).step_by(ALIGNMENT).filter_map(|offset| match BatchHeader::find(bytes, offset) {

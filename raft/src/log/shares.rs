@@ -1,13 +1,13 @@
-//! Who may go on writing when the log is large: a plain decision over what each group has in it.
+//! Which groups may continue to write when the log is large: a pure decision from what each group has in it.
 //!
-//! Entries that a member of their group has not got yet stay, for as long as it is away. They may take the log's limit less
-//! [`spill_bytes`], which is what all groups need to go on. Up to that nobody is refused. Beyond it the room is shared out
-//! fairly: who has less than an equal share keeps what it has, and the others divide what that leaves. A group that has its
-//! share takes no more until the member is back; all others go on.
+//! Entries that a member of their group lacks stay in the log while the member is away. They may take the log's limit less
+//! [`spill_bytes`], which all groups need to continue. Up to that, no group is refused. Beyond it, the space is divided
+//! fairly: a group with less than an equal share keeps what it has, and the others divide the rest. A group that has used up
+//! its share is refused until the member is back; all others continue.
 //!
-//! A group whose members are all there holds next to nothing of that kind, so it is never refused for another's sake. What
-//! its own files do not cover yet counts only at the limit itself, where the groups are refused that have most in the log,
-//! whatever for. That takes a disk that does not flush.
+//! A group whose members are all present holds next to nothing of that kind, so it is never refused on account of another.
+//! Entries that its own files do not cover yet count only at the limit itself, where the groups with the most bytes in the
+//! log are refused, whatever the bytes are for. That takes a disk that fails flushes.
 
 use std::collections::BTreeMap;
 
@@ -19,18 +19,18 @@ pub(crate) struct GroupUse {
     pub(crate) group: GroupId,
     /// Bytes of all its entries.
     pub(crate) all: u64,
-    /// Bytes of those that are there for another member alone.
+    /// Bytes of the entries kept only for another member.
     pub(crate) for_members: u64,
 }
 
-/// Who would write: a follower takes a little more than a leader proposes, so that the leader is the one to refuse.
+/// The role of the writing replica: a follower accepts a little more than a leader proposes, so that the leader refuses first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Leader,
     Follower,
 }
 
-/// Why a group takes no more.
+/// Why a group is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     /// The bytes it may have.
@@ -39,23 +39,23 @@ pub(crate) struct Refusal {
     pub(crate) used: u64,
 }
 
-/// The groups that take no more.
+/// The refused groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Refusals {
     proposals: BTreeMap<GroupId, Refusal>,
     appends: BTreeMap<GroupId, Refusal>,
 }
 
-/// The part of the limit that a follower takes beyond a leader.
+/// The fraction of the limit that a follower accepts beyond a leader.
 const FOLLOWER_PART: u64 = 8;
 
-/// The size of all segments together above which what holds back old ones is copied out of them. Well above the budget at
-/// which regions are asked to flush, so that what a flush will free is not copied.
+/// The total size of segments above which entries that hold back old ones are copied out of them. It is well above the budget
+/// at which regions flush, so that entries that a flush will free are not copied.
 pub(super) fn spill_bytes(limit: u64, budget: u64) -> u64 {
     (2 * budget).clamp(limit / 4, limit / 2)
 }
 
-/// The size at which everybody is refused, at once. What is copied out of the way takes time, so the log may pass its limit.
+/// The size at which every group is refused at once. Copying takes time, so the log may exceed its limit meanwhile.
 pub(super) fn overrun(limit: u64) -> u64 {
     limit + limit / 4
 }
@@ -79,7 +79,7 @@ impl Refusals {
     }
 }
 
-/// Decides who takes no more; `on_disk` is the size of the whole log.
+/// Decides which groups are refused; `on_disk` is the size of the whole log.
 pub(super) fn decide(uses: &[GroupUse], on_disk: u64, limit: u64, spill_bytes: u64) -> Refusals {
     let for_members = limit - spill_bytes;
     let mut refusals = Refusals {
@@ -97,14 +97,14 @@ pub(super) fn decide(uses: &[GroupUse], on_disk: u64, limit: u64, spill_bytes: u
     refusals
 }
 
-/// The groups that have their fair share of `room`, if all of them together have more than that.
-fn beyond(uses: &[GroupUse], room: u64, bytes: impl Fn(&GroupUse) -> u64) -> BTreeMap<GroupId, Refusal> {
+/// The groups beyond their fair share of `space`, if all groups together exceed it.
+fn beyond(uses: &[GroupUse], space: u64, bytes: impl Fn(&GroupUse) -> u64) -> BTreeMap<GroupId, Refusal> {
     let mut sizes: Vec<u64> = uses.iter().map(&bytes).collect();
-    if sizes.iter().sum::<u64>() <= room {
+    if sizes.iter().sum::<u64>() <= space {
         return BTreeMap::new();
     }
     sizes.sort_unstable();
-    let (mut left, mut share) = (room, 0);
+    let (mut left, mut share) = (space, 0);
     for (at, size) in sizes.iter().enumerate() {
         share = left / (sizes.len() - at) as u64;
         if *size > share {
@@ -138,14 +138,14 @@ mod tests {
     }
 
     #[test]
-    fn one_held_group_may_take_what_the_others_leave_and_only_it_is_refused() {
+    fn one_held_group_may_use_what_the_others_leave_and_only_it_is_refused() {
         assert_eq!(refused(&[(590, 590), (100, 5), (100, 5)], 790), (vec![], vec![]));
         assert_eq!(refused(&[(595, 595), (100, 5), (100, 5)], 795), (vec![1], vec![]));
         assert_eq!(refused(&[(695, 695), (100, 5), (100, 5)], 799), (vec![1], vec![1]));
     }
 
     #[test]
-    fn held_groups_share_fairly_and_small_ones_go_on() {
+    fn held_groups_share_fairly_and_small_ones_continue() {
         assert_eq!(refused(&[(300, 300), (210, 210), (100, 100), (0, 0)], 700), (vec![1], vec![]));
         assert_eq!(refused(&[(260, 260), (260, 260), (100, 100), (0, 0)], 700), (vec![1, 2], vec![]));
     }
@@ -158,13 +158,13 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_log_refuses_nobody() {
+    fn an_empty_log_refuses_no_group() {
         assert_eq!(refused(&[], 0), (vec![], vec![]));
         assert_eq!(refused(&[(0, 0)], 900), (vec![], vec![]));
     }
 
     #[test]
-    fn segments_are_relieved_above_what_flushes_are_asked_for() {
+    fn copying_begins_above_the_budget_for_flushes() {
         for (limit, budget) in [(8 << 30, 256 << 20), (64 << 20, 16 << 20), (256 << 10, 64 << 10)] {
             let spill = spill_bytes(limit, budget);
             assert!(spill >= 2 * budget && spill >= limit / 4 && spill <= limit / 2, "{limit} {budget}");

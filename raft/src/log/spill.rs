@@ -1,7 +1,8 @@
-//! Copies entries that hold back old segments to held files (`held.rs`), so that the segments can go.
+//! Copies entries that hold back old segments to held files (`held.rs`), so that the segments can be removed.
 //!
-//! It begins when the segments are together larger than [`super::shared::Shared::spill_bytes`], which regions that are slow to flush do
-//! not reach: who needs entries for longer waits for a member that is away, or for a disk that refuses a flush.
+//! Copying begins when all segments together exceed [`super::shared::Shared::spill_bytes`]. Regions that are merely slow to
+//! flush do not reach that size: a group that still needs entries then waits for an absent member, or for a disk that fails
+//! flushes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,14 +18,14 @@ use super::memory::GroupLog;
 use super::place::Place;
 use super::shared::{Change, Done, Item, SpillRequest};
 
-/// A held file smaller than this part of a segment is copied into the next one of its group.
+/// A held file smaller than this fraction of a segment is copied into the next one of its group.
 const SMALL_PART: u64 = 4;
-/// Rest after an attempt that freed nothing.
+/// Pause after an attempt that freed nothing.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Rest after one that failed.
+/// Pause after a failed attempt.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Copies what is in the way whenever something is. Never ends.
+/// Carries out requests to copy entries. Never returns.
 pub(crate) async fn run(log: Arc<SharedLog>) {
     loop {
         let request = log.shared.spill_request.lock().take();
@@ -36,7 +37,7 @@ pub(crate) async fn run(log: Arc<SharedLog>) {
     }
 }
 
-/// Copies what is in the way now; true when anything was.
+/// Carries out one request; true if anything was copied.
 async fn relieve(log: &Arc<SharedLog>, request: &SpillRequest) -> bool {
     let mut copied = false;
     for group in &request.groups {
@@ -46,7 +47,7 @@ async fn relieve(log: &Arc<SharedLog>, request: &SpillRequest) -> bool {
                 log.shared.set_spill_trouble(None);
             }
             Err(error) => {
-                let what = format!("entries that group {group} still needs could not be copied out of old segments");
+                let what = format!("cannot copy the entries that group {group} still needs out of old segments");
                 log.shared.set_spill_trouble(Some(format!("{what}: {error}")));
                 tokio::time::sleep(RETRY).await;
             }
@@ -55,7 +56,7 @@ async fn relieve(log: &Arc<SharedLog>, request: &SpillRequest) -> bool {
     copied
 }
 
-/// As [`run`], once.
+/// Like [`run`], once.
 #[cfg(test)]
 pub(super) async fn run_once(log: &Arc<SharedLog>) {
     let request = log.shared.spill_request.lock().take();
@@ -64,32 +65,32 @@ pub(super) async fn run_once(log: &Arc<SharedLog>) {
     }
 }
 
-/// Copies the entries of one group in segments before `before`; true when there were any.
+/// Copies the entries of one group in segments before `before`; true if there were any.
 async fn spill(log: &Arc<SharedLog>, group: GroupId, before: u64) -> std::io::Result<bool> {
     let Some(of_group) = log.group(group) else { return Ok(false) };
     let mut copied = false;
     loop {
-        // The last one again if it is small, or a group that writes little would leave a row of tiny files.
+        // Copy the newest held file again if it is small, or a group that writes little would leave many tiny files.
         let small = log.files.held.lock().newest(group).filter(|newest| newest.bytes < log.segment_bytes / SMALL_PART);
         let small = small.map(|file| file.number);
-        let entries = of_group.in_the_way(before, small, log.segment_bytes);
+        let entries = of_group.in_segments_before(before, small, log.segment_bytes);
         if entries.is_empty() {
             break;
         }
         let (files, from) = (log.files.clone(), of_group.clone());
-        // A file at a time: it holds a place among those who may wait for the disk.
+        // One file at a time: each step occupies one of the few permits for blocking work.
         copied |= task::run_io(async move { copy(&files, &from, &entries, small).await }).await?;
     }
     if let Some(last) = of_group.last_held() {
         let (done, noted) = oneshot::channel();
         log.shared.push(Item { log: of_group, change: Change::Moved { before, last }, done: Done::Waiter(done) });
-        // An error says that the log was closed.
+        // An error means that the log was closed.
         noted.await.ok();
     }
     Ok(copied)
 }
 
-/// Copies, and has the entries read from the copy; false when they were truncated meanwhile.
+/// Copies entries and redirects reads to the copy; false if the entries were truncated meanwhile.
 async fn copy(
     files: &Arc<Files>,
     log: &Arc<GroupLog>,
@@ -102,7 +103,7 @@ async fn copy(
     if let Some(number) = stale {
         held::remove(files, log.group(), number).await?;
     }
-    // All of it may have been purged while it was copied; nothing else would remove the file then.
+    // All entries may have been purged while they were copied; then nothing else would remove the file.
     if relocated && log.last_in(file.number).is_none() {
         held::remove(files, log.group(), file.number).await?;
     }

@@ -14,8 +14,8 @@ use super::memory::GroupLog;
 use super::shared::{Change, Done, Item, Shared};
 use crate::types::{Entry, LogId, Types, Vote};
 
-/// Bytes of entries in one append to a peer: large enough that the cost per message does not count, small enough that a
-/// follower far behind does not hold up others on the same link for long.
+/// Bytes of entries in one append to a peer: large enough that the cost per message does not matter, small enough that a
+/// follower far behind does not delay others on the same link for long.
 const APPEND_BYTES_MAX: usize = 2 << 20;
 
 /// Bytes of entries read at a time when committed entries are applied.
@@ -68,7 +68,7 @@ impl RaftLogReader<Types> for Store {
         self.log.read(start..end, APPEND_BYTES_MAX).await
     }
 
-    /// Reads as it goes: after a restart the range is all that was not purged.
+    /// Reads in steps: after a restart the range is everything that was not purged.
     async fn entries_stream<RB>(&mut self, range: RB) -> impl Stream<Item = Result<Entry, io::Error>> + OptionalSend
     where
         RB: RangeBounds<u64> + Clone + Debug + OptionalSend,
@@ -119,7 +119,7 @@ impl RaftLogStorage<Types> for Store {
     {
         let entries: Vec<Entry> = entries.into_iter().collect();
         self.shared.wait_for_queue().await;
-        let appended = self.log.append(&entries)?;
+        let appended = self.log.append(&entries);
         self.push(Change::Entries(appended, entries), Done::Raft(flushed));
         Ok(())
     }

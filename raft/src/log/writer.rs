@@ -1,9 +1,9 @@
 //! The one loop that writes the log.
 //!
 //! It takes everything that all groups have queued, writes it as one batch, syncs once and then reports, in order. The loop
-//! owns the position, the chain of headers and the knowledge of what is durable; nobody else writes to the directory while
-//! it runs. A write or sync that fails ends the process: the kernel may have dropped the pages, so what is on disk is
-//! unknown, and a replica that goes on could acknowledge what it does not have.
+//! owns the position, the chain of headers and the knowledge of what is durable; nothing else writes segments while it runs.
+//! A failed write or sync ends the process: the kernel may have dropped the pages, so the state on disk is unknown, and a
+//! replica that continued could acknowledge entries it does not have.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -26,7 +26,7 @@ use super::shared::{Change, Item, Shared, SpillRequest, Totals};
 use crate::GroupSpec;
 use crate::types::{Entry, Vote};
 
-/// What each group must be rebuilt from besides its entries; written again at the head of each segment.
+/// The records that rebuild a group, apart from its entries; repeated at the head of each segment.
 #[derive(Default)]
 struct Head {
     created: Vec<u8>,
@@ -39,7 +39,7 @@ pub(super) struct Writer {
     files: Arc<Files>,
     allocator: Allocator,
     file: fs::File,
-    /// Bytes allocated for it.
+    /// Bytes allocated for the file.
     allocated: u64,
     /// Where the next batch goes.
     at: Position,
@@ -49,14 +49,14 @@ pub(super) struct Writer {
     heads: BTreeMap<GroupId, Head>,
     extents: Extents,
     cache: Cache,
-    /// The finished segments and the bytes in use of each.
+    /// The finished segments, with the bytes used in each.
     segments: BTreeMap<u64, u64>,
     totals: Totals,
     /// Reused from batch to batch.
     buffer: Vec<u8>,
 }
 
-/// A buffer that grew beyond this for one batch is given back.
+/// A buffer that grew beyond this for one batch is shrunk.
 const BUFFER_KEPT_BYTES: usize = 8 << 20;
 
 impl Writer {
@@ -105,23 +105,23 @@ impl Writer {
                 if items.is_empty() { self.allocate_ahead().await.map(|()| true) } else { self.write(items).await };
             match done {
                 Ok(true) => {}
-                // Nothing may be written behind what was left out: the next start would find entries missing.
+                // Nothing may be written after what was left out: the next start would find entries missing.
                 Ok(false) => {
                     self.shared.abandon();
                     break;
                 }
                 Err(error) => {
                     let directory = self.files.directory().display();
-                    task::abort_process(&format!("the log in {directory} could not be written: {error}"));
+                    task::abort_process(&format!("cannot write the log in {directory}: {error}"));
                 }
             }
         }
         if let Err(error) = self.seal().await {
-            tracing::warn!(%error, "the log could not be sealed: its last batch counts as not known to be synced");
+            tracing::warn!(%error, "cannot seal the log: its last batch will not be known to be synced");
         }
     }
 
-    /// Writes a batch; false when the log was closed while it waited for room on the disk, and then nothing of the batch is
+    /// Writes a batch. Returns false if the log was closed while the batch waited for disk space; then nothing of the batch is
     /// written or reported.
     async fn write(&mut self, items: Vec<Item>) -> io::Result<bool> {
         self.begin_batch();
@@ -136,7 +136,7 @@ impl Writer {
         let start = self.at.offset;
         self.end_batch(records.count).await?;
         self.sync().await?;
-        // Nothing is reported, and nothing removed, before this line.
+        // Nothing is reported, and nothing is removed, before this line.
         let unneeded = self.report(items, &records.entries, start);
         let removes = self.remove(unneeded).await?;
         if removes || self.at.segment != segment {
@@ -155,7 +155,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Removes what is no longer needed: held files before segments, see `held.rs`. Answers whether segments may have unneeded.
+    /// Removes what is no longer needed: held files before segments, see `held.rs`. Returns whether segments may have been removed.
     async fn remove(&mut self, unneeded: Unneeded) -> io::Result<bool> {
         for (group, last) in unneeded.truncated {
             held::truncated(&self.files, group, last).await?;
@@ -170,8 +170,8 @@ impl Writer {
         Ok(removes)
     }
 
-    /// Makes room for the batch in the buffer: what is written has its space before. Waits while the disk has none; false when
-    /// the log was closed meanwhile.
+    /// Makes sure that space for the batch in the buffer is allocated, if necessary by beginning the next segment. Waits while
+    /// the disk has none; false if the log was closed meanwhile.
     async fn ensure_space(&mut self) -> io::Result<bool> {
         let length = aligned(self.buffer.len()) as u64;
         while self.at.offset > 0 && self.at.offset + length > self.allocator.usable(self.allocated) {
@@ -207,15 +207,16 @@ impl Writer {
         self.shared.wait_for_space().await
     }
 
-    /// Allocates the next segment before it is needed, and tells whether that was possible.
+    /// Allocates the next segment before it is needed, and publishes whether that succeeded.
     async fn allocate_ahead(&mut self) -> io::Result<()> {
         self.allocator.prepare().await?;
         self.allocator.publish(&self.shared.space);
         Ok(())
     }
 
-    /// Begins a new segment with what every group must be rebuilt from, as of before the batch that did not fit.
+    /// Begins a new segment with the records that rebuild every group, as of before the batch that did not fit.
     async fn rotate(&mut self, segment: u64, allocated: Allocated) -> io::Result<()> {
+        assert_eq!(segment, self.at.segment + 1, "segment {segment} cannot follow segment {}", self.at.segment);
         self.segments.insert(self.at.segment, self.at.offset);
         (self.file, self.allocated) = (allocated.file, allocated.bytes);
         self.at = Position { segment, offset: 0 };
@@ -234,7 +235,7 @@ impl Writer {
         self.end_batch(count).await
     }
 
-    /// A last header, so that the final batch is known to be synced: damage to it will not pass for a torn tail.
+    /// Writes a last header, so that the final batch is known to be synced: damage to it will not pass for a torn tail.
     async fn seal(&mut self) -> io::Result<()> {
         self.begin_batch();
         self.end_batch(0).await?;
@@ -272,6 +273,7 @@ impl Writer {
         if !terrane_env::planted!("acknowledge before the sync") {
             self.file.sync_data().await?;
         }
+        assert!(self.at >= self.synced, "the synced position regressed from {:?} to {:?}", self.synced, self.at);
         self.synced = self.at;
         self.totals.syncs += 1;
         Ok(())
@@ -303,8 +305,10 @@ impl Writer {
         encoded
     }
 
-    /// Takes note of what is durable now and tells those who wait for it, in the order of the queue. Answers what went.
+    /// Records what is durable now and notifies the waiting callers, in the order of the queue. Returns what is no longer
+    /// needed.
     fn report(&mut self, items: Vec<Item>, entries: &[(usize, usize)], start: u64) -> Unneeded {
+        assert_eq!(self.synced, self.at, "a batch must not be acknowledged before everything up to its end is synced");
         let mut entries = entries.iter();
         let mut unneeded = Unneeded::default();
         for item in items {
@@ -345,6 +349,7 @@ impl Writer {
     }
 
     fn entries_written(&mut self, log: &Arc<GroupLog>, appended: Appended, entries: &[Entry], places: &[Place]) {
+        assert_eq!(places.len(), entries.len(), "every entry of group {} that was written has a place", log.group());
         log.placed(appended, places);
         self.totals.entries += entries.len() as u64;
         for (at, entry) in (0..).zip(entries) {
@@ -354,13 +359,14 @@ impl Writer {
         }
     }
 
-    /// Removes the segments that nobody needs. From the oldest on, each removal synced before the next: what is left is
-    /// always an unbroken row that ends with the newest.
+    /// Removes the segments that no group needs, from the oldest on. Each removal is synced before the next, so the remaining
+    /// segments are always contiguous and end with the newest.
     async fn remove_unneeded(&mut self) -> io::Result<()> {
         let needed = self.extents.oldest().map_or(self.at.segment, |(segment, _)| segment);
         while let Some((&segment, _)) = self.segments.first_key_value()
             && segment < needed
         {
+            assert!(segment < self.at.segment, "segment {segment} is still being written");
             fs::remove_file(&self.files.path(segment)).await?;
             fs::sync_dir(self.files.directory()).await?;
             self.files.forget(segment);
@@ -387,7 +393,7 @@ impl Writer {
         self.shared.publish(self.totals, holders.unwrap_or_default(), request);
     }
 
-    /// What is before this segment has to go for the segments to come down to half of `bytes`.
+    /// The segment before which everything must be removed for the segments to shrink to half of `bytes`.
     fn cutoff(&self, bytes: u64) -> u64 {
         let mut kept = self.at.offset;
         for (segment, of_segment) in self.segments.iter().rev() {
@@ -400,7 +406,7 @@ impl Writer {
     }
 }
 
-/// What a batch has made unneeded.
+/// What is no longer needed after a batch.
 #[derive(Default)]
 struct Unneeded {
     truncated: Vec<(GroupId, Option<u64>)>,

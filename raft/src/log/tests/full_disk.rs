@@ -86,8 +86,8 @@ async fn a_full_disk_refuses_in_time_holds_back_what_is_under_way_and_goes_on_wi
         index += 1;
     }
     let refusal = log.space_refusal().unwrap();
-    assert!(refusal.contains("has no room for the next log segment of 1024 KiB"), "{refusal}");
-    // Nobody asked for so many more, but what is under way is never lost: it waits.
+    assert!(refusal.contains("has no space for the next log segment of 1024 KiB"), "{refusal}");
+    // More than a leader would propose by now, but what is in flight is never lost: it waits.
     let mut waiting = Vec::new();
     for _ in 0..30 {
         waiting.push(Box::pin(append(&mut store, index).await));

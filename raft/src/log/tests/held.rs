@@ -252,7 +252,8 @@ impl Model {
                 append(&mut store, entries).await;
             }
             Step::Truncate(back) => {
-                let first = self.entries.first_key_value().map_or(0, |(first, _)| *first);
+                // Purged entries are committed, and never truncated.
+                let Some((first, _)) = self.entries.first_key_value() else { return };
                 let keep = self.next().saturating_sub(*back).max(first + 1);
                 if keep < self.next() {
                     store.truncate_after(Some(log_id(1, keep - 1))).await.unwrap();
