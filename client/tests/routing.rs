@@ -183,6 +183,16 @@ async fn a_server_that_never_answers_ends_in_an_uncertain_timeout() {
 }
 
 #[tokio::test]
+async fn a_write_that_no_server_starts_in_time_is_certainly_not_applied() {
+    let cluster = Fake::start(&[]).await;
+    let table = cluster.client().await.table("t").await.unwrap();
+    (0..1000).for_each(|_| cluster.fault(Fault::Refuse(Wire::DeadlineExceeded)));
+    let error = table.with_timeout(Duration::from_millis(200)).put(put("a")).await.expect_err("never started");
+    assert!(error.is_timeout() && !error.is_uncertain() && error.is_retry_safe(), "{error:?}");
+    assert_eq!(cluster.world.lock().applied, 0);
+}
+
+#[tokio::test]
 async fn what_is_wrong_is_refused_before_anything_is_sent() {
     let cluster = Fake::start(&[]).await;
     let table = cluster.client().await.table("t").await.unwrap();

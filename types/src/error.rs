@@ -117,7 +117,8 @@ pub enum Error {
         /// The server that answered.
         server: ServerId,
     },
-    /// The deadline passed. For a write the outcome is unknown.
+    /// The deadline passed. A region server answers this only for a request that it has not started: nothing was applied. A
+    /// master answers it when a region server did not answer the master in time: the change may still be made.
     #[error("the deadline passed before an answer came")]
     DeadlineExceeded,
     /// What was to be made is there already.

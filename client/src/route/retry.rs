@@ -98,7 +98,7 @@ pub(crate) fn decide(failure: &Failure, risk: Risk, applied_maybe: bool, tries: 
                 RetryAction::AskAnother { wait: told(*retry_after, tries, jitter) }
             }
             Wire::Uncertain { not_tried: true } => RetryAction::Again { wait: calm() },
-            // The leader lost its place or its time while the operation was under way: another may lead by now.
+            // The leader lost its place during the operation, or is too slow to start it: another member may lead by now.
             Wire::Uncertain { .. } | Wire::DeadlineExceeded => RetryAction::AskAnother { wait: calm() },
             // A region nobody knows there; whether the table is gone is for a master to say.
             Wire::NotFound { .. } => RetryAction::Relocate { wait: calm() },
@@ -267,6 +267,9 @@ schema changed: again+0 again+0 again+0, tenth again+160
         assert!(Failure::Lost("reset".into()).is_uncertain());
         assert!(!Failure::NotSent("refused".into()).is_uncertain());
         assert!(!Failure::Refused(not_leader()).is_uncertain());
+        assert!(Failure::Refused(Wire::Uncertain { not_tried: false }).is_uncertain());
+        let late = Failure::Refused(Wire::DeadlineExceeded);
+        assert!(!late.is_uncertain() && late.into_error(true).is_retry_safe(), "the server did not start it");
         assert!(Failure::Lost("reset".into()).into_error(true).is_uncertain());
         assert!(Failure::Lost("reset".into()).into_error(false).is_retry_safe());
         assert!(Failure::NotSent("refused".into()).into_error(true).is_retry_safe());
