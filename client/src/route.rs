@@ -3,6 +3,7 @@
 pub(crate) mod budget;
 pub(crate) mod counters;
 pub(crate) mod hedge;
+pub(crate) mod leader_search;
 pub(crate) mod lanes;
 pub(crate) mod locator;
 pub(crate) mod observe;
@@ -10,6 +11,5 @@ pub(crate) mod operation_numbers;
 pub(crate) mod progress;
 pub(crate) mod retry;
 pub(crate) mod router;
-pub(crate) mod search;
 pub(crate) mod sessions;
 pub(crate) mod target;

@@ -2,8 +2,9 @@
 
 pub(crate) mod failure;
 pub(crate) mod get;
-pub(crate) mod greeting;
+pub(crate) mod hello;
 pub(crate) mod in_flight;
+pub(crate) mod liveness;
 pub(crate) mod maintenance;
 pub(crate) mod master_calls;
 pub(crate) mod masters;
@@ -11,7 +12,6 @@ pub(crate) mod message;
 pub(crate) mod mutate;
 pub(crate) mod page;
 pub(crate) mod peer;
-pub(crate) mod pulse;
 pub(crate) mod scan;
 pub(crate) mod scan_stream;
 pub(crate) mod session;

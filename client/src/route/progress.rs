@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::route::lanes::Load;
 use crate::route::locator::Tried;
 use crate::route::retry::Risk;
-use crate::route::search::Scout;
+use crate::route::leader_search::Scout;
 use crate::wire::failure::Failure;
 
 /// The progress of one call over all its tries.

@@ -23,7 +23,7 @@ use crate::route::locator::Locator;
 use crate::route::observe::{Metrics, Observer};
 use crate::route::operation_numbers::Operations;
 use crate::route::progress::Progress;
-use crate::route::search::Searches;
+use crate::route::leader_search::Searches;
 use crate::route::sessions::Sessions;
 use crate::route::target::Target;
 use crate::wire::failure::Failure;

@@ -38,7 +38,7 @@ impl Sessions {
     pub(crate) fn reach(&self, peer: Peer, address: &str, opened: &Count) -> Result<Option<Arc<Session>>, Failure> {
         let _opening = self.opening.lock();
         let last = self.sessions.read().get(&peer.server).cloned();
-        let patience = last.as_ref().map(|last| last.patience()).unwrap_or_default();
+        let ping_timeout = last.as_ref().map(|last| last.ping_timeout()).unwrap_or_default();
         let on_trial = match last.filter(|last| last.address() == address) {
             None => false,
             Some(last) => match last.standing() {
@@ -49,7 +49,7 @@ impl Sessions {
             },
         };
         opened.add();
-        let session = Session::open(address, peer, patience, on_trial)?;
+        let session = Session::open(address, peer, ping_timeout, on_trial)?;
         self.sessions.write().insert(peer.server, Arc::clone(&session));
         Ok((!on_trial).then_some(session))
     }

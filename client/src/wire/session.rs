@@ -14,7 +14,7 @@
 //!   sent, and else when the reply comes.
 //!
 //! A broken session stays broken. Whoever needs the server again opens a new one. A session also breaks when the server
-//! shows no sign of life while something is awaited from it: [`crate::wire::pulse`].
+//! shows no sign of life while something is awaited from it: [`crate::wire::liveness`].
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -36,19 +36,19 @@ use tokio::time::{Instant, timeout_at};
 use tonic::transport::Channel;
 
 use crate::wire::failure::Failure;
-use crate::wire::greeting;
+use crate::wire::hello;
 use crate::wire::in_flight::IN_FLIGHT_MAX;
 use crate::wire::in_flight::{Answered, Phase, ReplyReceiver, State};
 use crate::wire::message::Header;
 use crate::wire::message::Reply;
 use crate::wire::message::Request;
 use crate::wire::peer::Peer;
-use crate::wire::pulse::{self, Awaiting, Patience, Pulse};
+use crate::wire::liveness::{self, Activity, Expecting, PingTimeout};
 
 /// How long a server may take to accept a connection and answer the hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long calls wait for that. The attempt goes on while they go elsewhere.
-const OPENING_PATIENCE: Duration = Duration::from_millis(400);
+const OPENING_WAIT: Duration = Duration::from_millis(400);
 
 /// A stream to a server. Dropping the last reference ends it.
 pub(crate) struct Session {
@@ -58,7 +58,7 @@ pub(crate) struct Session {
     channel: Channel,
     reader: AbortHandle,
     clock_in_doubt: AtomicBool,
-    patience: Arc<Patience>,
+    ping_timeout: Arc<PingTimeout>,
     opened: Instant,
     on_trial: bool,
 }
@@ -91,12 +91,12 @@ impl Session {
     pub(crate) fn open(
         address: &str,
         peer: Peer,
-        patience: Arc<Patience>,
+        ping_timeout: Arc<PingTimeout>,
         on_trial: bool,
     ) -> Result<Arc<Self>, Failure> {
         let channel = terrane_env::net::channel(address).map_err(|error| Failure::NotSent(error.to_string()))?;
         let shared = Arc::new(Shared::new());
-        let running = run(Arc::clone(&shared), channel.clone(), address.to_owned(), peer, Arc::clone(&patience));
+        let running = run(Arc::clone(&shared), channel.clone(), address.to_owned(), peer, Arc::clone(&ping_timeout));
         let reader = tokio::spawn(running).abort_handle();
         Ok(Arc::new(Self {
             shared,
@@ -105,7 +105,7 @@ impl Session {
             channel,
             reader,
             clock_in_doubt: AtomicBool::new(false),
-            patience,
+            ping_timeout,
             opened: Instant::now(),
             on_trial,
         }))
@@ -126,15 +126,15 @@ impl Session {
         data_client(self.channel.clone())
     }
 
-    /// What was learnt of the server's patience, for the next session with it.
-    pub(crate) fn patience(&self) -> Arc<Patience> {
-        Arc::clone(&self.patience)
+    /// What was learnt of the server's ping_timeout, for the next session with it.
+    pub(crate) fn ping_timeout(&self) -> Arc<PingTimeout> {
+        Arc::clone(&self.ping_timeout)
     }
 
     pub(crate) fn standing(&self) -> Standing {
         match &self.shared.state.lock().phase {
             Phase::Open => Standing::Ready,
-            Phase::Opening if self.on_trial || self.opened.elapsed() >= OPENING_PATIENCE => Standing::Away,
+            Phase::Opening if self.on_trial || self.opened.elapsed() >= OPENING_WAIT => Standing::Away,
             Phase::Opening => Standing::Ready,
             Phase::Broken { doubtful, since, .. } => Standing::Broken { doubtful: *doubtful, since: *since },
         }
@@ -154,13 +154,13 @@ impl Session {
     /// A stream beside the session waits for the server until this is dropped; what arrives on it is to be [heard].
     ///
     /// [heard]: Session::hear
-    pub(crate) fn awaits(&self) -> Awaiting<'_> {
-        self.shared.pulse.awaits()
+    pub(crate) fn awaits(&self) -> Expecting<'_> {
+        self.shared.activity.awaits()
     }
 
     /// Something arrived from the server on a stream beside the session.
     pub(crate) fn hear(&self) {
-        self.shared.pulse.hear();
+        self.shared.activity.hear();
     }
 
     /// Cluster time as the server sees it, in milliseconds since 1970. Never ahead of the server's own clock: it is the
@@ -183,7 +183,7 @@ impl Session {
         if !self.clock_in_doubt.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
-        let other = Self::open(&self.address, self.peer, self.patience(), false)?;
+        let other = Self::open(&self.address, self.peer, self.ping_timeout(), false)?;
         let _permit = other.permit(until).await?;
         let told = *other.shared.clock.lock();
         if told.is_some() {
@@ -199,7 +199,7 @@ impl Session {
         }
         let acquired = self.shared.permits.acquire();
         let mut acquired = std::pin::pin!(acquired);
-        let mut limit = until.min(self.opened + OPENING_PATIENCE);
+        let mut limit = until.min(self.opened + OPENING_WAIT);
         loop {
             match timeout_at(limit, acquired.as_mut()).await {
                 Ok(Ok(permit)) => return Ok(Permit(permit)),
@@ -274,7 +274,7 @@ struct Shared {
     permits: Semaphore,
     /// The cluster time in the server's hello, and when that came.
     clock: Mutex<Option<(u64, Instant)>>,
-    pulse: Pulse,
+    activity: Activity,
     /// Told when the session breaks.
     ended: Notify,
 }
@@ -286,7 +286,7 @@ impl Shared {
             outgoing: AtomicWaker::new(),
             permits: Semaphore::new(0),
             clock: Mutex::new(None),
-            pulse: Pulse::default(),
+            activity: Activity::default(),
             ended: Notify::new(),
         }
     }
@@ -309,7 +309,7 @@ impl Shared {
         state.queue.push_back(v1::Request { id, header: Some(header), body: Some(body) });
         let wake = was_empty && matches!(state.phase, Phase::Open);
         drop(state);
-        self.pulse.rouse();
+        self.activity.wake_watch();
         if wake {
             self.outgoing.wake();
         }
@@ -436,15 +436,15 @@ impl Stream for Outgoing {
 }
 
 /// Opens the stream and reads it to its end.
-async fn run(shared: Arc<Shared>, channel: Channel, address: String, peer: Peer, patience: Arc<Patience>) {
+async fn run(shared: Arc<Shared>, channel: Channel, address: String, peer: Peer, ping_timeout: Arc<PingTimeout>) {
     let (why, doubtful) = match tokio::time::timeout(HELLO_TIMEOUT, open(&shared, &channel, &address, peer)).await {
         Ok(Ok((hello, replies))) => {
-            patience.accepted(Instant::now());
+            ping_timeout.accepted(Instant::now());
             shared.accepted(&hello);
             tokio::select! {
                 biased;
                 why = read(&shared, replies, &address) => (why, false),
-                () = pulse::watch(&shared.pulse, &patience, channel, || shared.waits()) => {
+                () = liveness::watch(&shared.activity, &ping_timeout, channel, || shared.waits()) => {
                     (Failure::Lost(format!("{address} is silent and answers no ping")), true)
                 }
             }
@@ -467,15 +467,15 @@ async fn open(
 ) -> Result<(v1::HelloReply, tonic::Streaming<v1::SessionReply>), Failure> {
     let outgoing = Outgoing { hello: Some(peer.hello()), shared: Arc::clone(shared) };
     let opened = data_client(channel.clone()).session(outgoing).await;
-    let mut replies = opened.map_err(|status| greeting::refused(&status, address))?.into_inner();
-    let first = replies.message().await.map_err(|status| greeting::refused(&status, address))?;
-    Ok((greeting::accepted(first, address, peer)?, replies))
+    let mut replies = opened.map_err(|status| hello::refused(&status, address))?.into_inner();
+    let first = replies.message().await.map_err(|status| hello::refused(&status, address))?;
+    Ok((hello::accepted(first, address, peer)?, replies))
 }
 
 async fn read(shared: &Shared, mut replies: tonic::Streaming<v1::SessionReply>, address: &str) -> Failure {
     loop {
         let message = replies.message().await;
-        shared.pulse.hear();
+        shared.activity.hear();
         match message {
             Ok(Some(v1::SessionReply { body: Some(session_reply::Body::Batch(batch)) })) => shared.complete(batch),
             Ok(Some(v1::SessionReply { body: Some(session_reply::Body::Refused(detail)) })) => {

@@ -17,7 +17,7 @@ use crate::read::request::How;
 use crate::read::row_data::RowData;
 use crate::read::row_stream::RowStream;
 use crate::read::scan::{LatestPer, Scan};
-use crate::typed::merge::Merge;
+use crate::typed::bucket_merge::BucketMerge;
 
 /// A scan of typed rows that begins when it is awaited, and gives its rows as [`TypedRows`].
 #[must_use = "a request is sent when it is awaited"]
@@ -119,7 +119,7 @@ pub(super) async fn merged<K: RowKey>(
     scan: Scan,
     latest: Option<(usize, u32)>,
     how: How,
-) -> Result<Merge, Error> {
+) -> Result<BucketMerge, Error> {
     if scan.latest.is_some() {
         return Err(Error::invalid("ask for the latest rows of typed keys with `latest_of_each`"));
     }
@@ -148,7 +148,7 @@ pub(super) async fn merged<K: RowKey>(
     }
     // Of one range the server counts; thinned rows are counted where they are thinned out.
     let (offset, limit) = if salted && latest.is_none() { (offset, limit) } else { (0, None) };
-    Ok(Merge::new(sources, skip_bytes, scan.reverse, offset, limit))
+    Ok(BucketMerge::new(sources, skip_bytes, scan.reverse, offset, limit))
 }
 
 /// The rows of a typed scan, one after another: a [`Stream`], or a loop over [`TypedRows::next`]. As
@@ -156,7 +156,7 @@ pub(super) async fn merged<K: RowKey>(
 ///
 /// A row whose key or columns are no `T` is an error; the scan can go on behind it.
 pub struct TypedRows<T: FromRow> {
-    rows: Merge,
+    rows: BucketMerge,
     thin: Option<Thin>,
     row: PhantomData<fn() -> T>,
 }

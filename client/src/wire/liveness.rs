@@ -2,13 +2,13 @@
 //!
 //! A slow server and a stopped one look alike to a caller that waits. So while something is awaited from a server and
 //! nothing at all arrives for [`QUIET_TICKS`], it is sent a ping, which any living server answers at once. Without an
-//! answer within its patience, the server is suspect: the session breaks, its calls go elsewhere, and none goes there until
+//! answer within its ping_timeout, the server is suspect: the session breaks, its calls go elsewhere, and none goes there until
 //! a new session has been accepted. Suspicion never costs data: reads are repeated, and writes have their operation
 //! numbers.
 //!
 //! Two things keep a busy machine from suspecting healthy servers:
 //! - silence is counted in ticks of this process, not by a clock. A client that was not scheduled itself suspects no server;
-//! - patience follows the slowest pings seen, and doubles when a suspicion proves wrong.
+//! - ping_timeout follows the slowest pings seen, and doubles when a suspicion proves wrong.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -29,8 +29,8 @@ const QUIET_TICKS: u32 = 4;
 /// Ticks with nothing awaited after which the watch sleeps until something is.
 const IDLE_TICKS: u32 = 20;
 /// How long a ping may go unanswered. Together with the quiet before it, the least is well below an election's time.
-const PATIENCE_MIN: Duration = Duration::from_millis(400);
-const PATIENCE_MAX: Duration = Duration::from_secs(2);
+const PING_TIMEOUT_MIN: Duration = Duration::from_millis(400);
+const PING_TIMEOUT_MAX: Duration = Duration::from_secs(2);
 /// A ping that took so long multiplied by this is still not unusual.
 const USUAL_TIMES: u32 = 8;
 /// A suspect that is back within this time was slow, not stopped.
@@ -38,33 +38,33 @@ const SOON_BACK: Duration = Duration::from_secs(2);
 
 /// How long a server may leave a ping unanswered: learnt over all sessions with it.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct PingTimeout {
     state: Mutex<Learnt>,
 }
 
 #[derive(Debug)]
 struct Learnt {
-    patience: Duration,
+    ping_timeout: Duration,
     suspected: Option<Instant>,
 }
 
-impl Default for Patience {
+impl Default for PingTimeout {
     fn default() -> Self {
-        Self { state: Mutex::new(Learnt { patience: PATIENCE_MIN, suspected: None }) }
+        Self { state: Mutex::new(Learnt { ping_timeout: PING_TIMEOUT_MIN, suspected: None }) }
     }
 }
 
-impl Patience {
+impl PingTimeout {
     fn ticks(&self) -> u32 {
-        let patience = self.state.lock().patience;
-        u32::try_from(patience.as_millis().div_ceil(TICK.as_millis())).unwrap_or(u32::MAX)
+        let ping_timeout = self.state.lock().ping_timeout;
+        u32::try_from(ping_timeout.as_millis().div_ceil(TICK.as_millis())).unwrap_or(u32::MAX)
     }
 
-    /// A ping was answered: more patience at once if it was slow, less by and by if not.
+    /// A ping was answered: more ping_timeout at once if it was slow, less by and by if not.
     fn answered(&self, took: Duration) {
         let mut state = self.state.lock();
-        let calmer = state.patience - state.patience / 8;
-        state.patience = calmer.max(took.saturating_mul(USUAL_TIMES)).clamp(PATIENCE_MIN, PATIENCE_MAX);
+        let calmer = state.ping_timeout - state.ping_timeout / 8;
+        state.ping_timeout = calmer.max(took.saturating_mul(USUAL_TIMES)).clamp(PING_TIMEOUT_MIN, PING_TIMEOUT_MAX);
     }
 
     fn suspected(&self, now: Instant) {
@@ -75,14 +75,14 @@ impl Patience {
     pub(crate) fn accepted(&self, now: Instant) {
         let mut state = self.state.lock();
         if state.suspected.take().is_some_and(|at| now.duration_since(at) < SOON_BACK) {
-            state.patience = (state.patience * 2).min(PATIENCE_MAX);
+            state.ping_timeout = (state.ping_timeout * 2).min(PING_TIMEOUT_MAX);
         }
     }
 }
 
 /// What one session hears and waits for.
 #[derive(Debug, Default)]
-pub(crate) struct Pulse {
+pub(crate) struct Activity {
     /// Messages that arrived from the server, of whatever stream.
     heard: AtomicU64,
     /// Streams beside the session that wait for the server.
@@ -92,38 +92,38 @@ pub(crate) struct Pulse {
     wake: Notify,
 }
 
-impl Pulse {
+impl Activity {
     /// Something arrived.
     pub(crate) fn hear(&self) {
         self.heard.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Something is awaited from now on.
-    pub(crate) fn rouse(&self) {
+    pub(crate) fn wake_watch(&self) {
         if self.asleep.load(Ordering::SeqCst) {
             self.wake.notify_one();
         }
     }
 
     /// A stream beside the session waits until this is dropped.
-    pub(crate) fn awaits(&self) -> Awaiting<'_> {
+    pub(crate) fn awaits(&self) -> Expecting<'_> {
         self.awaiting.fetch_add(1, Ordering::SeqCst);
-        self.rouse();
-        Awaiting(self)
+        self.wake_watch();
+        Expecting(self)
     }
 }
 
 /// One wait for the server.
-pub(crate) struct Awaiting<'a>(&'a Pulse);
+pub(crate) struct Expecting<'a>(&'a Activity);
 
-impl Drop for Awaiting<'_> {
+impl Drop for Expecting<'_> {
     fn drop(&mut self) {
         self.0.awaiting.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 /// Runs for as long as the server gives signs of life when it is asked for one.
-pub(crate) async fn watch(pulse: &Pulse, patience: &Patience, channel: Channel, waits: impl Fn() -> bool) {
+pub(crate) async fn watch(activity: &Activity, ping_timeout: &PingTimeout, channel: Channel, waits: impl Fn() -> bool) {
     let mut silence = Silence::default();
     let mut idle = 0;
     let mut pings = FuturesUnordered::new();
@@ -133,32 +133,32 @@ pub(crate) async fn watch(pulse: &Pulse, patience: &Patience, channel: Channel, 
             biased;
             Some(took) = pings.next() => {
                 if let Some(took) = took {
-                    patience.answered(took);
-                    pulse.hear();
+                    ping_timeout.answered(took);
+                    activity.hear();
                 }
                 continue;
             }
             () = sleep(TICK) => {}
         }
-        let waits = || pulse.awaiting.load(Ordering::SeqCst) > 0 || waits();
+        let waits = || activity.awaiting.load(Ordering::SeqCst) > 0 || waits();
         let awaited = waits();
-        match silence.tick(pulse.heard.load(Ordering::Relaxed), awaited, patience.ticks()) {
+        match silence.tick(activity.heard.load(Ordering::Relaxed), awaited, ping_timeout.ticks()) {
             Sign::Enough => {}
             Sign::Wanted => pings.push(ping(channel.clone())),
             Sign::Missing => {
-                patience.suspected(Instant::now());
+                ping_timeout.suspected(Instant::now());
                 return;
             }
         }
         idle = if awaited { 0 } else { idle + 1 };
         if idle >= IDLE_TICKS {
             idle = 0;
-            pulse.asleep.store(true, Ordering::SeqCst);
+            activity.asleep.store(true, Ordering::SeqCst);
             // Look again: a call that began to wait before the flag was set does not wake the watch.
             if !waits() {
-                pulse.wake.notified().await;
+                activity.wake.notified().await;
             }
-            pulse.asleep.store(false, Ordering::SeqCst);
+            activity.asleep.store(false, Ordering::SeqCst);
         }
     }
 }
@@ -192,7 +192,7 @@ struct Silence {
 }
 
 impl Silence {
-    fn tick(&mut self, heard: u64, awaited: bool, patience: u32) -> Sign {
+    fn tick(&mut self, heard: u64, awaited: bool, ping_timeout: u32) -> Sign {
         // Once a ping was sent, its answer is awaited.
         if heard != self.heard || (!awaited && self.ticks < QUIET_TICKS) {
             *self = Self { heard, ticks: 0 };
@@ -201,7 +201,7 @@ impl Silence {
         self.ticks += 1;
         match self.ticks {
             QUIET_TICKS => Sign::Wanted,
-            ticks if ticks >= QUIET_TICKS.saturating_add(patience) => Sign::Missing,
+            ticks if ticks >= QUIET_TICKS.saturating_add(ping_timeout) => Sign::Missing,
             _ => Sign::Enough,
         }
     }
@@ -213,11 +213,11 @@ mod tests {
 
     /// The ticks at which a ping is sent (`p`) and the server suspected (`!`), of ticks at which something arrives (`#`)
     /// or not (`.`).
-    fn signs(arrivals: &str, awaited: bool, patience: u32) -> String {
+    fn signs(arrivals: &str, awaited: bool, ping_timeout: u32) -> String {
         let (mut silence, mut heard) = (Silence::default(), 0);
         let sign = |arrives| {
             heard += u64::from(arrives == '#');
-            match silence.tick(heard, awaited, patience) {
+            match silence.tick(heard, awaited, ping_timeout) {
                 Sign::Enough => '-',
                 Sign::Wanted => 'p',
                 Sign::Missing => '!',
@@ -251,29 +251,29 @@ mod tests {
 
     #[test]
     fn the_least_patience_leaves_time_for_an_election_within_a_second_and_a_half() {
-        let least = TICK * QUIET_TICKS + PATIENCE_MIN;
+        let least = TICK * QUIET_TICKS + PING_TIMEOUT_MIN;
         assert!(least <= Duration::from_millis(600), "{least:?}");
     }
 
     #[test]
     fn patience_follows_slow_pings_and_wrong_suspicions_and_comes_back() {
-        let (patience, now) = (Patience::default(), Instant::now());
-        assert_eq!(patience.ticks(), 8);
-        patience.answered(Duration::from_millis(100));
-        assert_eq!(patience.ticks(), 16, "eight times what a ping took");
-        (0..40).for_each(|_| patience.answered(Duration::from_millis(1)));
-        assert_eq!(patience.ticks(), 8);
+        let (ping_timeout, now) = (PingTimeout::default(), Instant::now());
+        assert_eq!(ping_timeout.ticks(), 8);
+        ping_timeout.answered(Duration::from_millis(100));
+        assert_eq!(ping_timeout.ticks(), 16, "eight times what a ping took");
+        (0..40).for_each(|_| ping_timeout.answered(Duration::from_millis(1)));
+        assert_eq!(ping_timeout.ticks(), 8);
 
-        patience.suspected(now);
-        patience.accepted(now + SOON_BACK / 2);
-        assert_eq!(patience.ticks(), 16, "the server was alive");
-        patience.suspected(now);
-        patience.accepted(now + SOON_BACK);
-        assert_eq!(patience.ticks(), 16, "the server was stopped");
+        ping_timeout.suspected(now);
+        ping_timeout.accepted(now + SOON_BACK / 2);
+        assert_eq!(ping_timeout.ticks(), 16, "the server was alive");
+        ping_timeout.suspected(now);
+        ping_timeout.accepted(now + SOON_BACK);
+        assert_eq!(ping_timeout.ticks(), 16, "the server was stopped");
         for _ in 0..10 {
-            patience.suspected(now);
-            patience.accepted(now);
+            ping_timeout.suspected(now);
+            ping_timeout.accepted(now);
         }
-        assert_eq!(patience.ticks(), 40, "bounded");
+        assert_eq!(ping_timeout.ticks(), 40, "bounded");
     }
 }

@@ -18,7 +18,7 @@ use crate::read::row_stream::RowStream;
 
 /// A merge under way.
 #[derive(Debug)]
-pub(crate) struct Merge {
+pub(crate) struct BucketMerge {
     sources: Vec<RowStream>,
     /// Bytes of each row that do not count in the order.
     skip_bytes: usize,
@@ -31,7 +31,7 @@ pub(crate) struct Merge {
     waited_for: Vec<usize>,
 }
 
-impl Merge {
+impl BucketMerge {
     pub(crate) fn new(
         sources: Vec<RowStream>,
         skip_bytes: usize,
@@ -77,7 +77,7 @@ impl Merge {
     }
 }
 
-impl Stream for Merge {
+impl Stream for BucketMerge {
     type Item = Result<RowData, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
