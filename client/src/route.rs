@@ -3,8 +3,8 @@
 pub(crate) mod budget;
 pub(crate) mod counters;
 pub(crate) mod hedge;
-pub(crate) mod leader_search;
 pub(crate) mod lanes;
+pub(crate) mod leader_search;
 pub(crate) mod locator;
 pub(crate) mod observe;
 pub(crate) mod operation_numbers;

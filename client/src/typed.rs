@@ -1,7 +1,7 @@
 //! Tables of typed rows and keys, on top of the untyped reads and writes.
 
-pub(crate) mod keyed;
 pub(crate) mod bucket_merge;
+pub(crate) mod keyed;
 pub(crate) mod reads;
 pub(crate) mod table;
 pub(crate) mod typed_row;

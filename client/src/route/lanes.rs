@@ -64,7 +64,7 @@ impl Lanes {
             self.close(group, load);
             return Ok(None);
         }
-        match timeout_at(until, lane.tickets.acquire()).await {
+        match timeout_at(until, lane.turns.acquire()).await {
             Ok(Ok(ticket)) => ticket.forget(),
             Ok(Err(_closed)) => return Ok(None),
             Err(_) => return Err(Failure::Queued),
@@ -90,7 +90,7 @@ impl Lanes {
         if lane.cut(Instant::now(), pause) {
             tokio::spawn(async move {
                 sleep(pause).await;
-                lane.go_on();
+                lane.resume();
             });
         }
     }
@@ -105,7 +105,7 @@ impl Lanes {
 #[derive(Debug)]
 struct Lane {
     /// One per request that may be sent now. Those under way gave theirs up; what becomes of it is decided when they end.
-    tickets: Semaphore,
+    turns: Semaphore,
     state: Mutex<State>,
 }
 
@@ -114,7 +114,7 @@ struct State {
     bound: usize,
     /// Tickets under way that are not given back, as the bound fell below them.
     surplus: usize,
-    /// While the lane stands still: the tickets kept from it.
+    /// While the lane stands still: the turns kept from it.
     held: Option<usize>,
     /// Answers since the bound rose last.
     answers: u32,
@@ -124,7 +124,7 @@ struct State {
 impl Default for Lane {
     fn default() -> Self {
         let state = State { bound: BOUND_FIRST, surplus: 0, held: None, answers: 0, cut_at: None };
-        Self { tickets: Semaphore::new(BOUND_FIRST), state: Mutex::new(state) }
+        Self { turns: Semaphore::new(BOUND_FIRST), state: Mutex::new(state) }
     }
 }
 
@@ -140,19 +140,19 @@ impl Lane {
         let bound = (state.bound * TENTHS_LEFT / 10).max(BOUND_MIN);
         let fewer = state.bound - bound;
         state.bound = bound;
-        state.surplus += fewer - self.tickets.forget_permits(fewer);
-        state.held = Some(self.tickets.forget_permits(IN_FLIGHT_MAX));
+        state.surplus += fewer - self.turns.forget_permits(fewer);
+        state.held = Some(self.turns.forget_permits(IN_FLIGHT_MAX));
         drop(state);
         !pause.is_zero() || {
-            self.go_on();
+            self.resume();
             false
         }
     }
 
     /// The pause is over.
-    fn go_on(&self) {
+    fn resume(&self) {
         let held = self.state.lock().held.take();
-        self.tickets.add_permits(held.unwrap_or_default());
+        self.turns.add_permits(held.unwrap_or_default());
     }
 
     /// A request was answered, or given up.
@@ -171,7 +171,7 @@ impl Lane {
         }
         match &mut state.held {
             Some(held) => *held += free,
-            None => self.tickets.add_permits(free),
+            None => self.turns.add_permits(free),
         }
     }
 
@@ -191,84 +191,4 @@ impl Drop for Turn {
 }
 
 #[cfg(test)]
-mod tests {
-    use futures::FutureExt as _;
-
-    use super::*;
-
-    const GROUP: GroupId = GroupId(3);
-
-    fn enter(lanes: &Lanes) -> Option<Turn> {
-        let until = Instant::now() + Duration::from_secs(60);
-        lanes.enter(GROUP, Load::Writes, until).now_or_never()?.expect("there is time")
-    }
-
-    fn lane(lanes: &Lanes) -> Arc<Lane> {
-        Arc::clone(&lanes.lanes.read()[&(GROUP, Load::Writes)])
-    }
-
-    #[test]
-    fn nobody_waits_where_nobody_is_refused() {
-        assert!(enter(&Lanes::default()).is_none());
-    }
-
-    #[tokio::test]
-    async fn a_refusal_stops_the_lane_for_its_pause_and_lowers_the_bound() {
-        let lanes = Lanes::default();
-        lanes.refused(GROUP, Load::Writes, Duration::from_secs(3600));
-        let lane = lane(&lanes);
-        assert_eq!((lane.state.lock().bound, lane.tickets.available_permits()), (358, 0));
-        lane.go_on();
-        let until = Instant::now() + Duration::from_secs(60);
-        let mut under_way = Vec::new();
-        for _ in 0..358 {
-            under_way.push(lanes.enter(GROUP, Load::Writes, until).await.expect("in time").expect("a lane"));
-        }
-        let late = lanes.enter(GROUP, Load::Writes, Instant::now()).await;
-        assert!(matches!(late, Err(Failure::Queued)), "{late:?}");
-        let reads = lanes.enter(GROUP, Load::Reads, until).now_or_never().expect("no lane").expect("in time");
-        assert!(reads.is_none());
-        drop(under_way);
-        assert!(lane.tickets.available_permits() >= 358);
-    }
-
-    #[test]
-    fn refusals_of_one_moment_count_once_and_the_bound_stays_above_its_least() {
-        let (lane, now) = (Lane::default(), Instant::now());
-        lane.cut(now, Duration::ZERO);
-        lane.cut(now + CUT_PAUSE / 2, Duration::ZERO);
-        assert_eq!(lane.state.lock().bound, 358);
-        for step in 1..100 {
-            lane.cut(now + CUT_PAUSE * step, Duration::ZERO);
-        }
-        assert_eq!((lane.state.lock().bound, lane.tickets.available_permits()), (BOUND_MIN, BOUND_MIN));
-    }
-
-    #[test]
-    fn what_is_under_way_when_the_bound_falls_gives_no_place_back() {
-        let lane = Lane::default();
-        let taken = lane.tickets.forget_permits(BOUND_FIRST);
-        lane.cut(Instant::now(), Duration::ZERO);
-        assert_eq!((taken, lane.tickets.available_permits()), (512, 0));
-        (0..512 - 358).for_each(|_| lane.leave());
-        let risen = (512 - 358) / ANSWERS_PER_STEP as usize;
-        assert_eq!((lane.state.lock().surplus, lane.tickets.available_permits()), (0, risen));
-        lane.leave();
-        assert_eq!(lane.tickets.available_permits(), risen + 1);
-    }
-
-    #[test]
-    fn a_lane_closes_when_the_bound_has_risen_again() {
-        let lanes = Lanes::default();
-        lanes.lanes.write().insert((GROUP, Load::Writes), Arc::default());
-        lanes.open.store(1, Ordering::Relaxed);
-        let lane = lane(&lanes);
-        while !lane.has_recovered() {
-            lane.tickets.forget_permits(1);
-            lane.leave();
-        }
-        assert_eq!(lane.tickets.available_permits(), IN_FLIGHT_MAX);
-        assert!(enter(&lanes).is_none());
-        assert!(lanes.lanes.read().is_empty());
-    }
-}
+mod tests;

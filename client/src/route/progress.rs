@@ -8,9 +8,9 @@ use crate::deadline::TRY_MAX;
 use crate::deadline::after;
 use crate::error::Error;
 use crate::route::lanes::Load;
+use crate::route::leader_search::Scout;
 use crate::route::locator::Tried;
 use crate::route::retry::Risk;
-use crate::route::leader_search::Scout;
 use crate::wire::failure::Failure;
 
 /// The progress of one call over all its tries.

@@ -39,11 +39,11 @@ use crate::wire::failure::Failure;
 use crate::wire::hello;
 use crate::wire::in_flight::IN_FLIGHT_MAX;
 use crate::wire::in_flight::{Answered, Phase, ReplyReceiver, State};
+use crate::wire::liveness::{self, Activity, Expecting, PingTimeout};
 use crate::wire::message::Header;
 use crate::wire::message::Reply;
 use crate::wire::message::Request;
 use crate::wire::peer::Peer;
-use crate::wire::liveness::{self, Activity, Expecting, PingTimeout};
 
 /// How long a server may take to accept a connection and answer the hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
