@@ -266,6 +266,4 @@ fn damaged() -> Error {
 }
 
 #[cfg(test)]
-mod script_tests;
-#[cfg(test)]
 mod tests;

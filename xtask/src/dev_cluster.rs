@@ -1,7 +1,7 @@
-//! `terrane dev` for the steps that run examples: on loopback ports that were free, in a directory that goes with it.
+//! A `terrane dev` cluster for the steps that run examples, on free loopback ports and in a temporary directory.
 //!
-//! The process is owned by a value whose drop kills it, and every wait has a limit after which it is killed too, so that a
-//! step ends whatever happens. A port may be taken between the look and the start; then the next ones are tried.
+//! Dropping the value kills the process, and every wait has a limit after which the process is killed, so a step always
+//! ends. A port may be taken between the check and the start; then the next ports are tried.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -15,52 +15,52 @@ use anyhow::{Context, bail, ensure};
 
 use crate::processes;
 
-/// How long the cluster may take to its `ready` line, and to stop; debug builds on a busy machine take a few seconds.
+/// Limits for the `ready` line and for stopping; a debug build on a busy machine takes a few seconds.
 const READY_MAX: Duration = Duration::from_secs(120);
 const STOP_MAX: Duration = Duration::from_secs(60);
 
-/// Below the range from which the system gives outgoing connections their ports.
+/// Below the range from which the system assigns ports to outgoing connections.
 const PORT_FIRST: u16 = 10_000;
 const PORTS: u16 = 20_000;
-/// A cluster's ports lie within so many of the first.
+/// A cluster's ports span at most this many.
 const PORTS_SPAN: u16 = 131;
-/// How often a start is tried again after somebody else took one of its ports.
+/// Attempts to start when another process has taken a port.
 const START_ATTEMPTS: u16 = 10;
 
-/// A cluster that serves.
+/// A running cluster.
 pub struct DevCluster {
     child: Child,
-    /// Where its master listens, as clients are told.
+    /// The master's address for clients.
     pub master: String,
     directory: tempfile::TempDir,
 }
 
-/// Builds the binary and all examples as the tests do, so that after them nothing is left to build, and answers where they
-/// lie: this program lies there too.
+/// Builds the binary and all examples with the same features as the tests, so that nothing is compiled again after them.
+/// Returns their directory, which is also this program's.
 pub fn build(root: &Path) -> anyhow::Result<PathBuf> {
-    // Examples are built with what tests need besides; the binary alone would be resolved, and compiled, without it.
+    // The whole workspace, because the features of tests apply to examples too.
     let arguments = ["build", "--workspace", "--quiet", "--examples", "--bin", "terrane"];
     ensure!(processes::succeeds(processes::cargo(root).args(arguments)), "terrane and the examples do not build");
     let this = std::env::current_exe().context("finding this program")?;
-    let programs = this.parent().context("a program lies in a directory")?;
+    let programs = this.parent().context("a program is in a directory")?;
     ensure!(programs.join("terrane").is_file(), "terrane was not built into {}", programs.display());
     Ok(programs.to_owned())
 }
 
 impl DevCluster {
-    /// Starts the binary that lies among `programs`, and waits until it serves.
+    /// Starts the binary in the directory `programs` and waits until it serves.
     pub fn start(programs: &Path) -> anyhow::Result<Self> {
         for attempt in 0..START_ATTEMPTS {
-            let directory = tempfile::tempdir().context("making a directory for the cluster")?;
+            let directory = tempfile::tempdir().context("creating a directory for the cluster")?;
             match start_at(programs, directory, free_base(attempt)?)? {
                 Started::Serves(cluster) => return Ok(cluster),
                 Started::PortTaken => {}
             }
         }
-        bail!("no ports were found for a cluster")
+        bail!("no free ports for a cluster")
     }
 
-    /// Runs a program against it, for as long as `limit`.
+    /// Runs a program against the cluster, for at most `limit`.
     pub fn run(&self, command: &mut Command, limit: Duration) -> anyhow::Result<Output> {
         let name = command.get_program().to_string_lossy().into_owned();
         command.env("TERRANE_MASTERS", &self.master).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -71,7 +71,7 @@ impl DevCluster {
         Ok(output)
     }
 
-    /// Stops it as a supervisor would; an error when it does not end well.
+    /// Stops the cluster with SIGTERM; an error if it does not exit with success.
     pub fn stop(mut self) -> anyhow::Result<()> {
         signal(self.child.id(), "TERM");
         let _watchdog = Watchdog::over(self.child.id(), STOP_MAX);
@@ -83,7 +83,7 @@ impl DevCluster {
 
 impl Drop for DevCluster {
     fn drop(&mut self) {
-        // Both fail when it has ended already, which is as well.
+        // Both fail if the process has already ended, which is fine.
         self.child.kill().ok();
         self.child.wait().ok();
     }
@@ -95,8 +95,8 @@ enum Started {
 }
 
 fn start_at(programs: &Path, directory: tempfile::TempDir, base: u16) -> anyhow::Result<Started> {
-    // A file, as nobody reads it while the process runs, and a full pipe would stop it.
-    let errors = File::create(errors_file(directory.path())).context("making a file for the cluster's messages")?;
+    // A file: a pipe that is not read while the process runs would fill up and block it.
+    let errors = File::create(errors_file(directory.path())).context("creating a file for the cluster's messages")?;
     let mut child = Command::new(programs.join("terrane"))
         .args(["dev", "--listen-base", &base.to_string(), "--data"])
         .arg(directory.path().join("data"))
@@ -120,13 +120,13 @@ fn start_at(programs: &Path, directory: tempfile::TempDir, base: u16) -> anyhow:
     Ok(Started::PortTaken)
 }
 
-/// The master's address in the line that says that the cluster serves.
+/// The master's address in the `ready` line.
 fn master_of(line: &str) -> Option<&str> {
     let words = line.strip_prefix("ready ")?;
     words.split_whitespace().find_map(|word| word.strip_prefix("master="))
 }
 
-/// A first port that nobody listens on. Two of these programs begin far from each other.
+/// The first of a range of free ports. Two instances of this program start their search far apart.
 fn free_base(attempt: u16) -> anyhow::Result<u16> {
     let begin = u16::try_from(std::process::id().wrapping_mul(2_003) % u32::from(PORTS)).context("below 20,000")?;
     let bases = (0..PORTS / PORTS_SPAN).map(|step| PORT_FIRST + (begin + (step + attempt * 7) * PORTS_SPAN) % PORTS);
@@ -139,10 +139,10 @@ fn errors_file(directory: &Path) -> PathBuf {
 }
 
 fn errors_in(directory: &Path) -> String {
-    fs::read_to_string(errors_file(directory)).unwrap_or_else(|error| format!("(its messages cannot be read: {error})"))
+    fs::read_to_string(errors_file(directory)).unwrap_or_else(|error| format!("(cannot read its messages: {error})"))
 }
 
-/// Sends a signal, by name, to a process that may be gone.
+/// Sends a signal, by name, to a process that may have ended.
 fn signal(pid: u32, name: &str) {
     let sent = Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).stderr(Stdio::null()).status();
     if let Err(error) = sent {
@@ -150,7 +150,7 @@ fn signal(pid: u32, name: &str) {
     }
 }
 
-/// Kills a process unless it is dropped in time.
+/// Kills a process unless dropped in time.
 struct Watchdog {
     _awake: mpsc::Sender<()>,
     bitten: mpsc::Receiver<()>,
@@ -162,7 +162,7 @@ impl Watchdog {
         let (bite, bitten) = mpsc::channel();
         std::thread::spawn(move || {
             if gone.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
-                // Said first: whoever waits for the process looks right after it ended. Nobody may listen any more.
+                // Record it before the kill: the waiting thread checks right after the process ended.
                 bite.send(()).ok();
                 signal(pid, "KILL");
             }

@@ -1,8 +1,7 @@
-//! Every example in Rust, run against a cluster of its own process, `terrane dev`.
+//! Runs every Rust example against a `terrane dev` cluster.
 //!
-//! An example is a program for people, so what is checked is what they would see: it ends by itself, with success, and it
-//! said something. Examples use tables of their own and share one cluster. One that no manifest names would never be
-//! built, so that is refused before anything runs.
+//! An example must exit with success and print something. Examples use separate tables and share one cluster. An example
+//! that examples/Cargo.toml does not list would never be built, so that is an error before anything runs.
 
 use std::fs;
 use std::path::Path;
@@ -13,13 +12,13 @@ use anyhow::{Context, bail, ensure};
 
 use crate::dev_cluster::{self, DevCluster};
 
-/// The folder that holds them, and the source in it that is no example: a package needs a library or a program.
+/// Their folder, and the one source in it that is not an example: a package needs a library or a binary.
 const FOLDER: &str = "examples";
 const LIBRARY: &str = "lib";
-/// How long one may take: an example is read in minutes and runs in seconds.
+/// Time limit for one example; they run in seconds.
 const EXAMPLE_MAX: Duration = Duration::from_secs(120);
 
-/// Builds and runs all of them; says which one failed, and with what.
+/// Builds and runs all examples; prints which one failed and why.
 pub fn succeed(root: &Path) -> bool {
     match run(root) {
         Ok(()) => true,
@@ -36,7 +35,7 @@ fn run(root: &Path) -> anyhow::Result<()> {
     let declared = declared(&manifest)?;
     let sources = sources(&folder)?;
     if let Some(lost) = sources.iter().find(|source| !declared.contains(source)) {
-        bail!("examples/{lost}.rs is never built: name it in examples/Cargo.toml under [[example]]");
+        bail!("examples/{lost}.rs is never built: list it in examples/Cargo.toml under [[example]]");
     }
     let programs = dev_cluster::build(root)?;
     let cluster = DevCluster::start(&programs)?;
@@ -59,7 +58,7 @@ fn declared(manifest: &str) -> anyhow::Result<Vec<String>> {
     examples.iter().map(|example| name(example).context("an [[example]] has a name")).collect()
 }
 
-/// The names of the sources that should be examples, sorted.
+/// Sorted names of the sources that must be examples.
 fn sources(folder: &Path) -> anyhow::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).context("listing examples")? {

@@ -1,11 +1,11 @@
-//! `cargo xtask faults`: real processes under the faults that once stopped a cluster or cost data.
+//! `cargo xtask faults`: real processes under faults that once stopped a cluster or lost data.
 //!
-//! Each check starts a master and three region servers of the release build as processes of their own, on loopback and in a
-//! temporary directory, does one thing to them, and says what it measured. `docs/reliability.md` has the bars and the
-//! figures. The checks take minutes and want a quiet machine, so CI does not run them; what they found has tests of its own
-//! in the crates concerned (`docs/track-record.md`).
+//! Each check starts a master and three region servers of the release build as separate processes, on loopback and in a
+//! temporary directory, injects one fault, and prints what it measured. `docs/reliability.md` has the limits and the
+//! figures. The checks take minutes and need a quiet machine, so CI does not run them; each bug they found has a test in
+//! its crate (`docs/track-record.md`).
 //!
-//! Every load is bounded in time and count, and goes to this machine only.
+//! Every load is bounded in time and count and stays on this machine.
 
 mod clock;
 mod cluster;
@@ -25,17 +25,17 @@ use anyhow::{Context, ensure};
 
 use crate::processes;
 
-/// What a check found: figures for people, or why it could not be done here.
+/// The outcome of a check: figures as text, or why it was skipped.
 pub enum Verdict {
     Held(String),
     Skipped(String),
 }
 
-/// What the checks share.
+/// Settings that the checks share.
 pub struct Bench {
     /// The release build.
     pub terrane: PathBuf,
-    /// How often a check that depends on chance is repeated.
+    /// Repetitions of a check that depends on chance.
     pub runs: u32,
 }
 
@@ -66,10 +66,10 @@ const CHECKS: &[Check] = &[
     Check { name: "overload", what: "ten times the calls that fill the cluster", run: load::overload },
 ];
 
-/// How often a check that depends on chance is repeated unless told otherwise.
+/// Default repetitions of a check that depends on chance.
 const RUNS_DEFAULT: u32 = 20;
 
-/// Runs the named checks, or all: `[NAME ...] [--runs N] [--binary FILE]`.
+/// Runs the named checks, or all of them: `[NAME ...] [--runs N] [--binary FILE]`.
 pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
     let asked = match parse(arguments) {
         Ok(parsed) => parsed,
@@ -107,18 +107,17 @@ pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// The release build, as the README has it made.
+/// Builds the release binary as the README says.
 fn build(root: &Path) -> Option<PathBuf> {
     let built = processes::succeeds(processes::cargo(root).args(["build", "--release", "--package", "terrane"]));
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    built.then(|| target.join("release").join("terrane"))
+    built.then(|| processes::target_directory(root).join("release").join("terrane"))
 }
 
-/// What the command line asks for.
+/// The parsed command line.
 struct Asked {
     names: Vec<String>,
     runs: u32,
-    /// Another build to be judged, for example an earlier one.
+    /// Check this binary instead, for example an earlier build.
     binary: Option<PathBuf>,
 }
 
@@ -128,11 +127,11 @@ fn parse(arguments: &[String]) -> anyhow::Result<Asked> {
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--runs" => {
-                asked.runs = arguments.next().and_then(|runs| runs.parse().ok()).context("--runs needs a number")?
+                asked.runs = arguments.next().and_then(|runs| runs.parse().ok()).context("--runs takes a number")?
             }
-            "--binary" => asked.binary = Some(arguments.next().context("--binary needs a path")?.into()),
+            "--binary" => asked.binary = Some(arguments.next().context("--binary takes a path")?.into()),
             name => {
-                ensure!(CHECKS.iter().any(|check| check.name == name), "no check is called {name}");
+                ensure!(CHECKS.iter().any(|check| check.name == name), "there is no check `{name}`");
                 asked.names.push(name.to_owned());
             }
         }

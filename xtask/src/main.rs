@@ -1,20 +1,22 @@
-//! `cargo xtask`: the repository's own checks and tools, in Rust so that they need nothing but the toolchain.
+//! `cargo xtask`: the repository's own checks and tools, in Rust so that they need only the toolchain.
 //!
-//! - `check` is what CI runs, step by step, and only reads; `fix` changes what can be changed mechanically.
-//! - `tidy` holds the rules that no compiler knows (see [`tidy`]).
-//! - `examples` and `python` run the examples, in Rust and in Python, against a `terrane dev` of their own.
-//! - `faults` breaks clusters of real processes and measures what that costs.
-//! - `sim` builds the simulator apart, with its own flags and target directory, and runs one seed, or many.
+//! - `check` runs what CI runs and changes nothing; `fix` applies mechanical changes.
+//! - `tidy` checks the rules that the compiler does not (see [`tidy`]).
+//! - `examples` and `python` run the examples, in Rust and in Python, against a `terrane dev` cluster.
+//! - `faults` injects faults into clusters of real processes and measures the effect.
+//! - `sim` builds the simulator and runs one seed, or many.
+//! - `dist` builds the binary that ships.
 //!
-//! Exit status: 0 done, 1 a step failed, 2 the command line is wrong.
+//! Exit status: 0 success, 1 a step failed, 2 wrong command line.
 
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "a tool that works on the checkout; no node ever runs it, so nothing of it is simulated"
+    reason = "a tool for the checkout that never runs in a node or in the simulation"
 )]
 
 mod dev_cluster;
+mod dist;
 mod examples;
 mod faults;
 mod processes;
@@ -28,17 +30,18 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask COMMAND
 
-  check            format, lints, documents, tidy, simulated doors, tests, examples: what CI runs
+  check            what CI runs: format, lints, documents, tidy, tests, simulated environment, examples
   fix              format the sources
-  tidy             only the repository's own rules; `--arrows CRATE` prints its import cycles in full,
+  tidy             the repository's own rules; `--arrows CRATE` prints its import cycles in full,
                    `--wording FOLDER` the phrases to avoid in its files
-  examples         every example in Rust, run against a cluster
-  python           the example in Python, run against a cluster
-  faults [NAME ..] real processes under faults: clocks, disks, kills, overload; minutes, on a quiet machine
-                   (--runs N: how often the counters are killed, 20 unless given;
-                   --binary FILE: judge this build)
+  examples         run every Rust example against a cluster
+  python           run the Python example against a cluster
+  faults [NAME ..] real processes under faults: clocks, disks, kills, overload; takes minutes on a quiet machine
+                   (--runs N: repetitions of checks that depend on chance, default 20;
+                   --binary FILE: check this build)
+  dist             the stripped release binary and its debug information, in target/dist; prints the size
   sim --seed N     one simulated run of a whole cluster; prints `seed N ok trace HASH`
-  sim --seeds A..B the runs from A up to B, B left out; more arguments go to each run, like `--course counters`
+  sim --seeds A..B the runs from A up to but excluding B; further arguments go to each run, like `--workload counters`
 ";
 
 fn main() -> ExitCode {
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
     match (command, rest) {
         ("faults", rest) => faults::run(&root(), rest),
         ("check", []) => steps::check(&root()),
+        ("dist", []) => dist::run(&root()),
         ("fix", []) => steps::fix(&root()),
         ("tidy", [flag, package]) if flag == "--arrows" => steps::arrows(&root(), package),
         ("tidy", [flag, folder]) if flag == "--wording" => steps::wording(&root(), folder),
@@ -71,8 +75,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// The checkout: one above this package, wherever the command was started.
+/// The checkout: the parent of this package, whatever the working directory.
 fn root() -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    package.parent().expect("the package lies inside the checkout").to_owned()
+    package.parent().expect("the package is inside the checkout").to_owned()
 }

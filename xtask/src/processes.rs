@@ -1,17 +1,17 @@
-//! Starting other programs.
+//! Running other programs.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The same cargo that runs this program, in the checkout.
+/// The cargo that runs this program, with the checkout as working directory.
 pub fn cargo(root: &Path) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
     command.current_dir(root);
     command
 }
 
-/// Runs a command with its output shown; says why when it could not even start.
+/// Runs a command with its output shown; prints why if it cannot start.
 pub fn succeeds(command: &mut Command) -> bool {
     match command.status() {
         Ok(status) => status.success(),
@@ -20,4 +20,9 @@ pub fn succeeds(command: &mut Command) -> bool {
             false
         }
     }
+}
+
+/// Cargo's target directory.
+pub fn target_directory(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder))
 }

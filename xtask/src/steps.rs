@@ -1,4 +1,4 @@
-//! The steps of `check` and `fix`, each printed with its time. The first that fails ends the run.
+//! The steps of `check` and `fix`. Each prints its duration; the first failure ends the run.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -7,10 +7,10 @@ use std::time::Instant;
 use crate::processes::{cargo, succeeds};
 use crate::{examples, python, simulator, tidy};
 
-/// One step: its name, and the work that says whether it went well.
+/// One step: its name, and a function that returns whether it succeeded.
 type Step<'a> = (&'static str, Box<dyn Fn() -> bool + 'a>);
 
-/// All that CI asks for. Changes nothing but the target directories.
+/// Everything that CI requires. Writes only to the target directory.
 pub fn check(root: &Path) -> ExitCode {
     let cargo = |arguments: &'static [&'static str]| -> Box<dyn Fn() -> bool + '_> {
         Box::new(move || succeeds(cargo(root).args(arguments)))
@@ -20,20 +20,20 @@ pub fn check(root: &Path) -> ExitCode {
         ("clippy", cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])),
         ("documents", Box::new(move || documents_succeed(root))),
         ("tidy", Box::new(move || tidy_succeeds(root))),
-        ("simulated doors", Box::new(move || succeeds(&mut simulator::doors_test(root)))),
-        ("tests", cargo(&["test", "--workspace", "--quiet"])),
-        // After the tests, which build all that these run.
+        ("tests", cargo(&["test", "--workspace", "--quiet", "--locked"])),
+        ("simulated environment", Box::new(move || succeeds(&mut simulator::doors_test(root)))),
+        // After the tests, which build what these run.
         ("examples", Box::new(move || examples::succeed(root))),
         ("python", Box::new(move || python::check_succeeds(root))),
     ])
 }
 
-/// What can be mended without thought.
+/// Applies mechanical fixes.
 pub fn fix(root: &Path) -> ExitCode {
     run(&[("format", Box::new(move || succeeds(cargo(root).args(["fmt", "--all"]))))])
 }
 
-/// The repository's own rules alone.
+/// Checks only the repository's own rules.
 pub fn tidy_alone(root: &Path) -> ExitCode {
     run(&[("tidy", Box::new(move || tidy_succeeds(root)))])
 }
@@ -68,12 +68,12 @@ pub fn arrows(root: &Path, package: &str) -> ExitCode {
     }
 }
 
-/// The examples in Rust alone.
+/// Runs only the Rust examples.
 pub fn examples_alone(root: &Path) -> ExitCode {
     run(&[("examples", Box::new(move || examples::succeed(root)))])
 }
 
-/// The example in Python alone.
+/// Runs only the Python example.
 pub fn python_alone(root: &Path) -> ExitCode {
     run(&[("python", Box::new(move || python::succeed(root)))])
 }

@@ -1,14 +1,14 @@
-//! The rules of this repository that no compiler knows.
+//! The rules of this repository that the compiler does not check.
 //!
-//! - [`arrows`]: which room may depend on which, and which outside crates stay in one room.
+//! - [`arrows`]: which crate may depend on which, and which external crates are kept to one crate.
 //! - [`modules`]: import cycles between the files of a crate.
 //! - [`prose`]: phrases to avoid in documents, comments and messages.
-//! - [`sources`]: what a source file must have and must not contain.
-//! - [`names`]: names of files that say nothing.
+//! - [`sources`]: what a source file must and must not contain.
+//! - [`names`]: file names without meaning.
 //! - [`references`]: source files and functions that documents name.
 //!
-//! Every rule is a function from text to findings, tested on small fixtures that must be found and on ones that must not;
-//! the test at the end of this file holds the whole checkout to them.
+//! Every rule is a function from text to findings, tested on small fixtures with and without findings. The test at the
+//! end of this file applies all rules to the checkout.
 
 mod arrows;
 mod finding;
@@ -29,14 +29,14 @@ use anyhow::Context;
 use finding::Finding;
 pub use modules::describe as describe_modules;
 
-/// What an examination found.
+/// The result of a check.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Breaches; none when the checkout is tidy.
+    /// Violations; empty if the checkout is tidy.
     pub findings: Vec<Finding>,
     /// Wording to avoid, by file and line.
     pub wording: Vec<Finding>,
-    /// Long files that are still allowed, with their lines before tests, longest first.
+    /// Long files below the limit, with their lines before tests, longest first.
     pub long_files: Vec<(String, usize)>,
 }
 
@@ -55,7 +55,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Holds every file of the checkout to the rules.
+/// Checks every file of the checkout.
 pub fn examine(root: &Path) -> anyhow::Result<Report> {
     let mut report = Report { findings: arrows::examine(root)?, ..Report::default() };
     report.findings.extend(modules::examine(root)?);
@@ -86,7 +86,7 @@ fn read(root: &Path, file: &str) -> anyhow::Result<String> {
     fs::read_to_string(root.join(file)).with_context(|| format!("reading {file}"))
 }
 
-/// Folders of the checkout that hold nothing written by us.
+/// Folders of the checkout without our sources.
 const SKIPPED_FOLDERS: &[&str] = &[".git", "target", "node_modules"];
 
 fn collect(root: &Path, folder: &Path, files: &mut Vec<String>) -> anyhow::Result<()> {

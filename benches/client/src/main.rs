@@ -1,8 +1,8 @@
-//! `terrane-bench-client`: what the client library itself costs. One client process writes to a server that does nothing but
-//! answer, in a process of its own, so that what is measured is the client: checking, numbering, routing, batching, the
-//! wire, and completing the callers.
+//! `terrane-bench-client`: the cost of the client library itself. One client process writes to a server, in a separate
+//! process, that only acknowledges. So the figures are of the client: validation, numbering, routing, batching, the wire,
+//! and completing calls.
 //!
-//! - `puts`: single puts, so many under way at once, each its own call with its own answer;
+//! - `puts`: single puts, a fixed number in flight, each its own call;
 //! - `writer`: the batching writer, fed by one task;
 //! - `look-up`: from a row to its region, leader and session in a warm cache of 64 regions.
 
@@ -21,13 +21,13 @@ use terrane_env::time;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Puts under way at once, one line of the report each.
+/// Puts in flight; one line of the report each.
 const IN_FLIGHT: [usize; 3] = [256, 1024, 4096];
 const LOOK_UPS: u64 = 2_000_000;
 
 #[derive(Parser)]
 struct Options {
-    /// How long each workload runs.
+    /// Duration of each workload.
     #[arg(long, default_value_t = 5)]
     seconds: u64,
     /// Threads of the client's runtime.
@@ -36,13 +36,13 @@ struct Options {
     /// Bytes of each value.
     #[arg(long, default_value_t = 100)]
     value_bytes: usize,
-    /// Only workloads whose name contains this.
+    /// Run only workloads whose name contains this.
     #[arg(long, default_value = "")]
     only: String,
-    /// Write to a null server that runs elsewhere (`--serve`).
+    /// Write to a null server that runs elsewhere (see `--serve`).
     #[arg(long)]
     at: Option<String>,
-    /// Be the null server on this address.
+    /// Run the null server on this address.
     #[arg(long)]
     serve: Option<String>,
 }
@@ -72,7 +72,7 @@ fn run(options: &Options) -> anyhow::Result<()> {
     runtime.block_on(measure(&address, options))
 }
 
-/// The null server in a process of its own, ended with this one.
+/// The null server in a separate process, killed when this one ends.
 struct Server {
     child: Child,
     address: String,
@@ -94,7 +94,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may already have ended.
         self.child.kill().ok();
         self.child.wait().ok();
     }
@@ -106,7 +106,7 @@ async fn measure(address: &str, options: &Options) -> anyhow::Result<()> {
     table.put(put(0, 1)).await?;
     println!("{:<24} {:>14} {:>18} {:>14}", "workload", "rows/s", "client CPU, ns/row", "CPUs");
     for in_flight in IN_FLIGHT {
-        let name = format!("puts, {in_flight} under way");
+        let name = format!("puts, {in_flight} in flight");
         if name.contains(&options.only) {
             report(&name, puts(&table, in_flight, options).await);
         }
@@ -145,7 +145,7 @@ fn report(name: &str, measured: Measured) {
     println!("{name:<24} {:>14.0} {:>18.0} {:>14.2}", rows * 1e9 / ns, cpu_ns / rows, cpu_ns / ns);
 }
 
-/// Spread over all regions of the null table: its regions begin at each two-byte prefix below their number.
+/// Spread over all regions of the null table, which start at consecutive two-byte prefixes.
 fn key(number: u64) -> [u8; 16] {
     let spread = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mut key = [0; 16];
@@ -158,7 +158,7 @@ fn put(number: u64, value_bytes: usize) -> Put {
     Put::new(key(number)).set("f", "q", &[7; 4096][..value_bytes.min(4096)])
 }
 
-/// So many tasks, each with one put under way.
+/// Runs tasks that each keep one put in flight.
 async fn puts(table: &Table, in_flight: usize, options: &Options) -> Measured {
     let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let began = (time::now_ns(), time::process_cpu_ns());
@@ -182,7 +182,7 @@ async fn puts(table: &Table, in_flight: usize, options: &Options) -> Measured {
         match writer.await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => eprintln!("a put failed: {error}"),
-            Err(panic) => eprintln!("a writer died: {panic}"),
+            Err(panic) => eprintln!("a writer panicked: {panic}"),
         }
     }
     Measured::since(began, done.load(Ordering::Relaxed))

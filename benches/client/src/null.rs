@@ -1,8 +1,8 @@
-//! A server that does nothing but answer: a master that knows one table, and a region server that acknowledges every
-//! mutation without looking at it.
+//! A server that only answers: a master with one table, and a region server that acknowledges every mutation without
+//! reading it.
 //!
-//! Requests are decoded as far as their ids, so that the server takes as little of the machine as it can. What it leaves
-//! out are fields that protobuf skips.
+//! Requests are decoded only as far as their ids, so that the server uses as little of the machine as possible; protobuf
+//! skips the other fields.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -27,10 +27,10 @@ use tonic_prost::ProstCodec;
 const CLUSTER: [u8; 16] = [1; 16];
 const SERVER: u64 = 1;
 const TABLE: TableId = TableId(1);
-/// Regions of the table; each begins at its number, two bytes.
+/// Regions of the table; each starts at its number as two bytes.
 pub const REGIONS: u16 = 64;
 
-/// A session request without what the null server does not look at.
+/// A session request with only the fields that the null server reads.
 #[derive(Clone, PartialEq, prost::Message)]
 struct NullRequest {
     #[prost(message, optional, tag = "1")]
@@ -54,7 +54,7 @@ struct Id {
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 struct Empty {}
 
-/// Serves until the process ends; `told` is given the address that was taken.
+/// Serves until the process ends; `told` receives the bound address.
 pub async fn serve(address: &str, told: impl FnOnce(&str)) -> anyhow::Result<()> {
     let listener = terrane_env::net::listen(address).await?;
     let address = listener.local_addr()?.to_string();
@@ -105,7 +105,7 @@ impl StreamingService<NullRequest> for Session {
     }
 }
 
-/// Answers each message as it comes.
+/// Answers each message as it arrives.
 struct Replies(Streaming<NullRequest>);
 
 impl Stream for Replies {
@@ -144,7 +144,7 @@ fn hello(server: u64) -> v1::HelloReply {
 
 #[derive(Clone)]
 struct NullMaster {
-    /// Its own, which is the region server's too.
+    /// Its own address, which is also the region server's.
     address: String,
 }
 
@@ -174,7 +174,7 @@ impl Service<http::Request<Body>> for NullMaster {
     }
 }
 
-/// Answers a call whatever was asked.
+/// Answers a call without reading the request.
 async fn unary<T: prost::Message + Default + Clone + 'static>(
     request: http::Request<Body>,
     reply: T,

@@ -1,4 +1,4 @@
-//! The command line of the benchmark's programs: which stores take part, and in which form the report is wanted.
+//! The command line of the benchmark programs: which stores to measure, and the form of the report.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -7,27 +7,27 @@ use clap::Parser;
 
 use crate::{Contender, Options, Progress, run};
 
-/// Measures storage engines by the same workloads.
+/// Measure storage engines with the same workloads.
 #[derive(Debug, Parser)]
 #[command(version)]
 pub struct Command {
-    /// What is measured.
+    /// What to measure.
     #[command(flatten)]
     pub options: Options,
-    /// Stores that take part, with commas between; all that are built in when absent.
+    /// Stores to measure, separated by commas (default: all built-in stores).
     #[arg(long, value_delimiter = ',')]
     pub only: Vec<String>,
-    /// JSON lines: one about the run, then one for each workload of each store.
+    /// Print JSON lines: one about the run, then one per workload and store.
     #[arg(long)]
     pub json: bool,
 }
 
-/// The whole program, over these stores.
+/// The whole program for these stores.
 pub fn main(contenders: Vec<Contender>) -> ExitCode {
     let command = match Command::try_parse() {
         Ok(command) => command,
         Err(error) => {
-            // Nothing is left to do when even that cannot be written.
+            // If even this cannot be written, nothing can be done about it.
             error.print().ok();
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
@@ -44,7 +44,7 @@ pub fn main(contenders: Vec<Contender>) -> ExitCode {
 /// Measures and prints, on the calling thread.
 ///
 /// # Errors
-/// A name in `only` that is not built in, what [`run`] answers, and a standard output that cannot be written.
+/// Fails if `only` names a store that is not built in, if [`run`] fails, or if standard output cannot be written.
 pub fn measure(
     command: &Command,
     mut contenders: Vec<Contender>,
@@ -52,7 +52,7 @@ pub fn measure(
     for name in &command.only {
         if !contenders.iter().any(|contender| contender.name == name) {
             let built_in: Vec<&str> = contenders.iter().map(|contender| contender.name).collect();
-            return Err(format!("{name} is not built in; there are {}", built_in.join(", ")).into());
+            return Err(format!("{name} is not built in; the built-in stores are {}", built_in.join(", ")).into());
         }
     }
     contenders.retain(|contender| command.only.is_empty() || command.only.iter().any(|name| name == contender.name));
@@ -69,7 +69,7 @@ pub fn measure(
     Ok(out.flush()?)
 }
 
-/// An error with what caused it, in one line.
+/// An error and its causes on one line.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,22 +1,22 @@
-//! Keys, values and choices: each a pure function of the seed and a number, so that every store meets the same.
+//! Keys, values and choices, each a pure function of the seed and a number, so that every store gets the same.
 //!
-//! Row `n` has the key `user` and 36 digits of `2n`; odd numbers are the absent rows between. Half of a value is random,
-//! half is the same in all rows: block compression finds about half of it. Rows go in by a permutation of their numbers
-//! that is computed and not stored, so the harness takes no memory from the caches under test.
+//! The key of row `n` is `user` followed by 36 digits of `2n`; odd numbers are the absent keys between rows. Half of each
+//! value is random and half is the same in all rows, so block compression removes about half of it. Rows are inserted in
+//! an order that is computed, not stored, so the harness takes no memory from the caches under test.
 
 /// Bytes of a key.
 pub(crate) const KEY_BYTES: usize = 40;
 /// Bytes of a value.
 pub(crate) const VALUE_BYTES: usize = 100;
 
-/// Bytes of a row's data: what disk bytes are compared with.
+/// Bytes of a row's data, the basis for disk usage.
 pub(crate) const ROW_BYTES: u64 = (KEY_BYTES + VALUE_BYTES) as u64;
 
 const RANDOM_BYTES: usize = VALUE_BYTES / 2;
 const PREFIX: &[u8] = b"user";
 const PATTERN: &[u8; 10] = b"0123456789";
 
-/// Rounds of the permutation; three make a good shuffle of a pseudo-random function, four are customary.
+/// Rounds of the permutation. Three turn a pseudo-random function into a good shuffle; four are customary.
 const ROUNDS: u64 = 4;
 
 pub(crate) type Key = [u8; KEY_BYTES];
@@ -32,7 +32,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// At least one row.
+    /// Takes at least one row.
     pub(crate) fn new(count: u64, seed: u64) -> Self {
         let count = count.max(1);
         let bits = 64 - (count - 1).leading_zeros();
@@ -43,12 +43,12 @@ impl Rows {
         self.count
     }
 
-    /// The number of the row that is inserted as the `place`-th, from 0: a permutation of `0..count`.
+    /// The row inserted at position `place`, from 0: a permutation of `0..count`.
     pub(crate) fn number(&self, place: u64) -> u64 {
         debug_assert!(place < self.count, "places are below the number of rows");
         let mut number = place;
-        // The permutation is of a power of four no less than the count; what falls outside goes round again, and comes
-        // back in at some point, because it began inside.
+        // The network permutes a power of four that is at least the count. A result beyond the count is permuted again; it
+        // returns into the range eventually, because it started there.
         loop {
             number = self.shuffled(number);
             if number < self.count {
@@ -57,7 +57,7 @@ impl Rows {
         }
     }
 
-    /// A Feistel network: each round is undone by itself, so no two numbers meet, whatever the mixing function.
+    /// A Feistel network: every round is its own inverse, so it is a permutation whatever the mixing function.
     fn shuffled(&self, number: u64) -> u64 {
         let mask = (1u64 << self.half_bits) - 1;
         let (mut left, mut right) = (number >> self.half_bits, number & mask);
@@ -67,7 +67,7 @@ impl Rows {
         (left << self.half_bits) | right
     }
 
-    /// The value of a row; `version` tells overwrites apart.
+    /// The value of a row; `version` distinguishes overwrites.
     pub(crate) fn value(&self, number: u64, version: u64, value: &mut Value) {
         let (random, pattern) = value.split_at_mut(RANDOM_BYTES);
         let mut state = mix(self.seed ^ number.rotate_left(20) ^ version);
@@ -80,7 +80,7 @@ impl Rows {
         }
     }
 
-    /// A number below `bound`, the `draw`-th of the stream named `stream`.
+    /// The `draw`-th number of stream `stream`, below `bound`.
     pub(crate) fn choice(&self, stream: u64, draw: u64, bound: u64) -> u64 {
         let random = mix(mix(self.seed ^ stream) ^ draw);
         // The high half of the product is below the bound; its bias is bound / 2^64.
@@ -94,7 +94,7 @@ pub(crate) fn key(number: u64) -> Key {
     digits(2 * number)
 }
 
-/// A key that no row has, behind that of row `number`.
+/// An absent key, directly after that of row `number`.
 pub(crate) fn absent_key(number: u64) -> Key {
     digits(2 * number + 1)
 }

@@ -1,34 +1,34 @@
-//! What ends a benchmark.
+//! Errors that end a benchmark.
 
 use std::io;
 
-use crate::Workload;
+use crate::workload::Workload;
 
 /// Why a run ended without a report.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A store refused. Its own words are in the source.
+    /// A store failed; the source has its own message.
     #[error("{subject} failed in {workload}")]
     Subject {
-        /// Which one.
+        /// The store.
         subject: &'static str,
-        /// During what.
+        /// The workload.
         workload: Workload,
-        /// What it said.
+        /// The store's error.
         source: SubjectError,
     },
-    /// A store answered, and not what was written: its figures mean nothing.
+    /// A store returned a wrong answer, so its figures mean nothing.
     #[error("{subject} gave a wrong answer in {workload}: {what}")]
     Wrong {
-        /// Which one.
+        /// The store.
         subject: &'static str,
-        /// During what.
+        /// The workload.
         workload: Workload,
         /// What was wrong.
         what: String,
     },
-    /// The directory could not be used.
+    /// The directory cannot be used.
     #[error("cannot {doing}: {cause}")]
     Io {
         /// What was being done.
@@ -38,13 +38,13 @@ pub enum Error {
     },
 }
 
-/// What a store said: each has an error type of its own, and nobody here can do anything about any of them.
+/// A store's error as text: each store has its own error type, and the harness handles none of them.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct SubjectError(String);
 
 impl SubjectError {
-    /// Keeps the words of a store's error.
+    /// Keeps the message of a store's error.
     pub fn new(error: impl std::fmt::Display) -> Self {
         Self(error.to_string())
     }

@@ -1,16 +1,16 @@
-//! The engine's workloads, over one small trait: the same rows in the same order for every store that is compared.
+//! Workloads that compare storage engines, over one small trait: the same rows in the same order for every store.
 //!
-//! The engine, sled and (from a package of its own, `benches/rocksdb`) RocksDB each take their turn in one process, on one
-//! thread of load, with equal block caches and write buffers. `docs/performance.md` and the README quote what comes out.
+//! Our engine, sled and RocksDB (from the separate package `benches/rocksdb`) run one after another in one process, with
+//! one thread of load and equal block caches and write buffers. `docs/performance.md` and the README quote the results.
 //!
 //! # What makes the figures comparable
 //! - Every key, value and choice is a function of the seed: see `data.rs`.
-//! - Answers are checked: a get that does not find its row, or a scan that is short of rows, ends the run.
-//! - Every workload is bounded, in operations and in time; one that ran out of time says so in the report.
-//! - Figures contain the making of keys and values. The report says what that costs.
+//! - Answers are checked: a get that misses its row, or a scan that returns too few rows, ends the run.
+//! - Every workload is bounded in operations and in time; the report marks one that ran out of time.
+//! - Figures include generating keys and values; the report states that cost.
 //!
-//! Left out: servers, log and network (`terrane bench` has them), several threads of load, and the time of `fsync`: none
-//! of the stores has a log of its own here, as ours does not.
+//! Not covered: servers, log and network (see `terrane bench`), several threads of load, and `fsync`: our engine has no log
+//! of its own, so the other stores run without theirs.
 
 pub mod command;
 mod data;
@@ -19,6 +19,7 @@ mod machine;
 mod meter;
 mod options;
 mod report;
+mod runner;
 mod subject;
 mod subjects;
 mod workload;
@@ -36,30 +37,30 @@ pub use workload::Workload;
 
 use data::Rows;
 
-/// What is going on, for a line on the terminal.
+/// Progress, for a line on the terminal.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Who is measured.
+    /// The store being measured.
     pub subject: &'static str,
-    /// By what.
+    /// The workload.
     pub workload: Workload,
 }
 
-/// Runs the workloads on each contender in turn. It blocks for minutes and builds runtimes of its own: call it from
-/// outside of any, or on a thread for blocking work.
+/// Runs the workloads on each contender in turn. Blocks for minutes and builds its own runtimes, so do not call it from
+/// inside one.
 ///
 /// # Errors
-/// [`Error::Subject`] when a store fails, [`Error::Wrong`] when it answers wrongly, [`Error::Io`] for the directory. The
-/// directory of the contender at hand is removed all the same.
+/// [`Error::Subject`] when a store fails, [`Error::Wrong`] when it returns a wrong answer, [`Error::Io`] for the directory.
+/// The contender's directory is removed in any case.
 pub fn run(options: &Options, contenders: &[Contender], progress: &mut dyn FnMut(Progress)) -> Result<Report, Error> {
     let rows = Rows::new(options.rows, options.seed);
-    let mut report = Report::new(Machine::here(), options, workload::making_cost(&rows));
+    let mut report = Report::new(Machine::here(), options, runner::making_cost(&rows));
     for contender in contenders {
         let dir = match &options.dir {
             Some(parent) => tempfile::tempdir_in(parent),
             None => tempfile::tempdir(),
         };
-        let dir = dir.map_err(|cause| Error::Io { doing: "make a directory for the store", cause })?;
+        let dir = dir.map_err(|cause| Error::Io { doing: "create a directory for the store", cause })?;
         run_one(options, contender, &rows, dir.path(), progress, &mut report)?;
         dir.close().map_err(|cause| Error::Io { doing: "remove the store's directory", cause })?;
     }
@@ -75,13 +76,13 @@ fn run_one(
     report: &mut Report,
 ) -> Result<(), Error> {
     report.introduce(contender);
-    let mut course = workload::Course::new(options, contender, rows, dir);
+    let mut runner = runner::Runner::new(options, contender, rows, dir);
     for workload in Workload::ALL {
         progress(Progress { subject: contender.name, workload });
-        let measured = course.run(workload)?;
+        let measured = runner.run(workload)?;
         report.extend(measured);
     }
-    course.finish()
+    runner.finish()
 }
 
 #[cfg(test)]

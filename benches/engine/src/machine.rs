@@ -1,4 +1,4 @@
-//! Where a run happened, and what a directory holds.
+//! The machine a run used, and the size of a directory.
 
 #![allow(
     clippy::disallowed_methods,
@@ -16,7 +16,7 @@ use serde::Serialize;
 pub struct Machine {
     /// The processor's model.
     pub cpu: String,
-    /// How many of them this process may use.
+    /// Processors that this process may use.
     pub cpus: usize,
 }
 
@@ -39,7 +39,7 @@ fn model(cpuinfo: &str) -> Option<&str> {
 /// Bytes of all files below a directory.
 ///
 /// # Errors
-/// What the system says. A file that goes away meanwhile counts nothing.
+/// Returns the I/O error. A file that disappears meanwhile counts as empty.
 pub(crate) fn disk_bytes(dir: &Path) -> io::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(dir)? {

@@ -1,13 +1,13 @@
-//! Clocks and histograms: what an operation costs, in time and on the processors.
+//! Clocks and histograms: wall time, processor time and latency.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use terrane_env::time;
 
-/// Latencies longer than this count as this long: ten minutes.
+/// Longer latencies are recorded as this: ten minutes.
 const LATENCY_NS_MAX: u64 = 600_000_000_000;
 
-/// Time and processor time, of all threads and of this one; may be stopped and started again.
+/// Wall time and processor time, of all threads and of this one. Can be stopped and restarted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stopwatch {
     since: Reading,
@@ -27,13 +27,13 @@ impl Reading {
     }
 }
 
-/// What was spent.
+/// Time spent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spent {
     pub(crate) seconds: f64,
     /// Processor time of the whole process.
     pub(crate) process_seconds: f64,
-    /// Processor time of the thread that asked.
+    /// Processor time of the calling thread.
     pub(crate) thread_seconds: f64,
 }
 
@@ -55,7 +55,7 @@ impl Stopwatch {
         self.total.thread_ns += now.thread_ns - self.since.thread_ns;
     }
 
-    /// What was spent between starts and stops.
+    /// Time spent between starts and stops.
     pub(crate) fn spent(&self) -> Spent {
         Spent {
             seconds: seconds(self.total.wall_ns),
@@ -70,18 +70,18 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// The spread of latencies.
+/// The distribution of latencies.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Latency {
-    /// How many were measured.
+    /// Samples.
     pub count: u64,
-    /// Microseconds that half of them are below.
+    /// Median, in microseconds.
     pub p50_us: f64,
-    /// Microseconds that all but one in a hundred are below.
+    /// 99th percentile, in microseconds.
     pub p99_us: f64,
-    /// Microseconds that all but one in a thousand are below.
+    /// 99.9th percentile, in microseconds.
     pub p999_us: f64,
-    /// Microseconds of the longest.
+    /// Maximum, in microseconds.
     pub max_us: f64,
 }
 
@@ -99,7 +99,7 @@ impl Latencies {
         self.0.saturating_record(ns);
     }
 
-    /// Their spread; `None` when nothing was measured.
+    /// The distribution; `None` without samples.
     pub(crate) fn spread(&self) -> Option<Latency> {
         let at = |quantile| micros(self.0.value_at_quantile(quantile));
         (!self.0.is_empty()).then(|| Latency {

@@ -1,6 +1,6 @@
-//! What was measured, for people (a table with a column per store, and ratios to one of them) and as JSON lines.
+//! The report: a table with a column per store and ratios to a baseline, or JSON lines.
 //!
-//! A ratio above 1 is better than the baseline, in every row: rates are divided, and costs are divided the other way round.
+//! A ratio above 1 is better than the baseline in every row: rates are divided by the baseline, costs divide it.
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::Serialize;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::meter::Spent;
 use crate::{Contender, Latency, Machine, Options, Workload};
 
-/// The store that others are compared with, when it takes part.
+/// The baseline, when it takes part.
 const BASELINE: &str = "rocksdb";
 
 /// One workload of one store.
@@ -16,29 +16,29 @@ const BASELINE: &str = "rocksdb";
 pub struct Measurement {
     /// The store's name.
     pub subject: &'static str,
-    /// What was done.
+    /// The workload.
     pub workload: Workload,
     /// Calls.
     pub operations: u64,
     /// Rows in all of them.
     pub rows: u64,
-    /// How long they took.
+    /// Their duration.
     pub seconds: f64,
-    /// Rows in a second.
+    /// Rows per second.
     pub rows_per_second: f64,
     /// Microseconds of processor time per row, of all threads.
     pub cpu_us_per_row: f64,
     /// Microseconds of processor time per row, of the calling thread.
     pub thread_cpu_us_per_row: f64,
-    /// Latencies of the calls, where each was timed.
+    /// Latencies, where each call was timed.
     pub latency: Option<Latency>,
-    /// Latencies of the calls that met a running compaction.
+    /// Latencies of calls during a compaction.
     pub in_compaction: Option<Latency>,
     /// Bytes in the store's directory afterwards.
     pub disk_bytes: Option<u64>,
-    /// Bytes of keys and values of the rows in it.
+    /// Bytes of its keys and values.
     pub data_bytes: Option<u64>,
-    /// Whether everything asked for was done in the time there was.
+    /// Whether the workload finished within its time limit.
     pub complete: bool,
 }
 
@@ -62,7 +62,7 @@ impl Measurement {
         }
     }
 
-    /// What of it goes into the table.
+    /// The figures of the table.
     fn figures(&self) -> Vec<Figure> {
         let figure = |what, unit, better, value| Figure { workload: self.workload, what, unit, better, value };
         let rate = figure("", "rows/s", Better::Higher, self.rows_per_second);
@@ -100,7 +100,7 @@ enum Better {
     Lower,
 }
 
-/// A number of the table.
+/// One number of the table.
 struct Figure {
     workload: Workload,
     what: &'static str,
@@ -114,7 +114,7 @@ impl Figure {
         self.workload == other.workload && self.what == other.what
     }
 
-    /// Above 1 where this one is better.
+    /// Above 1 if this one is better.
     fn ratio_to(&self, baseline: &Self) -> Option<f64> {
         let (above, below) = match self.better {
             Better::Higher => (self.value, baseline.value),
@@ -147,16 +147,16 @@ impl Report {
         self.measurements.extend(measured);
     }
 
-    /// What was measured, store after store.
+    /// The measurements, store by store.
     #[must_use]
     pub fn measurements(&self) -> &[Measurement] {
         &self.measurements
     }
 
-    /// A line about the run and one for each measurement.
+    /// One line about the run and one per measurement.
     ///
     /// # Errors
-    /// When a figure cannot be said in JSON, which none of ours is.
+    /// Returns an error if a figure has no JSON form, which cannot happen with finite numbers.
     pub fn json_lines(&self) -> Result<Vec<String>, serde_json::Error> {
         let run = serde_json::json!({
             "run": &self.options,
@@ -168,7 +168,7 @@ impl Report {
         std::iter::once(serde_json::to_string(&run)).chain(lines).collect()
     }
 
-    /// For people.
+    /// The table.
     #[must_use]
     pub fn text(&self) -> String {
         let Options { rows, cache_mib, write_buffer_mib, compaction, seed, .. } = &self.options;
@@ -188,7 +188,7 @@ impl Report {
             ));
         }
         if self.baseline().is_some() {
-            text.push_str(&format!("ratios are to {BASELINE}; above 1 is better than it\n"));
+            text.push_str(&format!("ratios are to {BASELINE}; above 1 is better\n"));
         }
         text
     }
@@ -241,7 +241,7 @@ impl Report {
         table
     }
 
-    /// One figure for each row that any store has, in the order of the course.
+    /// One figure per row that any store has, in the order of the workloads.
     fn table_rows<'a>(&self, columns: &'a [Vec<Figure>]) -> Vec<&'a Figure> {
         let mut rows: Vec<&Figure> = Vec::new();
         for workload in Workload::ALL {
@@ -259,7 +259,7 @@ fn dash() -> String {
     "–".to_owned()
 }
 
-/// Three or more digits that mean something, thousands apart.
+/// At least three significant digits, with thousands separators.
 fn number(value: f64) -> String {
     if value < 100.0 {
         return format!("{value:.2}");

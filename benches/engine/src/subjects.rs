@@ -1,4 +1,4 @@
-//! The stores that are measured from here. RocksDB joins from `benches/rocksdb`, which takes minutes to compile.
+//! The stores built into this crate. `benches/rocksdb` adds RocksDB, which takes minutes to compile.
 
 #[cfg(feature = "sled")]
 mod sled;
@@ -6,7 +6,7 @@ mod terrane;
 
 use crate::Contender;
 
-/// Everything that is built in here: our engine first.
+/// All built-in stores, our engine first.
 #[must_use]
 pub fn contenders() -> Vec<Contender> {
     vec![

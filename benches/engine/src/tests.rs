@@ -1,4 +1,4 @@
-//! The course, over a store that is a map: complete, and quick to notice a store that lies.
+//! The workloads over a store that is a map: complete, and quick to detect a wrong answer.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::path::Path;
 use super::*;
 
 thread_local! {
-    /// Where stores of this test's thread keep their rows: a contender is opened by a plain function.
+    /// Where the stores of this thread keep their rows, because a contender is opened by a plain function.
     static KEPT: Cell<BTreeMap<Vec<u8>, Vec<u8>>> = const { Cell::new(BTreeMap::new()) };
 }
 
@@ -71,7 +71,7 @@ impl Subject for Map {
     }
 
     fn compacting(&self) -> bool {
-        // For one look.
+        // For one check.
         self.compacting.replace(0) > 0
     }
 

@@ -4,8 +4,7 @@ mod subject;
 
 use std::process::ExitCode;
 
-/// As in the `terrane` command. RocksDB's own memory comes from the system's allocator, as it does wherever RocksDB is
-/// linked without another.
+/// As in the `terrane` command. RocksDB's own memory comes from the system's allocator, its default.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

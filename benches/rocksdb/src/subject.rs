@@ -1,11 +1,11 @@
-//! RocksDB with the settings that it is usually run with for such rows.
+//! RocksDB with the settings usual for such rows.
 //!
 //! - Four write buffers of 64 MiB, two background jobs, levelled compaction with dynamic level sizes.
 //! - LZ4 at every level, blocks of 4 KiB (its default), full bloom filters of 10 bits a key.
-//! - Index and filter blocks outside of the block cache, always in memory; the LRU cache has what the others have.
-//! - No write-ahead log: ours stands before the engine, so neither pays for one here.
+//! - Index and filter blocks outside the block cache, always in memory; an LRU block cache as large as the others get.
+//! - No write-ahead log: ours is not part of the engine, so neither store pays for one here.
 //!
-//! Gets are pinned and scans go by the raw iterator, so that no row costs an allocation on our side of the border.
+//! Gets are pinned and scans use the raw iterator, so that no row costs an allocation on the Rust side.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ const BLOCK_BYTES: usize = 4 << 10;
 struct RocksDb {
     db: Arc<DB>,
     write: WriteOptions,
-    /// A compaction of everything, started by hand: RocksDB's own count of running ones leaves out the pauses in it.
+    /// A manual compaction of everything. RocksDB's own count of running compactions omits the pauses in it.
     manual: Option<Manual>,
 }
 
@@ -64,18 +64,18 @@ impl RocksDb {
         Ok(Self { db: Arc::new(db), write, manual: None })
     }
 
-    /// Waits for the compaction that was started by hand.
+    /// Waits for the manual compaction.
     fn join_manual(&mut self) -> Result<(), SubjectError> {
         let Some(manual) = self.manual.take() else { return Ok(()) };
         manual.thread.join().map_err(|_| SubjectError::new("the thread of a compaction panicked"))
     }
 }
 
-/// Compacts all keys; `bottommost` says what of the last level, which may be compacted already.
+/// Compacts all keys; `bottommost` controls the last level, which may be compacted already.
 fn compact_all(db: &DB, bottommost: BottommostLevelCompaction) {
     let mut options = CompactOptions::default();
     options.set_bottommost_level_compaction(bottommost);
-    // Flushes and other compactions go on: puts must not wait for the end of this one.
+    // Not exclusive: flushes and other compactions continue, so that puts do not wait for this one.
     options.set_exclusive_manual_compaction(false);
     db.compact_range_opt(None::<&[u8]>, None::<&[u8]>, &options);
 }
@@ -110,7 +110,7 @@ impl Subject for RocksDb {
             let Some(row) = rows.item() else { break };
             std::hint::black_box(row);
             seen += 1;
-            // Not beyond the last row asked for: it would be read for nothing.
+            // Do not advance past the last requested row: reading it would be wasted.
             if seen < limit {
                 if reverse { rows.prev() } else { rows.next() }
             }
@@ -149,7 +149,7 @@ impl Subject for RocksDb {
         if self.manual.as_ref().is_some_and(|manual| manual.running.load(Ordering::Acquire)) {
             return true;
         }
-        // Only a figure hangs on it: where RocksDB does not say, nothing is counted.
+        // Used for a figure only: without an answer from RocksDB, assume no compaction.
         self.db
             .property_int_value(properties::NUM_RUNNING_COMPACTIONS)
             .ok()

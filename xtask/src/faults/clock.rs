@@ -1,4 +1,4 @@
-//! One server's clock a day ahead: it leads nothing, rows with a time to live stay, and stamps stay near the others' clocks.
+//! One server's clock is a day ahead: it must not lead, rows with a time to live must stay, and timestamps must stay near the other clocks.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,7 +7,7 @@ use anyhow::{Context, ensure};
 use super::cluster::{Cluster, eventually};
 use super::{Bench, Verdict};
 
-/// What `terrane-env` reads; see its module `time`.
+/// Read by the module `time` of `terrane-env`.
 const SKEW_VARIABLE: &str = "TERRANE_TEST_CLOCK_SKEW_MS";
 const DAY_MS: u64 = 24 * 3_600 * 1000;
 const ROWS: usize = 60;
@@ -25,18 +25,18 @@ pub fn run(bench: &Bench) -> anyhow::Result<Verdict> {
     cluster.servers[0].set_environment(SKEW_VARIABLE, &DAY_MS.to_string());
     cluster.servers[0].start()?;
     let wrong = cluster.addresses[0].clone();
-    // The two others lead everything, and status says why.
+    // The two other servers lead everything, and status shows why.
     let told = eventually("the server with the wrong clock leads nothing", || {
         let servers = cluster.json_lines(&["admin", "servers"])?;
         let of = |address: &str| servers.iter().find(|server| server["address"] == address);
-        ensure!(of(&wrong).context("it is listed")?["leaders"] == 0, "{servers:?}");
+        ensure!(of(&wrong).context("the server is listed")?["leaders"] == 0, "{servers:?}");
         let status = cluster.json(&["status"])?;
         ensure!(status["groups_without_leader"] == 0, "{status}");
         let troubles = status["troubles"].as_array().context("troubles")?;
         let about = troubles.iter().filter_map(|trouble| trouble.as_str()).find(|trouble| trouble.contains("clock"));
         about.map(str::to_owned).with_context(|| format!("{troubles:?}"))
     })?;
-    // Writes, a flush and a compaction while it follows: its replica must not expire what the others keep.
+    // Writes, a flush and a compaction while it follows: its replica must not expire what the other replicas keep.
     put_rows(&cluster, "meanwhile")?;
     cluster.succeed(&["admin", "flush", "t"])?;
     cluster.succeed(&["admin", "compact", "t"])?;
@@ -45,7 +45,7 @@ pub fn run(bench: &Bench) -> anyhow::Result<Verdict> {
     cluster.servers[0].set_environment(SKEW_VARIABLE, "0");
     cluster.servers[0].start()?;
     cluster.wait_until_well()?;
-    // What each replica holds is seen when it leads: the others go, one after the other.
+    // The content of a replica is visible only when it leads, so stop the other servers one by one.
     for gone in [1, 2] {
         cluster.servers[gone].kill();
         eventually("the rows are read without one server", || check_rows(&cluster, "with the clock right again"))?;
@@ -68,7 +68,7 @@ fn put_rows(cluster: &Cluster, value: &str) -> anyhow::Result<()> {
     std::fs::write(&file, (0..ROWS).map(line).collect::<String>()).context("writing rows")?;
     let imported = cluster.json(&["import", "t", "--format", "tsv", &file.display().to_string()])?;
     ensure!(imported["imported"] == ROWS, "{imported}");
-    // One by the servers' own clock as well, in each region.
+    // One row with the server's own timestamp in each region as well.
     for region in 0..12 {
         cluster.succeed(&["put", "t", &format!("{:03}", region * 5), "f:q", value])?;
     }

@@ -1,4 +1,4 @@
-//! A master and three region servers as processes, and commands against them. Dropping any of them kills it.
+//! A master and three region servers as processes, and commands against them. Dropping a process kills it.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 
-/// How long a role may take to its `ready` line.
+/// Time limit for the `ready` line of a role.
 const READY_MAX: Duration = Duration::from_secs(60);
-/// How long a condition of the cluster may take to come about.
+/// Time limit for a condition of the cluster.
 const WAIT_MAX: Duration = Duration::from_secs(60);
-/// Between two looks at a condition that no call waits for.
+/// Interval between checks of a condition.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Below the range from which the system gives outgoing connections their ports.
+/// Below the range from which the system assigns ports to outgoing connections.
 const PORT_FIRST: u16 = 10_000;
 const PORTS: u16 = 20_000;
 
@@ -31,7 +31,7 @@ impl Process {
         self.child.id()
     }
 
-    /// Whether it has ended by itself.
+    /// Whether it has ended on its own.
     pub fn has_ended(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(Some(_)))
     }
@@ -44,13 +44,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // A stopped process dies of this signal too. Both calls fail when it has ended already.
+        // SIGKILL also ends a stopped process. Both calls fail if the process has already ended.
         self.child.kill().ok();
         self.child.wait().ok();
     }
 }
 
-/// One role, running or not.
+/// One server process, running or not.
 pub struct Role {
     program: PathBuf,
     arguments: Vec<String>,
@@ -77,7 +77,7 @@ impl Role {
         let (said, line) = std::sync::mpsc::channel();
         thread::spawn(move || {
             let mut line = String::new();
-            // Whatever is read is judged by the receiver, which may have given up.
+            // The receiver checks the line; it may have given up.
             BufReader::new(stdout).read_line(&mut line).ok();
             said.send(line).ok();
         });
@@ -86,7 +86,7 @@ impl Role {
         Ok(())
     }
 
-    /// Ends it without warning, as a lost machine would.
+    /// Kills it without warning, like a lost machine.
     pub fn kill(&mut self) {
         self.process = None;
     }
@@ -98,7 +98,7 @@ impl Role {
         Ok(())
     }
 
-    /// A variable of its environment from the next start on.
+    /// Sets an environment variable for the next starts.
     pub fn set_environment(&mut self, name: &str, value: &str) {
         self.environment.retain(|(known, _)| known != name);
         self.environment.push((name.to_owned(), value.to_owned()));
@@ -109,7 +109,7 @@ impl Role {
         text.lines().rev().take(5).collect::<Vec<_>>().join(" | ")
     }
 
-    /// Memory of the process in bytes: now, and the most since [`Role::reset_peak`].
+    /// Memory of the process in bytes: current, and the peak since [`Role::reset_peak`].
     pub fn memory(&self) -> anyhow::Result<(u64, u64)> {
         let pid = self.process.as_ref().context("the process does not run")?.pid();
         let status = fs::read_to_string(format!("/proc/{pid}/status")).context("reading /proc")?;
@@ -134,21 +134,21 @@ pub struct Cluster {
     pub servers: Vec<Role>,
     pub addresses: Vec<String>,
     terrane: PathBuf,
-    /// Last, so that it goes after the processes.
+    /// Last, so that it is removed after the processes end.
     pub data: tempfile::TempDir,
 }
 
 impl Cluster {
-    /// Starts one; `flags` are those of every server.
+    /// Starts a cluster; `flags` apply to every server.
     pub fn start(terrane: &Path, flags: &[&str]) -> anyhow::Result<Self> {
         let mut cluster = Self::planned(terrane, flags)?;
         cluster.start_all()?;
         Ok(cluster)
     }
 
-    /// One that does not run yet.
+    /// A cluster that is not running yet.
     pub fn planned(terrane: &Path, flags: &[&str]) -> anyhow::Result<Self> {
-        let data = tempfile::tempdir().context("making a directory")?;
+        let data = tempfile::tempdir().context("creating a directory")?;
         let ports = free_ports(8)?;
         let local = |port: u16| format!("127.0.0.1:{port}");
         let masters = local(ports[0]);
@@ -179,7 +179,7 @@ impl Cluster {
         Ok(Self { masters, master, servers, addresses, terrane: terrane.to_owned(), data })
     }
 
-    /// Gives one server another data directory or flag, before it is started.
+    /// Changes the data directory or a flag of one server before it starts.
     pub fn add_flags(&mut self, server: usize, flags: &[String]) {
         self.servers[server].arguments.extend(flags.iter().cloned());
     }
@@ -209,7 +209,7 @@ impl Cluster {
         self.command(arguments).output().with_context(|| format!("running {arguments:?}"))
     }
 
-    /// Runs a command that has to succeed; its standard output.
+    /// Runs a command that must succeed and returns its standard output.
     pub fn succeed(&self, arguments: &[&str]) -> anyhow::Result<String> {
         let output = self.run(arguments)?;
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -217,18 +217,18 @@ impl Cluster {
         String::from_utf8(output.stdout).context("output is text")
     }
 
-    /// Runs a command whose last line is JSON.
+    /// Runs a command and parses its last line as JSON.
     pub fn json(&self, arguments: &[&str]) -> anyhow::Result<Value> {
         last_json(&self.succeed(&[arguments, &["--json"]].concat())?)
     }
 
-    /// Runs a command whose lines are JSON.
+    /// Runs a command and parses its lines as JSON.
     pub fn json_lines(&self, arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
         let text = self.succeed(&[arguments, &["--json"]].concat())?;
         text.lines().map(|line| serde_json::from_str(line).context("a line is JSON")).collect()
     }
 
-    /// Starts a load; its summary is read with [`Load::finish`].
+    /// Starts a load; [`Load::finish`] returns its summary.
     pub fn load(&self, arguments: &[&str]) -> anyhow::Result<Load> {
         let mut command = self.command(&[arguments, &["--json"]].concat());
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("starting a load")?;
@@ -243,7 +243,7 @@ impl Cluster {
         })
     }
 
-    /// The server that leads most groups.
+    /// The server that leads the most groups.
     pub fn busiest_server(&self) -> anyhow::Result<usize> {
         let servers = self.json_lines(&["admin", "servers"])?;
         let leaders = |address: &str| {
@@ -254,7 +254,7 @@ impl Cluster {
     }
 }
 
-/// A load generator that runs.
+/// A running load generator.
 pub struct Load {
     child: Child,
 }
@@ -264,7 +264,7 @@ impl Load {
         matches!(self.child.try_wait(), Ok(Some(_)))
     }
 
-    /// Waits for its end: the summary, whether it ended well, and its messages.
+    /// Waits for the end; returns the summary, whether it succeeded, and its messages.
     pub fn finish(self) -> anyhow::Result<(Value, bool, String)> {
         let output = self.child.wait_with_output().context("waiting for a load")?;
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -275,22 +275,22 @@ impl Load {
 
 fn last_json(text: &str) -> anyhow::Result<Value> {
     let line = text.lines().last().context("no output")?;
-    serde_json::from_str(line).with_context(|| format!("{line:?} is no JSON"))
+    serde_json::from_str(line).with_context(|| format!("{line:?} is not JSON"))
 }
 
-/// Looks until it holds.
+/// Repeats a check until it holds.
 pub fn eventually<T>(what: &str, mut look: impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
     let deadline = Instant::now() + WAIT_MAX;
     loop {
         match look() {
             Ok(found) => return Ok(found),
-            Err(error) if Instant::now() >= deadline => bail!("not within {} s: {what}: {error:#}", WAIT_MAX.as_secs()),
+            Err(error) if Instant::now() >= deadline => bail!("{what}: not within {} s: {error:#}", WAIT_MAX.as_secs()),
             Err(_) => thread::park_timeout(LOOK_EVERY),
         }
     }
 }
 
-/// Lets a load run before something is done to the cluster; there is no condition to wait for.
+/// Lets a load run before a fault; there is no condition to wait for.
 pub fn let_it_run(time: Duration) {
     let until = Instant::now() + time;
     while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {

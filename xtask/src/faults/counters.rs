@@ -1,4 +1,4 @@
-//! Increments while their leader is killed: the sum is exact, and no call ends without an answer.
+//! Increments while the leader is killed: the sum must be exact, and every call must get an answer.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A disk too small for its server: the others go on, the full one says so, serves its reads, and starts again.
+//! A disk too small for its server: the other servers continue; the full one reports it, serves reads and restarts.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,11 +8,11 @@ use anyhow::{Context, ensure};
 use super::cluster::{Cluster, Process, eventually};
 use super::{Bench, Verdict};
 
-/// Room for two log segments, the reserve and little more.
+/// Enough for two log segments, the reserve and little more.
 const DISK: &str = "320m";
 const RESERVE: &str = "128MiB";
 
-/// A file system of its own; unmounted when dropped.
+/// A separate file system, unmounted when dropped.
 struct SmallDisk<'a>(&'a Path);
 
 impl SmallDisk<'_> {
@@ -26,7 +26,7 @@ impl SmallDisk<'_> {
 
 impl Drop for SmallDisk<'_> {
     fn drop(&mut self) {
-        // Lazily: a process that was killed a moment ago may still hold it.
+        // Lazily: a process killed a moment ago may still hold it.
         if let Err(error) = Command::new("umount").arg("--lazy").arg(self.0).status() {
             eprintln!("cannot unmount {}: {error}", self.0.display());
         }
@@ -43,7 +43,7 @@ pub fn run(bench: &Bench) -> anyhow::Result<Verdict> {
     cluster.start_all()?;
     let flags = ["bench", "load", "--table", "t", "--rows", "900000", "--value-bytes", "1000", "--timeout", "60s"];
     let (summary, well, errors) = cluster.load(&flags)?.finish()?;
-    ensure!(well && summary["rows"] == 900_000, "the others do not go on: {summary} {errors}");
+    ensure!(well && summary["rows"] == 900_000, "the other servers do not continue: {summary} {errors}");
     let trouble = eventually("status names the full server", || {
         let status = cluster.json(&["status"])?;
         let troubles = status["troubles"].as_array().context("troubles")?;
@@ -55,7 +55,7 @@ pub fn run(bench: &Bench) -> anyhow::Result<Verdict> {
     let ended = full.process.as_mut().is_none_or(Process::has_ended);
     ensure!(!ended, "the full server ended: {}", full.messages());
     full.kill();
-    full.start().context("the full server does not start again")?;
+    full.start().context("the full server does not restart")?;
     let count = cluster.json(&["count", "t"])?;
     ensure!(count["count"] == 900_000, "rows are missing: {count}");
     drop(cluster);

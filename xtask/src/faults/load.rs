@@ -1,4 +1,4 @@
-//! What an interruption costs the clients that are at work meanwhile.
+//! The effect of an interruption on active clients.
 
 use std::time::{Duration, Instant};
 
@@ -8,13 +8,13 @@ use serde_json::Value;
 use super::cluster::{Cluster, let_it_run};
 use super::{Bench, Verdict};
 
-/// Bars of docs/reliability.md.
+/// Limits of docs/reliability.md.
 const STOP_GAP_MS_MAX: f64 = 100.0;
 const HANG_P999_US_MAX: u64 = 1_500_000;
 const OVERLOAD_GOODPUT_MIN: f64 = 0.8;
 const OVERLOAD_GET_MAX: Duration = Duration::from_millis(300);
 
-/// Writers that keep the cluster busy without filling it: what is measured is the interruption, not the queue.
+/// Writers that keep the cluster busy without saturating it, so that the interruption is measured, not a queue.
 const WRITERS: &str = "32";
 
 /// SIGTERM: the longest time without an acknowledged write in any region.
@@ -47,7 +47,7 @@ pub fn stop(bench: &Bench) -> anyhow::Result<Verdict> {
     Ok(Verdict::Held(figures))
 }
 
-/// SIGSTOP: what calls take at p99.9 while a server hangs.
+/// SIGSTOP: the p99.9 latency of calls while a server hangs.
 pub fn hang(bench: &Bench) -> anyhow::Result<Verdict> {
     let cluster = Cluster::start(&bench.terrane, &[])?;
     let mut lines = Vec::new();
@@ -69,7 +69,7 @@ pub fn hang(bench: &Bench) -> anyhow::Result<Verdict> {
     Ok(Verdict::Held(lines.join("; ")))
 }
 
-/// Ten times the calls that fill the cluster, for a minute.
+/// Ten times the load that saturates the cluster, for a minute.
 pub fn overload(bench: &Bench) -> anyhow::Result<Verdict> {
     let cluster = Cluster::start(&bench.terrane, &[])?;
     let peak = put(&cluster, "1000", "15")?.finish()?.0;

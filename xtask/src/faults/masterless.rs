@@ -1,4 +1,4 @@
-//! With the master down, servers that restart must form their quorums again: clients that know the map go on.
+//! While the master is down, restarted servers must form quorums again, and clients with cached locations must continue.
 
 use anyhow::ensure;
 use std::time::Duration;
@@ -10,7 +10,7 @@ pub fn run(bench: &Bench) -> anyhow::Result<Verdict> {
     let mut cluster = Cluster::start(&bench.terrane, &[])?;
     cluster.succeed(&["table", "create", "t", "--family", "f"])?;
     cluster.succeed(&["put", "t", "a", "f:q", "v"])?;
-    // A client that knows the map before the master goes.
+    // A client that caches the locations before the master stops.
     let flags = ["bench", "put", "--table", "warm", "--rows", "10000", "--in-flight", "8"];
     let load = cluster.load(&[&flags[..], &["--seconds", "50", "--timeout", "40s"]].concat())?;
     let_it_run(Duration::from_secs(3));
@@ -19,14 +19,14 @@ pub fn run(bench: &Bench) -> anyhow::Result<Verdict> {
         cluster.servers[server].kill();
         cluster.servers[server].start()?;
     }
-    // Longer than a server used to look for a master before it gave up.
+    // Longer than a server once waited for a master before it gave up.
     let_it_run(Duration::from_secs(35));
     for (index, server) in cluster.servers.iter_mut().enumerate() {
         let ended = server.process.as_mut().is_none_or(super::cluster::Process::has_ended);
         ensure!(!ended, "server {index} ended: {}", server.messages());
     }
     let (summary, well, errors) = load.finish()?;
-    ensure!(well && summary["errors"] == 0, "calls of a client that knows the map failed: {summary} {errors}");
+    ensure!(well && summary["errors"] == 0, "calls of a client with cached locations failed: {summary} {errors}");
     cluster.master.start()?;
     cluster.wait_until_well()?;
     ensure!(cluster.json(&["count", "t"])?["count"] == 1, "the row is missing");

@@ -1,6 +1,6 @@
-//! Streams that announce large messages and send next to nothing. HTTP/2 is spoken here by hand: no client library would.
+//! Streams that announce large messages and send almost nothing, over hand-written HTTP/2: no client library would do it.
 //!
-//! A message of gRPC begins with a byte and its length in four; a server that reserves that length is out of memory after a
+//! A gRPC message starts with a byte and a four-byte length; a server that reserves that length runs out of memory after a
 //! few megabytes of input.
 
 use std::io::{Read, Write};
@@ -14,10 +14,10 @@ use super::{Bench, Verdict};
 
 const STREAMS: u32 = 10_000;
 const STREAMS_PER_CONNECTION: u32 = 1_000;
-/// What each stream announces, below the largest message that a server takes.
+/// The length each stream announces, below the largest message that a server accepts.
 const PROMISED_BYTES: u32 = 39 << 20;
 const SENT_BYTES: usize = 64;
-/// The bar: less than what the streams would need if one in a hundred were believed.
+/// The limit: less than the streams would need if one in a hundred got its memory.
 const MEMORY_MAX: u64 = 400 << 20;
 
 const FRAME_DATA: u8 = 0;
@@ -41,7 +41,7 @@ pub fn run(bench: &Bench) -> anyhow::Result<Verdict> {
         let mut sent = 0;
         let mut connections = Vec::new();
         for _ in 0..STREAMS / STREAMS_PER_CONNECTION {
-            // A server that closes such connections has won.
+            // The server may close such connections.
             let Ok((connection, bytes)) = open(address, path) else { continue };
             sent += bytes;
             connections.push(connection);
@@ -52,12 +52,12 @@ pub fn run(bench: &Bench) -> anyhow::Result<Verdict> {
         growths.push(format!("{path}: {} kB sent, {} MiB more", sent / 1000, growth >> 20));
         ensure!(growth < MEMORY_MAX, "{}", growths.join("; "));
         let answered = cluster.json(&["count", "t"])?;
-        ensure!(answered["count"] == 1, "the cluster does not serve beside them: {answered}");
+        ensure!(answered["count"] == 1, "the cluster does not serve other clients meanwhile: {answered}");
     }
     Ok(Verdict::Held(growths.join("; ")))
 }
 
-/// A connection with its streams, and how many bytes were sent over it.
+/// Opens a connection with its streams; returns it and the bytes sent.
 fn open(address: &str, path: &str) -> anyhow::Result<(TcpStream, usize)> {
     let mut connection = TcpStream::connect(address).context("connecting")?;
     connection.set_write_timeout(Some(Duration::from_secs(5))).context("a time limit")?;
@@ -75,7 +75,7 @@ fn open(address: &str, path: &str) -> anyhow::Result<(TcpStream, usize)> {
     }
     connection.write_all(&bytes).context("sending")?;
     let mut reader = connection.try_clone().context("a second handle")?;
-    // What the server says is not of interest, but must not fill its buffers.
+    // Discard what the server sends, so that its buffers do not fill up.
     std::thread::spawn(move || {
         let mut buffer = [0; 4096];
         while matches!(reader.read(&mut buffer), Ok(read) if read > 0) {}
@@ -91,7 +91,7 @@ fn frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     out.extend_from_slice(payload);
 }
 
-/// Literal fields without indexing (RFC 7541, 6.2.2): no table on either side.
+/// Literal fields without indexing (RFC 7541, 6.2.2), which need no table on either side.
 fn headers(address: &str, path: &str) -> Vec<u8> {
     let mut block = Vec::new();
     let fields = [

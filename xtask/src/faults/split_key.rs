@@ -1,4 +1,4 @@
-//! A boundary longer than any row key must be refused before it reaches the log: once there, every replica would apply it.
+//! A split point longer than any row key must be rejected before it reaches the log, where every replica would apply it.
 
 use anyhow::ensure;
 

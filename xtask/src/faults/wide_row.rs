@@ -1,4 +1,4 @@
-//! A row far larger than an answer: gets are refused while they read, scans send it in parts, and neither gathers it.
+//! A row far larger than a reply: gets are rejected while they read, scans send it in parts, and neither buffers all of it.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,7 +13,7 @@ const CELLS: usize = 200;
 const CELL_BYTES: usize = 1_000_000;
 const ROW_BYTES: usize = CELLS * CELL_BYTES;
 const GETS: usize = 8;
-/// Bars of docs/reliability.md.
+/// Limits of docs/reliability.md.
 const MEMORY_MAX: u64 = 200 << 20;
 const SCAN_MB_PER_SECOND_MIN: f64 = 100.0;
 
@@ -25,7 +25,7 @@ pub fn run(bench: &Bench) -> anyhow::Result<Verdict> {
     cluster.succeed(&["admin", "compact", "wide"])?;
     let leader = leader_of(&cluster, "wide")?;
     let (growth, refusal) = gets(&cluster, leader)?;
-    // The best of three: other work on this machine can only slow a scan down.
+    // The best of three, because other work on the machine can only slow a scan down.
     let mut speed: f64 = 0.0;
     for _ in 0..3 {
         let flags = ["bench", "fullscan", "--table", "wide", "--rows", "1", "--in-flight", "1"];
@@ -41,11 +41,11 @@ pub fn run(bench: &Bench) -> anyhow::Result<Verdict> {
     Ok(Verdict::Held(figures))
 }
 
-/// A cell at a time: all of it would not fit one mutation.
+/// Writes one cell at a time, because the row does not fit one mutation.
 fn write_row(cluster: &Cluster) -> anyhow::Result<()> {
     let mut lines = String::new();
     for cell in 0..CELLS {
-        // Different bytes in each, so that compression does not make the row small.
+        // Different bytes in each, so that the row does not compress.
         let mut random = cell as u64 + 1;
         let value: String = std::iter::repeat_with(|| {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

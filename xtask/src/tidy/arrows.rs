@@ -1,7 +1,7 @@
-//! Which room may depend on which, read from the manifests.
+//! Which crate may depend on which, read from the manifests.
 //!
-//! The lists are the design's: a room that is not on them, or an arrow that is not, is a finding. Change them together with
-//! ARCHITECTURE.md, never to make a build pass.
+//! A crate or a dependency that is not listed here is a finding. The lists are part of the design: change them together
+//! with ARCHITECTURE.md, never just to make a build pass.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,16 +12,16 @@ use toml::Table;
 
 use super::finding::Finding;
 
-/// What a package may depend on among our own.
+/// Which of our crates a crate may depend on.
 #[derive(Clone, Copy)]
 enum May {
-    /// These, and no other.
+    /// Only these.
     Only(&'static [&'static str]),
-    /// Any library: it wires, or it stands where a user stands.
+    /// Any library: it wires the others together or uses them as a client would.
     Any,
 }
 
-/// The binary's package: nothing depends on it.
+/// The binary's crate, which no other may depend on.
 const BINARY: &str = "terrane";
 
 const ARROWS: &[(&str, May)] = &[
@@ -52,24 +52,28 @@ const ARROWS: &[(&str, May)] = &[
     ("terrane-tests", May::Any),
     ("terrane-examples", May::Any),
     (TEST_SCRIPTS, May::Only(&[])),
+    (SHARED_FEATURES, May::Only(&["terrane-env"])),
     ("xtask", May::Only(&[])),
 ];
 
-/// The runner of golden scripts: any room's tests may use it, and nothing that ships.
+/// The union of the features of external crates, without code.
+const SHARED_FEATURES: &str = "terrane-shared-features";
+
+/// The runner of golden scripts, for tests only.
 const TEST_SCRIPTS: &str = "terrane-testscript";
 
-/// Outside crates that only some packages may name: where one stays in a room it can be replaced. The first column is the
-/// crate, or with a star the beginning of its name.
+/// External crates that only some of our crates may name, so that they remain replaceable. A star matches the rest of a
+/// name.
 const KEPT_TO: &[(&str, &[&str])] = &[
     ("openraft*", &["terrane-raft"]),
-    // The benchmark measures it as it is, without our code around it.
+    // The benchmark measures it without our code.
     ("sled", &["terrane-engine", "terrane-bench-engine"]),
-    // In raft for its simulated tests alone: a dependency that only they use cannot be both optional and dev.
+    // In raft only for its simulated tests: a dependency cannot be both optional and for tests.
     ("turmoil", &["terrane-env", "terrane-raft", "terrane-tests"]),
     ("mad-turmoil", &["terrane-tests"]),
     ("rustix", &["terrane-env"]),
     ("axum", &["terrane-console"]),
-    // The benchmark's null server reads less of each message than the generated code would.
+    // The benchmark's null server decodes less of each message than the generated code.
     ("prost*", &["terrane-proto", "terrane-bench-client"]),
     ("protox", &["terrane-proto"]),
     (
@@ -88,11 +92,11 @@ const KEPT_TO: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Packages without I/O and async: decisions that any room can use.
+/// Crates without I/O and async, usable by every other crate.
 const NO_ASYNC: &[&str] = &["terrane-types", "terrane-types-derive"];
 const ASYNC_CRATES: &[&str] = &["tokio", "tokio-stream", "tokio-util", "futures"];
 
-/// Reads every manifest of the workspace.
+/// Checks every manifest of the workspace.
 pub fn examine(root: &Path) -> anyhow::Result<Vec<Finding>> {
     let workspace = read(root, "Cargo.toml")?;
     let mut findings = Vec::new();
@@ -120,19 +124,25 @@ fn examine_manifest(file: &str, manifest: &Table, workspace: &Table) -> Vec<Find
     let report = |message: String| Finding::new(file, 0, message);
     let name = manifest.get("package").and_then(|p| p.get("name")).and_then(toml::Value::as_str).unwrap_or("");
     let Some((_, may)) = ARROWS.iter().find(|(package, _)| *package == name) else {
-        return vec![report(format!("`{name}` is a new room: say in xtask/src/tidy/arrows.rs what it may depend on"))];
+        return vec![report(format!(
+            "`{name}` is a new crate: list what it may depend on in xtask/src/tidy/arrows.rs"
+        ))];
     };
     let mut findings = Vec::new();
     for (dependency, section) in dependencies(manifest, workspace) {
         let refusal = match dependency.as_str() {
-            TEST_SCRIPTS => (section != "dev-dependencies").then_some("only tests play scripts"),
-            ours if is_ours(ours) => refused_room(*may, ours),
+            SHARED_FEATURES if name == BINARY || name == "terrane-tests" || section == "dev-dependencies" => None,
+            SHARED_FEATURES => Some("libraries take the shared features for their tests only"),
+            TEST_SCRIPTS => (section != "dev-dependencies").then_some("golden scripts are for tests"),
+            ours if is_ours(ours) => refused_ours(*may, ours),
+            _ if name == SHARED_FEATURES => None,
             theirs => refused_crate(name, theirs),
         };
         findings.extend(refusal.map(|why| report(format!("`{name}` → `{dependency}` ({section}): {why}"))));
     }
     if manifest.get("lints").and_then(|l| l.get("workspace")).and_then(toml::Value::as_bool) != Some(true) {
-        findings.push(report(format!("`{name}` does not take the workspace's lints: add `[lints] workspace = true`")));
+        findings
+            .push(report(format!("`{name}` does not inherit the workspace's lints: add `[lints] workspace = true`")));
     }
     findings
 }
@@ -141,33 +151,33 @@ fn is_ours(dependency: &str) -> bool {
     dependency == BINARY || dependency == "xtask" || dependency.starts_with("terrane-")
 }
 
-fn refused_room(may: May, dependency: &str) -> Option<&'static str> {
+fn refused_ours(may: May, dependency: &str) -> Option<&'static str> {
     if dependency == BINARY || dependency == "xtask" {
-        return Some("nothing depends on a program");
+        return Some("a binary cannot be depended on");
     }
     if dependency.starts_with("terrane-bench-") {
-        return Some("benchmarks measure the rest: nothing that ships contains them");
+        return Some("nothing that ships contains benchmarks");
     }
     match may {
         May::Any => None,
         May::Only(allowed) if allowed.contains(&dependency) => None,
-        May::Only(_) => Some("this arrow is not on the design's list"),
+        May::Only(_) => Some("the design does not allow this dependency"),
     }
 }
 
 fn refused_crate(name: &str, dependency: &str) -> Option<&'static str> {
     if NO_ASYNC.contains(&name) && ASYNC_CRATES.contains(&dependency) {
-        return Some("this room knows no I/O and no async");
+        return Some("this crate has no I/O and no async");
     }
     let matches = |pattern: &str| match pattern.strip_suffix('*') {
         Some(beginning) => dependency.starts_with(beginning),
         None => dependency == pattern,
     };
-    let (_, rooms) = KEPT_TO.iter().find(|(pattern, _)| matches(pattern))?;
-    (!rooms.contains(&name)).then_some("this crate is kept to other rooms")
+    let (_, crates) = KEPT_TO.iter().find(|(pattern, _)| matches(pattern))?;
+    (!crates.contains(&name)).then_some("only other crates may name it")
 }
 
-/// Every dependency under its real name, with the section it stands in. Those of tests count too: they compile the room.
+/// Every dependency under its real name, with its section. Dependencies of tests count too.
 fn dependencies(manifest: &Table, workspace: &Table) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let targets = manifest.get("target").and_then(toml::Value::as_table);
@@ -183,7 +193,7 @@ fn dependencies(manifest: &Table, workspace: &Table) -> BTreeMap<String, String>
     found
 }
 
-/// A dependency may be renamed in the manifest or in the workspace's; the arrow goes to what it is.
+/// A dependency's real name: it may be renamed in the manifest or in the workspace's.
 fn real_name(key: &str, value: &toml::Value, workspace: &Table) -> String {
     let shared = workspace.get("workspace").and_then(|w| w.get("dependencies")).and_then(|d| d.get(key));
     let from_workspace = value.get("workspace").is_some().then_some(shared).flatten();
@@ -231,13 +241,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_depends_on_a_program() {
+    fn nothing_depends_on_a_binary() {
         assert_eq!(messages("terrane-tests", "[dependencies]\nterrane = { path = \"../cli\" }\n").len(), 1);
         assert_eq!(messages("terrane", "[dependencies]\nxtask = { path = \"../xtask\" }\n").len(), 1);
     }
 
     #[test]
-    fn crates_stay_in_their_rooms() {
+    fn external_crates_are_kept_to_some_crates() {
         for (name, dependency) in [
             ("terrane-master", "openraft-rt-tokio"),
             ("terrane-regionserver", "sled"),
@@ -255,12 +265,12 @@ mod tests {
     }
 
     #[test]
-    fn a_room_that_is_not_on_the_list_is_found() {
-        assert!(messages("terrane-extra", "")[0].contains("new room"));
+    fn an_unlisted_crate_is_found() {
+        assert!(messages("terrane-extra", "")[0].contains("new crate"));
     }
 
     #[test]
-    fn a_room_without_the_workspace_lints_is_found() {
+    fn a_crate_without_the_workspace_lints_is_found() {
         let manifest = "[package]\nname = \"terrane-env\"\n".parse().unwrap();
         assert_eq!(examine_manifest("env/Cargo.toml", &manifest, &Table::new()).len(), 1);
     }

@@ -1,25 +1,29 @@
-//! Names of files that say nothing: a module with such a name means that its idea has not been found yet.
+//! File names without meaning: such a name shows that the module has no single idea.
 
 use std::path::Path;
 
 use super::finding::Finding;
 
-/// Words that no file or folder may be called by.
+/// Words that may not appear in the name of a file or folder.
 const BANNED: &[&str] = &["util", "utils", "common", "helper", "helpers", "misc", "manager", "managers"];
 
-/// Files that may, and why.
+/// Exceptions, with the reason.
 const ALLOWED: &[(&str, &str)] = &[(
     "proto/proto/terrane/v1/common.proto",
     "the customary name of the messages that all services of a package share",
 )];
 
-/// Looks at paths alone. An allowance for a file that is gone is a finding as well, where the room is there at all.
+/// Checks paths only. An exception for a missing file is a finding too, if its top-level folder exists.
 pub fn examine(files: &[String]) -> Vec<Finding> {
     let mut findings: Vec<Finding> = files.iter().filter_map(|file| name_finding(file)).collect();
     for (allowed, _) in ALLOWED {
-        let room_exists = files.iter().any(|file| file.split('/').next() == allowed.split('/').next());
-        if room_exists && !files.iter().any(|file| file == allowed) {
-            findings.push(Finding::new(allowed, 0, "is gone: remove its allowance from xtask/src/tidy/names.rs"));
+        let folder_exists = files.iter().any(|file| file.split('/').next() == allowed.split('/').next());
+        if folder_exists && !files.iter().any(|file| file == allowed) {
+            findings.push(Finding::new(
+                allowed,
+                0,
+                "does not exist: remove its exception from xtask/src/tidy/names.rs",
+            ));
         }
     }
     findings
@@ -36,7 +40,7 @@ fn name_finding(file: &str) -> Option<Finding> {
         .iter()
         .flat_map(|part| words(&part.to_string_lossy()))
         .find(|word| BANNED.contains(&word.as_str()))?;
-    Some(Finding::new(file, 0, format!("`{word}` in a file's name says nothing: name it after its idea")))
+    Some(Finding::new(file, 0, format!("`{word}` in a file name has no meaning: name the file after its idea")))
 }
 
 fn words(part: &str) -> Vec<String> {
@@ -52,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_names_are_found_in_files_and_folders() {
+    fn names_without_meaning_are_found_in_files_and_folders() {
         for wrong in [
             "a/util.rs",
             "a/utils/mod.rs",
@@ -79,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn an_allowance_holds_for_one_file_and_ends_with_it() {
+    fn an_exception_is_for_one_existing_file() {
         assert!(!found("proto/proto/terrane/v1/common.proto"));
         assert!(found("proto/proto/terrane/v2/common.proto"));
         assert!(found("proto/build.rs"), "the allowed file is missing from the list");

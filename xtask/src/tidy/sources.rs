@@ -1,13 +1,13 @@
 //! Rules on the text of source files.
 //!
-//! The words looked for are put together from halves here, or this file would find itself.
+//! Banned words are assembled from parts here, or this file would report itself.
 
 use super::finding::Finding;
 use super::text::{bracketed, code_of, find_word, line_of};
 
-/// Beyond this a file is listed: it may be two ideas.
+/// Longer files are listed: they may hold two ideas.
 const LINES_LISTED: usize = 600;
-/// Beyond this it is two ideas.
+/// Longer files are findings.
 const LINES_MAX: usize = 900;
 
 /// Notes to oneself, in any kind of file.
@@ -15,13 +15,13 @@ const NOTES: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX"
 
 /// What Rust code must not contain, and what to do instead.
 const BANNED_CODE: &[(&str, &str)] = &[
-    (concat!("todo", "!"), "is no code: finish it or leave it out"),
-    (concat!("unimplemented", "!"), "is no code: finish it or leave it out"),
-    (concat!("dbg", "!"), "is for a moment at the desk: remove it"),
-    (concat!("thread::", "sleep"), "waits for time where a condition is meant: wait for the condition"),
+    (concat!("todo", "!"), "is not code: finish it or leave it out"),
+    (concat!("unimplemented", "!"), "is not code: finish it or leave it out"),
+    (concat!("dbg", "!"), "is for debugging: remove it"),
+    (concat!("thread::", "sleep"), "waits for time instead of a condition: wait for the condition"),
 ];
 
-/// Whether the rules say anything about this kind of file.
+/// Whether the rules apply to this kind of file.
 pub fn is_checked(file: &str) -> bool {
     let ending = file.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map_or("", |(_, ending)| ending);
     matches!(ending, "rs" | "proto" | "toml" | "md" | "sh" | "service" | "yml" | "yaml") || file == ".ci/run"
@@ -31,7 +31,7 @@ pub fn is_checked(file: &str) -> bool {
 pub fn examine(file: &str, text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     for note in NOTES {
-        let message = format!("`{note}`: do it, or say in an issue what would make it worth doing");
+        let message = format!("`{note}`: do it, or open an issue");
         findings.extend(find_word(text, note).map(|at| Finding::new(file, line_of(text, at), message.clone())));
     }
     if file.ends_with(".rs") {
@@ -49,34 +49,34 @@ fn examine_rust(file: &str, text: &str, findings: &mut Vec<Finding>) {
         }
     }
     for at in selects_without_bias(&code) {
-        report(at, "`select!` without `biased;` chooses at random: say what comes first".to_owned());
+        report(at, "`select!` without `biased;` chooses at random: add `biased;` and order the branches".to_owned());
     }
     for at in allowances_without_reason(&code) {
-        report(at, "an allowance says why: add `reason = \"...\"`".to_owned());
+        report(at, "an allowance needs a reason: add `reason = \"...\"`".to_owned());
     }
     for (at, _) in attributes(&code).filter(|(_, attribute)| is_path(attribute)) {
-        report(at, "`#[path]` puts a module where it is not looked for: `x.rs` with its parts in `x/`".to_owned());
+        report(at, "`#[path]` hides where a module is: use `x.rs` with its children in `x/`".to_owned());
     }
     for at in ignored_tests(&code) {
-        report(at, "a test that is ignored tests nothing: mend it or remove it".to_owned());
+        report(at, "an ignored test tests nothing: repair or remove it".to_owned());
     }
     if !text.trim_start().starts_with("//!") {
-        report(0, "a module opens with `//!`: what it is, why this way, what holds".to_owned());
+        report(0, "a module starts with `//!`: what it is, why it is this way, its invariants".to_owned());
     }
     let lines = lines_before_tests(file, text);
     if lines > LINES_MAX {
-        report(0, format!("{lines} lines before its tests (at most {LINES_MAX}): split it by ideas"));
+        report(0, format!("{lines} lines before its tests (at most {LINES_MAX}): split it"));
     }
 }
 
-/// Lines of a file that is long, but still allowed.
+/// The length of a long file that is still within the limit.
 pub fn long(file: &str, text: &str) -> Option<usize> {
     let lines = lines_before_tests(file, text);
     (file.ends_with(".rs") && lines > LINES_LISTED && lines <= LINES_MAX).then_some(lines)
 }
 
 fn find_banned<'a>(code: &'a str, banned: &'static str) -> impl Iterator<Item = usize> + 'a {
-    // The exclamation mark ends a macro's name, so only what stands before it must be a whole word.
+    // The exclamation mark ends a macro's name, so only the part before it must be a whole word.
     let name = banned.trim_end_matches('!');
     find_word(code, name).filter(move |&at| code[at..].starts_with(banned))
 }
@@ -92,7 +92,7 @@ fn selects_without_bias(code: &str) -> Vec<usize> {
         .collect()
 }
 
-/// Attributes, inner and outer, that hold `allow(...)` or `expect(...)`, also inside `cfg_attr`.
+/// Inner and outer attributes with `allow(...)` or `expect(...)`, also inside `cfg_attr`.
 fn allowances_without_reason(code: &str) -> Vec<usize> {
     attributes(code)
         .filter(|&(_, attribute)| {
@@ -127,7 +127,7 @@ fn attributes(code: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Tests may be as long as their subject needs, so only what comes before them counts.
+/// Lines before the tests, which may be as long as they need to be.
 fn lines_before_tests(file: &str, text: &str) -> usize {
     if file.ends_with("/tests.rs") {
         return 0;
@@ -147,7 +147,7 @@ fn lines_before_tests(file: &str, text: &str) -> usize {
 mod tests {
     use super::*;
 
-    /// The lines on which a source file breaks a rule, with its opening paragraph added.
+    /// The lines with findings, after adding a module comment.
     fn lines(body: &str) -> Vec<usize> {
         let text = format!("//! A module.\n{body}");
         examine("room/src/a.rs", &text).into_iter().map(|finding| finding.line).collect()

@@ -1,13 +1,13 @@
-//! Rust source without what is not code: comments and the insides of literals become blanks, so that a rule can look for
-//! words without being fooled by prose. Positions and lines stay what they were.
+//! Masks Rust source: comments and literals become blanks, so that a rule can search for words in code alone. Positions
+//! and lines do not change.
 
-/// The code alone, byte for byte at the same places.
+/// The code alone, byte for byte at the same positions.
 pub fn code_of(source: &str) -> String {
     let mut masked = Masked { source: source.as_bytes(), output: Vec::with_capacity(source.len()), at: 0 };
     while masked.at < masked.source.len() {
         masked.step();
     }
-    String::from_utf8(masked.output).expect("only whole characters outside of code were replaced, by blanks")
+    String::from_utf8(masked.output).expect("only whole characters outside of code are replaced")
 }
 
 struct Masked<'a> {
@@ -36,7 +36,7 @@ impl Masked<'_> {
         }
     }
 
-    /// Whether the byte before belongs to a name, so that an `r` here begins no raw string.
+    /// Whether the previous byte belongs to a name, so that an `r` here does not start a raw string.
     fn inside_word(&self) -> bool {
         self.at > 0
             && matches!(self.source[self.at - 1], b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z')
@@ -90,7 +90,7 @@ fn string_length(rest: &[u8]) -> usize {
     rest.len()
 }
 
-/// A character literal; `None` for a lifetime, which has no closing quote one character on.
+/// The length of a character literal; `None` for a lifetime, which has no closing quote after one character.
 fn char_length(rest: &[u8]) -> Option<usize> {
     let inside = rest.strip_prefix(b"'")?;
     if inside.first() == Some(&b'\\') {
@@ -108,7 +108,7 @@ pub fn line_of(text: &str, position: usize) -> usize {
     text.as_bytes()[..position].iter().filter(|&&b| b == b'\n').count() + 1
 }
 
-/// Positions where `word` stands and is not part of a longer name.
+/// Positions of `word` where it is not part of a longer name.
 pub fn find_word<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(word).map(|(position, _)| position).filter(move |&position| {
@@ -118,7 +118,7 @@ pub fn find_word<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize
     })
 }
 
-/// The text from an opening bracket at `position` up to its partner, both included.
+/// The text from an opening bracket at `position` to its partner, inclusive.
 pub fn bracketed(code: &str, position: usize) -> &str {
     let mut depth = 0_usize;
     for (offset, c) in code[position..].char_indices() {
@@ -138,7 +138,7 @@ pub fn bracketed(code: &str, position: usize) -> &str {
 mod tests {
     use super::*;
 
-    /// What is left of the code, after a look that every byte and line kept its place.
+    /// The remaining words, after checking that every byte and line kept its position.
     fn words_left(source: &str) -> String {
         let code = code_of(source);
         assert_eq!(code.len(), source.len(), "{source}");
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_end_in_r_begin_no_raw_string() {
+    fn names_that_end_in_r_do_not_start_a_raw_string() {
         assert_eq!(words_left("for\"x\" in r"), "for in r");
         assert_eq!(words_left("br\"a\\\" x"), "b x");
     }

@@ -1,4 +1,4 @@
-//! The table as people read it: which way ratios go, and what stands where a store has no figure.
+//! The text of the table: the direction of ratios, and the mark for a missing figure.
 
 use super::*;
 use crate::Compaction;

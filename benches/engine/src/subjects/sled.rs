@@ -1,4 +1,4 @@
-//! sled as it is, without our code around it.
+//! sled itself, without our code around it.
 
 use std::path::Path;
 
@@ -56,7 +56,7 @@ impl Subject for Sled {
         self.db.flush().map(drop).map_err(SubjectError::new)
     }
 
-    /// It has no levels; what it rewrites, it rewrites by itself.
+    /// sled has no levels and rewrites on its own schedule.
     fn compact(&mut self) -> Result<(), SubjectError> {
         self.drain()
     }
@@ -70,7 +70,7 @@ impl Subject for Sled {
     }
 
     fn close(self: Box<Self>) -> Result<(), SubjectError> {
-        // Flushed when dropped; said here so that a failure is not lost.
+        // A drop would flush too, but would lose an error.
         self.db.flush().map(drop).map_err(SubjectError::new)
     }
 }

@@ -1,6 +1,6 @@
 //! Our engine, driven as a region server drives it: one region over all rows, rows applied in log order, a freeze when the
-//! memtable is full, and flushes on a runtime in the background. Up to [`FLUSHES_WAITING_MAX`] frozen memtables wait
-//! before a put does, as with RocksDB's four write buffers.
+//! memtable is full, and flushes on a background runtime. A put blocks once [`FLUSHES_WAITING_MAX`] frozen memtables are
+//! waiting, which matches RocksDB's four write buffers.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -28,41 +28,41 @@ pub(super) const CONTENDER: Contender = Contender {
 const GROUP: GroupId = GroupId(1);
 const FAMILY: &str = "f";
 const QUALIFIER: &[u8] = b"q";
-/// Threads that flush and compact, as many as RocksDB's background jobs.
+/// Threads that flush and compact; RocksDB gets as many background jobs.
 const THREADS: usize = 2;
-/// More than a disk gives.
+/// More than any disk delivers, so that compactions are not throttled.
 const COMPACTION_BYTES_PER_SECOND: u64 = 16 << 30;
-/// Between looks at a compaction that is waited for.
+/// Interval between checks of an awaited compaction.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
-/// Rows between looks at the memtable's size: a server looks once per batch of log entries.
+/// Rows between checks of the memtable's size: a server checks once per batch of log entries.
 const LOOK_EVERY: u64 = 64;
-/// With the active memtable and the one that is being flushed: four.
+/// Together with the active memtable and the one being flushed: four.
 const FLUSHES_WAITING_MAX: usize = 2;
-/// Cells get stamps that go up by a millisecond every so many rows, as under load.
+/// Rows after which the timestamp advances by a millisecond, as under load.
 const ROWS_PER_STAMP: u64 = 256;
 const FIRST_STAMP: u64 = 1_700_000_000_000;
-/// Bytes of packed rows after which a scan hands on what it has, as a server fills its blocks.
+/// Bytes of packed rows per scan block, as in a server.
 const BLOCK_BYTES: usize = 256 << 10;
 
 struct Terrane {
     runtime: Runtime,
     engine: Arc<Engine>,
     region: Arc<Region>,
-    /// Counts log entries: a put is one, and so is a batch.
+    /// Log entries so far; a put is one, and so is a batch.
     index: u64,
-    /// Counts rows.
+    /// Rows so far.
     sequence: u64,
     write_buffer_bytes: u64,
-    /// Of the last batch packed: the next will be as large.
+    /// Bytes of the last packed batch, a good estimate for the next.
     batch_bytes: usize,
     projection: Projection,
     now_ms: i64,
     flushes: mpsc::Sender<()>,
     flusher: JoinHandle<Result<(), terrane_engine::Error>>,
     compactor: JoinHandle<Result<(), terrane_engine::Error>>,
-    /// Wakes the compactor: after each flush, and when all is to be compacted.
+    /// Wakes the compactor, after each flush and for a full compaction.
     wake: Arc<Notify>,
-    /// Where reads put what they find; kept, as a server keeps its buffers.
+    /// Buffer for reads, reused as in a server.
     out: RefCell<Vec<u8>>,
 }
 
@@ -71,7 +71,7 @@ impl Terrane {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build();
         let runtime = runtime.map_err(SubjectError::new)?;
         let mut options = Options::new(dir.to_owned(), BackendKind::default(), settings.cache_bytes);
-        // The others compact as fast as they can.
+        // The other stores compact as fast as they can.
         options.compaction_bytes_per_second = COMPACTION_BYTES_PER_SECOND;
         let engine = runtime.block_on(Engine::open(options)).map_err(SubjectError::new)?;
         let region = match engine.regions().into_iter().next() {
@@ -104,7 +104,7 @@ impl Terrane {
         })
     }
 
-    /// The one cell of the next row.
+    /// The single cell of the next row.
     fn cell<'a>(&self, value: &'a [u8]) -> Result<CellRef<'a>, SubjectError> {
         let stamp = i64::try_from(self.stamp()).map_err(SubjectError::new)?;
         Ok(CellRef::put(FAMILY.as_bytes(), QUALIFIER, stamp, value))
@@ -125,7 +125,7 @@ impl Terrane {
         });
     }
 
-    /// Freezes a full memtable and has it flushed; waits when too many are being flushed already.
+    /// Freezes a full memtable and queues its flush; blocks while too many are queued.
     fn flush_when_full(&mut self) -> Result<(), SubjectError> {
         if self.region.active_bytes() < self.write_buffer_bytes {
             return Ok(());
@@ -134,7 +134,7 @@ impl Terrane {
         self.flushes.blocking_send(()).or_else(|_| self.flusher_ended())
     }
 
-    /// The compactor ends of its own accord only with an error.
+    /// The compactor ends by itself only with an error.
     fn check_compactor(&mut self) -> Result<(), SubjectError> {
         if !self.compactor.is_finished() {
             return Ok(());
@@ -146,7 +146,7 @@ impl Terrane {
         }
     }
 
-    /// The flusher ends of its own accord only with an error.
+    /// The flusher ends by itself only with an error.
     fn flusher_ended(&mut self) -> Result<(), SubjectError> {
         match self.runtime.block_on(&mut self.flusher) {
             Ok(Ok(())) => Err(SubjectError::new("the flusher ended without a word")),
@@ -169,7 +169,7 @@ async fn flush_on_demand(
     Ok(())
 }
 
-/// Carries compactions out one after the other, and waits for more. Ends by being aborted.
+/// Runs compactions one after another and waits for more, until it is aborted.
 async fn compact_on_demand(engine: Arc<Engine>, wake: Arc<Notify>) -> Result<(), terrane_engine::Error> {
     loop {
         while let Some(compaction) = engine.next_compaction() {
@@ -198,7 +198,7 @@ impl Subject for Terrane {
         if self.index.is_multiple_of(LOOK_EVERY) { self.flush_when_full() } else { Ok(()) }
     }
 
-    /// One log entry: packed cells in one buffer, validated in place, as they come off the wire.
+    /// One log entry: packed cells in one buffer, validated in place as if they came off the wire.
     fn put_batch(&mut self, rows: &[(Vec<u8>, Vec<u8>)]) -> Result<(), SubjectError> {
         let mut buffer = Vec::with_capacity(self.batch_bytes);
         let mut ends = Vec::with_capacity(rows.len());
@@ -231,7 +231,7 @@ impl Subject for Terrane {
 
     fn scan(&self, start: &[u8], limit: usize, reverse: bool) -> Result<usize, SubjectError> {
         let range = if reverse {
-            // The stop is the first key behind the start, which itself belongs to the range.
+            // The start belongs to the range, so the exclusive end is its successor.
             KeyRange::new(Bytes::new(), [start, &[0]].concat())
         } else {
             KeyRange::new(Bytes::copy_from_slice(start), Bytes::new())
@@ -251,7 +251,7 @@ impl Subject for Terrane {
         while rows < limit {
             match scanner.next(&mut out, BLOCK_BYTES, Patience::MayBlock).map_err(SubjectError::new)? {
                 Step::Row => rows += 1,
-                // The block is full inside of a row: it goes on in the next.
+                // The block filled up inside a row, which continues in the next block.
                 Step::Part { .. } | Step::Hidden | Step::HiddenPart => {}
                 Step::End => break,
             }
@@ -297,11 +297,11 @@ impl Subject for Terrane {
         compactor.abort();
         runtime.block_on(async move {
             flusher.await.map_err(SubjectError::new)?.map_err(SubjectError::new)?;
-            // What was aborted is gone before its engine is.
+            // Wait for the aborted tasks before their engine is dropped.
             drop(compactor.await);
             engine.shutdown().await;
             drop(region);
-            // The store below closes its files, which may block.
+            // Closing the files may block.
             task::run_blocking(move || drop(engine)).await;
             Ok(())
         })

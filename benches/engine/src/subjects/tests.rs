@@ -1,4 +1,4 @@
-//! Every store does what its trait says: measured is only what is also right.
+//! Every store implements the trait correctly, so that a figure is never of a wrong answer.
 
 use super::*;
 use crate::Settings;
