@@ -7,6 +7,7 @@
 //! Over plain HTTP/1 through `env`'s listener, so that it runs in the simulator as well. Tests are at the end of the file.
 
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,7 +58,17 @@ struct Pages {
 
 impl Console {
     /// Binds `listen` (`HOST:PORT`) and serves from now on.
-    pub async fn start(listen: &str, registry: Arc<Registry>, ready: Ready) -> Result<Console, Error> {
+    ///
+    /// Boxed: an `async fn` is compiled by the crate that awaits it, so every binary would compile the HTTP server.
+    pub fn start(
+        listen: &str,
+        registry: Arc<Registry>,
+        ready: Ready,
+    ) -> Pin<Box<dyn Future<Output = Result<Console, Error>> + Send + '_>> {
+        Box::pin(Self::bind_and_serve(listen, registry, ready))
+    }
+
+    async fn bind_and_serve(listen: &str, registry: Arc<Registry>, ready: Ready) -> Result<Console, Error> {
         let listener = net::listen(listen).await.map_err(Error::Listen)?;
         let address = listener.local_addr().map_err(Error::Listen)?;
         let router = router(Pages { registry, ready });

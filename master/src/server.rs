@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use terrane_env::fs::{self, DirLock, LockError};
@@ -126,7 +127,13 @@ struct Running {
 
 impl Master {
     /// Opens the directory, founds the cluster on first start, and serves. Ready when it returns.
-    pub async fn start(config: MasterConfig) -> Result<Self, StartError> {
+    ///
+    /// Boxed: an `async fn` is compiled by the crate that awaits it, so every binary would compile the whole master.
+    pub fn start(config: MasterConfig) -> BoxFuture<'static, Result<Self, StartError>> {
+        Box::pin(Self::open_and_serve(config))
+    }
+
+    async fn open_and_serve(config: MasterConfig) -> Result<Self, StartError> {
         config.check().map_err(StartError::Settings)?;
         make_dir(&config.data_dir).await?;
         let lock = DirLock::acquire(&config.data_dir).await?;
@@ -177,7 +184,13 @@ impl Master {
     }
 
     /// Ends calls and procedures, writes a checkpoint, and lets the directory go. A second call does nothing.
-    pub async fn shutdown(&self) {
+    ///
+    /// Boxed for the same reason as [`Master::start`].
+    pub fn shutdown(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.stop_all())
+    }
+
+    async fn stop_all(&self) {
         let Some(Running { mut serving, mut background, lock }) = self.running.lock().take() else { return };
         self.stop.cancel();
         self.stop_calls.cancel();

@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use futures::stream::StreamExt;
 use terrane_engine::{Engine, Options};
 use terrane_env::budget::Budgets;
@@ -115,7 +116,13 @@ impl Factory for Machines {
 
 impl RegionServer {
     /// Starts a server and serves.
-    pub async fn start(config: ServerConfig) -> Result<Self, StartError> {
+    ///
+    /// Boxed: an `async fn` is compiled by the crate that awaits it, so every binary would compile the whole server.
+    pub fn start(config: ServerConfig) -> BoxFuture<'static, Result<Self, StartError>> {
+        Box::pin(Self::open_and_serve(config))
+    }
+
+    async fn open_and_serve(config: ServerConfig) -> Result<Self, StartError> {
         let directory = |source| StartError::Directory { directory: config.data_dir.display().to_string(), source };
         fs::create_dir_all(&config.data_dir).await.map_err(directory)?;
         let lock = DirLock::acquire(&config.data_dir).await?;
@@ -223,7 +230,17 @@ impl RegionServer {
     }
 
     /// Stops in order: see the module's words. `progress` hears how the flushes go.
-    pub async fn shutdown(self, mut progress: impl FnMut(FlushProgress) + Send) {
+    ///
+    /// Boxed for the same reason as [`RegionServer::start`].
+    pub fn shutdown<'a>(self, progress: impl FnMut(FlushProgress) + Send + 'a) -> BoxFuture<'a, ()> {
+        self.stop_in_order(Box::new(progress))
+    }
+
+    fn stop_in_order<'a>(self, progress: Box<dyn FnMut(FlushProgress) + Send + 'a>) -> BoxFuture<'a, ()> {
+        Box::pin(self.stop_all(progress))
+    }
+
+    async fn stop_all(self, mut progress: Box<dyn FnMut(FlushProgress) + Send + '_>) {
         hand_over(&self.host).await;
         self.edge.closing.cancel();
         self.edge.tasks.close();
