@@ -1,5 +1,7 @@
 //! Plain little-endian writing and checked reading of the engine's on-disk data.
 
+use terrane_types::ByteReader;
+
 /// Appends fields to a buffer.
 #[derive(Default)]
 pub(crate) struct Writer(pub(crate) Vec<u8>);
@@ -32,42 +34,39 @@ impl Writer {
 }
 
 /// Reads fields from bytes that passed their checksum; a field that does not fit nevertheless reads as `None`.
-pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+pub(crate) struct Reader<'a>(ByteReader<&'a [u8]>);
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
-        let (head, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
-        Some(head)
-    }
-
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        self.take(N)?.try_into().ok()
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self(ByteReader::new(bytes))
     }
 
     pub(crate) fn u8(&mut self) -> Option<u8> {
-        self.array::<1>().map(|[byte]| byte)
+        self.0.u8().ok()
     }
 
     pub(crate) fn u16(&mut self) -> Option<u16> {
-        self.array().map(u16::from_le_bytes)
+        self.0.u16().ok()
     }
 
     pub(crate) fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_le_bytes)
+        self.0.u32().ok()
     }
 
     pub(crate) fn u64(&mut self) -> Option<u64> {
-        self.array().map(u64::from_le_bytes)
+        self.0.u64().ok()
     }
 
     pub(crate) fn i64(&mut self) -> Option<i64> {
-        self.array().map(i64::from_le_bytes)
+        self.0.i64().ok()
     }
 
     pub(crate) fn bytes(&mut self) -> Option<&'a [u8]> {
-        let len = usize::try_from(self.u32()?).ok()?;
-        self.take(len)
+        self.0.bytes().ok()
+    }
+
+    pub(crate) fn rest(&mut self) -> &'a [u8] {
+        self.0.rest()
     }
 
     pub(crate) fn is_empty(&self) -> bool {

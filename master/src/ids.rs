@@ -146,6 +146,6 @@ mod tests {
         let bytes = out.into_bytes();
         let mut from = Reader::new(&bytes);
         assert_eq!(Ids::decode(&mut from).unwrap(), ids);
-        from.end().unwrap();
+        from.finish().unwrap();
     }
 }

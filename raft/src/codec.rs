@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use openraft::EntryPayload;
-use terrane_types::{ReplicaId, ServerId};
+use terrane_types::{ByteReader, ReplicaId, ServerId};
 
 use crate::types::{Entry, LogId, Member, Membership, Packed, Payload, StoredMembership, Vote, log_id, term_of};
 
@@ -23,93 +23,43 @@ pub(crate) const fn malformed(what: &'static str) -> Malformed {
     Malformed { what }
 }
 
-/// A cursor over bytes from outside.
-pub(crate) struct Reader {
-    rest: Bytes,
+/// A cursor over bytes from outside; what it takes shares their buffer.
+pub(crate) type Reader = ByteReader<Bytes>;
+
+impl From<terrane_types::Malformed> for Malformed {
+    fn from(error: terrane_types::Malformed) -> Self {
+        malformed(error.what())
+    }
 }
 
-impl Reader {
-    pub(crate) fn new(bytes: Bytes) -> Reader {
-        Reader { rest: bytes }
-    }
+/// Reads the values of log records and peer frames.
+pub(crate) trait ReadRaft {
+    fn log_id(&mut self) -> Result<LogId, Malformed>;
 
-    pub(crate) fn remaining(&self) -> usize {
-        self.rest.len()
-    }
+    fn vote(&mut self) -> Result<Vote, Malformed>;
 
-    /// The next `length` bytes, shared with the source.
-    pub(crate) fn take(&mut self, length: usize) -> Result<Bytes, Malformed> {
-        if length > self.rest.len() {
-            return Err(malformed("the bytes end early"));
-        }
-        Ok(self.rest.split_to(length))
-    }
+    /// `members u32 | (replica u64 | server u64)* | configurations u32 | (voters u32 | replica u64 *)*`
+    fn membership(&mut self) -> Result<Membership, Malformed>;
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let taken = self.take(N)?;
-        Ok(<[u8; N]>::try_from(taken.as_ref()).expect("take returns exactly the requested bytes"))
-    }
+    fn stored_membership(&mut self) -> Result<StoredMembership, Malformed>;
 
-    pub(crate) fn u8(&mut self) -> Result<u8, Malformed> {
-        Ok(self.array::<1>()?[0])
-    }
+    /// `term u64 | index u64 | kind u8 | payload`, the payload of a normal entry preceded by its length.
+    fn entry(&mut self) -> Result<Entry, Malformed>;
+}
 
-    pub(crate) fn u32(&mut self) -> Result<u32, Malformed> {
-        Ok(u32::from_le_bytes(self.array()?))
-    }
-
-    pub(crate) fn u64(&mut self) -> Result<u64, Malformed> {
-        Ok(u64::from_le_bytes(self.array()?))
-    }
-
-    pub(crate) fn flag(&mut self) -> Result<bool, Malformed> {
-        match self.u8()? {
-            0 => Ok(false),
-            1 => Ok(true),
-            _ => Err(malformed("a flag is neither 0 nor 1")),
-        }
-    }
-
-    /// A count of things that take at least `least` bytes each.
-    pub(crate) fn count(&mut self, least: usize) -> Result<usize, Malformed> {
-        let count = usize::try_from(self.u32()?).map_err(|_| malformed("a count is too large"))?;
-        if count > self.remaining() / least.max(1) {
-            return Err(malformed("a count exceeds the bytes that follow"));
-        }
-        Ok(count)
-    }
-
-    /// Bytes preceded by their length.
-    pub(crate) fn bytes(&mut self) -> Result<Bytes, Malformed> {
-        let length = self.count(1)?;
-        self.take(length)
-    }
-
-    pub(crate) fn option<T>(
-        &mut self,
-        read: impl FnOnce(&mut Reader) -> Result<T, Malformed>,
-    ) -> Result<Option<T>, Malformed> {
-        if self.flag()? { read(self).map(Some) } else { Ok(None) }
-    }
-
-    /// Everything must have been read.
-    pub(crate) fn end(self) -> Result<(), Malformed> {
-        if self.rest.is_empty() { Ok(()) } else { Err(malformed("bytes are left over")) }
-    }
-
-    pub(crate) fn log_id(&mut self) -> Result<LogId, Malformed> {
+impl ReadRaft for Reader {
+    fn log_id(&mut self) -> Result<LogId, Malformed> {
         let term = self.u64()?;
         Ok(log_id(term, self.u64()?))
     }
 
-    pub(crate) fn vote(&mut self) -> Result<Vote, Malformed> {
+    fn vote(&mut self) -> Result<Vote, Malformed> {
         let (term, replica) = (self.u64()?, ReplicaId(self.u64()?));
         let committed = self.flag()?;
         Ok(if committed { Vote::new_committed(term, replica) } else { Vote::new(term, replica) })
     }
 
-    /// `members u32 | (replica u64 | server u64)* | configurations u32 | (voters u32 | replica u64 *)*`
-    pub(crate) fn membership(&mut self) -> Result<Membership, Malformed> {
+    fn membership(&mut self) -> Result<Membership, Malformed> {
         let mut members = BTreeMap::new();
         for _ in 0..self.count(16)? {
             let replica = ReplicaId(self.u64()?);
@@ -130,13 +80,12 @@ impl Reader {
         Membership::new(configurations, members).map_err(|_| malformed("a voter is not among the members"))
     }
 
-    pub(crate) fn stored_membership(&mut self) -> Result<StoredMembership, Malformed> {
+    fn stored_membership(&mut self) -> Result<StoredMembership, Malformed> {
         let id = self.option(Reader::log_id)?;
         Ok(StoredMembership::new(id, self.membership()?))
     }
 
-    /// `term u64 | index u64 | kind u8 | payload`, the payload of a normal entry preceded by its length.
-    pub(crate) fn entry(&mut self) -> Result<Entry, Malformed> {
+    fn entry(&mut self) -> Result<Entry, Malformed> {
         let id = self.log_id()?;
         let payload = match self.u8()? {
             PAYLOAD_BLANK => EntryPayload::Blank,
@@ -296,7 +245,7 @@ mod tests {
             put_entry(&mut out, &entry.log_id, &entry.payload);
             let mut read = reader(&out);
             prop_assert_eq!(read.entry().unwrap(), entry);
-            read.end().unwrap();
+            read.finish().unwrap();
         }
 
         #[test]

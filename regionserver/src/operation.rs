@@ -91,7 +91,7 @@ impl Operation {
             WRITE => Write::decode(format, reader).map(Self::Write),
             CHANGE_TABLES => ChangeTables::decode(reader).map(Self::ChangeTables),
             SPLIT => Split::decode(reader).map(Self::Split),
-            TICK => reader.finish().map(|()| Self::Tick),
+            TICK => Ok(reader.finish().map(|()| Self::Tick)?),
             SETTLE => Settle::decode(reader).map(Self::Settle),
             _ => Err(Malformed("the operation's kind is not known to this build")),
         }
@@ -124,7 +124,7 @@ impl ChangeTables {
     }
 
     fn decode(mut reader: Reader) -> Result<Self, Malformed> {
-        let schema = reader.long()?;
+        let schema = reader.bytes()?;
         let schema = if schema.is_empty() { None } else { Some(read_schema(&schema)?) };
         let count = reader.count(DESCRIPTOR_BYTES_MIN)?;
         let create = (0..count).map(|_| read_descriptor(&mut reader)).collect::<Result<_, _>>()?;
@@ -198,7 +198,7 @@ pub fn put_descriptor(out: &mut Vec<u8>, descriptor: &RegionDescriptor) {
 
 /// Reads what [`put_descriptor`] wrote.
 pub fn read_descriptor(reader: &mut Reader) -> Result<RegionDescriptor, Malformed> {
-    RegionDescriptor::decode(&reader.long()?).map_err(|_| Malformed("a region's descriptor cannot be read"))
+    RegionDescriptor::decode(&reader.bytes()?).map_err(|_| Malformed("a region's descriptor cannot be read"))
 }
 
 /// Reads a table's schema.

@@ -5,84 +5,19 @@
 //! length from outside never becomes an allocation.
 
 use bytes::Bytes;
+use terrane_types::ByteReader;
 
 /// A record that ends too early, has a count that cannot be, or an unknown version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the record is malformed: {0}")]
 pub struct Malformed(pub &'static str);
 
-/// Reads fields from the front of a record.
-#[derive(Clone)]
-pub struct Reader {
-    rest: Bytes,
-}
+/// Reads the fields of a record; slices share its buffer.
+pub type Reader = ByteReader<Bytes>;
 
-impl Reader {
-    pub fn new(record: Bytes) -> Self {
-        Self { rest: record }
-    }
-
-    /// How many records of at least `least` bytes the rest can hold: the bound for a count read from outside.
-    pub fn room_for(&self, least: usize) -> usize {
-        self.rest.len() / least.max(1)
-    }
-
-    pub fn bytes(&mut self, len: usize) -> Result<Bytes, Malformed> {
-        if len > self.rest.len() {
-            return Err(Malformed("a field reaches past its end"));
-        }
-        Ok(self.rest.split_to(len))
-    }
-
-    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let bytes = self.bytes(N)?;
-        Ok(<[u8; N]>::try_from(&bytes[..]).expect("exactly N bytes were taken"))
-    }
-
-    pub fn u8(&mut self) -> Result<u8, Malformed> {
-        Ok(self.array::<1>()?[0])
-    }
-
-    pub fn u16(&mut self) -> Result<u16, Malformed> {
-        Ok(u16::from_le_bytes(self.array()?))
-    }
-
-    pub fn u32(&mut self) -> Result<u32, Malformed> {
-        Ok(u32::from_le_bytes(self.array()?))
-    }
-
-    pub fn u64(&mut self) -> Result<u64, Malformed> {
-        Ok(u64::from_le_bytes(self.array()?))
-    }
-
-    /// A field behind its 16-bit length: rows and keys.
-    pub fn short(&mut self) -> Result<Bytes, Malformed> {
-        let len = self.u16()?;
-        self.bytes(usize::from(len))
-    }
-
-    /// A field behind its 32-bit length: cells and nested records.
-    pub fn long(&mut self) -> Result<Bytes, Malformed> {
-        let len = self.u32()?;
-        self.bytes(usize::try_from(len).map_err(|_| Malformed("a length is too large for this machine"))?)
-    }
-
-    /// A 32-bit count of things that take at least `least` bytes each.
-    pub fn count(&mut self, least: usize) -> Result<usize, Malformed> {
-        let count = usize::try_from(self.u32()?).unwrap_or(usize::MAX);
-        if count > self.room_for(least) {
-            return Err(Malformed("a count is larger than what follows"));
-        }
-        Ok(count)
-    }
-
-    /// Everything that is left.
-    pub fn rest(&mut self) -> Bytes {
-        std::mem::take(&mut self.rest)
-    }
-
-    pub fn finish(self) -> Result<(), Malformed> {
-        if self.rest.is_empty() { Ok(()) } else { Err(Malformed("bytes follow its end")) }
+impl From<terrane_types::Malformed> for Malformed {
+    fn from(malformed: terrane_types::Malformed) -> Self {
+        Self(malformed.what())
     }
 }
 
@@ -126,7 +61,7 @@ mod tests {
         put_u64(&mut out, 9);
         let mut reader = Reader::new(out.into());
         assert_eq!(reader.short().unwrap(), "row");
-        assert_eq!(reader.long().unwrap(), "cells");
+        assert_eq!(reader.bytes().unwrap(), "cells");
         assert_eq!(reader.u64().unwrap(), 9);
         reader.finish().unwrap();
     }

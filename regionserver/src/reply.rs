@@ -112,7 +112,7 @@ impl Reply {
             ROWS => {
                 let stamp = reader.u64()?;
                 let count = reader.count(RESULT_BYTES_MIN)?;
-                let result = |_| Ok((reader.u32()?, reader.long()?));
+                let result = |_| Ok::<_, Malformed>((reader.u32()?, reader.bytes()?));
                 Self::Rows { stamp, results: (0..count).map(result).collect::<Result<_, _>>()? }
             }
             DAMAGED => Self::Damaged { offset: reader.u64()?, file: text(&mut reader)? },
@@ -177,7 +177,7 @@ fn read_descriptors(reader: &mut Reader) -> Result<Vec<RegionDescriptor>, Malfor
 }
 
 fn text(reader: &mut Reader) -> Result<String, Malformed> {
-    String::from_utf8(reader.long()?.to_vec()).map_err(|_| Malformed("a text is not UTF-8"))
+    String::from_utf8(reader.bytes()?.to_vec()).map_err(|_| Malformed("a text is not UTF-8"))
 }
 
 #[cfg(test)]

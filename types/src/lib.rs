@@ -12,6 +12,7 @@
 
 #![warn(missing_docs)]
 
+pub mod byte_reader;
 pub mod cell;
 pub mod columns;
 pub mod condition;
@@ -42,6 +43,7 @@ mod binary;
 extern crate self as terrane_types;
 
 pub use attribute::{parse_duration_ms, parse_size};
+pub use byte_reader::{ByteReader, ByteSource, Malformed};
 pub use cell::{CellKind, CellRef, LATEST, PackedCells};
 pub use columns::{Columns, QualifierRange};
 pub use condition::{ColumnTest, Condition, Test};

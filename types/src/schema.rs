@@ -9,7 +9,8 @@ mod storage;
 
 use std::collections::BTreeMap;
 
-use crate::binary::{Reader, Writer};
+use crate::binary::{Writer, begin};
+use crate::byte_reader::ByteReader;
 use crate::escape::escape;
 use crate::ids::{GroupId, RegionEpoch, RegionId, TableId};
 use crate::invalid::Invalid;
@@ -69,7 +70,7 @@ impl RegionDescriptor {
     /// # Errors
     /// [`Invalid`] for an unknown version, missing or left-over bytes, or a range turned round.
     pub fn decode(bytes: &[u8]) -> Result<Self, Invalid> {
-        let mut input = Reader::new("region descriptor", DESCRIPTOR_FORMAT, bytes)?;
+        let (_, mut input) = begin("region descriptor", DESCRIPTOR_FORMAT, bytes)?;
         let descriptor = Self {
             region: RegionId(input.u64()?),
             table: TableId(input.u64()?),
@@ -82,6 +83,9 @@ impl RegionDescriptor {
         Ok(descriptor)
     }
 }
+
+/// The fields of an encoded schema.
+type Fields<'a> = ByteReader<&'a [u8]>;
 
 /// The attributes of a family that decide which of its cells a reader sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -383,17 +387,20 @@ impl TableSchema {
     /// # Errors
     /// [`Invalid`] for an unknown version, missing or left-over bytes, or values that break a rule.
     pub fn decode(bytes: &[u8]) -> Result<Self, Invalid> {
-        let mut input = Reader::new("table schema", SCHEMA_FORMAT, bytes)?;
-        let has_storage = input.format() >= SCHEMA_FORMAT_OF_STORAGE;
-        let has_history = input.format() >= SCHEMA_FORMAT_OF_HISTORY;
+        let (format, mut input) = begin("table schema", SCHEMA_FORMAT, bytes)?;
+        let has_storage = format >= SCHEMA_FORMAT_OF_STORAGE;
+        let has_history = format >= SCHEMA_FORMAT_OF_HISTORY;
         let mut schema = Self {
             table: TableId(input.u64()?),
-            name: TableName::new(input.text()?)?,
+            name: TableName::new(&input.text()?)?,
             version: input.u64()?,
-            families: Self::decode_families(&mut input)?,
+            families: Self::decode_families(&mut input, format)?,
             region_size: input.u64()?,
             flush_size: input.u64()?,
-            key: Some(input.text()?).filter(|key| !key.is_empty()).map(KeyDeclaration::parse).transpose()?,
+            key: Some(input.text()?)
+                .filter(|key| !key.is_empty())
+                .map(|key| KeyDeclaration::parse(&key))
+                .transpose()?,
             atomic: input.u32()?,
             bloom_prefix: if has_storage { input.u32()? } else { 0 },
             read_only: input.u8()? != 0,
@@ -411,11 +418,10 @@ impl TableSchema {
         Ok(schema)
     }
 
-    fn decode_families(input: &mut Reader<'_>) -> Result<Vec<FamilySchema>, Invalid> {
-        let count = input.count()?;
+    fn decode_families(input: &mut Fields<'_>, format: u8) -> Result<Vec<FamilySchema>, Invalid> {
         let mut families = Vec::new();
-        for _ in 0..count {
-            let name = FamilyName::new(input.text()?)?;
+        for _ in 0..input.u32()? {
+            let name = FamilyName::new(&input.text()?)?;
             let rules = FamilyRules {
                 versions: input.u32()?,
                 min_versions: input.u32()?,
@@ -423,16 +429,16 @@ impl TableSchema {
                 keep_deleted_cells: input.u8()? != 0,
             };
             rules.check()?;
-            let has_storage = input.format() >= SCHEMA_FORMAT_OF_STORAGE;
+            let has_storage = format >= SCHEMA_FORMAT_OF_STORAGE;
             let storage = if has_storage { Self::decode_storage(input)? } else { FamilyStorage::default() };
-            let has_metadata = input.format() >= SCHEMA_FORMAT_OF_HISTORY;
+            let has_metadata = format >= SCHEMA_FORMAT_OF_HISTORY;
             let metadata = if has_metadata { decode_metadata(input)? } else { BTreeMap::new() };
             families.push(FamilySchema { name, rules, storage, metadata });
         }
         Ok(families)
     }
 
-    fn decode_storage(input: &mut Reader<'_>) -> Result<FamilyStorage, Invalid> {
+    fn decode_storage(input: &mut Fields<'_>) -> Result<FamilyStorage, Invalid> {
         let (compression, bloom) = (input.u8()?, input.u8()?);
         let storage = FamilyStorage {
             compression: Compression::from_u8(compression)
@@ -454,11 +460,10 @@ fn encode_metadata(out: &mut Writer, metadata: &BTreeMap<String, String>) {
     }
 }
 
-fn decode_metadata(input: &mut Reader<'_>) -> Result<BTreeMap<String, String>, Invalid> {
-    let count = input.count()?;
+fn decode_metadata(input: &mut Fields<'_>) -> Result<BTreeMap<String, String>, Invalid> {
     let mut metadata = BTreeMap::new();
-    for _ in 0..count {
-        metadata.insert(input.text()?.to_owned(), input.text()?.to_owned());
+    for _ in 0..input.u32()? {
+        metadata.insert(input.text()?, input.text()?);
     }
     Ok(metadata)
 }

@@ -233,7 +233,7 @@ fn decode(path: &Path, id: u64, bytes: &[u8]) -> Result<Cells, Error> {
     let (mut at, mut total) = (0, 0u64);
     loop {
         let payload = unframe(&bytes[at..]).ok_or_else(|| damage(at, "a frame fails its checksum"))?;
-        let mut input = Reader(payload);
+        let mut input = Reader::new(payload);
         let kind = input.u8();
         match kind {
             Some(HEADER) if at == 0 && input.u8() == Some(FORMAT) => {

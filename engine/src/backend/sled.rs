@@ -554,10 +554,10 @@ fn read_cell(key: &[u8], value: &[u8], out: &mut Cells) -> Option<()> {
     if !rest.is_empty() {
         return None;
     }
-    let mut input = Reader(value);
+    let mut input = Reader::new(value);
     let kind = CellKind::from_u8(input.u8()?)?;
     let tags_len = usize::from(input.u16()?);
-    let (tags, value) = input.0.split_at_checked(tags_len)?;
+    let (tags, value) = input.rest().split_at_checked(tags_len)?;
     let timestamp = (!u64::from_be_bytes(*timestamp)).cast_signed();
     let cell = CellRef { family: &[], qualifier: &qualifier, timestamp, kind, tags, value };
     out.push(Cell::of_mutation(&row, cell, !u64::from_be_bytes(*sequence), !u32::from_be_bytes(*position)));

@@ -171,7 +171,7 @@ impl Record {
 
     /// `None` for what this build cannot read.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut input = Reader(bytes);
+        let mut input = Reader::new(bytes);
         if input.u8()? != FORMAT {
             return None;
         }

@@ -73,7 +73,7 @@ impl Footer {
         if crc32c::crc32c_append(covered, magic).to_le_bytes() != *expected {
             return Err(damaged("the footer fails its checksum"));
         }
-        let footer = Self::read(&mut Reader(fields)).ok_or(damaged("the footer is truncated"))?;
+        let footer = Self::read(&mut Reader::new(fields)).ok_or(damaged("the footer is truncated"))?;
         let tail = size.saturating_sub(FOOTER_BYTES as u64);
         let blocks = [Some(footer.top_index), footer.filter, footer.prefix_filter, Some(footer.properties)];
         let inside = |at: BlockAt| at.offset.checked_add(u64::from(at.len)).is_some_and(|end| end <= tail);

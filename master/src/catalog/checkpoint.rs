@@ -87,7 +87,7 @@ impl Checkpoint {
         }
         let (applied, stamp) = (from.u64()?, from.u64()?);
         let checkpoint = Self { applied, stamp, catalog: Catalog::decode(&mut from, version)? };
-        from.end()?;
+        from.finish()?;
         Ok(checkpoint)
     }
 

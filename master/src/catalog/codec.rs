@@ -4,7 +4,7 @@
 //! hands out slices of what is there, and lists grow as their elements are found.
 
 use bytes::Bytes;
-use terrane_types::Invalid;
+use terrane_types::{ByteReader, Invalid, Malformed};
 
 /// Version of the layout of edits and outcomes.
 pub const EDIT_VERSION: u8 = 1;
@@ -12,12 +12,9 @@ pub const EDIT_VERSION: u8 = 1;
 /// Bytes that are not what their format says.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// The bytes end inside a field.
-    #[error("the bytes end inside a field, at offset {0}")]
-    Short(usize),
-    /// Bytes are left after the last field.
-    #[error("{0} bytes are left after the last field")]
-    Long(usize),
+    /// The bytes do not hold the fields that they should.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
     /// A version that this build does not know.
     #[error("version {found} of {what} is not known to this build; a newer one wrote it")]
     Version {
@@ -94,79 +91,12 @@ impl Writer {
     }
 }
 
-/// Takes fields off the front.
-pub struct Reader<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
+/// Takes the fields of the catalog's bytes.
+pub type Reader<'a> = ByteReader<&'a [u8]>;
 
-impl<'a> Reader<'a> {
-    pub const fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0 }
-    }
-
-    pub fn take(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
-        let end = self.at.checked_add(count).ok_or(DecodeError::Short(self.at))?;
-        let taken = self.bytes.get(self.at..end).ok_or(DecodeError::Short(self.at))?;
-        self.at = end;
-        Ok(taken)
-    }
-
-    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
-        let mut array = [0; N];
-        array.copy_from_slice(self.take(N)?);
-        Ok(array)
-    }
-
-    pub fn u8(&mut self) -> Result<u8, DecodeError> {
-        self.array::<1>().map(|[byte]| byte)
-    }
-
-    pub fn u16(&mut self) -> Result<u16, DecodeError> {
-        self.array().map(u16::from_le_bytes)
-    }
-
-    pub fn u32(&mut self) -> Result<u32, DecodeError> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    pub fn u64(&mut self) -> Result<u64, DecodeError> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    pub fn bytes(&mut self) -> Result<&'a [u8], DecodeError> {
-        let count = self.u32()?;
-        self.take(usize::try_from(count).map_err(|_| DecodeError::Short(self.at))?)
-    }
-
-    pub fn owned(&mut self) -> Result<Bytes, DecodeError> {
-        self.bytes().map(Bytes::copy_from_slice)
-    }
-
-    pub fn text(&mut self) -> Result<String, DecodeError> {
-        let bytes = self.bytes()?;
-        std::str::from_utf8(bytes).map(str::to_owned).map_err(|error| DecodeError::Rule(error.to_string()))
-    }
-
-    pub fn list<T>(
-        &mut self,
-        mut each: impl FnMut(&mut Self) -> Result<T, DecodeError>,
-    ) -> Result<Vec<T>, DecodeError> {
-        let count = self.u32()?;
-        let mut items = Vec::new();
-        for _ in 0..count {
-            items.push(each(self)?);
-        }
-        Ok(items)
-    }
-
-    /// Refuses what is left over.
-    pub fn end(&self) -> Result<(), DecodeError> {
-        match self.bytes.len() - self.at {
-            0 => Ok(()),
-            left => Err(DecodeError::Long(left)),
-        }
-    }
+/// Bytes after their length, copied.
+pub fn owned(from: &mut Reader<'_>) -> Result<Bytes, Malformed> {
+    from.bytes().map(Bytes::copy_from_slice)
 }
 
 /// Refuses an edit or outcome of a version that this build does not know.

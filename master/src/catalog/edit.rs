@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use terrane_types::{ClusterId, GroupId, NamespaceName, RegionDescriptor, ServerId, TableId, TableSchema};
 
-use super::codec::{DecodeError, EDIT_VERSION, Reader, Writer, check_version};
+use super::codec::{self, DecodeError, EDIT_VERSION, Reader, Writer, check_version};
 use super::groups::GroupPlan;
 use super::namespaces::decode_name;
 use super::page_keys::Secret;
@@ -172,7 +172,7 @@ impl CatalogEdit {
         let mut from = Reader::new(bytes);
         check_version(from.u8()?)?;
         let edit = Self::decode_body(&mut from)?;
-        from.end()?;
+        from.finish()?;
         Ok(edit)
     }
 
@@ -224,7 +224,7 @@ impl NewTable {
     fn decode(from: &mut Reader<'_>, implies_namespace: bool) -> Result<Self, DecodeError> {
         Ok(Self {
             schema: decode_schema(from)?,
-            split_at: from.list(Reader::owned)?,
+            split_at: from.list(codec::owned)?,
             groups: from.list(|from| from.u64().map(GroupId))?,
             implies_namespace,
         })

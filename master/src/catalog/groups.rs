@@ -136,7 +136,7 @@ impl Groups {
                 found => return Err(DecodeError::Tag { what: "group state", found }),
             };
             let planned_leader = ServerId(from.u64()?);
-            let members = from.list(|from| Ok((ReplicaId(from.u64()?), ServerId(from.u64()?))))?;
+            let members = from.list(|from| Ok::<_, DecodeError>((ReplicaId(from.u64()?), ServerId(from.u64()?))))?;
             Ok((group, GroupEntry { state, planned_leader, members: members.into_iter().collect() }))
         })?;
         Ok(Self { by_id: groups.into_iter().collect() })

@@ -74,8 +74,9 @@ impl PageKeys {
     }
 
     pub(super) fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let keys =
-            from.list(|from| Ok(PageKey { id: from.u32()?, secret: Secret(from.array()?), since_ms: from.u64()? }))?;
+        let keys = from.list(|from| {
+            Ok::<_, DecodeError>(PageKey { id: from.u32()?, secret: Secret(from.array()?), since_ms: from.u64()? })
+        })?;
         if keys.len() > VALID {
             return Err(DecodeError::Rule(format!("it has {} page keys; {VALID} are valid at most", keys.len())));
         }

@@ -215,7 +215,7 @@ impl Regions {
 
     pub(super) fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut regions = Self::default();
-        for (descriptor, since_ms) in from.list(|from| Ok((decode_descriptor(from)?, from.u64()?)))? {
+        for (descriptor, since_ms) in from.list(|from| Ok::<_, DecodeError>((decode_descriptor(from)?, from.u64()?)))? {
             regions.insert(descriptor, since_ms);
         }
         Ok(regions)

@@ -67,7 +67,7 @@ impl Requests {
 
     pub(super) fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut requests = Self::default();
-        for (id, table) in from.list(|from| Ok((RequestId(from.array()?), TableId(from.u64()?))))? {
+        for (id, table) in from.list(|from| Ok::<_, DecodeError>((RequestId(from.array()?), TableId(from.u64()?))))? {
             requests.remember(id, table);
         }
         Ok(requests)

@@ -75,7 +75,7 @@ impl Servers {
     }
 
     pub(super) fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let servers = from.list(|from| Ok((ServerId(from.u64()?), Registration::decode(from)?)))?;
+        let servers = from.list(|from| Ok::<_, DecodeError>((ServerId(from.u64()?), Registration::decode(from)?)))?;
         Ok(Self { by_id: servers.into_iter().collect() })
     }
 }

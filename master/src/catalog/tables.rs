@@ -161,7 +161,7 @@ impl Tables {
         let mut tables = Self::default();
         let entries = from.list(|from| {
             let state = TableState::from_byte(from.u8()?)?;
-            Ok(TableEntry { schema: decode_schema(from)?, state })
+            Ok::<_, DecodeError>(TableEntry { schema: decode_schema(from)?, state })
         })?;
         entries.into_iter().for_each(|entry| tables.put(entry));
         tables.dropped = from.list(|from| from.u64().map(TableId))?.into_iter().collect();

@@ -14,8 +14,8 @@ use terrane_types::{GroupId, ReplicaId, ServerId};
 
 use crate::GroupSpec;
 use crate::codec::{
-    Malformed, Reader, malformed, put_entry, put_length, put_log_id, put_option, put_stored_membership, put_u64,
-    put_vote,
+    Malformed, ReadRaft as _, Reader, malformed, put_entry, put_length, put_log_id, put_option, put_stored_membership,
+    put_u64, put_vote,
 };
 use crate::entry::Sequence;
 use crate::types::{Entry, LogId, Payload, StoredMembership, Vote};
@@ -122,7 +122,7 @@ pub(crate) fn read(bytes: &Bytes) -> Result<(GroupId, Record, usize), Malformed>
         KIND_PURGED => Record::Purged(mark(&mut body)?),
         _ => return Err(malformed("a record of an unknown kind")),
     };
-    body.end()?;
+    body.finish()?;
     Ok((group, record, end))
 }
 

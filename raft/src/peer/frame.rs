@@ -17,8 +17,8 @@ use openraft::raft::{
 use terrane_types::{GroupId, ReplicaId};
 
 use crate::codec::{
-    Malformed, Reader, detached, malformed, put_bytes, put_entry, put_flag, put_length, put_log_id, put_option,
-    put_u64, put_vote,
+    Malformed, ReadRaft as _, Reader, detached, malformed, put_bytes, put_entry, put_flag, put_length, put_log_id,
+    put_option, put_u64, put_vote,
 };
 use crate::completeness::Bound;
 use crate::log::payload_bytes;
@@ -239,7 +239,7 @@ fn read_frame(bytes: Bytes) -> Result<Frame, Malformed> {
         FAILED => Message::Failed(String::from_utf8_lossy(&reader.bytes()?).into_owned()),
         _ => return Err(malformed("a frame of an unknown kind")),
     };
-    reader.end()?;
+    reader.finish()?;
     Ok(Frame { call, group, replica, message })
 }
 

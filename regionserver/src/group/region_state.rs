@@ -39,7 +39,7 @@ impl RegionState {
             return Err(Malformed("this build does not know the version of the region's state"));
         }
         let descriptor = read_descriptor(&mut reader)?;
-        let schema = Arc::new(read_schema(&reader.long()?)?);
+        let schema = Arc::new(read_schema(&reader.bytes()?)?);
         reader.finish()?;
         Ok(Self { descriptor, schema })
     }

@@ -261,7 +261,7 @@ impl GroupState {
             return Err(Malformed("this build does not know the version of the group's state"));
         }
         for _ in 0..reader.count(4)? {
-            let schema = read_schema(&reader.long()?)?;
+            let schema = read_schema(&reader.bytes()?)?;
             state.tables.insert(schema.table, Arc::new(schema));
         }
         for _ in 0..reader.count(8)? {

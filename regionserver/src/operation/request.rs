@@ -95,7 +95,7 @@ fn read_one(reader: &mut Reader) -> Result<ReadModifyWrite, Malformed> {
     let (family, qualifier) = read_column(reader)?;
     let what = match reader.u8()? {
         0 => ReadModifyWriteKind::Increment(i64::from_le_bytes(reader.array()?)),
-        1 => ReadModifyWriteKind::Append(reader.long()?),
+        1 => ReadModifyWriteKind::Append(reader.bytes()?),
         _ => return Err(Malformed("a read-modify-write of an unknown kind")),
     };
     Ok(ReadModifyWrite { family, qualifier, what })
@@ -165,17 +165,17 @@ fn read_test(reader: &mut Reader) -> Result<ColumnTest, Malformed> {
     let read_as = std::str::from_utf8(&name).ok().and_then(|name| ValueType::parse(name).ok());
     let read_as = read_as.ok_or(Malformed("a test reads values as an unknown type"))?;
     let test = match reader.u8()? {
-        0 => Test::Equal(reader.long()?),
-        1 => Test::NotEqual(reader.long()?),
-        2 => Test::Less(reader.long()?),
-        3 => Test::LessOrEqual(reader.long()?),
-        4 => Test::Greater(reader.long()?),
-        5 => Test::GreaterOrEqual(reader.long()?),
+        0 => Test::Equal(reader.bytes()?),
+        1 => Test::NotEqual(reader.bytes()?),
+        2 => Test::Less(reader.bytes()?),
+        3 => Test::LessOrEqual(reader.bytes()?),
+        4 => Test::Greater(reader.bytes()?),
+        5 => Test::GreaterOrEqual(reader.bytes()?),
         6 => Test::Absent,
         7 => Test::Exists,
         8 => {
             let count = reader.count(4)?;
-            Test::In((0..count).map(|_| reader.long()).collect::<Result<_, _>>()?)
+            Test::In((0..count).map(|_| reader.bytes()).collect::<Result<_, _>>()?)
         }
         9 => Test::Version(reader.u64()?.cast_signed()),
         _ => return Err(Malformed("a test of an unknown kind")),

@@ -106,8 +106,8 @@ impl Write {
         }
         let row_len = usize::from(self.rows.u16()?);
         let cells_len = usize::try_from(self.rows.u32()?).map_err(|_| SHORT)?;
-        let (row, cells) = (self.rows.bytes(row_len)?, self.rows.bytes(cells_len)?);
-        let result = if flags & RESULT != 0 { Some(self.rows.long()?) } else { None };
+        let (row, cells) = (self.rows.take(row_len)?, self.rows.take(cells_len)?);
+        let result = if flags & RESULT != 0 { Some(self.rows.bytes()?) } else { None };
         Ok(RowWrite { operation, first_try_ms, row, cells, result, untracked: flags & UNTRACKED != 0 })
     }
 

@@ -93,7 +93,7 @@ fn read_client(reader: &mut Reader, version: u8) -> Result<Client, Malformed> {
     for _ in 0..reader.count(RESULT_OVERHEAD_BYTES)? {
         let operation = reader.u64()?;
         // Copied, because a slice would keep the whole record in memory.
-        client.keep(operation, Bytes::copy_from_slice(&reader.long()?));
+        client.keep(operation, Bytes::copy_from_slice(&reader.bytes()?));
     }
     if version >= VERSION {
         client.gone_below = reader.u64()?;

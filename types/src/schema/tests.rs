@@ -201,7 +201,7 @@ fn damaged_binary_forms_are_refused() {
     }
     let mut longer = bytes.clone();
     longer.push(0);
-    assert!(RegionDescriptor::decode(&longer).expect_err("left over").what.contains("1 bytes that do not belong"));
+    assert!(RegionDescriptor::decode(&longer).expect_err("left over").what.contains("1 bytes follow the last field"));
     let mut newer = bytes;
     newer[0] = 2;
     assert!(RegionDescriptor::decode(&newer).expect_err("another version").what.contains("format 2"));
