@@ -46,14 +46,44 @@ const ALIVE_WITHIN: Duration = Duration::from_secs(1);
 /// Members that lack at most this many entries are equally good targets: they catch up within a round trip or two.
 const CAUGHT_UP_ENTRIES: u64 = 256;
 
-/// What one look found out about a group, kept until the next.
+/// The attempts to hand over one group in one term.
+#[derive(Debug)]
 struct Handover {
     term: u64,
     began: Instant,
     attempts: usize,
 }
 
-/// Compares leaderships with the reasons for ever.
+impl Handover {
+    fn new(term: u64, now: Instant) -> Handover {
+        Handover { term, began: now, attempts: 0 }
+    }
+
+    /// The number of the next attempt, if one is due.
+    fn next(&mut self, term: u64, now: Instant) -> Option<usize> {
+        if self.term != term {
+            *self = Handover::new(term, now);
+        }
+        if self.attempts > 0 && now.duration_since(self.began) < HANDOVER_RETRY {
+            return None;
+        }
+        self.began = now;
+        self.attempts += 1;
+        Some(self.attempts - 1)
+    }
+}
+
+/// Whether a server may stand for election: it has no reason against it, or only a soft one and has heard no leader for
+/// `leaderless`.
+fn may_stand(reason: Option<Weight>, leaderless: Duration) -> bool {
+    match reason {
+        None => true,
+        Some(Weight::Soft) => leaderless > LEADERLESS_MAX,
+        Some(Weight::Firm) => false,
+    }
+}
+
+/// Compares leaderships with the reasons. Never returns.
 pub(crate) async fn run(groups: Arc<Registry>, abstentions: Arc<Abstentions>) {
     let mut handovers: BTreeMap<GroupId, Handover> = BTreeMap::new();
     loop {
@@ -74,18 +104,8 @@ pub(crate) async fn run(groups: Arc<Registry>, abstentions: Arc<Abstentions>) {
 
 /// The number of the next attempt to hand over, if one is due.
 fn attempt(handovers: &mut BTreeMap<GroupId, Handover>, replica: &Replica) -> Option<usize> {
-    let term = replica.metrics.borrow_watched().current_term;
-    let fresh = Handover { term, began: Instant::now(), attempts: 0 };
-    let last = handovers.entry(replica.spec.group).or_insert(fresh);
-    if last.term != term {
-        *last = Handover { term, began: Instant::now(), attempts: 0 };
-    }
-    if last.attempts > 0 && last.began.elapsed() < HANDOVER_RETRY {
-        return None;
-    }
-    last.began = Instant::now();
-    last.attempts += 1;
-    Some(last.attempts - 1)
+    let (term, now) = (replica.metrics.borrow_watched().current_term, Instant::now());
+    handovers.entry(replica.spec.group).or_insert_with(|| Handover::new(term, now)).next(term, now)
 }
 
 async fn hand_over(replica: &Replica, attempt: usize) {
@@ -144,11 +164,8 @@ impl Replica {
     pub(crate) fn reconsider(&self) -> bool {
         self.judge_clock();
         let abstention = self.abstains();
-        let free = match abstention.as_ref().map(|abstention| abstention.weight) {
-            None => true,
-            Some(Weight::Soft) => self.leader_heard.lock().elapsed() > LEADERLESS_MAX,
-            Some(Weight::Firm) => false,
-        };
+        let weight = abstention.as_ref().map(|abstention| abstention.weight);
+        let free = may_stand(weight, self.leader_heard.lock().elapsed());
         let released = Instant::now() >= self.votes_from;
         self.raft.runtime_config().elect(free && released);
         abstention.is_some() && self.metrics.borrow_watched().state == ServerState::Leader
@@ -219,36 +236,4 @@ fn choose(candidates: &[Candidate], weight: Weight, turn: usize) -> Option<Repli
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn member(replica: u64, matched: u64, alive: bool, willing: bool) -> Candidate {
-        Candidate { replica: ReplicaId(replica), matched, alive, willing }
-    }
-
-    #[test]
-    fn a_leadership_goes_to_a_member_that_is_alive_willing_and_caught_up() {
-        let members = [member(1, 90_000, true, false), member(2, 90_000, false, true), member(3, 50, true, true)];
-        assert_eq!(choose(&members, Weight::Soft, 0), Some(ReplicaId(3)));
-        let members = [member(1, 1_000, true, true), member(2, 90_000, true, true)];
-        assert!((0..4).all(|turn| choose(&members, Weight::Firm, turn) == Some(ReplicaId(2))));
-    }
-
-    #[test]
-    fn groups_and_attempts_choose_different_members_among_equals() {
-        let members = [member(1, 1_000, true, true), member(2, 999, true, true)];
-        assert_eq!(choose(&members, Weight::Firm, 0), Some(ReplicaId(1)));
-        assert_eq!(choose(&members, Weight::Firm, 1), Some(ReplicaId(2)));
-    }
-
-    #[test]
-    fn only_a_firm_reason_hands_over_to_an_unwilling_member() {
-        let members = [member(1, 1_000, true, false)];
-        assert_eq!(choose(&members, Weight::Soft, 0), None);
-        assert_eq!(choose(&members, Weight::Firm, 0), Some(ReplicaId(1)));
-        let members = [member(1, 1_000, false, true)];
-        assert_eq!(choose(&members, Weight::Soft, 0), None);
-        assert_eq!(choose(&members, Weight::Firm, 0), Some(ReplicaId(1)));
-        assert_eq!(choose(&[], Weight::Firm, 0), None);
-    }
-}
+mod tests;

@@ -270,99 +270,60 @@ impl SteadyClock {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
+    use crate::script::{Line, check, or_dash};
 
     const DAY: i64 = 86_400_000;
 
-    fn exact(ahead: i64) -> Option<ClockOffset> {
-        within(ahead, ahead)
+    /// `5..9`, `7` for exactly that, `?` for a clock that is not known.
+    fn offset(word: &str) -> Option<ClockOffset> {
+        let (low, high) = word.split_once("..").unwrap_or((word, word));
+        (word != "?").then(|| ClockOffset { low: low.parse().unwrap(), high: high.parse().unwrap(), at: 0 })
     }
 
-    fn within(low: i64, high: i64) -> Option<ClockOffset> {
-        Some(ClockOffset { low, high, at: 0 })
-    }
-
-    fn off_of(own: i64, others: &[Option<ClockOffset>]) -> Option<i64> {
-        let mut known = vec![exact(own)];
-        known.extend_from_slice(others);
-        off(known[0].unwrap(), &known)
-    }
-
-    #[test]
-    fn one_clock_a_day_ahead_is_off_and_the_others_are_not() {
-        assert_eq!(off_of(DAY, &[exact(0), exact(3)]), Some(DAY - 3));
-        assert_eq!(off_of(-DAY, &[exact(0), exact(3)]), Some(-DAY));
-        assert_eq!(off_of(0, &[exact(DAY), exact(3)]).filter(|off| off.abs() > CLOCK_OFF_MAX_MS), None);
-    }
-
-    #[test]
-    fn no_clock_is_off_while_the_majority_is_not_known() {
-        assert_eq!(off_of(DAY, &[exact(0), None]), None, "either of the two may be right");
-        assert_eq!(off_of(DAY, &[exact(0)]), None, "of two clocks neither is in the minority");
-        assert_eq!(off_of(DAY, &[]), None);
-        assert_eq!(off_of(DAY, &[exact(0), exact(1), exact(2), None]), Some(DAY - 2), "three of five are enough");
-    }
-
-    #[test]
-    fn where_no_two_clocks_agree_the_middle_one_is_right() {
-        assert_eq!(off_of(0, &[exact(-2_000), exact(2_000)]), None);
-        assert_eq!(off_of(2_000, &[exact(-2_000), exact(0)]), Some(2_000));
-    }
-
-    #[test]
-    fn a_slow_answer_accuses_no_clock() {
-        // The peers answered after 3 s, so their clocks may be anything within that.
-        assert_eq!(off_of(0, &[within(-2_900, 100), within(-2_950, 50)]), None);
-        assert_eq!(off_of(DAY, &[within(-2_900, 100), within(-2_950, 50)]), Some(DAY - 100));
-    }
-
-    #[test]
-    fn no_single_clock_raises_the_ceiling() {
-        for others in [[exact(0), exact(40)], [exact(0), None], [None, exact(0)]] {
-            let mut known = vec![exact(DAY)];
-            known.extend(others);
-            let ceiling = ceiling(&known).unwrap();
-            assert!((0..=40 + CLOCK_OFF_MAX_MS).contains(&ceiling), "{ceiling} with {others:?}");
+    /// - `clocks OWN OTHER...`: what follows for a group whose members' clocks are known so far.
+    /// - `reading asked=MS answered=MS told=MS`: a peer told its clock; prints what is known of it after all readings.
+    /// - `alone MS`: the clock of a server that is alone in its group; the first one is where it starts.
+    fn start() -> impl FnMut(&str, &mut String) {
+        let mut known: Option<ClockOffset> = None;
+        let mut alone: Option<SteadyClock> = None;
+        move |line, out| {
+            let line = Line::new(line);
+            match line.command() {
+                "clocks" => {
+                    let clocks: Vec<_> = line.words().map(offset).collect();
+                    let (low, high) = median(&clocks);
+                    let off = off(clocks[0].expect("the own clock is known"), &clocks);
+                    let (ceiling, off) = (or_dash(ceiling(&clocks)), or_dash(off));
+                    writeln!(out, "median {}..{} ceiling {ceiling} off {off}", or_dash(low), or_dash(high)).unwrap();
+                }
+                "reading" => {
+                    let read = ClockOffset::reading(line.need("asked"), line.need("answered"), line.need("told"));
+                    let now = known.map_or(read, |known| known.refined(read));
+                    known = Some(now);
+                    writeln!(out, "ahead by {}..{}", now.low, now.high).unwrap();
+                }
+                "alone" => {
+                    let ahead = line.word(0);
+                    let believed = alone.get_or_insert_with(|| SteadyClock::new(ahead)).look(ahead);
+                    writeln!(out, "believed {believed}").unwrap();
+                }
+                other => panic!("unknown command {other}"),
+            }
         }
-        assert_eq!(ceiling(&[exact(DAY), exact(0)]), Some(CLOCK_OFF_MAX_MS), "of two clocks the earlier one counts");
-        assert_eq!(ceiling(&[exact(DAY), None, None]), None, "one clock of three says nothing");
     }
 
     #[test]
-    fn a_median_that_is_not_known_for_certain_is_the_lower() {
-        assert_eq!(median(&[exact(5), exact(7), exact(DAY)]), (Some(7), Some(7)));
-        assert_eq!(median(&[exact(5), exact(DAY), None]), (Some(5), Some(DAY)));
-        assert_eq!(median(&[exact(5), None, None]), (None, None));
-        assert_eq!(median(&[exact(5)]), (Some(5), Some(5)));
-        assert_eq!(median(&[exact(5), exact(9)]), (Some(5), Some(9)));
-    }
-
-    #[test]
-    fn readings_narrow_each_other_until_somebody_sets_the_clock() {
-        let first = ClockOffset::reading(1_000, 1_010, 5_000);
-        assert_eq!((first.low, first.high), (3_989, 4_001));
-        let slow = ClockOffset::reading(2_000, 2_900, 6_400);
-        let both = first.refined(slow);
-        assert!(both.low >= 3_987 && both.high <= 4_003, "{both:?}");
-        let set = ClockOffset::reading(3_000, 3_002, 90_000_000);
-        assert_eq!(both.refined(set), set);
+    fn scripts() {
+        check("clock", start);
     }
 
     #[test]
     fn an_old_reading_grows_uncertain() {
         let reading = ClockOffset::reading(0, 0, 0).drifted(3_600_000);
         assert!(reading.high - reading.low > 3_000, "{reading:?}");
-    }
-
-    #[test]
-    fn a_clock_alone_follows_small_steps_and_no_jump_forward() {
-        let mut steady = SteadyClock::new(1_000);
-        assert_eq!(steady.look(1_400), 1_400);
-        assert_eq!(steady.look(1_900), 1_900);
-        assert_eq!(steady.look(1_900 + DAY), 1_900, "a jump is not followed");
-        assert_eq!(steady.look(1_950), 1_950, "put right again");
-        assert_eq!(steady.look(-DAY), -DAY, "a clock that is set back is never ahead of itself");
-        assert_eq!(steady.look(1_950), 1_950);
     }
 
     #[test]

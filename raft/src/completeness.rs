@@ -80,45 +80,46 @@ impl Heard {
     }
 }
 
+/// Up to which time a replica that does not lead is complete: `proven` by bounds, or because its last applied entry was
+/// packed at `packed_at`. `None` if nothing has been applied since the start and no bound is known.
+pub(crate) fn complete_until(proven: Option<u64>, packed_at: u64, has_applied: bool, wall_ms: u64) -> Option<u64> {
+    if proven.is_none() && !has_applied {
+        return None;
+    }
+    // No answer is complete up to a time that has not come here yet.
+    let complete = proven.unwrap_or(0).max(packed_at).min(wall_ms);
+    Some(complete.saturating_sub(CLOCK_DIFFERENCE_MAX_MS))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
+    use crate::script::{Line, check, or_dash};
 
-    fn bound(time_ms: u64, index: u64) -> Bound {
-        Bound { time_ms, index }
-    }
-
-    #[test]
-    fn a_bound_counts_once_its_index_is_applied() {
+    /// `beat time=MS index=I applied=I`: a heartbeat with a bound comes in. `read applied=I [packed=MS] [wall=MS] [nothing]`:
+    /// a read of what is applied; `nothing`: no entry has been applied since the start.
+    fn start() -> impl FnMut(&str, &mut String) {
         let heard = Heard::default();
-        heard.note(bound(1_000, 7), 6);
-        assert_eq!(heard.proven_ms(6), None);
-        assert_eq!(heard.proven_ms(7), Some(1_000));
-    }
-
-    #[test]
-    fn who_is_always_a_little_behind_gets_on_all_the_same() {
-        let heard = Heard::default();
-        for beat in 1..=10 {
-            // Each time the index before the last is applied.
-            heard.note(bound(beat * 100, beat * 5), (beat - 1) * 5);
+        move |line, out| {
+            let line = Line::new(line);
+            let applied = line.need("applied");
+            match line.command() {
+                "beat" => heard.note(Bound { time_ms: line.need("time"), index: line.need("index") }, applied),
+                "read" => {
+                    let (packed, wall) = (line.get("packed").unwrap_or(0), line.get("wall").unwrap_or(u64::MAX));
+                    let proven = heard.proven_ms(applied);
+                    let as_of = complete_until(proven, packed, !line.has("nothing"), wall);
+                    writeln!(out, "proven {} complete as of {}", or_dash(proven), or_dash(as_of)).unwrap();
+                }
+                other => panic!("unknown command {other}"),
+            }
         }
-        assert_eq!(heard.proven_ms(9 * 5), Some(900));
     }
 
     #[test]
-    fn a_leaders_clock_that_was_put_right_is_believed() {
-        let heard = Heard::default();
-        heard.note(bound(9_000_000, 7), 7);
-        heard.note(bound(5_000, 8), 8);
-        assert_eq!(heard.proven_ms(8), Some(5_000));
-    }
-
-    #[test]
-    fn times_never_go_back() {
-        let heard = Heard::default();
-        heard.note(bound(1_000, 7), 7);
-        heard.note(bound(400, 8), 8);
-        assert_eq!(heard.proven_ms(8), Some(1_000));
+    fn scripts() {
+        check("completeness", start);
     }
 }

@@ -44,6 +44,8 @@ mod read;
 mod registry;
 mod replica;
 mod rounds;
+#[cfg(test)]
+mod script;
 mod staleness;
 mod state_machine;
 mod status;

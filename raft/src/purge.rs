@@ -155,23 +155,21 @@ impl Replica {
     }
 
     async fn purge(&self) {
-        let least = self.machine.durable().index.min(self.least_matched()).min(self.standing.applied_index());
+        let least = not_needed(self.machine.durable().index, self.least_matched(), self.standing.applied_index());
         let (snapshot, purged) = {
             let metrics = self.metrics.borrow_watched();
             (metrics.snapshot.map(|id| id.index), metrics.purged.map(|id| id.index))
         };
-        let offered = self.standing.offered();
-        if least > 0
-            && let Some(mark) = self.standing.mark_at_most(least)
-            && offered.is_none_or(|offered| offered < mark.log_id.index)
+        if let Some(mark) = self.standing.mark_at_most(least).filter(|_| least > 0)
+            && may_offer(mark.log_id.index, self.standing.offered(), least)
         {
             self.standing.offer(mark);
         }
-        // A replica that stopped will not purge; the host is going down.
-        if self.standing.offered() > snapshot {
-            self.raft.trigger().snapshot().await.ok();
-        } else if snapshot > purged {
-            self.raft.trigger().purge_log(snapshot.unwrap_or(0)).await.ok();
+        // An error means that the replica stopped: it purges nothing, and the host is going down.
+        match next_step(self.standing.offered(), snapshot, purged) {
+            Step::Snapshot => drop(self.raft.trigger().snapshot().await),
+            Step::Purge(index) => drop(self.raft.trigger().purge_log(index).await),
+            Step::Nothing => {}
         }
     }
 
@@ -205,6 +203,37 @@ impl Replica {
     }
 }
 
+/// The last index that is not needed any more: in synced files here, in the log of every member, and applied.
+fn not_needed(durable: u64, matched_by_all: u64, applied: u64) -> u64 {
+    durable.min(matched_by_all).min(applied)
+}
+
+/// Whether the state as of `mark` becomes the next snapshot, in place of the one as of `offered`. `least` is the last index
+/// that is not needed.
+fn may_offer(mark: u64, offered: Option<u64>, least: u64) -> bool {
+    assert!(mark <= least, "purging up to {mark} would remove entries after {least} that are still needed");
+    offered.is_none_or(|offered| offered < mark)
+}
+
+/// What to order from openraft.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// To take note of the newest snapshot.
+    Snapshot,
+    /// To purge up to the snapshot it knows.
+    Purge(u64),
+    Nothing,
+}
+
+/// openraft learns of a snapshot first, and purges up to it on a later look.
+fn next_step(offered: Option<u64>, snapshot: Option<u64>, purged: Option<u64>) -> Step {
+    match snapshot {
+        _ if offered > snapshot => Step::Snapshot,
+        Some(index) if snapshot > purged => Step::Purge(index),
+        _ => Step::Nothing,
+    }
+}
+
 /// The least index that a member is known to have, and who that is. Known to the leader alone.
 fn matched_by_all(metrics: &Metrics) -> Option<(u64, terrane_types::ReplicaId)> {
     if metrics.state != ServerState::Leader {
@@ -219,14 +248,4 @@ fn matched_by_all(metrics: &Metrics) -> Option<(u64, terrane_types::ReplicaId)> 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_process_ends_only_when_no_group_works() {
-        let failed = || Some("damaged".to_owned());
-        assert_eq!(why_nothing_works(vec![]), None);
-        assert_eq!(why_nothing_works(vec![failed(), None]), None);
-        assert_eq!(why_nothing_works(vec![failed(), failed()]), failed());
-    }
-}
+mod tests;

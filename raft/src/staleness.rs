@@ -22,7 +22,7 @@
 //! that it waits for, then with another one: meanwhile entries come, with their times.
 
 use crate::ProposeError;
-use crate::completeness::{Bound, CLOCK_DIFFERENCE_MAX_MS};
+use crate::completeness::{Bound, complete_until};
 use crate::replica::Replica;
 use crate::status::StalePoint;
 
@@ -48,11 +48,7 @@ impl Replica {
         let stamp = self.standing.stamp();
         let index = self.standing.applied_index();
         let proven = self.heard.proven_ms(index);
-        if proven.is_none() && !self.standing.has_applied() {
-            return Err(ProposeError::NotReady);
-        }
-        // No answer is complete up to a time that has not come here.
-        let complete = proven.unwrap_or(0).max(packed_at).min(self.clocks.wall_ms());
-        Ok(StalePoint { index, stamp, as_of_ms: complete.saturating_sub(CLOCK_DIFFERENCE_MAX_MS) })
+        let complete = complete_until(proven, packed_at, self.standing.has_applied(), self.clocks.wall_ms());
+        complete.map(|as_of_ms| StalePoint { index, stamp, as_of_ms }).ok_or(ProposeError::NotReady)
     }
 }

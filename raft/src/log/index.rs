@@ -238,9 +238,13 @@ pub(crate) struct Moved {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::fmt::Write as _;
+
     use proptest::prelude::*;
 
     use super::*;
+    use crate::script::{Line, check, or_dash};
 
     fn place(segment: u64, at: u64) -> Place {
         Place { segment, offset: at * 100, length: 40 + u32::try_from(at % 7).unwrap() }
@@ -323,6 +327,61 @@ mod tests {
         assert_eq!(index.get(3), Some((1, place(2, 0))));
         assert!(index.relocate(&[moved(place(2, 0))]));
         assert_eq!(index.get(3), Some((1, place(9, 0))));
+    }
+
+    /// `1:4`: entries 1 to 4 more, `s2`: in segment 2, `h2`: in held file 2; each takes 40 bytes.
+    fn start() -> impl FnMut(&str, &mut String) {
+        let mut index = Index::default();
+        index.reset(1);
+        let mut at = 0;
+        let file = |word: &str| {
+            let number: u64 = word[1..].parse().unwrap();
+            if word.starts_with('h') { number | HELD } else { number }
+        };
+        let name = |file: u64| if file & HELD == 0 { format!("s{file}") } else { format!("h{}", file & !HELD) };
+        move |line, out| {
+            let line = Line::new(line);
+            match line.command() {
+                "push" => {
+                    for _ in 0..line.need("count") {
+                        at += 40;
+                        index.push(1, Place { segment: file(line.word::<String>(0).as_str()), offset: at, length: 40 });
+                    }
+                }
+                "purge" => index.purge(line.word::<u64>(0) + 1),
+                "truncate" => index.truncate(line.word::<u64>(0) + 1),
+                "copy" => {
+                    let small = line.get::<String>("small").map(|small| file(&small));
+                    let bytes = line.get("bytes").unwrap_or(u64::MAX);
+                    let found = index.in_segments_before(line.need("before"), small, bytes);
+                    let span = found.first().zip(found.last()).map(|(first, last)| format!("{}..{}", first.0, last.0));
+                    let files: BTreeSet<_> = found.iter().map(|(_, _, place)| name(place.segment)).collect();
+                    let files: Vec<_> = files.into_iter().collect();
+                    writeln!(out, "copies {}", or_dash(span.map(|span| format!("{span} from {}", files.join(" ")))))
+                        .unwrap();
+                    if let Some(to) = line.get::<String>("to") {
+                        let to = |offset| Place { segment: file(&to), offset, length: 40 };
+                        let moved = found.iter().zip((0..).step_by(40));
+                        let moved = moved.map(|((index, term, from), at)| Moved {
+                            index: *index,
+                            term: *term,
+                            from: *from,
+                            to: to(at),
+                        });
+                        assert!(index.relocate(&moved.collect::<Vec<_>>()));
+                    }
+                }
+                other => panic!("unknown command {other}"),
+            }
+            let runs = index.runs.iter().map(|run| format!("{}..{} {}", run.first, run.end() - 1, name(run.segment)));
+            writeln!(out, "{}", or_dash(Some(runs.collect::<Vec<_>>().join(" | ")).filter(|runs| !runs.is_empty())))
+                .unwrap();
+        }
+    }
+
+    #[test]
+    fn scripts() {
+        check("log/index", start);
     }
 
     #[test]

@@ -118,7 +118,10 @@ fn beyond(uses: &[GroupUse], space: u64, bytes: impl Fn(&GroupUse) -> u64) -> BT
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
+    use crate::script::{Line, check};
 
     const LIMIT: u64 = 800;
 
@@ -131,36 +134,29 @@ mod tests {
         (1..).zip(groups).map(of).collect()
     }
 
-    fn refused(groups: &[(u64, u64)], on_disk: u64) -> (Vec<u64>, Vec<u64>) {
-        let refusals = decide(&uses(groups), on_disk, LIMIT, spill_bytes(LIMIT, 50));
-        let ids = |of: &BTreeMap<GroupId, Refusal>| of.keys().map(|group| group.0).collect();
-        (ids(&refusals.proposals), ids(&refusals.appends))
+    /// `decide on-disk=BYTES ALL/HELD...`: groups 1, 2, ... of a log of 800 bytes, each with its bytes in the log and those
+    /// kept for a member only.
+    fn play(line: &str, out: &mut String) {
+        let line = Line::new(line);
+        assert_eq!(line.command(), "decide", "unknown command");
+        let sizes = |word: &str| {
+            let (all, held) = word.split_once('/').expect("ALL/HELD");
+            (all.parse().unwrap(), held.parse().unwrap())
+        };
+        let groups: Vec<(u64, u64)> = line.words().map(sizes).collect();
+        let refusals = decide(&uses(&groups), line.need("on-disk"), LIMIT, spill_bytes(LIMIT, 50));
+        let text = |of: &BTreeMap<GroupId, Refusal>| {
+            let each = of.iter().map(|(group, refusal)| format!("{group} ({}>{})", refusal.used, refusal.share));
+            let each: Vec<_> = each.collect();
+            if each.is_empty() { "none".to_owned() } else { each.join(" ") }
+        };
+        writeln!(out, "refused as leader: {}; as follower: {}", text(&refusals.proposals), text(&refusals.appends))
+            .unwrap();
     }
 
     #[test]
-    fn one_held_group_may_use_what_the_others_leave_and_only_it_is_refused() {
-        assert_eq!(refused(&[(590, 590), (100, 5), (100, 5)], 790), (vec![], vec![]));
-        assert_eq!(refused(&[(595, 595), (100, 5), (100, 5)], 795), (vec![1], vec![]));
-        assert_eq!(refused(&[(695, 695), (100, 5), (100, 5)], 799), (vec![1], vec![1]));
-    }
-
-    #[test]
-    fn held_groups_share_fairly_and_small_ones_continue() {
-        assert_eq!(refused(&[(300, 300), (210, 210), (100, 100), (0, 0)], 700), (vec![1], vec![]));
-        assert_eq!(refused(&[(260, 260), (260, 260), (100, 100), (0, 0)], 700), (vec![1, 2], vec![]));
-    }
-
-    #[test]
-    fn groups_that_wait_for_no_member_are_not_refused_below_the_limit() {
-        assert_eq!(refused(&[(700, 0), (90, 90)], 799), (vec![], vec![]));
-        assert_eq!(refused(&[(710, 0), (90, 90)], 800), (vec![1], vec![]));
-        assert_eq!(refused(&[(710, 0), (90, 90)], 900), (vec![1], vec![1]));
-    }
-
-    #[test]
-    fn an_empty_log_refuses_no_group() {
-        assert_eq!(refused(&[], 0), (vec![], vec![]));
-        assert_eq!(refused(&[(0, 0)], 900), (vec![], vec![]));
+    fn scripts() {
+        check("log/shares", || play);
     }
 
     #[test]

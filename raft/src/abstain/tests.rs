@@ -1,0 +1,64 @@
+//! Who stands for election, who leads instead, and when handovers are tried, as scripts.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use terrane_types::ReplicaId;
+use tokio::time::Instant;
+
+use super::{Candidate, Handover, choose, may_stand};
+use crate::abstention::Weight;
+use crate::script::{Line, check, or_dash};
+
+fn weight(line: &Line<'_>) -> Option<Weight> {
+    match (line.has("soft"), line.has("firm")) {
+        (_, true) => Some(Weight::Firm),
+        (true, _) => Some(Weight::Soft),
+        _ => None,
+    }
+}
+
+/// `3@900` is replica 3 with the log up to 900; `!` after it: silent, `?`: unwilling.
+fn candidate(word: &str) -> Candidate {
+    let (replica, rest) = word.split_once('@').expect("REPLICA@INDEX");
+    Candidate {
+        replica: ReplicaId(replica.parse().unwrap()),
+        matched: rest.trim_end_matches(['!', '?']).parse().unwrap(),
+        alive: !rest.contains('!'),
+        willing: !rest.contains('?'),
+    }
+}
+
+/// - `choose soft|firm [turn=N] CANDIDATE...`: who leads instead of a leader with such a reason.
+/// - `stand [soft|firm] silent=MS`: whether a server stands that has heard no leader for so long.
+/// - `look at=MS term=T`: a look at a group that this server leads in spite of a reason.
+fn start() -> impl FnMut(&str, &mut String) {
+    let begun = Instant::now();
+    let mut handover: Option<Handover> = None;
+    move |line, out| {
+        let line = Line::new(line);
+        match line.command() {
+            "choose" => {
+                let candidates: Vec<_> = line.words().filter(|word| word.contains('@')).map(candidate).collect();
+                let weight = weight(&line).expect("soft or firm");
+                let chosen = choose(&candidates, weight, line.get("turn").unwrap_or(0));
+                writeln!(out, "to {}", or_dash(chosen.map(|replica| replica.0))).unwrap();
+            }
+            "stand" => {
+                let stands = may_stand(weight(&line), line.ms("silent").unwrap_or(Duration::ZERO));
+                writeln!(out, "{}", if stands { "stands" } else { "does not stand" }).unwrap();
+            }
+            "look" => {
+                let (term, now) = (line.need("term"), begun + line.ms("at").expect("at="));
+                let next = handover.get_or_insert_with(|| Handover::new(term, now)).next(term, now);
+                writeln!(out, "attempt {}", or_dash(next)).unwrap();
+            }
+            other => panic!("unknown command {other}"),
+        }
+    }
+}
+
+#[test]
+fn scripts() {
+    check("abstain", start);
+}
