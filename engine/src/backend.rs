@@ -1,4 +1,4 @@
-//! Backends: where flushed cells go. Everything else (memtables, manifest, points, reads, splits) is common.
+//! Backends: where flushed cells go. Everything else (memtables, manifest, points, reads, splits) is shared.
 
 pub(crate) mod lsm;
 pub(crate) mod memory;
@@ -44,7 +44,7 @@ impl Backend {
         }
     }
 
-    /// The files of every region that the manifest names, by region in its order.
+    /// The files of every region that the manifest names, in the order of its regions.
     pub(crate) async fn load(&self, contents: &Contents) -> Result<Vec<RegionFiles>, Error> {
         let mut loaded = Vec::with_capacity(contents.regions.len());
         // A file that several regions have a part of is loaded once.
@@ -55,7 +55,7 @@ impl Backend {
                 let mut of_family = Vec::with_capacity(records.len());
                 for record in records {
                     let source = match self {
-                        // A tree is the same file to all regions of the table.
+                        // A tree is the same file for all regions of the table.
                         #[cfg(feature = "sled")]
                         Self::Sled(sled) => sled.source(region.point.group, region.table, family)?,
                         Self::Lsm(_) | Self::Memory(_) => match sources.get(&record.id) {
@@ -90,12 +90,12 @@ impl Backend {
         }
     }
 
-    /// Whether a flush that would leave a family with so many files writes them all anew as one.
+    /// Whether a flush that would leave a family with this many files rewrites them all as one.
     pub(crate) fn rewrites(&self, files: usize) -> bool {
         matches!(self, Self::Memory(_)) && files >= memory::FILES_MAX
     }
 
-    /// Takes the cells of one family of a region. Files are cut, between rows, at about `file_bytes`.
+    /// A writer for the cells of one family of a region. Files are cut, between rows, at about `file_bytes`.
     pub(crate) fn writer(&self, target: WriterTarget<'_>) -> Result<FamilyWriter, Error> {
         match self {
             Self::Lsm(lsm) => Ok(FamilyWriter::Lsm(Box::new(lsm.writer(target)))),
@@ -105,7 +105,7 @@ impl Backend {
         }
     }
 
-    /// Makes durable what is not yet by itself: names of new files, and sled's trees.
+    /// Makes durable what is not yet: names of new files, and sled's trees.
     pub(crate) async fn sync(&self, any: bool) -> Result<(), Error> {
         if !any {
             return Ok(());
@@ -139,39 +139,39 @@ impl Backend {
         }
     }
 
-    /// Where a file is; `None` where cells do not lie in files of their own.
+    /// The path of a file; `None` where cells have no files of their own.
     pub(crate) fn path_of(&self, id: u64) -> Option<std::path::PathBuf> {
         self.files().map(|files| files.path_of(id))
     }
 
-    /// The file is named by the manifest now, or never will be: from here on it goes when nobody names it.
+    /// The manifest names the file now, or never will: from here on it goes once nothing names it.
     pub(crate) fn release(&self, id: u64) {
         if let Some(files) = self.files() {
             files.release(id);
         }
     }
 
-    /// The record that was to name these files failed, and may be on disk all the same: they stay until that is decided.
+    /// The record that was to name these files failed, and may be on disk all the same: they stay until that is known.
     pub(crate) fn in_doubt(&self, made: &[FileRef]) {
         if let Some(files) = self.files() {
             files.in_doubt(made.iter().map(|file| file.record.id));
         }
     }
 
-    /// No record of those that failed until now is on disk.
+    /// None of the records that failed until now is on disk.
     pub(crate) fn resolve_doubt(&self) {
         if let Some(files) = self.files() {
             files.resolve_doubt();
         }
     }
 
-    /// The files that stay although the manifest may not name them yet. To be asked before the manifest is: a file is
-    /// protected until it is named, so no file is missed by both looks.
+    /// The files that stay although the manifest may not name them yet. Query this before the manifest: a file is
+    /// protected until it is named, so the two queries together miss none.
     pub(crate) fn protected(&self) -> Protected {
         self.files().map(|files| files.protected()).unwrap_or_default()
     }
 
-    /// Removes files that no region names any more, that are not protected, and that nobody reads.
+    /// Removes files that are not named, not protected, and not being read.
     pub(crate) async fn retain(&self, named: BTreeSet<u64>, protected: Protected) -> Result<(), Error> {
         match self.files() {
             Some(files) => files.retain(&named, &protected).await,
@@ -179,7 +179,7 @@ impl Backend {
         }
     }
 
-    /// Removes a region's cells from above a sequence number, where a flush that was never recorded can have left some.
+    /// Removes a region's cells above a sequence number, which a flush that was never recorded may have left.
     pub(crate) async fn remove_above(
         &self,
         group: GroupId,
@@ -189,14 +189,14 @@ impl Backend {
         sequence: u64,
     ) -> Result<(), Error> {
         match self {
-            // Their unrecorded files went at the start.
+            // Their unrecorded files were removed at the start.
             Self::Lsm(_) | Self::Memory(_) => Ok(()),
             #[cfg(feature = "sled")]
             Self::Sled(sled) => sled.remove(group, table, families, bounds, Some(sequence)).await,
         }
     }
 
-    /// Removes the cells of a dropped region, where they do not lie in files of their own.
+    /// Removes the cells of a dropped region, where they have no files of their own.
     pub(crate) async fn drop_range(
         &self,
         group: GroupId,
@@ -225,13 +225,13 @@ pub(crate) struct WriterTarget<'a> {
     pub(crate) storage: FamilyStorage,
     pub(crate) prefix: Option<RowPrefix>,
     pub(crate) level: u8,
-    /// Files are cut, between rows, at about so many bytes.
+    /// Files are cut, between rows, at about this many bytes.
     pub(crate) file_bytes: u64,
     /// See [`crate::manifest::FileRecord::collected`].
     pub(crate) collected: (u64, i64),
 }
 
-/// Takes the cells of one family, in store order. Nothing of it counts before the backend was synced.
+/// Takes the cells of one family, in store order. Nothing is durable before the backend was synced.
 pub(crate) enum FamilyWriter {
     Lsm(Box<lsm::LsmWriter>),
     Memory(memory::MemoryWriter),
@@ -240,8 +240,8 @@ pub(crate) enum FamilyWriter {
 }
 
 impl FamilyWriter {
-    /// Whether [`FamilyWriter::work`] is to be called before more cells are added. `within_row`: they are of the row of the
-    /// last cell, and no file may end there.
+    /// Whether [`FamilyWriter::work`] must be called before more cells are added. `within_row`: they belong to the row
+    /// of the last cell, and no file may end there.
     pub(crate) fn has_work(&self, within_row: bool) -> bool {
         match self {
             Self::Lsm(lsm) => lsm.has_work(within_row),
@@ -251,7 +251,7 @@ impl FamilyWriter {
         }
     }
 
-    /// Makes files and writes what has gathered.
+    /// Creates files and writes what has gathered.
     pub(crate) async fn work(&mut self, within_row: bool) -> Result<(), Error> {
         match self {
             Self::Lsm(lsm) => lsm.work(within_row).await,
@@ -270,14 +270,14 @@ impl FamilyWriter {
         }
     }
 
-    /// Gives up what was written so far.
+    /// Discards what was written so far.
     pub(crate) async fn abandon(self) {
         if let Self::Lsm(lsm) = self {
             lsm.abandon().await;
         }
     }
 
-    /// Writes the rest; answers the files, none when there was no cell. They are protected until they are settled.
+    /// Writes the rest; returns the files, none when there was no cell. They are protected until they are released.
     pub(crate) async fn finish(self, bounds: &RowRange) -> Result<Vec<FileRef>, Error> {
         match self {
             Self::Lsm(lsm) => lsm.finish(bounds).await,

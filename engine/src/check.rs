@@ -1,8 +1,8 @@
 //! Verifying the directory of an engine that no process uses, without changing anything.
 //!
-//! The manifest says which files count. Each of those is read from its first byte to its last and compared with what the
-//! manifest says of it; files that nobody names are listed and not read, as the next start removes them. Where the manifest
-//! itself is damaged, nobody knows what it named, so all files are verified.
+//! The manifest says which files count. Each of those is read completely and compared with what the manifest says of
+//! it. Files that it does not name are listed and not read, as the next start removes them. Where the manifest itself
+//! is damaged, it is unknown what it named, so all files are verified.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,14 +18,14 @@ use crate::backend::{lsm, memory};
 use crate::manifest::{self, Contents, FileRecord, RegionRecord};
 use crate::store_file::{self, FamilyReads, StoreFile, StoreFileShared};
 
-/// A check reads each block once: the cache is for the index of the file at hand.
+/// A check reads each block once: the cache is for the index of the current file.
 const CACHE_BYTES: u64 = 1 << 20;
 const OPEN_FILES: usize = 4;
 
 /// What a manifest says is durable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recorded {
-    /// The engine that the directory was made with.
+    /// The engine that created the directory.
     pub engine: String,
     /// The group of each region, and the index of its log up to which the region's cells are in files.
     pub regions: BTreeMap<RegionId, (GroupId, u64)>,
@@ -33,7 +33,7 @@ pub struct Recorded {
     pub groups: BTreeMap<GroupId, u64>,
 }
 
-/// Verifies every byte of the engine's directory. Answers what is recorded, unless the manifest is damaged or absent.
+/// Verifies every byte of the engine's directory. Returns what is recorded, unless the manifest is damaged or absent.
 pub async fn check(dir: &Path, inspection: &mut Inspection) -> Option<Recorded> {
     let disk = Disk::os();
     let names = match disk.list(dir).await {
@@ -76,7 +76,7 @@ pub async fn check(dir: &Path, inspection: &mut Inspection) -> Option<Recorded> 
             lsm::DIRECTORY => check.files(Kind::StoreFile).await,
             memory::DIRECTORY => check.files(Kind::Cells).await,
             "sled" => check.sled().await,
-            _ => check.inspection.warning(&dir.join(name), 0, "a file that is not of the engine"),
+            _ => check.inspection.warning(&dir.join(name), 0, "a file that does not belong to the engine"),
         }
     }
     check.missing(&contents.engine);
@@ -86,7 +86,7 @@ pub async fn check(dir: &Path, inspection: &mut Inspection) -> Option<Recorded> 
     is_whole.then(|| recorded(contents))
 }
 
-/// The records of every file that some region names.
+/// The records of every file that a region names.
 fn named(contents: &Contents) -> BTreeMap<u64, Vec<FileRecord>> {
     let mut named = BTreeMap::<u64, Vec<FileRecord>>::new();
     for file in contents.regions.values().flat_map(|region| region.files.values().flatten()) {
@@ -104,7 +104,7 @@ fn recorded(contents: Contents) -> Recorded {
     }
 }
 
-/// The files whose bytes we know.
+/// The files whose layout is known.
 #[derive(Clone, Copy)]
 enum Kind {
     StoreFile,
@@ -137,7 +137,7 @@ impl Kind {
 struct EngineCheck<'a> {
     disk: Disk,
     dir: PathBuf,
-    /// Files that the manifest names; those that were found are taken out.
+    /// Files that the manifest names; those that were found are removed.
     named: BTreeMap<u64, Vec<FileRecord>>,
     /// Whether the manifest is.
     is_whole: bool,
@@ -173,7 +173,7 @@ impl EngineCheck<'_> {
         };
         self.inspection.looks_at(kind.name(), path, bytes);
         if let Some(record) = records.iter().find(|record| record.size != bytes) {
-            let what = format!("it has {bytes} bytes, and the manifest says {}", record.size);
+            let what = format!("it has {bytes} bytes; the manifest says {}", record.size);
             self.inspection.damage(path, bytes.min(record.size), what);
         }
         let checked = match kind {
@@ -181,10 +181,10 @@ impl EngineCheck<'_> {
             Kind::Cells => memory::check_file(&self.disk, path, id).await,
         };
         match checked {
-            // What the manifest says is compared with what is there.
+            // Compares what the manifest says with what is present.
             Ok(found) => {
                 if let Some(what) = records.iter().find_map(|record| difference(record, &found)) {
-                    self.inspection.damage(path, 0, format!("the manifest says otherwise of {what}"));
+                    self.inspection.damage(path, 0, format!("the manifest differs in {what}"));
                 }
             }
             Err(Error::Corruption { file, offset, what }) => self.inspection.damage(&file, offset, what),
@@ -210,9 +210,9 @@ impl EngineCheck<'_> {
         self.inspection.warning(&dir, 0, what);
     }
 
-    /// What is named and was not found.
+    /// Reports what is named and was not found.
     fn missing(&mut self, engine: &str) {
-        // With sled a record stands for a part of its trees.
+        // With sled a record represents a part of its trees.
         if engine == "sled" {
             return;
         }
@@ -222,7 +222,7 @@ impl EngineCheck<'_> {
         };
         for id in std::mem::take(&mut self.named).into_keys() {
             let path = self.dir.join(dir).join(format!("{id:016}{ending}"));
-            self.inspection.damage(&path, 0, "the manifest names the file and it is missing");
+            self.inspection.damage(&path, 0, "the manifest names the file, but it is missing");
         }
     }
 
@@ -245,7 +245,7 @@ impl EngineCheck<'_> {
     }
 }
 
-/// In what a file differs from what the manifest says of it.
+/// How a file differs from what the manifest says of it.
 fn difference(said: &FileRecord, found: &FileRecord) -> Option<&'static str> {
     let differs = [
         ("its rows", (&said.first_row, &said.last_row) != (&found.first_row, &found.last_row)),

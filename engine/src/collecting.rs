@@ -1,11 +1,11 @@
-//! Collecting: the rows of a merge without what no reader will notice. What a flush and a compaction have in common.
+//! Collecting: a merge of rows without what no reader will miss. Flushes and compactions share it.
 //!
-//! Which cells may go is decided by `terrane_types::visibility` alone. What is decided here is whether everything older
-//! of a row is at hand: a row that an older file outside of the merge may hold keeps the deletes and witnesses that act
-//! on what lies there.
+//! `terrane_types::visibility` alone decides which cells may go. This module decides whether everything older of a row
+//! is present: a row that may also be in an older file outside of the merge keeps the tombstones and masked puts that
+//! act on what lies there.
 //!
-//! A row is collected part by part and column by column, so that a row of any size passes through bounded memory. A column is
-//! judged as a whole; of one that is larger than [`COLUMN_PARTS_MAX`] only what has expired goes.
+//! A row is collected part by part and column by column, so that a row of any size passes through bounded memory. A
+//! column is judged as a whole; from one larger than [`COLUMN_PARTS_MAX`] only what has expired is dropped.
 
 use terrane_types::visibility::{CellMeta, Collector, Fate};
 
@@ -14,7 +14,7 @@ use crate::cells::{Cell, Cells};
 use crate::manifest::FamilyRecord;
 use crate::merging_cursor::MergingCursor;
 
-/// Parts of one column that are gathered to be judged: 64 MiB.
+/// The most parts of one column that are gathered to be judged: 64 MiB.
 const COLUMN_PARTS_MAX: usize = 128;
 
 /// The first and the last row of a file.
@@ -23,7 +23,7 @@ pub(crate) type RowEnds = (Vec<u8>, Vec<u8>);
 /// First and last rows of files that hold older cells than the merge and are not in it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Older {
-    /// Groups of files, each sorted by row and without overlaps; the number is the first file that is not behind yet.
+    /// Groups of files, each sorted by row and without overlaps; the number is the first file that was not passed yet.
     groups: Vec<(Vec<RowEnds>, usize)>,
 }
 
@@ -35,12 +35,12 @@ impl Older {
         }
     }
 
-    /// Whether there is none: everything older of every row is at hand.
+    /// Whether there are none: everything older of every row is present.
     pub(crate) fn is_empty(&self) -> bool {
         self.groups.is_empty()
     }
 
-    /// Whether one of the files may hold `row`. Rows are asked about in ascending order.
+    /// Whether one of the files may hold `row`. Called with rows in ascending order.
     fn may_hold(&mut self, row: &[u8]) -> bool {
         self.groups.iter_mut().any(|(files, at)| {
             while files.get(*at).is_some_and(|(_, last)| last.as_slice() < row) {
@@ -51,13 +51,13 @@ impl Older {
     }
 }
 
-/// Goes over the rows of a merge and gives what is to be kept of them.
+/// Walks the rows of a merge and returns what is kept of them.
 pub(crate) struct Collecting {
     merge: MergingCursor,
-    /// Cells from before it are of an earlier family of the same name.
+    /// Older cells belong to an earlier family of the same name.
     since: u64,
     older: Older,
-    /// For rows with everything older at hand, and for the others.
+    /// For rows with everything older present, and for the others.
     whole: Collector,
     part: Collector,
     /// Cells that are not judged yet.
@@ -65,9 +65,9 @@ pub(crate) struct Collecting {
     metas: Vec<CellMeta>,
     /// Whether a row was begun and is not over.
     within: bool,
-    /// Whether the merge stands within a row, one of which nothing was gathered included.
+    /// Whether the merge is within a row, including one of which nothing was gathered.
     mid_row: bool,
-    /// Whether everything older of that row is at hand.
+    /// Whether everything older of that row is present.
     covers_older: bool,
     /// The qualifier of a column that is too large to be judged.
     kept: Option<Vec<u8>>,
@@ -112,18 +112,19 @@ impl Collecting {
         self.merge.row()
     }
 
-    /// Whether what comes next is of the row of the last cell.
+    /// Whether what comes next belongs to the row of the last cell.
     pub(crate) fn is_within_row(&self) -> bool {
         self.within
     }
 
-    /// Hands what is kept of the next row, or of the next part of it, to `keep`, in store order. At the end nothing happens.
+    /// Hands what is kept of the next row, or of its next part, to `keep`, in store order. At the end it does nothing.
     pub(crate) fn next(&mut self, mut keep: impl FnMut(Cell<'_>)) -> Result<(), Error> {
         if !self.mid_row && self.keep_lone(&mut keep)? {
             return Ok(());
         }
         let before = (self.gathered.len(), self.gathered.weight());
-        // A column that goes on doubles what is gathered of it, so that to look for its end costs no more than to read it.
+        // A column that continues doubles what is gathered of it, so that finding its end costs no more than reading
+        // it.
         let bytes_max = self.part_bytes.max(self.gathered.data_bytes());
         let is_over = self.merge.take(&[], bytes_max, &mut self.gathered)?;
         self.cells_seen += (self.gathered.len() - before.0) as u64;
@@ -132,7 +133,7 @@ impl Collecting {
             let since = self.since;
             self.gathered.retain(|cell| cell.sequence >= since);
             if self.gathered.is_empty() {
-                // Or the bytes of what was left out would count as gathered.
+                // Otherwise the bytes of the removed cells would count as gathered.
                 self.gathered.clear();
             }
         }
@@ -153,7 +154,7 @@ impl Collecting {
         Ok(())
     }
 
-    /// Judges a row of a single cell from where it lies; says no where the next row is none.
+    /// Judges a row of a single cell from where it lies; `false` where the next row is not such a row.
     fn keep_lone(&mut self, keep: &mut impl FnMut(Cell<'_>)) -> Result<bool, Error> {
         let Some(cell) = self.merge.lone().filter(|cell| cell.sequence >= self.since) else { return Ok(false) };
         self.cells_seen += 1;
@@ -169,7 +170,7 @@ impl Collecting {
         Ok(true)
     }
 
-    /// Judges the columns that are gathered whole; answers how many cells that are.
+    /// Judges the columns that are gathered completely; returns how many cells these have.
     fn judge(&mut self, is_over: bool, keep: &mut impl FnMut(Cell<'_>)) -> usize {
         let Self { gathered: cells, metas, kept, whole, part, part_bytes, .. } = self;
         let column_bytes_max = part_bytes.saturating_mul(COLUMN_PARTS_MAX);

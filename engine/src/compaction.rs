@@ -1,17 +1,17 @@
-//! What a compaction is to do: the decisions alone, without files, clock or chance.
+//! The decisions of compaction, without files, clock or randomness.
 //!
-//! A store is a [`Tree`] of file summaries. [`pick`] says which files are to be rewritten together, moved or dropped
-//! next; [`debt`] says how far behind the store is, [`pressure`] and [`verdict`] what that costs the writers, and
-//! [`Pacing`] how fast compaction may read and write. All of them are plain functions of what they are handed, so that
-//! tests draw trees as text, and so that every replica decides alike.
+//! A store is a [`Tree`] of file summaries. [`pick`] says which files to rewrite together, move or drop next; [`debt`]
+//! says how far behind the store is, [`pressure`] and [`verdict`] what that costs writers, and [`Pacing`] how fast
+//! compaction may read and write. All of them are plain functions of their arguments, so that tests draw trees as text,
+//! and every replica decides alike.
 //!
 //! # The order of the log in a tree
 //! The newest cells of a row are in the last file of level 0, then in the files before it, then in level 1, and so on
 //! down to [`LEVEL_MAX`]. What is collected together must be a contiguous part of the log of each row, therefore
-//! - inputs hold, for every row they touch, all files between the newest and the oldest of them that touch it;
-//! - the output takes the place of the oldest input, or a lower one that nothing older lies above: no file that stays
-//!   is passed over by cells that were on its other side;
-//! - outputs of level 1 and deeper overlap no file that stays in their level, seen by their row ranges.
+//! - inputs include, for every row they touch, all files between the newest and the oldest of them that touch it;
+//! - the output takes the place of the oldest input, or a lower one with nothing older above it: cells never move past
+//!   a file that stays;
+//! - outputs in level 1 and deeper overlap no file that stays in their level, by their row ranges.
 //!
 //! `selection` holds these rules, for the levelled picker and the time windows alike.
 
@@ -58,7 +58,7 @@ pub(crate) const LEVEL_MAX: usize = 6;
 /// A score or pressure of one: a level at its target, a store at its hard limit.
 pub(crate) const PERMILLE: u64 = 1000;
 
-/// What the picker knows of a store file. Rows and bytes are those inside of the region's bounds.
+/// What the picker knows of a store file. Rows and bytes are those within the region's bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileSummary {
     pub(crate) id: u64,
@@ -71,17 +71,18 @@ pub(crate) struct FileSummary {
     pub(crate) max_sequence: u64,
     pub(crate) cells: u64,
     pub(crate) deletes: u64,
-    /// Part of the file lies outside of the region.
+    /// The file extends beyond the region.
     pub(crate) straddles: bool,
-    /// The oldest snapshot of the rewrite that made the file, if it had everything older at hand; else 0. What could be
-    /// collected up to there is gone: a file that kept deletes all the same is not rewritten for them again and again.
+    /// The oldest snapshot of the rewrite that wrote the file, if everything older was present; otherwise 0. What could
+    /// be collected up to there is gone: a file that kept tombstones nevertheless is not rewritten for them again and
+    /// again.
     pub(crate) collected_sequence: u64,
     /// The log time of that rewrite; 0 for none.
     pub(crate) collected_ms: i64,
 }
 
 impl FileSummary {
-    /// More than a quarter of its cells are deletes: reads pay for them, and what they hide takes up space below.
+    /// More than a quarter of its cells are tombstones: reads pay for them, and what they hide takes up space below.
     pub(crate) fn is_dense_in_deletes(&self) -> bool {
         self.deletes.saturating_mul(4) > self.cells
     }
@@ -91,7 +92,7 @@ impl FileSummary {
     }
 }
 
-/// A compaction that runs: what [`Plan::job`] gave when it was picked.
+/// A running compaction: what [`Plan::job`] returned when it was picked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Job {
     pub(crate) files: BTreeSet<u64>,
@@ -105,7 +106,7 @@ pub(crate) struct Tree {
     pub(crate) level0: Vec<FileSummary>,
     /// Level 1 first; each sorted by row, and no row in two files of one level. Missing ones are empty.
     pub(crate) levels: Vec<Vec<FileSummary>>,
-    /// The compactions that run. Whole jobs and not only their files, since an output may cover the rows between two
+    /// The running compactions. Whole jobs and not only their files, since an output may cover the rows between two
     /// inputs, where a file that was flushed meanwhile would otherwise look free.
     pub(crate) busy: Vec<Job>,
 }
@@ -140,22 +141,22 @@ impl Tree {
     }
 }
 
-/// What the family's and the region's settings ask of compaction, and the moment of asking.
+/// What the settings of the family and the region require of compaction, as of now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Policy {
     /// The size at which the region splits.
     pub(crate) region_bytes: u64,
-    /// What a memtable holds when it is flushed.
+    /// The size of a memtable when it is flushed.
     pub(crate) flush_bytes: u64,
     /// The size of an output file in levels from 1 on. Level 0 gets one output file per rewrite.
     pub(crate) file_bytes: u64,
-    /// So many files in level 0 ask for a compaction.
+    /// The number of files in level 0 that triggers a compaction.
     pub(crate) level0_files: usize,
-    /// What level 0 brings down at once, by bytes; where the levels between begin is reckoned from it.
+    /// The bytes that level 0 brings down at once, from which the first level between is computed.
     pub(crate) base_bytes: u64,
     /// How many times larger each level is than the one above.
     pub(crate) multiplier: u64,
-    /// How long cells live. A family with one is kept in time windows.
+    /// How long cells live. A family with a `ttl` is kept in time windows.
     pub(crate) ttl: Option<Duration>,
     /// The stamp of the last applied entry.
     pub(crate) log_time_ms: i64,
@@ -163,20 +164,20 @@ pub(crate) struct Policy {
     pub(crate) rules_drop_expired: bool,
     /// The oldest live snapshot, or the last applied sequence number: nothing newer is collected.
     pub(crate) oldest_snapshot: u64,
-    /// The sequence number from which the present rules hold: files that were collected before may have more to give.
+    /// The sequence number since which the present rules hold: files that were collected before may have more to drop.
     pub(crate) rules_sequence: u64,
 }
 
 impl Policy {
     const FILE_BYTES_DEFAULT: u64 = 32 << 20;
     const FILE_BYTES_MIN: u64 = 1 << 20;
-    /// Four flushes at a time is where level 0 costs a read about as much as all levels below together.
+    /// At four flushes, level 0 costs a read about as much as all levels below together.
     const LEVEL0_FILES: usize = 4;
     const MULTIPLIER: u64 = 10;
 
     /// The defaults for a region of this size. A small region has smaller files, so that it, too, is compacted in parts.
     pub(crate) fn new(region_bytes: u64, flush_bytes: u64) -> Self {
-        // No smaller than a flush makes them, or than is worth a file.
+        // No smaller than a flush writes them, or than is worth a file.
         let least = Self::FILE_BYTES_MIN.min(flush_bytes.max(1));
         let file_bytes = (region_bytes / 16).clamp(least, Self::FILE_BYTES_DEFAULT);
         let level0_bytes = flush_bytes.saturating_mul(Self::LEVEL0_FILES as u64);
@@ -201,20 +202,20 @@ impl Policy {
         self.log_time_ms.checked_sub(ttl)?.checked_sub(1)
     }
 
-    /// Nothing in the file will ever be seen again.
+    /// Nothing in the file will ever be visible again.
     pub(crate) fn is_expired(&self, file: &FileSummary) -> bool {
         self.expired_until_ms().is_some_and(|until| file.max_timestamp <= until)
     }
 }
 
-/// What is to be done next.
+/// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
-    /// Nothing is to be gained.
+    /// Nothing would be gained.
     Idle,
-    /// There is work, but all of it is in the way of a running job: ask again when one has ended.
+    /// There is work, but a running job is in the way of all of it: pick again when one has ended.
     Wait,
-    /// The file goes to a deeper level as it is: one manifest record, no rewrite.
+    /// The file moves to a deeper level unchanged: one manifest record, no rewrite.
     Move {
         file: u64,
         from_level: usize,
@@ -227,8 +228,8 @@ pub(crate) enum Plan {
     },
 }
 
-/// Files to be merged into new ones. Whether deletes may go is for the runner to see: they may, in the rows where no
-/// file deeper than `to_level`, and with `to_level` 0 no older file at all, has any.
+/// Files to be merged into new ones. The runner decides whether tombstones may go: they may, in the rows that no file
+/// deeper than `to_level` has, or with `to_level` 0, no older file at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rewrite {
     /// Level and id, newest first in level 0 and by row in the others, upper levels first.
@@ -257,12 +258,12 @@ pub(crate) enum Reason {
     Window,
     /// A time window is over: its files are joined for good.
     WindowClosed,
-    /// Somebody asked for it.
+    /// It was requested.
     Major,
 }
 
 impl Plan {
-    /// What is busy while the plan is carried out; `None` when there is nothing to carry out.
+    /// What is busy while the plan is carried out; `None` when it does nothing.
     pub(crate) fn job(&self) -> Option<Job> {
         match self {
             Plan::Idle | Plan::Wait => None,

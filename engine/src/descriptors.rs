@@ -1,8 +1,8 @@
-//! The store files that are open: as many as the limit allows, those used last.
+//! The open store files: the most recently used ones, up to a limit.
 //!
-//! Only reads that miss the block cache come here. A file that is closed while a read still uses it stays open until that
-//! read is done, since both share it. Where the process may not have as many files open as were hoped for, the system
-//! says so on opening; the table then gets by with half of what it has.
+//! Only reads that miss the block cache come here. A file that is closed while a read still uses it stays open until
+//! that read is done, since both share it. Where the process may not have as many files open as configured, the system
+//! says so on opening, and the limit is halved.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,14 +12,14 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use terrane_env::fs::{Disk, File};
 
-/// How many files are open at the most, unless the process may have fewer.
+/// The most open files, unless the process may have fewer.
 pub(crate) const OPEN_FILES_MAX: usize = 512;
 
-/// What `open` says when the process, or the system, has too many files open.
+/// The errors of `open` when the process, or the system, has too many files open.
 const EMFILE: i32 = 24;
 const ENFILE: i32 = 23;
 
-/// The open files. One table per server.
+/// The open files of one server.
 #[derive(Debug)]
 pub(crate) struct Descriptors {
     disk: Disk,
@@ -29,7 +29,7 @@ pub(crate) struct Descriptors {
 #[derive(Debug)]
 struct Open {
     limit: usize,
-    /// Counts uses: the higher, the later.
+    /// Counts uses: a higher number is a later use.
     clock: u64,
     files: BTreeMap<u64, (Arc<File>, u64)>,
     /// The ids by their last use.
@@ -42,12 +42,13 @@ impl Descriptors {
         Self { disk, open: Mutex::new(open) }
     }
 
-    /// The file of this id, opened if need be. Blocks.
+    /// The file with this id, opened if necessary. Blocks.
     pub(crate) fn get(&self, id: u64, path: &Path) -> io::Result<Arc<File>> {
         if let Some(file) = self.open.lock().used(id) {
             return Ok(file);
         }
-        // Opened without the lock: other reads go on. Two that open the same file at a time are one too many, no harm.
+        // Opened without the lock: other reads continue. If two open the same file at a time, one descriptor is closed
+        // again.
         let file = loop {
             match self.disk.open_read_now(path) {
                 Ok(file) => break Arc::new(file),
@@ -60,7 +61,7 @@ impl Descriptors {
         Ok(file)
     }
 
-    /// Closes the file of this id, which nobody will ask for again.
+    /// Closes the file with this id, which will not be requested again.
     pub(crate) fn close(&self, id: u64) {
         let closed = self.open.lock().remove(id);
         drop(closed);
@@ -89,7 +90,7 @@ impl Open {
         Some(Arc::clone(file))
     }
 
-    /// Gives the files that had to go for it.
+    /// Returns the files that had to go for it.
     fn insert(&mut self, id: u64, file: Arc<File>) -> Vec<Arc<File>> {
         let mut closed: Vec<_> = self.remove(id).into_iter().collect();
         closed.extend(self.close_down_to(self.limit - 1));

@@ -1,4 +1,4 @@
-//! One file of cells taken apart, for `tool dump` to print.
+//! A file of cells taken apart, for `tool dump` to print.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use crate::store_file::{self, FamilyReads, StoreFile, StoreFileShared};
 const CACHE_BYTES: u64 = 1 << 20;
 const OPEN_FILES: usize = 4;
 
-/// Takes a file of cells apart: its properties, its first `blocks` blocks and its first `cells` cells. `None` when its name is
-/// not one of such a file.
+/// Takes a file of cells apart: its properties, its first `blocks` blocks and its first `cells` cells. `None` when its
+/// name is not that of such a file.
 ///
 /// # Errors
-/// [`Error::Corruption`] for what does not hold, [`Error::Io`].
+/// [`Error::Corruption`] for a damaged file, [`Error::Io`].
 pub async fn dump_file(path: &Path, blocks: usize, cells: usize) -> Result<Option<FileDump>, Error> {
     let disk = Disk::os();
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -41,7 +41,7 @@ pub async fn dump_file(path: &Path, blocks: usize, cells: usize) -> Result<Optio
     }
 }
 
-/// A file that has no properties of its own: they are counted.
+/// A file without stored properties: they are counted.
 fn of_cells(id: u64, bytes: u64, all: &Cells, limit: usize) -> FileDump {
     let mut properties = FileProperties {
         kind: "file of cells",

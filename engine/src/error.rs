@@ -1,4 +1,4 @@
-//! What can go wrong in the engine, arranged by what the caller can do.
+//! The engine's errors, arranged by what the caller can do.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,27 +9,27 @@ use terrane_types::RegionId;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The directory was made with another engine. Start with that one, or on another directory.
-    #[error("{dir} was made with --engine {made_with} and cannot be opened with --engine {asked}", dir = dir.display())]
+    /// The directory was created with another engine. Start with that one, or on another directory.
+    #[error("{dir} was created with --engine {made_with} and cannot be opened with --engine {asked}", dir = dir.display())]
     WrongEngine {
         /// The directory.
         dir: PathBuf,
-        /// The engine it was made with.
+        /// The engine that created it.
         made_with: String,
-        /// The engine asked for.
+        /// The requested engine.
         asked: String,
     },
-    /// Bytes that were synced do not have their checksum. They are not served; restore the file.
+    /// Bytes that were synced fail their checksum. They are not served; restore the file.
     #[error("{file} is damaged at offset {offset}: {what}", file = file.display())]
     Corruption {
         /// The file.
         file: PathBuf,
         /// Where in it.
         offset: u64,
-        /// What does not hold.
+        /// What is wrong.
         what: String,
     },
-    /// A file was written by a newer build. Start that build again; this one leaves the file as it is.
+    /// A newer build wrote the file. Start that build again; this one leaves the file unchanged.
     #[error("{file} has format {found}; this build reads formats up to {known}", file = file.display())]
     NewerFormat {
         /// The file.
@@ -39,7 +39,7 @@ pub enum Error {
         /// The newest format that this build reads.
         known: u32,
     },
-    /// The region was split or dropped. Ask its daughters, or look it up anew.
+    /// The region was split or dropped. Use its daughters, or look it up again.
     #[error("region {region} is retired: it was split or dropped")]
     Retired {
         /// The region.
@@ -51,45 +51,45 @@ pub enum Error {
         /// The region.
         region: RegionId,
     },
-    /// The two regions cannot become one.
+    /// The two regions cannot be merged.
     #[error("regions {left} and {right} cannot be merged: {why}")]
     NotMerged {
         /// The one with the lower rows.
         left: RegionId,
         /// The other.
         right: RegionId,
-        /// What is in the way.
+        /// The reason.
         why: &'static str,
     },
     /// The boundary is outside of the region.
-    #[error("region {region} cannot be split there: the boundary is not inside of its range")]
+    #[error("region {region} cannot be split there: the boundary is not inside its range")]
     BadBoundary {
         /// The region.
         region: RegionId,
     },
-    /// The read needs the disk and was told not to wait for it. Read again where waiting is allowed.
+    /// The read needs the disk and must not wait for it. Repeat it where waiting is allowed.
     #[error("the read needs the disk")]
     NeedsDisk,
-    /// More of the row is visible than was asked for at most. Ask for fewer columns or versions, or scan the row.
-    #[error("the row takes more than {bytes_max} bytes")]
+    /// More of the row is visible than the limit allows. Request fewer columns or versions, or scan the row.
+    #[error("the row has more than {bytes_max} bytes")]
     RowTooLarge {
-        /// The limit that was asked for.
+        /// The requested limit.
         bytes_max: usize,
     },
-    /// A file made elsewhere cannot be taken in. Make it anew, or give it to the region that it is for.
-    #[error("{file} cannot be taken in: {why}", file = file.display())]
+    /// The file cannot be ingested. Write it again, or give it to the region that it is for.
+    #[error("{file} cannot be ingested: {why}", file = file.display())]
     NotIngested {
         /// The file.
         file: PathBuf,
         /// What is wrong with it.
         why: String,
     },
-    /// The disk refused.
+    /// The disk reported an error.
     #[error("{doing}: {cause}")]
     Io {
-        /// What was being done.
+        /// What was attempted.
         doing: String,
-        /// Why it failed. Told at once and not as a source: what is shown of a flush that failed is one line.
+        /// Why it failed. Part of the message and not a source: the report of a failed flush is one line.
         cause: io::Error,
     },
 }
@@ -105,7 +105,7 @@ impl Error {
     }
 }
 
-/// A read at a sequence number whose versions may have been collected: read anew at a later one.
+/// The snapshot's versions may have been collected: read again at a later sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the snapshot is too old; the oldest readable one is {oldest}")]
 pub struct SnapshotTooOld {

@@ -19,9 +19,9 @@ pub struct FileDump {
 /// What a file says about itself.
 #[derive(Clone, Debug)]
 pub struct FileProperties {
-    /// What kind of file it is, in words.
+    /// The kind of file, for people.
     pub kind: &'static str,
-    /// Its id, which is in its name too.
+    /// Its id, which is also in its name.
     pub id: u64,
     /// The version of its format.
     pub format: u32,
@@ -31,13 +31,13 @@ pub struct FileProperties {
     pub first_row: Vec<u8>,
     /// The last row.
     pub last_row: Vec<u8>,
-    /// How many rows it has.
+    /// The number of rows.
     pub rows: u64,
-    /// How many cells it has.
+    /// The number of cells.
     pub cells: u64,
-    /// How many of them delete.
+    /// The number of tombstones among them.
     pub deletes: u64,
-    /// Most cells of one row.
+    /// The most cells of one row.
     pub longest_row_cells: u64,
     /// The lowest and the highest.
     pub timestamps: (i64, i64),
@@ -45,26 +45,26 @@ pub struct FileProperties {
     pub sequences: (u64, u64),
     /// Bytes of rows, qualifiers, tags and values, before compression.
     pub data_bytes: u64,
-    /// How many blocks of cells.
+    /// The number of data blocks.
     pub data_blocks: u64,
-    /// How many partitions of the index.
+    /// The number of index partitions.
     pub index_blocks: u64,
-    /// How it was written, for files that can be written in several ways.
+    /// How it was written, for kinds of files that can be written in several ways.
     pub storage: Option<FamilyStorage>,
-    /// Whether it has a filter of row prefixes.
+    /// Whether it has a prefix filter.
     pub has_prefix_filter: bool,
 }
 
 /// An entry of the index.
 #[derive(Clone, Debug)]
 pub struct DumpedBlock {
-    /// The partition of the index that names it, counted from 0.
+    /// The index partition that names it, counted from 0.
     pub partition: usize,
     /// Where the block is.
     pub offset: u64,
     /// Its length in the file.
     pub bytes: u64,
-    /// How many cells it holds.
+    /// The number of its cells.
     pub cells: u64,
     /// Their bytes before compression.
     pub data_bytes: u64,
@@ -85,7 +85,7 @@ pub struct DumpedCell {
     pub timestamp: i64,
     /// The sequence number.
     pub sequence: u64,
-    /// Where it was in its row mutation.
+    /// Its position in its row mutation.
     pub position: u32,
     /// The kind.
     pub kind: CellKind,

@@ -1,28 +1,29 @@
-//! What was current when: marks of log time, by which it is found up to where versions may be collected.
+//! What was current when: marks of log time, which determine up to where versions may be collected.
 //!
 //! A mark says that at some stamp of the log a sequence number was the last one published. To keep everything that was
-//! current at some moment of the last `length`, a collection stops at the number of the newest mark that is `length` old or
-//! older: whatever was current after that mark has this number or a higher one. Marks are [`GRAIN`] parts of the length
-//! apart, so a little more is kept than was asked for, never less, and there are few of them whatever is written.
+//! current at some moment of the last `length`, a collection stops at the number of the newest mark that is at least
+//! `length` old: whatever was current after that mark has this number or a higher one. Marks are the length divided by
+//! [`GRAIN`] apart, so slightly more is kept than required, never less, and there are few of them however much is
+//! written.
 //!
-//! Marks are in memory only. A restart begins with none and with snapshots closed up to the durable point; the log that is
-//! applied again brings its stamps along.
+//! Marks are in memory only. A restart begins with none and with snapshots closed up to the durable point; the log that
+//! is applied again brings its stamps along.
 
 use std::collections::VecDeque;
 
-/// Marks of one length.
+/// Marks per length.
 const GRAIN: u64 = 64;
 
-/// Marks kept at most: those of one length, the one before them, and the newest.
+/// The most marks kept: those of one length, the one before them, and the newest.
 const MARKS_MAX: usize = GRAIN as usize + 2;
 
-/// Log times and what was current then.
+/// Log times and the sequence numbers current then.
 #[derive(Clone, Debug)]
 pub(crate) struct History {
     length_ms: u64,
     /// Stamp and sequence number, both ascending.
     marks: VecDeque<(u64, u64)>,
-    /// When something was last written: what is published has been current since.
+    /// When the last write happened: what is published has been current since.
     last_ms: Option<u64>,
 }
 
@@ -31,12 +32,12 @@ impl History {
         Self { length_ms, marks: VecDeque::new(), last_ms: None }
     }
 
-    /// A longer history begins with what there is: nothing that is collected comes back.
+    /// A longer history begins with what is present: what is collected does not come back.
     pub(crate) fn set_length(&mut self, length_ms: u64) {
         self.length_ms = length_ms;
     }
 
-    /// Something is about to be written at `stamp_ms`, and `sequence` was the last number before it.
+    /// A write is about to happen at `stamp_ms`, and `sequence` was the last number before it.
     pub(crate) fn mark(&mut self, stamp_ms: u64, sequence: u64) {
         self.last_ms = Some(stamp_ms);
         if let Some((newest, _)) = self.marks.back()
@@ -50,14 +51,13 @@ impl History {
             self.marks.pop_front();
         }
         if self.marks.len() > MARKS_MAX {
-            // Only where the length was made shorter than the marks are apart, or longer: the oldest stays, as the bound,
-            // and the others grow sparser.
+            // Only where the length was changed: the oldest stays, as the bound, and the others become sparser.
             self.marks.remove(1);
         }
     }
 
-    /// What was current when the time that is kept begins, as of `log_time_ms`, or a little earlier; `None` when no mark
-    /// is that old. `published` is the last number of all.
+    /// What was current when the kept period begins, as of `log_time_ms`, or slightly earlier; `None` when no mark is
+    /// that old. `published` is the last number of all.
     pub(crate) fn current_at_begin(&self, log_time_ms: u64, published: u64) -> Option<u64> {
         if self.last_ms.is_some_and(|last| self.is_old(last, log_time_ms)) {
             return Some(published);
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Against every write remembered.
+        /// Compared with a list of all writes.
         #[test]
         fn what_was_current_within_the_length_is_kept_and_little_more(
             steps in proptest::collection::vec((0u64..400, 1u64..5), 1..300),
@@ -100,7 +100,7 @@ mod tests {
                 let grain = (length_ms / GRAIN).max(1);
                 let early = written.iter().rev().find(|(at, _)| *at + grain <= begin);
                 if let Some((early, _)) = early {
-                    // One mark stands for all writes of a grain.
+                    // One mark represents all writes of a grain.
                     let before = written.iter().rev().find(|(at, _)| *at + grain <= *early);
                     let before = before.map_or(0, |(_, sequence)| *sequence);
                     prop_assert!(kept.is_some_and(|kept| kept >= before), "{kept:?} though {early} is old enough");

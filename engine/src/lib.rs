@@ -1,18 +1,18 @@
 //! The engine: the cells of one server's regions, in memory and on disk.
 //!
-//! There is no log in here: the shared Raft log is the write-ahead log. A write goes to a memtable; a flush moves frozen
+//! The engine has no log: the shared Raft log is the write-ahead log. A write goes to a memtable. A flush moves frozen
 //! memtables to a backend, syncs, and appends one record to the manifest, which says up to which log index a region is
-//! durable. After a crash the engine comes back at those points and the log is applied again from there.
+//! durable. After a crash the engine restores those points, and the log is applied again from there.
 //!
-//! Memtables, manifest, snapshots, merging reads and splits are common; a [`BackendKind`] only keeps flushed cells. What
-//! a reader sees is decided by `terrane_types::visibility` alone.
+//! Memtables, manifest, snapshots, merging reads and splits are shared by all backends; a [`BackendKind`] only stores
+//! flushed cells. `terrane_types::visibility` alone decides what a reader sees.
 //!
 //! # Invariants
 //! - Nothing is recorded before it is synced, and nothing leaves memory before it is recorded.
 //! - One writer per region, in log order; readers never wait for a flush.
-//! - A snapshot sees what it saw when it was taken, whatever is flushed, collected or split meanwhile.
+//! - A snapshot always sees what it saw when it was taken, whatever is flushed, collected or split meanwhile.
 //!
-//! Left out: placement, consensus, anything about requests. Tests: `tests/` here, against a plain model.
+//! Not here: placement, consensus, requests. Tests: `tests/` in this crate, against a plain model.
 
 #![cfg_attr(
     not(feature = "sled"),

@@ -1,14 +1,14 @@
 //! Snapshots: a reader's guard on a sequence number.
 //!
-//! Under one mutex lie the region's published sequence number, the live snapshots, and up to where versions have been
-//! collected. A write goes into the memtable, is published, and only then removes what it replaced: whoever takes a
-//! snapshot after that sees the write, and whoever took one before is asked about ([`Retention`]).
+//! One mutex protects the region's published sequence number, the live snapshots, and the number up to which versions
+//! have been collected. A write goes into the memtable, is published, and only then removes what it replaced: a
+//! snapshot taken after that sees the write, and one taken before is taken into account ([`Retention`]).
 //!
 //! # History
-//! Where the table keeps history, versions stay readable for a while though nobody holds a snapshot: whatever was current
-//! at some moment of the last `history` milliseconds of *log time*. Memtables then drop nothing, and a flush or compaction
-//! collects up to the sequence number that was current then ([`History`]), not up to what is published. That number only
-//! ever rises, and it is asked for under the mutex, in the same step in which the past below it is closed.
+//! Where the table keeps history, versions stay readable for a while without a live snapshot: whatever was current at
+//! some moment of the last `history` milliseconds of *log time*. Memtables then drop nothing, and a flush or compaction
+//! collects up to the sequence number that was current then ([`History`]), not up to what is published. That number
+//! only rises, and it is determined under the mutex, in the same step that closes the past below it.
 
 use std::sync::Arc;
 
@@ -18,18 +18,18 @@ use crate::SnapshotTooOld;
 use crate::history::History;
 use crate::memtable::{Limits, Retention};
 
-/// Snapshots of a region that live on in its daughters, at most: the newest.
+/// The most snapshots of a region that live on in its daughters: the newest.
 const HANDED_DOWN_MAX: usize = 64;
 
 #[derive(Debug)]
 struct Held {
     published: u64,
-    /// How many snapshots live at each sequence number, by number. Most are taken at the end, and there are few: a get adds
-    /// and removes one without an allocation.
+    /// The number of live snapshots at each sequence number, by number. Most are taken at the end, and there are few: a
+    /// get adds and removes one without an allocation.
     live: Vec<(u64, usize)>,
     /// Snapshots below this may miss versions that were collected.
     collected: u64,
-    /// What is kept for snapshots to come; `None`: nothing.
+    /// What is kept for future snapshots; `None` when nothing is.
     history: Option<History>,
 }
 
@@ -38,11 +38,11 @@ impl Held {
         self.live.last().map(|(sequence, _)| *sequence)
     }
 
-    /// The oldest number that somebody reads or may still ask for as of `log_time_ms`.
+    /// The oldest number that is being read or may still be requested as of `log_time_ms`.
     fn oldest(&self, log_time_ms: u64) -> u64 {
         let live = self.live.first().map_or(self.published, |(sequence, _)| *sequence);
         match &self.history {
-            // Until a mark is old enough, everything since the last collection is within the time.
+            // Until a mark is old enough, everything since the last collection is within the period.
             Some(history) => live.min(history.current_at_begin(log_time_ms, self.published).unwrap_or(self.collected)),
             None => live,
         }
@@ -74,19 +74,20 @@ impl Held {
 pub(crate) struct Snapshots(Arc<Mutex<Held>>);
 
 impl Snapshots {
-    /// Nothing of before `sequence` can be read: a restart kept no snapshots.
+    /// Nothing before `sequence` can be read: no snapshots survive a restart.
     pub(crate) fn new(sequence: u64) -> Self {
         Self(Arc::new(Mutex::new(Held { published: sequence, live: Vec::new(), collected: sequence, history: None })))
     }
 
-    /// The snapshots of a daughter whose parent was split after `sequence`: numbers go on, so what could be read of the
-    /// parent's history can be read of the daughter's.
+    /// The snapshots of a daughter whose parent was split after `sequence`. Numbers continue, so what could be read of
+    /// the parent's history can be read of the daughter's.
     ///
     /// Without history the past is closed: a merge of the parent's memtables, which both daughters share, may still be
-    /// dropping versions below `sequence`. With it, none does.
+    /// dropping versions below `sequence`. With history no merge drops any.
     ///
-    /// Snapshots that live on the parent live on the daughter too, as long as those answered here do: readers of the parent
-    /// go on in the daughter. Each also holds the parent's own, so that a merge which has begun there keeps what it sees.
+    /// Snapshots that are live on the parent are live on the daughter too, as long as the returned ones are: readers of
+    /// the parent continue in the daughter. Each also holds the parent's own, so that a merge already running there
+    /// keeps what it sees.
     pub(crate) fn after_split(&self, sequence: u64) -> (Self, Vec<Snapshot>) {
         let mut held = self.0.lock();
         let collected = if held.history.is_some() { held.collected.min(sequence) } else { sequence };
@@ -103,7 +104,7 @@ impl Snapshots {
         (daughter, handed_down)
     }
 
-    /// Keeps what was current during the last `history_ms` of log time, from now on; 0: nothing.
+    /// Keeps what was current during the last `history_ms` of log time, from now on; with 0, nothing.
     pub(crate) fn set_history(&self, history_ms: u64) {
         let mut held = self.0.lock();
         match &mut held.history {
@@ -122,15 +123,15 @@ impl Snapshots {
         }
     }
 
-    /// The oldest number a snapshot may be asked for, and the newest.
+    /// The oldest number at which a snapshot may be taken, and the newest.
     pub(crate) fn readable(&self) -> (u64, u64) {
         let held = self.0.lock();
         (held.collected, held.published)
     }
 
-    /// Makes everything up to `sequence` visible, and answers the newest snapshot that lives. `replaces` says that older
-    /// versions will be removed then: in the same step snapshots at lower numbers are refused from here on, unless one
-    /// lives there.
+    /// Makes everything up to `sequence` visible, and returns the newest live snapshot. `replaces` says that older
+    /// versions will be removed next: in the same step, snapshots at lower numbers are refused from now on, except
+    /// where one lives.
     pub(crate) fn publish(&self, sequence: u64, replaces: bool) -> Option<u64> {
         let mut held = self.0.lock();
         debug_assert!(held.published <= sequence, "sequence numbers never go down");
@@ -159,8 +160,8 @@ impl Snapshots {
         self.0.lock().published
     }
 
-    /// Where a collection may begin: at the oldest live snapshot, or at what is published, or at what history keeps as of
-    /// `log_time_ms`. Older ones are refused from here on, so that none appears while the collection runs.
+    /// Up to where a collection may go: the oldest live snapshot, or what is published, or what history keeps as of
+    /// `log_time_ms`. Older snapshots are refused from here on, so that none appears while the collection runs.
     pub(crate) fn begin_collection(&self, log_time_ms: u64) -> u64 {
         let mut held = self.0.lock();
         let oldest = held.oldest(log_time_ms);
@@ -168,7 +169,7 @@ impl Snapshots {
         oldest
     }
 
-    /// Where a collection could begin as of `log_time_ms`.
+    /// Up to where a collection could go as of `log_time_ms`.
     pub(crate) fn oldest(&self, log_time_ms: u64) -> u64 {
         let held = self.0.lock();
         held.oldest(log_time_ms)
@@ -184,7 +185,7 @@ impl Snapshots {
 
     pub(crate) fn take_at(&self, sequence: u64) -> Result<Snapshot, SnapshotTooOld> {
         let mut held = self.0.lock();
-        // What a living snapshot sees is not collected, so another at its number sees all of it too.
+        // What a live snapshot sees is not collected, so another at its number sees all of it too.
         if sequence < held.collected && held.live.binary_search_by_key(&sequence, |(at, _)| *at).is_err() {
             return Err(SnapshotTooOld { oldest: held.collected });
         }
@@ -199,10 +200,10 @@ impl Retention for Snapshots {
     fn begin_drop(&self) -> Limits {
         let mut held = self.0.lock();
         if held.history.is_some() {
-            // Nothing may go, so nothing is closed either.
+            // Nothing may go, so nothing is closed.
             return Limits { newest_snapshot: Some(held.published), published: held.published };
         }
-        // From here on no snapshot below what is published is given out, unless one lives at its number.
+        // From here on no snapshot below what is published is taken, except at the number of a live one.
         held.collected = held.collected.max(held.published);
         Limits { newest_snapshot: held.newest(), published: held.published }
     }
@@ -213,7 +214,7 @@ impl Retention for Snapshots {
 pub struct Snapshot {
     sequence: u64,
     snapshots: Snapshots,
-    /// What it was on the region that was split.
+    /// The same snapshot of the region that was split.
     parent: Option<Box<Snapshot>>,
 }
 
@@ -236,7 +237,7 @@ impl Drop for Snapshot {
         let mut held = self.snapshots.0.lock();
         held.remove(self.sequence);
         drop(held);
-        // Under the mutex of another region.
+        // This takes the mutex of another region.
         drop(self.parent.take());
     }
 }

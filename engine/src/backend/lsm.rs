@@ -1,7 +1,7 @@
-//! Our own store files: what flushes and compactions write, and how regions read them.
+//! The engine's own store files: what flushes and compactions write, and how regions read them.
 //!
-//! A file is opened when it is first read, so opening an engine costs a look at names and lengths, whatever its size. One
-//! that a flush or compaction has just made is opened at once: its filters and indexes are still warm.
+//! A file is opened when it is first read, so opening an engine only looks at names and lengths, whatever its size. A
+//! file that a flush or compaction has just written is opened at once: its filters and indexes are still cached.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -49,7 +49,7 @@ impl LsmBackend {
         Ok(Self { files: Arc::new(files), shared, reads: Mutex::default() })
     }
 
-    /// What reads of a family have met, since the engine was opened.
+    /// Counts of what reads of a family met, since the engine was opened.
     pub(crate) fn reads(&self) -> Reads {
         self.reads.lock().clone()
     }
@@ -58,7 +58,7 @@ impl LsmBackend {
         Arc::clone(self.reads.lock().entry((table, family.clone())).or_default())
     }
 
-    /// Takes a file that the manifest names; its length must be what was recorded.
+    /// Loads a file that the manifest names; its length must be the recorded one.
     pub(crate) async fn load(
         &self,
         record: &FileRecord,
@@ -67,11 +67,11 @@ impl LsmBackend {
     ) -> Result<Arc<LazyStoreFile>, Error> {
         let path = self.files.path_of(record.id);
         let size = self.shared.disk.file_len(&path).await.map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => Error::damage(&path, 0, "the manifest names the file and it is missing"),
+            std::io::ErrorKind::NotFound => Error::damage(&path, 0, "the manifest names the file, but it is missing"),
             _ => Error::io(format!("look at {}", path.display()))(error),
         })?;
         if size != record.size {
-            let what = format!("it has {size} bytes, and the manifest says {}", record.size);
+            let what = format!("it has {size} bytes; the manifest says {}", record.size);
             return Err(Error::damage(&path, size.min(record.size), what));
         }
         Ok(self.file(record.id, record.origin, record.size, record.timestamps.1, table, family))
@@ -149,7 +149,7 @@ impl LazyStoreFile {
         Ok(self.open.get_or_init(|| Arc::new(opened)))
     }
 
-    /// Whether a reader of these times may leave the file out. Sound for a lowest time alone: newer cells hide older ones.
+    /// Whether a reader of these times may skip the file. Valid for a lowest time only: newer cells hide older ones.
     fn is_too_old(&self, reading: Reading) -> bool {
         self.timestamp_max < reading.time_min
     }
@@ -198,7 +198,7 @@ impl FileSource for LazyStoreFile {
     }
 }
 
-/// Rows that a file names for the choice of a split point.
+/// Rows that a file proposes for the choice of a split point.
 const SAMPLES: usize = 256;
 
 /// A cursor that keeps the file it reads.
@@ -265,7 +265,7 @@ pub(crate) struct LsmWriter {
     file_bytes: u64,
     collected: (u64, i64),
     current: Option<StoreFileWriter>,
-    /// The numbers taken, all of which are given back when the writer is dropped before it has finished.
+    /// The numbers allocated, all of which are released when the writer is dropped before it has finished.
     begun: Vec<u64>,
     made: Vec<StoreFileProperties>,
 }
@@ -312,7 +312,7 @@ impl LsmWriter {
         for properties in std::mem::take(&mut self.made) {
             files.push(self.file_of(&properties, bounds)?);
         }
-        // From here on they are the caller's to settle.
+        // From here on the caller releases them.
         self.begun.clear();
         Ok(files)
     }
@@ -340,25 +340,25 @@ impl LsmWriter {
         Ok(FileRef { record: Arc::new(record), source: Arc::new(file) })
     }
 
-    /// Gives up what was written.
+    /// Discards what was written.
     pub(crate) async fn abandon(mut self) {
         if let Some(current) = self.current.take()
             && let Err(error) = current.abandon().await
         {
             // It goes with the next clean-up, at the latest when the engine is opened again.
-            tracing::warn!("a file that was given up could not be removed: {error}");
+            tracing::warn!("a discarded file could not be removed: {error}");
         }
     }
 }
 
 impl Drop for LsmWriter {
     fn drop(&mut self) {
-        // It was given up, or reading or writing failed: nobody will have the manifest name these files.
+        // It was given up, or reading or writing failed: the manifest will never name these files.
         self.begun.drain(..).for_each(|id| self.files.release(id));
     }
 }
 
-/// What the manifest says of a file, as far as the file itself tells.
+/// What the manifest says of a file, as far as the file itself tells it.
 pub(crate) fn record_of(properties: &StoreFileProperties) -> FileRecord {
     FileRecord {
         id: properties.id,

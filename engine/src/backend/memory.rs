@@ -1,8 +1,8 @@
-//! The memory backend: flushed cells stay in memory as sorted runs, and lie in one file per flush for the next start.
+//! The memory backend: flushed cells stay in memory, and lie in one file per flush for the next start.
 //!
 //! The file makes durable points, manifest and purge real: tests and the simulator crash it like any other engine, and
-//! `--engine memory` shows what the paths cost without a store below. `docs/formats/cells.md` has its bytes: a header
-//! frame, then frames of cells, each with a checksum, and a closing frame that says how many there were.
+//! `--engine memory` shows the cost of everything above the store. `docs/formats/cells.md` has its layout: a header
+//! frame, then frames of cells, each with a checksum, and a closing frame with their count.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -25,14 +25,14 @@ pub(crate) const FORMAT: u8 = 2;
 const HEADER: u8 = 1;
 const CELLS: u8 = 2;
 const END: u8 = 3;
-/// About how many bytes of cells share a checksum.
+/// Approximately how many bytes of cells share a checksum.
 const FRAME_BYTES: usize = 256 << 10;
-/// The directory of its files, and how their names end.
+/// The directory of its files, and the extension of their names.
 pub(crate) const DIRECTORY: &str = "cells";
 pub(crate) const SUFFIX: &str = ".cells";
-/// Files of a family at which a flush writes them all anew as one.
+/// The number of files of a family at which a flush rewrites them all as one.
 pub(crate) const FILES_MAX: usize = 6;
-/// Bytes of data in one file, which is one list of cells: offsets in it have 32 bits.
+/// The most bytes of data in one file, which is one list of cells: offsets in it have 32 bits.
 const FILE_BYTES_MAX: u64 = 2 << 30;
 
 /// The files of one server.
@@ -90,7 +90,7 @@ impl MemoryWriter {
         let id = self.files.allocate();
         let written = write_file(&self.disk, &self.files, id, &self.family, &self.cells).await;
         if written.is_err() {
-            // Nobody will record it.
+            // It will never be recorded.
             self.files.release(id);
         }
         let size = written?;
@@ -108,13 +108,13 @@ pub(crate) fn id_of(name: &str) -> Option<u64> {
 /// The cells of a file, and its length.
 pub(crate) async fn read_file(disk: &Disk, path: &Path, id: u64) -> Result<(Cells, u64), Error> {
     let bytes = disk.read(path).await.map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Error::damage(path, 0, "the manifest names the file and it is missing"),
+        std::io::ErrorKind::NotFound => Error::damage(path, 0, "the manifest names the file, but it is missing"),
         _ => Error::io(format!("read {}", path.display()))(error),
     })?;
     Ok((decode(path, id, &bytes)?, bytes.len() as u64))
 }
 
-/// Verifies a file as a whole and answers what the manifest should say of it.
+/// Verifies a file as a whole and returns what the manifest should say of it.
 pub(crate) async fn check_file(disk: &Disk, path: &Path, id: u64) -> Result<FileRecord, Error> {
     let (cells, bytes) = read_file(disk, path, id).await?;
     let is_sorted = cells.iter().zip(cells.iter().skip(1)).all(|(a, b)| a.cmp_place(&b).is_lt());
@@ -133,7 +133,7 @@ async fn write_file(
 ) -> Result<u64, Error> {
     let path = files.path_of(id);
     let bytes = encode(id, family, cells);
-    let file = disk.create_new(&path).await.map_err(Error::io(format!("make {}", path.display())))?;
+    let file = disk.create_new(&path).await.map_err(Error::io(format!("create {}", path.display())))?;
     file.write_all_at(&bytes, 0).await.map_err(Error::io(format!("write {}", path.display())))?;
     file.sync_all().await.map_err(Error::io(format!("sync {}", path.display())))?;
     Ok(bytes.len() as u64)
@@ -169,7 +169,7 @@ impl FileSource for SortedCells {
     fn bytes_within(&self, bounds: &RowRange) -> Option<u64> {
         let within = self.range(bounds).len() as u64;
         let all = (self.cells().len() as u64).max(1);
-        // Cells of one table are much alike.
+        // The cells of one table are much alike.
         Some(self.cells().weight() * within / all)
     }
 
@@ -238,7 +238,7 @@ fn decode(path: &Path, id: u64, bytes: &[u8]) -> Result<Cells, Error> {
         match kind {
             Some(HEADER) if at == 0 && input.u8() == Some(FORMAT) => {
                 if input.u64() != Some(id) {
-                    return Err(damage(at, "the file holds the cells of another"));
+                    return Err(damage(at, "the file holds the cells of another file"));
                 }
             }
             Some(CELLS) if at > 0 => {
@@ -248,11 +248,11 @@ fn decode(path: &Path, id: u64, bytes: &[u8]) -> Result<Cells, Error> {
             Some(END) if at > 0 => {
                 let whole = at + FRAME_HEADER_BYTES + payload.len() == bytes.len();
                 if input.u64() != Some(total) || !whole {
-                    return Err(damage(at, "the file does not end where, or with as many cells as, it says"));
+                    return Err(damage(at, "the file ends in the wrong place, or with the wrong number of cells"));
                 }
                 break;
             }
-            _ => return Err(damage(at, "a frame of a kind or format that this build cannot read")),
+            _ => return Err(damage(at, "a frame has a kind or format that this build cannot read")),
         }
         at += FRAME_HEADER_BYTES + payload.len();
     }

@@ -1,10 +1,11 @@
 //! The sled backend: flushed cells go to one sled tree per (group, table, family).
 //!
-//! A region is a range of the tree, so a split copies nothing. Keys are the cell's place, bytes compared as stores order
-//! cells, with the sequence number in them: a flush that is repeated after a crash writes the same keys again.
+//! A region is a range of the tree, so a split copies nothing. Keys order cells as bytes in store order and contain the
+//! sequence number: a flush that is repeated after a crash writes the same keys again.
 //!
-//! sled's own `flush` does not reach the disk on every system, so after it **every file of its directory and the directory
-//! are synced** before the flush counts. A sled that does not open is damage: nothing of it is served.
+//! sled's own `flush` does not reach the disk on every system, so after it **every file of its directory and the
+//! directory are synced** before the flush counts. A sled directory that does not open is damaged: nothing of it is
+//! served.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -22,19 +23,19 @@ use crate::manifest::{Contents, FileRecord};
 use crate::row_range::RowRange;
 use crate::source::{Cursor, Reading, RowKey, Source};
 
-/// Cells per sled batch: large enough to spread its cost, small enough to stay far from its limits.
+/// Cells per sled batch: enough to spread its cost, and far below its limits.
 const BATCH_CELLS: usize = 1_024;
-/// Keys looked at per step when cells are removed.
+/// Keys examined per step when cells are removed.
 const REMOVE_STEP: usize = 4_096;
-/// How often, and at what distance, a lock that is still held is tried again.
+/// How often, and at what interval, a lock that is still held is tried again.
 const LOCK_RETRIES: u32 = 50;
 const LOCK_RETRY: std::time::Duration = std::time::Duration::from_millis(20);
-/// Cells of a first chunk; each after it is twice as large, up to the last.
+/// Cells of the first chunk; each later one is twice as large, up to the last.
 const CHUNK_CELLS_MIN: usize = 64;
 const CHUNK_CELLS_MAX: usize = 1_024;
 /// Bytes in the longest chunk, which holds whole rows: offsets in it have 32 bits.
 const CHUNK_BYTES_MAX: usize = 1 << 30;
-/// What the names of our trees begin with; sled has one of its own.
+/// The prefix of the engine's tree names; sled has a tree of its own.
 const TREE_PREFIX: &str = "g";
 
 /// The open sled of one server.
@@ -44,18 +45,18 @@ pub(crate) struct SledBackend {
 }
 
 impl SledBackend {
-    /// Opens sled and drops the trees that no region in the manifest has: what is in them was dropped, or never recorded.
+    /// Opens sled and drops the trees that no region in the manifest has: their cells were dropped, or never recorded.
     pub(crate) async fn open(dir: &Path, cache_bytes: u64, contents: &Contents) -> Result<Self, Error> {
         let dir = dir.join("sled");
-        fs::create_dir_all(&dir).await.map_err(Error::io("make sled's directory"))?;
+        fs::create_dir_all(&dir).await.map_err(Error::io("create sled's directory"))?;
         let path = dir.clone();
         let open = move || {
-            // No timer of its own: a flush says when bytes are to reach the disk.
+            // No timer of its own: a flush decides when bytes reach the disk.
             sled::Config::new().path(&path).cache_capacity(cache_bytes).flush_every_ms(None).open()
         };
         let mut opened = task::run_blocking(open.clone()).await;
         // Threads of a sled that was dropped a moment ago in this process may still hold its lock; the engine's own
-        // directory is locked by whoever runs it, so nobody else can.
+        // directory is locked by its process, so no other process can.
         for _ in 0..LOCK_RETRIES {
             if !matches!(&opened, Err(sled::Error::Io(error)) if error.kind() == std::io::ErrorKind::Other) {
                 break;
@@ -64,9 +65,10 @@ impl SledBackend {
             opened = task::run_blocking(open.clone()).await;
         }
         let db = opened.map_err(|error| Error::damage(&dir, 0, format!("sled does not open: {error}")))?;
-        // sled makes what is missing: an empty one in place of one with cells would read as if nothing had been there.
+        // sled creates what is missing: an empty directory in place of one with cells would read as if nothing had been
+        // there.
         if !db.was_recovered() && contents.regions.values().any(|region| !region.files.values().all(Vec::is_empty)) {
-            return Err(Error::damage(&dir, 0, "the manifest names cells and sled's files are missing"));
+            return Err(Error::damage(&dir, 0, "the manifest names cells, but sled's files are missing"));
         }
         let backend = Self { dir, db };
         backend.drop_unnamed_trees(contents).await?;
@@ -123,7 +125,7 @@ impl SledBackend {
         Ok(Arc::new(SledSource { dir: self.dir.clone(), tree }))
     }
 
-    /// Removes the cells inside of `bounds`, those above a sequence number or all.
+    /// Removes the cells within `bounds`: those above a sequence number, or all.
     pub(crate) async fn remove(
         &self,
         group: GroupId,
@@ -145,7 +147,7 @@ impl SledBackend {
     }
 }
 
-/// Removes cells from the next keys on; answers where to go on.
+/// Removes cells from the next keys on; returns where to continue.
 fn remove_step(
     tree: &sled::Tree,
     start: Vec<u8>,
@@ -184,7 +186,7 @@ async fn sync_all(dir: &Path) -> Result<(), Error> {
     while let Some(dir) = dirs.pop() {
         for name in fs::list(&dir).await.map_err(Error::io(format!("list {}", dir.display())))? {
             let path = dir.join(name);
-            // sled removes and renames files of its own while it works; what is gone needs no sync.
+            // sled removes and renames its own files while it works; what is gone needs no sync.
             match fs::File::open_read(&path).await {
                 Ok(file) => match file.sync_all().await {
                     Ok(()) => {}
@@ -202,7 +204,7 @@ async fn sync_all(dir: &Path) -> Result<(), Error> {
 }
 
 fn failed(dir: &Path, error: &sled::Error) -> Error {
-    Error::damage(dir.display().to_string(), 0, format!("sled answers: {error}"))
+    Error::damage(dir.display().to_string(), 0, format!("sled reports: {error}"))
 }
 
 /// The cells of one tree.
@@ -259,7 +261,7 @@ impl Source for SledSource {
     }
 }
 
-/// A sled knows nothing of what a bound would hold.
+/// A sled tree cannot tell what a range holds.
 impl FileSource for SledSource {
     fn bytes_within(&self, _bounds: &RowRange) -> Option<u64> {
         None
@@ -284,7 +286,7 @@ impl FileSource for SledSource {
             }
             in_sample += 1;
             if samples.len() == SAMPLES_MAX {
-                // Two samples become one, so that their number stays bounded whatever the tree holds.
+                // Merges pairs of samples, so that their number stays bounded whatever the tree holds.
                 step *= 2;
                 samples =
                     samples.chunks(2).map(|pair| (pair[0].0.clone(), pair.iter().map(|one| one.1).sum())).collect();
@@ -303,7 +305,7 @@ struct SledCursor {
     /// In store order.
     chunk: Cells,
     left: std::ops::Range<usize>,
-    /// How many cells of the row at hand were taken.
+    /// How many cells of the current row were taken.
     taken: usize,
     chunk_cells: usize,
 }
@@ -321,7 +323,8 @@ impl SledCursor {
         while let Some(item) = next() {
             self.source.read(item, &mut self.chunk)?;
             if self.chunk.data_bytes() > CHUNK_BYTES_MAX {
-                let what = "a row of more than 1 GiB, which sled gives whole; copy the table to an engine of ours";
+                let what =
+                    "a row of more than 1 GiB, which sled cannot return in parts; copy the table to --engine lsm";
                 return Err(Error::damage(self.source.dir.display().to_string(), 0, what));
             }
             let len = self.chunk.len();
@@ -355,7 +358,7 @@ impl SledCursor {
 }
 
 impl SledCursor {
-    /// The cells of the row at hand.
+    /// The cells of the current row.
     fn of_row(&self) -> std::ops::Range<usize> {
         let Some(at) = self.at() else { return self.left.clone() };
         let same = |other: &usize| self.chunk.row(*other) == self.chunk.row(at);
@@ -428,7 +431,7 @@ impl Cursor for SledCursor {
             } else {
                 RowRange { start: row.to_vec(), end: Vec::new() }
             };
-            // What is left of the chunk is read again where it lies in the new bounds.
+            // The rest of the chunk is read again where it lies within the new bounds.
             let mut all = self.bounds.clone();
             if self.reverse {
                 all.end.clear();
@@ -476,7 +479,7 @@ impl SledWriter {
             bounds: bounds.clone(),
             first_row: Bytes::copy_from_slice(self.cells.row(0)),
             last_row: Bytes::copy_from_slice(self.cells.row(self.cells.len() - 1)),
-            // A tree holds what every flush has put there, so nothing is said of it as a whole.
+            // A tree holds the cells of all flushes, so nothing is known of it as a whole.
             timestamps: (i64::MIN, i64::MAX),
             sequences: (0, u64::MAX),
             cells: self.cells.len() as u64,
@@ -515,7 +518,7 @@ fn range_from(tree: &sled::Tree, start: Vec<u8>, end: &[u8]) -> sled::Iter {
     if end.is_empty() { tree.range(start..) } else { tree.range(start..row_start(end)) }
 }
 
-/// A place before every cell of `row` and after every cell of lower rows.
+/// A key before every cell of `row` and after every cell of lower rows.
 fn row_start(row: &[u8]) -> Vec<u8> {
     let mut key = Vec::with_capacity(row.len() + 2);
     if !row.is_empty() {
@@ -524,8 +527,8 @@ fn row_start(row: &[u8]) -> Vec<u8> {
     key
 }
 
-/// Row and qualifier end-escaped, so that they sort as they are and neither runs into what follows; then timestamp,
-/// sequence and position complemented, so that the newest comes first.
+/// Row and qualifier are escaped and terminated, so that they sort correctly and neither runs into what follows; then
+/// timestamp, sequence and position complemented, so that the newest comes first.
 fn key_of(cell: Cell<'_>) -> Vec<u8> {
     let mut key = Vec::with_capacity(cell.row.len() + cell.qualifier.len() + 24);
     escape(&mut key, cell.row);
@@ -564,7 +567,7 @@ fn read_cell(key: &[u8], value: &[u8], out: &mut Cells) -> Option<()> {
     Some(())
 }
 
-/// 00 becomes 00 FF, and 00 01 ends it.
+/// 00 becomes 00 FF, and 00 01 terminates it.
 fn escape(out: &mut Vec<u8>, bytes: &[u8]) {
     for &byte in bytes {
         out.push(byte);

@@ -1,7 +1,7 @@
-//! How far compaction is behind, and what that costs the writers.
+//! How far compaction is behind, and what that costs writers.
 //!
-//! Writers feel nothing as long as compaction keeps up, then waits that grow with the square of what is owed, and only
-//! at the hard limit a refusal: a store that falls behind slowly finds its balance somewhere between, without a stall.
+//! Writers notice nothing while compaction keeps up, then waits that grow with the square of the debt, and are refused
+//! only at the hard limit: a store that falls behind slowly finds a balance in between, without a stall.
 
 use std::time::Duration;
 
@@ -9,44 +9,44 @@ use super::levelled::{level0_target, targets};
 use super::tiering::similar_run;
 use super::{LEVEL_MAX, PERMILLE, Policy, Tree, time_window};
 
-/// Twice the number of files that asks for a compaction: one may be running while as many come in again.
+/// Twice the number of files that triggers a compaction: one may be running while as many arrive.
 const LEVEL0_FILES_SOFT: u64 = 8;
-/// Beyond it a read looks into so many files that it is slower than a writer's longest wait is long.
+/// Beyond this a read looks into so many files that it takes longer than a writer's longest wait.
 const LEVEL0_FILES_HARD: u64 = 24;
-/// Going from level 0 to the bottom, a full region's worth of flushes is written about twice; a healthy store owes as
-/// much just before each compaction.
+/// On the way from level 0 to the bottom, a full region's worth of flushes is written about twice; a healthy store owes
+/// that much just before each compaction.
 const PENDING_REGIONS_SOFT: u64 = 2;
-/// Four such rounds behind: more than the growth of one region until it splits, so the writers outrun the disk.
+/// Four such rounds behind: more than one region grows until it splits, so the writers outrun the disk.
 const PENDING_REGIONS_HARD: u64 = 8;
-/// Memory is flushed from half of the budget on; what is above three quarters, flushes did not keep up with.
+/// Memtables are flushed from half of the budget on; above three quarters, flushes are not keeping up.
 const MEMORY_SOFT_PERMILLE: u64 = 750;
 
-/// The longest a writer waits without being told to come back.
+/// The longest wait of a writer before it is refused instead.
 const WAIT_MAX: Duration = Duration::from_millis(100);
-/// What timers can tell apart. A shorter wait would become this long, and so cost small debts dearly.
+/// The resolution of timers. A shorter wait would become this long, and make small debts expensive.
 const WAIT_MIN: Duration = Duration::from_millis(1);
-/// When a refused writer is to try again: a small compaction may have ended by then.
+/// When a refused writer should try again: a small compaction may have ended by then.
 const BUSY_RETRY: Duration = Duration::from_millis(250);
 
 /// What one store owes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Debt {
-    /// Files of level 0 that a read of any row may have to look into; with time windows, those
-    /// of one window that could be joined.
+    /// Files of level 0 that a read of any row may have to look into; with time windows, those of one window that could
+    /// be joined.
     pub(crate) level0_files: u64,
-    /// What compactions will have written until no level is over its target.
+    /// What compactions must write until no level is over its target.
     pub(crate) pending_bytes: u64,
     /// What `pending_bytes` is measured by.
     pub(crate) region_bytes: u64,
 }
 
-/// Files of running jobs count: they weigh on reads until the job has ended.
+/// Files of running jobs count: they cost reads until the job has ended.
 pub(crate) fn debt(tree: &Tree, policy: &Policy) -> Debt {
     let region_bytes = policy.region_bytes.max(policy.base_bytes);
     match policy.ttl {
         Some(ttl) => {
-            // One file per window is as it should be, and a few of ever smaller size in an open one: only what could be
-            // joined is owed, running jobs included.
+            // One file per window is the goal, and a few of ever smaller size in an open one: only what could be joined
+            // is owed, including running jobs.
             let groups = time_window::groups(tree, policy, ttl);
             let joined = groups.iter().filter_map(|group| {
                 let files = &tree.level0[group.start..group.stop];
@@ -66,8 +66,8 @@ pub(crate) fn debt(tree: &Tree, policy: &Policy) -> Debt {
     }
 }
 
-/// Lets what is over a target run down level by level, and adds up what is written on the way: itself and what it
-/// overlaps, taken to be spread evenly over its level.
+/// Moves what is over a target down level by level, and adds up what is written on the way: itself and what it
+/// overlaps, assuming an even spread over its level.
 fn pending_levelled(tree: &Tree, policy: &Policy) -> u64 {
     let targets = targets(tree, policy);
     let level0 = tree.level_bytes(0);
@@ -86,7 +86,7 @@ fn pending_levelled(tree: &Tree, policy: &Policy) -> u64 {
             continue;
         }
         let below = u128::from(tree.level_bytes(level + 1));
-        // Each byte that goes down takes the level below along in proportion; never more than all of it.
+        // Each byte that moves down takes the level below along in proportion; never more than all of it.
         let along = below * u128::from(over) / u128::from(bytes.max(1));
         pending = pending.saturating_add(over).saturating_add(u64::try_from(along).unwrap_or(u64::MAX));
         arriving = (level + 1, over);
@@ -94,8 +94,8 @@ fn pending_levelled(tree: &Tree, policy: &Policy) -> u64 {
     pending
 }
 
-/// How hard the writers are to be held back, in thousandths: 0 up to the soft limits, [`PERMILLE`] at a hard one. The
-/// worst of the stores written to decides, and the memory of all stores against their budget.
+/// How hard to hold writers back, in thousandths: 0 up to the soft limits, [`PERMILLE`] at a hard one. The worst of the
+/// stores decides, together with the memory of all memtables against their budget.
 pub(crate) fn pressure<'a>(debts: impl IntoIterator<Item = &'a Debt>, memtable_bytes: u64, budget_bytes: u64) -> u32 {
     let of_debt = |debt: &Debt| {
         let files = between(debt.level0_files, LEVEL0_FILES_SOFT, LEVEL0_FILES_HARD);
@@ -107,7 +107,7 @@ pub(crate) fn pressure<'a>(debts: impl IntoIterator<Item = &'a Debt>, memtable_b
     debts.into_iter().map(of_debt).max().unwrap_or(0).max(memory)
 }
 
-/// The square of how far a value has come from the soft to the hard limit.
+/// The square of the way from the soft to the hard limit that a value has covered.
 fn between(value: u64, soft: u64, hard: u64) -> u32 {
     if value <= soft {
         return 0;
@@ -121,18 +121,18 @@ fn between(value: u64, soft: u64, hard: u64) -> u32 {
     u32::try_from(permille).expect("less than a thousand, since the way is shorter than the whole")
 }
 
-/// What a writer is told.
+/// What a writer must do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Write now.
     Go,
     /// Write after this time.
     Wait(Duration),
-    /// Nothing is written; try again after this time.
+    /// Write nothing; try again after this time.
     Busy(Duration),
 }
 
-/// What a writer is told at this pressure: waits grow smoothly with it, up to the hard limit.
+/// What a writer must do at this pressure: waits grow smoothly with it, up to the hard limit.
 #[must_use]
 pub fn verdict(pressure: u32) -> Verdict {
     if u64::from(pressure) >= PERMILLE {

@@ -1,12 +1,13 @@
 //! Levels that grow tenfold, the default.
 //!
-//! Targets are reckoned from the largest level upwards, so that what lies above it is always about a tenth of it: a store
-//! takes up 1.1 times its data, whatever its size. A level goes between only where it pays: what level 0 brings at once
-//! (`base_bytes`) may go straight to a level of four times as much, which writes each byte five times at most; to pass
-//! by a level between would cost as much from there on. A store of up to that size has level 0 and the deepest level.
+//! Targets are computed from the largest level upwards, so that what lies above it is always about a tenth of it: a
+//! store takes up 1.1 times its data, whatever its size. A level is inserted only where it pays: what level 0 brings at
+//! once (`base_bytes`) may go straight to a level of four times as much, which writes each byte at most five times;
+//! moving through a level between would cost as much from there on. A store of up to that size has level 0 and the
+//! deepest level.
 //!
-//! The level with the highest score goes first. One that cannot because of running jobs keeps its levels for itself:
-//! less pressing work there would start just before it again and again.
+//! The level with the highest score goes first. One that cannot because of running jobs reserves its levels: otherwise
+//! less urgent work there would start just before it again and again.
 
 use std::cmp::{Ordering, Reverse};
 use std::ops::Range;
@@ -15,25 +16,25 @@ use super::selection::{Busy, Selection, free_oldest};
 use super::tiering::similar_run;
 use super::{FileSummary, LEVEL_MAX, PERMILLE, Plan, Policy, Reason, Tree};
 
-/// Tidying up is less pressing than any level over its target: deletes cost reads and hide data that takes up space,
-/// a file shared with another region only keeps that region's part on the disk.
+/// Tidying up is less urgent than any level over its target: tombstones cost reads and hide data that takes up space; a
+/// file shared with another region only keeps that region's part on disk.
 const SCORE_DELETES: u64 = 500;
 const SCORE_EXPIRED: u64 = 400;
 const SCORE_STRADDLES: u64 = 250;
 
-/// So many base levels' worth of level 0 go down at once, when there are so many.
+/// The most base levels' worth of level 0 that move down at once.
 const LEVEL0_JOB_BASES: u64 = 4;
-/// So many output files' worth of a level go down at once, if more costs no further input below.
+/// The most output files' worth of a level that move down at once, if more costs no further input below.
 const LEVEL_JOB_FILES: u64 = 4;
 
-/// The base level's target is up to so many times what level 0 brings at once.
+/// The base level's target is up to this many times what level 0 brings at once.
 const BASES_MAX: u64 = 4;
 
 /// How large each level may be, and where level 0 goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Targets {
     pub(super) base: usize,
-    /// 0 above the base: what is there is to go down.
+    /// 0 above the base: what is there must move down.
     pub(super) bytes: [u64; LEVEL_MAX + 1],
 }
 
@@ -51,7 +52,7 @@ pub(super) fn targets(tree: &Tree, policy: &Policy) -> Targets {
     Targets { base, bytes }
 }
 
-/// Where level 0 goes: never past a level that has files, and else to the base.
+/// Where level 0 goes: never past a level that has files, and otherwise to the base.
 pub(super) fn level0_target(tree: &Tree, targets: &Targets) -> usize {
     tree.first_filled_level().unwrap_or(targets.base).min(targets.base)
 }
@@ -101,11 +102,11 @@ impl Kept {
     }
 }
 
-/// What is over its target, by level. Busy files are on their way down and do not count.
+/// How far each level is over its target. Busy files are on their way down and do not count.
 fn scores(tree: &Tree, policy: &Policy, busy: &Busy<'_>, targets: &Targets) -> Vec<(usize, u64)> {
     let free = |level: usize| tree.level(level).iter().filter(|file| busy.is_free(file));
     let permille = |part: u64, whole: u64| part.saturating_mul(PERMILLE) / whole.max(1);
-    // A file dense in deletes counts twice: what it hides below is still there.
+    // A file dense in tombstones counts twice: what it hides below is still there.
     let files: u64 = free(0).map(|file| if file.is_dense_in_deletes() { 2 } else { 1 }).sum();
     let bytes = free(0).map(|file| file.bytes).sum();
     let by_files = permille(files, policy.level0_files as u64);
@@ -113,7 +114,7 @@ fn scores(tree: &Tree, policy: &Policy, busy: &Busy<'_>, targets: &Targets) -> V
     for level in 1..LEVEL_MAX {
         let bytes = free(level).map(|file| file.bytes).sum();
         let score = match targets.bytes[level] {
-            // Above the base nothing should be; it does no harm for a while either.
+            // There should be nothing above the base; it does no harm for a while either.
             0 if bytes > 0 => PERMILLE,
             0 => 0,
             target => permille(bytes, target),
@@ -136,7 +137,7 @@ fn level0(tree: &Tree, policy: &Policy, busy: &Busy<'_>, to_level: usize) -> Opt
     if down.bytes() - bytes > bytes.saturating_mul(policy.multiplier)
         && let Some(plan) = join()
     {
-        // Many tiny flushes: what they overlap would be rewritten for next to nothing.
+        // Many tiny flushes: what they overlap would be rewritten for almost nothing.
         return Some(plan);
     }
     if let Some(plan) = move_oldest(tree, policy, busy, &places, to_level) {
@@ -145,8 +146,8 @@ fn level0(tree: &Tree, policy: &Policy, busy: &Busy<'_>, to_level: usize) -> Opt
     Some(down.rewrite(Reason::Level0))
 }
 
-/// The oldest file of level 0 goes down as it is when nothing overlaps it, here or there. Small ones are rather
-/// rewritten, or rows that come in order would end up in a crowd of small files.
+/// The oldest file of level 0 moves down unchanged when nothing overlaps it, here or there. Small ones are rewritten
+/// instead, or rows that arrive in order would end up in many small files.
 fn move_oldest(tree: &Tree, policy: &Policy, busy: &Busy<'_>, places: &[usize], to_level: usize) -> Option<Plan> {
     let (&oldest, newer) = places.split_first()?;
     let file = &tree.level0[oldest];
@@ -159,14 +160,14 @@ fn move_oldest(tree: &Tree, policy: &Policy, busy: &Busy<'_>, places: &[usize], 
     Some(Plan::Move { file: file.id, from_level: 0, to_level })
 }
 
-/// Nothing overlaps the file where it would go, and a rewrite would not make it smaller.
+/// Nothing overlaps the file where it would go, and a rewrite would not shrink it.
 fn is_movable(tree: &Tree, file: &FileSummary, to_level: usize) -> bool {
     let overlapped = |level| !tree.overlapping(level, &file.first_row, &file.last_row).is_empty();
     let older_below = (to_level + 1..=LEVEL_MAX).any(overlapped);
     !overlapped(to_level) && !file.straddles && (file.deletes == 0 || older_below)
 }
 
-/// Takes one level's cheapest file that a filter admits to the level below.
+/// Moves the cheapest admitted file of a level to the level below.
 fn level_down(
     tree: &Tree,
     policy: &Policy,
@@ -193,7 +194,8 @@ fn level_down(
     })
 }
 
-/// What gains beside room goes first, then what has least below it for its size; the sort keeps row order among equals.
+/// Files whose rewrite gains more than space go first, then those with the least below them for their size; the sort
+/// keeps row order among equals.
 fn by_worth(tree: &Tree, level: usize, a: &FileSummary, b: &FileSummary) -> Ordering {
     let gain = |file: &FileSummary| (Reverse(file.is_dense_in_deletes()), Reverse(file.straddles));
     let below = |file: &FileSummary| -> u128 {
@@ -204,7 +206,7 @@ fn by_worth(tree: &Tree, level: usize, a: &FileSummary, b: &FileSummary) -> Orde
     gain(a).cmp(&gain(b)).then_with(ratio)
 }
 
-/// Takes neighbours along that overlap nothing more below: they cost only themselves.
+/// Adds neighbours that overlap nothing more below: they cost only themselves.
 fn widened<'a>(
     tree: &'a Tree,
     policy: &Policy,
@@ -250,10 +252,10 @@ fn tidy(tree: &Tree, policy: &Policy, busy: &Busy<'_>, kept: &Kept) -> Option<(P
     straddling.map(|plan| (plan, SCORE_STRADDLES))
 }
 
-/// In the deepest level nothing older is below, so that a rewrite where it is collects all there is to collect.
+/// Nothing older lies below the deepest level, so a rewrite in place collects everything there is to collect.
 pub(super) fn tidy_deepest(tree: &Tree, policy: &Policy, busy: &Busy<'_>) -> Option<(Plan, u64)> {
     let deletes = in_place(tree, busy, LEVEL_MAX, Reason::Deletes, |file| {
-        // Once all of the file is settled, and then never again: deletes that stay are there to stay.
+        // Once no snapshot is below the file's last cell, and then never again: tombstones that stay are there to stay.
         let is_collectable = file.max_sequence <= policy.oldest_snapshot && file.collected_sequence < file.max_sequence;
         is_collectable && file.is_dense_in_deletes()
     });

@@ -1,15 +1,15 @@
-//! All of a store into the deepest level, with everything collected that can be.
+//! Moving all of a store into the deepest level and collecting everything that can be collected.
 //!
 //! A small store takes one rewrite. A large one takes several, each a range of rows: first level 0 into the levels,
-//! then the highest level that has files, some of them at a time with all that lies below. At last, what is in the
-//! deepest level and has something to give is rewritten where it is. Each step leaves less to do, so asking again and
-//! again ends in `Idle`, and a crash between two steps loses only the one that ran.
+//! then the highest level that has files, some at a time with everything below them. Finally, the files in the deepest
+//! level that have something to drop are rewritten in place. Each step leaves less to do, so repeated picks end in
+//! `Idle`, and a crash between two steps loses only the running one.
 
 use super::levelled::{level0_target, targets};
 use super::selection::{Busy, Selection, free_oldest};
 use super::{FileSummary, LEVEL_MAX, Plan, Policy, Reason, Tree};
 
-/// A step takes about so many output files' worth of inputs, if the files' row ranges let it.
+/// The output files' worth of inputs that a step takes, if the files' row ranges allow it.
 const STEP_FILES: u64 = 16;
 
 pub(super) fn pick(tree: &Tree, policy: &Policy, busy: &Busy<'_>) -> Plan {
@@ -72,8 +72,8 @@ fn collect_deepest(tree: &Tree, policy: &Policy, busy: &Busy<'_>) -> Plan {
     }
 }
 
-/// Whether a rewrite could collect what the one that made the file could not: cells have been settled since, rules have
-/// changed, cells have expired. Each of these is over after one rewrite, whatever that finds.
+/// Whether a rewrite could collect what the one that wrote the file could not: snapshots have ended since, rules have
+/// changed, or cells have expired. Each of these reasons is gone after one rewrite, whatever that finds.
 fn has_to_give(file: &FileSummary, policy: &Policy) -> bool {
     let asked_for = file.max_sequence.max(policy.rules_sequence).min(policy.oldest_snapshot);
     let expired = policy.expired_until_ms().filter(|_| policy.rules_drop_expired).is_some_and(|until| {

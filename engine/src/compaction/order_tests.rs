@@ -1,6 +1,6 @@
-//! Random trees, flushes and jobs side by side: no plan ever cuts a row's log, and all of them come to an end.
+//! Random trees, with flushes and jobs interleaved: no plan ever cuts a row's log, and every sequence of plans ends.
 //!
-//! A failure prints its seed; `TERRANE_SEED=n` runs that one alone.
+//! A failure prints its seed; `TERRANE_SEED=n` runs that seed alone.
 
 use std::time::Duration;
 

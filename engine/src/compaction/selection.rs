@@ -1,12 +1,13 @@
 //! Which files must be compacted together, and which must not be touched meanwhile.
 //!
-//! Choosing is the business of the callers; here a choice is completed downwards until no row's log is cut, and refused
-//! when a running job is in the way. Completion goes only down, never back up: where a deeper file reaches beyond the
-//! chosen one, the rows it has there are newer above, and stay above.
+//! Callers make a choice; it is completed downwards here until no row's log is cut, and refused when a running job is
+//! in the way. Completion only goes down, never back up: where a deeper file extends beyond the chosen one, the rows it
+//! has there are newer above, and stay above.
 //!
 //! # When two jobs may run at once
-//! They share no file, and either their row ranges are apart, or their levels, or one of them joins files within level 0
-//! and passes nothing by: what another job takes from level 0 in the same rows must then be older than the joined run.
+//! They share no file, and either their row ranges are disjoint, or their levels are, or one of them joins files within
+//! level 0 without being passed: what another job takes from level 0 in the same rows must then be older than the
+//! joined run.
 
 use std::collections::BTreeSet;
 use std::ops::{Range, RangeInclusive};
@@ -21,7 +22,7 @@ pub(super) struct Busy<'a> {
     jobs: Vec<Reach<'a>>,
 }
 
-/// The rows, levels and places that a job reaches.
+/// The rows, levels and places that a job covers.
 struct Reach<'a> {
     first_row: &'a [u8],
     last_row: &'a [u8],
@@ -72,7 +73,7 @@ impl<'a> Busy<'a> {
         !self.files.contains(&file.id)
     }
 
-    /// Whether the selection may run beside all that runs.
+    /// Whether the selection may run concurrently with all running jobs.
     fn admits(&self, selection: &Selection<'_>) -> bool {
         let reach = selection.reach();
         selection.inputs.iter().all(|input| self.is_free(input.file))
@@ -117,8 +118,8 @@ pub(super) struct Selection<'a> {
 }
 
 impl<'a> Selection<'a> {
-    /// These files of one level, with all that overlaps them down to `to_level`. From level 0 on the caller hands over
-    /// what [`free_oldest`] gave; from another, neighbours. `None`: a running job is in the way.
+    /// These files of one level, with everything that overlaps them down to `to_level`. For level 0 the caller passes
+    /// the result of [`free_oldest`]; for another level, neighbours. `None`: a running job is in the way.
     pub(super) fn down(
         tree: &'a Tree,
         busy: &Busy<'_>,
@@ -130,7 +131,8 @@ impl<'a> Selection<'a> {
         let mut inputs: Vec<Input<'a>> =
             places.iter().map(|&place| Input { level, place, file: &files[place] }).collect();
         for deeper in level + 1..=to_level {
-            // The rows of what was added so far: an added file may reach beyond, and takes what lies below it along.
+            // The rows of what was added so far: an added file may extend beyond them, and takes along what lies below
+            // it.
             let (first, last) = rows_of(inputs.iter().map(|input| input.file))?;
             let start = tree.level(deeper).partition_point(|file| file.last_row < first);
             let found = tree.overlapping(deeper, &first, &last).iter().enumerate();
@@ -139,7 +141,7 @@ impl<'a> Selection<'a> {
         Self { inputs, to_level }.admitted(busy)
     }
 
-    /// Neighbours of one level, rewritten where they are.
+    /// Neighbours of one level, rewritten in place.
     pub(super) fn in_place(tree: &'a Tree, busy: &Busy<'_>, level: usize, places: Range<usize>) -> Option<Self> {
         let files = tree.level(level);
         let inputs = places.map(|place| Input { level, place, file: &files[place] }).collect();
@@ -167,15 +169,15 @@ impl<'a> Selection<'a> {
     }
 
     pub(super) fn rewrite(mut self, reason: Reason) -> Plan {
-        // Newest first, as a merge wants them; the sort is stable, so deeper levels stay in row order.
+        // Newest first, as a merge needs them; the sort is stable, so deeper levels stay in row order.
         self.inputs.sort_by_key(|input| (input.level, if input.level == 0 { usize::MAX - input.place } else { 0 }));
         let inputs = self.inputs.iter().map(|input| (input.level, input.file.id)).collect();
         Plan::Rewrite(Rewrite { inputs, to_level: self.to_level, reason })
     }
 }
 
-/// The places of the oldest files of level 0 that can go down together, about so many bytes of them. A file that
-/// cannot is passed over, and with it every newer one whose rows would pass it by.
+/// The places of the oldest files of level 0 that can move down together, about `bytes_max` bytes of them. A file that
+/// cannot is left out, and with it every newer one whose rows would pass it.
 pub(super) fn free_oldest(tree: &Tree, busy: &Busy<'_>, bytes_max: u64) -> Vec<usize> {
     let mut taken: Vec<usize> = Vec::new();
     let mut rows: Option<(Bytes, Bytes)> = None;
@@ -200,7 +202,7 @@ pub(super) fn free_oldest(tree: &Tree, busy: &Busy<'_>, bytes_max: u64) -> Vec<u
     taken
 }
 
-/// The least range of rows that holds all these files; `None` for no file.
+/// The smallest range of rows that holds all these files; `None` for no file.
 fn rows_of<'a>(files: impl Iterator<Item = &'a FileSummary> + Clone) -> Option<(Bytes, Bytes)> {
     let first = files.clone().map(|file| &file.first_row).min()?;
     let last = files.map(|file| &file.last_row).max()?;

@@ -1,14 +1,15 @@
-//! Joining neighbours of level 0 that are about equally small.
+//! Joining neighbours of level 0 of about equal size.
 //!
-//! Level 0 is ordered by age, so only neighbours can be joined. A file is joined when its run has at least half as much
-//! beside it: each time a byte is rewritten its file has grown by half, so it is rewritten a logarithmic number of times.
+//! Level 0 is ordered by age, so only neighbours can be joined. A file is joined when the rest of its run is at least
+//! half as large: each time a byte is rewritten its file grows by half, so it is rewritten a logarithmic number of
+//! times.
 
 use std::ops::Range;
 
 use super::FileSummary;
 
-/// The run of neighbours whose joining removes most files for the bytes it writes; of equal ones the oldest. It has
-/// `files_min` files or more, `bytes_max` bytes or fewer, and every file of it is free.
+/// The run of neighbours whose joining removes the most files for the bytes it writes; of equal ones the oldest. It has
+/// at least `files_min` files and at most `bytes_max` bytes, and every file of it is free.
 pub(super) fn similar_run(
     files: &[FileSummary],
     is_free: impl Fn(&FileSummary) -> bool,
@@ -37,7 +38,7 @@ pub(super) fn similar_run(
     best.map(|(run, _)| run)
 }
 
-/// Fewer bytes per file that goes away, as fractions without division.
+/// Fewer bytes per removed file, as fractions without division.
 fn is_cheaper(run: &Range<usize>, bytes: u64, (best, best_bytes): &(Range<usize>, u64)) -> bool {
     let gone = |run: &Range<usize>| (run.len() - 1) as u128;
     u128::from(bytes) * gone(best) < u128::from(*best_bytes) * gone(run)

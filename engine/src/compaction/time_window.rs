@@ -1,15 +1,17 @@
 //! Families whose cells expire: files are kept apart by time, so that whole files expire and are dropped unread.
 //!
 //! All files stay in level 0, which is ordered by age: rows that are written once and expire need not be sorted again
-//! level by level. A file belongs to the window of its highest timestamp. Only neighbours in the order of the log can be
-//! joined; where timestamps follow that order, as they do unless a client sets them, a window's files are neighbours.
+//! level by level. A file belongs to the window of its highest timestamp. Only neighbours in the order of the log can
+//! be joined; where timestamps follow that order, as they do unless a client sets them, a window's files are
+//! neighbours.
 //!
-//! - While a window is open, neighbours of about equal size are joined, as `tiering` has it.
-//! - Once it is over, its files are joined for good.
-//! - What has expired and still may not be dropped counts as one window, joined by size alone: it may grow without end.
-//! - If timestamps jump about, neighbours are joined across windows. Too many files cost more than late dropping.
+//! - While a window is open, neighbours of about equal size are joined, as in `tiering`.
+//! - Once it is over, all its files are joined.
+//! - Files that have expired and may not be dropped yet count as one window, joined by size alone: it may grow without
+//!   bound.
+//! - If timestamps are out of order, neighbours are joined across windows. Too many files cost more than late dropping.
 //!
-//! What an earlier policy or a major compaction has put into deeper levels stays there, to expire.
+//! What an earlier policy or a major compaction has moved into deeper levels stays there until it expires.
 
 use std::time::Duration;
 
@@ -41,16 +43,16 @@ const SPANS: [i64; 17] = [
     14 * DAY,
     30 * DAY,
 ];
-/// A time to live is cut into so many windows at most: data outlives its time by a thirtieth of it, and a read that
-/// cannot be told by time looks into about thirty files.
+/// The most windows in a time to live: data outlives its time by a thirtieth of it, and a read without a time range
+/// looks into about thirty files.
 pub(super) const WINDOWS: i64 = 30;
-/// With more files than this the windows do not keep order with the log.
+/// With more files than this the windows do not follow the order of the log.
 const FILES_MAX: usize = 2 * WINDOWS as usize;
 
 /// Joining what is closed makes reads cheaper, but nothing waits for it.
 const SCORE_CLOSED: u64 = 600;
 
-/// How long a window is: a thirtieth of the time to live, rounded up.
+/// The length of a window: a thirtieth of the time to live, rounded up.
 pub(super) fn span_ms(ttl: Duration) -> i64 {
     let ttl = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
     let least = ttl / WINDOWS + i64::from(ttl % WINDOWS > 0);
@@ -130,7 +132,7 @@ fn join_similar(
     Some(Selection::in_place(tree, busy, 0, start + run.start..start + run.end)?.rewrite(reason))
 }
 
-/// No later flush will add to the group: newer files have been flushed behind it, or a whole window's time has passed
+/// No later flush will add to the group: newer files have been flushed after it, or a whole window's time has passed
 /// since its end, longer than anything stays in memory.
 fn is_closed(group: &Group, tree: &Tree, policy: &Policy, ttl: Duration) -> bool {
     let Window::Nth(window) = group.window else {

@@ -1,4 +1,4 @@
-//! A tree whose files know their cells, to carry plans out in memory and see that no row's log was cut.
+//! A tree whose files know their cells, to carry plans out in memory and check that no row's log was cut.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,8 +1,9 @@
-//! Looking at a manifest offline, where a bad last record needs no mercy.
+//! Examining a manifest offline, where a bad last record need not be excused.
 //!
-//! A start must take a bad last record for a torn append. Here it is one only if an append can have left it, and else it is
-//! damage: an append tears in sectors of [`SECTOR_BYTES`], each of which has its content or none, and in a file that ends
-//! early. So a record with all its bytes there, and in no sector only zeros, was written whole, and changed since.
+//! A start must take a bad last record for a torn append. Here it counts as torn only if an append can have left it,
+//! and otherwise as damage. A torn append leaves sectors of [`SECTOR_BYTES`] that each have their content or none, or a
+//! file that ends early. So a record with all its bytes present, and with no sector of zeros, was written completely
+//! and changed afterwards.
 
 use terrane_types::inspection::Severity;
 
@@ -10,14 +11,14 @@ use super::{Contents, is_record};
 use crate::codec::{FRAME_HEADER_BYTES, unframe};
 use crate::manifest::Record;
 
-/// What disks write whole or not at all, at the least.
+/// The least that disks write either completely or not at all.
 const SECTOR_BYTES: usize = 512;
 
-/// What a manifest holds, and what in it does not.
+/// What a manifest holds, and what is wrong with it.
 #[derive(Debug, Default)]
 pub(crate) struct Examined {
     pub(crate) contents: Contents,
-    /// With the offset of the record each is about.
+    /// With the offset of the record concerned.
     pub(crate) findings: Vec<(Severity, u64, &'static str)>,
 }
 
@@ -32,7 +33,7 @@ impl Examined {
     }
 }
 
-/// Reads all whole records, also behind damage.
+/// Reads all whole records, including those after damage.
 pub(crate) fn examine(bytes: &[u8]) -> Examined {
     let mut found = Examined::default();
     let mut at = 0;
@@ -61,7 +62,7 @@ pub(crate) fn examine(bytes: &[u8]) -> Examined {
     found
 }
 
-/// Whether an append that did not come to its end can have left `rest`, which begins at `offset` of the file.
+/// Whether an append that was cut off can have left `rest`, which begins at `offset` of the file.
 fn is_tear(rest: &[u8], offset: usize) -> bool {
     let Some(header) = rest.first_chunk::<FRAME_HEADER_BYTES>() else {
         return true;
@@ -71,19 +72,19 @@ fn is_tear(rest: &[u8], offset: usize) -> bool {
     let payload = &rest[FRAME_HEADER_BYTES..];
     let no_sector_is_empty = || sectors(rest, offset).all(|part| part.iter().any(|&byte| byte != 0));
     if length > payload.len() {
-        // The file ends early, unless it is only the length that does not hold.
+        // The file ends early, unless only the length is wrong.
         return crc32c::crc32c(payload) != checksum && Record::decode(payload).is_none();
     }
     if length < payload.len() {
-        // Nothing is ever written behind the last record, so its length is not what was written: it is in a sector that
-        // never came, or it is damaged.
+        // Nothing is ever written after the last record, so its length is not what was written: it is in a sector that
+        // was never written, or it is damaged.
         let mut head = sectors(&rest[..FRAME_HEADER_BYTES], offset);
         return head.any(|part| part.iter().all(|&byte| byte == 0)) && Record::decode(payload).is_none();
     }
     !no_sector_is_empty()
 }
 
-/// `bytes`, which begin at `offset` of a file, in the parts that lie in one sector each.
+/// `bytes`, which begin at `offset` of a file, split by sector.
 fn sectors(bytes: &[u8], offset: usize) -> impl Iterator<Item = &[u8]> {
     let first = (SECTOR_BYTES - offset % SECTOR_BYTES).min(bytes.len());
     let (head, rest) = bytes.split_at(first);

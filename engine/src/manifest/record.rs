@@ -1,5 +1,5 @@
-//! Manifest records and their bytes. The first byte is the format version, the second the kind; neither number is ever
-//! given another meaning.
+//! Manifest records and their bytes. The first byte is the format version, the second the kind; neither number ever
+//! changes its meaning.
 
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use crate::codec::{Reader, Writer};
 use crate::point::{DurablePoint, GroupPoint};
 use crate::row_range::RowRange;
 
-/// 1 knew no levels, bounds and storage attributes; it was never released, and is refused.
+/// Format 1 had no levels, bounds and storage attributes; it was never released, and is rejected.
 const FORMAT: u8 = 2;
 const ENGINE: u8 = 1;
 const REGION: u8 = 2;
@@ -21,14 +21,14 @@ const DROP: u8 = 4;
 const GROUP: u8 = 5;
 const MERGE: u8 = 6;
 
-/// A region's part of a file, with what reads and compactions want to know before they open it.
+/// A region's part of a file, with what reads and compactions need before they open it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileRecord {
     pub(crate) id: u64,
     pub(crate) level: u8,
     /// The file's length on disk.
     pub(crate) size: u64,
-    /// Bytes of data inside of the bounds, about.
+    /// Bytes of data within the bounds, approximately.
     pub(crate) bytes: u64,
     /// The region's part of the file.
     pub(crate) bounds: RowRange,
@@ -37,20 +37,20 @@ pub(crate) struct FileRecord {
     pub(crate) last_row: Bytes,
     pub(crate) timestamps: (i64, i64),
     pub(crate) sequences: (u64, u64),
-    /// Cells of the whole file, and how many of them delete.
+    /// Cells of the whole file, and the tombstones among them.
     pub(crate) cells: u64,
     pub(crate) deletes: u64,
-    /// Up to which sequence number, and as of which log time, it was collected with everything older at hand; zeros for a
+    /// The sequence number and the log time up to which it was collected with everything older present; zeros for a
     /// file that was not.
     pub(crate) collected: (u64, i64),
-    /// The number that the file was written under, which its checksums cover: another for a file made elsewhere.
+    /// The number that the file was written under, which its checksums cover: a different one for an ingested file.
     pub(crate) origin: u64,
-    /// The sequence number that all its cells are taken to have, for a file made elsewhere; 0: they have their own.
+    /// The sequence number of all its cells, for an ingested file; 0: they have their own.
     pub(crate) ingested_at: u64,
 }
 
 impl FileRecord {
-    /// Whether a part of the file lies outside of the bounds.
+    /// Whether the file extends beyond the bounds.
     pub(crate) fn straddles(&self) -> bool {
         !self.bounds.hold(&self.first_row, &self.last_row)
     }
@@ -71,7 +71,7 @@ impl FileRecord {
         self.first_inside() <= row && !self.ends_before(row)
     }
 
-    /// Whether the region's part may have a row inside of `bounds`.
+    /// Whether the region's part may have a row within `bounds`.
     pub(crate) fn meets(&self, bounds: &RowRange) -> bool {
         self.bounds.intersect(bounds).meets(&self.first_row, &self.last_row)
     }
@@ -80,10 +80,11 @@ impl FileRecord {
 /// A family of a region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FamilyRecord {
-    /// The sequence number from which it has been there: older cells are of an earlier family of the same name, and gone.
+    /// The sequence number at which it was added: older cells belong to an earlier family of the same name, and are
+    /// gone.
     pub(crate) since: u64,
     pub(crate) rules: RulesHistory,
-    /// How new files of it are written.
+    /// How its new files are written.
     pub(crate) storage: FamilyStorage,
 }
 
@@ -109,18 +110,18 @@ pub(crate) enum Record {
         name: String,
     },
     Region(RegionRecord),
-    /// The parent goes and both daughters come, at once.
+    /// Replaces the parent by its daughters.
     Split {
         parent: RegionId,
         /// Left and right.
         daughters: Box<[RegionRecord; 2]>,
     },
-    /// Two neighbours go and what they make together comes, at once.
+    /// Replaces two neighbours by the merged region.
     Merge {
         parents: [RegionId; 2],
         region: Box<RegionRecord>,
     },
-    /// Regions go, with the state of their group as of then.
+    /// Removes regions, with the state of their group as of then.
     Drop {
         regions: Vec<RegionId>,
         group: GroupId,
