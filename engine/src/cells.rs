@@ -76,7 +76,7 @@ impl<'a> Cell<'a> {
     }
 
     /// The same cell without its value: a masked put.
-    pub(crate) fn stub(self) -> Self {
+    pub(crate) fn masked(self) -> Self {
         Self { value: &[], ..self }
     }
 

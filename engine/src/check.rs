@@ -177,7 +177,7 @@ impl EngineCheck<'_> {
             self.inspection.damage(path, bytes.min(record.size), what);
         }
         let checked = match kind {
-            Kind::StoreFile => self.table(id, records.first().map_or(id, |record| record.origin), bytes).await,
+            Kind::StoreFile => self.store_file(id, records.first().map_or(id, |record| record.origin), bytes).await,
             Kind::Cells => memory::check_file(&self.disk, path, id).await,
         };
         match checked {
@@ -192,13 +192,13 @@ impl EngineCheck<'_> {
         }
     }
 
-    async fn table(&self, id: u64, origin: u64, bytes: u64) -> Result<FileRecord, Error> {
+    async fn store_file(&self, id: u64, origin: u64, bytes: u64) -> Result<FileRecord, Error> {
         let dir = self.dir.join(lsm::DIRECTORY);
         let shared = Arc::new(StoreFileShared::new(self.disk.clone(), dir, CACHE_BYTES, OPEN_FILES));
         task::run_blocking(move || {
-            let table = StoreFile::open(&shared, id, Some(origin), bytes, &Arc::new(FamilyReads::default()))?;
-            table.check(None)?;
-            Ok(lsm::record_of(table.properties()))
+            let file = StoreFile::open(&shared, id, Some(origin), bytes, &Arc::new(FamilyReads::default()), None)?;
+            file.check(None)?;
+            Ok(lsm::record_of(file.properties()))
         })
         .await
     }

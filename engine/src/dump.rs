@@ -28,7 +28,7 @@ pub async fn dump_file(path: &Path, blocks: usize, cells: usize) -> Result<Optio
         let dir = path.parent().map(Path::to_owned).unwrap_or_default();
         let shared = Arc::new(StoreFileShared::new(disk, dir, CACHE_BYTES, OPEN_FILES));
         let dumped = task::run_blocking(move || {
-            StoreFile::open(&shared, id, None, bytes, &Arc::new(FamilyReads::default()))?.listing(blocks, cells)
+            StoreFile::open(&shared, id, None, bytes, &Arc::new(FamilyReads::default()), None)?.listing(blocks, cells)
         });
         return dumped.await.map(Some);
     }

@@ -111,6 +111,9 @@ impl FileDirectory {
 }
 
 #[cfg(test)]
+mod script_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

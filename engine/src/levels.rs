@@ -334,3 +334,6 @@ impl Cursor for LevelCursor {
         self.advance()
     }
 }
+
+#[cfg(test)]
+mod script_tests;

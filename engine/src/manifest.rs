@@ -230,4 +230,6 @@ fn is_record(bytes: &[u8]) -> bool {
 }
 
 #[cfg(test)]
+mod script_tests;
+#[cfg(test)]
 mod tests;

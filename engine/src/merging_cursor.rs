@@ -276,6 +276,9 @@ fn compare(cursors: &[Box<dyn Cursor>], reverse: bool, a: usize, b: usize) -> Or
 }
 
 #[cfg(test)]
+mod script_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::cells::Cell;

@@ -367,3 +367,6 @@ impl RowScanner {
         Ok(Some(shown))
     }
 }
+
+#[cfg(test)]
+mod script_tests;

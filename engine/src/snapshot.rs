@@ -241,3 +241,6 @@ impl Drop for Snapshot {
         drop(self.parent.take());
     }
 }
+
+#[cfg(test)]
+mod script_tests;

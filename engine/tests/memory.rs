@@ -1,6 +1,6 @@
-//! What a memtable says that it holds is what the allocator has handed out for it.
+//! The memory that a memtable reports is the memory that the allocator has handed out for it.
 //!
-//! In a test binary of its own, with an allocator that counts: the memory budget of a server is kept by this number.
+//! In a test binary of its own, with a counting allocator: the memory budget of a server relies on this number.
 
 use std::alloc::System;
 
@@ -14,7 +14,7 @@ static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
 const ROWS: u64 = 60_000;
 
-/// Rows in an order that jumps about, of 40 + 100 bytes.
+/// Rows in a scattered order, of 40 + 100 bytes.
 fn row(number: u64) -> String {
     format!("user{:036}", number.wrapping_mul(0x9E37_79B9_7F4A_7C15) % 1_000_000_007)
 }

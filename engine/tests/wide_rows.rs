@@ -1,7 +1,6 @@
-//! A row that is larger than anything that reads or writes it may hold at once.
+//! A row larger than anything that reads or writes it may hold at once.
 //!
-//! In a test binary of its own, with an allocator that refuses to hand out more than a bound: whoever gathered the row would
-//! be ended by it.
+//! In a test binary of its own, with an allocator that enforces a limit: code that gathered the whole row would abort.
 
 #![allow(clippy::unwrap_used, reason = "what helpers of tests unwrap is what the test claims")]
 
@@ -20,16 +19,16 @@ use terrane_types::{
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
 const MIB: usize = 1 << 20;
-/// A column holds this much, and the row so many of them.
+/// The bytes of one column, of which the row has many.
 const VALUE_BYTES: usize = 32 << 10;
 const COLUMNS: u32 = 480;
-/// Columns that one flush writes: its memtable is no part of the bounds.
+/// Columns that one flush writes: its memtable does not count towards the limit.
 const COLUMNS_OF_FLUSH: u32 = 120;
-/// What may be held beside the row's memtable, whatever is done with the row. The row has 15 MiB.
+/// What may be held in addition to the row's memtable, whatever is done with the row. The row has 15 MiB.
 const HELD_MAX: usize = 11 * MIB;
 const GROUP: GroupId = GroupId(1);
 
-/// Runs it with a bound on what is allocated beyond what is there.
+/// Runs with a limit on what is allocated in addition to the present.
 fn bounded<T>(run: impl FnOnce() -> T) -> T {
     ALLOCATOR.set_limit(ALLOCATOR.allocated() + HELD_MAX).expect("more than is there");
     let done = run();
@@ -49,7 +48,7 @@ fn put(region: &Region, index: u64, number: u32) {
     region.apply(index, region.sequence() + 1, b"wide", &cells);
 }
 
-/// Every fourth column in each file, so that all of them have to be merged.
+/// Every fourth column in each file, so that all of them must be merged.
 async fn fill(engine: &Engine, region: &std::sync::Arc<Region>) {
     let flushes = COLUMNS / COLUMNS_OF_FLUSH;
     let mut index = 1;
@@ -66,7 +65,7 @@ async fn fill(engine: &Engine, region: &std::sync::Arc<Region>) {
     }
 }
 
-/// Scans the row as a server does that keeps nothing between two blocks; answers its columns, and the cells read for them.
+/// Scans the row like a server that keeps nothing between two blocks; returns its columns, and the cells read for them.
 fn scan(region: &Region, reverse: bool) -> (Vec<u32>, u64) {
     let (mut from_cell, mut columns, mut seen) = (None::<CellPosition>, Vec::new(), 0);
     loop {
@@ -105,7 +104,7 @@ fn check(region: &Region) {
     for reverse in [false, true] {
         let (columns, seen) = bounded(|| scan(region, reverse));
         assert_eq!(columns, (0..COLUMNS).collect::<Vec<_>>(), "reverse {reverse}");
-        // Of each block the last part is read again, and no more of the row.
+        // Only the last part of each block is read again.
         assert!(seen <= u64::from(COLUMNS) * 6, "{seen} cells read, reverse {reverse}");
     }
     let refused = bounded(|| get(region, 12 * MIB)).unwrap_err();

@@ -96,7 +96,7 @@ impl LsmBackend {
             timestamp_max,
             open: OnceLock::new(),
             opening: Mutex::new(()),
-            _claim: self.files.claim(id),
+            claim: self.files.claim(id),
         })
     }
 
@@ -128,8 +128,8 @@ pub(crate) struct LazyStoreFile {
     open: OnceLock<Arc<StoreFile>>,
     /// Held while the file is opened, so that it is opened once.
     opening: Mutex<()>,
-    /// Keeps the file's name while it may be read. Dropped after the open file above.
-    _claim: Arc<Claim>,
+    /// Keeps the file's name while it may be opened; the open file and its cursors have it too.
+    claim: Arc<Claim>,
 }
 
 impl LazyStoreFile {
@@ -145,7 +145,14 @@ impl LazyStoreFile {
         if let Some(open) = self.open.get() {
             return Ok(open);
         }
-        let opened = StoreFile::open(&self.shared, self.id, Some(self.origin), self.size, &self.reads)?;
+        let opened = StoreFile::open(
+            &self.shared,
+            self.id,
+            Some(self.origin),
+            self.size,
+            &self.reads,
+            Some(Arc::clone(&self.claim)),
+        )?;
         Ok(self.open.get_or_init(|| Arc::new(opened)))
     }
 
@@ -178,8 +185,7 @@ impl Source for LazyStoreFile {
         if reading.prefix.is_some_and(|prefix| !file.may_contain_prefix(prefix.id, prefix.hash)) {
             return Ok(Box::new(Nothing));
         }
-        let cursor = file.cursor(bounds, reverse, reading)?;
-        Ok(Box::new(LazyStoreFileCursor { cursor, _file: self }))
+        file.cursor(bounds, reverse, reading)
     }
 }
 
@@ -200,38 +206,6 @@ impl FileSource for LazyStoreFile {
 
 /// Rows that a file proposes for the choice of a split point.
 const SAMPLES: usize = 256;
-
-/// A cursor that keeps the file it reads.
-struct LazyStoreFileCursor {
-    cursor: Box<dyn Cursor>,
-    _file: Arc<LazyStoreFile>,
-}
-
-impl Cursor for LazyStoreFileCursor {
-    fn row(&self) -> Option<&[u8]> {
-        self.cursor.row()
-    }
-
-    fn lone(&self) -> Option<Cell<'_>> {
-        self.cursor.lone()
-    }
-
-    fn skip(&mut self) -> Result<(), Error> {
-        self.cursor.skip()
-    }
-
-    fn take(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
-        self.cursor.take(columns, bytes_max, out)
-    }
-
-    fn seek_column(&mut self, qualifier: &[u8]) -> Result<(), Error> {
-        self.cursor.seek_column(qualifier)
-    }
-
-    fn seek(&mut self, row: &[u8]) -> Result<(), Error> {
-        self.cursor.seek(row)
-    }
-}
 
 /// A cursor over no rows.
 struct Nothing;
@@ -333,7 +307,7 @@ impl LsmWriter {
             timestamp_max: record.timestamps.1,
             open: OnceLock::new(),
             opening: Mutex::new(()),
-            _claim: self.files.claim(record.id),
+            claim: self.files.claim(record.id),
         };
         // Flushes and compactions may block, and the bytes were written a moment ago.
         file.opened(true)?;

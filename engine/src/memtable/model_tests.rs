@@ -373,7 +373,8 @@ impl Drop for Named {
 
 #[test]
 fn readers_see_what_a_plain_map_of_all_writes_shows() {
-    for seed in 0..16 {
+    let seeds = if std::env::var_os("TERRANE_FULL").is_some() { 16 } else { 5 };
+    for seed in 0..seeds {
         let _named = Named(seed);
         let mut world = World::new(seed);
         for _ in 0..200 {
@@ -433,11 +434,11 @@ fn merged_runs_hold_one_version_of_what_nobody_else_reads() {
 }
 
 #[test]
-fn a_counter_incremented_a_million_times_stays_one_cell() {
+fn a_counter_incremented_again_and_again_stays_one_cell() {
     let snapshots = Arc::new(Snapshots::default());
     let memtable = Memtable::new(Some(Arc::clone(&snapshots) as Arc<dyn Retention>));
     memtable.set_one_version(Some(0));
-    for sequence in 1..=1_000_000u64 {
+    for sequence in 1..=200_000u64 {
         let value = sequence.to_be_bytes();
         let timestamp = i64::try_from(sequence).unwrap();
         let cell = Cell { row: b"row", value: &value, timestamp, sequence, ..Cell::of_mutation(b"", cell_ref(), 0, 0) };
@@ -448,7 +449,7 @@ fn a_counter_incremented_a_million_times_stays_one_cell() {
     }
     let view = memtable.view.load();
     assert!(view.runs.is_empty());
-    assert_eq!(view.active.cells().iter().map(|cell| cell.sequence).collect::<Vec<_>>(), [1_000_000]);
+    assert_eq!(view.active.cells().iter().map(|cell| cell.sequence).collect::<Vec<_>>(), [200_000]);
     assert!(memtable.bytes() < 256);
 }
 
@@ -458,7 +459,7 @@ fn counters_that_do_not_fit_the_buffer_stay_a_few_runs() {
     let memtable = Memtable::new(Some(Arc::clone(&snapshots) as Arc<dyn Retention>));
     memtable.set_one_version(Some(0));
     let mut dice = Dice(7);
-    for sequence in 1..=300_000u64 {
+    for sequence in 1..=150_000u64 {
         let row = dice.roll(10_000).to_be_bytes();
         let timestamp = i64::try_from(sequence).unwrap();
         let cell =

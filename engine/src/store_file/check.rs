@@ -44,7 +44,8 @@ impl StoreFile {
     /// The prefix filter can only be verified with the function that it was built with.
     pub(crate) fn check(&self, prefix: Option<&PrefixOf>) -> Result<CheckReport, Error> {
         // What was read on opening may have changed on disk since, so it is read again.
-        let again = Self::open(self.shared(), self.id(), Some(self.origin()), self.properties().size, self.reads())?;
+        let again =
+            Self::open(self.shared(), self.id(), Some(self.origin()), self.properties().size, self.reads(), None)?;
         if again.properties() != self.properties() || again.footer != self.footer {
             return Err(self.damage(0, "the file is not the one that was opened"));
         }
@@ -146,7 +147,7 @@ impl StoreFile {
             data_bytes += cell.data_bytes() as u64;
             last.cell.clear();
             // Its value is not compared.
-            last.cell.push(cell.stub());
+            last.cell.push(cell.masked());
         }
         if cells != block.cells() as u64 || cells != entry.cells || data_bytes != entry.data_bytes {
             return Err(damage("a block has another number of cells than it or its index states"));

@@ -14,7 +14,7 @@ use crate::source::{Cursor, Reading};
 
 /// Moves forward. Whether it is at a row is decided on arrival, so that the query costs nothing.
 pub(super) struct ForwardCursor {
-    table: Arc<StoreFile>,
+    file: Arc<StoreFile>,
     walk: Walk,
     reading: Reading,
     /// Empty: no row of the file is at or after the end of the bounds.
@@ -23,15 +23,15 @@ pub(super) struct ForwardCursor {
 }
 
 impl ForwardCursor {
-    pub(super) fn open(table: Arc<StoreFile>, bounds: &RowRange, reading: Reading) -> Result<Self, Error> {
-        let properties = table.properties();
+    pub(super) fn open(file: Arc<StoreFile>, bounds: &RowRange, reading: Reading) -> Result<Self, Error> {
+        let properties = file.properties();
         let inside = !bounds.is_empty() && bounds.meets(&properties.first_row, &properties.last_row);
         let beyond = !bounds.end.is_empty() && bounds.end <= properties.last_row;
         let end = if beyond { bounds.end.clone() } else { Vec::new() };
-        let worth = inside && table.covers(reading.time_min);
-        let mut cursor = Self { table, walk: Walk::default(), reading, end, at_row: false };
+        let worth = inside && file.covers(reading.time_min);
+        let mut cursor = Self { file, walk: Walk::default(), reading, end, at_row: false };
         if worth {
-            let found = cursor.walk.seek(&cursor.table, Place::row(&bounds.start), reading)?;
+            let found = cursor.walk.seek(&cursor.file, Place::row(&bounds.start), reading)?;
             cursor.arrive(found);
         }
         Ok(cursor)
@@ -69,7 +69,7 @@ impl Cursor for ForwardCursor {
         }
         // Exhausted, unless everything succeeds.
         self.at_row = false;
-        let found = self.walk.skip_row(&self.table, self.reading)?;
+        let found = self.walk.skip_row(&self.file, self.reading)?;
         self.arrive(found);
         Ok(())
     }
@@ -82,7 +82,7 @@ impl Cursor for ForwardCursor {
         self.at_row = false;
         let mark = out.mark();
         let mut wanted = Wanted::new(columns);
-        match self.walk.gather(&self.table, &mut wanted, self.reading, bytes_max, out) {
+        match self.walk.gather(&self.file, &mut wanted, self.reading, bytes_max, out) {
             Ok(next) => {
                 self.came_to(next);
                 Ok(next != Next::SameRow)
@@ -99,7 +99,7 @@ impl Cursor for ForwardCursor {
             return Ok(());
         }
         self.at_row = false;
-        let next = self.walk.seek_column(&self.table, qualifier, self.reading)?;
+        let next = self.walk.seek_column(&self.file, qualifier, self.reading)?;
         self.came_to(next);
         Ok(())
     }
@@ -109,7 +109,7 @@ impl Cursor for ForwardCursor {
             return Ok(());
         }
         self.at_row = false;
-        let found = self.walk.seek(&self.table, Place::row(row), self.reading)?;
+        let found = self.walk.seek(&self.file, Place::row(row), self.reading)?;
         self.arrive(found);
         Ok(())
     }

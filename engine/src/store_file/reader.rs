@@ -17,6 +17,7 @@ use super::properties::StoreFileProperties;
 use super::read_ahead::ReadAhead;
 use super::{StoreFileShared, path_of};
 use crate::Error;
+use crate::file_directory::Claim;
 use crate::row_range::RowRange;
 use crate::source::{Reading, RowKey};
 
@@ -47,6 +48,8 @@ pub(crate) struct StoreFile {
     pinned: Box<[OnceLock<Arc<IndexBlock>>]>,
     filter: Option<Filter>,
     prefix_filter: Option<Filter>,
+    /// Keeps the file's name while it may be read.
+    _claim: Option<Arc<Claim>>,
 }
 
 impl Drop for StoreFile {
@@ -65,6 +68,7 @@ impl StoreFile {
         origin: Option<u64>,
         size: u64,
         reads: &Arc<FamilyReads>,
+        claim: Option<Arc<Claim>>,
     ) -> Result<Self, Error> {
         let path = path_of(&shared.dir, id);
         let file = shared.descriptors.get(id, &path).map_err(|error| read_error(&path, 0, error))?;
@@ -157,6 +161,7 @@ impl StoreFile {
             pinned,
             filter,
             prefix_filter,
+            _claim: claim,
         })
     }
 

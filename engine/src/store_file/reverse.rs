@@ -33,7 +33,7 @@ struct Slot {
 
 /// Moves backward. At a row, the last slot is the row's last cell.
 pub(super) struct ReverseCursor {
-    table: Arc<StoreFile>,
+    file: Arc<StoreFile>,
     reading: Reading,
     /// The first row within the bounds.
     start: Vec<u8>,
@@ -54,13 +54,13 @@ pub(super) struct ReverseCursor {
 }
 
 impl ReverseCursor {
-    pub(super) fn open(table: Arc<StoreFile>, bounds: &RowRange, reading: Reading) -> Result<Self, Error> {
-        let properties = table.properties();
+    pub(super) fn open(file: Arc<StoreFile>, bounds: &RowRange, reading: Reading) -> Result<Self, Error> {
+        let properties = file.properties();
         let inside = !bounds.is_empty() && bounds.meets(&properties.first_row, &properties.last_row);
-        let worth = inside && table.covers(reading.time_min);
+        let worth = inside && file.covers(reading.time_min);
         let last_row = properties.last_row.clone();
         let mut cursor = Self {
-            table,
+            file,
             reading,
             start: bounds.start.clone(),
             at_row: false,
@@ -94,10 +94,10 @@ impl ReverseCursor {
     fn go_before(&mut self, place: Place<'_>) -> Result<(), Error> {
         self.at_row = false;
         if !self.is_in_block(place) {
-            let top = self.table.top();
+            let top = self.file.top();
             // Past the last block, take the last block.
             let partition_at = top.find(place).min(top.len() - 1);
-            let partition = self.table.partition(partition_at, self.reading)?;
+            let partition = self.file.partition(partition_at, self.reading)?;
             let block_at = partition.find(place).min(partition.len() - 1);
             self.partition = Some(partition);
             self.load(partition_at, block_at)?;
@@ -125,7 +125,7 @@ impl ReverseCursor {
         match self.block_at.checked_sub(1) {
             Some(before) => partition.ends_before(partition.entry(before), place),
             None => match self.partition_at.checked_sub(1) {
-                Some(before) => self.table.top().ends_before(self.table.top().entry(before), place),
+                Some(before) => self.file.top().ends_before(self.file.top().entry(before), place),
                 None => true,
             },
         }
@@ -135,7 +135,7 @@ impl ReverseCursor {
     fn load(&mut self, partition_at: usize, block_at: usize) -> Result<(), Error> {
         let Some(partition) = &self.partition else { return Ok(()) };
         let at = partition.entry(block_at).at;
-        let block = self.table.data(at, self.reading, Some(&mut self.ahead))?;
+        let block = self.file.data(at, self.reading, Some(&mut self.ahead))?;
         self.low = block.restarts();
         self.block = Some(block);
         (self.partition_at, self.block_at) = (partition_at, block_at);
@@ -151,7 +151,7 @@ impl ReverseCursor {
             return Ok(true);
         }
         let Some(before) = self.partition_at.checked_sub(1) else { return Ok(false) };
-        let partition = self.table.partition(before, self.reading)?;
+        let partition = self.file.partition(before, self.reading)?;
         let last = partition.len() - 1;
         self.partition = Some(partition);
         self.load(before, last)?;
@@ -219,7 +219,7 @@ impl ReverseCursor {
         if let Some(before) = self.block_at.checked_sub(1) {
             return self.partition.as_ref().is_some_and(|index| index.qualifier(index.entry(before)).is_some());
         }
-        let top = self.table.top();
+        let top = self.file.top();
         self.partition_at.checked_sub(1).is_some_and(|before| top.qualifier(top.entry(before)).is_some())
     }
 
@@ -279,7 +279,7 @@ impl ReverseCursor {
     fn walk_of_row(&self) -> Result<Box<Walk>, Error> {
         let row = self.row_at_hand();
         let mut walk = Box::<Walk>::default();
-        if !walk.seek(&self.table, Place::row(&row), self.reading)? || walk.at_row() != row {
+        if !walk.seek(&self.file, Place::row(&row), self.reading)? || walk.at_row() != row {
             return Err(self.malformed("a row is no longer where it was found"));
         }
         Ok(walk)
@@ -289,7 +289,7 @@ impl ReverseCursor {
     fn go_on(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
         let Some(walk) = &mut self.walk else { return Ok(true) };
         let mut wanted = Wanted::new(columns);
-        if walk.gather(&self.table, &mut wanted, self.reading, bytes_max, out)? == Next::SameRow {
+        if walk.gather(&self.file, &mut wanted, self.reading, bytes_max, out)? == Next::SameRow {
             self.at_row = true;
             return Ok(false);
         }
@@ -310,7 +310,7 @@ impl ReverseCursor {
 
     fn malformed(&self, what: &str) -> Error {
         let offset = self.partition.as_ref().map_or(0, |partition| partition.entry(self.block_at).at.offset);
-        self.table.damage(offset, what)
+        self.file.damage(offset, what)
     }
 }
 
@@ -391,7 +391,7 @@ impl Cursor for ReverseCursor {
             Some(walk) => walk,
             None => self.walk_of_row()?,
         };
-        if walk.seek_column(&self.table, qualifier, self.reading)? != Next::SameRow {
+        if walk.seek_column(&self.file, qualifier, self.reading)? != Next::SameRow {
             return self.leave_row();
         }
         self.walk = Some(walk);

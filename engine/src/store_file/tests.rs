@@ -59,14 +59,14 @@ impl World {
     }
 
     fn open(&self, id: u64, size: u64) -> Result<Arc<StoreFile>, Error> {
-        StoreFile::open(&self.shared, id, Some(id), size, &self.reads).map(Arc::new)
+        StoreFile::open(&self.shared, id, Some(id), size, &self.reads, None).map(Arc::new)
     }
 
-    async fn table(&self, id: u64, cells: &Cells, storage: FamilyStorage) -> Arc<StoreFile> {
+    async fn file(&self, id: u64, cells: &Cells, storage: FamilyStorage) -> Arc<StoreFile> {
         let properties = self.write(id, cells, storage).await;
-        let table = self.open(id, properties.size).unwrap();
-        assert_eq!(*table.properties(), properties);
-        table
+        let file = self.open(id, properties.size).unwrap();
+        assert_eq!(*file.properties(), properties);
+        file
     }
 
     async fn bytes(&self, id: u64) -> Vec<u8> {
@@ -189,8 +189,8 @@ async fn whatever_is_asked_for_comes_back_as_it_went_in() {
         let cells = random_cells(&mut random, count);
         let compression = Compression::ALL[random.random_range(0..3)];
         let bloom = Bloom::ALL[random.random_range(0..3)];
-        let table = world.table(seed, &cells, storage(compression, bloom, 1 << random.random_range(10..15))).await;
-        let report = table.check(Some(&prefix().length)).unwrap();
+        let file = world.file(seed, &cells, storage(compression, bloom, 1 << random.random_range(10..15))).await;
+        let report = file.check(Some(&prefix().length)).unwrap();
         assert_eq!(report.cells, cells.len() as u64);
         let rows = rows_of(&cells);
         assert_eq!(report.rows, rows.len() as u64);
@@ -204,19 +204,19 @@ async fn whatever_is_asked_for_comes_back_as_it_went_in() {
             if reverse {
                 wanted.reverse();
             }
-            let mut cursor = Arc::clone(&table).cursor(&bounds, reverse, reading).unwrap();
+            let mut cursor = Arc::clone(&file).cursor(&bounds, reverse, reading).unwrap();
             assert_eq!(drain(cursor.as_mut()), wanted, "{bounds:?} reverse {reverse}");
         }
-        seeks_and_columns(&mut random, &table, &cells, &rows);
-        gets(&mut random, &table, &cells, &rows);
+        seeks_and_columns(&mut random, &file, &cells, &rows);
+        gets(&mut random, &file, &cells, &rows);
     }
 }
 
-fn seeks_and_columns(random: &mut StdRng, table: &Arc<StoreFile>, cells: &Cells, rows: &[Vec<u8>]) {
+fn seeks_and_columns(random: &mut StdRng, file: &Arc<StoreFile>, cells: &Cells, rows: &[Vec<u8>]) {
     let everything = expected(cells, &RowRange::default());
     for _ in 0..40 {
         let reverse = random.random_bool(0.5);
-        let mut cursor = Arc::clone(table).cursor(&RowRange::default(), reverse, READING).unwrap();
+        let mut cursor = Arc::clone(file).cursor(&RowRange::default(), reverse, READING).unwrap();
         let mut left: Vec<_> = everything.clone();
         if reverse {
             left.reverse();
@@ -259,7 +259,7 @@ fn assert_holds(row: &[String], columns: &[Bytes], out: &Cells) {
     assert_eq!(missing, None);
 }
 
-fn gets(random: &mut StdRng, table: &Arc<StoreFile>, cells: &Cells, rows: &[Vec<u8>]) {
+fn gets(random: &mut StdRng, file: &Arc<StoreFile>, cells: &Cells, rows: &[Vec<u8>]) {
     let mut out = Cells::default();
     for _ in 0..300 {
         let row = some_row(random, rows);
@@ -268,38 +268,38 @@ fn gets(random: &mut StdRng, table: &Arc<StoreFile>, cells: &Cells, rows: &[Vec<
             .collect();
         out.clear();
         let key = RowKey::new(&row);
-        table.row(&key, &columns, READING, usize::MAX, &mut out).unwrap();
+        file.row(&key, &columns, READING, usize::MAX, &mut out).unwrap();
         let there: Vec<String> = cells.iter().filter(|cell| cell.row == row).map(|cell| shown(&cell)).collect();
         assert_holds(&there, &columns, &out);
-        assert!(there.is_empty() || table.may_contain(&key));
+        assert!(there.is_empty() || file.may_contain(&key));
         if !there.is_empty() && row.len() >= 2 {
-            assert!(table.may_contain_prefix(3, hash_of(&row[..2])));
+            assert!(file.may_contain_prefix(3, hash_of(&row[..2])));
         }
     }
-    assert!(table.may_contain_prefix(4, hash_of(b"xx")), "a filter of other prefixes says nothing");
+    assert!(file.may_contain_prefix(4, hash_of(b"xx")), "a filter of other prefixes says nothing");
 }
 
 #[tokio::test]
 async fn a_read_that_must_not_wait_says_so_and_changes_nothing() {
     let world = World::new(64 << 20).await;
     let cells = random_cells(&mut StdRng::seed_from_u64(1), 3000);
-    let table = world.table(1, &cells, storage(Compression::Lz4, Bloom::Row, 4096)).await;
+    let file = world.file(1, &cells, storage(Compression::Lz4, Bloom::Row, 4096)).await;
     let now = Reading { blocking: false, ..READING };
     let row = cells.row(cells.len() / 2).to_vec();
     let mut out = Cells::default();
     out.push(cells.get(0));
-    let refused = table.row(&RowKey::new(&row), &[], now, usize::MAX, &mut out);
+    let refused = file.row(&RowKey::new(&row), &[], now, usize::MAX, &mut out);
     assert!(matches!(refused, Err(Error::NeedsDisk)));
     assert_eq!(out.len(), 1);
-    assert!(matches!(Arc::clone(&table).cursor(&RowRange::default(), false, now), Err(Error::NeedsDisk)));
-    table.row(&RowKey::new(&row), &[], READING, usize::MAX, &mut out).unwrap();
+    assert!(matches!(Arc::clone(&file).cursor(&RowRange::default(), false, now), Err(Error::NeedsDisk)));
+    file.row(&RowKey::new(&row), &[], READING, usize::MAX, &mut out).unwrap();
     let operations = world.memory.operations();
-    table.row(&RowKey::new(&row), &[], now, usize::MAX, &mut out).unwrap();
+    file.row(&RowKey::new(&row), &[], now, usize::MAX, &mut out).unwrap();
     assert_eq!(world.memory.operations(), operations, "all was in memory");
     let beyond = RowRange { start: b"~".to_vec(), end: Vec::new() };
-    assert!(Arc::clone(&table).cursor(&beyond, true, now).unwrap().row().is_none(), "bounds outside cost nothing");
+    assert!(Arc::clone(&file).cursor(&beyond, true, now).unwrap().row().is_none(), "bounds outside cost nothing");
     let newer = Reading { time_min: 2_000_000, ..now };
-    assert!(Arc::clone(&table).cursor(&RowRange::default(), false, newer).unwrap().row().is_none());
+    assert!(Arc::clone(&file).cursor(&RowRange::default(), false, newer).unwrap().row().is_none());
 }
 
 #[tokio::test]
@@ -319,30 +319,28 @@ async fn filters_spare_reads_of_absent_rows_and_columns() {
             kind: CellKind::Put,
         });
     }
-    let table = world.table(1, &cells, storage(Compression::None, Bloom::RowCol, 4096)).await;
+    let file = world.file(1, &cells, storage(Compression::None, Bloom::RowCol, 4096)).await;
     let reading = Reading { fills_cache: false, ..READING };
     let mut out = Cells::default();
     let before = world.memory.operations();
     for row in 0..3000u32 {
-        table
-            .row(&RowKey::new(format!("row{:05}", row * 2 + 1).as_bytes()), &[], reading, usize::MAX, &mut out)
+        file.row(&RowKey::new(format!("row{:05}", row * 2 + 1).as_bytes()), &[], reading, usize::MAX, &mut out)
             .unwrap();
-        table
-            .row(
-                &RowKey::new(format!("row{:05}", row * 2).as_bytes()),
-                &[Bytes::from_static(b"other")],
-                reading,
-                usize::MAX,
-                &mut out,
-            )
-            .unwrap();
+        file.row(
+            &RowKey::new(format!("row{:05}", row * 2).as_bytes()),
+            &[Bytes::from_static(b"other")],
+            reading,
+            usize::MAX,
+            &mut out,
+        )
+        .unwrap();
     }
     assert!(out.is_empty());
     let reads = world.memory.operations() - before;
     assert!(reads < 600, "{reads} reads for 6000 gets of what is not there");
     let before = world.memory.operations();
     for row in 0..100u32 {
-        table.row(&RowKey::new(format!("row{:05}", row * 2).as_bytes()), &[], reading, usize::MAX, &mut out).unwrap();
+        file.row(&RowKey::new(format!("row{:05}", row * 2).as_bytes()), &[], reading, usize::MAX, &mut out).unwrap();
     }
     assert_eq!(out.len(), 100);
     assert!(world.memory.operations() - before <= 200, "one block of cells and one of the index for each");
@@ -365,13 +363,13 @@ async fn one_column_of_a_wide_row_is_found_without_reading_the_row() {
             kind: CellKind::Put,
         });
     }
-    let table = world.table(1, &cells, storage(Compression::None, Bloom::Row, 4096)).await;
+    let file = world.file(1, &cells, storage(Compression::None, Bloom::Row, 4096)).await;
     let reading = Reading { fills_cache: false, ..READING };
     let columns = [Bytes::copy_from_slice(&15_000u32.to_be_bytes()), Bytes::copy_from_slice(&3u32.to_be_bytes())];
     for reverse in [false, true] {
         let before = world.memory.operations();
         let mut out = Cells::default();
-        let mut cursor = Arc::clone(&table).cursor(&RowRange::default(), reverse, reading).unwrap();
+        let mut cursor = Arc::clone(&file).cursor(&RowRange::default(), reverse, reading).unwrap();
         cursor.take(&columns, usize::MAX, &mut out).unwrap();
         assert!(cursor.row().is_none());
         let mut positions: Vec<_> = out.iter().map(|cell| cell.position).collect();
@@ -386,16 +384,16 @@ async fn one_column_of_a_wide_row_is_found_without_reading_the_row() {
 async fn sequential_reads_are_few_and_large() {
     let world = World::new(64 << 20).await;
     let cells = random_cells(&mut StdRng::seed_from_u64(2), 2_500);
-    let table = world.table(1, &cells, storage(Compression::None, Bloom::None, 4096)).await;
+    let file = world.file(1, &cells, storage(Compression::None, Bloom::None, 4096)).await;
     for reverse in [false, true] {
         let before = world.memory.operations();
         let reading = Reading { sequential: true, fills_cache: false, ..READING };
-        let mut cursor = Arc::clone(&table).cursor(&RowRange::default(), reverse, reading).unwrap();
+        let mut cursor = Arc::clone(&file).cursor(&RowRange::default(), reverse, reading).unwrap();
         assert_eq!(drain(cursor.as_mut()).len(), rows_of(&cells).len());
         let reads = world.memory.operations() - before;
-        let size = table.properties().size;
+        let size = file.properties().size;
         assert!(
-            reads < size / (100 << 10) + 20 + table.properties().index_blocks,
+            reads < size / (100 << 10) + 20 + file.properties().index_blocks,
             "{reads} reads of {size} bytes, reverse {reverse}"
         );
     }
@@ -406,45 +404,45 @@ async fn samples_and_estimates_add_up() {
     for (rows, block_size) in [(5, 1024), (1000, 1024), (1000, 16384)] {
         let world = World::new(1 << 20).await;
         let cells = random_cells(&mut StdRng::seed_from_u64(3), rows);
-        let table = world.table(1, &cells, storage(Compression::Lz4, Bloom::Row, block_size)).await;
-        let total = table.properties().data_bytes;
-        let samples = table.samples(64).unwrap();
+        let file = world.file(1, &cells, storage(Compression::Lz4, Bloom::Row, block_size)).await;
+        let total = file.properties().data_bytes;
+        let samples = file.samples(64).unwrap();
         assert_eq!(samples.iter().map(|(_, bytes)| bytes).sum::<u64>(), total);
         assert!(samples.is_sorted_by(|a, b| a.0 < b.0));
         let rows = rows_of(&cells);
         assert_eq!(samples[0].0, rows[0]);
         assert!(samples.iter().all(|(row, _)| rows.binary_search(row).is_ok()), "samples are rows of the file");
         assert!(samples.len() >= rows.len().min(30), "{} samples", samples.len());
-        assert_eq!(table.bytes_within(&RowRange::default()), total);
+        assert_eq!(file.bytes_within(&RowRange::default()), total);
         let middle = rows[rows.len() / 2].clone();
-        let low = table.bytes_within(&RowRange { start: Vec::new(), end: middle.clone() });
-        let high = table.bytes_within(&RowRange { start: middle, end: Vec::new() });
+        let low = file.bytes_within(&RowRange { start: Vec::new(), end: middle.clone() });
+        let high = file.bytes_within(&RowRange { start: middle, end: Vec::new() });
         assert_eq!(low + high, total);
         if rows.len() > 100 {
             assert!(low > total / 4 && high > total / 4, "{low} and {high}");
         }
-        let listing = table.listing(3, 4).unwrap();
-        assert!(listing.blocks.len() == 3.min(table.properties().data_blocks as usize) && listing.cells.len() == 4);
+        let listing = file.listing(3, 4).unwrap();
+        assert!(listing.blocks.len() == 3.min(file.properties().data_blocks as usize) && listing.cells.len() == 4);
         assert_eq!((&listing.cells[0].row, listing.blocks[0].offset), (&rows[0], 0));
     }
 }
 
 /// Reads all there is: an error, or all cells and a check that holds.
 fn read_all(world: &World, id: u64, size: u64, cells: &Cells) -> Result<(), Error> {
-    let table = world.open(id, size)?;
+    let file = world.open(id, size)?;
     let reading = Reading { fills_cache: false, ..READING };
     let mut read = Cells::default();
-    let mut cursor = Arc::clone(&table).cursor(&RowRange::default(), false, reading)?;
+    let mut cursor = Arc::clone(&file).cursor(&RowRange::default(), false, reading)?;
     while cursor.row().is_some() {
         cursor.take(&[], usize::MAX, &mut read)?;
     }
     assert_eq!(all(&read), all(cells), "damage was served");
     for row in rows_of(cells) {
         read.clear();
-        table.row(&RowKey::new(&row), &[], reading, usize::MAX, &mut read)?;
+        file.row(&RowKey::new(&row), &[], reading, usize::MAX, &mut read)?;
         assert!(!read.is_empty(), "damage hides a row");
     }
-    table.check(Some(&prefix().length)).map(drop)
+    file.check(Some(&prefix().length)).map(drop)
 }
 
 #[tokio::test]
@@ -489,7 +487,7 @@ async fn a_newer_a_vanished_and_a_renamed_file_are_each_refused_by_name() {
     let renamed = world.open(2, size).unwrap_err().to_string();
     assert!(renamed.contains("0000000000000002.tbl") && renamed.contains("it is file 1"), "{renamed}");
     let vanished = world.open(3, size).unwrap_err().to_string();
-    assert!(vanished.contains("0000000000000003.tbl") && vanished.contains("not there"), "{vanished}");
+    assert!(vanished.contains("0000000000000003.tbl") && vanished.contains("missing"), "{vanished}");
     let format_at = bytes.len() - 12;
     bytes[format_at..format_at + 4].copy_from_slice(&(super::footer::FORMAT + 1).to_le_bytes());
     world.put(1, &bytes).await;

@@ -117,19 +117,19 @@ impl Walk {
     }
 
     /// Moves to the first cell of the next row: `false` at the end.
-    pub(super) fn skip_row(&mut self, table: &StoreFile, reading: Reading) -> Result<bool, Error> {
+    pub(super) fn skip_row(&mut self, file: &StoreFile, reading: Reading) -> Result<bool, Error> {
         for _ in 0..=SKIPPED_MAX {
-            match self.next(table, reading)? {
+            match self.next(file, reading)? {
                 Next::SameRow => {}
                 Next::NewRow => return Ok(true),
                 Next::End => return Ok(false),
             }
         }
-        Ok(self.skip(table, None, reading)? != Next::End)
+        Ok(self.skip(file, None, reading)? != Next::End)
     }
 
     /// Moves to the first cell that is not before `place`, which is not before the current cell: `false` at the end.
-    pub(super) fn seek(&mut self, table: &StoreFile, place: Place<'_>, reading: Reading) -> Result<bool, Error> {
+    pub(super) fn seek(&mut self, file: &StoreFile, place: Place<'_>, reading: Reading) -> Result<bool, Error> {
         let near = match &self.partition {
             Some(partition) if self.block.is_some() => {
                 let at = partition.find_from(self.block_at, place);
@@ -139,86 +139,86 @@ impl Walk {
         };
         match near {
             Some((0, _)) => {}
-            Some((_, at)) => self.load(table, self.partition_at, at, reading)?,
+            Some((_, at)) => self.load(file, self.partition_at, at, reading)?,
             None => {
-                let partition_at = table.top().find(place);
-                if partition_at == table.top().len() {
+                let partition_at = file.top().find(place);
+                if partition_at == file.top().len() {
                     self.block = None;
                     return Ok(false);
                 }
-                let partition = table.partition(partition_at, reading)?;
+                let partition = file.partition(partition_at, reading)?;
                 let at = partition.find(place);
                 if at == partition.len() {
-                    let offset = table.top().entry(partition_at).at.offset;
-                    return Err(table.damage(offset, "a partition of the index ends before its bound in the top index"));
+                    let offset = file.top().entry(partition_at).at.offset;
+                    return Err(file.damage(offset, "a partition of the index ends before its bound in the top index"));
                 }
                 self.partition = Some(partition);
-                self.load(table, partition_at, at, reading)?;
+                self.load(file, partition_at, at, reading)?;
             }
         }
         let Some(block) = &self.block else { return Ok(false) };
-        let found = self.decoder.seek(block, place).map_err(|what| self.malformed(table, what))?;
+        let found = self.decoder.seek(block, place).map_err(|what| self.malformed(file, what))?;
         if found != Next::End {
             return Ok(true);
         }
         // The bound of the block is shortened: it may be above the block's last cell, and is below the next one's
         // first.
         self.decoder.row.clear();
-        Ok(self.next_block(table, reading)? && self.next(table, reading)? != Next::End)
+        Ok(self.next_block(file, reading)? && self.next(file, reading)? != Next::End)
     }
 
     /// Moves to the next cell.
     #[inline]
-    pub(super) fn next(&mut self, table: &StoreFile, reading: Reading) -> Result<Next, Error> {
+    pub(super) fn next(&mut self, file: &StoreFile, reading: Reading) -> Result<Next, Error> {
         loop {
             let Some(block) = &self.block else { return Ok(Next::End) };
             match self.decoder.next(block) {
                 Ok(Next::End) => {}
                 Ok(next) => return Ok(next),
-                Err(what) => return Err(self.malformed(table, what)),
+                Err(what) => return Err(self.malformed(file, what)),
             }
-            if !self.next_block(table, reading)? {
+            if !self.next_block(file, reading)? {
                 return Ok(Next::End);
             }
         }
     }
 
     /// Moves before the first cell of the next block: `false` when there is none.
-    fn next_block(&mut self, table: &StoreFile, reading: Reading) -> Result<bool, Error> {
+    fn next_block(&mut self, file: &StoreFile, reading: Reading) -> Result<bool, Error> {
         let Some(partition) = &self.partition else { return Ok(false) };
         let (mut partition_at, mut block_at) = (self.partition_at, self.block_at + 1);
         if block_at == partition.len() {
             (partition_at, block_at) = (partition_at + 1, 0);
-            if partition_at == table.top().len() {
+            if partition_at == file.top().len() {
                 self.block = None;
                 return Ok(false);
             }
-            self.partition = Some(table.partition(partition_at, reading)?);
+            self.partition = Some(file.partition(partition_at, reading)?);
         }
-        self.load(table, partition_at, block_at, reading)?;
+        self.load(file, partition_at, block_at, reading)?;
         Ok(true)
     }
 
     /// Moves before the first cell of a block of the current partition.
-    fn load(&mut self, table: &StoreFile, partition_at: usize, block_at: usize, reading: Reading) -> Result<(), Error> {
+    fn load(&mut self, file: &StoreFile, partition_at: usize, block_at: usize, reading: Reading) -> Result<(), Error> {
         let Some(partition) = &self.partition else { return Ok(()) };
         let at = partition.entry(block_at).at;
-        self.block = Some(table.data(at, reading, Some(&mut self.ahead))?);
+        self.block = Some(file.data(at, reading, Some(&mut self.ahead))?);
         (self.partition_at, self.block_at) = (partition_at, block_at);
         self.decoder.start();
         Ok(())
     }
 
-    fn malformed(&self, table: &StoreFile, what: &str) -> Error {
+    fn malformed(&self, file: &StoreFile, what: &str) -> Error {
         let offset = self.partition.as_ref().map_or(0, |partition| partition.entry(self.block_at).at.offset);
-        table.damage(offset, what)
+        file.damage(offset, what)
     }
 
     /// Appends what is wanted of one row, up to about `bytes_max` bytes. Returns where that ended; `None` where the
     /// file has no cells of the row.
     pub(super) fn row(
         &mut self,
-        table: &StoreFile,
+        file: &StoreFile,
         row: &[u8],
         wanted: &mut Wanted<'_>,
         reading: Reading,
@@ -226,17 +226,17 @@ impl Walk {
         out: &mut Cells,
     ) -> Result<Option<Next>, Error> {
         let place = Place { row, qualifier: Some(wanted.first()) };
-        if !self.seek(table, place, reading)? || self.at_row() != row {
+        if !self.seek(file, place, reading)? || self.at_row() != row {
             return Ok(None);
         }
-        self.gather(table, wanted, reading, bytes_max, out).map(Some)
+        self.gather(file, wanted, reading, bytes_max, out).map(Some)
     }
 
     /// Appends what is wanted of the current row, and moves to the first cell of the next row: [`Next::NewRow`], or the
     /// end. After about `bytes_max` bytes it stays at the next cell of the row: [`Next::SameRow`].
     pub(super) fn gather(
         &mut self,
-        table: &StoreFile,
+        file: &StoreFile,
         wanted: &mut Wanted<'_>,
         reading: Reading,
         bytes_max: usize,
@@ -254,17 +254,17 @@ impl Walk {
                 } else {
                     out.push_in_row(cell)
                 }
-                let next = self.next(table, reading)?;
+                let next = self.next(file, reading)?;
                 if next == Next::SameRow && out.has_grown(mark, bytes_max) {
                     return Ok(Next::SameRow);
                 }
                 next
             } else if skipped < SKIPPED_MAX {
                 skipped += 1;
-                self.next(table, reading)?
+                self.next(file, reading)?
             } else {
                 skipped = 0;
-                self.skip(table, wanted.next(), reading)?
+                self.skip(file, wanted.next(), reading)?
             };
             if next != Next::SameRow {
                 return Ok(next);
@@ -273,20 +273,20 @@ impl Walk {
     }
 
     /// Moves, within the current row, to the first cell at or after a column, unless it is there already.
-    pub(super) fn seek_column(&mut self, table: &StoreFile, qualifier: &[u8], reading: Reading) -> Result<Next, Error> {
+    pub(super) fn seek_column(&mut self, file: &StoreFile, qualifier: &[u8], reading: Reading) -> Result<Next, Error> {
         match self.at_cell() {
             None => Ok(Next::End),
             Some(cell) if cell.qualifier >= qualifier => Ok(Next::SameRow),
-            Some(_) => self.skip(table, Some(qualifier), reading),
+            Some(_) => self.skip(file, Some(qualifier), reading),
         }
     }
 
     /// Moves to a column of the current row, or past the row.
-    fn skip(&mut self, table: &StoreFile, qualifier: Option<&[u8]>, reading: Reading) -> Result<Next, Error> {
+    fn skip(&mut self, file: &StoreFile, qualifier: Option<&[u8]>, reading: Reading) -> Result<Next, Error> {
         let mut row = std::mem::take(&mut self.gathered);
         row.clear();
         row.extend_from_slice(&self.decoder.row);
-        let found = self.seek(table, Place { row: &row, qualifier }, reading);
+        let found = self.seek(file, Place { row: &row, qualifier }, reading);
         let same = self.decoder.row == row;
         self.gathered = row;
         Ok(match found? {

@@ -5,7 +5,9 @@
 //! - `steps`: random steps over a world, from `dice`.
 //! - `scanning`, `skipping`: scans compared with the model.
 //! - `fixture`: one region and single puts, for tests of one claim.
+//! - `amount`: how much a test does.
 
+pub mod amount;
 pub mod dice;
 pub mod fixture;
 pub mod model;

@@ -1,4 +1,4 @@
-//! Versions that nobody sees any more, kept for a while or not.
+//! Versions that are no longer visible, kept for a while or not.
 
 use terrane_engine::{BackendKind, Patience, Region, Snapshot};
 use terrane_env::fs::MemoryDisk;
@@ -8,7 +8,7 @@ use crate::support::fixture::put;
 use crate::support::scanning::seen_of;
 use crate::support::world::{Home, Settings, World, backends};
 
-/// Longer than one mark of it is apart.
+/// Longer than the distance between two marks.
 const HISTORY: u64 = 640;
 
 async fn world_with_history(backend: BackendKind, history: u64) -> (World, u64) {
@@ -30,7 +30,7 @@ fn value_at(region: &Region, snapshot: &Snapshot, row: &[u8]) -> String {
     String::from_utf8(seen.3).unwrap()
 }
 
-/// Writes one cell again and again, a stamp apart; answers the sequence number of the first write.
+/// Writes one cell repeatedly, one stamp apart; returns the sequence number of the first write.
 fn overwrite(world: &mut World, region: u64, times: u64) -> u64 {
     let first = world.live[&region].sequence() + 1;
     for sequence in first..first + times {
@@ -127,7 +127,7 @@ async fn a_snapshot_that_lives_goes_on_in_the_daughters_without_any_history() {
         let held = world.live[&region].snapshot();
         overwrite(&mut world, region, 10);
         let (_, right) = world.split(region, b"k").await;
-        // What comes next in the parent's reader: it lets the parent go and asks the daughter.
+        // The parent's reader drops the parent's snapshot and continues in the daughter.
         drop(held);
         overwrite(&mut world, right, 10);
         flush_and_compact(&mut world, right).await;

@@ -1,4 +1,4 @@
-//! Files that come from elsewhere, go elsewhere, and belong to two regions or come together again.
+//! Files written elsewhere, files copied elsewhere, and files shared by two regions that merge again.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ async fn built(dir: &std::path::Path, number: u64, rows: &[&[u8]]) -> PathBuf {
     builder.finish().await.unwrap()
 }
 
-/// The directory opened again, without the log.
+/// The directory reopened, without the log.
 async fn opened_anew(world: &mut World) -> Arc<Engine> {
     world.close();
     Engine::open(Options::new(world.dir.path().to_owned(), BackendKind::Lsm, 1 << 20)).await.unwrap()
@@ -57,7 +57,7 @@ async fn an_ingested_file_counts_as_one_mutation_after_all_before_it() {
     let scan = Scan { range: KeyRange::all(), reverse: true, projection: Projection::all(), now: 2_000 };
     assert_eq!(scan.run(&region, &before, usize::MAX).len(), 2, "an older snapshot does not see it");
     drop(before);
-    // A compaction gives the cells the number that they are taken to have.
+    // A compaction writes the cells with the sequence number of the ingest.
     world.try_compact_all(id).await.unwrap();
     assert_eq!(rows(&region), expected);
     drop(region);

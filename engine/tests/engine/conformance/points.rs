@@ -56,7 +56,7 @@ async fn a_flush_without_cells_records_its_point_and_writes_no_file() {
     assert_eq!(world.live[&region].point(), expected);
 }
 
-/// Two changes of the rules after a freeze: the record must not have them, for the replay brings both again.
+/// Two changes of the rules after a freeze: the record must not have them, because the replay applies both again.
 #[tokio::test]
 async fn rules_changed_after_a_freeze_are_replayed() {
     for backend in backends() {

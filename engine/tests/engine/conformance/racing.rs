@@ -10,8 +10,8 @@ use crate::support::world::backends;
 
 const ROWS: u64 = 60;
 
-/// The writer counts up through all rows, over and over, freezing and flushing as it goes. Whoever scans at a sequence
-/// number knows exactly what each row holds then.
+/// The writer counts up through all rows, over and over, freezing and flushing as it goes. A scan at a given sequence
+/// number must therefore find exactly one possible value in each row.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_reader_never_misses_or_repeats_a_row_while_cells_are_flushed() {
     for backend in backends() {
@@ -58,7 +58,8 @@ async fn a_reader_never_misses_or_repeats_a_row_while_cells_are_flushed() {
     }
 }
 
-/// A split strikes at every stage of a flush of its parent, or before or after it; nothing is lost in memory or on disk.
+/// A split happens at every stage of a flush of its parent, or before or after it; nothing is lost in memory or on
+/// disk.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_split_that_races_with_a_flush_of_its_parent_loses_nothing() {
     for backend in backends() {

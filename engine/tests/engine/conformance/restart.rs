@@ -20,7 +20,7 @@ async fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The world as it comes back from a copy of a directory taken earlier.
+/// The world restored from a copy of a directory taken earlier.
 async fn restart_from(world: &mut World, dir: tempfile::TempDir) {
     world.held.clear();
     world.live.clear();
@@ -45,8 +45,8 @@ async fn failure(dir: &Path, backend: BackendKind) -> Error {
     }
 }
 
-/// The manifest of a region, flushed, split and flushed again, cut all over: whatever is left, the log does the rest. (That
-/// every byte is a good place to cut is shown beside the manifest, without a file.)
+/// The manifest of a region that was flushed, split and flushed again, truncated at many places: whatever is left, the
+/// log restores the rest. (A test beside the manifest covers truncation at every byte, without a file.)
 #[tokio::test]
 async fn a_torn_manifest_and_the_log_give_everything_back() {
     let (mut world, region) = one_region(BackendKind::Memory).await;
@@ -63,7 +63,7 @@ async fn a_torn_manifest_and_the_log_give_everything_back() {
     world.flush(left).await;
     let whole = fs::read(&manifest).await.unwrap();
     let full = copy_of(&world).await;
-    // Every file stays where a crash can have cut the record that names it; files come before records.
+    // Every file stays where a crash can have cut off the record that names it; files come before records.
     for cut in (made..whole.len()).step_by(7).chain([whole.len() - 1, whole.len()]) {
         let dir = tempfile::tempdir().unwrap();
         copy(full.path(), dir.path()).await;
@@ -141,7 +141,8 @@ async fn a_directory_of_another_engine_is_refused_by_name() {
     }
 }
 
-/// The process dies with the split in memory only; it comes back as the parent, splits again, and records it then.
+/// The process dies with the split in memory only. It restarts with the parent, splits again, and then records the
+/// split.
 #[tokio::test]
 async fn a_split_that_was_not_recorded_is_replayed() {
     for backend in backends() {
@@ -164,8 +165,8 @@ async fn a_split_that_was_not_recorded_is_replayed() {
     }
 }
 
-/// A flush wrote its cells and died before its record. The next one, with a delete at hand, drops put and delete together:
-/// the put of the first attempt must not come back.
+/// A flush wrote its cells and died before its record. The next one, which also has a tombstone, drops put and
+/// tombstone together: the put of the first attempt must not come back.
 #[tokio::test]
 async fn cells_of_an_unrecorded_flush_do_not_come_back() {
     for backend in backends() {

@@ -1,14 +1,14 @@
-//! Disks that lie about syncs: what an engine that forgets to sync would look like. The tests must find them out.
+//! Disks that lie about syncs, to simulate an engine that forgets to sync. The tests must detect them.
 
 use terrane_engine::BackendKind;
 use terrane_env::fs::{Lie, Tear};
 
 use super::workload::{BACKENDS, Op, Start, run_all, verify};
 
-/// Whether something acknowledged is lost when the power goes after a flush.
+/// Whether something acknowledged is lost when power fails after a flush.
 async fn is_found_out(backend: BackendKind, lie: Option<Lie>) -> bool {
     let start = Start::filled(backend).await;
-    // A task of its own, so that its panic can be looked at.
+    // In a task of its own, so that its panic can be observed.
     let run = tokio::spawn(async move {
         let mut world = start.world();
         run_all(&mut world, &[Op::Reopen]).await;

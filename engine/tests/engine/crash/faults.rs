@@ -1,11 +1,10 @@
-//! Every refusal of the disk, once, in every short workload.
+//! Every disk operation of every short workload, refused once.
 
 use terrane_engine::{BackendKind, Error};
 use terrane_env::fs::{Fault, Tear};
 
-use super::workload::{
-    BACKENDS, Op, Scene, Start, Stretch, files_of, run_all, thorough, verify, verify_open, workloads,
-};
+use super::workload::{BACKENDS, Op, Scene, Start, Stretch, files_of, run_all, verify, verify_open, workloads};
+use crate::support::amount::thorough;
 use crate::support::world::World;
 
 /// What comes after the fault.
@@ -15,7 +14,7 @@ enum Then {
     Again,
     /// The engine is closed and opened.
     Reopen,
-    /// The power goes.
+    /// The power fails.
     Crash(Tear),
 }
 
@@ -51,7 +50,7 @@ async fn fail_once(start: &Start, mut world: World, last: Op, at: (u64, Fault), 
     let _scene = Scene { text: format!("{workload:?}, {fault:?} at {number}, then {then:?}: {met:?}"), disk: &memory };
     assert!(memory.operations() > number, "the same operations come in the same order");
     assert!(matches!(met, Ok(()) | Err(Error::Io { .. })), "a refusal of the disk is told as one");
-    // Whatever was refused: what is in memory and in files is all there.
+    // Whatever was refused, everything in memory and in files is still there.
     world.check_all();
     match then {
         Then::Again => {
@@ -111,7 +110,7 @@ async fn workloads_of_up_to_two_operations_bear_any_refusal_of_the_disk_in_memor
     }
 }
 
-/// The disk is full for as long as it takes, in the middle of something or before.
+/// The disk is full for a while, from before an operation or from the middle of it.
 async fn fill_up(start: &Start, workload: &[Op], room: u64) {
     let (last, begin) = workload.split_last().expect("a workload has an operation");
     let mut world = begun(start, begin).await;

@@ -1,5 +1,5 @@
-//! Crashes and refusals while files come from elsewhere and while regions are merged: entries of the log that do their work on
-//! the disk. Either all of it is recorded, or the region's point does not cover the entry, which is then applied again.
+//! Crashes and refusals during ingests and region merges: log entries whose work is on the disk. Either all of it is
+//! recorded, or the region's point does not cover the entry, which is then applied again.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use crate::support::world::{World, name};
 
 const TEARS: [Tear; 4] = [Tear::Lost, Tear::Kept, Tear::Random(1), Tear::Random(2)];
 
-/// An entry that is carried out by the engine, on the disk.
+/// An entry that the engine carries out on the disk.
 #[derive(Clone, Copy, Debug)]
 enum Entry {
     Ingest,
@@ -24,7 +24,7 @@ enum Entry {
 const INTO: RegionId = RegionId(90);
 
 impl Entry {
-    /// A world as it is just before the entry, and the index that the entry has.
+    /// A world just before the entry, and the index of the entry.
     async fn begun(self, start: &Start) -> (World, u64) {
         let mut world = start.world();
         run_all(&mut world, &[Op::Reopen]).await;
@@ -79,7 +79,7 @@ fn read_all(engine: &Engine) -> SeenRows {
     rows
 }
 
-/// Whether the entry is recorded. Where it is not, no region may say that its point covers it.
+/// Whether the entry is recorded. If it is not, no region's point may cover it.
 fn is_recorded(engine: &Engine, entry: Entry, index: u64) -> bool {
     let regions = engine.regions();
     match entry {
@@ -95,7 +95,7 @@ fn is_recorded(engine: &Engine, entry: Entry, index: u64) -> bool {
 
 async fn crash_everywhere(entry: Entry) {
     let start = Start::filled(BackendKind::Lsm).await;
-    // Of another world: reading what is cached afterwards changes what the disk is asked.
+    // From another world: reading what is cached afterwards would change the disk operations.
     let before = read_all(entry.begun(&start).await.0.engine());
     let (world, index) = entry.begun(&start).await;
     let stretch = Stretch::of_entry(&world, async || entry.run(&world, index).await.unwrap()).await;
@@ -130,7 +130,7 @@ async fn crash_everywhere(entry: Entry) {
 
 async fn fail_everywhere(entry: Entry) {
     let start = Start::filled(BackendKind::Lsm).await;
-    // Of another world: reading what is cached afterwards changes what the disk is asked.
+    // From another world: reading what is cached afterwards would change the disk operations.
     let before = read_all(entry.begun(&start).await.0.engine());
     let (world, index) = entry.begun(&start).await;
     let stretch = Stretch::of_entry(&world, async || entry.run(&world, index).await.unwrap()).await;

@@ -4,6 +4,7 @@ use terrane_engine::{BackendKind, Error};
 use terrane_env::fs::{Fault, MemoryDisk, Tear};
 
 use super::workload::Scene;
+use crate::support::amount::seeds;
 use crate::support::dice::Dice;
 use crate::support::steps::{any_settings, check, fill_gaps, step, two_at_once};
 use crate::support::world::{Home, World};
@@ -24,7 +25,7 @@ async fn any_world(dice: &mut Dice, backend: BackendKind) -> World {
     World::empty(Home::in_memory(&MemoryDisk::new()).await, backend, settings)
 }
 
-/// Opens and goes on until the steps are done or the disk gives up.
+/// Opens the engine and continues until the steps are done or the disk fails.
 async fn go_on(dice: &mut Dice, world: &mut World, steps: usize, racing: bool) -> Result<(), Error> {
     if world.engine.is_none() {
         world.try_reopen().await?;
@@ -48,7 +49,7 @@ async fn crash_again_and_again(backend: BackendKind, seed: u64, racing: bool) {
     for _ in 0..ROUNDS {
         let memory = world.dir.memory().clone();
         let _scene = Scene { text: format!("{backend}, TERRANE_SEED={seed}"), disk: &memory };
-        // Now and then while it recovers.
+        // Occasionally while it recovers.
         let room = if dice.one_in(4) { 25 } else { 400 };
         memory.crash_at(memory.operations() + dice.next() % room);
         let met = go_on(&mut dice, &mut world, 150, racing).await;
@@ -75,7 +76,7 @@ async fn fail_again_and_again(backend: BackendKind, seed: u64, racing: bool) {
             memory.fail_at(at, dice.pick(&[Fault::Error, Fault::ShortWrite, Fault::NoSpace]));
         }
         let mut met = go_on(&mut dice, &mut world, 100, racing).await;
-        // A drop that nobody knows the end of is the one thing that cannot be left at that. Each try meets one fault.
+        // A drop with an unknown outcome is the one thing that must be repeated. Each attempt meets one fault.
         while met.is_err() {
             assert!(matches!(met, Err(Error::Io { .. })), "{met:?}");
             met = world.end_doubt().await;
@@ -84,7 +85,7 @@ async fn fail_again_and_again(backend: BackendKind, seed: u64, racing: bool) {
             fill_gaps(&mut world);
         }
     }
-    // Faults that are still planned come here, one at a time.
+    // Faults that are still planned occur here, one at a time.
     while let Err(met) = world.try_reopen().await {
         assert!(matches!(met, Error::Io { .. }), "{met:?}");
     }
@@ -93,49 +94,44 @@ async fn fail_again_and_again(backend: BackendKind, seed: u64, racing: bool) {
     }
 }
 
-fn seeds(all: std::ops::Range<u64>) -> std::ops::Range<u64> {
-    let only = std::env::var("TERRANE_SEED").ok().map(|seed| seed.parse().expect("TERRANE_SEED is a number"));
-    only.map_or(all, |seed: u64| seed..seed + 1)
-}
-
 #[tokio::test]
 async fn lsm_survives_crash_after_crash() {
-    for seed in seeds(0..150) {
+    for seed in seeds(40, 150) {
         crash_again_and_again(BackendKind::Lsm, seed, false).await;
     }
 }
 
 #[tokio::test]
 async fn memory_survives_crash_after_crash() {
-    for seed in seeds(0..60) {
+    for seed in seeds(20, 60) {
         crash_again_and_again(BackendKind::Memory, seed, false).await;
     }
 }
 
 #[tokio::test]
 async fn lsm_bears_fault_after_fault() {
-    for seed in seeds(0..100) {
+    for seed in seeds(30, 100) {
         fail_again_and_again(BackendKind::Lsm, seed, false).await;
     }
 }
 
 #[tokio::test]
 async fn memory_bears_fault_after_fault() {
-    for seed in seeds(0..40) {
+    for seed in seeds(20, 40) {
         fail_again_and_again(BackendKind::Memory, seed, false).await;
     }
 }
 
 #[tokio::test]
 async fn lsm_survives_crash_after_crash_beside_compactions() {
-    for seed in seeds(0..100) {
+    for seed in seeds(30, 100) {
         crash_again_and_again(BackendKind::Lsm, seed, true).await;
     }
 }
 
 #[tokio::test]
 async fn lsm_bears_fault_after_fault_beside_compactions() {
-    for seed in seeds(0..100) {
+    for seed in seeds(30, 100) {
         fail_again_and_again(BackendKind::Lsm, seed, true).await;
     }
 }

@@ -11,15 +11,15 @@ use crate::support::model::ModelCell;
 use crate::support::steps::{fill_gaps, rules_of};
 use crate::support::world::{Home, Known, Settings, World};
 
-/// The backends whose files are ours.
+/// The backends that write files of the engine's own.
 pub const BACKENDS: [BackendKind; 2] = [BackendKind::Memory, BackendKind::Lsm];
 
-/// One operation. Each knows from the world alone what to work on, and may be tried again after an error.
+/// One operation. Each derives what to work on from the world alone, and may be tried again after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Two rows, at both ends.
     Write,
-    /// The columns of a row that is likely in files.
+    /// The columns of a row that is probably in files.
     Delete,
     Alter,
     /// All regions.
@@ -27,7 +27,7 @@ pub enum Op {
     Split,
     /// All regions, all of their files.
     Compact,
-    /// A region, and a new one takes its place.
+    /// A region, which a new one replaces.
     Drop,
     RecordGroup,
     Reopen,
@@ -138,14 +138,14 @@ pub struct Start {
 }
 
 impl Start {
-    /// A directory with nothing in it.
+    /// An empty directory.
     pub async fn empty(backend: BackendKind) -> Self {
         let disk = MemoryDisk::new();
         let world = World::empty(Home::in_memory(&disk).await, backend, SETTINGS);
         Self { backend, known: world.known, disk }
     }
 
-    /// A region with two flushes behind it and a write that is not flushed; all that was asked of the disk is durable.
+    /// A region with two flushes and a write that is not flushed; everything requested of the disk is durable.
     pub async fn filled(backend: BackendKind) -> Self {
         let disk = MemoryDisk::new();
         let mut world = World::empty(Home::in_memory(&disk).await, backend, SETTINGS);
@@ -153,7 +153,7 @@ impl Start {
         Self { backend, known: world.known.clone(), disk }
     }
 
-    /// A world that begins here, on a disk of its own. It is not open yet.
+    /// A world in this state, on a disk of its own. It is not open yet.
     pub fn world(&self) -> World {
         self.world_on(&self.known, self.disk.crash(Tear::Kept))
     }
@@ -166,8 +166,8 @@ impl Start {
 const SETTINGS: Settings =
     Settings { varied_storage: true, sizes: Some((1 << 14, 1 << 10)), cramped: false, history: 0 };
 
-/// All workloads of this length, by last operation: a workload's disk operations are those of its beginning, which is a
-/// workload of its own, and those of its last operation.
+/// All workloads of this length, by last operation: the disk operations of a workload are those of its beginning, which
+/// is a workload itself, and those of its last operation.
 pub fn workloads(length: usize, last: &[Op]) -> Vec<Vec<Op>> {
     let mut all: Vec<Vec<Op>> = vec![Vec::new()];
     for at in 0..length {
@@ -177,21 +177,21 @@ pub fn workloads(length: usize, last: &[Op]) -> Vec<Vec<Op>> {
     all
 }
 
-/// The operations that a world's last step is made of.
+/// The disk operations of a world's last step.
 pub struct Stretch {
     pub first: u64,
     lines: Vec<String>,
 }
 
 impl Stretch {
-    /// Runs a step that does not fail, and says what it asked of the disk.
+    /// Runs a step that does not fail, and records its disk operations.
     pub async fn of(world: &mut World, last: Op) -> Self {
         let first = world.dir.memory().operations();
         last.run(world).await.unwrap();
         Self::since(first, world)
     }
 
-    /// The same of a step that is no operation of ours.
+    /// The same for a step that is not one of these operations.
     pub async fn of_entry(world: &World, step: impl AsyncFnOnce()) -> Self {
         let first = world.dir.memory().operations();
         step().await;
@@ -208,7 +208,7 @@ impl Stretch {
         (self.first..).zip(self.lines.iter().map(|line| line.split(' ').nth(1).unwrap_or_default()))
     }
 
-    /// Where a crash may leave something else than a crash one operation later.
+    /// Where a crash may leave something different from a crash one operation later.
     pub fn changes(&self) -> Vec<u64> {
         self.operations().filter(|(_, verb)| changes(verb)).map(|(number, _)| number).collect()
     }
@@ -233,7 +233,7 @@ fn changes(verb: &str) -> bool {
     !["read", "len", "open", "exists", "list", "file_len", "free_space"].contains(&verb)
 }
 
-/// Everything that a crash left, and what was acknowledged before: two that are alike need not both be looked at.
+/// Everything that a crash left, and what was acknowledged before: of two equal states only one must be checked.
 pub async fn state_of(world: &World) -> String {
     let disk = Disk::from(world.dir.memory());
     let mut state = world.known.promises();
@@ -250,7 +250,7 @@ pub async fn state_of(world: &World) -> String {
     state
 }
 
-/// Opens what a crash left and compares it with the model; then once more after everything was written anew.
+/// Opens what a crash left and compares it with the model; then once more after everything was rewritten.
 pub async fn verify(world: &mut World) {
     Op::Reopen.run(world).await.unwrap();
     world.check_all();
@@ -262,7 +262,7 @@ pub async fn verify_open(world: &mut World) {
     world.check_all();
     compact_all(world).await.unwrap();
     world.check_all();
-    // What only waited for somebody to let go of it goes with the next clean-up.
+    // What was only waiting for a reader goes with the next clean-up.
     world.try_drop_nothing().await.unwrap();
     let files = files_of(world).await;
     Op::Reopen.run(world).await.unwrap();
@@ -276,7 +276,7 @@ pub async fn files_of(world: &World) -> Vec<String> {
     Disk::from(world.dir.memory()).list(&world.dir.path().join(directory)).await.unwrap()
 }
 
-/// Says what was going on when a test unwinds.
+/// Reports what was going on when a test unwinds.
 pub struct Scene<'a> {
     pub text: String,
     pub disk: &'a MemoryDisk,
@@ -293,8 +293,3 @@ impl Drop for Scene<'_> {
 }
 
 const TRACE_LINES: usize = 60;
-
-/// Whether the thorough form of a test was asked for.
-pub fn thorough() -> bool {
-    std::env::var_os("TERRANE_FULL").is_some()
-}

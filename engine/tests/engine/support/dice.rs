@@ -1,4 +1,4 @@
-//! Seeded randomness, small enough to be the same for ever: a seed that failed once can be run again years later.
+//! Seeded randomness, simple enough to stay the same forever: a seed that failed once can be run again years later.
 
 /// A splitmix64 generator.
 pub struct Dice(u64);
@@ -15,7 +15,7 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number from 0 up to, not including, `limit`.
+    /// A number from 0 up to, but not including, `limit`.
     pub fn below(&mut self, limit: usize) -> usize {
         usize::try_from(self.next() % limit as u64).unwrap()
     }

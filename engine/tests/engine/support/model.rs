@@ -1,4 +1,4 @@
-//! The model: all cells ever applied to a region, and a reader that replays them in write order for every question.
+//! The model: all cells ever applied to a region, and a reader that replays them in write order for every query.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -26,7 +26,7 @@ pub fn seen_of(cells: &PackedCells) -> Vec<Seen> {
     cells.iter().map(seen).collect()
 }
 
-/// What a scan gives, row by row.
+/// What a scan returns, row by row.
 pub type SeenRows = Vec<(Vec<u8>, Vec<Seen>)>;
 
 /// A scan of both sides.
@@ -56,7 +56,7 @@ impl Scan {
         region.scan(region.snapshot_at(sequence).unwrap(), spec)
     }
 
-    /// Runs the scan; each part of a row that is cut is followed by a new scan from its last cell.
+    /// Runs the scan; after each part of a row a new scan continues from its last cell.
     pub fn run(&self, region: &Region, snapshot: &Snapshot, bytes_max: usize) -> SeenRows {
         self.try_run(region, snapshot, bytes_max).unwrap()
     }

@@ -1,12 +1,12 @@
-//! Rows that are passed, looked at and sought are the rows that a plain scan gives.
+//! Skipping, examining and seeking rows finds the same rows as a plain scan.
 
 use terrane_engine::{Error, Patience, Region, RowScanner, ScanSpec, Snapshot, Step};
 
 use super::dice::Dice;
 use super::scanning::{Scan, SeenRows};
 
-/// Checks a scan whose rows are `expected` in every other way of going over them. `dice` is of this check alone, so that
-/// the steps of a seed stay what they were.
+/// Checks a scan whose rows are `expected` in every other way of moving over them. `dice` belongs to this check alone,
+/// so that the steps of a seed do not change.
 pub fn check_skipping(
     dice: &mut Dice,
     scan: &Scan,
@@ -30,7 +30,7 @@ pub fn check_skipping(
     assert_eq!(u64::MAX - left, expected.len() as u64, "rows counted in {:?} reverse {}", scan.range, scan.reverse);
     assert_eq!(look_at_all(&mut begin())?, *expected, "rows looked at in {:?} reverse {}", scan.range, scan.reverse);
 
-    // Some passed, then those behind.
+    // Some are skipped, then the rest is read.
     let skipped = dice.below(expected.len() + 2);
     let (mut left, mut scanner) = (skipped as u64, begin());
     while patient(|patience| scanner.pass(&mut left, patience))? == Step::Hidden {}
@@ -39,7 +39,7 @@ pub fn check_skipping(
     }
     assert_eq!(look_at_all(&mut scanner)?, expected[skipped.min(expected.len())..], "behind {skipped} rows");
 
-    // Behind a row that is there or not, with and without rows read before.
+    // After a row that exists or not, with and without rows read before.
     let mut scanner = begin();
     let mut from = 0;
     for _ in 0..3 {
@@ -56,7 +56,7 @@ pub fn check_skipping(
     Ok(())
 }
 
-/// As a server does it: what memory does not have is read in a second try.
+/// As a server does it: what is not in memory is read in a second attempt.
 fn patient<T>(mut step: impl FnMut(Patience) -> Result<T, Error>) -> Result<T, Error> {
     match step(Patience::MemoryOnly) {
         Err(Error::NeedsDisk) => step(Patience::MayBlock),

@@ -1,6 +1,6 @@
 //! Random steps on an engine and its model, and random reads compared.
 //!
-//! An error is the disk's, for the caller to judge; anything read that the model does not say is a panic.
+//! An error is the disk's, for the caller to judge; reading anything that the model does not predict is a panic.
 
 use terrane_engine::{Error, Patience};
 use terrane_types::{CellKind, FamilyRules, KeyRange, PackedCells, Projection};
@@ -50,9 +50,9 @@ fn any_cell(dice: &mut Dice, row: &[u8], stamp: u64) -> ModelCell {
     ];
     let kind = dice.pick(&kinds);
     let qualifier = if kind.is_family_marker() { &b""[..] } else { dice.pick(QUALIFIERS) };
-    // Few timestamps, so that cells meet; now and then one from the future.
+    // Few timestamps, so that cells collide; occasionally one from the future.
     let age = i64::try_from(dice.below(12)).unwrap() - 2;
-    // Now and then a value that fills a block.
+    // Occasionally a value that fills a block.
     let length = if dice.one_in(12) { 400 + dice.below(1200) } else { dice.below(40) };
     let value = if kind == CellKind::Put { vec![b'v'; length] } else { Vec::new() };
     let value = if kind == CellKind::Put { [value, dice.next().to_be_bytes().to_vec()].concat() } else { value };
@@ -87,7 +87,7 @@ fn any_projection(dice: &mut Dice, stamp: u64) -> Projection {
     any_part(dice, projection)
 }
 
-/// Now and then ranges of columns, some of the cells, cells without values.
+/// Occasionally ranges of columns, some of the cells, or cells without values.
 fn any_part(dice: &mut Dice, mut projection: Projection) -> Projection {
     if dice.one_in(6) {
         let (a, b) = (dice.pick(QUALIFIERS), dice.pick(QUALIFIERS));
@@ -110,7 +110,7 @@ fn any_region(dice: &mut Dice, world: &World) -> u64 {
     dice.pick(&world.live.keys().copied().collect::<Vec<_>>())
 }
 
-/// A row inside of the region, if it has any: no row is empty, so a region up to the first one has none.
+/// A row within the region, if it has any: no row is empty, so a region up to the first one has none.
 fn any_row_of(dice: &mut Dice, world: &World, region: u64) -> Option<Vec<u8>> {
     let range = world.live[&region].range();
     let inside: Vec<_> = ROWS.iter().filter(|row| range.contains(row)).collect();
@@ -118,7 +118,7 @@ fn any_row_of(dice: &mut Dice, world: &World, region: u64) -> Option<Vec<u8>> {
     (!row.is_empty()).then_some(row)
 }
 
-/// How engines are set up, in all combinations.
+/// The settings of engines, in all combinations.
 pub fn any_settings(dice: &mut Dice) -> Settings {
     Settings {
         varied_storage: dice.one_in(2),
@@ -133,7 +133,7 @@ pub async fn step(dice: &mut Dice, world: &mut World) -> Result<(), Error> {
     step_of(kind, dice, world).await
 }
 
-/// A compaction and something else at the same time. Threads decide what comes when, so a seed says less here.
+/// A compaction and another step at the same time. Threads decide the order, so a seed determines less here.
 pub async fn two_at_once(dice: &mut Dice, world: &mut World) -> Result<(), Error> {
     let engine = world.engine().clone();
     let region = any_region(dice, world);
@@ -143,7 +143,7 @@ pub async fn two_at_once(dice: &mut Dice, world: &mut World) -> Result<(), Error
     let Some(compaction) = engine.next_compaction() else { return step(dice, world).await };
     let kind = loop {
         let kind = dice.below(STEPS);
-        // Not beside another engine on the same directory.
+        // Not beside a second engine on the same directory.
         if !REOPENS.contains(&kind) {
             break kind;
         }
@@ -220,12 +220,12 @@ async fn step_of(kind: usize, dice: &mut Dice, world: &mut World) -> Result<(), 
     Ok(())
 }
 
-/// Makes a region of every range that has none: at the beginning, and after a drop.
+/// Creates a region for every range without one: at the beginning, and after a drop.
 pub fn fill_gaps(world: &mut World) {
     let mut covered: Vec<KeyRange> = world.live.values().map(|region| region.range().clone()).collect();
     covered.sort_by(|a, b| a.start.cmp(&b.start));
     let mut gaps = Vec::new();
-    // Where the next region has to begin; `None` behind the last one.
+    // Where the next region must begin; `None` after the last one.
     let mut next = Some(Vec::new());
     for region in covered {
         if let Some(start) = next.filter(|start| *start < region.start) {

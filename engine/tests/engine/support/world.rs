@@ -1,8 +1,8 @@
 //! An engine and its model, driven by one log: applied once, and again from each region's point after the directory was
-//! opened anew.
+//! reopened.
 //!
-//! Steps that touch the disk come twice: `try_flush` and its like answer the engine's error and may be tried again,
-//! `flush` takes any error for a failure of the test.
+//! Steps that touch the disk come in two forms: `try_flush` and its like return the engine's error and may be tried
+//! again; `flush` treats any error as a failure of the test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use super::scanning::{Scan, packed};
 pub const GROUP: GroupId = GroupId(7);
 pub const TABLE: TableId = TableId(5);
 
-/// No store of these tests takes so many compactions until nothing is left to do.
+/// No store of these tests needs so many compactions until nothing is left to do.
 const COMPACTIONS_MAX: usize = 200;
 
 pub fn backends() -> Vec<BackendKind> {
@@ -47,7 +47,7 @@ pub enum Home {
 }
 
 impl Home {
-    /// A directory on a disk in memory. The engine makes and syncs what is in it, and not its own name.
+    /// A directory on a disk in memory. The engine creates and syncs what is in it, but not its own name.
     pub async fn in_memory(memory: &MemoryDisk) -> Self {
         let (disk, dir) = (Disk::from(memory), PathBuf::from("/data"));
         disk.create_dir_all(&dir).await.unwrap();
@@ -77,16 +77,16 @@ impl Home {
     }
 }
 
-/// What is set when a world is made, beside its backend.
+/// The settings of a world, in addition to its backend.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Settings {
-    /// Families change the way they are stored from one log entry to the next, which no reader may notice.
+    /// The storage attributes of families change from one log entry to the next, which no reader may notice.
     pub varied_storage: bool,
     /// The sizes at which regions split and are flushed, for levels in small stores.
     pub sizes: Option<(u64, u64)>,
     /// The block cache keeps next to nothing, and two files may be open.
     pub cramped: bool,
-    /// How long regions keep what nobody sees any more, in stamps; 0: not at all.
+    /// How long regions keep versions that are no longer visible, in stamps; 0: not at all.
     pub history: u64,
 }
 
@@ -99,7 +99,7 @@ pub enum Entry {
     Split { parent: u64, at: Vec<u8>, left: u64, right: u64 },
 }
 
-/// All that is known of an engine without asking it: what a crash does not take away.
+/// Everything known of an engine without querying it: what a crash does not take away.
 #[derive(Clone)]
 pub struct Known {
     /// With the stamp of each; the entry at position 0 has index 1.
@@ -108,15 +108,16 @@ pub struct Known {
     pub models: BTreeMap<u64, RegionModel>,
     /// Points that flushes have recorded and that cover all of their regions.
     pub recorded: BTreeMap<u64, DurablePoint>,
-    /// The last log index that each region's recorded point was seen at: it never goes back.
+    /// The last log index seen of each region's recorded point: it never goes back.
     pub acknowledged: BTreeMap<u64, u64>,
     /// Daughters of splits that are not known to be recorded: their points do not count yet.
     unrecorded_splits: BTreeSet<u64>,
-    /// Splits that are recorded, and regions dropped: what the log says about these is done with.
+    /// Splits that are recorded, and regions dropped: the log has nothing more to say about these.
     pub gone: BTreeSet<u64>,
     /// The state of the group as last acknowledged.
     group: Option<GroupPoint>,
-    /// A state of the group that may be recorded or not, for nobody said, and the region whose drop it goes with.
+    /// A state of the group that may or may not be recorded, because the call failed, and the region whose drop it
+    /// belongs to.
     group_in_doubt: Option<(GroupPoint, Option<u64>)>,
 }
 
@@ -131,7 +132,7 @@ pub struct World {
 }
 
 impl Known {
-    /// What a crash must not take away, in words.
+    /// What a crash must not take away, as text.
     pub fn promises(&self) -> String {
         let Self { log, acknowledged, gone, group, group_in_doubt, .. } = self;
         format!("{} {acknowledged:?} {gone:?} {group:?} {group_in_doubt:?}", log.len())
@@ -159,7 +160,7 @@ impl World {
         world
     }
 
-    /// A world in which nothing has happened, with its engine still to be opened.
+    /// A world in which nothing has happened, whose engine is not opened yet.
     pub fn empty(dir: Home, backend: BackendKind, settings: Settings) -> Self {
         let known = Known {
             log: Vec::new(),
@@ -175,7 +176,7 @@ impl World {
         Self::of(known, dir, backend, settings)
     }
 
-    /// What is known, and a directory in which it should be found, not opened yet.
+    /// What is known, and a directory that should contain it, not opened yet.
     pub fn of(known: Known, dir: Home, backend: BackendKind, settings: Settings) -> Self {
         Self { dir, backend, settings, engine: None, known, live: BTreeMap::new(), held: Vec::new() }
     }
@@ -192,7 +193,7 @@ impl World {
         self.models.keys().next_back().map_or(1, |last| last + 1)
     }
 
-    /// A family as the entry at `index` makes it.
+    /// A family as the entry at `index` defines it.
     fn schema(&self, index: u64, family: &str, rules: FamilyRules) -> FamilySchema {
         let mut storage = FamilyStorage::default();
         if self.settings.varied_storage {
@@ -205,10 +206,10 @@ impl World {
         FamilySchema { rules, storage, ..FamilySchema::new(name(family)) }
     }
 
-    /// What is not recorded and said again whenever a region is made or opened.
+    /// What is not recorded and must be set whenever a region is created or opened.
     fn set_up(&self, region: &Region) {
         region.set_history(self.settings.history);
-        // Rows of one cell or of a few are in parts as well, which nobody may notice.
+        // Rows of one cell or of a few come in parts as well, which no reader may notice.
         region.set_part_bytes([1, 100, 600, usize::MAX][usize::try_from(region.id().0 % 4).unwrap()]);
         if let Some((region_bytes, flush_bytes)) = self.settings.sizes {
             region.set_sizes(region_bytes, flush_bytes);
@@ -291,7 +292,7 @@ impl World {
         region
     }
 
-    /// Writes cells of one row; their sequence numbers and positions are given here.
+    /// Writes cells of one row; assigns their sequence numbers and positions.
     pub fn write(&mut self, region: u64, mut cells: Vec<ModelCell>) {
         let sequence = self.live[&region].sequence() + 1;
         for (position, cell) in cells.iter_mut().enumerate() {
@@ -358,7 +359,7 @@ impl World {
         Ok(())
     }
 
-    /// Carries out the compaction that the engine thinks most urgent; answers whether there was one.
+    /// Carries out the most urgent compaction; answers whether there was one.
     pub async fn try_compact_one(&self) -> Result<bool, Error> {
         match self.engine().next_compaction() {
             Some(compaction) => self.engine().compact(compaction).await.map(|()| true),
@@ -366,7 +367,7 @@ impl World {
         }
     }
 
-    /// Compacts all of a region's files, and whatever else there is to compact.
+    /// Compacts all of a region's files, and everything else there is to compact.
     pub async fn try_compact_all(&self, region: u64) -> Result<(), Error> {
         self.engine().request_compaction(&self.live[&region]);
         for _ in 0..COMPACTIONS_MAX {
@@ -377,7 +378,7 @@ impl World {
         panic!("after {COMPACTIONS_MAX} compactions there are still more to do");
     }
 
-    /// A region that was flushed or settled comes from no split that is not recorded.
+    /// A region that was flushed does not come from an unrecorded split.
     fn note_settled(&mut self, region: u64) {
         if self.unrecorded_splits.remove(&region) {
             let splits: Vec<_> = self.log.iter().map(|(entry, _)| entry.clone()).collect();
@@ -413,7 +414,7 @@ impl World {
     }
 
     pub async fn try_drop_region(&mut self, region: u64) -> Result<(), Error> {
-        // Of a dropped region nothing is promised to readers, nor to those of a parent that it came from.
+        // Readers of a dropped region are promised nothing, nor are those of a parent that it came from.
         let dropped = self.live[&region].range().clone();
         self.held.retain(|(_, held, _)| held.range().intersect(&dropped).is_none());
         let state = format!("dropped {region}").into_bytes().into();
@@ -427,7 +428,7 @@ impl World {
         Ok(())
     }
 
-    /// A drop of no region: it records the state of the group, and removes files that nobody needs.
+    /// A drop of no region: it records the state of the group, and removes files that nothing needs.
     pub async fn try_drop_nothing(&mut self) -> Result<(), Error> {
         let point = GroupPoint { index: self.index(), state: bytes::Bytes::from_static(b"dropped nothing") };
         self.group_in_doubt = Some((point.clone(), None));
@@ -446,7 +447,7 @@ impl World {
         Ok(())
     }
 
-    /// Tries again what failed and may have happened all the same, if there is such a thing.
+    /// Repeats what failed and may have happened nevertheless, if there is such a thing.
     pub async fn end_doubt(&mut self) -> Result<(), Error> {
         if self.engine.is_none() {
             return self.try_reopen().await;
@@ -461,7 +462,8 @@ impl World {
         }
     }
 
-    /// Closes the engine without a word and opens its directory again; then applies the log from every region's point.
+    /// Drops the engine without a shutdown and opens its directory again; then applies the log from every region's
+    /// point.
     pub async fn reopen(&mut self) {
         self.try_reopen().await.unwrap();
     }
@@ -489,7 +491,7 @@ impl World {
         self.engine = None;
     }
 
-    /// What was acknowledged is there, and what was dropped is not.
+    /// What was acknowledged is present, and what was dropped is not.
     fn check_what_was_found(&mut self) {
         let group = self.engine().group_point(GROUP);
         match self.group_in_doubt.take() {
@@ -506,7 +508,7 @@ impl World {
             assert!(!done.contains(id), "region {id} was split or dropped, and it is there again");
             assert!(point.index <= self.index(), "region {id} is ahead of the log");
             assert_eq!(point.window, format!("window at {}", point.index), "region {id}");
-            // Recorded without anybody having been told.
+            // Recorded, although the caller saw an error.
             if self.known.recorded.get(id).is_some_and(|recorded| recorded.index < point.index) {
                 self.known.recorded.insert(*id, point.clone());
             }
@@ -518,7 +520,7 @@ impl World {
         }
     }
 
-    /// Regions that a recorded split or drop has done away with, when these are there.
+    /// Removes the regions that a recorded split or drop has replaced.
     fn done(&self, opened: &BTreeSet<u64>) -> BTreeSet<u64> {
         let mut done = self.gone.clone();
         for (entry, _) in self.log.iter().rev() {
@@ -560,19 +562,19 @@ impl World {
         self.held.push((region, handle, snapshot));
     }
 
-    /// Holds a snapshot at an earlier sequence number, one of those that the region says can be read.
+    /// Holds a snapshot at an earlier sequence number, one that the region says can be read.
     pub fn hold_at(&mut self, region: u64, sequence: u64) {
         let handle = self.live[&region].clone();
         let snapshot = handle.snapshot_at(sequence).unwrap();
         self.held.push((region, handle, snapshot));
     }
 
-    /// All of a region at a snapshot, row by row, compared with the model.
+    /// Compares all of a region at a snapshot with the model, row by row.
     pub fn check_all(&self) {
         self.try_check_all().unwrap();
     }
 
-    /// As [`World::check_all`]; an error says that the disk would not be read.
+    /// As [`World::check_all`]; an error means that the disk could not be read.
     pub fn try_check_all(&self) -> Result<(), Error> {
         let projection = Projection::all().with_versions(9);
         for (id, region) in &self.live {
