@@ -1,16 +1,16 @@
-//! Admission: what is taken in at once is bounded, and what the disk cannot keep up with is slowed down.
+//! Admission: bounds what is in flight, and slows writers down when the disk cannot keep up.
 //!
 //! - Writes in flight (proposed, not yet answered) hold their bytes until they are answered, so that a slow quorum shows
 //!   up at the client instead of in this server's memory.
-//! - Pressure, in thousandths, is the larger of two: how near the memtables are to their budget, and how far compaction is
-//!   behind. Below its limit a write waits a little before it is proposed, ever longer. At the limit, or while too much is
-//!   in flight, it waits for up to [`PATIENCE`], in the order of its stream, and is then answered `Busy`. So a writer that
-//!   outruns the disk finds its pace somewhere between, and work is at hand as soon as there is room. Bytes that wait have
-//!   a budget of their own.
-//! - A refused caller is told when to come back: the more are refused in the same second, the later, so that they do not
-//!   come back all at once.
-//! - When the disk is nearly full, writes are refused with words that say so, while there is still room for the log and
-//!   for flushes. Reads go on, and writes when there is room again.
+//! - Pressure, in thousandths, is the larger of two: how near the memtables are to their budget, and how far compaction
+//!   lags behind. Below its maximum a write is delayed before it is proposed, longer with more pressure. At the maximum, or
+//!   while too much is in flight, it waits for up to [`PATIENCE`], in the order of its stream, and is then answered `Busy`.
+//!   So a writer that outruns the disk finds a pace in between, and there is work to do as soon as space is free. The bytes
+//!   of waiting writes have a budget of their own.
+//! - A rejected caller is told when to return: the more are rejected in the same second, the later, so that they do not all
+//!   return at once.
+//! - When the disk is nearly full, writes are rejected with an error that says so, while there is still space for the log
+//!   and for flushes. Reads continue, and writes resume when space is free again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -27,52 +27,54 @@ pub const BYTES_MAX: u64 = 128 << 20;
 
 /// Bytes of writes that wait to be proposed, in the whole server.
 pub const WAITING_BYTES_MAX: u64 = 128 << 20;
-/// How long a write waits at most for the server to take it.
+/// The longest time a write waits to be admitted.
 pub const PATIENCE: Duration = Duration::from_secs(1);
-/// How often a write that waits looks whether it is taken.
+/// How often a waiting write checks whether it is admitted.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// What each caller waits longer than the one refused before it in the same second, and the longest that any waits.
+/// How much longer each rejected caller waits than the one before it in the same second, and the longest that any waits.
 const RETRY_SPACING: Duration = Duration::from_micros(50);
 const RETRY_MAX: Duration = Duration::from_secs(2);
-/// What a caller waits that finds too much in flight.
+/// How long a caller waits when too much is in flight.
 const FULL_RETRY: Duration = Duration::from_millis(5);
-/// What a caller waits at full pressure: a flush or a small compaction may have ended by then.
+/// How long a caller waits at full pressure: a flush or a small compaction may end in that time.
 const BUSY_RETRY: Duration = Duration::from_millis(250);
-/// What a caller waits when the disk is full.
+/// How long a caller waits when the disk is full.
 const DISK_RETRY: Duration = Duration::from_secs(1);
 
-/// The pressure at which writes are refused.
+/// The pressure at which writes are rejected.
 const PRESSURE_MAX: u32 = 1000;
-/// Flushes begin well below it; what is above, they did not keep up with.
+/// Memtable bytes, in percent of the budget, above which pressure builds up. Flushes begin well below: above it they do not
+/// keep up.
 const MEMTABLES_SOFT_PERCENT: u64 = 75;
-/// The longest a write waits without being told to come back, and the shortest: what timers can tell apart.
+/// The longest delay of a write that is not rejected, and the shortest that timers can resolve.
 const DELAY_MAX: Duration = Duration::from_millis(100);
 const DELAY_MIN: Duration = Duration::from_millis(1);
 
-/// Counts what is in flight and knows the pressure. Numbers only guard memory, they order nothing: relaxed accesses do.
+/// Counts what is in flight and knows the pressure. The numbers only guard memory and order nothing, so relaxed accesses
+/// suffice.
 pub struct Admission {
     operations: AtomicU64,
     bytes: AtomicU64,
-    /// Memtable bytes of all regions, as the flush policy last summed them up.
+    /// Memtable bytes of all regions, as of the last turn of the background task.
     memtable_bytes: AtomicU64,
     memtable_budget: u64,
-    /// How far compaction is behind, in thousandths.
+    /// How far compaction lags behind, in thousandths.
     compaction_pressure: AtomicU32,
-    /// Why the disk takes no writes, when it takes none.
+    /// Why writes are rejected, while the disk is full.
     disk_full: RwLock<Option<String>>,
     /// Writes that wait to be proposed.
     waiting: Arc<Budget>,
     refusals: Mutex<Refusals>,
 }
 
-/// The callers refused since a moment, at most a second ago.
+/// The callers rejected since a moment at most a second ago.
 struct Refusals {
     since: Instant,
     count: u32,
 }
 
-/// One admitted write; dropping it gives its room back.
+/// An admitted write. Dropping it releases what it holds.
 pub struct Admitted {
     admission: Arc<Admission>,
     bytes: u64,
@@ -93,7 +95,7 @@ impl Admission {
         })
     }
 
-    /// Takes a write of `bytes` in, or says how long to wait.
+    /// Admits a write of `bytes`, or says how long to wait.
     pub fn admit(self: &Arc<Self>, bytes: usize) -> Result<Admitted, Error> {
         if let Some(message) = &*self.disk_full.read() {
             return Err(Error::Unavailable { message: message.clone(), retry_after: DISK_RETRY });
@@ -105,7 +107,7 @@ impl Admission {
         let admitted = Admitted { admission: self.clone(), bytes };
         let operations = self.operations.fetch_add(1, Ordering::Relaxed) + 1;
         let in_flight = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        // A write larger than the whole bound is let in alone: it would never fit otherwise.
+        // A write larger than the whole bound is admitted alone: it would never fit otherwise.
         if operations > OPERATIONS_MAX || (in_flight > BYTES_MAX && in_flight > bytes) {
             return Err(self.busy(FULL_RETRY));
         }
@@ -117,12 +119,12 @@ impl Admission {
         &self.waiting
     }
 
-    /// Room for a write that has to wait, or how long to stay away.
+    /// Takes the bytes of a write that has to wait from their budget, or says how long to stay away.
     pub fn queue(&self, bytes: usize) -> Result<Share, Error> {
         self.waiting.try_take(bytes as u64).ok_or_else(|| self.busy(FULL_RETRY))
     }
 
-    /// Whether nothing is taken in just now.
+    /// Whether no write is admitted at the moment.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.pressure() >= PRESSURE_MAX
@@ -130,7 +132,7 @@ impl Admission {
             || self.bytes.load(Ordering::Relaxed) >= BYTES_MAX
     }
 
-    /// Waits until something is taken in again, or until a write that came at `arrived` has waited for long enough.
+    /// Waits until writes are admitted again, or until a write that arrived at `arrived` has waited long enough.
     pub async fn wait(&self, arrived: Instant, deadline: Duration) {
         let patience = PATIENCE.min(deadline);
         while self.is_full() && self.disk_full.read().is_none() && arrived.elapsed() < patience {
@@ -148,8 +150,7 @@ impl Admission {
         Error::Busy { retry_after: (least + RETRY_SPACING.saturating_mul(refusals.count)).min(RETRY_MAX) }
     }
 
-    /// How long a write waits before it is proposed; `None`: it does not. At full pressure it does not either: it is
-    /// refused at once.
+    /// How long a write waits before it is proposed; `None`: not at all. At full pressure it is rejected at once instead.
     #[must_use]
     pub fn delay(&self) -> Option<Duration> {
         let pressure = self.pressure();
@@ -164,17 +165,17 @@ impl Admission {
         memtables.max(self.compaction_pressure.load(Ordering::Relaxed))
     }
 
-    /// The flush policy's latest sum.
+    /// Sets the memtable bytes of all regions.
     pub fn set_memtable_bytes(&self, bytes: u64) {
         self.memtable_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// How far compaction is behind, in thousandths.
+    /// Sets how far compaction lags behind, in thousandths.
     pub fn set_compaction_pressure(&self, pressure: u32) {
         self.compaction_pressure.store(pressure, Ordering::Relaxed);
     }
 
-    /// Refuses writes with these words from now on, or takes them again.
+    /// Rejects writes with this reason from now on, or admits them again.
     pub fn set_disk_full(&self, why: Option<String>) {
         *self.disk_full.write() = why;
     }
@@ -183,7 +184,7 @@ impl Admission {
         self.memtable_bytes.load(Ordering::Relaxed)
     }
 
-    /// Memtable bytes at which writes are refused.
+    /// Memtable bytes at which writes are rejected.
     pub fn memtable_budget(&self) -> u64 {
         self.memtable_budget
     }
@@ -199,7 +200,7 @@ impl Admission {
     }
 }
 
-/// The square of how far the memtables have come from the soft limit to the budget.
+/// The square of how far the memtables are on the way from the soft limit to the budget.
 fn memtable_pressure(bytes: u64, budget: u64) -> u32 {
     let soft = budget / 100 * MEMTABLES_SOFT_PERCENT;
     if bytes >= budget {
@@ -207,7 +208,7 @@ fn memtable_pressure(bytes: u64, budget: u64) -> u32 {
     }
     let (way, whole) = (u128::from(bytes.saturating_sub(soft)), u128::from(budget - soft));
     let pressure = u128::from(PRESSURE_MAX) * way * way / (whole * whole);
-    u32::try_from(pressure).expect("below the limit: the way is shorter than the whole")
+    u32::try_from(pressure).expect("below the maximum: the way is shorter than the whole")
 }
 
 impl Drop for Admitted {
@@ -218,73 +219,13 @@ impl Drop for Admitted {
 }
 
 #[cfg(test)]
+mod script_tests;
+#[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn bytes_in_flight_are_bounded_and_given_back() {
-        let admission = Admission::new(1 << 30);
-        let first = admission.admit(BYTES_MAX as usize - 1).unwrap();
-        assert!(matches!(admission.admit(2), Err(Error::Busy { .. })));
-        drop(first);
-        assert!(admission.admit(2).is_ok());
-        assert_eq!(admission.operations(), 0);
-    }
-
-    #[test]
-    fn a_write_larger_than_the_bound_is_let_in_alone() {
-        let admission = Admission::new(1 << 30);
-        let _alone = admission.admit(BYTES_MAX as usize + 1).unwrap();
-        assert!(admission.admit(1).is_err());
-    }
-
-    #[test]
-    fn writes_are_slowed_down_ever_more_before_they_are_refused() {
-        let admission = Admission::new(1 << 20);
-        let delay = |percent: u64| {
-            admission.set_memtable_bytes((1 << 20) / 100 * percent);
-            assert!(admission.admit(1).is_ok(), "{percent}");
-            admission.delay()
-        };
-        assert_eq!(delay(74), None);
-        let [light, half, heavy] = [82, 88, 99].map(|percent| delay(percent).unwrap());
-        assert!(half - light > Duration::from_millis(10) && heavy - half > Duration::from_millis(40));
-        assert!(heavy < DELAY_MAX);
-        admission.set_memtable_bytes(1 << 20);
-        assert!(matches!(admission.admit(1), Err(Error::Busy { retry_after }) if retry_after >= BUSY_RETRY));
-        assert_eq!(admission.delay(), None, "who is refused is told at once");
-    }
-
-    #[test]
-    fn the_larger_pressure_counts() {
-        let admission = Admission::new(1 << 20);
-        admission.set_compaction_pressure(500);
-        assert_eq!(admission.delay(), Some(DELAY_MAX / 2));
-        admission.set_memtable_bytes(1 << 20);
-        assert!(admission.admit(1).is_err());
-        admission.set_memtable_bytes(0);
-        admission.set_compaction_pressure(PRESSURE_MAX);
-        assert!(admission.admit(1).is_err());
-    }
-
     #[tokio::test(start_paused = true)]
-    async fn callers_that_are_refused_together_come_back_one_after_another() {
-        let admission = Admission::new(1 << 20);
-        admission.set_compaction_pressure(PRESSURE_MAX);
-        let refused = || match admission.admit(1) {
-            Err(Error::Busy { retry_after }) => retry_after,
-            _ => panic!("nothing is taken at full pressure"),
-        };
-        let first = refused();
-        let later: Vec<Duration> = (0..10_000).map(|_| refused()).collect();
-        assert!(later.is_sorted() && later[0] > first);
-        assert_eq!(later[9_999] - first, RETRY_SPACING * 10_000);
-        tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(refused(), first);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_write_waits_for_room_and_not_for_ever() {
+    async fn a_write_waits_for_admission_for_a_limited_time() {
         let admission = Admission::new(1 << 20);
         admission.set_compaction_pressure(PRESSURE_MAX);
         let arrived = Instant::now();
@@ -299,16 +240,6 @@ mod tests {
         admission.wait(arrived, Duration::MAX).await;
         assert!(arrived.elapsed() >= PATIENCE && arrived.elapsed() < PATIENCE * 2);
         let _others = admission.queue(usize::try_from(WAITING_BYTES_MAX).unwrap()).unwrap();
-        assert!(admission.queue(1).is_err(), "bytes that wait are bounded");
-    }
-
-    #[test]
-    fn a_full_disk_refuses_with_its_words_until_there_is_room_again() {
-        let admission = Admission::new(1 << 20);
-        admission.set_disk_full(Some("the disk is full".to_owned()));
-        let refused = admission.admit(1).err().unwrap();
-        assert!(refused.to_string().contains("the disk is full"), "{refused}");
-        admission.set_disk_full(None);
-        assert!(admission.admit(1).is_ok());
+        assert!(admission.queue(1).is_err(), "waiting bytes are bounded");
     }
 }

@@ -1,35 +1,36 @@
-//! Holds entries back from being applied while the memtables have no room for them.
+//! Holds entries back from being applied while the memtables are too full.
 //!
-//! A leader's own writes are slowed down and refused by the admission long before that. But nobody asks a follower that
-//! catches up, or a server that replays its log: entries come as fast as they can be read, and only flushes make room. So
-//! every entry waits here, before it takes anything that a flush needs, until the memtables are below the limit again.
+//! A leader's own writes are slowed down and rejected by admission long before that. Nothing slows down a follower that
+//! catches up, or a server that replays its log: entries arrive as fast as they can be read, and only flushes free memory.
+//! So every entry waits here, before it takes anything that a flush needs, until the memtables are below the limit again.
 //!
-//! The sum of the memtables is known as of the last turn of the housekeeping; what was applied since is added to it.
+//! The total of the memtables is known as of the last turn of the background task; what was applied since is added to it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
-/// The limit, in percent of the memtable budget. Leaders refuse at a hundred: the rest is for what they took in before.
+/// The limit, in percent of the memtable budget. Leaders reject writes at 100 percent; the rest is for writes that they
+/// admitted before.
 const LIMIT_PERCENT: u64 = 125;
 
-/// How often the housekeeping is reminded while an entry waits.
+/// How often the background task is woken while an entry waits.
 const REMIND: Duration = Duration::from_millis(100);
 
-/// The gate. Numbers only guard memory, they order nothing: relaxed accesses do.
+/// The gate. The numbers only guard memory and order nothing, so relaxed accesses suffice.
 pub struct ApplyGate {
     limit: u64,
     memtables: AtomicU64,
     applied_since: AtomicU64,
     waiting: AtomicU64,
-    /// The server stops: what is applied now is in the log, and no flush will make room.
+    /// The server stops: what is applied now is in the log, and no further flush will free memory.
     released: AtomicBool,
-    room: Notify,
+    opened: Notify,
 }
 
 impl Default for ApplyGate {
-    /// Without a limit.
+    /// A gate without a limit.
     fn default() -> Self {
         Self {
             limit: u64::MAX,
@@ -37,7 +38,7 @@ impl Default for ApplyGate {
             applied_since: AtomicU64::new(0),
             waiting: AtomicU64::new(0),
             released: AtomicBool::new(false),
-            room: Notify::new(),
+            opened: Notify::new(),
         }
     }
 }
@@ -48,21 +49,21 @@ impl ApplyGate {
         Self { limit: memtable_budget / 100 * LIMIT_PERCENT, ..Self::default() }
     }
 
-    /// Waits until there is room, and takes up `bytes` of it. Calls `remind` while it waits. An entry is let in whatever its
-    /// size once the memtables are below the limit.
+    /// Waits until the memtables are below the limit, and adds `bytes` to them. Below the limit an entry of any size passes.
+    /// Calls `remind` now and then while it waits.
     pub async fn enter(&self, bytes: u64, remind: impl Fn()) {
-        if !self.has_room() {
+        if !self.is_open() {
             self.waiting.fetch_add(1, Ordering::Relaxed);
             let waits = Waits(self);
-            while !self.has_room() {
-                let room = self.room.notified();
-                tokio::pin!(room);
-                // From here on no notice is missed.
-                room.as_mut().enable();
-                if !self.has_room() {
+            while !self.is_open() {
+                let opened = self.opened.notified();
+                tokio::pin!(opened);
+                // From here on no notification is missed.
+                opened.as_mut().enable();
+                if !self.is_open() {
                     remind();
-                    // The sum is renewed at every turn; the turn must not be left out because nothing was applied.
-                    tokio::time::timeout(REMIND, room).await.ok();
+                    // Every turn updates the total. Without the reminder an idle turn would skip that.
+                    tokio::time::timeout(REMIND, opened).await.ok();
                 }
             }
             drop(waits);
@@ -70,7 +71,7 @@ impl ApplyGate {
         self.applied_since.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    fn has_room(&self) -> bool {
+    fn is_open(&self) -> bool {
         self.used() < self.limit || self.released.load(Ordering::Relaxed)
     }
 
@@ -78,14 +79,14 @@ impl ApplyGate {
         self.memtables.load(Ordering::Relaxed).saturating_add(self.applied_since.load(Ordering::Relaxed))
     }
 
-    /// The sum of all memtables, as of now.
+    /// Sets the present total of all memtables.
     pub fn set_memtable_bytes(&self, bytes: u64) {
         self.applied_since.store(0, Ordering::Relaxed);
         self.memtables.store(bytes, Ordering::Relaxed);
-        self.room.notify_waiters();
+        self.opened.notify_waiters();
     }
 
-    /// Entries that wait.
+    /// The number of waiting entries.
     #[cfg(test)]
     fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)
@@ -94,11 +95,11 @@ impl ApplyGate {
     /// Lets everything through from now on.
     pub fn release(&self) {
         self.released.store(true, Ordering::Relaxed);
-        self.room.notify_waiters();
+        self.opened.notify_waiters();
     }
 }
 
-/// Counts one that waits, until it is dropped.
+/// Counts a waiting entry until it is dropped.
 struct Waits<'a>(&'a ApplyGate);
 
 impl Drop for Waits<'_> {
@@ -107,6 +108,8 @@ impl Drop for Waits<'_> {
     }
 }
 
+#[cfg(test)]
+mod script_tests;
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -119,8 +122,8 @@ mod tests {
     #[tokio::test]
     async fn entries_wait_while_the_memtables_are_over_their_limit() {
         let gate = ApplyGate::new(1000);
-        gate.enter(1249, || {}).now_or_never().expect("there is room");
-        gate.enter(5000, || {}).now_or_never().expect("below the limit any entry is let in");
+        gate.enter(1249, || {}).now_or_never().expect("below the limit");
+        gate.enter(5000, || {}).now_or_never().expect("below the limit an entry of any size passes");
         let reminded = AtomicUsize::new(0);
         let remind = || {
             reminded.fetch_add(1, Ordering::Relaxed);
@@ -130,11 +133,11 @@ mod tests {
         gate.set_memtable_bytes(1250);
         assert!(gate.enter(1, || {}).now_or_never().is_none());
         gate.set_memtable_bytes(1249);
-        gate.enter(1, || {}).now_or_never().expect("a flush made room");
+        gate.enter(1, || {}).now_or_never().expect("a flush freed memory");
     }
 
     #[tokio::test]
-    async fn who_waits_goes_on_at_a_flush_and_at_the_end() {
+    async fn a_waiting_entry_passes_after_a_flush_and_when_the_server_stops() {
         let gate = Arc::new(ApplyGate::new(1000));
         for end in [false, true] {
             gate.set_memtable_bytes(9999);

@@ -266,4 +266,6 @@ fn damaged() -> Error {
 }
 
 #[cfg(test)]
+mod script_tests;
+#[cfg(test)]
 mod tests;

@@ -52,48 +52,4 @@ impl Candidate {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn candidate(region: u64, memtable_bytes: u64) -> Candidate {
-        Candidate {
-            region: RegionId(region),
-            memtable_bytes,
-            active_bytes: memtable_bytes,
-            flush_size: 100,
-            requested: false,
-        }
-    }
-
-    fn chosen(candidates: &[Candidate], budget: u64) -> Vec<u64> {
-        choose(candidates, &BTreeSet::new(), budget).iter().map(|region| region.0).collect()
-    }
-
-    #[test]
-    fn nothing_is_flushed_without_need() {
-        assert!(chosen(&[candidate(1, 99), candidate(2, 0)], 1000).is_empty());
-    }
-
-    #[test]
-    fn full_memtables_are_flushed_largest_first() {
-        assert_eq!(chosen(&[candidate(1, 100), candidate(2, 300), candidate(3, 200)], 10_000), [2, 3]);
-    }
-
-    #[test]
-    fn under_pressure_the_largest_go_though_none_is_full() {
-        assert_eq!(chosen(&[candidate(1, 30), candidate(2, 40), candidate(3, 0)], 100), [2, 1]);
-    }
-
-    #[test]
-    fn a_requested_flush_goes_first_even_when_empty() {
-        let requested = Candidate { requested: true, ..candidate(9, 0) };
-        assert_eq!(chosen(&[candidate(1, 500), requested], 10_000), [9, 1]);
-    }
-
-    #[test]
-    fn flushes_in_flight_use_up_the_slots() {
-        let running = BTreeSet::from([RegionId(1)]);
-        let candidates = [candidate(1, 500), candidate(2, 300), candidate(3, 200)];
-        assert_eq!(choose(&candidates, &running, 10_000), [RegionId(2)]);
-    }
-}
+mod script_tests;

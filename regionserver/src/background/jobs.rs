@@ -94,24 +94,4 @@ impl Periodic {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_double_and_expire() {
-        let mut backoffs = Backoffs::default();
-        let now = Instant::now();
-        backoffs.failed(7, now);
-        assert!(backoffs.holds(&7, now) && !backoffs.holds(&8, now));
-        assert!(!backoffs.holds(&7, now + RETRY_MIN));
-        backoffs.failed(7, now);
-        assert!(backoffs.holds(&7, now + RETRY_MIN), "the second pause is longer");
-        backoffs.expire(now + RETRY_MAX);
-        assert!(!backoffs.is_empty());
-        backoffs.expire(now + 2 * RETRY_MAX);
-        assert!(backoffs.is_empty(), "an idle server has nothing to look at");
-        backoffs.failed(7, now);
-        backoffs.succeeded(&7);
-        assert!(backoffs.is_empty());
-    }
-}
+mod script_tests;

@@ -68,54 +68,6 @@ fn every_flipped_bit_and_every_cut_is_refused() {
 }
 
 #[test]
-fn a_refusal_says_what_the_token_does_not_fit() {
-    let seal = seal_with(vec![key(3)]);
-    let token = seal.seal(&binding(), &[position(0, "row", false)]).unwrap();
-    let other_table = Binding { table: TableId(8), ..binding() };
-    assert!(refusal(seal.open(&other_table, token.clone())).contains("another table"));
-    let others = [
-        Binding { start: Bytes::new(), ..binding() },
-        Binding { end: Bytes::new(), ..binding() },
-        Binding { reverse: true, ..binding() },
-        Binding { filter: String::new(), ..binding() },
-        // The same bytes, cut at other places.
-        Binding { start: Bytes::from_static(b"az"), end: Bytes::new(), ..binding() },
-    ];
-    for other in others {
-        let refusal = refusal(seal.open(&other, token.clone()));
-        assert!(refusal.contains("this range, direction or filter"), "{refusal}");
-    }
-    let mut damaged = token.to_vec();
-    *damaged.last_mut().unwrap() ^= 1;
-    assert!(refusal(seal.open(&binding(), damaged.into())).contains("damaged"));
-    let elsewhere = seal_with(vec![key(9)]);
-    assert!(refusal(elsewhere.open(&binding(), token)).contains("no longer valid"));
-}
-
-#[test]
-fn the_key_before_the_newest_still_opens() {
-    let before = seal_with(vec![key(1)]);
-    let token = before.seal(&binding(), &[position(0, "row", false)]).unwrap();
-    let now = Instant::now();
-    before.set_at(vec![key(2), key(1)], now);
-    before.open(&binding(), token.clone()).unwrap();
-    assert_eq!(before.seal_at(&binding(), &[], now).unwrap()[1], 1, "other servers may not know the newest yet");
-    let newer = before.seal_at(&binding(), &[], now + ADOPT_AFTER).unwrap();
-    assert_eq!(newer[1], 2, "the newest seals");
-    before.set(vec![key(3), key(2)]);
-    refusal(before.open(&binding(), token));
-    before.set(Vec::new());
-    before.open(&binding(), newer).expect("a master that tells nothing takes nothing away");
-}
-
-#[test]
-fn without_a_key_nothing_is_sealed_or_opened() {
-    let seal = PageSeal::default();
-    assert!(matches!(seal.seal(&binding(), &[]), Err(Error::Unavailable { .. })));
-    assert!(matches!(seal.open(&binding(), Bytes::new()), Err(Error::Unavailable { .. })));
-}
-
-#[test]
 fn what_is_too_much_for_a_token_is_refused() {
     let seal = seal_with(vec![key(1)]);
     let longest = Position { last: vec![1; ROW_BYTES_MAX].into(), ..position(0, "", false) };
