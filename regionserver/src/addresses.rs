@@ -1,8 +1,8 @@
 //! The `addresses` file: where the servers of the cluster were last reached.
 //!
-//! The master tells addresses and so do peers (`terrane_raft::AddressBook`). They are kept here over a restart, so that a
-//! server comes up and finds its peers while no master answers. Text with a version and a checksum, like the `server` file
-//! beside it. The content is a hint: a file that is missing or damaged costs nothing but the wait for a master or a peer.
+//! Addresses come from the master and from peers (`terrane_raft::AddressBook`). They are stored so that a restarted server
+//! finds its peers while no master answers. The file is text with a version and a checksum, like the `server` file next to
+//! it. Its content is a hint: if it is missing or damaged, the server waits for a master or a peer.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,27 +18,27 @@ pub use terrane_raft::AddressBook as Addresses;
 
 pub const NAME: &str = "addresses";
 const HEADER: &str = "terrane addresses 1";
-/// Pause before a file that could not be written is tried again: the disk may be full for a while.
+/// The pause before a failed write is retried: the disk may be full for a while.
 const RETRY_PAUSE: Duration = Duration::from_secs(10);
 
-/// Reads the directory's addresses, none where there is no file or it is not as it was written.
+/// Reads the stored addresses. Returns none if the file is missing or damaged.
 pub async fn load(directory: &Path) -> BTreeMap<ServerId, String> {
     let file = directory.join(NAME);
     let text = match fs::read(&file).await {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return BTreeMap::new(),
         Err(error) => {
-            tracing::warn!(%error, "{} cannot be read; a master or the peers tell the addresses", file.display());
+            tracing::warn!(%error, "cannot read {}; a master or the peers will send the addresses", file.display());
             return BTreeMap::new();
         }
     };
     decode(&text).unwrap_or_else(|what| {
-        tracing::warn!("{} is not used: {what}; a master or the peers tell the addresses", file.display());
+        tracing::warn!("ignoring {}: {what}; a master or the peers will send the addresses", file.display());
         BTreeMap::new()
     })
 }
 
-/// Stores the addresses whenever one of them changes, until `stop`.
+/// Stores the addresses whenever one changes, until `stop`.
 pub async fn keep(addresses: Arc<Addresses>, directory: PathBuf, stop: CancellationToken) {
     let file = directory.join(NAME);
     let mut stored = fs::read(&file).await.unwrap_or_default();
@@ -60,7 +60,7 @@ pub async fn keep(addresses: Arc<Addresses>, directory: PathBuf, stop: Cancellat
             Ok(()) => (stored, failed) = (bytes, false),
             Err(error) => {
                 if !failed {
-                    tracing::warn!(%error, "{} cannot be written; trying again", file.display());
+                    tracing::warn!(%error, "cannot write {}; retrying", file.display());
                 }
                 failed = true;
             }
@@ -74,7 +74,7 @@ fn encode(addresses: &BTreeMap<ServerId, String>) -> Vec<u8> {
     format!("{body}crc32c {:08x}\n", crc32c::crc32c(body.as_bytes())).into_bytes()
 }
 
-/// The addresses in the file's bytes, if they are as they were written.
+/// Decodes the file's bytes.
 pub fn decode(bytes: &[u8]) -> Result<BTreeMap<ServerId, String>, &'static str> {
     let text = std::str::from_utf8(bytes).map_err(|_| "it is not text")?;
     let (body, checksum) = text.rsplit_once("crc32c ").ok_or("it ends before its checksum")?;
@@ -84,16 +84,16 @@ pub fn decode(bytes: &[u8]) -> Result<BTreeMap<ServerId, String>, &'static str> 
     }
     let mut lines = body.lines();
     if lines.next() != Some(HEADER) {
-        return Err("its version is not known to this build");
+        return Err("this build does not know its version");
     }
     let address = |line: &str| {
         let (server, address) = line.strip_prefix("server ")?.split_once(' ')?;
         Some((ServerId(server.parse().ok()?), address.to_owned()))
     };
-    let addresses = lines.map(|line| address(line).ok_or("a line names no server and address"));
+    let addresses = lines.map(|line| address(line).ok_or("a line has no server and address"));
     let addresses = addresses.collect::<Result<BTreeMap<_, _>, _>>()?;
-    // The checksum's own digits, and what follows them, are under no checksum.
-    if encode(&addresses) == bytes { Ok(addresses) } else { Err("it is not as it was written") }
+    // The checksum covers neither its own digits nor what follows them.
+    if encode(&addresses) == bytes { Ok(addresses) } else { Err("it is not in the form in which it is written") }
 }
 
 #[cfg(test)]
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn it_comes_back_and_a_flipped_bit_is_noticed() {
+    fn addresses_round_trip_and_every_flipped_bit_is_detected() {
         let whole = encode(&sample());
         assert_eq!(decode(&whole), Ok(sample()));
         assert_eq!(decode(&encode(&BTreeMap::new())), Ok(BTreeMap::new()));
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_changed_address_is_there_at_the_next_start() {
+    async fn a_changed_address_is_stored_for_the_next_start() {
         let directory = tempfile::tempdir().unwrap();
         let (book, stop) = (Arc::new(Addresses::default()), CancellationToken::new());
         assert!(load(directory.path()).await.is_empty());

@@ -1,4 +1,4 @@
-//! Verifying the data directory of a stopped region server: identity, engine, log, and that they fit together.
+//! Verifies the data directory of a stopped region server: identity, engine, log, and that they fit together.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,18 +13,18 @@ use crate::identity::{self, Identity};
 
 const ENGINE: &str = "engine";
 const LOG: &str = "log";
-/// The file that carries the directory's lock; what is in it counts for nothing.
+/// The lock file of the directory. Its content does not matter.
 const LOCK: &str = "LOCK";
 
-/// Whether this is the data directory of a region server, be it damaged.
+/// Whether this is the data directory of a region server, even a damaged one.
 ///
 /// # Errors
-/// What the system says.
+/// Errors of the file system.
 pub async fn is_data_directory(directory: &Path) -> std::io::Result<bool> {
     Ok(fs::exists(&directory.join(identity::NAME)).await? || fs::exists(&directory.join(ENGINE)).await?)
 }
 
-/// Verifies every byte in the data directory that counts. Whoever calls holds its lock.
+/// Verifies every relevant byte in the data directory. The caller holds its lock.
 pub async fn check(directory: &Path, inspection: &mut Inspection) {
     let path = directory.join(identity::NAME);
     let identity = Identity::look(directory).await;
@@ -36,7 +36,7 @@ pub async fn check(directory: &Path, inspection: &mut Inspection) {
     let mut logged = None;
     let names = match fs::list(directory).await {
         Ok(names) => names,
-        Err(error) => return inspection.damage(directory, 0, format!("the directory cannot be read: {error}")),
+        Err(error) => return inspection.damage(directory, 0, format!("cannot read the directory: {error}")),
     };
     for name in &names {
         let path = directory.join(name);
@@ -45,7 +45,7 @@ pub async fn check(directory: &Path, inspection: &mut Inspection) {
             addresses::NAME => check_addresses(&path, inspection).await,
             ENGINE => recorded = terrane_engine::check(&path, inspection).await,
             LOG => logged = terrane_raft::check_log(&path, inspection).await,
-            _ => inspection.warning(&path, 0, "a file that is not of a region server"),
+            _ => inspection.warning(&path, 0, "this file does not belong to a region server"),
         }
     }
     let is_there = |name: &str| names.iter().any(|there| there == name);
@@ -58,7 +58,7 @@ pub async fn check(directory: &Path, inspection: &mut Inspection) {
             && !recorded.engine.is_empty()
             && recorded.engine != identity.engine
         {
-            let what = format!("it names the engine {}, the manifest {}", identity.engine, recorded.engine);
+            let what = format!("it names engine {}, and the manifest names {}", identity.engine, recorded.engine);
             inspection.damage(&path, 0, what);
         }
         if !recorded.regions.is_empty() && !is_there(LOG) {
@@ -77,15 +77,19 @@ async fn check_addresses(path: &Path, inspection: &mut Inspection) {
         Ok(bytes) => {
             inspection.looks_at("addresses", path, bytes.len() as u64);
             if let Err(what) = addresses::decode(&bytes) {
-                inspection.damage(path, 0, format!("{what}; remove it, and a master or the peers tell the addresses"));
+                inspection.damage(
+                    path,
+                    0,
+                    format!("{what}; remove it, and a master or the peers will send the addresses"),
+                );
             }
         }
-        Err(error) => inspection.damage(path, 0, format!("it cannot be read: {error}")),
+        Err(error) => inspection.damage(path, 0, format!("cannot read it: {error}")),
     }
 }
 
-/// What the engine recorded was in the log, synced, before: the log cannot end below it. (How far the log was purged says
-/// nothing: a region that has nothing in memory does not hold it back, whatever its point.)
+/// Everything the engine recorded was synced to the log before, so the log cannot end below it. (How far the log was purged
+/// says nothing: a region with nothing in memory does not hold it back, whatever its durable point.)
 fn compare(
     directory: &Path,
     recorded: &Recorded,
@@ -95,13 +99,15 @@ fn compare(
     let regions = recorded.regions.iter().map(|(region, (group, index))| (format!("region {region}"), group, index));
     let groups = recorded.groups.iter().map(|(group, index)| ("its own state".to_owned(), group, index));
     for (what, group, index) in regions.chain(groups) {
-        let trouble = match logged.get(group) {
-            None => format!("group {group} is not in the log, and the engine has {what} of it"),
+        let problem = match logged.get(group) {
+            None => format!("group {group} is not in the log, but the engine has {what} of it"),
             Some(LoggedGroup { last, .. }) if last.unwrap_or(0) < *index => {
-                format!("the log of group {group} ends before entry {index}, as of which the engine has {what}")
+                format!(
+                    "the log of group {group} ends before entry {index}, but the engine has {what} as of that entry"
+                )
             }
             Some(_) => continue,
         };
-        inspection.damage(&directory.join(LOG), 0, trouble);
+        inspection.damage(&directory.join(LOG), 0, problem);
     }
 }

@@ -1,4 +1,4 @@
-//! What a region server is told when it starts. Sizes that nobody has had to change yet are constants where they act.
+//! The configuration of a region server. Sizes that have not had to vary yet are constants where they are used.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,42 +8,42 @@ use terrane_env::net::IntakeLimits;
 use terrane_env::time::WallClock;
 use terrane_proto::MESSAGE_BYTES_MAX;
 
-/// How a [`crate::RegionServer`] is started.
+/// The configuration of a [`crate::RegionServer`].
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Everything this server keeps; made when absent, locked while it runs.
+    /// The directory for all data of this server. Created if absent, and locked while the server runs.
     pub data_dir: PathBuf,
-    /// Where it listens; port 0 takes a free one.
+    /// The address to listen on. Port 0 picks a free one.
     pub listen: String,
-    /// What others are told; `None`: the listen address.
+    /// The address that others use to reach this server; `None`: the listen address.
     pub advertise: Option<String>,
-    /// Where its console listens, told to the master for `status`.
+    /// The address of the console, which `status` shows.
     pub console: Option<String>,
-    /// Masters to register with, in the order to try.
+    /// The masters to register with, in the order in which they are tried.
     pub masters: Vec<String>,
-    /// What keeps the cells.
+    /// The storage engine.
     pub engine: BackendKind,
-    /// Memory for blocks read from files.
+    /// Memory of the block cache.
     pub cache_bytes: u64,
-    /// Memory for cells not flushed yet, over all regions.
+    /// Memory for cells that are not flushed yet, over all regions.
     pub memtable_budget: u64,
-    /// Bytes of the disk to be left free: writes are refused below it. `None`: the lesser of a tenth of the disk and 2 GiB.
+    /// Bytes of the disk to keep free: below that, writes are rejected. `None`: a tenth of the disk, and at most 2 GiB.
     pub disk_reserve: Option<u64>,
-    /// Size at which the shared log refuses writes.
+    /// Size at which the shared log rejects writes.
     pub log_limit: u64,
     /// Size above which regions that hold the log back are flushed.
     pub log_purge_budget: u64,
     /// Recent log entries kept in memory.
     pub log_cache_bytes: u64,
-    /// Size of one segment of the shared log.
+    /// Size of a segment of the shared log.
     pub segment_bytes: u64,
-    /// What its port takes in at a time.
+    /// Limits on what the port receives and sends.
     pub intake: IntakeLimits,
-    /// How long a block of a scan's stream waits for its reader before the stream ends.
+    /// How long a block of a scan stream waits for its reader before the stream ends.
     pub scan_idle: Duration,
     /// How long to look for a master before giving up.
     pub register_timeout: Duration,
-    /// Its wall clock: the machine's, unless a test sets it wrong.
+    /// The wall clock: the machine's, unless a test skews it.
     pub clock: WallClock,
 }
 

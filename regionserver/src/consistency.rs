@@ -1,11 +1,11 @@
-//! What a read may miss: the three choices that a request has.
+//! How recent a read must be: the three levels that a request can choose.
 //!
 //! - **Linearizable**: everything acknowledged before the read began. The leader answers under its lease, or after a quorum
-//!   round where it has none.
-//! - **Strict**: the same, always by a quorum round: nothing rests on clocks that run at about the same speed.
-//! - **Stale**: any member answers at once from what it has applied, and says up to which time that is everything.
+//!   round if it has none.
+//! - **Strict**: the same, always by a quorum round, so that nothing depends on clocks running at about the same speed.
+//! - **Stale**: any member answers at once from what it has applied, and names the time up to which that is complete.
 //!
-//! Region and epoch are checked in all three, against the state of whoever answers.
+//! Region and epoch are checked at all three levels, against the state of the replica that answers.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::addresses::Addresses;
 use crate::error_mapping::barrier_error;
 use crate::proposal::Group;
 
-/// What a read is to show.
+/// What a read must show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Consistency {
     #[default]
@@ -24,17 +24,17 @@ pub enum Consistency {
     Stale,
 }
 
-/// A moment to read at.
+/// The time of a read.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadTime {
-    /// The time by which cells are expired.
+    /// The time at which expiry of cells is judged.
     pub now_ms: i64,
-    /// Of a stale read: everything acknowledged before this time is shown. 0 for the others, which show all.
+    /// For a stale read: everything acknowledged before this time is shown. 0 for other reads, which show everything.
     pub as_of_ms: u64,
 }
 
 impl Consistency {
-    /// Waits for what is promised to be applied here; what is read after that shows it.
+    /// Waits until everything that the read must show is applied here.
     pub async fn read_point(self, group: &Group, addresses: &Addresses, deadline: Duration) -> Result<ReadTime, Error> {
         let point = async {
             Ok(match self {

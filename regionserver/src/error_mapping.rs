@@ -1,5 +1,4 @@
-//! What faults of the rooms below mean to a caller: one place turns the engine's and the log's errors into the
-//! vocabulary that clients act on.
+//! Translates errors of the engine and the log into the errors that clients act on.
 
 use std::time::Duration;
 
@@ -9,16 +8,16 @@ use terrane_types::{Error, Invalid, ServerId};
 use crate::addresses::Addresses;
 use crate::proposal::Group;
 
-/// How long a caller waits when a queue of a group is full.
+/// How long a caller waits when a group's queue is full.
 const BUSY_RETRY: Duration = Duration::from_millis(10);
-/// How long it waits when the log is full: until a member is back or a flush is done.
+/// How long a caller waits when the log is full: until a member returns or a flush ends.
 const LOG_FULL_RETRY: Duration = Duration::from_millis(250);
-/// How long it waits for a server that is stopping, or for a read that found no quorum.
+/// How long a caller waits when the server is stopping, or when a read found no quorum.
 const UNAVAILABLE_RETRY: Duration = Duration::from_millis(100);
-/// How long it waits for what comes with the next report to the master.
+/// How long a caller waits for something that arrives with the next report to the master.
 const REPORT_RETRY: Duration = Duration::from_secs(1);
 
-/// A refused or unfinished proposal, as the client hears it.
+/// Maps a refused or unfinished proposal to the client's error.
 #[must_use]
 pub fn propose_error(error: ProposeError, group: &Group, addresses: &Addresses) -> Error {
     match error {
@@ -28,7 +27,7 @@ pub fn propose_error(error: ProposeError, group: &Group, addresses: &Addresses) 
         ProposeError::Busy => Error::Busy { retry_after: BUSY_RETRY },
         ProposeError::LogFull { held_by } => Error::LogFull { held_by, retry_after: LOG_FULL_RETRY },
         ProposeError::TooLarge { limit } => Error::Invalid(Invalid::new(format!(
-            "the write takes more than {limit} bytes in the log: send fewer rows at once"
+            "the write takes more than {limit} bytes in the log; send fewer rows per request"
         ))),
         ProposeError::Uncertain => Error::Uncertain { not_tried: false },
         ProposeError::Stopped => stopping(),
@@ -36,7 +35,7 @@ pub fn propose_error(error: ProposeError, group: &Group, addresses: &Addresses) 
     }
 }
 
-/// A read that did not get its read point. Nothing was changed, so an unknown outcome is only a reason to try again.
+/// Maps the error of a read that got no read point. It changed nothing, so an unknown outcome only means to retry.
 #[must_use]
 pub fn barrier_error(error: ProposeError, group: &Group, addresses: &Addresses) -> Error {
     match error {
@@ -44,21 +43,22 @@ pub fn barrier_error(error: ProposeError, group: &Group, addresses: &Addresses) 
             Error::Unavailable { message: "no quorum answered in time".to_owned(), retry_after: UNAVAILABLE_RETRY }
         }
         ProposeError::NotReady => Error::Unavailable {
-            message: "this server has just started and knows nothing recent of the region; ask another one".to_owned(),
+            message: "this server has just started and is not up to date with the region; read from another replica"
+                .to_owned(),
             retry_after: UNAVAILABLE_RETRY,
         },
         other => propose_error(other, group, addresses),
     }
 }
 
-/// Page tokens before any master told a key.
+/// No master has sent a key for page tokens yet.
 #[must_use]
 pub fn no_page_key() -> Error {
-    let message = "no key for page tokens has come from the master yet".to_owned();
+    let message = "no key for page tokens has arrived from the master yet".to_owned();
     Error::Unavailable { message, retry_after: REPORT_RETRY }
 }
 
-/// Where to go instead.
+/// Redirects the caller to the leader and the other members.
 #[must_use]
 pub fn not_leader(group: &Group, term: u64, leader: Option<ServerId>, addresses: &Addresses) -> Error {
     let members = group.status().members;
@@ -72,13 +72,13 @@ pub fn not_leader(group: &Group, term: u64, leader: Option<ServerId>, addresses:
     }
 }
 
-/// This server is going away; another one will lead.
+/// This server is stopping; another one will lead.
 #[must_use]
 pub fn stopping() -> Error {
     Error::Unavailable { message: "this server is stopping".to_owned(), retry_after: UNAVAILABLE_RETRY }
 }
 
-/// A fault of the engine.
+/// Maps an engine error.
 #[must_use]
 pub fn engine_error(error: terrane_engine::Error) -> Error {
     match error {
@@ -87,7 +87,7 @@ pub fn engine_error(error: terrane_engine::Error) -> Error {
         }
         terrane_engine::Error::RowTooLarge { bytes_max } => {
             let what =
-                format!("the row takes more than {bytes_max} bytes: ask for fewer columns or versions, or scan it");
+                format!("the row takes more than {bytes_max} bytes; request fewer columns or versions, or scan it");
             Error::Invalid(Invalid { what })
         }
         other => Error::Internal { message: other.to_string() },

@@ -1,7 +1,7 @@
 //! A group's state machine: what its log means.
 //!
-//! [`state`] decides, as a plain structure over descriptors and schemas; [`machine`] does: it applies entries to the
-//! engine, in order, and keeps what the edge looks up in step.
+//! [`state`] decides, as a pure structure over descriptors and schemas. [`machine`] applies entries to the engine, in order,
+//! and updates what the edge looks up.
 
 pub mod machine;
 pub mod region_state;

@@ -1,8 +1,8 @@
-//! The regions that live here, by id, and the state machines of their groups: what the edge looks requests up in.
+//! The regions with a replica on this server, by id: what requests are looked up in.
 //!
-//! State machines write it while they apply, in log order; the edge only reads. A request keeps the [`HostedRegion`] it found:
-//! when the region is split meanwhile, a read goes on over the parent's frozen cells, which are the state of a moment
-//! within the read's own time, and a write is refused when it is applied.
+//! State machines write here while they apply, in log order; the edge only reads. A request keeps the [`HostedRegion`] it
+//! found. If the region is split meanwhile, a read continues over the parent's frozen cells, which are the state at a
+//! moment within the read's own time, and a write is refused when it is applied.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,26 +18,26 @@ use crate::group::region_state::RegionState;
 use crate::region::damage::Damage;
 use crate::region::held_snapshots::HeldSnapshots;
 
-/// A living region.
+/// A region with a replica here.
 pub struct HostedRegion {
     pub region: RegionId,
     pub group: GroupId,
     pub engine: Arc<terrane_engine::Region>,
-    /// Log index of the durable point the region was opened with; entries up to it are in its files.
+    /// Log index of the durable point that the region was opened with. Entries up to it are in its files.
     pub opened_at: u64,
-    /// As of the last applied entry. Replaced as a whole, so that a reader sees one moment.
+    /// The state as of the last applied entry. Replaced as a whole, so that a reader sees one moment.
     state: RwLock<Arc<RegionState>>,
-    /// Whether the entry that made the region, a creation or a split, is on disk here. Until then it is not split (again):
-    /// applying that would have to wait for the disk.
-    settled: AtomicBool,
-    /// The size at which no boundary was found, 0 when none was looked for: it is looked for again when the region has
-    /// grown, not at every turn.
+    /// Whether the manifest names the region, which a creation or a split alone does not bring about. Until it does, the
+    /// region is not split (again): applying the split would have to wait for the disk.
+    in_manifest: AtomicBool,
+    /// The size at which no boundary was found; 0: none was looked for. The search is repeated once the region has grown,
+    /// not at every turn.
     unsplittable_bytes: AtomicU64,
-    /// Moments of rows that readers have a part of.
+    /// Snapshots of rows that readers have received in part.
     pub held_snapshots: HeldSnapshots,
-    /// What of its files was found damaged.
+    /// Damage found in its files.
     damage: Damage,
-    /// Whether the active memtables are known to be over the flush size, so that crossing it is told once.
+    /// Whether the active memtables are known to be over the flush size, so that crossing it is signalled once.
     full: AtomicBool,
 }
 
@@ -49,7 +49,7 @@ impl HostedRegion {
             engine,
             opened_at,
             state: RwLock::new(Arc::new(state)),
-            settled: AtomicBool::new(true),
+            in_manifest: AtomicBool::new(true),
             unsplittable_bytes: AtomicU64::new(0),
             held_snapshots: HeldSnapshots::default(),
             damage: Damage::default(),
@@ -57,34 +57,34 @@ impl HostedRegion {
         })
     }
 
-    /// Notes that no record on disk names the region yet, or that one does now.
-    pub fn set_in_manifest(&self, settled: bool) {
-        self.settled.store(settled, Ordering::Relaxed);
+    /// Records whether the manifest names the region.
+    pub fn set_in_manifest(&self, in_manifest: bool) {
+        self.in_manifest.store(in_manifest, Ordering::Relaxed);
     }
 
     pub fn is_in_manifest(&self) -> bool {
-        self.settled.load(Ordering::Relaxed)
+        self.in_manifest.load(Ordering::Relaxed)
     }
 
-    /// What a read's error means to the caller. Damage is remembered.
+    /// Translates an engine error for the caller. Damage is recorded.
     pub fn read_error(&self, error: terrane_engine::Error) -> Error {
         self.note_damage(&error);
         engine_error(error)
     }
 
-    /// Remembers what an error says about damage, if it does.
+    /// Records the damage that an error reports, if any.
     pub fn note_damage(&self, error: &terrane_engine::Error) {
         if self.damage.note(error) {
             tracing::error!(region = %self.region, %error, "the region is damaged");
         }
     }
 
-    /// The damages of the region, a sentence each.
+    /// The damage of the region, one sentence each.
     pub fn damages(&self) -> Vec<String> {
         self.damage.sentences(&format!("region {} of table {}", self.region, self.state().schema.name))
     }
 
-    /// Notes whether the active memtables are over the flush size; true when they have just come over it.
+    /// Records whether the active memtables are over the flush size. Returns true when they have just crossed it.
     pub fn note_full(&self, full: bool) -> bool {
         self.full.swap(full, Ordering::Relaxed) != full && full
     }
@@ -116,7 +116,7 @@ impl HostedRegion {
         *current = Arc::new(state);
     }
 
-    /// Remembers that a region of this size has no boundary to split at.
+    /// Records that the region has no boundary at this size.
     pub fn set_unsplittable(&self, bytes: u64) {
         self.unsplittable_bytes.store(bytes, Ordering::Relaxed);
     }
@@ -125,14 +125,14 @@ impl HostedRegion {
         self.unsplittable_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether it is over its table's size and known to have no boundary. Compaction may have made it small again since: the
-    /// daughter of a split counts files of its parent until then.
+    /// Whether it is over its table's region size and known to have no boundary. A compaction may have made it small again
+    /// since: until then the daughter of a split counts its parent's files.
     pub fn is_stuck(&self) -> bool {
         self.unsplittable_bytes() > 0 && self.engine.size_bytes() >= self.state().schema.region_size
     }
 }
 
-/// How the leader of the region's group reads what it evaluates with.
+/// How the leader of the region's group reads the columns that it evaluates requests against.
 impl Columns for HostedRegion {
     fn read(
         &self,
@@ -150,30 +150,31 @@ impl Columns for HostedRegion {
     }
 }
 
-/// The living regions of a server, by id. Its lock is held for a look-up or an insert only, never across an await.
+/// The regions with a replica on this server, by id. The lock is held for a lookup or an insert only, never across an
+/// await.
 #[derive(Default)]
 pub struct HostedRegions {
-    living: RwLock<BTreeMap<RegionId, Arc<HostedRegion>>>,
+    regions: RwLock<BTreeMap<RegionId, Arc<HostedRegion>>>,
 }
 
 impl HostedRegions {
     pub fn insert(&self, hosted: Arc<HostedRegion>) {
-        self.living.write().insert(hosted.region, hosted);
+        self.regions.write().insert(hosted.region, hosted);
     }
 
     pub fn remove(&self, region: RegionId) {
-        self.living.write().remove(&region);
+        self.regions.write().remove(&region);
     }
 
     pub fn get(&self, region: RegionId) -> Option<Arc<HostedRegion>> {
-        self.living.read().get(&region).cloned()
+        self.regions.read().get(&region).cloned()
     }
 
     pub fn all(&self) -> Vec<Arc<HostedRegion>> {
-        self.living.read().values().cloned().collect()
+        self.regions.read().values().cloned().collect()
     }
 
     pub fn count(&self) -> usize {
-        self.living.read().len()
+        self.regions.read().len()
     }
 }

@@ -1,10 +1,10 @@
 //! The `server` file: which cluster and server a data directory belongs to, and how often it was started.
 //!
-//! It is what makes a directory refuse another cluster or another engine by name, and what gives every start a boot
-//! number that peers and masters can tell apart. Text, so that a person can read it; with a version and a checksum, so that
-//! a damaged one is refused rather than half believed.
+//! With it, a directory refuses another cluster or another engine by name, and every start gets a boot number by which peers
+//! and masters distinguish it. It is text, so that a person can read it, with a version and a checksum, so that a damaged
+//! file is refused.
 //!
-//! The boot number is raised and synced before anything else is opened: two starts never share one.
+//! The boot number is raised and synced before anything else is opened: no two starts share one.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use terrane_types::{ClusterId, ServerId};
 pub(crate) const NAME: &str = "server";
 const HEADER: &str = "terrane server 1";
 
-/// What the file says.
+/// The content of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     pub cluster: ClusterId,
@@ -23,14 +23,14 @@ pub struct Identity {
     pub boot: u64,
 }
 
-/// Why a data directory cannot be used as this server's.
+/// Why a data directory cannot be used for this server.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// The file is there but is not what this build wrote.
+    /// The file exists but is damaged, or of another version.
     #[error("{} cannot be read: {what}; restore it from a backup or start with an empty directory", file.display())]
     Damaged { file: PathBuf, what: String },
-    /// The directory was made with another engine.
-    #[error("{} was made with the engine {found}, not {wanted}; start with --engine {found} or choose another directory", directory.display())]
+    /// The directory was created with another engine.
+    #[error("{} was created with engine {found}, not {wanted}; start with --engine {found} or choose another directory", directory.display())]
     Engine { directory: PathBuf, found: String, wanted: String },
     /// The directory belongs to another cluster than the master.
     #[error("{} belongs to cluster {found}, but the master serves cluster {wanted}; name that cluster's masters or choose another directory", directory.display())]
@@ -41,7 +41,7 @@ pub enum IdentityError {
 }
 
 impl Identity {
-    /// Reads the directory's identity, `None` for a fresh one, and refuses one made with another engine.
+    /// Reads the directory's identity. `None`: the directory is fresh. A directory of another engine is refused.
     pub async fn load(directory: &Path, engine: &str) -> Result<Option<Self>, IdentityError> {
         let file = directory.join(NAME);
         let io = |source| IdentityError::Io { file: file.clone(), source };
@@ -58,14 +58,14 @@ impl Identity {
         Ok(Some(identity))
     }
 
-    /// Reads the directory's identity, whatever engine it names.
+    /// Reads the directory's identity, whichever engine it names.
     pub(crate) async fn look(directory: &Path) -> Result<Self, IdentityError> {
         let file = directory.join(NAME);
         let bytes = fs::read(&file).await.map_err(|source| IdentityError::Io { file: file.clone(), source })?;
         Self::decode(&bytes).map_err(|what| IdentityError::Damaged { file, what: what.to_owned() })
     }
 
-    /// Writes it, durably, on a full disk too: a start must not need new space.
+    /// Stores it durably. This works on a full disk too: a start must not need new space.
     pub async fn store(&self, directory: &Path) -> Result<(), IdentityError> {
         let file = directory.join(NAME);
         let written = fs::write_stamp(&file, &self.encode()).await;
@@ -89,7 +89,7 @@ impl Identity {
         }
         let mut lines = body.lines();
         if lines.next() != Some(HEADER) {
-            return Err("its version is not known to this build");
+            return Err("this build does not know its version");
         }
         let mut field = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned);
         let cluster = field("cluster").and_then(|hex| cluster_id(&hex)).ok_or("its cluster id is malformed")?;
@@ -97,9 +97,9 @@ impl Identity {
         let engine = field("engine").ok_or("it names no engine")?;
         let boot = field("boot").and_then(|boot| boot.parse().ok()).ok_or("its boot number is malformed")?;
         let identity = Self { cluster, server: ServerId(server), engine, boot };
-        // The checksum's own digits, and what follows them, are under no checksum: only one way to write them is right.
+        // The checksum covers neither its own digits nor what follows them, so only the exact form is accepted.
         if identity.encode() != bytes {
-            return Err("it is not as it was written");
+            return Err("it is not in the form in which it is written");
         }
         Ok(identity)
     }
@@ -125,12 +125,12 @@ mod tests {
     }
 
     #[test]
-    fn it_comes_back() {
+    fn it_round_trips() {
         assert_eq!(Identity::decode(&sample().encode()), Ok(sample()));
     }
 
     #[test]
-    fn every_flipped_bit_is_noticed() {
+    fn every_flipped_bit_is_detected() {
         let whole = sample().encode();
         for (at, bit) in (0..whole.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
             let mut bytes = whole.clone();

@@ -1,11 +1,12 @@
 //! How a server joins its cluster.
 //!
-//! A fresh directory needs a master: only it can hand out an id. A server that has its identity needs none to serve: it asks
-//! every master once, and when none answers it starts alone, with the addresses it stored, and goes on registering in the
-//! background. Until that succeeds it has no page keys and no region ids; what needs them answers `Unavailable`.
+//! A server with a fresh directory needs a master, because only a master hands out an id. A server that has its identity
+//! needs none to serve: it calls every master once, and if none answers it starts alone, with the addresses it stored, and
+//! keeps registering in the background. Until that succeeds it has no page keys and no region ids; requests that need them
+//! are answered `Unavailable`.
 //!
-//! A master that refuses for good (it serves another cluster, or this server was replaced) ends the process, at the start
-//! as later.
+//! A master that refuses permanently (it serves another cluster, or this server was replaced) ends the process, at the start
+//! or later.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,22 +20,22 @@ use crate::identity::{Identity, IdentityError};
 use crate::masters::{Masters, RegisterError, Registered, Registration};
 use crate::start_error::StartError;
 
-/// How long a server with an identity waits for the answers of masters before it starts alone. Masters that are down
-/// refuse at once; this is for those that are cut off.
+/// How long a server with an identity waits for masters before it starts alone. A master that is down refuses the connection
+/// at once; this is for masters that are cut off.
 const ALONE_AFTER: Duration = Duration::from_secs(1);
 
-/// A server that knows who it is.
+/// A server that knows its identity.
 pub struct Joined {
     pub identity: HelloIdentity,
-    /// What the master told; `None`: no master answered.
+    /// The answer of a master; `None`: no master answered.
     pub registered: Option<Registered>,
-    /// What is still to be told to a master.
+    /// The registration, to be repeated in the background if no master answered.
     pub joining: Joining,
-    /// Why a master refused this server for good.
+    /// Why a master refused this server permanently, if one did.
     pub refused: watch::Receiver<Option<String>>,
 }
 
-/// A registration that goes on in the background.
+/// A registration that continues in the background.
 pub struct Joining {
     pub registration: Registration,
     data_dir: PathBuf,
@@ -42,7 +43,7 @@ pub struct Joining {
 }
 
 impl Joining {
-    /// Takes the answer of a master; `None`: it refuses this server, and the process is to end.
+    /// Handles the answer of a master. `None`: it refuses this server, and the process must end.
     pub fn take(&self, answer: Result<Registered, RegisterError>) -> Option<Registered> {
         let checked = match answer {
             Ok(registered) => check_cluster(registered, &self.data_dir, self.registration.cluster),
@@ -52,7 +53,7 @@ impl Joining {
     }
 }
 
-/// Makes the identity durable before anything else is opened under it, and registers if a master answers.
+/// Stores the identity durably before anything is opened under it, and registers if a master answers.
 pub async fn join(
     config: &ServerConfig,
     masters: &mut Masters,
@@ -61,7 +62,7 @@ pub async fn join(
 ) -> Result<Joined, StartError> {
     let boot = known.as_ref().map_or(1, |known| known.boot + 1);
     if let Some(known) = &known {
-        // Raised before it is told to anybody: a start that fails later never shares its number with the next.
+        // Raised before it is sent to anyone: a start that fails later never shares its number with the next one.
         Identity { boot, ..known.clone() }.store(&config.data_dir).await?;
     }
     let mut registration = Registration {
@@ -89,7 +90,7 @@ pub async fn join(
     Ok(Joined { identity, registered, joining, refused })
 }
 
-/// Asks every master once; `None` when none answers.
+/// Calls every master once; `None`: none answered.
 async fn ask_once(
     config: &ServerConfig,
     masters: &mut Masters,
@@ -104,7 +105,7 @@ async fn ask_once(
         Ok(Err(error)) => return Err(foreign(error, &config.data_dir, registration.cluster)),
         Err(_) => Error::DeadlineExceeded.to_string(),
     };
-    tracing::warn!("no master answers ({unreachable}); the server starts without one and goes on asking");
+    tracing::warn!("no master answered ({unreachable}); starting without one, and retrying in the background");
     Ok(None)
 }
 
@@ -118,7 +119,7 @@ fn check_cluster(registered: Registered, data_dir: &Path, own: Option<ClusterId>
     }
 }
 
-/// A master of another cluster: said in terms of the directory, which is what can be changed here.
+/// A refusal by a master of another cluster is reported in terms of the directory, which is what can be changed here.
 fn foreign(error: RegisterError, data_dir: &Path, own: Option<ClusterId>) -> StartError {
     match (error, own) {
         (RegisterError::Refused { refusal: Error::WrongCluster { expected, .. }, .. }, Some(found)) => {

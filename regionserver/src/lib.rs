@@ -1,18 +1,17 @@
 //! A region server: hosts the regions of the log groups it is a member of, and serves the data of those it leads.
 //!
-//! Life of a put: `service` decodes it, `edge` finds the region and checks the epoch, `region::write` checks the rows
-//! and lays out the log operation, the raft room stamps, orders and replicates it, `group::machine` checks again against
-//! the state at that entry and applies, and the reply goes out with the next batch of the `session`. A get takes a read
-//! point of its group and then a snapshot. `housekeeping` flushes,
-//! compacts and splits behind all of that.
+//! Life of a put: `service` decodes it, `edge` finds the region and checks the epoch, `region::write` checks the rows, the
+//! raft crate stamps, orders and replicates the proposal, `group::machine` checks it again against the state at its entry and
+//! applies it, and the reply leaves with the next batch of the `session`. A get takes a read point of its group and then a
+//! snapshot. `background` flushes, compacts and splits meanwhile.
 //!
 //! Invariants:
-//! - What a request may do is decided by region id and epoch, before it is proposed and again when it is applied.
-//! - Applying is deterministic: it looks at entries and at the replica's own durable points, at nothing else.
-//! - Every queue is bounded, and its bound has a name; beyond it the answer is `Busy` with a delay.
+//! - Region id and epoch decide what a request may do, before it is proposed and again when it is applied.
+//! - Applying is deterministic: it depends on entries and on the replica's own durable points, and on nothing else.
+//! - Every queue is bounded by a named constant; beyond it the answer is `Busy` with a delay.
 //!
-//! Never here: where regions should live (the master's), what a row key means, how cells lie on disk (the engine's).
-//! Left out for now: moves between groups, merges.
+//! Not in this crate: where regions live (the master decides), what a row key means, how cells are stored (the engine).
+//! Not implemented yet: moves between groups, merges of regions.
 
 mod addresses;
 mod admission;

@@ -1,9 +1,9 @@
-//! Flushes and compactions of a whole table that an administrator asks for: this server's replicas of its regions, whether
-//! they lead or not.
+//! Flushes and compactions of a whole table that an administrator requests: of this server's replicas, whether they lead or
+//! not.
 //!
-//! A flush is done here; compactions are asked of the engine and carried out by the housekeeping, one after another among
-//! whatever else is urgent, so that asking twice or from many places costs nothing. Both say how far they are several
-//! times a second, also when nothing has changed: the caller sees that this server is alive.
+//! A flush is done here. Compactions are requested from the engine and carried out by the background task, one after another
+//! among whatever else is urgent, so repeated requests cost nothing. Both report progress several times a second, even when
+//! nothing has changed: it shows the caller that this server is alive.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,12 +24,12 @@ use crate::hosted::HostedRegion;
 use crate::replicas::Replicas;
 use crate::signals::Signals;
 
-/// How often progress is told.
-const TELL_EVERY: Duration = Duration::from_millis(200);
-/// A compaction that fails is tried again; whoever waits for it hears of the failure after this time.
+/// How often progress is reported.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
+/// A compaction that fails is retried. After this time the caller is told about the failure.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(15);
 
-/// What maintenance works with.
+/// Carries out requested flushes and compactions.
 #[derive(Clone)]
 pub struct Maintenance {
     pub replicas: Arc<Replicas>,
@@ -39,25 +39,25 @@ pub struct Maintenance {
     pub closing: CancellationToken,
 }
 
-/// How far it is.
+/// The progress of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Replicas here, and those that are done with.
+    /// Replicas of the table here, and how many of them are done.
     pub regions: u32,
     pub regions_done: u32,
-    /// Bytes of their memtables, or of their files, and those that are done with.
+    /// Bytes of their memtables, or of their files, and how many of them are done.
     pub bytes: u64,
     pub bytes_done: u64,
-    /// What went wrong with regions that are done with, a sentence each.
+    /// Failures of regions that are done, one sentence each.
     pub failures: Vec<String>,
-    /// Nothing follows.
+    /// Whether this is the last message.
     pub done: bool,
 }
 
-/// A region whose compaction somebody waits for.
+/// A region whose compaction the request waits for.
 struct Waiting {
     hosted: Arc<HostedRegion>,
-    /// Since when its compaction fails.
+    /// Since when its compaction has been failing.
     failing: Option<Instant>,
     failure: Option<String>,
 }
@@ -71,7 +71,7 @@ impl Maintenance {
         machines.flat_map(of_machine).filter(|(_, hosted)| hosted.engine.table() == table).collect()
     }
 
-    /// Writes out what is in memory of the table's replicas here.
+    /// Flushes the table's replicas on this server.
     pub fn flush(self, table: TableId) -> impl Stream<Item = Result<Progress, Error>> + Send + 'static {
         stream! {
             let replicas = self.replicas(table);
@@ -84,7 +84,7 @@ impl Maintenance {
                 (bytes, machine.flush(hosted.region).await, hosted)
             });
             let mut flushes = futures::stream::iter(flushes).buffer_unordered(FLUSHES_MAX);
-            let mut turn = tokio::time::interval(TELL_EVERY);
+            let mut turn = tokio::time::interval(PROGRESS_INTERVAL);
             loop {
                 tokio::select! {
                     biased;
@@ -111,12 +111,12 @@ impl Maintenance {
         }
     }
 
-    /// Rewrites the files of the table's replicas here, with what was in memory. Regions that are split meanwhile are
-    /// followed into their daughters.
+    /// Flushes the table's replicas on this server and rewrites their files. Daughters of regions that are split meanwhile
+    /// are included.
     pub fn compact(self, table: TableId) -> impl Stream<Item = Result<Progress, Error>> + Send + 'static {
         stream! {
             let mut waiting = BTreeMap::<RegionId, Waiting>::new();
-            let mut turn = tokio::time::interval(TELL_EVERY);
+            let mut turn = tokio::time::interval(PROGRESS_INTERVAL);
             loop {
                 tokio::select! {
                     biased;
@@ -131,7 +131,7 @@ impl Maintenance {
                 for (machine, hosted) in living {
                     let failure = self.request(&machine, &hosted).await;
                     waiting.insert(hosted.region, Waiting { hosted, failing: None, failure });
-                    // Each took a flush: the caller hears that it goes on.
+                    // Each took a flush: report progress in between.
                     yield Ok(Progress { done: false, ..self.compacted(&mut waiting) });
                 }
                 let progress = self.compacted(&mut waiting);
@@ -144,7 +144,7 @@ impl Maintenance {
         }
     }
 
-    /// Asks for a region to be compacted; answers why that is in vain, if it is.
+    /// Requests the compaction of a region. Returns why that failed, if it did.
     async fn request(&self, machine: &GroupMachine, hosted: &HostedRegion) -> Option<String> {
         if let Err(error) = machine.flush(hosted.region).await {
             hosted.note_damage(&error);
@@ -160,7 +160,7 @@ impl Maintenance {
         for (region, waits) in waiting.iter_mut() {
             let compaction = waits.hosted.engine.compaction_progress();
             progress.bytes += compaction.bytes_total;
-            // One that was split or dropped holds nothing any more: its daughters are waited for themselves.
+            // A region that was split or dropped holds nothing any more. Its daughters are waited for by themselves.
             let gone = self.replicas.regions.get(*region).is_none();
             if compaction.wanted && !gone && waits.failure.is_none() {
                 progress.bytes_done += compaction.bytes_done.min(compaction.bytes_total);
@@ -175,14 +175,14 @@ impl Maintenance {
         progress
     }
 
-    /// Why a region's compaction is waited for no longer, once it has failed for a while.
+    /// Why the request no longer waits for a region's compaction, once that has failed for a while.
     fn given_up(&self, region: RegionId, failing: &mut Option<Instant>) -> Option<String> {
-        let Some(trouble) = self.health.get(&compaction_topic(region)) else {
+        let Some(failure) = self.health.get(&compaction_topic(region)) else {
             *failing = None;
             return None;
         };
         let since = *failing.get_or_insert_with(Instant::now);
-        (since.elapsed() >= GIVE_UP_AFTER).then_some(trouble)
+        (since.elapsed() >= GIVE_UP_AFTER).then_some(failure)
     }
 }
 

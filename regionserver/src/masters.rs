@@ -1,4 +1,4 @@
-//! The masters this server knows, and its registration with one of them.
+//! The masters that this server knows, and its registration with one of them.
 
 use std::time::Duration;
 
@@ -11,23 +11,23 @@ use tonic::transport::Channel;
 use crate::page_token::PageKey;
 use crate::region_ids::STOCK_IDS;
 
-/// Deadline of one call, and the pause before the next master is tried.
+/// Deadline of one call, and the pause before the next master is called.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(2);
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
-/// A server that still looks for a master says so after this time, so that nobody waits in silence.
-const TELL_AFTER: Duration = Duration::from_secs(2);
-/// How often to report when the master does not say.
+/// A server that is still looking for a master logs it after this time.
+const WARN_AFTER: Duration = Duration::from_secs(2);
+/// The interval between reports if the master names none.
 pub const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 
 const NO_MASTER: &str = "no master is configured";
 
-/// The masters, and the one that answered last.
+/// The configured masters, and the one that answered last.
 pub struct Masters {
-    lines: Vec<(String, MasterClient<Channel>)>,
+    clients: Vec<(String, MasterClient<Channel>)>,
     current: usize,
 }
 
-/// What a server says about itself when it registers.
+/// What a server sends when it registers.
 pub struct Registration {
     pub cluster: Option<ClusterId>,
     pub server: Option<ServerId>,
@@ -37,7 +37,7 @@ pub struct Registration {
     pub engine: String,
 }
 
-/// What it is told.
+/// What a master answers.
 pub struct Registered {
     pub cluster: ClusterId,
     pub server: ServerId,
@@ -50,46 +50,46 @@ pub struct Registered {
 /// Why a server could not register.
 #[derive(Debug, thiserror::Error)]
 pub enum RegisterError {
-    /// An address that is not one.
+    /// An address is malformed.
     #[error(transparent)]
     Address(#[from] terrane_env::net::InvalidAddress),
-    /// Nobody answered in time.
+    /// No master answered in time.
     #[error("no master answered at {masters} within {} s (last: {last}); start a master, or name its address with --masters", waited.as_secs())]
     Unreachable { masters: String, waited: Duration, last: String },
-    /// A master answered and refused: trying again would not help.
+    /// A master refused the server. Trying again would not help.
     #[error("the master at {master} refused this server: {refusal}")]
     Refused { master: String, refusal: Error },
 }
 
 impl Masters {
     pub fn new(addresses: &[String]) -> Result<Self, RegisterError> {
-        let line = |address: &String| {
+        let client = |address: &String| {
             let channel = terrane_env::net::channel(address)?;
             let client = MasterClient::new(channel)
                 .max_decoding_message_size(MESSAGE_BYTES_MAX)
                 .max_encoding_message_size(MESSAGE_BYTES_MAX);
             Ok((address.clone(), client))
         };
-        let lines = addresses.iter().map(line).collect::<Result<Vec<_>, RegisterError>>()?;
-        Ok(Self { lines, current: 0 })
+        let clients = addresses.iter().map(client).collect::<Result<Vec<_>, RegisterError>>()?;
+        Ok(Self { clients, current: 0 })
     }
 
     /// The master to call next.
     pub fn current(&mut self) -> Option<(String, MasterClient<Channel>)> {
-        let count = self.lines.len().max(1);
-        self.lines.get(self.current % count).cloned()
+        let count = self.clients.len().max(1);
+        self.clients.get(self.current % count).cloned()
     }
 
     /// Moves on to the next master.
     pub fn next(&mut self) {
-        self.current = (self.current + 1) % self.lines.len().max(1);
+        self.current = (self.current + 1) % self.clients.len().max(1);
     }
 
-    /// Registers with whichever master answers first, for at most `patience`.
+    /// Registers with the first master that answers, for at most `patience`.
     pub async fn register(&mut self, what: &Registration, patience: Duration) -> Result<Registered, RegisterError> {
         let started = Instant::now();
         let mut last = NO_MASTER.to_owned();
-        let mut told = false;
+        let mut warned = false;
         loop {
             match self.ask(what).await {
                 Ok(answer) => return answer,
@@ -98,20 +98,20 @@ impl Masters {
             if started.elapsed() >= patience {
                 return Err(RegisterError::Unreachable { masters: self.names(), waited: patience, last });
             }
-            if !told && started.elapsed() >= TELL_AFTER {
-                told = true;
-                tracing::warn!("no master answers yet ({last}); trying for {} s in all", patience.as_secs());
+            if !warned && started.elapsed() >= WARN_AFTER {
+                warned = true;
+                tracing::warn!("no master answered yet ({last}); retrying for up to {} s", patience.as_secs());
             }
             self.next();
             tokio::time::sleep(RETRY_PAUSE).await;
         }
     }
 
-    /// Registers with whichever master answers first, asking each of them once.
+    /// Registers with the first master that answers, calling each of them once.
     pub async fn register_once(&mut self, what: &Registration) -> Result<Registered, RegisterError> {
         let started = Instant::now();
         let mut last = NO_MASTER.to_owned();
-        for _ in 0..self.lines.len() {
+        for _ in 0..self.clients.len() {
             match self.ask(what).await {
                 Ok(answer) => return answer,
                 Err(why) => last = why.unwrap_or(last),
@@ -121,7 +121,7 @@ impl Masters {
         Err(RegisterError::Unreachable { masters: self.names(), waited: started.elapsed(), last })
     }
 
-    /// One call to the current master; an error says why it did not answer.
+    /// Calls the current master once. The error says why it did not answer.
     async fn ask(&mut self, what: &Registration) -> Result<Result<Registered, RegisterError>, Option<String>> {
         let Some((master, mut client)) = self.current() else { return Err(None) };
         let call = tokio::time::timeout(CALL_TIMEOUT, client.register(registration(what))).await;
@@ -137,7 +137,7 @@ impl Masters {
     }
 
     fn names(&self) -> String {
-        let masters: Vec<&str> = self.lines.iter().map(|(address, _)| address.as_str()).collect();
+        let masters: Vec<&str> = self.clients.iter().map(|(address, _)| address.as_str()).collect();
         masters.join(", ")
     }
 }
@@ -176,7 +176,7 @@ pub fn addresses(servers: Vec<v1::ServerAddress>) -> Vec<(ServerId, String)> {
     servers.into_iter().map(|server| (ServerId(server.server), server.address)).collect()
 }
 
-/// Refusals that the same call would meet again.
+/// Refusals that the same call would receive again.
 fn is_final(error: &Error) -> bool {
     matches!(
         error,

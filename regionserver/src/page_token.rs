@@ -1,12 +1,12 @@
-//! Page tokens: positions in a range, sealed so that a web page may hand them to its reader.
+//! Page tokens: positions in a range, sealed so that a web page can hand them to its reader.
 //!
-//! A token comes back from anybody. So it carries an HMAC-SHA256 over its own bytes and over what it is bound to: table,
-//! the whole range, direction, filter (and principal, empty until security comes). What opens is what was sealed, for the
-//! same question; and nothing is remembered here for it. Positions are not hidden: who gets a token has seen the row that
-//! it names, as the last one of the page.
+//! A token may come from anyone. So it carries an HMAC-SHA256 over its own bytes and over what it is bound to: table, the
+//! whole range, direction, filter (and principal, empty until there is access control). A token that opens was sealed for
+//! the same request, and the server keeps no state for it. Positions are not secret: the holder of a token has seen the row
+//! that it names, the last one of the page.
 //!
-//! Keys come from the master with each registration and report, the newest first (`master/src/catalog/page_keys.rs`); the
-//! newest seals, every one that is known opens. A server that hears from no master goes on with those it has.
+//! Keys come from the master with each registration and report, newest first (`master/src/catalog/page_keys.rs`). The newest
+//! one seals, and every known one opens. A server that cannot reach a master continues with the keys it has.
 //!
 //! ```text
 //! token    = version u8 (1) | key u32 | table u64 | binding u32 | count u16 | position * | tag [32]
@@ -15,8 +15,8 @@
 //! bound    = start u32-length | end u32-length | reverse u8 | filter u32-length | principal u32-length
 //! ```
 //!
-//! Numbers are little-endian. `binding` is the CRC-32C of `bound`: it makes nothing safe, it only tells a token that was
-//! made for another question from a damaged one, so that the refusal can say which.
+//! Numbers are little-endian. `binding` is the CRC-32C of `bound`. It adds no security: it distinguishes a token that was
+//! made for another request from a damaged one, so that the error can say which.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,22 +37,22 @@ const DOMAIN: &[u8] = b"terrane page token 1";
 const TAG_BYTES: usize = 32;
 const FINISHED: u8 = 1;
 
-/// How long a key that is new here only opens: servers hear of one with their next reports, twice a second.
+/// How long a new key only opens tokens. Servers receive new keys with their next report, twice a second.
 const ADOPT_AFTER: Duration = Duration::from_secs(10);
 
 /// Positions in a token: one per bucket of a salted table.
 const POSITIONS_MAX: usize = 256;
-/// Bytes of a token. One row of the longest kind fits, and some hundred bytes for each of the most buckets.
+/// Bytes of a token. A row of maximal length fits, or a few hundred bytes for each of the maximal number of buckets.
 const TOKEN_BYTES_MAX: usize = 64 << 10;
 
-/// A key as the master told it.
+/// A key from the master.
 #[derive(Clone)]
 pub struct PageKey {
     pub id: u32,
     pub secret: Bytes,
 }
 
-/// What a token opens under.
+/// The request that a token belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
     pub table: TableId,
@@ -62,7 +62,7 @@ pub struct Binding {
     pub filter: String,
 }
 
-/// Where one part of a page ended.
+/// The position of one part of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
     pub bucket: u32,
@@ -71,17 +71,17 @@ pub struct Position {
     pub finished: bool,
 }
 
-/// The keys that this server seals and opens with.
+/// The keys with which this server seals and opens tokens.
 #[derive(Default)]
 pub struct PageSeal {
     keys: RwLock<Arc<[PageKey]>>,
-    /// Until when the newest key only opens: other servers may not have heard of it.
+    /// Until when the newest key only opens: other servers may not have it yet.
     adopt_at: RwLock<Option<Instant>>,
 }
 
 impl PageSeal {
-    /// Takes over what a master told, the newest first. A master that tells nothing (it is older, or has none yet) takes
-    /// nothing away.
+    /// Replaces the keys by those from a master, newest first. An empty list (the master is older, or has no keys yet) changes
+    /// nothing.
     pub fn set(&self, keys: Vec<PageKey>) {
         self.set_at(keys, Instant::now());
     }
@@ -95,16 +95,16 @@ impl PageSeal {
         *known = keys.into();
     }
 
-    /// What is sealed with: the newest key, or for a while the one before it.
+    /// The key to seal with: the newest, or for a while the one before it.
     fn sealing<'a>(&self, keys: &'a [PageKey], now: Instant) -> Option<&'a PageKey> {
         let is_fresh = self.adopt_at.read().is_some_and(|at| now < at);
         keys.get(1).filter(|_| is_fresh).or(keys.first())
     }
 
-    /// Makes a token.
+    /// Seals a token.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for positions that no scan has, or too many; [`Error::Unavailable`] before the first key came.
+    /// [`Error::Invalid`] for impossible or too many positions; [`Error::Unavailable`] before the first key arrived.
     pub fn seal(&self, binding: &Binding, positions: &[Position]) -> Result<Bytes, Error> {
         self.seal_at(binding, positions, Instant::now())
     }
@@ -120,7 +120,7 @@ impl PageSeal {
         token.extend_from_slice(&key.id.to_le_bytes());
         put_u64(&mut token, binding.table.0);
         token.extend_from_slice(&crc32c::crc32c(&bound).to_le_bytes());
-        let count = u16::try_from(positions.len()).expect("there are no more than 256: checked above");
+        let count = u16::try_from(positions.len()).expect("at most 256, as checked above");
         token.extend_from_slice(&count.to_le_bytes());
         for position in positions {
             token.extend_from_slice(&position.bucket.to_le_bytes());
@@ -131,7 +131,7 @@ impl PageSeal {
         token.extend_from_slice(&tag);
         if token.len() > TOKEN_BYTES_MAX {
             let what = format!(
-                "the page token would have {} bytes and may have {TOKEN_BYTES_MAX}: its rows are too long for {count} positions",
+                "the page token would have {} bytes, and the limit is {TOKEN_BYTES_MAX}: the rows are too long for {count} positions",
                 token.len()
             );
             return Err(Invalid::new(what).into());
@@ -139,10 +139,10 @@ impl PageSeal {
         Ok(token.into())
     }
 
-    /// Opens a token under the binding that is asked for now.
+    /// Opens a token for the present request.
     ///
     /// # Errors
-    /// [`Error::Invalid`], saying what the token does not fit; [`Error::Unavailable`] before the first key came.
+    /// [`Error::Invalid`], saying what the token does not match; [`Error::Unavailable`] before the first key arrived.
     pub fn open(&self, binding: &Binding, token: Bytes) -> Result<Vec<Position>, Error> {
         let keys = self.keys.read().clone();
         if keys.is_empty() {
@@ -156,11 +156,11 @@ impl PageSeal {
         let head = Head::read(&body).map_err(|_| damaged())?;
         let bound = bound(binding);
         let key = keys.iter().find(|key| key.id == head.key).ok_or_else(damaged)?;
-        // In constant time: how many bytes of a forged tag are right is not to be learned.
+        // In constant time, so that an attacker does not learn how many bytes of a forged tag are right.
         if mac(key, &body, &bound).verify_slice(tag).is_err() {
             return Err(head.mismatch(binding, &bound));
         }
-        // It was sealed here, but perhaps for another table: the binding says no more about that than the token.
+        // The tag is right, but the token may belong to another table, which only the token itself names.
         if head.table != binding.table {
             return Err(head.mismatch(binding, &bound));
         }
@@ -168,7 +168,7 @@ impl PageSeal {
     }
 }
 
-/// What stands before the positions. Not to be believed before the tag has been checked.
+/// The fields before the positions. Not trusted before the tag is checked.
 struct Head {
     key: u32,
     table: TableId,
@@ -190,7 +190,7 @@ impl Head {
         Ok(Self { key, table, binding: u32::from_le_bytes(reader.array()?) })
     }
 
-    /// Why the tag does not fit, as far as can be told.
+    /// Why the tag does not match, as far as the fields show.
     fn mismatch(&self, binding: &Binding, bound: &[u8]) -> Error {
         if self.table != binding.table {
             return refused("the page token belongs to another table");
@@ -209,7 +209,8 @@ fn check_positions(positions: &[Position]) -> Result<(), Error> {
     }
     match positions.iter().find(|position| position.last.len() > ROW_BYTES_MAX) {
         Some(position) => {
-            let what = format!("a row has at most {ROW_BYTES_MAX} bytes, this position {}", position.last.len());
+            let what =
+                format!("a row has at most {ROW_BYTES_MAX} bytes, and this position has {}", position.last.len());
             Err(Invalid::new(what).into())
         }
         None => Ok(()),
@@ -230,7 +231,7 @@ fn read_positions(body: Bytes) -> Result<Vec<Position>, Malformed> {
     Ok(positions)
 }
 
-/// What is bound beside the table, which the token names itself.
+/// What is bound in addition to the table, which the token itself names.
 fn bound(binding: &Binding) -> Vec<u8> {
     let Binding { table: _, start, end, reverse, filter } = binding;
     let mut out = Vec::with_capacity(17 + start.len() + end.len() + filter.len());

@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use terrane_types::ByteReader;
 
-/// A record that ends too early, has a count that cannot be, or an unknown version.
+/// A record that ends too early, has an impossible count, or an unknown version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the record is malformed: {0}")]
 pub struct Malformed(pub &'static str);
@@ -21,11 +21,11 @@ impl From<terrane_types::Malformed> for Malformed {
     }
 }
 
-/// Appends a field behind its 16-bit length.
+/// Appends a field preceded by its 16-bit length.
 ///
 /// # Errors
-/// [`Malformed`] for a field that its length cannot say. The edge refuses such rows and qualifiers by name; here nothing of
-/// them is written.
+/// [`Malformed`] for a field whose length does not fit, and then nothing is written. The edge refuses such rows and
+/// qualifiers by name.
 pub fn put_short(out: &mut Vec<u8>, field: &[u8]) -> Result<(), Malformed> {
     let len = u16::try_from(field.len()).map_err(|_| Malformed("a row or qualifier is longer than 65535 bytes"))?;
     out.extend_from_slice(&len.to_le_bytes());
@@ -33,7 +33,7 @@ pub fn put_short(out: &mut Vec<u8>, field: &[u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Appends a field behind its 32-bit length. A whole batch is at most 32 MiB, checked at the edge.
+/// Appends a field preceded by its 32-bit length. A whole batch is at most 32 MiB, checked at the edge.
 pub fn put_long(out: &mut Vec<u8>, field: &[u8]) {
     put_count(out, field.len());
     out.extend_from_slice(field);

@@ -1,4 +1,4 @@
-//! What is done to one region: writes checked and laid out, rows read, ranges scanned, a boundary for a split found.
+//! Operations on a single region: writes are checked, rows read, ranges scanned, and boundaries for splits found.
 
 pub mod aggregate;
 pub mod bloom_prefix;

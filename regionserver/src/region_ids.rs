@@ -1,28 +1,28 @@
-//! The stock of region ids that the master hands out ahead, so that a split needs no master.
+//! The stock of region ids that the master hands out in advance, so that a split needs no master.
 
 use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 use terrane_types::RegionId;
 
-/// Ids kept in stock: enough for the splits of some seconds of import into tiny regions.
+/// Ids kept in stock: enough for the splits of several seconds of import into tiny regions.
 pub const STOCK_IDS: u32 = 128;
 
-/// Blocks of ids not used yet. Ids that are lost in a crash are never used: there are 2^48 of them.
+/// Blocks of unused ids. Ids lost in a crash are never used; there are 2^48 of them.
 #[derive(Default)]
 pub struct RegionIdStock {
     blocks: Mutex<VecDeque<(u64, u64)>>,
 }
 
 impl RegionIdStock {
-    /// Adds `count` ids from `first` on.
+    /// Adds `count` ids, beginning with `first`.
     pub fn add(&self, first: u64, count: u32) {
         if count > 0 {
             self.blocks.lock().push_back((first, first.saturating_add(u64::from(count))));
         }
     }
 
-    /// Takes the two ids of a split, or none.
+    /// Takes the two ids that a split needs, or none.
     pub fn take_two(&self) -> Option<(RegionId, RegionId)> {
         let mut blocks = self.blocks.lock();
         let left: u64 = blocks.iter().map(|(first, end)| end - first).sum();
@@ -32,7 +32,7 @@ impl RegionIdStock {
         Some((take(&mut blocks)?, take(&mut blocks)?))
     }
 
-    /// How many to ask for.
+    /// The number of ids to request from the master.
     pub fn wanted(&self) -> u32 {
         let left: u64 = self.blocks.lock().iter().map(|(first, end)| end - first).sum();
         STOCK_IDS.saturating_sub(u32::try_from(left).unwrap_or(u32::MAX))

@@ -10,10 +10,10 @@ use terrane_types::{Error, GroupId, RegionDescriptor, RegionEpoch, RegionId, Tab
 use crate::group::machine::GroupMachine;
 use crate::hosted::{HostedRegion, HostedRegions};
 
-/// A server's regions and the state machines that keep them.
+/// The state machines of a server, and the regions that they keep.
 #[derive(Default)]
 pub struct Replicas {
-    /// Shared with the state machines, which write it. They do not know the registry, or nobody would ever be dropped.
+    /// Shared with the state machines, which write it. They do not know `Replicas`: such a cycle would never be freed.
     pub regions: Arc<HostedRegions>,
     machines: RwLock<BTreeMap<GroupId, Arc<GroupMachine>>>,
 }
@@ -31,7 +31,7 @@ impl Replicas {
         self.machines.read().values().cloned().collect()
     }
 
-    /// The region that a request names, if it is here and of that table and epoch; else the refusal that redirects.
+    /// The region that a request names, if it is here and at that epoch. Otherwise an error that redirects the caller.
     pub fn find(&self, table: TableId, region: RegionId, epoch: RegionEpoch) -> Result<Arc<HostedRegion>, Error> {
         let Some(hosted) = self.regions.get(region) else {
             return Err(Error::StaleEpoch { region, current: self.successors(region) });
@@ -40,7 +40,7 @@ impl Replicas {
         Ok(hosted)
     }
 
-    /// What a region that is no longer here was split into, as far as any group here remembers.
+    /// The regions that a region was split into, as far as any group here knows.
     pub fn successors(&self, region: RegionId) -> Vec<RegionDescriptor> {
         self.machines()
             .iter()
@@ -50,7 +50,7 @@ impl Replicas {
     }
 }
 
-/// The epoch check: a request must name the region as it is now.
+/// Checks that a request names the region's present epoch.
 pub fn check_epoch(now: &RegionDescriptor, table: TableId, epoch: RegionEpoch) -> Result<(), Error> {
     if now.epoch != epoch || now.table != table {
         return Err(Error::StaleEpoch { region: now.region, current: vec![now.clone()] });

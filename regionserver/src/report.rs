@@ -1,7 +1,7 @@
-//! The line to the masters: registration at the start, then a report every so often, in both directions.
+//! Reports to the master: registration if it is still pending, then a report periodically, and what its answers bring.
 //!
-//! Reports carry what the master's index of regions is kept current by; answers bring addresses, region ids for splits and
-//! the ids of dropped tables. A master that is away costs nothing but news: the server goes on serving.
+//! Reports keep the master's index of regions current. Answers carry addresses, region ids for splits, page keys and the ids
+//! of dropped tables. While no master is reachable the server continues to serve.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::proposal::GroupHost;
 use crate::region_ids::RegionIdStock;
 use crate::replicas::Replicas;
 
-/// Reports until it is told to stop.
+/// Reports to a master until the server stops.
 pub struct Reporter {
     pub masters: Masters,
     pub identity: hello::Identity,
@@ -42,12 +42,12 @@ pub struct Reporter {
     pub budgets: Arc<Budgets>,
     pub engine: Arc<Engine>,
     pub page_seal: Arc<PageSeal>,
-    /// A registration that no master has answered yet.
+    /// A registration that no master has answered yet, if any.
     pub joining: Option<Joining>,
 }
 
 impl Reporter {
-    /// Registers where that is still to be done, then reports every so often; the last report says that this server stops.
+    /// Registers if that is still pending, then reports periodically. The last report says that this server stops.
     pub async fn run(mut self, stop: CancellationToken) {
         if let Some(joining) = self.joining.take() {
             let joined = tokio::select! {
@@ -71,30 +71,30 @@ impl Reporter {
             match self.report(false).await {
                 Ok(()) if silent => {
                     silent = false;
-                    tracing::info!("a master answers again");
+                    tracing::info!("a master responds again");
                 }
                 Ok(()) => {}
                 Err(error) => {
                     if !silent {
-                        tracing::warn!(%error, "no master takes the report; serving goes on");
+                        tracing::warn!(%error, "no master accepts the report; the server continues to serve");
                     }
                     silent = true;
                     self.masters.next();
                 }
             }
         }
-        // The masters notice by themselves when this one does not arrive.
+        // If it does not arrive, the masters notice by the missing reports.
         self.report(true).await.ok();
     }
 
-    /// Asks the masters until one answers; false when it refuses this server for good.
+    /// Calls the masters until one answers. Returns false if it refuses this server permanently.
     async fn join(&mut self, joining: &Joining) -> bool {
         loop {
             match self.masters.register_once(&joining.registration).await {
                 Err(RegisterError::Unreachable { .. }) => tokio::time::sleep(self.every).await,
                 answer => {
                     let Some(registered) = joining.take(answer) else { return false };
-                    tracing::info!("a master answers: the server is registered");
+                    tracing::info!("registered with a master");
                     self.every = registered.report_every;
                     self.take_over(registered);
                     return true;
@@ -103,7 +103,7 @@ impl Reporter {
         }
     }
 
-    /// Takes over what a registration brought.
+    /// Applies the answer to a registration.
     pub fn take_over(&self, registered: Registered) {
         self.page_seal.set(registered.page_keys);
         self.region_ids.add(registered.region_ids.0, registered.region_ids.1);
@@ -143,7 +143,7 @@ impl Reporter {
                 );
             }
             for hosted in &hosted {
-                hosted.held_snapshots.let_go(terrane_env::time::now_ns());
+                hosted.held_snapshots.expire(terrane_env::time::now_ns());
                 damages.extend(hosted.damages());
             }
             if status.is_leader {
@@ -152,16 +152,16 @@ impl Reporter {
             }
         }
         self.metrics.groups_led.set(led);
-        self.note_sizes();
+        self.publish_sizes();
         let resources = self.budgets.usage();
         self.metrics.resources.publish(&resources);
-        self.note_reads();
+        self.publish_reads();
         let log = self.host.log_status();
-        let mut troubles = self.health.sentences();
-        troubles.extend(self.host.clock_trouble());
-        troubles.extend(damages);
-        troubles.extend(stopped);
-        troubles.extend(log_troubles(&log));
+        let mut issues = self.health.sentences();
+        issues.extend(self.host.clock_trouble());
+        issues.extend(damages);
+        issues.extend(stopped);
+        issues.extend(log_issues(&log));
         v1::ReportRequest {
             hello: Some(hello::ours(
                 Some(self.identity.cluster),
@@ -177,7 +177,7 @@ impl Reporter {
             log_bytes: log.bytes,
             log_limit: log.limit,
             log_held_by: log.held_by.unwrap_or_default(),
-            troubles,
+            troubles: issues,
             memtable_bytes: self.admission.memtable_bytes(),
             stopping,
             clock_ms: self.host.wall_ms(),
@@ -185,8 +185,8 @@ impl Reporter {
         }
     }
 
-    /// The engine's counts under the names of tables; those of tables that are not here any more are left out.
-    fn note_reads(&self) {
+    /// Publishes the engine's counts of reads under the tables' names, without tables that are no longer here.
+    fn publish_reads(&self) {
         let tables: BTreeMap<TableId, String> = self
             .replicas
             .regions
@@ -202,7 +202,7 @@ impl Reporter {
         self.metrics.family_reads.publish(self.engine.family_reads().into_iter().filter_map(named).collect());
     }
 
-    fn note_sizes(&self) {
+    fn publish_sizes(&self) {
         let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         let log = self.host.log_status();
         self.metrics.log_bytes.set(gauge(log.bytes));
@@ -229,17 +229,17 @@ impl Reporter {
                 self.drop_late(TableId(table)).await;
             }
         };
-        // A leader without a quorum would wait for ever, and its reports with it. The next report brings the ids again.
+        // A leader without a quorum would wait indefinitely, and hold up its reports. The next answer repeats the ids.
         tokio::time::timeout(self.every, drops).await.ok();
     }
 
-    /// A table that was dropped while a group led here was out of reach is dropped now.
+    /// Drops a table that was dropped while a group led here was unreachable.
     async fn drop_late(&self, table: TableId) {
         for machine in self.replicas.machines() {
             let Some(group) = self.host.group(machine.group()) else { continue };
             if machine.has_table(table) && group.status().is_leader {
                 let change = ChangeTables { schema: None, create: Vec::new(), drop: Some(table) };
-                // The next report brings the id again, whatever comes of this.
+                // If it fails, the next answer repeats the id.
                 group.propose(change.encode()).await.ok();
             }
         }
@@ -257,18 +257,18 @@ fn resource_usage(usage: Usage) -> v1::ResourceUsage {
     }
 }
 
-/// A replica that takes part in nothing any more: its group has one member less until the server is started again.
+/// The health issue of a replica that stopped: its group has one member less until the server is restarted.
 fn stopped_replica(status: &GroupStatus) -> Option<String> {
     let why = status.failed.as_ref()?;
     Some(format!(
-        "replica {} of group {} stopped for good: {why}; restart this server, and it says what to do if that does not help",
+        "replica {} of group {} stopped permanently: {why}; restart this server, which says what to do if that does not help",
         status.replica, status.group
     ))
 }
 
-fn log_troubles(log: &LogStatus) -> Vec<String> {
+fn log_issues(log: &LogStatus) -> Vec<String> {
     let refused = |(group, held_by): &(GroupId, String)| {
-        format!("group {group} takes no writes here, its share of the log is full; held by {held_by}")
+        format!("group {group} rejects writes on this server because its share of the log is full; held by {held_by}")
     };
     log.refusing.iter().map(refused).chain(log.trouble.clone()).collect()
 }
@@ -288,15 +288,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_share_of_the_log_and_what_is_wrong_with_it_are_troubles() {
+    fn a_full_share_of_the_log_and_its_other_problems_are_health_issues() {
         let log = LogStatus {
             refusing: vec![(GroupId(3), "server 2, which is behind".to_owned())],
             trouble: Some("entries could not be copied".to_owned()),
             ..LogStatus::default()
         };
-        let troubles = log_troubles(&log);
-        assert!(troubles[0].contains("group 3") && troubles[0].contains("server 2"), "{troubles:?}");
-        assert_eq!(troubles[1..], ["entries could not be copied"]);
-        assert!(log_troubles(&LogStatus::default()).is_empty());
+        let issues = log_issues(&log);
+        assert!(issues[0].contains("group 3") && issues[0].contains("server 2"), "{issues:?}");
+        assert_eq!(issues[1..], ["entries could not be copied"]);
+        assert!(log_issues(&LogStatus::default()).is_empty());
     }
 }

@@ -1,23 +1,23 @@
-//! Resume tokens: where a scan goes on, as bytes that the client keeps and hands back.
+//! Resume tokens: where a scan continues, as bytes that the client keeps and sends back.
 //!
-//! The server holds nothing for a scan between blocks, so a scan survives splits, moves and failovers, and a client that
-//! goes away leaves nothing behind. Tokens come back from outside: they are read as strictly as any request, and a
-//! position is only ever narrowed to the range asked for, so a forged one shows nothing that a plain scan would not.
+//! The server keeps no state for a scan between blocks, so a scan survives splits, moves and failovers, and a client that
+//! goes away leaves nothing on the server. Tokens come from outside and are validated like any request. A position is only
+//! ever narrowed to the requested range, so a forged token shows nothing that a plain scan would not.
 //!
 //! ```text
-//! token    = version u8 (1, 2) | flags u8 | region start u16-length | region stop u16-length
+//! token    = version u8 (1, 2) | flags u8 | region start u16-length | region end u16-length
 //!          | limit left u64 | offset left u64 | group? | totals? | position | sequence u64?
 //! flags    = 1 reverse, 2 limited; from version 2 on 4 with a group, 8 with totals, 16 of a snapshot, with its sequence
 //! group    = prefix u16-length | rows given u32
 //! totals   = rows u64 | values u64 | flags u8 (1 floats, 2 with extremes) | sum | (least | greatest)?
 //!            numbers are i128, or f64 with flag 1
-//! position = 0 (at the range's first row) | 1 row u16-length (behind this row)
+//! position = 0 (at the range's first row) | 1 row u16-length (after this row)
 //!          | 2 row u16-length | sequence u64 | family u16-length | qualifier u16-length | timestamp i64 | cell sequence u64
 //!          | 3 row u16-length (from this row on)
 //! ```
 //!
-//! A token is of the lowest version that can say it, so that most of them can be read by servers of the version before
-//! while a cluster is being upgraded.
+//! A token is written in the lowest version that can express it, so that most tokens can be read by servers of the previous
+//! version while a cluster is being upgraded.
 
 use bytes::Bytes;
 use terrane_types::{Invalid, KeyRange};
@@ -34,21 +34,21 @@ const GROUP: u8 = 4;
 const TOTALS: u8 = 8;
 const SNAPSHOT: u8 = 16;
 
-/// A scan's state between two blocks.
+/// The state of a scan between two blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResumeToken {
     pub reverse: bool,
-    /// The range of the region that made the token: the client goes on behind it when the region is done.
+    /// The range of the region that made the token. When the region is done, the client continues after it.
     pub region: KeyRange,
     /// Rows still wanted; `None`: all.
     pub limit_left: Option<u64>,
     pub offset_left: u64,
-    /// Of a scan for the latest rows of each prefix.
+    /// For a scan of the latest rows of each prefix.
     pub group: Option<PrefixProgress>,
-    /// Of a scan that aggregates.
+    /// For a scan that aggregates.
     pub totals: Option<Totals>,
     pub position: Position,
-    /// Of a snapshot scan: the number that all of it is read at.
+    /// For a snapshot scan: the sequence number that all of it is read at.
     pub sequence: Option<u64>,
 }
 
@@ -57,15 +57,15 @@ pub struct ResumeToken {
 pub enum Position {
     /// Nothing was read yet.
     Start,
-    /// This row is the next one: it begins anew.
+    /// This row is next, from its beginning.
     At(Bytes),
-    /// Everything up to and with this row has been read.
-    Behind(Bytes),
+    /// Everything up to and including this row has been read.
+    After(Bytes),
     /// A row too large for a block: its cells up to this one were sent, as of this sequence number.
     Within { row: Bytes, sequence: u64, cell: CellAt },
 }
 
-/// The last cell sent of a row in parts.
+/// The last cell that was sent of a row in parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CellAt {
     pub family: Bytes,
@@ -75,10 +75,10 @@ pub struct CellAt {
 }
 
 impl ResumeToken {
-    /// The token's bytes.
+    /// Encodes the token.
     ///
     /// # Errors
-    /// [`Malformed`] for rows longer than any may be.
+    /// [`Malformed`] for rows beyond the maximal length.
     pub fn encode(&self) -> Result<Bytes, Malformed> {
         let mut out = Vec::with_capacity(64);
         let flag = |flag: u8, set: bool| if set { flag } else { 0 };
@@ -100,7 +100,7 @@ impl ResumeToken {
         }
         match &self.position {
             Position::Start => out.push(0),
-            Position::Behind(row) => {
+            Position::After(row) => {
                 out.push(1);
                 put_short(&mut out, row)?;
             }
@@ -124,10 +124,10 @@ impl ResumeToken {
         Ok(out.into())
     }
 
-    /// Reads a token that a client handed back; `reverse` is the direction it asks for now.
+    /// Decodes a token that a client sent back. `reverse` is the direction of the present request.
     pub fn decode(token: Bytes, reverse: bool) -> Result<Self, Invalid> {
         let token = Self::parse(token)
-            .map_err(|error| Invalid::new(format!("the resume token cannot be used: {error}; start the scan anew")))?;
+            .map_err(|error| Invalid::new(format!("the resume token cannot be used: {error}; restart the scan")))?;
         if token.reverse != reverse {
             return Err(Invalid::new("the resume token belongs to a scan in the other direction"));
         }
@@ -139,11 +139,11 @@ impl ResumeToken {
         let known = match reader.u8()? {
             VERSION_PLAIN => REVERSE | LIMITED,
             VERSION => REVERSE | LIMITED | GROUP | TOTALS | SNAPSHOT,
-            _ => return Err(Malformed("its version is not known to this server")),
+            _ => return Err(Malformed("this server does not know its version")),
         };
         let flags = reader.u8()?;
         if flags & !known != 0 {
-            return Err(Malformed("it carries flags that are not known to this server"));
+            return Err(Malformed("it has flags that this server does not know"));
         }
         let region = KeyRange::new(reader.short()?, reader.short()?).map_err(|_| Malformed("its range is empty"))?;
         let limit = reader.u64()?;
@@ -164,7 +164,7 @@ impl ResumeToken {
 fn read_position(reader: &mut Reader) -> Result<Position, Malformed> {
     match reader.u8()? {
         0 => Ok(Position::Start),
-        1 => Ok(Position::Behind(reader.short()?)),
+        1 => Ok(Position::After(reader.short()?)),
         3 => Ok(Position::At(reader.short()?)),
         2 => Ok(Position::Within {
             row: reader.short()?,
@@ -207,7 +207,7 @@ mod tests {
         };
         let floats = Totals { sum: Number::Float(1.5), extremes: None, ..integers };
         let group = PrefixProgress { prefix: "cc".into(), given: 2 };
-        let plain = sample(Position::Behind("c".into()));
+        let plain = sample(Position::After("c".into()));
         vec![
             ResumeToken { group: Some(group.clone()), ..plain.clone() },
             ResumeToken { totals: Some(integers), ..plain.clone() },
@@ -217,11 +217,11 @@ mod tests {
     }
 
     #[test]
-    fn tokens_come_back() {
+    fn tokens_round_trip() {
         let cell = CellAt { family: "f".into(), qualifier: "q".into(), timestamp: -1, sequence: 9 };
         for position in [
             Position::Start,
-            Position::Behind("c".into()),
+            Position::After("c".into()),
             Position::At("c".into()),
             Position::Within { row: "c".into(), sequence: 12, cell },
         ] {
@@ -238,7 +238,7 @@ mod tests {
     /// Clients keep tokens across upgrades of the servers: these bytes must stay readable.
     #[test]
     fn the_layout_is_fixed() {
-        let bytes = sample(Position::Behind("c".into())).encode().unwrap();
+        let bytes = sample(Position::After("c".into())).encode().unwrap();
         assert_eq!(
             &bytes[..],
             [&[1u8, 3][..], &[1, 0, b'b', 1, 0, b'k'], &7u64.to_le_bytes(), &3u64.to_le_bytes(), &[1, 1, 0, b'c']]
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn every_cut_token_is_refused() {
-        let whole = sample(Position::Behind("c".into())).encode().unwrap();
+        let whole = sample(Position::After("c".into())).encode().unwrap();
         for len in 0..whole.len() {
             assert!(ResumeToken::decode(whole.slice(..len), true).is_err(), "cut at {len}");
         }

@@ -1,13 +1,13 @@
-//! A region server as a whole: how it comes up, what runs in it, and how it goes down.
+//! A region server as a whole: how it starts, what runs in it, and how it stops.
 //!
-//! Up: lock the directory, read its identity, listen, raise the boot number, register with a master (a server that has an
-//! identity goes on without one, see `joining`), open the engine, open the log (which starts the groups and replays what
-//! the engine has not got), serve. Each step may refuse, in words that say what to do, and nothing before the identity is
-//! written changes an existing directory.
+//! Start: lock the directory, read its identity, listen, raise the boot number, register with a master (a server that has an
+//! identity continues without one, see `joining`), open the engine, open the log (which starts the groups and replays what
+//! the engine does not have), serve. Each step may fail, with an error that says what to do. Nothing changes an existing
+//! directory before the identity is written.
 //!
-//! Down: hand leaderships over while everything is still served, send what is new to the new leaders, stop the housekeeping,
-//! flush every region, say goodbye, end the sessions, close the log and the engine, and only then stop serving peers: until
-//! the end they may still be answered.
+//! Stop: hand leaderships over while everything is still served, redirect new requests to the new leaders, stop the
+//! background work, flush every region, end the sessions, close the log and the engine, and only then stop serving peers,
+//! which may still be answered until the end.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -52,17 +52,17 @@ use crate::service::data::DataService;
 use crate::signals::Signals;
 use crate::start_error::StartError;
 
-/// How long leaderships may take to go over when the server stops.
+/// How long the handover of leaderships may take when the server stops.
 const HANDOVER_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long connections may take to end after everything is closed.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How far a stopping server is.
+/// Progress of the flushes of a stopping server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlushProgress {
-    /// Regions written out.
+    /// Regions flushed.
     pub flushed: usize,
-    /// Regions there are.
+    /// All regions.
     pub regions: usize,
 }
 
@@ -75,19 +75,19 @@ pub struct RegionServer {
     host: Arc<GroupHost>,
     engine: Arc<Engine>,
     edge: Arc<Edge>,
-    /// Ends the housekeeping and the reports.
+    /// Ends the background work and the reports.
     stop: CancellationToken,
     /// Ends the gRPC server, last of all.
     stop_serving: CancellationToken,
     background: Vec<JoinHandle<()>>,
     serving: JoinHandle<()>,
     refused: watch::Receiver<Option<String>>,
-    /// A server that is dropped without a shutdown (a failing test) leaves no task behind that holds its port.
+    /// So that a server dropped without a shutdown (a failing test) leaves no task behind that holds its port.
     _ends: [DropGuard; 4],
     _lock: DirLock,
 }
 
-/// Makes the state machines of groups over the engine.
+/// Creates the state machines of groups over the engine.
 struct Machines {
     engine: Arc<Engine>,
     replicas: Arc<Replicas>,
@@ -115,7 +115,7 @@ impl Factory for Machines {
 }
 
 impl RegionServer {
-    /// Starts a server and serves.
+    /// Starts a server.
     ///
     /// Boxed: an `async fn` is compiled by the crate that awaits it, so every binary would compile the whole server.
     pub fn start(config: ServerConfig) -> BoxFuture<'static, Result<Self, StartError>> {
@@ -160,12 +160,12 @@ impl RegionServer {
         host.budgets().into_iter().for_each(|budget| parts.budgets.add(budget));
         let edge = parts.edge(identity, &host, &config);
         let stop_serving = CancellationToken::new();
-        let orders = AdminService {
+        let admin = AdminService {
             edge: edge.clone(),
             region_ids: parts.region_ids.clone(),
             maintenance: parts.maintenance(&edge, &engine),
         };
-        let serving = serve(&edge, orders, &host, listener, stop_serving.clone()).await?;
+        let serving = serve(&edge, admin, &host, listener, stop_serving.clone()).await?;
         let stop = CancellationToken::new();
         let reporter = parts.reporter(&host, &engine, masters, identity, joined.registered, joined.joining);
         let background = vec![
@@ -196,7 +196,7 @@ impl RegionServer {
         })
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -208,28 +208,28 @@ impl RegionServer {
         self.identity.server
     }
 
-    /// Why a master refuses this server for good; `None` as long as none does. A process that hears a reason is to end.
+    /// Why a master refuses this server permanently; `None`: none does. With a reason, the process must end.
     #[must_use]
     pub fn refused(&self) -> watch::Receiver<Option<String>> {
         self.refused.clone()
     }
 
-    /// Its numbers, for the console.
+    /// Its metrics, for the console.
     #[must_use]
     pub fn registry(&self) -> Arc<prometheus_client::registry::Registry> {
         self.metrics_registry.clone()
     }
 
-    /// Whether it can do its part, or why not.
+    /// Whether the server is ready, or why not.
     pub fn ready(&self) -> Result<(), String> {
         if self.edge.closing.is_cancelled() {
             return Err("the server is stopping".to_owned());
         }
         let headless = self.host.groups().into_iter().find(|group| group.status().leader.is_none());
-        headless.map_or(Ok(()), |group| Err(format!("group {} knows no leader", group.id())))
+        headless.map_or(Ok(()), |group| Err(format!("group {} has no known leader", group.id())))
     }
 
-    /// Stops in order: see the module's words. `progress` hears how the flushes go.
+    /// Stops in order (see the module documentation). `progress` receives the progress of the flushes.
     ///
     /// Boxed for the same reason as [`RegionServer::start`].
     pub fn shutdown<'a>(self, progress: impl FnMut(FlushProgress) + Send + 'a) -> BoxFuture<'a, ()> {
@@ -248,7 +248,7 @@ impl RegionServer {
         self.stop.cancel();
         for task in self.background {
             if let Err(error) = task.await {
-                tracing::error!(%error, "a background task ended badly");
+                tracing::error!(%error, "a background task failed");
             }
         }
         flush_all(&self.replicas, &mut progress).await;
@@ -260,13 +260,13 @@ impl RegionServer {
         self.stop_serving.cancel();
         let abort = self.serving.abort_handle();
         if tokio::time::timeout(GOODBYE_TIMEOUT, self.serving).await.is_err() {
-            // A connection that does not end: nothing behind it is open any more.
+            // A connection does not end. Nothing that it could use is open any more.
             abort.abort();
         }
     }
 }
 
-/// What most tasks of a server share.
+/// The parts that most tasks of a server share.
 struct Parts {
     replicas: Arc<Replicas>,
     signals: Arc<Signals>,
@@ -361,17 +361,17 @@ impl Parts {
     }
 }
 
-/// Size of a segment of the shared log, at most.
+/// The maximal size of a segment of the shared log.
 fn segment_bytes(config: &ServerConfig) -> u64 {
     config.segment_bytes.min(config.log_limit / LogConfig::SEGMENTS_PER_LIMIT)
 }
 
-/// What others are told.
+/// The address that others use.
 fn advertised(config: &ServerConfig, address: SocketAddr) -> Result<String, StartError> {
     if let Some(advertise) = &config.advertise {
         return Ok(advertise.clone());
     }
-    // Another host's name for itself may only be in what was configured; the port may only be in what was bound.
+    // The host name comes from the configuration, because others know it; the port comes from the bound socket.
     let host = config.listen.rsplit_once(':').map_or("", |(host, _)| host);
     let wildcard =
         host.is_empty() || host.trim_matches(['[', ']']).parse().is_ok_and(|ip: std::net::IpAddr| ip.is_unspecified());
@@ -410,7 +410,7 @@ async fn open_host(
 /// Serves everything on one port.
 async fn serve(
     edge: &Arc<Edge>,
-    orders: AdminService,
+    admin: AdminService,
     host: &Arc<GroupHost>,
     listener: Listener,
     stop: CancellationToken,
@@ -418,7 +418,7 @@ async fn serve(
     let data = v1::data_server::DataServer::new(DataService { edge: edge.clone() })
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
-    let orders = v1::region_server_server::RegionServerServer::new(orders)
+    let admin = v1::region_server_server::RegionServerServer::new(admin)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
     let (reporter, health) = tonic_health::server::health_reporter();
@@ -428,7 +428,7 @@ async fn serve(
         .add_service(health)
         .add_service(reflection)
         .add_service(data)
-        .add_service(orders)
+        .add_service(admin)
         .add_service(host.peer_service());
     let incoming = listener.incoming(&edge.intake);
     let serving = async move {
@@ -439,18 +439,18 @@ async fn serve(
     Ok(terrane_env::task::spawn_named("serve", serving))
 }
 
-/// Hands every leadership to another member and waits until the new leaders are known here.
+/// Hands every leadership to another member, and waits until the new leaders are known here.
 async fn hand_over(host: &GroupHost) {
     let reason = "the server is stopping".to_owned();
     host.set_abstains("stopping", Some(Abstention { reason, weight: Weight::Firm }));
     let left = host.until_handed_over(HANDOVER_TIMEOUT).await;
     if !left.is_empty() {
-        // The other members are away or stop as well. They elect a leader by themselves when they can.
+        // The other members are down or stopping too. They elect a leader when they can.
         tracing::info!(groups = left.len(), "leaderships were not handed over in time");
     }
 }
 
-/// Writes every region out, a few at a time, and the groups' own state.
+/// Flushes every region, a few at a time, and records the groups' state.
 async fn flush_all(replicas: &Replicas, progress: &mut (impl FnMut(FlushProgress) + Send)) {
     let regions: Vec<_> = replicas
         .machines()
@@ -460,7 +460,7 @@ async fn flush_all(replicas: &Replicas, progress: &mut (impl FnMut(FlushProgress
     let total = regions.len();
     let flush = |(machine, region): (Arc<GroupMachine>, _)| async move {
         if let Err(error) = machine.flush(region).await {
-            tracing::error!(%region, %error, "the region was not flushed; its writes are in the log");
+            tracing::error!(%region, %error, "cannot flush the region; its writes are in the log");
         }
     };
     let mut flushed = 0;
@@ -473,7 +473,7 @@ async fn flush_all(replicas: &Replicas, progress: &mut (impl FnMut(FlushProgress
         if machine.is_dirty()
             && let Err(error) = machine.record().await
         {
-            tracing::error!(group = %machine.group(), %error, "the group's state was not recorded; it is in the log");
+            tracing::error!(group = %machine.group(), %error, "cannot record the group's state; it is in the log");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The gRPC edge: decode, call, encode, map the error. Nothing is decided here, and no message goes further in.
+//! The gRPC edge: decodes requests, calls, encodes replies, and maps errors. It decides nothing, and no protobuf message goes
+//! further in.
 
 pub mod admin;
 pub mod data;

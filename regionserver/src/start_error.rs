@@ -5,26 +5,26 @@ use terrane_env::fs;
 use crate::identity::IdentityError;
 use crate::masters::RegisterError;
 
-/// Why a server did not start. The words say what to do; there is no use in a stack trace.
+/// Why a server did not start. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The data directory cannot be made.
+    /// The data directory cannot be created.
     #[error("cannot use the data directory {directory}: {source}")]
     Directory { directory: String, source: std::io::Error },
-    /// Another process has it.
+    /// Another process uses the data directory.
     #[error(transparent)]
     Locked(#[from] fs::LockError),
-    /// It belongs to another cluster or engine, or its stamp is damaged.
+    /// The directory belongs to another cluster or engine, or its identity file is damaged.
     #[error(transparent)]
     Identity(#[from] IdentityError),
     /// The port is taken, or the address is not this machine's.
     #[error("{0}")]
     Listen(std::io::Error),
-    /// A wildcard is no address that others can reach.
-    #[error("others cannot reach {listen}: say with --advertise HOST:PORT where they can")]
+    /// The listen address is a wildcard, which others cannot reach.
+    #[error("other servers cannot reach {listen}; name an address that they can reach with --advertise HOST:PORT")]
     Advertise { listen: String },
-    /// No master, or one that refuses.
+    /// No master answered, or one refused the server.
     #[error(transparent)]
     Register(#[from] RegisterError),
     /// The engine does not open.

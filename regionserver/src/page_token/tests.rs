@@ -1,4 +1,4 @@
-//! Tokens come back as they were sealed, and in no other way.
+//! Tokens open as they were sealed, and in no other way.
 
 use proptest::prelude::*;
 
@@ -35,7 +35,7 @@ fn refusal(opened: Result<Vec<Position>, Error>) -> String {
     }
 }
 
-/// Readers keep tokens for weeks: these bytes must open in every later build.
+/// Readers keep tokens for weeks, so these bytes must open in every later build.
 #[test]
 fn the_layout_is_fixed() {
     let seal = seal_with(vec![key(3)]);
@@ -68,7 +68,7 @@ fn every_flipped_bit_and_every_cut_is_refused() {
 }
 
 #[test]
-fn what_is_too_much_for_a_token_is_refused() {
+fn too_many_or_too_long_positions_are_refused() {
     let seal = seal_with(vec![key(1)]);
     let longest = Position { last: vec![1; ROW_BYTES_MAX].into(), ..position(0, "", false) };
     seal.seal(&binding(), std::slice::from_ref(&longest)).unwrap();
@@ -81,7 +81,7 @@ fn what_is_too_much_for_a_token_is_refused() {
 
 proptest! {
     #[test]
-    fn positions_come_back(
+    fn positions_round_trip(
         positions in proptest::collection::vec(
             (any::<u32>(), proptest::collection::vec(any::<u8>(), 0..40), any::<bool>()), 0..20),
         start in proptest::collection::vec(any::<u8>(), 0..10),

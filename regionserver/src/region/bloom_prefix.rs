@@ -1,11 +1,11 @@
-//! The row prefix that a table's `bloom_prefix` names, as the engine wants it.
+//! The row prefix that a table's `bloom_prefix` declares, in the form the engine needs.
 
 use std::sync::Arc;
 
 use terrane_engine::RowPrefix;
 use terrane_types::TableSchema;
 
-/// How rows of the table are cut for filters on prefixes; `None` where the table declares none.
+/// How the table's rows are cut for bloom filters on prefixes. `None`: the table declares no prefix.
 #[must_use]
 pub fn row_prefix(schema: &TableSchema) -> Option<RowPrefix> {
     let parts = Some(schema.bloom_prefix).filter(|parts| *parts > 0)?;
@@ -14,8 +14,8 @@ pub fn row_prefix(schema: &TableSchema) -> Option<RowPrefix> {
     Some(RowPrefix { id, length: Arc::new(move |row| key.prefix_len(row, parts)) })
 }
 
-/// The way of cutting as a number: it goes to disk with every filter, so it must never change for the same declaration.
-/// FNV-1a over the declaration's text and the count of parts.
+/// The id of a way of cutting. It is stored with every filter, so it must never change for the same declaration. FNV-1a over
+/// the declaration's text and the number of parts.
 fn id_of(declaration: &str, parts: u32) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;
@@ -37,7 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_cut_behind_the_declared_parts() {
+    fn rows_are_cut_after_the_declared_parts() {
         let prefix = row_prefix(&schema("user:u32, time:u32", 1)).unwrap();
         assert_eq!((prefix.length)(&[0, 0, 0, 7, 0, 0, 0, 9]), Some(4));
         assert_eq!((prefix.length)(&[0, 0]), None);
@@ -49,12 +49,12 @@ mod tests {
     }
 
     #[test]
-    fn another_way_of_cutting_has_another_id_and_the_same_one_keeps_it() {
+    fn each_way_of_cutting_has_its_own_stable_id() {
         let id = |key, parts| row_prefix(&schema(key, parts)).unwrap().id;
         assert_eq!(id("user:u32, time:u32", 1), id("user:u32, time:u32", 1));
         assert_ne!(id("user:u32, time:u32", 1), id("user:u32, time:u32", 2));
         assert_ne!(id("user:u32, time:u32", 1), id("user:u64, time:u32", 1));
-        // What is on disk was made with this.
+        // Filters on disk carry this id.
         assert_eq!(id_of("user:u32", 1), 0x9b53_878b_584f_cd8b);
     }
 }

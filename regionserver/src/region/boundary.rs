@@ -10,7 +10,7 @@ use terrane_types::escape::escape;
 
 use crate::group::region_state::RegionState;
 
-/// The boundary that `row` stands for, if the region can be split there.
+/// The boundary at or before `row`, if the region can be split there.
 #[must_use]
 pub fn boundary(row: &[u8], region: &RegionState) -> Option<Vec<u8>> {
     let boundary = &row[..atomic_len(row, region).unwrap_or(row.len())];
@@ -18,14 +18,14 @@ pub fn boundary(row: &[u8], region: &RegionState) -> Option<Vec<u8>> {
     (range.contains(boundary) && boundary > &range.start[..]).then(|| boundary.to_vec())
 }
 
-/// How long the part of `row` is that a split must not cut. `None`: the row is no key of the declared form, so it begins
-/// with no whole prefix and separates nobody.
+/// The length of the part of `row` that a split must not cut. `None`: the row does not have the declared form, so it begins
+/// with no whole prefix and separates no rows.
 fn atomic_len(row: &[u8], region: &RegionState) -> Option<usize> {
     let parts = Some(region.schema.atomic).filter(|parts| *parts > 0)?;
     region.schema.key.as_ref()?.prefix_len(row, parts)
 }
 
-/// Whether a boundary separates no rows that the table keeps together.
+/// Checks that a boundary separates no rows that the table keeps together.
 pub fn check_boundary(at: &[u8], region: &RegionState) -> Result<(), Invalid> {
     match atomic_len(at, region) {
         Some(len) if len < at.len() => {
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_boundary_moves_back_to_the_beginning_of_its_atomic_prefix() {
+    fn a_boundary_moves_back_to_the_start_of_its_atomic_prefix() {
         let region = region(b"", Some("user:u32, time:u32"), 1);
         assert_eq!(boundary(&[0, 0, 0, 7, 0, 0, 0, 9], &region), Some(vec![0, 0, 0, 7]));
     }
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_given_boundary_inside_an_atomic_prefix_is_refused_with_one_that_would_do() {
+    fn a_requested_boundary_inside_an_atomic_prefix_is_refused_with_a_valid_one() {
         let region = region(b"", Some("user:u32, time:u32"), 1);
         assert!(check_boundary(&[0, 0, 0, 7], &region).is_ok());
         let refused = check_boundary(&[0, 0, 0, 7, 0, 0, 0, 9], &region).unwrap_err();

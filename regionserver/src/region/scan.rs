@@ -359,7 +359,7 @@ impl Filler {
         let wanted = match &self.block.cursor.position {
             Position::Start => Some(request.range.clone()),
             Position::At(row) | Position::Within { row, .. } => from_row(&request.range, row, request.reverse),
-            Position::Behind(row) => behind(&request.range, row, request.reverse),
+            Position::After(row) => behind(&request.range, row, request.reverse),
         };
         self.rows_of(wanted)
     }
@@ -553,7 +553,7 @@ impl Filler {
     /// Puts the cursor behind the last complete row, if one came since the cursor was set. Rows are never empty.
     fn place_cursor(&mut self) {
         if !self.last_row.is_empty() {
-            self.block.cursor.position = Position::Behind(Bytes::copy_from_slice(&self.last_row));
+            self.block.cursor.position = Position::After(Bytes::copy_from_slice(&self.last_row));
         }
     }
 

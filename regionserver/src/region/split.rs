@@ -16,13 +16,13 @@ use crate::proposal::Group;
 use crate::region_ids::RegionIdStock;
 use crate::reply::Reply;
 
-/// How long a caller waits when the master has handed out no region ids lately.
+/// How long a caller waits when no region ids are in stock.
 const NO_IDS_RETRY: Duration = Duration::from_millis(500);
 
-/// Looks for a boundary near the middle. `None`: the region stays whole.
+/// Searches a boundary near the middle. `None`: there is none.
 pub async fn find_boundary(hosted: &Arc<HostedRegion>) -> Option<Bytes> {
     let (region, state) = (hosted.engine.clone(), hosted.state());
-    // The engine may read indexes or many keys for it.
+    // The engine may have to read indexes or many keys.
     let found = run_blocking(move || region.split_point(&|row| boundary(row, &state))).await;
     found.map(Bytes::from)
 }
@@ -46,7 +46,7 @@ pub async fn split(
         None => find_boundary(hosted).await.ok_or_else(|| unsplittable(hosted))?,
     };
     let Some((left, right)) = stock.take_two() else {
-        let message = "no region ids are in stock: the master has not answered lately".to_owned();
+        let message = "no region ids are in stock because the master has not answered recently".to_owned();
         return Err(Error::Unavailable { message, retry_after: NO_IDS_RETRY });
     };
     let split = Split { region: hosted.region, epoch: state.descriptor.epoch, left, right, at };
@@ -63,6 +63,6 @@ fn unsplittable(hosted: &HostedRegion) -> Error {
     let bytes = hosted.engine.size_bytes();
     hosted.set_unsplittable(bytes.max(1));
     let what =
-        format!("region {} has no row to split at: it is empty, one row, or one atomic key prefix", hosted.region);
+        format!("region {} cannot be split: it is empty, a single row, or a single atomic key prefix", hosted.region);
     Error::Invalid(Invalid { what })
 }

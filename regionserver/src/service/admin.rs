@@ -1,4 +1,4 @@
-//! The service `RegionServer`: orders of the master, and of administrators.
+//! The service `RegionServer`: commands from the master and from administrators.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ use crate::region::split;
 use crate::region_ids::RegionIdStock;
 use crate::reply::Reply;
 
-/// The edge for orders.
+/// The edge for commands.
 pub struct AdminService {
     pub edge: Arc<Edge>,
     pub region_ids: Arc<RegionIdStock>,
@@ -36,8 +36,8 @@ impl v1::region_server_server::RegionServer for AdminService {
         &self,
         request: Request<v1::CreateGroupRequest>,
     ) -> Result<Response<v1::CreateGroupReply>, Status> {
-        let made = self.make_group(request.into_inner()).await;
-        made.map(|()| Response::new(v1::CreateGroupReply {})).map_err(|error| error::status(&error))
+        let created = self.make_group(request.into_inner()).await;
+        created.map(|()| Response::new(v1::CreateGroupReply {})).map_err(|error| error::status(&error))
     }
 
     async fn change_tables(
@@ -58,7 +58,7 @@ impl v1::region_server_server::RegionServer for AdminService {
     ) -> Result<Response<Self::FlushTableStream>, Status> {
         let request = request.into_inner();
         self.check(request.hello.as_ref()).map_err(|error| error::status(&error))?;
-        Ok(Response::new(Box::pin(told(self.maintenance.clone().flush(TableId(request.table))))))
+        Ok(Response::new(Box::pin(encode_progress(self.maintenance.clone().flush(TableId(request.table))))))
     }
 
     async fn compact_table(
@@ -67,7 +67,7 @@ impl v1::region_server_server::RegionServer for AdminService {
     ) -> Result<Response<Self::CompactTableStream>, Status> {
         let request = request.into_inner();
         self.check(request.hello.as_ref()).map_err(|error| error::status(&error))?;
-        Ok(Response::new(Box::pin(told(self.maintenance.clone().compact(TableId(request.table))))))
+        Ok(Response::new(Box::pin(encode_progress(self.maintenance.clone().compact(TableId(request.table))))))
     }
 
     async fn split(&self, request: Request<v1::SplitRequest>) -> Result<Response<v1::SplitReply>, Status> {
@@ -112,7 +112,7 @@ impl AdminService {
         Ok(group.status().applied)
     }
 
-    /// A creation always carries the schema it was ordered under, so that replaying it needs nothing else.
+    /// A creation always carries the schema it was requested under, so that replaying it needs nothing else.
     fn decode_change(&self, request: v1::ChangeTablesRequest) -> Result<ChangeTables, Error> {
         let create = request.create.into_iter().map(RegionDescriptor::try_from).collect::<Result<Vec<_>, _>>()?;
         create.iter().try_for_each(|region| region.range.check_region())?;
@@ -127,8 +127,7 @@ impl AdminService {
         if let Some(stray) =
             create.iter().find(|region| Some(region.table) != schema.as_ref().map(|schema| schema.table))
         {
-            let what =
-                format!("region {} is to be created without the schema of its table {}", stray.region, stray.table);
+            let what = format!("the creation of region {} lacks the schema of its table {}", stray.region, stray.table);
             return Err(Error::Invalid(Invalid { what }));
         }
         Ok(ChangeTables { schema, create, drop: (request.drop != 0).then_some(TableId(request.drop)) })
@@ -154,7 +153,7 @@ impl AdminService {
         split::split(&hosted, &group, at, &self.region_ids, &self.edge.addresses).await
     }
 
-    /// A group that is led here; a follower names the leader.
+    /// A group that this server leads. A follower names the leader.
     fn group(&self, id: GroupId) -> Result<Group, Error> {
         let group = self.edge.host.group(id).ok_or_else(|| Error::NotFound { what: format!("group {id}") })?;
         let status = group.status();
@@ -165,7 +164,7 @@ impl AdminService {
     }
 }
 
-fn told(
+fn encode_progress(
     progress: impl Stream<Item = Result<Progress, Error>>,
 ) -> impl Stream<Item = Result<v1::MaintainTableProgress, Status>> {
     let message = |progress: Progress| v1::MaintainTableProgress {
@@ -176,7 +175,7 @@ fn told(
         failures: progress.failures,
         done: progress.done,
     };
-    progress.map(move |told| told.map(message).map_err(|error| error::status(&error)))
+    progress.map(move |progress| progress.map(message).map_err(|error| error::status(&error)))
 }
 
 fn create_error(error: terrane_raft::Error) -> Error {

@@ -1,8 +1,8 @@
-//! The blocks of a scan, each made when the one before it has been taken: flow control is the transport's.
+//! The blocks of a scan, each produced when the previous one has been taken: flow control is the transport's.
 //!
-//! A block is made by a task, so that the stream ends when its reader stands still: what it holds, a snapshot among it, would
-//! otherwise be held for as long as the connection lives. The last block then says so, and its reader goes on from the block
-//! before with the token it has.
+//! Blocks are produced by a task, so that the stream ends when its reader stalls: otherwise what it holds, such as a
+//! snapshot, would be held for as long as the connection lives. The last block then says so, and the reader continues with
+//! the token of the block before.
 //!
 //! One read point at the beginning is enough: every row is read at a snapshot taken after it, so no block shows less than
 //! what was acknowledged before the scan began. Region and epoch are checked again for each block.
@@ -25,11 +25,11 @@ use crate::error_mapping::stopping;
 use crate::region::read::ROOM_RETRY;
 use crate::region::scan::{Block, Cursor, ScanRequest};
 
-/// What the reader waits that comes back after that.
+/// How long the reader of a stream that ended this way waits.
 const IDLE_RETRY: Duration = Duration::from_millis(10);
 
-/// A block on its way, with its part of the server's budget of answers.
-type Made = (v1::ScanBlock, Share);
+/// An encoded block, with its share of the server's budget of answers.
+type Encoded = (v1::ScanBlock, Share);
 
 /// A decoded scan call.
 pub struct Scan {
@@ -39,7 +39,7 @@ pub struct Scan {
     pub messages: bool,
 }
 
-/// The moment a scan reads at.
+/// The time a scan reads at.
 pub async fn begin(edge: &Edge, scan: &Scan) -> Result<ReadTime, Error> {
     let (_, group) = edge.find(&scan.header)?;
     edge.read_point(&group, scan.header.consistency, scan.header.deadline).await
@@ -57,12 +57,12 @@ pub fn open(edge: Arc<Edge>, scan: Scan) -> impl Stream<Item = Result<v1::ScanBl
             () = closing.cancelled() => None,
             ended = maker.run(scan, &sender) => Some(ended),
         };
-        // A reader that has gone hears nothing.
+        // The reader may have gone.
         last_sender.send(ended.unwrap_or_else(|| maker.refusal(stopping()))).ok();
     });
     async_stream::stream! {
         while let Some((block, share)) = made.recv().await {
-            // Once it is encoded, the transport counts it.
+            // From here on the transport counts it.
             drop(share);
             yield Ok(block);
         }
@@ -72,22 +72,22 @@ pub fn open(edge: Arc<Edge>, scan: Scan) -> impl Stream<Item = Result<v1::ScanBl
     }
 }
 
-/// Makes the blocks of one stream.
+/// Produces the blocks of one stream.
 struct Maker {
     edge: Arc<Edge>,
-    /// The token of the last block sent: a refusal in the middle of a scan leaves it usable.
+    /// The token of the last block sent, which stays usable after an error in the middle of a scan.
     resume: Option<Bytes>,
 }
 
 impl Maker {
-    /// Sends blocks until the scan is done, and gives what is to be sent last.
-    async fn run(&mut self, scan: Scan, sender: &mpsc::Sender<Made>) -> Option<Result<v1::ScanBlock, Status>> {
+    /// Sends blocks until the scan is done. Returns what is sent last.
+    async fn run(&mut self, scan: Scan, sender: &mpsc::Sender<Encoded>) -> Option<Result<v1::ScanBlock, Status>> {
         let time = match begin(&self.edge, &scan).await {
             Ok(time) => time,
             Err(refused) => return self.refusal(refused),
         };
         let mut cursor = scan.cursor.clone();
-        // Of a snapshot scan: nothing that it is to see is collected while the stream is open.
+        // For a snapshot scan: while the stream is open, nothing that the scan must see is collected.
         let mut held = None;
         loop {
             let place = match tokio::time::timeout(self.edge.scan_idle, sender.reserve()).await {
@@ -125,7 +125,7 @@ impl Maker {
         Ok((block, share))
     }
 
-    /// The end of a stream that cannot go on: a status before the first block, and a block with the token after it.
+    /// The end of a stream that cannot continue: a status before the first block, later a block with the token.
     fn refusal(&self, refused: Error) -> Option<Result<v1::ScanBlock, Status>> {
         Some(match &self.resume {
             None => Err(error::status(&refused)),
@@ -138,6 +138,6 @@ impl Maker {
 }
 
 fn idle(patience: Duration) -> Error {
-    let message = format!("the scan's stream was not read for {patience:?} and ended; go on with its token");
+    let message = format!("the scan stream ended because it was not read for {patience:?}; continue with its token");
     Error::Unavailable { message, retry_after: IDLE_RETRY }
 }
