@@ -17,7 +17,7 @@ pub fn check(root: &Path) -> ExitCode {
     };
     run(&[
         ("format", cargo(&["fmt", "--all", "--check"])),
-        ("clippy", cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])),
+        ("clippy", cargo(&["clippy", "--locked", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])),
         ("documents", Box::new(move || documents_succeed(root))),
         ("tidy", Box::new(move || tidy_succeeds(root))),
         ("tests", cargo(&["test", "--workspace", "--quiet", "--locked"])),
@@ -109,6 +109,6 @@ fn tidy_succeeds(root: &Path) -> bool {
 
 fn documents_succeed(root: &Path) -> bool {
     let mut command = cargo(root);
-    command.args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings");
+    command.args(["doc", "--locked", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings");
     succeeds(&mut command)
 }

@@ -1,6 +1,7 @@
 //! The rules of this repository that the compiler does not check.
 //!
 //! - [`arrows`]: which crate may depend on which, and which external crates are kept to one crate.
+//! - [`locks`]: lock files that our manifests have outgrown.
 //! - [`modules`]: import cycles between the files of a crate.
 //! - [`prose`]: phrases to avoid in documents, comments and messages.
 //! - [`sources`]: what a source file must and must not contain.
@@ -12,6 +13,7 @@
 
 mod arrows;
 mod finding;
+mod locks;
 mod modules;
 mod names;
 mod prose;
@@ -59,6 +61,7 @@ impl fmt::Display for Report {
 pub fn examine(root: &Path) -> anyhow::Result<Report> {
     let mut report = Report { findings: arrows::examine(root)?, ..Report::default() };
     report.findings.extend(modules::examine(root)?);
+    report.findings.extend(locks::examine(root)?);
     let mut files = Vec::new();
     collect(root, root, &mut files)?;
     files.sort();
