@@ -138,7 +138,7 @@ fn commands_without_a_master_give_up_with_advice() {
 }
 
 #[test]
-fn other_machines_are_let_in_only_on_purpose() {
+fn other_machines_can_connect_only_with_insecure() {
     let directory = tempfile::tempdir().expect("a directory");
     let data = directory.path().display().to_string();
     let console = "--console 127.0.0.1:0";
@@ -162,7 +162,7 @@ fn other_machines_are_let_in_only_on_purpose() {
     let insisted =
         format!("master --data {data}/b --listen 0.0.0.0:{port} --advertise 127.0.0.1:{port} --insecure {console}");
     let mut master = Process::started(&words(&insisted));
-    assert_names(&master.errors_so_far(), &["warning", "nothing is encrypted", "--insecure"]);
+    assert_names(&master.errors_so_far(), &["warning", "not encrypted", "--insecure"]);
 }
 
 #[test]

@@ -1,10 +1,11 @@
-//! The catalog: tables, map, groups and servers, as plain ordered maps.
+//! The catalog: tables, the map of regions, groups and servers, as plain ordered maps.
 //!
-//! It is the state machine of group 0: [`CatalogEdit`] values, applied in log order, are the only thing that changes it,
-//! and applying is a pure function of catalog, edit and stamp, so that every master holds the same. What changes by the
-//! second (load, liveness, leaders, sizes) is not here and never enters the log.
+//! It is the state machine of group 0. Only [`CatalogEdit`] values change it, applied in log order. Applying is a pure
+//! function of catalog, edit and stamp, so that every master has the same catalog. State that changes by the second (load,
+//! liveness, leaders, sizes) is not part of it and never enters the log.
 //!
-//! Invariants: an edit is applied whole or refused whole; ids are never reused; the regions of a table cover all keys.
+//! Invariants: an edit is applied as a whole or refused as a whole; ids are never reused; the regions of a table cover all
+//! keys.
 
 pub mod checkpoint;
 pub mod codec;
@@ -44,14 +45,14 @@ use crate::ids::Ids;
 
 /// The epoch of a region that has never split, merged or moved.
 const EPOCH_FIRST: RegionEpoch = RegionEpoch(1);
-/// The version of a schema that was never altered.
+/// The version of a schema that has never been altered.
 const SCHEMA_VERSION_FIRST: u64 = 1;
-/// The checkpoint's version that brought page keys; in an older one there are none.
+/// The first checkpoint version with page keys and namespaces.
 const VERSION_WITH_KEYS_AND_NAMESPACES: u16 = 2;
-/// The checkpoint's version that brought the requests that are remembered.
+/// The first checkpoint version with recorded requests.
 const VERSION_WITH_REQUESTS: u16 = 3;
 
-/// Everything the master remembers.
+/// The durable state of the master.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Catalog {
     bootstrap: Option<Bootstrap>,
@@ -66,12 +67,12 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// What was fixed when the cluster began; `None` before its first entry.
+    /// What was fixed when the cluster was created; `None` before the first entry.
     pub fn bootstrap(&self) -> Option<&Bootstrap> {
         self.bootstrap.as_ref()
     }
 
-    /// The cluster's id; nil before its first entry.
+    /// The cluster's id; nil before the first entry.
     pub fn cluster(&self) -> ClusterId {
         self.bootstrap.as_ref().map_or(ClusterId::nil(), |bootstrap| bootstrap.cluster)
     }
@@ -91,7 +92,7 @@ impl Catalog {
         &self.groups
     }
 
-    /// The namespaces that tables can be in.
+    /// The namespaces.
     pub const fn namespaces(&self) -> &Namespaces {
         &self.namespaces
     }
@@ -101,7 +102,7 @@ impl Catalog {
         &self.tables
     }
 
-    /// The map.
+    /// The map of regions.
     pub const fn regions(&self) -> &Regions {
         &self.regions
     }
@@ -111,17 +112,17 @@ impl Catalog {
         &self.page_keys
     }
 
-    /// The changes that were made on request.
+    /// The recorded requests.
     pub const fn requests(&self) -> &Requests {
         &self.requests
     }
 
-    /// The id the next group will get.
+    /// The id of the next group.
     pub fn next_group(&self) -> GroupId {
         self.ids.next_group()
     }
 
-    /// Applies one edit of an entry with this stamp.
+    /// Applies one edit of an entry that has this stamp.
     pub fn apply(&mut self, edit: &CatalogEdit, stamp: u64) -> Outcome {
         let applied = match edit {
             CatalogEdit::Bootstrap(bootstrap) => self.bootstrap_cluster(bootstrap),
@@ -145,7 +146,7 @@ impl Catalog {
         applied.unwrap_or_else(Outcome::Refused)
     }
 
-    /// Makes a change unless it was made; either way the table that it changed is the outcome.
+    /// Applies an edit unless its request is recorded; the outcome is the changed table in either case.
     fn requested(&mut self, id: RequestId, edit: &CatalogEdit, stamp: u64) -> Outcome {
         if let Some(table) = self.requests.get(id) {
             return Outcome::Table(table);
@@ -157,7 +158,7 @@ impl Catalog {
             (_, CatalogEdit::AlterTable { schema }) => schema.table,
             _ => TableId(0),
         };
-        self.requests.remember(id, table);
+        self.requests.record(id, table);
         Outcome::Table(table)
     }
 
@@ -171,8 +172,8 @@ impl Catalog {
     }
 
     fn add_server(&mut self, registration: &Registration) -> Result<Outcome, Refusal> {
-        // A server that got an id and never kept it (it died before its stamp was written) comes back as a newcomer at
-        // the same address. Without replicas nothing hangs on the earlier id, so it need not haunt the status for ever.
+        // A server that died after it got an id and before it stored it registers as a fresh server from the same address.
+        // Nothing refers to the earlier id unless it has replicas, so it is removed rather than listed as silent.
         let abandoned: Vec<ServerId> = self
             .servers
             .iter()
@@ -210,7 +211,9 @@ impl Catalog {
 
     fn check_plan(&self, plan: &GroupPlan) -> Result<(), Refusal> {
         if !plan.is_sound() || plan.servers.len() != usize::try_from(self.replication()).unwrap_or(usize::MAX) {
-            return Err(Refusal::Invalid("a group has one replica on each of as many servers as it has copies".into()));
+            return Err(Refusal::Invalid(
+                "a group needs its leader among as many distinct servers as the cluster has replicas".into(),
+            ));
         }
         match plan.servers.iter().find(|server| self.servers.get(**server).is_none()) {
             Some(server) => Err(Refusal::NotFound(format!("server {server}"))),
@@ -233,10 +236,10 @@ impl Catalog {
             return Err(Refusal::Invalid(namespaces::missing(&namespace)));
         }
         if groups.len() != split_at.len() + 1 {
-            return Err(Refusal::Invalid("a table has one region more than split points".into()));
+            return Err(Refusal::Invalid("a table has one more region than split points".into()));
         }
         if let Some(group) = groups.iter().find(|group| self.groups.get(**group).is_none()) {
-            return Err(Refusal::Changed(format!("group {group} is not there")));
+            return Err(Refusal::Changed(format!("group {group} does not exist")));
         }
         let ranges = ranges_between(split_at)?;
         let table = self.ids.table();
@@ -316,12 +319,12 @@ impl Catalog {
         Outcome::Done
     }
 
-    /// Those of the reported regions that would change the map, so that a report without news records nothing.
+    /// The reported regions that would change the map, so that a report without news records nothing.
     pub fn news(&self, regions: &[RegionDescriptor]) -> Vec<RegionDescriptor> {
         self.regions.news(&self.of_known_groups(regions))
     }
 
-    /// A region of a group that is not here would be in the map and nowhere to be found.
+    /// Drops regions of unknown groups: clients could not find their servers.
     fn of_known_groups(&self, regions: &[RegionDescriptor]) -> Vec<RegionDescriptor> {
         regions.iter().filter(|region| self.groups.get(region.group).is_some()).cloned().collect()
     }
@@ -341,7 +344,7 @@ impl Catalog {
         self.requests.encode(out);
     }
 
-    /// Reads the catalog of a checkpoint of this version.
+    /// Decodes the catalog of a checkpoint of this version.
     pub(crate) fn decode(from: &mut Reader<'_>, version: u16) -> Result<Self, DecodeError> {
         let bootstrap = match from.u8()? {
             0 => None,
@@ -371,7 +374,7 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// How many regions each group has, groups without any included.
+    /// How many regions each group has, including groups without regions.
     pub fn regions_per_group(&self) -> BTreeMap<GroupId, u64> {
         let mut counts: BTreeMap<GroupId, u64> = self.groups.iter().map(|(group, _)| (group, 0)).collect();
         counts.extend(self.regions.per_group());
@@ -385,15 +388,15 @@ fn changed(entry: &TableEntry) -> Refusal {
 }
 
 fn too_many_regions() -> Refusal {
-    Refusal::Invalid("a table has fewer than 2^32 regions".into())
+    Refusal::Invalid("a table must have fewer than 2^32 regions".into())
 }
 
-/// The ranges between split points, which ascend.
+/// The ranges between ascending split points.
 fn ranges_between(split_at: &[Bytes]) -> Result<Vec<KeyRange>, Refusal> {
     let starts = std::iter::once(Bytes::new()).chain(split_at.iter().cloned());
     let ends = split_at.iter().cloned().chain(std::iter::once(Bytes::new()));
     let ranges = starts.zip(ends).map(|(start, end)| KeyRange::new(start, end));
     let ranges = ranges.collect::<Result<Vec<_>, _>>().map_err(|invalid| Refusal::Invalid(invalid.what))?;
     let ascending = split_at.windows(2).all(|pair| pair[0] < pair[1]) && split_at.iter().all(|key| !key.is_empty());
-    if ascending { Ok(ranges) } else { Err(Refusal::Invalid("split points ascend, and none is empty".into())) }
+    if ascending { Ok(ranges) } else { Err(Refusal::Invalid("split points must ascend, and none may be empty".into())) }
 }

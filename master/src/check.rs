@@ -1,4 +1,4 @@
-//! Verifying the data directory of a stopped master: identity, checkpoint of the catalog, log, and that they fit together.
+//! Verifies the data directory of a stopped master: identity, catalog checkpoint and log, and that they fit together.
 
 use std::path::Path;
 
@@ -11,18 +11,18 @@ use crate::identity::{self, Identity};
 
 const CATALOG: &str = "catalog";
 const LOG: &str = "log";
-/// The file that carries the directory's lock; what is in it counts for nothing.
+/// The file of the directory's lock; its content has no meaning.
 const LOCK: &str = "LOCK";
 
-/// Whether this is the data directory of a master, be it damaged.
+/// Whether this is the data directory of a master, damaged or not.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub async fn is_data_directory(directory: &Path) -> std::io::Result<bool> {
     Ok(fs::exists(&directory.join(identity::NAME)).await? || fs::exists(&directory.join(CATALOG)).await?)
 }
 
-/// Verifies every byte in the data directory that counts. Whoever calls holds its lock.
+/// Verifies the data directory. The caller holds its lock.
 pub async fn check(directory: &Path, inspection: &mut Inspection) {
     let path = directory.join(identity::NAME);
     let identity = Identity::look(directory).await;
@@ -42,7 +42,7 @@ pub async fn check(directory: &Path, inspection: &mut Inspection) {
             LOCK | identity::NAME => {}
             CATALOG => catalog = check_catalog(&path, inspection).await,
             LOG => logged = terrane_raft::check_log(&path, inspection).await,
-            _ => inspection.warning(&path, 0, "a file that is not of a master"),
+            _ => inspection.warning(&path, 0, "not a file of a master"),
         }
     }
     for missing in [CATALOG, LOG].into_iter().filter(|part| !names.iter().any(|name| name == part)) {
@@ -52,29 +52,32 @@ pub async fn check(directory: &Path, inspection: &mut Inspection) {
     if let (Ok(identity), Some(bootstrap)) = (&identity, catalog.catalog.bootstrap())
         && bootstrap.cluster != identity.cluster
     {
-        let what = format!("it names cluster {}, the catalog {}", identity.cluster, bootstrap.cluster);
+        let what = format!("it names cluster {}, the catalog cluster {}", identity.cluster, bootstrap.cluster);
         inspection.damage(&path, 0, what);
     }
-    // What the log no longer has must be in the checkpoint.
+    // The checkpoint must include the purged entries.
     let purged = logged.and_then(|groups| groups.get(&GroupId::MASTER).and_then(|LoggedGroup { purged, .. }| *purged));
     if let Some(purged) = purged.filter(|purged| *purged > catalog.applied) {
-        let what = format!("entries up to {purged} are purged, and the checkpoint is as of {}", catalog.applied);
+        let what = format!(
+            "entries up to {purged} are purged, but the checkpoint only includes entries up to {}",
+            catalog.applied
+        );
         inspection.damage(&directory.join(LOG), 0, what);
     }
 }
 
-/// The checkpoint, or an empty catalog where there is none yet; `None` when it is damaged.
+/// The checkpoint, or an empty catalog if there is none; `None` if it is damaged.
 async fn check_catalog(directory: &Path, inspection: &mut Inspection) -> Option<Checkpoint> {
     let path = checkpoint::path_in(directory);
     match fs::list(directory).await {
         Ok(names) => {
             for other in names.iter().map(|name| directory.join(name)).filter(|other| *other != path) {
-                inspection.warning(&other, 0, "a file that is not of the catalog");
+                inspection.warning(&other, 0, "not a file of the catalog");
             }
         }
         Err(error) => inspection.damage(directory, 0, format!("the directory cannot be read: {error}")),
     }
-    // Nothing to look at before the first checkpoint.
+    // There is no file before the first checkpoint.
     if let Ok(bytes) = fs::file_len(&path).await {
         inspection.looks_at("catalog", &path, bytes);
     }

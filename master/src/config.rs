@@ -1,30 +1,30 @@
-//! What a master is told when it starts, checked before anything is opened. What nobody has had to change is a constant
-//! where it acts.
+//! The settings of a master, checked before anything is opened. Values that need no setting are constants where they are
+//! used.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How often servers report, and so how old the master's picture of leaders and sizes may be.
+/// How often servers report, and thus how old the master's view of leaders and sizes may be.
 pub const REPORT_EVERY_DEFAULT: Duration = Duration::from_millis(500);
-/// Reports that may be missing before a server is called silent.
+/// Missed reports after which a server counts as silent.
 const REPORTS_MISSED_MAX: u32 = 6;
 
-/// How a [`crate::Master`] is started.
+/// The settings of a [`crate::Master`].
 #[derive(Clone, Debug)]
 pub struct MasterConfig {
-    /// Everything this master keeps; made when absent, locked while it runs.
+    /// The data directory; created if missing, locked while the master runs.
     pub data_dir: PathBuf,
-    /// Where it listens; port 0 takes a free one.
+    /// The address to listen on; port 0 takes a free port.
     pub listen: String,
-    /// What others are told; `None`: the listen address.
+    /// The address that others use; `None` means the listen address.
     pub advertise: Option<String>,
-    /// All masters of the cluster, fixed by its first start. Empty: this one alone.
+    /// All masters of the cluster, fixed when it is created; empty means only this one.
     pub peers: Vec<String>,
-    /// Replicas of each group, fixed by the cluster's first start: 1, 3 or 5.
+    /// Replicas of each group, fixed when the cluster is created: 1, 3 or 5.
     pub replication: u32,
     /// Groups that each server is to lead.
     pub groups_per_server: usize,
-    /// How often servers are asked to report.
+    /// How often servers report.
     pub report_every: Duration,
 }
 
@@ -43,41 +43,41 @@ impl Default for MasterConfig {
 }
 
 impl MasterConfig {
-    /// How long a server may say nothing before it is called silent.
+    /// The time without reports after which a server counts as silent.
     pub(crate) fn silent_after(&self) -> Duration {
         self.report_every * REPORTS_MISSED_MAX
     }
 
-    /// Refuses what cannot work, in words for whoever typed it.
+    /// Rejects invalid settings, with a message for the user.
     pub(crate) fn check(&self) -> Result<(), String> {
         if ![1, 3, 5].contains(&self.replication) {
-            return Err(format!("replication is 1, 3 or 5, not {}", self.replication));
+            return Err(format!("replication must be 1, 3 or 5, not {}", self.replication));
         }
         if self.groups_per_server == 0 {
-            return Err("each server leads at least one group; groups_per_server is 0".into());
+            return Err("groups_per_server is 0, but each server must lead at least one group".into());
         }
         if self.peers.len() > 1 {
             return Err(format!(
-                "--peers names {} masters, but clusters with more than one are not built yet; name one or leave it out",
+                "--peers names {} masters, but more than one master is not supported yet; name one or omit the flag",
                 self.peers.len()
             ));
         }
         if self.advertise.is_none() && is_wildcard(&self.listen) {
             return Err(format!(
-                "{} is not an address others can reach; say which one is with --advertise",
+                "{} is a wildcard address that others cannot connect to; set --advertise",
                 self.listen
             ));
         }
         Ok(())
     }
 
-    /// What others are told. A name of this host is only in what was configured, a port that was free only in what was bound.
+    /// The address that others use: the configured host, since a host name is lost when binding, with the bound port.
     pub(crate) fn advertised(&self, bound_port: u16) -> String {
         let host = self.listen.rsplit_once(':').map_or("", |(host, _)| host);
         self.advertise.clone().unwrap_or_else(|| format!("{host}:{bound_port}"))
     }
 
-    /// The masters as the catalog keeps them: sorted, each once. A list of this master alone says the same as none.
+    /// The masters as recorded in the catalog: sorted, without duplicates. A list of only this master counts as empty.
     pub(crate) fn bootstrap_peers(&self, own: &str) -> Vec<String> {
         let mut peers = self.peers.clone();
         peers.sort();
@@ -95,12 +95,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_hold() {
+    fn the_defaults_are_valid() {
         assert_eq!(MasterConfig::default().check(), Ok(()));
     }
 
     #[test]
-    fn settings_that_cannot_work_are_refused_in_words() {
+    fn invalid_settings_are_rejected() {
         let refused = |change: fn(&mut MasterConfig)| {
             let mut config = MasterConfig::default();
             change(&mut config);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_port_that_was_bound_is_told() {
+    fn the_bound_port_is_advertised() {
         let mut config = MasterConfig { listen: "localhost:0".into(), ..MasterConfig::default() };
         assert_eq!(config.advertised(4_711), "localhost:4711");
         config.advertise = Some("m.example:7600".into());
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_this_master_alone_is_no_list() {
+    fn a_list_of_only_this_master_counts_as_empty() {
         let config = MasterConfig { peers: vec!["a:1".into()], ..MasterConfig::default() };
         assert_eq!(config.bootstrap_peers("a:1"), Vec::<String>::new());
         assert_eq!(config.bootstrap_peers("b:1"), ["a:1"]);

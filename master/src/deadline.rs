@@ -1,18 +1,18 @@
-//! The caller's deadline, as gRPC carries it: `grpc-timeout`, digits and a unit.
+//! The caller's deadline: the gRPC header `grpc-timeout`, digits and a unit.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tonic::metadata::MetadataMap;
 
-/// How long a call may wait that names no deadline.
+/// How long a call without a deadline may wait.
 const WAIT_DEFAULT: Duration = Duration::from_secs(30);
-/// The longest wait, whatever the caller names.
+/// The longest wait.
 const WAIT_MAX: Duration = Duration::from_secs(600);
-/// Kept back from the caller's time, so that the answer (what was waited for) arrives before it gives up.
+/// Subtracted from the caller's time, so that the reply, which says what is waited for, arrives in time.
 const ANSWER_TIME_MAX: Duration = Duration::from_millis(250);
 
-/// Until when the call may wait.
+/// The deadline of a call.
 pub fn of(metadata: &MetadataMap) -> Instant {
     let named = metadata.get("grpc-timeout").and_then(|value| value.to_str().ok()).and_then(parse);
     let wait = named.map_or(WAIT_DEFAULT, |wait| wait - ANSWER_TIME_MAX.min(wait / 10));
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timeouts_are_read_as_grpc_writes_them() {
+    fn grpc_timeouts_are_parsed() {
         assert_eq!(parse("30S"), Some(Duration::from_secs(30)));
         assert_eq!(parse("1500m"), Some(Duration::from_millis(1_500)));
         assert_eq!(parse("99999999u"), Some(Duration::from_micros(99_999_999)));

@@ -1,8 +1,8 @@
-//! The `master` file: which cluster a master's directory belongs to, and how often it was started.
+//! The `master` file: the cluster of a master's data directory, and the number of its starts.
 //!
-//! It is written before the first entry of group 0, whose log needs to know its cluster; that entry then fixes the same id
-//! in the catalog. Text, so that a person can read it, with a version and a checksum. The boot number is raised and
-//! synced at each start, before anything else is opened.
+//! It is written before the first entry of group 0, whose log contains the cluster id; that entry then records the same id
+//! in the catalog. The file is readable text with a version and a checksum. Each start increments the boot number and
+//! syncs the file before anything else is opened.
 
 use std::path::{Path, PathBuf};
 
@@ -10,33 +10,33 @@ use terrane_env::fs;
 use terrane_types::ClusterId;
 
 pub(crate) const NAME: &str = "master";
-/// The file by which a region server's directory is known.
+/// The file that marks a region server's data directory.
 const NAME_OF_A_SERVER: &str = "server";
 const HEADER: &str = "terrane master 1";
 
-/// What the file says.
+/// The content of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The cluster.
     pub cluster: ClusterId,
-    /// Which of the cluster's masters this is, counted from 1.
+    /// The number of this master, from 1.
     pub number: u64,
-    /// How often it was started.
+    /// The number of starts.
     pub boot: u64,
 }
 
 /// Why a data directory cannot be used as a master's.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// The file is there but is not what this build wrote.
+    /// The file is damaged.
     #[error("{} cannot be read: {what}; restore it from a backup or start with an empty directory", file.display())]
     Damaged {
         /// The file.
         file: PathBuf,
-        /// What does not fit.
+        /// What is wrong with it.
         what: String,
     },
-    /// The directory is a region server's.
+    /// The directory belongs to a region server.
     #[error("{} is the data directory of a region server; choose another with --data", directory.display())]
     ServersDirectory {
         /// The directory.
@@ -47,13 +47,13 @@ pub enum IdentityError {
     Io {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
 impl Identity {
-    /// Reads the directory's identity and counts this start; a fresh directory gets a random cluster id.
+    /// Reads the directory's identity and counts this start; a new directory gets a random cluster id.
     pub async fn begin(directory: &Path) -> Result<Self, IdentityError> {
         let file = directory.join(NAME);
         let io = |source| IdentityError::Io { file: file.clone(), source };
@@ -71,7 +71,7 @@ impl Identity {
         Ok(identity)
     }
 
-    /// Reads the directory's identity and changes nothing.
+    /// Reads the directory's identity without changing it.
     pub(crate) async fn look(directory: &Path) -> Result<Self, IdentityError> {
         let file = directory.join(NAME);
         let bytes = fs::read(&file).await.map_err(|source| IdentityError::Io { file: file.clone(), source })?;
@@ -88,11 +88,11 @@ impl Identity {
         let (body, checksum) = text.split_once("crc32c ").ok_or("it ends before its checksum")?;
         let expected = u32::from_str_radix(checksum.trim_end(), 16).map_err(|_| "its checksum is not a number")?;
         if crc32c::crc32c(body.as_bytes()) != expected {
-            return Err("its checksum does not fit".into());
+            return Err("its checksum is wrong".into());
         }
         let mut lines = body.lines();
         if lines.next() != Some(HEADER) {
-            return Err("its version is not known to this build".into());
+            return Err("its version is unknown to this build".into());
         }
         let mut field = |name: &str| {
             let value = lines.next().and_then(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -101,9 +101,9 @@ impl Identity {
         let number = |text: &str| text.parse().map_err(|_| format!("{text:?} is not a number"));
         let cluster = parse_cluster(field("cluster")?).ok_or("its cluster id is malformed")?;
         let identity = Self { cluster, number: number(field("master")?)?, boot: number(field("boot")?)? };
-        // The checksum's own digits, and what follows them, are under no checksum: only one way to write them is right.
+        // The checksum does not cover its own digits and what follows them, so compare with the only valid encoding.
         if identity.encode() != bytes {
-            return Err("it is not as it was written".into());
+            return Err("it contains unexpected bytes".into());
         }
         Ok(identity)
     }

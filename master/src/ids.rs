@@ -1,12 +1,12 @@
-//! Ids that are handed out once and never again.
+//! Ids, each handed out once.
 //!
-//! Servers, groups, replicas, regions and tables have a counter each. An id is 64 bits: the top 16 are the catalog's
-//! incarnation, the rest count up from 1. The incarnation is 0 at first and is raised by every rebuild of a lost catalog,
-//! so a rebuilt catalog, which cannot know how far the lost one had counted, still never hands out an id twice.
+//! Servers, groups, replicas, regions and tables have one counter each. An id has 64 bits: the top 16 are the catalog's
+//! incarnation, the others count up from 1. The incarnation starts at 0 and increases when a lost catalog is rebuilt. A
+//! rebuilt catalog does not know how far the lost one had counted, but with a new incarnation it never repeats an id.
 //!
-//! Invariants: a counter only goes up; it is part of the catalog, so an id counts as taken once the edit that took it is
-//! committed, and an edit whose outcome is unknown wastes ids instead of repeating them. Id 0 of every kind is taken by
-//! convention (the meta table, the master's group, "no server"), and the first replica ids belong to the masters' own group.
+//! Invariants: a counter only goes up. It is part of the catalog: an id is taken once the edit that took it is committed,
+//! and an edit with an unknown outcome wastes ids rather than repeating them. Id 0 of every kind is reserved (the meta
+//! table, the master's group, "no server"), and the first replica ids belong to the masters' group.
 
 use std::ops::Range;
 
@@ -15,10 +15,10 @@ use terrane_types::{GroupId, RegionId, ReplicaId, ServerId, TableId};
 use crate::catalog::codec::{DecodeError, Reader, Writer};
 
 const INCARNATION_SHIFT: u32 = 48;
-/// Replica ids below this one are those of the master group's members.
+/// Replica ids below this one belong to the masters' group.
 const REPLICA_FIRST: u64 = 8;
 
-/// One kind's counter.
+/// The counter of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Counter {
     next: u64,
@@ -46,7 +46,7 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// The counters of a catalog of this incarnation that has handed out nothing.
+    /// The counters of a new catalog of this incarnation.
     pub fn new(incarnation: u16) -> Self {
         let from = |first: u64| Counter { next: u64::from(incarnation) << INCARNATION_SHIFT | first };
         Self {
@@ -59,32 +59,32 @@ impl Ids {
         }
     }
 
-    /// A server's id.
+    /// Takes a server's id.
     pub fn server(&mut self) -> ServerId {
         ServerId(self.server.take(1).start)
     }
 
-    /// A group's id.
+    /// Takes a group's id.
     pub fn group(&mut self) -> GroupId {
         GroupId(self.group.take(1).start)
     }
 
-    /// The id that the next group will get: whoever plans groups names it, and loses when it was taken meanwhile.
+    /// The id of the next group. A plan of groups names it and is refused if it is taken meanwhile.
     pub fn next_group(&self) -> GroupId {
         GroupId(self.group.next)
     }
 
-    /// A replica's id.
+    /// Takes a replica's id.
     pub fn replica(&mut self) -> ReplicaId {
         ReplicaId(self.replica.take(1).start)
     }
 
-    /// The first of a run of `count` region ids.
+    /// Takes `count` region ids; returns the first.
     pub fn regions(&mut self, count: u32) -> RegionId {
         RegionId(self.region.take(u64::from(count)).start)
     }
 
-    /// A table's id.
+    /// Takes a table's id.
     pub fn table(&mut self) -> TableId {
         TableId(self.table.take(1).start)
     }

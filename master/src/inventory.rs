@@ -1,8 +1,8 @@
-//! What leaders report of groups and regions: who leads, how big, how far. In memory only, and no I/O.
+//! What servers report about groups and regions: leaders, sizes, progress. In memory only, without I/O.
 //!
-//! Reports arrive late and out of order, so each is weighed by term: a group's newest term names its leader, and only that
-//! leader's word on the group's regions counts. What a report says about the map itself (a split) comes out as claims,
-//! for the catalog to judge by epoch.
+//! Reports arrive late and out of order, so terms decide: a group's leader is that of its newest term, and only this leader
+//! describes the group's regions. Regions whose descriptors may differ from the map (after a split) are returned as
+//! claims, which the catalog accepts or ignores by epoch.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,11 @@ use terrane_types::{GroupId, RegionDescriptor, RegionId, ServerId};
 pub struct Report {
     /// The reporting server.
     pub server: ServerId,
-    /// Every replica on it.
+    /// The replicas on it.
     pub groups: Vec<GroupSeen>,
-    /// Every region of the groups it leads.
+    /// The regions of the groups it leads.
     pub regions: Vec<RegionSeen>,
-    /// What concerns the server as a whole.
+    /// The load of the server as a whole.
     pub load: ServerLoad,
 }
 
@@ -31,44 +31,44 @@ pub struct GroupSeen {
     pub term: u64,
     /// The leader it follows in that term.
     pub leader: Option<ServerId>,
-    /// How far it has applied the log.
+    /// Its applied index.
     pub applied: u64,
 }
 
-/// One region, by its leader.
+/// One region, as reported by its leader.
 #[derive(Clone, Debug)]
 pub struct RegionSeen {
-    /// The region as its log has it.
+    /// The region as of its log.
     pub descriptor: RegionDescriptor,
     /// Its size.
     pub bytes: u64,
-    /// Its state in words.
+    /// Its state.
     pub state: String,
     /// The term in which the reporter leads the region's group.
     pub term: u64,
 }
 
-/// A server's load and complaints.
+/// A server's load and health issues.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerLoad {
     /// Bytes of its shared log.
     pub log_bytes: u64,
     /// The log's limit.
     pub log_limit: u64,
-    /// Who holds the log back; empty when nobody does.
+    /// What holds the log back; empty if nothing does.
     pub log_held_by: String,
     /// Bytes in its memtables.
     pub memtable_bytes: u64,
-    /// Whatever else is wrong there, in words.
-    pub troubles: Vec<String>,
-    /// Its limited resources. Shown as they came, so they stay in the wire's form.
+    /// Its other health issues.
+    pub issues: Vec<String>,
+    /// Its limited resources, kept in the wire's form because they are only passed on.
     pub resources: Vec<v1::ResourceUsage>,
 }
 
-/// A group as the newest reports have it.
+/// A group as of the newest reports.
 #[derive(Clone, Debug, Default)]
 pub struct GroupView {
-    /// The newest term heard of.
+    /// The newest reported term.
     pub term: u64,
     /// Its leader.
     pub leader: Option<ServerId>,
@@ -82,20 +82,20 @@ pub struct GroupView {
 pub struct RegionView {
     /// Its size.
     pub bytes: u64,
-    /// Its state in words.
+    /// Its state.
     pub state: String,
 }
 
-/// What a report brought.
+/// What a report changed.
 #[derive(Debug, Default)]
 pub struct Absorbed {
-    /// The regions whose leader reported them, as it sees them.
+    /// The regions as their leaders reported them.
     pub claims: Vec<RegionDescriptor>,
-    /// Whether a group has another leader now.
+    /// Whether the leader of a group changed.
     pub leaders_changed: bool,
 }
 
-/// All that was reported.
+/// Everything that has been reported.
 #[derive(Debug, Default)]
 pub struct Inventory {
     groups: BTreeMap<GroupId, GroupView>,
@@ -103,7 +103,7 @@ pub struct Inventory {
 }
 
 impl Inventory {
-    /// Takes a report in.
+    /// Processes a report.
     pub fn absorb(&mut self, report: Report) -> Absorbed {
         let mut absorbed = Absorbed::default();
         for seen in &report.groups {
@@ -111,7 +111,7 @@ impl Inventory {
         }
         for seen in report.regions {
             let Some(view) = self.groups.get_mut(&seen.descriptor.group) else { continue };
-            // A leader that lost its group in the meantime tells of the past.
+            // A deposed leader reports outdated regions.
             if view.leader != Some(report.server) || seen.term < view.term {
                 continue;
             }
@@ -133,20 +133,20 @@ impl Inventory {
         }
         if view.leader == Some(server) && seen.term >= view.term {
             view.applied = seen.applied;
-            // The leader's report lists all of the group's regions: what it no longer lists is gone.
+            // The leader reports all regions of the group: others no longer exist.
             view.regions.clear();
         }
         debug_assert!(view.term >= term_before, "group {} went back from term {term_before}", seen.group);
         view.leader != leader_before
     }
 
-    /// An order showed that a server leads a group; worth knowing until reports say more.
+    /// Records that a server followed an order as leader, unless a report has named the leader.
     pub fn hint_leader(&mut self, group: GroupId, server: ServerId) {
         let view = self.groups.entry(group).or_default();
         view.leader = view.leader.or(Some(server));
     }
 
-    /// The newest view of a group.
+    /// A group as of the newest reports.
     pub fn group(&self, group: GroupId) -> Option<&GroupView> {
         self.groups.get(&group)
     }
@@ -161,7 +161,7 @@ impl Inventory {
         self.groups.get(&group)?.regions.get(&region)
     }
 
-    /// A server's load as it last reported it.
+    /// A server's load as last reported.
     pub fn load(&self, server: ServerId) -> Option<&ServerLoad> {
         self.servers.get(&server)
     }

@@ -1,4 +1,4 @@
-//! Recording edits in group 0's log, and looking at the catalog they make.
+//! Records edits in group 0's log and gives access to the resulting catalog.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use crate::backoff::Backoff;
 use crate::catalog::{Catalog, CatalogEdit, Outcome, Refusal};
 use crate::machine::CatalogMachine;
 
-/// How long an edit may wait for this master to lead its group, which it does within an election of its start.
+/// How long an edit may wait until this master leads its group, which takes one election after its start.
 const LEADING_WAIT_MAX: Duration = Duration::from_secs(5);
 const RETRY_FIRST: Duration = Duration::from_millis(10);
 const RETRY_MAX: Duration = Duration::from_millis(200);
 
-/// The master's replica of group 0, and the handle to it.
+/// The host of group 0, and the handle to it, with the catalog's types.
 pub type GroupHost = terrane_raft::GroupHost<CatalogEdit, Outcome>;
 pub type Group = terrane_raft::Group<CatalogEdit, Outcome>;
 
-/// The catalog and the log in front of it.
+/// The catalog and its log.
 #[derive(Clone)]
 pub struct Journal {
     group: Group,
@@ -34,7 +34,7 @@ impl Journal {
         Self { group, machine }
     }
 
-    /// Records an edit; it is committed and applied when this returns. A refusal is an error.
+    /// Records an edit and waits until it is committed and applied. A refusal is an error.
     pub async fn record(&self, edit: &CatalogEdit) -> Result<Outcome, Error> {
         match self.propose(edit).await? {
             Outcome::Refused(refusal) => Err(refused(refusal)),
@@ -50,7 +50,7 @@ impl Journal {
                 Ok(outcome) => return Ok(outcome),
                 Err(error) => error,
             };
-            // Only what was certainly not proposed is tried again: an id must not be taken twice for one wish.
+            // Retry only what was certainly not proposed, so that one request cannot take two ids.
             let not_proposed = matches!(error, ProposeError::NotLeader { .. } | ProposeError::Busy);
             let wait = backoff.next_wait();
             if !not_proposed || Instant::now() + wait > give_up {
@@ -60,7 +60,7 @@ impl Journal {
         }
     }
 
-    /// Looks at the catalog; nothing may wait inside.
+    /// Reads the catalog; the closure must not wait.
     pub fn read<T>(&self, look: impl FnOnce(&Catalog) -> T) -> T {
         self.machine.read(look)
     }
@@ -73,27 +73,27 @@ impl Journal {
     /// Whether this master leads group 0 and the cluster is bootstrapped.
     pub fn ready(&self) -> Result<(), String> {
         if !self.group.status().is_leader {
-            return Err("the catalog's group has no leader here yet".into());
+            return Err("this master does not lead the catalog's group yet".into());
         }
         self.read(|catalog| catalog.bootstrap().map(|_| ())).ok_or_else(|| "the cluster is not bootstrapped yet".into())
     }
 
-    /// What hinders the checkpoint, for `status`.
+    /// Why the last checkpoint could not be written, for `status`.
     pub fn checkpoint_issue(&self) -> Option<String> {
         self.machine.checkpoint_issue()
     }
 
-    /// Tells of every change worth looking again.
+    /// Changes whenever a waiting caller should look again.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.machine.changes()
     }
 
-    /// Wakes those who wait in [`Journal::wait_until`]: what they look at besides the catalog has changed.
+    /// Wakes the callers of [`Journal::wait_until`] after observed state outside of the catalog has changed.
     pub fn nudge(&self) {
         self.machine.nudge();
     }
 
-    /// Looks again at each change until there is an answer; `None` when the deadline comes first.
+    /// Calls `look` at each change until it returns a value; `None` if the deadline passes first.
     pub async fn wait_until<T>(&self, deadline: Instant, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         let mut changes = self.changes();
         loop {
@@ -101,7 +101,7 @@ impl Journal {
             if let Some(answer) = look() {
                 return Some(answer);
             }
-            // An error means that the machine is gone, and with it the process.
+            // An error means that the machine is gone because the process is ending.
             timeout_at(deadline, changes.changed()).await.ok()?.ok()?;
         }
     }
@@ -112,9 +112,7 @@ fn refused(refusal: Refusal) -> Error {
         Refusal::AlreadyExists(what) => Error::AlreadyExists { what },
         Refusal::NotFound(what) => Error::NotFound { what },
         Refusal::Invalid(what) => Error::Invalid(Invalid::new(what)),
-        Refusal::Changed(what) => {
-            Error::Unavailable { message: format!("{what}; look again and retry"), retry_after: RETRY_MAX }
-        }
+        Refusal::Changed(what) => Error::Unavailable { message: format!("{what}; retry"), retry_after: RETRY_MAX },
     }
 }
 
@@ -124,10 +122,11 @@ fn propose_error(error: ProposeError) -> Error {
         ProposeError::LogFull { held_by } => Error::LogFull { held_by, retry_after: RETRY_MAX },
         ProposeError::Uncertain => Error::Uncertain { not_tried: false },
         ProposeError::TooLarge { limit } => Error::Invalid(Invalid::new(format!(
-            "the change does not fit one log entry ({limit} bytes); make it in parts"
+            "the change does not fit into one log entry ({limit} bytes); split it into several"
         ))),
-        other => {
-            Error::Unavailable { message: format!("the master cannot record this: {other}"), retry_after: RETRY_MAX }
-        }
+        other => Error::Unavailable {
+            message: format!("the master cannot record the change: {other}"),
+            retry_after: RETRY_MAX,
+        },
     }
 }

@@ -1,14 +1,15 @@
-//! The master: which tables, regions, groups and servers there are, and what is to become of them.
+//! The master: keeps track of tables, regions, groups and servers, and changes them.
 //!
-//! What it remembers is the catalog, the state machine of group 0 (`catalog`, `machine`, `journal`). What it merely sees
-//! (who is alive, who leads, how big) stays in memory (`liveness`, `inventory`, `observed`). Changes of several steps are
-//! journaled intents, driven to their end (`procedures`, `orders`), and the planner says where things go. The gRPC edge
-//! (`service`) decodes, calls and encodes; `server` wires and shuts down.
+//! Durable state is the catalog, the state machine of group 0 (`catalog`, `machine`, `journal`). Observed state (which
+//! servers are alive, who leads a group, how large regions are) stays in memory (`liveness`, `inventory`, `observed`).
+//! Changes of several steps are journaled intents, driven to completion (`procedures`, `orders`); `planner` decides where
+//! groups and regions go. `context` holds what these components share. The gRPC edge (`service`) decodes, calls and
+//! encodes; `server` starts and stops everything.
 //!
-//! No read or write of a client goes through here: a region server serves its regions without a master, groups elect
-//! their leaders by themselves, and a lost answer of the master costs a look-up, never data.
+//! Client reads and writes do not pass through the master: a region server serves its regions without it, groups elect
+//! their leaders themselves, and a lost reply of the master costs a lookup, never data.
 //!
-//! Never here: how bytes are stored, cells, region logs. Master and region server meet only through `terrane_proto`.
+//! This crate knows nothing about cells, storage or region logs. Master and region server share only `terrane_proto`.
 
 mod backoff;
 mod catalog;

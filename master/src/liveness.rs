@@ -1,30 +1,30 @@
-//! Which servers are alive, as their reports tell it. No I/O, no clock of its own, nothing kept over a restart.
+//! Which servers are alive, judged by their reports. Without I/O or a clock of its own; nothing survives a restart.
 //!
-//! Liveness never enters the log: it changes by the second, every master sees it for itself, and a master that starts
-//! knows nobody until the first reports come, within a second. Nothing unsafe hangs on it: a group elects its leader
-//! without the master, and the planner only prefers servers that answer.
+//! Liveness never enters the log: it changes by the second, every master observes it itself, and a restarted master learns
+//! it from the first reports, within a second. Safety does not depend on it: groups elect leaders without the master, and
+//! the planner merely prefers live servers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use terrane_types::ServerId;
 
-/// A clock further off than this is a trouble worth telling.
+/// A clock that is off by more than this is a health issue.
 pub const CLOCK_OFF_MAX: Duration = Duration::from_millis(500);
 
-/// What a server is to the rest of the cluster.
+/// The state of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ServerState {
-    /// It reported lately.
+    /// It has reported recently.
     Live,
-    /// It has not reported for a while, or not since this master started.
+    /// It has not reported for some time, or not since this master started.
     Silent,
-    /// It said that it stops.
+    /// It has announced its stop.
     Stopped,
 }
 
 impl ServerState {
-    /// As people and scripts read it.
+    /// Its name in output; scripts rely on it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Live => "live",
@@ -34,18 +34,18 @@ impl ServerState {
     }
 }
 
-/// A moment on the master's own clock that never goes back, in milliseconds.
+/// A time on the master's monotonic clock, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(pub u64);
 
 impl Moment {
-    /// The time that passed since `earlier`.
+    /// The time since `earlier`.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// A report from a process that another start of the same server has replaced.
+/// The process was replaced by a newer process of the same server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replaced {
     /// The boot number of the newer process.
@@ -60,7 +60,7 @@ struct Seen {
     clock_off_ms: i64,
 }
 
-/// The servers that were heard of.
+/// The servers that have reported.
 #[derive(Debug)]
 pub struct Liveness {
     silent_after: Duration,
@@ -69,7 +69,7 @@ pub struct Liveness {
 }
 
 impl Liveness {
-    /// Nobody was heard of yet.
+    /// No server has reported yet.
     pub const fn new(silent_after: Duration, started: Moment) -> Self {
         Self { silent_after, started, seen: BTreeMap::new() }
     }
@@ -92,29 +92,29 @@ impl Liveness {
         Ok((before != ServerState::Live).then_some(before))
     }
 
-    /// Notes by how much a server's clock is ahead of the master's.
+    /// Records by how much a server's clock is ahead of the master's.
     pub fn clock(&mut self, server: ServerId, off_ms: i64) {
         if let Some(seen) = self.seen.get_mut(&server) {
             seen.clock_off_ms = off_ms;
         }
     }
 
-    /// A server said that it stops.
+    /// A server has announced its stop.
     pub fn stopped(&mut self, server: ServerId) {
         if let Some(seen) = self.seen.get_mut(&server) {
             seen.state = ServerState::Stopped;
         }
     }
 
-    /// Time passed; answers the servers that fell silent by it, each once.
+    /// Marks servers silent whose reports are overdue; returns each of them once.
     pub fn tick(&mut self, now: Moment) -> Vec<ServerId> {
         let overdue = |seen: &Seen| seen.state == ServerState::Live && now.since(seen.at) > self.silent_after;
-        let mut fallen = Vec::new();
+        let mut silent = Vec::new();
         for (server, seen) in self.seen.iter_mut().filter(|(_, seen)| overdue(seen)) {
             seen.state = ServerState::Silent;
-            fallen.push(*server);
+            silent.push(*server);
         }
-        fallen
+        silent
     }
 
     /// The state of a server.
@@ -122,27 +122,27 @@ impl Liveness {
         self.seen.get(&server).map_or(ServerState::Silent, |seen| seen.state)
     }
 
-    /// Whether it reported lately.
+    /// Whether it is live.
     pub fn is_live(&self, server: ServerId) -> bool {
         self.state(server) == ServerState::Live
     }
 
-    /// The number of its present start; 0 when it was not heard of.
+    /// Its present boot number; 0 if it has not reported.
     pub fn boot(&self, server: ServerId) -> u64 {
         self.seen.get(&server).map_or(0, |seen| seen.boot)
     }
 
-    /// How long it has said nothing; since the master's start for one that was not heard of.
+    /// The time since its last report, or since the master's start if it has not reported.
     pub fn quiet_for(&self, server: ServerId, now: Moment) -> Duration {
         now.since(self.seen.get(&server).map_or(self.started, |seen| seen.at))
     }
 
-    /// Whether a silent server is worth a word: not in the first moments of a master, when nobody has reported yet.
+    /// Whether a silent server is a health issue: not right after the master's start, before servers could report.
     pub fn is_missed(&self, server: ServerId, now: Moment) -> bool {
         self.state(server) == ServerState::Silent && self.quiet_for(server, now) > self.silent_after
     }
 
-    /// By how much its clock is off, when that is a trouble.
+    /// By how much its clock is off, if that is a health issue.
     pub fn clock_issue(&self, server: ServerId) -> Option<i64> {
         let off_ms = self.seen.get(&server)?.clock_off_ms;
         (u128::from(off_ms.unsigned_abs()) > CLOCK_OFF_MAX.as_millis()).then_some(off_ms)

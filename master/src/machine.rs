@@ -1,10 +1,10 @@
 //! Group 0's state machine: each operation is a catalog edit, each answer its outcome.
 //!
-//! Applying is pure and in memory. What reaches disk besides the log is the checkpoint, written by a task of its own
-//! ([`CatalogMachine::write_checkpoints`]) when the log wants to be purged, when many edits have passed, and at shutdown.
+//! Applying is pure and in memory. Apart from the log, only the checkpoint is written to disk, by a task of its own
+//! ([`CatalogMachine::write_checkpoints`]): when the log needs to be purged, after many edits, and at shutdown.
 //!
-//! Invariants: `durable` never names an index whose checkpoint is not synced; an entry at or below the applied index is
-//! skipped, so that replaying the log over a checkpoint changes nothing twice.
+//! Invariants: the checkpoint at index `durable` is synced; entries at or below the applied index are skipped, so that
+//! replaying the log over a checkpoint applies nothing twice.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use tokio::sync::{Notify, watch};
 use crate::catalog::checkpoint::{Checkpoint, path_in};
 use crate::catalog::{Catalog, CatalogEdit, Outcome, Refusal};
 
-/// Edits after which a checkpoint is written although nobody asked: it bounds what a restart replays.
+/// Edits after which a checkpoint is written in any case, to bound what a restart replays.
 const EDITS_PER_CHECKPOINT: u64 = 1_000;
 
 /// The catalog as group 0's state machine.
@@ -26,17 +26,17 @@ pub struct CatalogMachine {
     state: RwLock<Checkpoint>,
     /// The index of the last synced checkpoint.
     durable: AtomicU64,
-    /// A checkpoint is wanted.
+    /// Notified when a checkpoint is needed.
     wanted: Notify,
-    /// Bumped by whatever a waiting procedure or call may wait for.
+    /// Incremented whenever waiting procedures and calls should look again.
     changes: watch::Sender<u64>,
-    /// Held while a checkpoint is written, so that an older one never replaces a newer.
+    /// Held while a checkpoint is written, so that an older one never replaces a newer one.
     writing: tokio::sync::Mutex<()>,
     last_error: Mutex<Option<String>>,
 }
 
 impl CatalogMachine {
-    /// The machine over what the directory's checkpoint holds.
+    /// The machine, starting from a checkpoint.
     pub fn new(dir: PathBuf, checkpoint: Checkpoint) -> Arc<Self> {
         Arc::new(Self {
             dir,
@@ -49,7 +49,7 @@ impl CatalogMachine {
         })
     }
 
-    /// Looks at the catalog. Nothing waits inside: the applier needs the lock.
+    /// Reads the catalog. The closure must not wait: applying needs the lock.
     pub fn read<T>(&self, look: impl FnOnce(&Catalog) -> T) -> T {
         look(&self.state.read().catalog)
     }
@@ -59,22 +59,22 @@ impl CatalogMachine {
         self.state.read().applied
     }
 
-    /// Changes of the catalog, and whatever else was told to [`CatalogMachine::nudge`].
+    /// Changes with the catalog, and with calls of [`CatalogMachine::nudge`].
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Wakes all who wait for changes: something outside the catalog changed that they look at too.
+    /// Wakes everything that waits for changes, after observed state outside of the catalog has changed.
     pub fn nudge(&self) {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    /// Why the last checkpoint could not be written; `None` when it could.
+    /// Why the last checkpoint could not be written; `None` if it was.
     pub fn checkpoint_issue(&self) -> Option<String> {
         self.last_error.lock().clone()
     }
 
-    /// Writes a checkpoint whenever one is wanted; runs until dropped.
+    /// Writes a checkpoint whenever one is needed; runs until dropped.
     pub async fn write_checkpoints(&self) {
         loop {
             self.wanted.notified().await;
@@ -82,8 +82,8 @@ impl CatalogMachine {
         }
     }
 
-    /// Writes the catalog as it is now. A failure leaves the former checkpoint and its log entries in force, so nothing
-    /// is lost; it is told in `status`, and tried again with the next wish.
+    /// Writes the present catalog. A failure loses nothing, since the previous checkpoint and its log entries stay; it shows
+    /// in `status`, and the next request for a checkpoint tries again.
     pub async fn write_checkpoint(&self) {
         let _writing = self.writing.lock().await;
         let (applied, bytes) = {
@@ -120,7 +120,7 @@ impl CatalogMachine {
 fn apply_operation(catalog: &mut Catalog, operation: &[u8], stamp: u64) -> Outcome {
     match CatalogEdit::decode(operation) {
         Ok(edit) => catalog.apply(&edit, stamp),
-        // Every master refuses the same bytes in the same way, so they stay equal; the proposer hears why.
+        // Every master refuses the same bytes, so that they stay equal; the proposer gets the reason.
         Err(error) => Outcome::Refused(Refusal::Invalid(error.to_string())),
     }
 }
@@ -173,7 +173,7 @@ impl StateMachine for CatalogMachine {
     }
 }
 
-/// Gives the one machine to group 0.
+/// Provides the machine to group 0.
 pub struct MasterFactory(pub Arc<CatalogMachine>);
 
 impl Factory for MasterFactory {
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn replayed_entries_change_nothing_twice() {
+    async fn replayed_entries_are_not_applied_twice() {
         let machine = CatalogMachine::new(PathBuf::new(), Checkpoint::default());
         let entries = [entry(4, &[&add_server("a:1").encode()]), entry(7, &[&add_server("b:1").encode()])];
         let replies = machine.apply(&entries).await;
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_edit_of_a_newer_build_is_refused_and_harmless() {
+    async fn an_edit_of_a_newer_build_is_refused() {
         let machine = CatalogMachine::new(PathBuf::new(), Checkpoint::default());
         let replies = machine.apply(&[entry(1, &[&[9, 1], &add_server("a:1").encode()])]).await;
         assert!(matches!(replies[0][0], Outcome::Refused(Refusal::Invalid(_))));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_checkpoint_that_cannot_be_written_is_told_and_not_counted() {
+    async fn a_checkpoint_that_cannot_be_written_is_reported_and_not_durable() {
         let machine = CatalogMachine::new(PathBuf::from("/nowhere/at/all"), Checkpoint::default());
         machine.apply(&[entry(5, &[&add_server("a:1").encode()])]).await;
         machine.write_checkpoint().await;

@@ -273,7 +273,7 @@ fn decode(request: v1::ReportRequest) -> Result<Report, Error> {
             log_limit: request.log_limit,
             log_held_by: request.log_held_by,
             memtable_bytes: request.memtable_bytes,
-            troubles: request.troubles,
+            issues: request.troubles,
             resources: request.resources,
         },
     })

@@ -1,7 +1,7 @@
-//! The meta table as rows: one per region, made from the catalog and what is observed at the moment of the scan.
+//! The meta table: a read-only view with a row per region, made from the catalog and the observed state during a scan.
 //!
-//! Key `table,start,region` with the start escaped, family `info`, values as text: a promise to scripts. Rows sort by the
-//! bytes of their keys, as any table's do. Nothing is stored: the catalog is the truth, this is a view of it.
+//! Keys are `table,start,region` with the start escaped; values are text in the family `info`. Scripts rely on this format.
+//! Rows sort by the bytes of their keys, as in every table. Nothing is stored.
 
 use std::collections::BTreeMap;
 
@@ -15,55 +15,55 @@ use crate::observed::Observations;
 
 /// The only family.
 pub const FAMILY: &str = "info";
-/// Wanted size of a block when the caller names none.
+/// Default size of a block.
 const BLOCK_BYTES_DEFAULT: usize = 256 << 10;
-/// Largest block, whatever the caller names.
+/// Largest size of a block.
 const BLOCK_BYTES_MAX: usize = 4 << 20;
 /// Version of the resume token.
 const TOKEN_VERSION: u8 = 1;
 
-/// What is asked of the meta table.
+/// A scan of the meta table.
 #[derive(Clone, Debug)]
 pub struct MetaScan {
-    /// Rows wanted.
+    /// The range of rows.
     pub range: KeyRange,
-    /// From the last row to the first.
+    /// Whether to read from the last row to the first.
     pub reverse: bool,
-    /// Rows at most; 0: all.
+    /// Maximum number of rows; 0 means all.
     pub limit: u64,
-    /// Rows skipped first.
+    /// Rows to skip.
     pub offset: u64,
-    /// Columns and times wanted.
+    /// Columns and timestamps to return.
     pub projection: Projection,
-    /// Wanted size of a block; 0: the default.
+    /// Size of a block; 0 means the default.
     pub block_bytes: usize,
-    /// Token of an earlier block.
+    /// Resume token of an earlier block.
     pub resume: Bytes,
-    /// Rows are counted, not shown.
+    /// Whether to count rows without returning them.
     pub count_only: bool,
 }
 
-/// A part of the answer.
+/// A block of the result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetaBlock {
     /// Packed rows.
     pub rows: Vec<u8>,
-    /// How many rows.
+    /// The number of rows.
     pub row_count: u64,
-    /// Where to go on.
+    /// The resume token.
     pub resume: Bytes,
-    /// Nothing follows.
+    /// Whether this is the last block.
     pub done: bool,
-    /// What is left of the limit.
+    /// The remaining limit.
     pub limit_left: u64,
-    /// What is left of the offset.
+    /// The remaining offset.
     pub offset_left: u64,
 }
 
 /// One row: key and packed cells.
 type MetaRow = (Vec<u8>, Vec<u8>);
 
-/// All blocks of the answer, at least one.
+/// All blocks of the result, at least one.
 pub fn scan(
     catalog: &Catalog,
     observed: &Observations,
@@ -118,7 +118,7 @@ fn position(scan: &MetaScan) -> Result<Option<&[u8]>, terrane_types::Invalid> {
     match scan.resume.split_first() {
         None => Ok(None),
         Some((&TOKEN_VERSION, key)) => Ok(Some(key)),
-        Some(_) => Err(terrane_types::Invalid::new("the resume token is not one of the meta table")),
+        Some(_) => Err(terrane_types::Invalid::new("the resume token is not a token of the meta table")),
     }
 }
 
@@ -130,11 +130,11 @@ fn rows(catalog: &Catalog, observed: &Observations, projection: &Projection) -> 
     catalog.regions().iter().map(|region| row(catalog, observed, region, projection)).collect()
 }
 
-/// The row's key. A start whose escaped form would not fit a row is cut: the region's id keeps the key unique.
+/// The row's key. A start that is too long in its escaped form is cut; the region id keeps the key unique.
 fn key(table: &str, start: &str, region: RegionId) -> Vec<u8> {
-    let room = ROW_BYTES_MAX - 2 * (NAME_CHARS_MAX + 1) - 32;
-    // Escaped text is ASCII, so any cut falls between characters.
-    format!("{table},{},{region}", &start[..start.len().min(room)]).into_bytes()
+    let start_max = ROW_BYTES_MAX - 2 * (NAME_CHARS_MAX + 1) - 32;
+    // Escaped text is ASCII, so it can be cut anywhere.
+    format!("{table},{},{region}", &start[..start.len().min(start_max)]).into_bytes()
 }
 
 fn row(catalog: &Catalog, observed: &Observations, entry: &RegionEntry, projection: &Projection) -> MetaRow {
@@ -149,7 +149,7 @@ fn row(catalog: &Catalog, observed: &Observations, entry: &RegionEntry, projecti
         .into_iter()
         .flat_map(|group| group.members.values().map(|server| address(*server)))
         .collect();
-    // Qualifiers ascend, as in every row.
+    // Sorted by qualifier, as in every row.
     let columns = [
         ("epoch", region.epoch.to_string()),
         ("group", region.group.to_string()),

@@ -1,7 +1,7 @@
-//! The master's metrics: few, and each for a question somebody asks at night.
+//! The master's metrics: few, each for a question an operator has during an incident.
 //!
-//! One registry per master, never a static, since several nodes may share a process. Gauges are set by the tick, so a
-//! scrape costs nothing.
+//! Each master has its own registry, since several nodes may share a process. A periodic task sets the gauges, so a scrape
+//! costs nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -41,7 +41,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// The metrics and the registry that shows them.
+    /// The metrics and their registry.
     pub fn new() -> (Arc<Self>, Arc<Registry>) {
         let metrics = Self::default();
         let mut registry = Registry::with_prefix("terrane_master");
@@ -51,19 +51,19 @@ impl Metrics {
             metrics.servers.clone(),
         );
         registry.register("tables", "Tables in the catalog", metrics.tables.clone());
-        registry.register("regions", "Regions in the map", metrics.regions.clone());
+        registry.register("regions", "Regions of all tables", metrics.regions.clone());
         registry.register("groups", "Log groups", metrics.groups.clone());
         registry.register(
             "groups_without_leader",
-            "Open groups that no live server leads; their regions cannot be used",
+            "Open groups without a live leader; their regions are unavailable",
             metrics.groups_without_leader.clone(),
         );
         registry.register(
             "catalog_index",
-            "Index of the catalog's log that is applied; it rises with changes of tables, groups and regions only",
+            "Applied index of the catalog's log; only changes of tables, groups, regions and servers increase it",
             metrics.catalog_index.clone(),
         );
-        registry.register("calls", "Calls answered, by name", metrics.calls.clone());
+        registry.register("calls", "Calls received, by name", metrics.calls.clone());
         (Arc::new(metrics), Arc::new(registry))
     }
 
@@ -78,9 +78,9 @@ impl Metrics {
         context.journal.read(|catalog| {
             context.observed.with(|observed| {
                 for state in [ServerState::Live, ServerState::Silent, ServerState::Stopped] {
-                    let alike =
+                    let in_state =
                         catalog.servers().iter().filter(|(server, _)| observed.liveness.state(*server) == state);
-                    self.servers.get_or_create(&State { state: state.name() }).set(alike.count() as u64);
+                    self.servers.get_or_create(&State { state: state.name() }).set(in_state.count() as u64);
                 }
                 self.tables.set(catalog.tables().len() as u64);
                 self.regions.set(catalog.regions().len() as u64);

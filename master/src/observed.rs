@@ -1,4 +1,4 @@
-//! What the master sees and does not write down: who is alive, who leads, how big. One lock around two pure parts.
+//! Observed state, which is not durable: liveness, leaders and sizes. A lock around two pure parts.
 
 use std::time::Duration;
 
@@ -11,26 +11,26 @@ use crate::catalog::groups::GroupEntry;
 use crate::inventory::Inventory;
 use crate::liveness::{Liveness, Moment};
 
-/// The present moment on the clock that never goes back.
+/// The present time on the monotonic clock.
 pub fn now() -> Moment {
     Moment(terrane_env::time::now_ns() / 1_000_000)
 }
 
-/// Liveness and inventory together, since every question needs both.
+/// Liveness and inventory, which most calls need together.
 pub struct Observations {
-    /// Who is alive.
+    /// Which servers are alive.
     pub liveness: Liveness,
-    /// What leaders report.
+    /// What servers report.
     pub inventory: Inventory,
 }
 
 impl Observations {
-    /// The leader of a group, when it is known and its server is not known to be gone.
+    /// The leader of a group, if it is known and its server is live.
     pub fn leader(&self, group: GroupId) -> Option<ServerId> {
         self.inventory.leader(group).filter(|server| self.liveness.is_live(*server))
     }
 
-    /// A group's whereabouts for clients and redirects.
+    /// A group's location, for clients and redirects.
     pub fn location(&self, catalog: &Catalog, group: GroupId, entry: &GroupEntry) -> GroupLocation {
         let members = entry.members.values().map(|server| (*server, catalog.servers().address(*server))).collect();
         let term = self.inventory.group(group).map_or(0, |view| view.term);
@@ -38,19 +38,19 @@ impl Observations {
     }
 }
 
-/// The lock around it. Held for look-ups only; lock the catalog first where both are needed.
+/// The lock around the observations. Held only briefly; if both are needed, lock the catalog first.
 pub struct Observed {
     observed: Mutex<Observations>,
 }
 
 impl Observed {
-    /// Nothing was seen yet.
+    /// No observations yet.
     pub fn new(silent_after: Duration) -> Self {
         let observed = Observations { liveness: Liveness::new(silent_after, now()), inventory: Inventory::default() };
         Self { observed: Mutex::new(observed) }
     }
 
-    /// Looks, or notes something; nothing may wait inside.
+    /// Reads or updates the observations; the closure must not wait.
     pub fn with<T>(&self, look: impl FnOnce(&mut Observations) -> T) -> T {
         look(&mut self.observed.lock())
     }

@@ -1,7 +1,7 @@
-//! Orders to region servers: one place that knows their channels, finds a group's leader, and knows what may be retried.
+//! Orders to region servers: the only place that has their channels, finds a group's leader and knows what can be retried.
 //!
-//! Every order is idempotent (by group, replica, region or table id), so it may be sent again whenever its outcome is not
-//! known. Each call has a deadline; a round asks each member at most once, and the caller waits between rounds.
+//! Every order is idempotent (by group, replica, region or table id), so it can be sent again whenever its outcome is
+//! unknown. Each call has a deadline; a round asks each member about once, and the caller waits between rounds.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -22,18 +22,18 @@ use crate::catalog::groups::GroupEntry;
 use crate::journal::Journal;
 use crate::observed::Observed;
 
-/// How long one call may take; a change of tables waits there for a quorum's sync.
+/// Timeout of one call; a change of tables waits for a quorum to sync.
 const CALL_TIME_MAX: Duration = Duration::from_secs(5);
 const RETRY_AFTER: Duration = Duration::from_millis(100);
-/// Redirects followed in one round, so that two servers that name each other cannot keep it going.
+/// Redirects followed in one round, so that two servers that redirect to each other cannot loop.
 const REDIRECTS_MAX: usize = 4;
 
 type Client = RegionServerClient<Channel>;
 
-/// What a change of tables orders a group to do.
+/// An order to a group to change its tables.
 #[derive(Clone, Debug, Default)]
 pub struct TableOrder {
-    /// The schema to put or raise.
+    /// The schema to store or update.
     pub schema: Option<TableSchema>,
     /// Regions to create.
     pub create: Vec<RegionDescriptor>,
@@ -41,7 +41,7 @@ pub struct TableOrder {
     pub drop: Option<TableId>,
 }
 
-/// The way to the region servers.
+/// The calls to region servers.
 pub struct Orders {
     journal: Journal,
     observed: Arc<Observed>,
@@ -51,12 +51,12 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// Orders in the name of this master.
+    /// The calls of this master.
     pub const fn new(journal: Journal, observed: Arc<Observed>, identity: Identity) -> Self {
         Self { journal, observed, identity, channels: Mutex::new(BTreeMap::new()) }
     }
 
-    /// Makes one server's replica of a group.
+    /// Creates a replica of a group on a server.
     pub async fn create_group(
         &self,
         group: GroupId,
@@ -81,7 +81,7 @@ impl Orders {
         answer(client.create_group(request)).await.map(|_| ())
     }
 
-    /// One entry in the group's log, through whoever leads it.
+    /// Changes tables by one entry in the group's log, through its leader.
     pub async fn change_tables(&self, group: GroupId, order: &TableOrder) -> Result<(), Error> {
         let request = v1::ChangeTablesRequest {
             hello: None,
@@ -98,7 +98,7 @@ impl Orders {
         .map(|_| ())
     }
 
-    /// Splits a region, near its middle when `at` is empty; answers the daughters.
+    /// Splits a region, near its middle if `at` is empty; returns the daughters.
     pub async fn split(
         &self,
         group: GroupId,
@@ -114,7 +114,7 @@ impl Orders {
         Ok(reply.await?.daughters)
     }
 
-    /// Asks the members of a group, the likely leader first, until one that leads it answers.
+    /// Calls the members of a group, the likely leader first, until the leader answers.
     async fn at_leader<T, F>(&self, group: GroupId, call: impl Fn(Client, v1::Hello) -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Error>>,
@@ -146,7 +146,7 @@ impl Orders {
                 }
             }
         }
-        Err(last.unwrap_or_else(|| unavailable(format!("no member of group {group} could be asked"))))
+        Err(last.unwrap_or_else(|| unavailable(format!("no member of group {group} could be reached"))))
     }
 
     fn members_to_ask(&self, group: GroupId) -> Result<VecDeque<ServerId>, Error> {
@@ -170,7 +170,7 @@ impl Orders {
             Some((known, channel)) if *known == address => channel.clone(),
             _ => {
                 let channel = terrane_env::net::channel(&address)
-                    .map_err(|error| unavailable(format!("server {server} registered {error}")))?;
+                    .map_err(|error| unavailable(format!("server {server} registered an invalid address: {error}")))?;
                 channels.insert(server, (address, channel.clone()));
                 channel
             }
@@ -193,7 +193,7 @@ async fn answer<T>(call: impl Future<Output = Result<Response<T>, Status>>) -> R
     }
 }
 
-/// Whether asking again, or another member, cannot help: the order itself is wrong.
+/// Whether the order is invalid, so that neither a retry nor another member can help.
 pub fn is_final(error: &Error) -> bool {
     matches!(error, Error::Invalid(_) | Error::Unsupported { .. } | Error::StaleEpoch { .. } | Error::ReadOnly { .. })
 }

@@ -1,7 +1,7 @@
-//! Seeing to it that there is a key for page tokens, and telling it to the servers.
+//! Creates keys for page tokens and passes them to servers.
 //!
-//! There is no clock behind it: a key is looked for whenever a server registers or reports, and made when there is none or
-//! the newest is old. Two calls that notice it together propose the same id, and the catalog takes one of them.
+//! There is no timer: each registration and report checks whether a key is due and creates one if necessary. Two calls that
+//! do so at once propose the same id, and the catalog accepts one of them.
 
 use bytes::Bytes;
 use terrane_proto::v1;
@@ -10,7 +10,7 @@ use crate::catalog::CatalogEdit;
 use crate::catalog::page_keys::{PageKey, Secret};
 use crate::journal::Journal;
 
-/// The keys that servers are told, the newest first; a new one is made before when it is due.
+/// The valid keys, newest first; creates a new one first if it is due.
 pub async fn current(journal: &Journal) -> Vec<v1::PageKey> {
     let due = journal.read(|catalog| {
         let keys = catalog.page_keys();
@@ -19,10 +19,10 @@ pub async fn current(journal: &Journal) -> Vec<v1::PageKey> {
     if let Some(id) = due {
         let edit = CatalogEdit::AddPageKey { id, secret: Secret(terrane_env::rand::bytes()) };
         match journal.record(&edit).await {
-            Ok(_) => tracing::info!(id, "a new key for page tokens"),
-            // Another call made it at the same moment, or the catalog takes nothing now: the next report tries again,
-            // and the servers go on with what they have.
-            Err(error) => tracing::debug!(%error, id, "no new key for page tokens now"),
+            Ok(_) => tracing::info!(id, "created a key for page tokens"),
+            // Another call created it at once, or the catalog is not writable now. The next report tries again; until
+            // then servers use the keys they have.
+            Err(error) => tracing::debug!(%error, id, "cannot create a key for page tokens now"),
         }
     }
     let wire = |key: &PageKey| v1::PageKey { id: key.id, secret: Bytes::copy_from_slice(&key.secret.0) };

@@ -1,8 +1,8 @@
-//! Where groups and new regions go. Pure: what there is comes in, what is wanted comes out; `procedures` does it.
+//! Decides where groups and new regions go. Pure functions of the present state; `procedures` carries the plans out.
 //!
-//! Groups: every live server is to lead a set number of groups (4 unless told otherwise); each has its replicas on
-//! distinct servers, and the followers are spread so that all servers hold about as many. Regions: a new region goes to
-//! the leader with the fewest, and of its groups to the one with the fewest; neighbours thus land on different leaders.
+//! Groups: every live server leads a set number of groups (4 by default). The replicas of a group are on distinct servers,
+//! and followers are spread so that all servers have about the same number. Regions: a new region goes to the leader with
+//! the fewest regions and there to the group with the fewest, so that adjacent regions get different leaders.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,20 @@ use terrane_types::{GroupId, ServerId};
 
 use crate::catalog::groups::GroupPlan;
 
-/// What the groups are planned from.
+/// The input of the plan of groups.
 #[derive(Clone, Debug, Default)]
 pub struct Fleet {
-    /// Servers that may get replicas, ascending.
+    /// Servers that can get replicas, ascending.
     pub live: Vec<ServerId>,
-    /// The groups there are: planned leader and servers of each.
+    /// The existing groups.
     pub groups: Vec<GroupPlan>,
     /// Replicas of each group.
     pub replication: usize,
-    /// Groups that each server is to lead.
+    /// Groups that each server leads.
     pub led_by_each: usize,
 }
 
-/// The groups still to be made; none while fewer servers are live than a group needs.
+/// The groups to create; none while fewer servers are live than a group needs.
 pub fn plan_groups(fleet: &Fleet) -> Vec<GroupPlan> {
     if fleet.replication == 0 || fleet.live.len() < fleet.replication {
         return Vec::new();
@@ -34,7 +34,7 @@ pub fn plan_groups(fleet: &Fleet) -> Vec<GroupPlan> {
         *led.entry(group.leader).or_default() += 1;
         group.servers.iter().for_each(|server| *replicas.entry(*server).or_default() += 1);
     }
-    // What each is still to lead is counted beforehand, else the last in a round would be taken for the emptiest.
+    // Count the groups that each server will lead first; else the last servers of a round would look empty.
     for server in &fleet.live {
         let to_lead = fleet.led_by_each.saturating_sub(led.get(server).copied().unwrap_or(0));
         *replicas.entry(*server).or_default() += to_lead;
@@ -54,8 +54,8 @@ pub fn plan_groups(fleet: &Fleet) -> Vec<GroupPlan> {
     planned
 }
 
-/// The leader and, of the others, those with the fewest replicas. Ties go round the ring, begun elsewhere in each round,
-/// so that one leader's groups do not all share the same followers.
+/// The leader, and the other servers with the fewest replicas. Ties are broken around the ring, from another place in each
+/// round, so that one leader's groups do not all have the same followers.
 fn members(fleet: &Fleet, place: usize, round: usize, replicas: &BTreeMap<ServerId, usize>) -> Vec<ServerId> {
     let count = fleet.live.len();
     let mut others: Vec<(usize, usize, ServerId)> = (1..count)
@@ -70,18 +70,18 @@ fn members(fleet: &Fleet, place: usize, round: usize, replicas: &BTreeMap<Server
     std::iter::once(fleet.live[place]).chain(followers).collect()
 }
 
-/// A group that may take new regions.
+/// A group that can get new regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// The group.
     pub group: GroupId,
-    /// The server that leads it, or was meant to.
+    /// Its leader, or planned leader.
     pub leader: ServerId,
-    /// Regions it has already.
+    /// The regions it has.
     pub regions: u64,
 }
 
-/// The group of each of `count` new regions, in key order. Empty when there is no group.
+/// The group of each of `count` new regions, in key order; empty if there are no groups.
 pub fn place_regions(count: usize, candidates: &[Candidate]) -> Vec<GroupId> {
     let mut candidates = candidates.to_vec();
     let mut per_leader: BTreeMap<ServerId, u64> = BTreeMap::new();
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn every_server_leads_its_number_and_replicas_are_even() {
+    fn replicas_are_spread_evenly() {
         for (servers, replication) in [(3, 3), (4, 3), (5, 3), (7, 5), (9, 1)] {
             let groups = plan_groups(&fleet(1..=servers, replication, 4));
             assert_eq!(groups.len() as u64, servers * 4);

@@ -1,4 +1,4 @@
-//! What a table may be: the checks before a create or an alter is journaled. Pure.
+//! The checks of a create or alter before it is journaled. Pure.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 use terrane_types::limits::{SPLIT_POINTS_BYTES_MAX, SPLIT_POINTS_MAX};
 use terrane_types::{Error, FamilyName, FamilySchema, Invalid, TableId, TableName, TableSchema, escape, range};
 
-/// A table as asked for, ready to be journaled: defaults filled in, families sorted, everything checked.
+/// Prepares the schema of a new table: fills in defaults, sorts families and checks everything.
 pub fn new_table(mut schema: TableSchema, split_at: &[Bytes]) -> Result<TableSchema, Error> {
     let defaults = TableSchema::new(schema.name.clone());
     schema.table = TableId::default();
@@ -25,16 +25,13 @@ pub fn new_table(mut schema: TableSchema, split_at: &[Bytes]) -> Result<TableSch
 
 fn check_split_points(schema: &TableSchema, split_at: &[Bytes]) -> Result<(), Invalid> {
     if split_at.len() > SPLIT_POINTS_MAX {
-        return Err(Invalid::new(format!(
-            "{} split points are too many; the limit is {SPLIT_POINTS_MAX}",
-            split_at.len()
-        )));
+        return Err(Invalid::new(format!("{} split points exceed the limit of {SPLIT_POINTS_MAX}", split_at.len())));
     }
     let bytes: usize = split_at.iter().map(Bytes::len).sum();
     if bytes > SPLIT_POINTS_BYTES_MAX {
         return Err(Invalid::new(format!(
-            "the split points have {bytes} bytes in all; the limit is {SPLIT_POINTS_BYTES_MAX}: begin with fewer and \
-             split the table afterwards"
+            "the split points have {bytes} bytes in total; the limit is {SPLIT_POINTS_BYTES_MAX}: create the table with \
+             fewer and split it afterwards"
         )));
     }
     for key in split_at {
@@ -46,7 +43,7 @@ fn check_split_points(schema: &TableSchema, split_at: &[Bytes]) -> Result<(), In
             Err(Invalid::new(format!("the split point {} is given twice", escape(&pair[0]))))
         }
         Some(pair) => Err(Invalid::new(format!(
-            "split points ascend, but {} comes before {}",
+            "split points must ascend, but {} comes before {}",
             escape(&pair[0]),
             escape(&pair[1])
         ))),
@@ -54,7 +51,7 @@ fn check_split_points(schema: &TableSchema, split_at: &[Bytes]) -> Result<(), In
     }
 }
 
-/// Refuses a boundary inside the key prefix that the table keeps together.
+/// Rejects a boundary inside the atomic key prefix of the table.
 pub fn check_boundary(schema: &TableSchema, key: &[u8]) -> Result<(), Invalid> {
     let Some(declaration) = schema.key.as_ref().filter(|_| schema.atomic > 0) else { return Ok(()) };
     match declaration.prefix_len(key, schema.atomic) {
@@ -65,7 +62,7 @@ pub fn check_boundary(schema: &TableSchema, key: &[u8]) -> Result<(), Invalid> {
             schema.atomic,
             escape(&key[..prefix])
         ))),
-        // A boundary that ends inside the prefix lies between prefixes.
+        // A boundary that ends inside the prefix separates no two rows with the same prefix.
         Some(_) | None => Ok(()),
     }
 }
@@ -81,7 +78,7 @@ pub struct FamilyChange {
     pub attributes: BTreeMap<String, String>,
 }
 
-/// What an alter asks for.
+/// The changes of an alter.
 #[derive(Clone, Debug, Default)]
 pub struct TableChange {
     /// Table attributes to set, by name.
@@ -98,14 +95,14 @@ impl TableChange {
     }
 }
 
-/// The next version of a schema; `boundaries` are where the table's regions begin.
+/// The next version of a schema; `boundaries` are the start keys of the table's regions.
 pub fn altered<'a>(
     schema: &TableSchema,
     change: &TableChange,
     boundaries: impl Iterator<Item = &'a Bytes>,
 ) -> Result<TableSchema, Error> {
     if change.is_empty() {
-        return Err(Invalid::new("an alter names at least one attribute or family").into());
+        return Err(Invalid::new("an alter must change at least one attribute or family").into());
     }
     let mut next = TableSchema { version: schema.version + 1, ..schema.clone() };
     for (name, value) in &change.set {
@@ -118,7 +115,7 @@ pub fn altered<'a>(
     for family in &change.drop_families {
         if change.families.iter().any(|other| other.name == *family) {
             let what = format!(
-                "family {family} is to be dropped and to be set in one alter: drop it first, then add it in another"
+                "family {family} cannot be dropped and changed in one alter: drop it first, then add it in another alter"
             );
             return Err(Invalid::new(what).into());
         }
@@ -133,13 +130,13 @@ pub fn altered<'a>(
     Ok(next)
 }
 
-/// A key is declared once. Whoever opened the table under the old one cuts rows by it, and so do bounds of regions and
-/// filters of files; a declaration that comes late only adds what was not said before.
+/// Rejects a change of the key declaration. Clients that opened the table split row keys by the old declaration, and so do
+/// region bounds and the filters of store files. Declaring the key of a table that has none is fine.
 fn check_key(schema: &TableSchema, next: &TableSchema) -> Result<(), Invalid> {
     match &schema.key {
         Some(key) if next.key.as_ref() != Some(key) => Err(Invalid::new(format!(
-            "table {} declares its key already, as '{key}', and that cannot be changed: create another table with the \
-             other key and copy the rows",
+            "the key of table {} is declared as '{key}' and cannot be changed: create another table with the new key and \
+             copy the rows",
             schema.name
         ))),
         _ => Ok(()),
@@ -163,7 +160,7 @@ fn no_family(table: TableName, family: &FamilyName) -> Error {
     Error::NotFound { what: format!("family {family} of table {table}") }
 }
 
-/// The meta table's schema: it is there, read-only, and no group has it.
+/// The schema of the meta table, which is read-only and in no group.
 pub fn meta() -> TableSchema {
     let mut schema = TableSchema::new(TableName::meta());
     schema.table = TableId::META;
@@ -202,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn split_points_at_their_limits_are_read_again_and_beyond_them_refused() {
+    fn split_points_are_encodable_at_their_limits_and_rejected_beyond() {
         use crate::catalog::{CatalogEdit, NewTable};
         let point = |number: usize, bytes: usize| Bytes::from(format!("{number:0>bytes$}"));
         let most = SPLIT_POINTS_BYTES_MAX / 32_767;
@@ -221,7 +218,7 @@ mod tests {
         let large: Vec<_> = (0..=most).map(|number| point(number, 32_767)).collect();
         assert!(refusal(schema(None, 0), &large).contains("the limit is 8388608"));
         let many: Vec<_> = (0..=SPLIT_POINTS_MAX).map(|number| point(number, 8)).collect();
-        assert!(refusal(schema(None, 0), &many).contains("10001 split points are too many"));
+        assert!(refusal(schema(None, 0), &many).contains("10001 split points exceed"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Wiring of a master: opens its directory, founds the cluster or finds it again, serves, and shuts down.
+//! Starts and stops a master: opens its directory, creates the cluster or resumes it, serves, and shuts down.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,36 +30,36 @@ use crate::orders::Orders;
 use crate::procedures;
 use crate::service::MasterService;
 
-/// How long a start waits for group 0's election; far more than it takes.
+/// How long a start waits for group 0's election; far longer than it takes.
 const LEAD_WAIT_MAX: Duration = Duration::from_secs(20);
-/// How long a shutdown lets calls finish.
+/// How long a shutdown waits for running calls.
 const CALLS_END_MAX: Duration = Duration::from_secs(2);
-/// How often time is told to liveness and gauges are set.
+/// How often liveness is checked and gauges are set.
 const TICK: Duration = Duration::from_millis(500);
-/// The log of group 0 is small: a table is a few hundred bytes.
+/// The log of group 0 is small: a table takes a few hundred bytes.
 const SEGMENT_BYTES: u64 = 4 << 20;
 const LOG_CACHE_BYTES: u64 = 8 << 20;
 const LOG_BUDGET_BYTES: u64 = 16 << 20;
-/// This master among the masters of its cluster: ids below the catalog's first, see `ids`.
+/// This master's replica in group 0; the ids of masters lie below those of the catalog, see `ids`.
 const OWN_REPLICA: ReplicaId = ReplicaId(1);
 
-/// Why a master did not start; each says what to do.
+/// Why a master did not start; each message says what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// A setting cannot work.
+    /// A setting is invalid.
     #[error("{0}")]
     Settings(String),
-    /// Another process has the directory.
+    /// Another process uses the directory.
     #[error(transparent)]
     Lock(#[from] LockError),
-    /// The directory is not this master's.
+    /// The directory does not belong to this master.
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// The catalog's checkpoint cannot be used.
+    /// The catalog's checkpoint cannot be read.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// The catalog's log cannot be used.
+    /// The catalog's log cannot be opened.
     #[error(transparent)]
     Log(#[from] terrane_raft::OpenError),
     /// `--peers` differs from the list that the cluster was created with.
@@ -71,32 +71,32 @@ pub enum StartError {
     Peers {
         /// The masters of the bootstrap.
         recorded: Vec<String>,
-        /// Those of this start.
+        /// The masters given at this start.
         given: Vec<String>,
     },
-    /// The directory's parts belong to different clusters.
-    #[error("{} holds the catalog of cluster {catalog}, but its stamp says {stamp}; do not mix directories", directory.display())]
+    /// Parts of the directory belong to different clusters.
+    #[error("{} contains the catalog of cluster {catalog}, but its `master` file names cluster {stamp}; do not mix data directories", directory.display())]
     Mixed {
         /// The directory.
         directory: PathBuf,
         /// The catalog's cluster.
         catalog: ClusterId,
-        /// The stamp's.
+        /// The cluster of the `master` file.
         stamp: ClusterId,
     },
     /// The port could not be bound.
     #[error(transparent)]
     Listen(std::io::Error),
-    /// A file could not be made.
-    #[error("cannot make {}: {source}", path.display())]
+    /// A directory could not be created.
+    #[error("cannot create {}: {source}", path.display())]
     Io {
         /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// Group 0 did not begin.
-    #[error("the catalog did not come up: {0}")]
+    /// Group 0 did not start.
+    #[error("the catalog did not start: {0}")]
     Catalog(String),
 }
 
@@ -117,18 +117,18 @@ pub struct Master {
     running: Mutex<Option<Running>>,
 }
 
-/// What a shutdown ends, in this order.
+/// What a shutdown stops, in this order.
 struct Running {
     serving: JoinHandle<()>,
     background: JoinSet<()>,
-    /// Last, so that nobody opens the directory while something of this process still writes there.
+    /// Last, so that no other process opens the directory while this one still writes to it.
     lock: DirLock,
 }
 
 impl Master {
-    /// Opens the directory, founds the cluster on first start, and serves. Ready when it returns.
+    /// Opens the directory, creates the cluster at the first start, and serves. The master is ready when this returns.
     ///
-    /// Boxed: an `async fn` is compiled by the crate that awaits it, so every binary would compile the whole master.
+    /// Boxed, because an `async fn` is compiled by the crate that awaits it: every binary would compile the whole master.
     pub fn start(config: MasterConfig) -> BoxFuture<'static, Result<Self, StartError>> {
         Box::pin(Self::open_and_serve(config))
     }
@@ -138,7 +138,7 @@ impl Master {
         make_dir(&config.data_dir).await?;
         let lock = DirLock::acquire(&config.data_dir).await?;
         let identity = Identity::begin(&config.data_dir).await?;
-        // Bound before the catalog is opened: a port in use is told at once, and the address is needed for the bootstrap.
+        // Bound before the catalog is opened: a port in use fails at once, and the bootstrap needs the address.
         let listener = terrane_env::net::listen(&config.listen).await.map_err(StartError::Listen)?;
         let port = listener.local_addr().map_err(StartError::Listen)?.port();
         let address = config.advertised(port);
@@ -158,17 +158,17 @@ impl Master {
         let background = background(&context, &machine, &membership, &metrics, &stop);
         let service = MasterService::new(hello, context, membership, metrics);
         let serving = serve(listener, service, stop_calls.clone()).await?;
-        tracing::info!(cluster = %identity.cluster, address, boot = identity.boot, "the master serves");
+        tracing::info!(cluster = %identity.cluster, address, boot = identity.boot, "master is serving");
         let running = Mutex::new(Some(Running { serving, background, lock }));
         Ok(Self { address, identity, journal, machine, host, registry, stop_calls, stop, running })
     }
 
-    /// Where others reach it.
+    /// The address that others use.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// The cluster it is a master of.
+    /// The id of its cluster.
     pub const fn cluster_id(&self) -> ClusterId {
         self.identity.cluster
     }
@@ -178,12 +178,12 @@ impl Master {
         Arc::clone(&self.registry)
     }
 
-    /// Whether it can answer, or why not.
+    /// Whether it is ready, or why not.
     pub fn ready(&self) -> Result<(), String> {
         self.journal.ready()
     }
 
-    /// Ends calls and procedures, writes a checkpoint, and lets the directory go. A second call does nothing.
+    /// Stops calls and procedures, writes a checkpoint and releases the directory. A second call does nothing.
     ///
     /// Boxed for the same reason as [`Master::start`].
     pub fn shutdown(&self) -> BoxFuture<'_, ()> {
@@ -195,7 +195,7 @@ impl Master {
         self.stop.cancel();
         self.stop_calls.cancel();
         if tokio::time::timeout(CALLS_END_MAX, &mut serving).await.is_err() {
-            // A caller that keeps its connection open must not keep the process.
+            // A client that keeps its connection open must not keep the process alive.
             serving.abort();
         }
         background.shutdown().await;
@@ -205,7 +205,7 @@ impl Master {
     }
 }
 
-/// A master that is dropped without a shutdown stops as if it had been killed.
+/// A master that is dropped without a shutdown stops as if it were killed.
 impl Drop for Master {
     fn drop(&mut self) {
         self.stop.cancel();
@@ -217,7 +217,7 @@ async fn make_dir(path: &std::path::Path) -> Result<(), StartError> {
     fs::create_dir_all(path).await.map_err(|source| StartError::Io { path: path.to_owned(), source })
 }
 
-/// Opens checkpoint and log, and waits until group 0 leads and has applied what it had.
+/// Opens checkpoint and log, and waits until this master leads group 0 and has applied its log.
 async fn open_catalog(
     config: &MasterConfig,
     identity: &Identity,
@@ -236,15 +236,15 @@ async fn open_catalog(
     let spec = GroupSpec { group: GroupId::MASTER, replica: OWN_REPLICA, members };
     let catalog = |what: &dyn std::fmt::Display| StartError::Catalog(what.to_string());
     host.create_group(spec, true).await.map_err(|error| catalog(&error))?;
-    let group = host.group(GroupId::MASTER).ok_or_else(|| catalog(&"its group is gone"))?;
+    let group = host.group(GroupId::MASTER).ok_or_else(|| catalog(&"its group does not exist"))?;
     let leads = group.wait_for(|status| status.is_leader, LEAD_WAIT_MAX).await;
     leads.ok_or_else(|| catalog(&"its group elected no leader"))?;
-    // What the log held before this start is applied once a read at the present moment may be answered.
+    // A read barrier makes sure that the entries from before this start are applied.
     group.read_barrier().await.map_err(|error| catalog(&error))?;
     Ok((host, group, machine))
 }
 
-/// Founds the cluster, or checks that this start fits its bootstrap.
+/// Bootstraps the cluster, or checks the settings against those it was created with.
 async fn bootstrap(
     config: &MasterConfig,
     identity: &Identity,
@@ -261,13 +261,13 @@ async fn bootstrap(
         let (catalog, stamp) = (recorded.cluster, identity.cluster);
         return Err(StartError::Mixed { directory: config.data_dir.clone(), catalog, stamp });
     }
-    // A start that names nobody asks for nothing; the list is in the catalog.
+    // Without --peers, the list in the catalog counts.
     if !config.peers.is_empty() && peers != recorded.peers {
         return Err(StartError::Peers { recorded: recorded.peers, given: config.peers.clone() });
     }
     if recorded.replication != config.replication {
         let (recorded, given) = (recorded.replication, config.replication);
-        tracing::warn!(recorded, given, "the cluster keeps the replication it was created with");
+        tracing::warn!(recorded, given, "ignoring another replication than the cluster was created with");
     }
     Ok(())
 }
@@ -312,7 +312,7 @@ async fn serve(
     Ok(terrane_env::task::spawn_named("master-calls", async move {
         let served = router.serve_with_incoming_shutdown(listener.incoming(&intake), stop.cancelled_owned()).await;
         if let Err(error) = served {
-            tracing::error!(%error, "the master no longer serves");
+            tracing::error!(%error, "the master has stopped serving");
         }
     }))
 }

@@ -1,4 +1,4 @@
-//! The master's gRPC edge: checks the hello, decodes, calls, encodes, maps the error. Nothing is decided here.
+//! The master's gRPC edge: checks the hello, decodes, calls, encodes and maps errors. It makes no decisions.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub struct MasterService {
 }
 
 impl MasterService {
-    /// The edge of this context.
+    /// The service on this context.
     pub fn new(
         identity: Identity,
         context: Arc<MasterContext>,
@@ -57,7 +57,7 @@ impl MasterService {
         let daughters = self.context.orders.split(region.group, region.region, region.epoch, request.at).await?;
         let claims: Vec<RegionDescriptor> =
             daughters.iter().cloned().map(TryInto::try_into).collect::<Result<_, Error>>()?;
-        // The leader will report them, but whoever ordered the split may look at the map next.
+        // The leader will report them, too, but the caller may read the map right after this call.
         self.membership.index_regions(&claims).await?;
         Ok(v1::SplitRegionReply { daughters })
     }
@@ -85,7 +85,7 @@ impl v1::master_server::Master for MasterService {
         self.metrics.call("identify");
         let mut hello = request.into_inner();
         if hello.cluster_id.is_empty() {
-            // The first call to a master: it is made to learn which cluster this is.
+            // The first call of a client, to learn the cluster id.
             hello.cluster_id = bytes::Bytes::copy_from_slice(&self.identity.cluster.0);
         }
         answer(hello::check(&hello, self.identity, terrane_env::time::wall_ms()))
@@ -120,7 +120,7 @@ impl v1::master_server::Master for MasterService {
         let request = request.into_inner();
         self.admit("create_table", request.hello.as_ref())?;
         let created = async {
-            let schema = request.schema.ok_or_else(|| Invalid::new("a create names a schema"))?;
+            let schema = request.schema.ok_or_else(|| Invalid::new("the schema is missing"))?;
             let schema: terrane_types::TableSchema = schema.try_into()?;
             let name = schema.name.clone();
             let id = RequestId::of(&request.request_id)?;

@@ -1,7 +1,6 @@
-//! Creating, altering and dropping tables: check, journal the intent, wait for its end.
+//! Creates, alters and drops tables: checks the request, journals the intent and waits for its completion.
 //!
-//! The waiting is only for the caller's sake: a caller that gives up leaves an intent that is driven to its end all the
-//! same (`crate::procedures`).
+//! Waiting only serves the caller: if it gives up, the journaled intent is completed all the same (`crate::procedures`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,18 +21,18 @@ use crate::schemas::{TableChange, altered, new_table};
 
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
-/// What callers ask of tables.
+/// The calls that change tables and namespaces.
 pub struct TableCalls {
     context: Arc<MasterContext>,
 }
 
 impl TableCalls {
-    /// Calls that leave their intents at this context.
+    /// The calls on this context.
     pub const fn new(context: Arc<MasterContext>) -> Self {
         Self { context }
     }
 
-    /// Creates a table; every region of it can be used when this returns.
+    /// Creates a table; all its regions are usable when this returns.
     pub async fn create(
         &self,
         schema: TableSchema,
@@ -42,9 +41,9 @@ impl TableCalls {
         deadline: Instant,
     ) -> Result<TableId, Error> {
         let schema = new_table(schema, &split_at)?;
-        // In this order: the first try of this request may be applied between the two looks.
+        // In this order: an earlier try of this request may be applied between the two reads.
         let existing = self.refuse_existing(&schema.name);
-        if let Some(table) = self.made_by(request) {
+        if let Some(table) = self.changed_by(request) {
             return self.until_created(&schema.name, table, deadline).await;
         }
         existing?;
@@ -55,7 +54,7 @@ impl TableCalls {
         let new = NewTable { schema, split_at, groups, implies_namespace: false };
         let outcome = self.record(request, CatalogEdit::CreateTable(new)).await?;
         let Outcome::Table(table) = outcome else { return Err(unexpected(&outcome)) };
-        tracing::info!(%table, %name, "a table is being created");
+        tracing::info!(%table, %name, "creating table");
         self.until_created(&name, table, deadline).await
     }
 
@@ -65,8 +64,8 @@ impl TableCalls {
         Ok(table)
     }
 
-    /// The table that an earlier request of this id has changed.
-    fn made_by(&self, request: Option<RequestId>) -> Option<TableId> {
+    /// The table that an earlier try of this request has changed.
+    fn changed_by(&self, request: Option<RequestId>) -> Option<TableId> {
         self.context.journal.read(|catalog| catalog.requests().get(request?))
     }
 
@@ -83,14 +82,14 @@ impl TableCalls {
         if exists { Err(Error::AlreadyExists { what: format!("table {name}") }) } else { Ok(()) }
     }
 
-    /// Said again when the edit is applied; here it spares the wait for groups.
+    /// The edit checks this again; checking here avoids waiting for groups.
     fn refuse_missing_namespace(&self, name: &TableName) -> Result<(), Error> {
         let namespace = name.namespace_name();
         let is_there = self.context.journal.read(|catalog| catalog.namespaces().contains(&namespace));
         if is_there { Ok(()) } else { Err(Invalid::new(missing(&namespace)).into()) }
     }
 
-    /// The groups of that many new regions; waits until there are groups at all.
+    /// The groups of this many new regions; waits until groups exist.
     async fn groups_for(&self, count: usize, deadline: Instant) -> Result<Vec<terrane_types::GroupId>, Error> {
         let context = &self.context;
         let place = || {
@@ -102,12 +101,12 @@ impl TableCalls {
             let waiting =
                 context.journal.read(|catalog| context.observed.with(|observed| waiting_for(catalog, observed)));
             let message =
-                format!("the table was not created: {}", waiting.unwrap_or_else(|| "no group is open".into()));
+                format!("the table was not created: {}", waiting.unwrap_or_else(|| "no group is open yet".into()));
             Error::Unavailable { message, retry_after: RETRY_AFTER }
         })
     }
 
-    /// Alters a table; every group has the new schema when this returns.
+    /// Alters a table; every group of it has the new schema when this returns.
     pub async fn alter(
         &self,
         name: &TableName,
@@ -116,10 +115,10 @@ impl TableCalls {
         deadline: Instant,
     ) -> Result<(), Error> {
         refuse_meta(name)?;
-        if let Some(table) = self.made_by(request) {
+        if let Some(table) = self.changed_by(request) {
             return self.wait_until_enabled(name, table, deadline, || not_found(name)).await;
         }
-        let entry = self.settled(name, deadline).await?;
+        let entry = self.once_enabled(name, deadline).await?;
         self.context.admit_change()?;
         let table = entry.schema.table;
         let schema = self.context.journal.read(|catalog| {
@@ -130,16 +129,16 @@ impl TableCalls {
         self.wait_until_enabled(name, table, deadline, || not_found(name)).await
     }
 
-    /// Drops a table; no group has anything of it when this returns.
+    /// Drops a table; all groups have removed it when this returns.
     pub async fn drop(&self, name: &TableName, request: Option<RequestId>, deadline: Instant) -> Result<(), Error> {
         refuse_meta(name)?;
         let entry = self.context.journal.read(|catalog| catalog.tables().named(&name.to_string()).cloned());
-        if let Some(table) = self.made_by(request) {
+        if let Some(table) = self.changed_by(request) {
             return self.until_gone(name, table, deadline).await;
         }
         let entry = entry.ok_or_else(|| not_found(name))?;
         if entry.state == TableState::Enabled {
-            // One that is unfinished already counts once, whatever is done to it.
+            // An unfinished change of the table already counts.
             self.context.admit_change()?;
         }
         let table = entry.schema.table;
@@ -152,29 +151,29 @@ impl TableCalls {
         self.context.journal.wait_until(deadline, gone).await.ok_or_else(|| self.not_yet(name, table))
     }
 
-    /// Makes a namespace; tables can be created in it when this returns.
+    /// Creates a namespace.
     pub async fn create_namespace(&self, name: NamespaceName, request: Option<RequestId>) -> Result<(), Error> {
         self.record(request, CatalogEdit::CreateNamespace { name }).await.map(drop)
     }
 
-    /// Drops a namespace that has no table left, not even one that is being dropped.
+    /// Drops a namespace without tables; a table that is being dropped counts, too.
     pub async fn drop_namespace(&self, name: NamespaceName, request: Option<RequestId>) -> Result<(), Error> {
         self.record(request, CatalogEdit::DropNamespace { name }).await.map(drop)
     }
 
-    /// The table once nothing is being done to it.
-    async fn settled(&self, name: &TableName, deadline: Instant) -> Result<TableEntry, Error> {
+    /// The table, once it is enabled.
+    async fn once_enabled(&self, name: &TableName, deadline: Instant) -> Result<TableEntry, Error> {
         let text = name.to_string();
         let look = || match self.context.journal.read(|catalog| catalog.tables().named(&text).cloned()) {
             None => Some(Err(not_found(name))),
             Some(entry) => (entry.state == TableState::Enabled).then_some(Ok(entry)),
         };
-        let message = format!("table {name} is being changed by another call");
+        let message = format!("another change of table {name} is in progress");
         let busy = || Err(Error::Unavailable { message, retry_after: RETRY_AFTER });
         self.context.journal.wait_until(deadline, look).await.unwrap_or_else(busy)
     }
 
-    /// Waits until nothing is being done to the table any more; `gone` says why there is none.
+    /// Waits until the table is enabled; `gone` is the error if it does not exist.
     async fn wait_until_enabled(
         &self,
         name: &TableName,
@@ -194,16 +193,16 @@ impl TableCalls {
         self.context.journal.read(|catalog| catalog.tables().get(table).map(|entry| entry.state))
     }
 
-    /// What a caller hears whose time ran out while its change goes on.
+    /// The error of a caller whose deadline passed while its change continues.
     fn not_yet(&self, name: &TableName, table: TableId) -> Error {
         let state = self.state(table).map_or("changing", TableState::name);
         let wait = self.context.wait_of(table).map_or_else(String::new, |wait| format!(", waiting for {wait}"));
-        let message = format!("table {name} is still {state}{wait}; the master goes on with it");
+        let message = format!("table {name} is still {state}{wait}; the master continues with it");
         Error::Unavailable { message, retry_after: RETRY_AFTER }
     }
 }
 
-/// The groups that new regions may go to: those whose members all answer, or, when a server is down, all that are open.
+/// The candidates for new regions: groups whose members are all live or, if there are none, all open groups.
 fn candidates(catalog: &Catalog, observed: &Observations) -> Vec<Candidate> {
     let counts = catalog.regions_per_group();
     let candidate = |group, leader| Candidate { group, leader, regions: counts.get(&group).copied().unwrap_or(0) };
@@ -213,18 +212,17 @@ fn candidates(catalog: &Catalog, observed: &Observations) -> Vec<Candidate> {
             (entry, candidate(group, leader))
         })
     };
-    let answering = |entry: &crate::catalog::groups::GroupEntry| {
+    let is_whole = |entry: &crate::catalog::groups::GroupEntry| {
         entry.members.values().all(|server| observed.liveness.is_live(*server))
     };
-    let whole: Vec<Candidate> =
-        groups().filter(|(entry, _)| answering(entry)).map(|(_, candidate)| candidate).collect();
+    let whole: Vec<Candidate> = groups().filter(|(entry, _)| is_whole(entry)).map(|(_, candidate)| candidate).collect();
     if !whole.is_empty() {
         return whole;
     }
     groups().filter(|(entry, _)| entry.state == GroupState::Open).map(|(_, candidate)| candidate).collect()
 }
 
-/// What new tables wait for, in words; `None` when groups are there or on their way.
+/// What new tables wait for; `None` if groups exist.
 pub fn waiting_for(catalog: &Catalog, observed: &Observations) -> Option<String> {
     if !catalog.groups().is_empty() {
         return None;
@@ -234,7 +232,7 @@ pub fn waiting_for(catalog: &Catalog, observed: &Observations) -> Option<String>
     (live < wanted).then(|| {
         let missing = wanted - live;
         let servers = if missing == 1 { "server" } else { "servers" };
-        format!("waiting for {missing} more region {servers}: {live} of {wanted} are registered and alive")
+        format!("waiting for {missing} more region {servers}: {live} of {wanted} are registered and live")
     })
 }
 
@@ -247,5 +245,5 @@ fn not_found(name: &TableName) -> Error {
 }
 
 fn unexpected(outcome: &Outcome) -> Error {
-    Error::Internal { message: format!("the catalog answered a create with {outcome:?}") }
+    Error::Internal { message: format!("creating a table returned {outcome:?}") }
 }

@@ -1,7 +1,6 @@
-//! What the master shows: locations for clients, lists and status for people.
+//! Read-only calls: locations for clients, lists and the status for users.
 //!
-//! All of it is put together at the moment of the call from the catalog and what is observed, in memory. The messages
-//! carry no rule of their own, so they are built here and nowhere decoded.
+//! Replies are built from the catalog and the observed state at the time of the call, in memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,21 +21,21 @@ use crate::observed::{Observations, now};
 use crate::schemas;
 use crate::tables::waiting_for;
 
-/// Regions in one answer to a look-up when the caller names no number, and at most.
+/// Default and largest number of regions in the reply to a lookup.
 const LOCATE_DEFAULT: usize = 256;
 const LOCATE_MAX: usize = 4_096;
-/// A log that holds more than this part of its limit, and is held back, is a trouble.
-const LOG_TROUBLE_PERCENT: u64 = 50;
-/// The state in which a region reports that it is as large as it may get and cannot be split.
+/// A log above this share of its limit that is held back is a health issue.
+const LOG_ISSUE_PERCENT: u64 = 50;
+/// The state of a region that exceeds its size and cannot be split.
 const UNSPLITTABLE: &str = "unsplittable";
 
-/// Views of one master.
+/// The read-only calls of one master.
 pub struct Views {
     context: Arc<MasterContext>,
 }
 
 impl Views {
-    /// Views of what lies on this context.
+    /// The read-only calls on this context.
     pub const fn new(context: Arc<MasterContext>) -> Self {
         Self { context }
     }
@@ -45,7 +44,7 @@ impl Views {
         self.context.journal.read(|catalog| self.context.observed.with(|observed| look(catalog, observed)))
     }
 
-    /// A table by name, as `describe` shows it.
+    /// A table by name.
     pub fn table(&self, name: &TableName) -> Result<v1::TableReply, Error> {
         if name.is_meta() {
             let regions = self.context.journal.read(|catalog| catalog.regions().len());
@@ -59,7 +58,7 @@ impl Views {
         .ok_or_else(|| Error::NotFound { what: format!("table {name}") })
     }
 
-    /// The tables of a namespace, or all, in the order of their names.
+    /// The tables of a namespace, or all tables, by name.
     pub fn tables(&self, namespace: Option<&NamespaceName>) -> Result<Vec<v1::TableReply>, Error> {
         self.look(|catalog, observed| {
             let Some(namespace) = namespace else {
@@ -78,7 +77,7 @@ impl Views {
         names.iter().map(ToString::to_string).collect()
     }
 
-    /// Where the regions of a table are, from the one that holds `key` on.
+    /// The locations of a table's regions, starting with the one that contains the key.
     pub fn locate(&self, request: &v1::LocateRequest) -> Result<v1::LocateReply, Error> {
         let table = TableId(request.table);
         let limit = usize::try_from(request.limit).unwrap_or(usize::MAX);
@@ -113,7 +112,7 @@ impl Views {
         })
     }
 
-    /// The regions of a table, or of all.
+    /// The regions of a table, or of all tables.
     pub fn regions(&self, table: Option<&TableName>) -> Result<Vec<v1::RegionInfo>, Error> {
         self.look(|catalog, observed| {
             let Some(name) = table else {
@@ -126,22 +125,22 @@ impl Views {
         })
     }
 
-    /// A region as the map has it.
+    /// A region of the map.
     pub fn region(&self, region: RegionId) -> Result<RegionDescriptor, Error> {
         let known =
             self.context.journal.read(|catalog| catalog.regions().get(region).map(|entry| entry.descriptor.clone()));
         known.ok_or_else(|| Error::NotFound { what: format!("region {region}") })
     }
 
-    /// The state of the whole, and what is wrong with it.
+    /// The state of the cluster and its health issues.
     pub fn status(&self) -> v1::StatusReply {
         let own = self.context.journal.checkpoint_issue();
         let waits = self.context.waits();
         let catalog_index = self.context.journal.applied();
         self.look(|catalog, observed| {
             let leaderless = leaderless(catalog, observed);
-            let mut troubles = troubles(catalog, observed, &leaderless, now());
-            troubles.extend(own);
+            let mut issues = health_issues(catalog, observed, &leaderless, now());
+            issues.extend(own);
             let waiting = waiting_for(catalog, observed).into_iter().chain(waits);
             v1::StatusReply {
                 cluster_id: bytes::Bytes::copy_from_slice(&catalog.cluster().0),
@@ -151,7 +150,7 @@ impl Views {
                 regions: count(catalog.regions().len()),
                 groups: count(catalog.groups().len()),
                 groups_without_leader: count(leaderless.len()),
-                troubles,
+                troubles: issues,
                 waiting_for: waiting.collect::<Vec<_>>().join("; "),
                 catalog_index,
             }
@@ -223,7 +222,7 @@ fn server_info(
         log_bytes: load.log_bytes,
         log_limit: load.log_limit,
         log_held_by: load.log_held_by,
-        troubles: load.troubles,
+        troubles: load.issues,
         memtable_bytes: load.memtable_bytes,
         resources: load.resources,
         since_report_ms: u64::try_from(observed.liveness.quiet_for(server, now()).as_millis()).unwrap_or(u64::MAX),
@@ -267,57 +266,57 @@ fn region_info(catalog: &Catalog, observed: &Observations, entry: &RegionEntry) 
     }
 }
 
-/// Open groups that nobody leads, as far as reports tell.
+/// Open groups without a known leader.
 pub fn leaderless(catalog: &Catalog, observed: &Observations) -> Vec<GroupId> {
     let open = catalog.groups().iter().filter(|(_, entry)| entry.state == GroupState::Open);
     open.map(|(group, _)| group).filter(|group| observed.leader(*group).is_none()).collect()
 }
 
-/// What is wrong, a sentence each, in a fixed order.
-fn troubles(catalog: &Catalog, observed: &Observations, leaderless: &[GroupId], now: Moment) -> Vec<String> {
-    let mut troubles = Vec::new();
+/// The health issues, one sentence each: of servers, then groups, then regions.
+fn health_issues(catalog: &Catalog, observed: &Observations, leaderless: &[GroupId], now: Moment) -> Vec<String> {
+    let mut issues = Vec::new();
     for (server, known) in catalog.servers().iter() {
-        server_troubles(observed, server, &known.address, now, &mut troubles);
+        server_issues(observed, server, &known.address, now, &mut issues);
     }
     for group in leaderless {
-        troubles.push(format!(
-            "group {group} has no leader: its regions cannot be read or written until most of its servers are back"
+        issues.push(format!(
+            "group {group} has no leader: its regions are unavailable until a majority of its servers is back"
         ));
     }
     for region in catalog.regions().iter().map(|entry| &entry.descriptor) {
         let view = observed.inventory.region(region.group, region.region);
         if let Some(view) = view.filter(|view| view.state == UNSPLITTABLE) {
             let (region, bytes) = (region.region, view.bytes);
-            troubles.push(format!("region {region} is over its size ({bytes} bytes) and has no place to split"));
+            issues.push(format!("region {region} exceeds its size ({bytes} bytes) but has no row to split at"));
         }
     }
-    troubles
+    issues
 }
 
-fn server_troubles(observed: &Observations, server: ServerId, address: &str, now: Moment, troubles: &mut Vec<String>) {
-    let mut tell = |what: String| troubles.push(format!("server {server} ({address}) {what}"));
+fn server_issues(observed: &Observations, server: ServerId, address: &str, now: Moment, issues: &mut Vec<String>) {
+    let mut report = |what: String| issues.push(format!("server {server} ({address}) {what}"));
     match observed.liveness.state(server) {
         ServerState::Silent if observed.liveness.is_missed(server, now) => {
-            tell(format!("is silent for {} s", observed.liveness.quiet_for(server, now).as_secs()));
+            report(format!("has not reported for {} s", observed.liveness.quiet_for(server, now).as_secs()));
         }
-        ServerState::Stopped => tell("was stopped".into()),
+        ServerState::Stopped => report("was stopped".into()),
         ServerState::Silent | ServerState::Live => {}
     }
     if let Some(off_ms) = observed.liveness.clock_issue(server) {
         let direction = if off_ms < 0 { "behind" } else { "ahead of" };
-        tell(format!("has a clock {} ms {direction} the master's: set the wrong one right", off_ms.abs()));
+        report(format!("has a clock {} ms {direction} the master's: correct the wrong one", off_ms.abs()));
     }
     let Some(load) = observed.inventory.load(server) else { return };
-    if let Some(held) = log_trouble(load) {
-        tell(held);
+    if let Some(held) = log_issue(load) {
+        report(held);
     }
-    load.troubles.iter().for_each(|trouble| tell(format!("says: {trouble}")));
+    load.issues.iter().for_each(|issue| report(format!("reports: {issue}")));
 }
 
-fn log_trouble(load: &ServerLoad) -> Option<String> {
-    let high = load.log_bytes.saturating_mul(100) >= load.log_limit.saturating_mul(LOG_TROUBLE_PERCENT);
+fn log_issue(load: &ServerLoad) -> Option<String> {
+    let high = load.log_bytes.saturating_mul(100) >= load.log_limit.saturating_mul(LOG_ISSUE_PERCENT);
     (high && load.log_limit > 0 && !load.log_held_by.is_empty()).then(|| {
-        format!("has {} of {} bytes of log, held back by {}", load.log_bytes, load.log_limit, load.log_held_by)
+        format!("uses {} of {} bytes for its log, held back by {}", load.log_bytes, load.log_limit, load.log_held_by)
     })
 }
 
@@ -330,7 +329,7 @@ mod tests {
     use crate::inventory::{GroupSeen, Inventory, RegionSeen, Report};
     use crate::liveness::Liveness;
 
-    /// Server 1 of the full catalog leads its group in term 3 and reports its first region as too large.
+    /// Server 1 of the full catalog leads its group in term 3 and reports its first region as unsplittable.
     fn observed() -> Observations {
         let mut liveness = Liveness::new(Duration::from_secs(3), Moment(0));
         liveness.heard(ServerId(1), 1, Moment(1)).unwrap();
@@ -340,41 +339,41 @@ mod tests {
             server: ServerId(1),
             groups: vec![GroupSeen { group: GroupId(1), term: 3, leader: Some(ServerId(1)), applied: 9 }],
             regions: vec![RegionSeen { descriptor, bytes: 100, state: UNSPLITTABLE.into(), term: 3 }],
-            load: ServerLoad { troubles: vec!["a file is damaged".into()], ..ServerLoad::default() },
+            load: ServerLoad { issues: vec!["a file is damaged".into()], ..ServerLoad::default() },
         });
         Observations { liveness, inventory }
     }
 
-    fn told(observed: &Observations, now: Moment) -> Vec<String> {
+    fn issues(observed: &Observations, now: Moment) -> Vec<String> {
         let catalog = full();
-        troubles(&catalog, observed, &leaderless(&catalog, observed), now)
+        health_issues(&catalog, observed, &leaderless(&catalog, observed), now)
     }
 
     #[test]
-    fn troubles_of_a_healthy_moment_are_what_servers_and_regions_say() {
+    fn servers_and_regions_report_their_issues() {
         assert_eq!(
-            told(&observed(), Moment(2_000)),
+            issues(&observed(), Moment(2_000)),
             [
-                "server 1 (a:1) says: a file is damaged",
-                "region 1 is over its size (100 bytes) and has no place to split",
+                "server 1 (a:1) reports: a file is damaged",
+                "region 1 exceeds its size (100 bytes) but has no row to split at",
             ]
         );
     }
 
     #[test]
-    fn a_silent_server_and_the_groups_it_led_are_told() {
+    fn a_silent_server_and_its_groups_are_issues() {
         let mut observed = observed();
         observed.liveness.clock(ServerId(1), -700);
         observed.liveness.tick(Moment(9_001));
-        let told = told(&observed, Moment(9_001));
-        assert_eq!(told[0], "server 1 (a:1) is silent for 9 s");
-        assert!(told[1].contains("700 ms behind the master's"), "{}", told[1]);
-        assert!(told.iter().any(|what| what == "server 2 (b:1) is silent for 9 s"), "never heard of");
-        assert!(told.iter().any(|what| what.starts_with("group 1 has no leader")));
+        let issues = issues(&observed, Moment(9_001));
+        assert_eq!(issues[0], "server 1 (a:1) has not reported for 9 s");
+        assert!(issues[1].contains("700 ms behind the master's"), "{}", issues[1]);
+        assert!(issues.iter().any(|what| what == "server 2 (b:1) has not reported for 9 s"), "never reported");
+        assert!(issues.iter().any(|what| what.starts_with("group 1 has no leader")));
     }
 
     #[test]
-    fn lists_show_the_leader_and_what_it_reported() {
+    fn lists_show_leaders_and_their_reports() {
         let (catalog, observed) = (full(), observed());
         let region = region_info(&catalog, &observed, catalog.regions().iter().next().unwrap());
         assert_eq!((region.leader.as_str(), region.bytes, region.state.as_str()), ("a:1", 100, UNSPLITTABLE));
@@ -389,15 +388,18 @@ mod tests {
     }
 
     #[test]
-    fn a_log_is_a_trouble_when_it_is_high_and_held() {
+    fn a_large_log_that_is_held_back_is_an_issue() {
         let load = |log_bytes, held: &str| ServerLoad {
             log_bytes,
             log_limit: 1_000,
             log_held_by: held.into(),
             ..ServerLoad::default()
         };
-        assert_eq!(log_trouble(&load(499, "server 3")), None);
-        assert_eq!(log_trouble(&load(900, "")), None);
-        assert_eq!(log_trouble(&load(900, "server 3")).unwrap(), "has 900 of 1000 bytes of log, held back by server 3");
+        assert_eq!(log_issue(&load(499, "server 3")), None);
+        assert_eq!(log_issue(&load(900, "")), None);
+        assert_eq!(
+            log_issue(&load(900, "server 3")).unwrap(),
+            "uses 900 of 1000 bytes for its log, held back by server 3"
+        );
     }
 }

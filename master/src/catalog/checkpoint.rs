@@ -1,9 +1,9 @@
-//! The checkpoint: the whole catalog as of one applied index, in one checksummed file.
+//! The checkpoint: the whole catalog as of one applied index, in one file with a checksum.
 //!
-//! Together with the entries of group 0's log above that index it is all the master needs to start. It is replaced whole
-//! (temporary file, sync, rename, sync of the directory), so a crash leaves the old one or the new one; a file whose
-//! checksum does not fit is damage, and the master refuses to start from it rather than forget what was acknowledged.
-//! The layout is written down in `docs/formats/catalog.md`.
+//! The master starts from the checkpoint and the entries of group 0's log above its index. The file is replaced atomically
+//! (temporary file, sync, rename, sync of the directory), so a crash leaves the old or the new one. A file with a wrong
+//! checksum is damaged; the master refuses to start from it rather than lose acknowledged changes. The layout is
+//! documented in `docs/formats/catalog.md`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ use super::Catalog;
 use super::codec::{DecodeError, Reader, Writer};
 
 const MAGIC: &[u8; 8] = b"TERRACAT";
-/// What is written, and the oldest that is read.
+/// The version that is written, and the oldest that is read.
 const CHECKPOINT_VERSION: u16 = 3;
 const CHECKPOINT_VERSION_OLDEST: u16 = 1;
 const CHECKSUM_BYTES: usize = 4;
 
-/// Where the checkpoint lies in the catalog's directory.
+/// The path of the checkpoint in the catalog's directory.
 pub fn path_in(dir: &Path) -> PathBuf {
     dir.join("checkpoint")
 }
@@ -25,7 +25,7 @@ pub fn path_in(dir: &Path) -> PathBuf {
 /// The catalog as of an index of group 0's log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Every entry up to this index is in it.
+    /// Every entry up to this index is applied.
     pub applied: u64,
     /// The stamp of that entry.
     pub stamp: u64,
@@ -41,21 +41,21 @@ pub enum CheckpointError {
     Io {
         /// The file.
         file: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The file is there and is not what was written.
-    #[error("{file} is damaged: {what}; restore it from another master or from a backup, do not delete it")]
+    /// The file is damaged.
+    #[error("{file} is damaged: {what}; restore it from a backup and do not delete it")]
     Damage {
         /// The file.
         file: String,
-        /// What does not fit.
+        /// What is wrong with it.
         what: String,
     },
 }
 
 impl Checkpoint {
-    /// The file's bytes.
+    /// Encodes the file.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
         out.raw(MAGIC);
@@ -69,17 +69,17 @@ impl Checkpoint {
         bytes
     }
 
-    /// A checkpoint from the file's bytes.
+    /// Decodes the file.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let rule = |what: &str| DecodeError::Rule(what.to_owned());
         let split = bytes.len().checked_sub(CHECKSUM_BYTES).ok_or_else(|| rule("it is shorter than a checksum"))?;
         let (body, checksum) = bytes.split_at(split);
         if crc32c::crc32c(body).to_le_bytes() != checksum {
-            return Err(rule("its checksum does not fit its bytes"));
+            return Err(rule("its checksum is wrong"));
         }
         let mut from = Reader::new(body);
         if from.array()? != *MAGIC {
-            return Err(rule("it is not a catalog"));
+            return Err(rule("it is not a catalog checkpoint"));
         }
         let version = from.u16()?;
         if !(CHECKPOINT_VERSION_OLDEST..=CHECKPOINT_VERSION).contains(&version) {
@@ -91,7 +91,7 @@ impl Checkpoint {
         Ok(checkpoint)
     }
 
-    /// Reads the checkpoint in `dir`; an empty catalog at index 0 when none was ever written.
+    /// Reads the checkpoint in `dir`; an empty catalog at index 0 if there is none.
     pub async fn load(dir: &Path) -> Result<Self, CheckpointError> {
         let path = path_in(dir);
         let file = path.display().to_string();

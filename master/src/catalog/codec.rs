@@ -1,7 +1,7 @@
-//! Reading and writing the catalog's bytes: fixed-width little-endian numbers, lengths before what they measure.
+//! The catalog's encoding: fixed-width little-endian numbers, and lengths before data.
 //!
-//! `docs/formats/catalog.md` says what is written with it. A length from the bytes never becomes an allocation: a reader
-//! hands out slices of what is there, and lists grow as their elements are found.
+//! `docs/formats/catalog.md` documents what is encoded. A length in the input is never used for an allocation: the reader
+//! returns slices of its input, and lists grow as their elements are read.
 
 use bytes::Bytes;
 use terrane_types::{ByteReader, Invalid, Malformed};
@@ -9,29 +9,29 @@ use terrane_types::{ByteReader, Invalid, Malformed};
 /// Version of the layout of edits and outcomes.
 pub const EDIT_VERSION: u8 = 1;
 
-/// Bytes that are not what their format says.
+/// Bytes that do not follow their format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// The bytes do not hold the fields that they should.
+    /// The bytes end inside a field, or continue after the last one.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// A version that this build does not know.
-    #[error("version {found} of {what} is not known to this build; a newer one wrote it")]
+    /// An unknown version.
+    #[error("version {found} of {what} was written by a newer build")]
     Version {
         /// What has the version.
         what: &'static str,
         /// The version found.
         found: u16,
     },
-    /// A tag that names nothing.
-    #[error("{found} is no kind of {what}")]
+    /// An unknown tag.
+    #[error("{found} is not a known {what}")]
     Tag {
         /// What the tag chooses.
         what: &'static str,
         /// The tag found.
         found: u8,
     },
-    /// A field that breaks a rule of its own.
+    /// A field with an invalid value.
     #[error("{0}")]
     Rule(String),
 }
@@ -70,7 +70,7 @@ impl Writer {
     }
 
     pub fn bytes(&mut self, value: &[u8]) {
-        self.u32(u32::try_from(value.len()).expect("no field of the catalog comes near 4 GiB"));
+        self.u32(u32::try_from(value.len()).expect("a field of the catalog is far smaller than 4 GiB"));
         self.raw(value);
     }
 
@@ -80,7 +80,7 @@ impl Writer {
 
     /// A count, then each element.
     pub fn list<T>(&mut self, items: impl ExactSizeIterator<Item = T>, mut each: impl FnMut(&mut Self, T)) {
-        self.u32(u32::try_from(items.len()).expect("no list of the catalog comes near 2^32 elements"));
+        self.u32(u32::try_from(items.len()).expect("a list of the catalog has far fewer than 2^32 elements"));
         for item in items {
             each(self, item);
         }
@@ -91,15 +91,15 @@ impl Writer {
     }
 }
 
-/// Takes the fields of the catalog's bytes.
+/// Reads the catalog's fields.
 pub type Reader<'a> = ByteReader<&'a [u8]>;
 
-/// Bytes after their length, copied.
+/// Reads a length and that many bytes, copied.
 pub fn owned(from: &mut Reader<'_>) -> Result<Bytes, Malformed> {
     from.bytes().map(Bytes::copy_from_slice)
 }
 
-/// Refuses an edit or outcome of a version that this build does not know.
+/// Rejects an edit or outcome of an unknown version.
 pub(super) fn check_version(version: u8) -> Result<(), DecodeError> {
     if version == EDIT_VERSION {
         return Ok(());

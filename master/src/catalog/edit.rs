@@ -1,8 +1,8 @@
-//! Edits, the only way the catalog changes, and their outcomes. Both are bytes in group 0's log and its replies.
+//! Edits: the only way to change the catalog. Each is an operation in group 0's log.
 //!
-//! An edit says what is wanted; ids are given when it is applied, in log order, so two masters can never give one id to
-//! two things. What no longer fits when an edit's turn comes is refused as a whole and changes nothing. The layout is
-//! written down in `docs/formats/catalog.md`.
+//! An edit describes the change; ids are assigned when it is applied, in log order, so that two masters can never assign one
+//! id twice. An edit that no longer fits the catalog when it is applied is refused as a whole. The layout is documented in
+//! `docs/formats/catalog.md`.
 
 use bytes::Bytes;
 use terrane_types::{ClusterId, GroupId, NamespaceName, RegionDescriptor, ServerId, TableId, TableSchema};
@@ -19,69 +19,69 @@ use super::tables::{decode_schema, encode_schema};
 /// One change of the catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CatalogEdit {
-    /// The first entry of a cluster: what it is, who its masters are, how often data is kept.
+    /// The first entry of a cluster: its id, its masters and its replication.
     Bootstrap(Bootstrap),
-    /// A server with a fresh directory gets an id.
+    /// Assigns an id to a server with a fresh data directory.
     AddServer(Registration),
-    /// A known server says where it is now.
+    /// Replaces the registration of a known server.
     UpdateServer { server: ServerId, registration: Registration },
-    /// A block of region ids, for splits that need no master.
+    /// Takes a block of region ids, for splits without a master.
     TakeRegionIds { count: u32 },
-    /// The intent to make groups. `expected` is the id the first of them must get: a plan made from an older catalog loses.
+    /// The intent to create groups. `expected` is the id of the first one: a plan made from an older catalog is refused.
     AddGroups { expected: GroupId, groups: Vec<GroupPlan> },
-    /// Every member of the group has its replica.
+    /// Every member of the group has created its replica.
     OpenGroup { group: GroupId },
-    /// The intent to make a table.
+    /// The intent to create a table.
     CreateTable(NewTable),
-    /// Every region of the table is open.
+    /// Every group has created its regions of the table.
     EnableTable { table: TableId },
-    /// The intent to alter a table: the whole new schema, its version one above the present.
+    /// The intent to alter a table: the complete new schema with the next version.
     AlterTable { schema: TableSchema },
-    /// Every group with regions of the table has this version.
+    /// Every group with regions of the table has this schema version.
     FinishAlter { table: TableId, version: u64 },
     /// The intent to drop a table.
     DropTable { table: TableId },
     /// Every group has dropped the table.
     RemoveTable { table: TableId },
-    /// Regions as their leaders report them.
+    /// Regions as reported by their leaders.
     IndexRegions { regions: Vec<RegionDescriptor> },
-    /// A new key for page tokens. `id` is the one it must get: of two that were made at once one loses.
+    /// A new key for page tokens. `id` must be the next id: of two keys proposed at once, one is refused.
     AddPageKey { id: u32, secret: Secret },
-    /// A namespace that tables can be in from now on.
+    /// Creates a namespace.
     CreateNamespace { name: NamespaceName },
-    /// A namespace without tables is no more.
+    /// Drops a namespace without tables.
     DropNamespace { name: NamespaceName },
-    /// A change on request: made unless one of this id was made before.
+    /// An edit with the id of its request: applied unless an edit of that request has been applied.
     Requested { id: RequestId, edit: Box<CatalogEdit> },
 }
 
-/// A table to make.
+/// A table to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewTable {
-    /// What it is; the id and version in it are not looked at.
+    /// Its schema; the id and version in it are ignored.
     pub schema: TableSchema,
-    /// Where its regions begin, the first excepted.
+    /// The start of each region but the first.
     pub split_at: Vec<Bytes>,
-    /// The group of each region: one more than split points.
+    /// The group of each region, one more than split points.
     pub groups: Vec<GroupId>,
-    /// Whether its namespace comes with it: so it was before there were edits that make namespaces, and entries of that
-    /// time must have the same effect when they are applied again.
+    /// Whether the edit also creates the table's namespace. Builds before namespaces had edits of their own worked that way,
+    /// and their entries must have the same effect when they are replayed.
     pub implies_namespace: bool,
 }
 
-/// What is fixed when a cluster begins.
+/// What is fixed when a cluster is created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bootstrap {
     /// The cluster's id.
     pub cluster: ClusterId,
-    /// The masters as `--peers` named them, sorted; empty for one master that was started without the flag.
+    /// The masters as given by `--peers`, sorted; empty if the flag was not used.
     pub peers: Vec<String>,
     /// Replicas of each group.
     pub replication: u32,
 }
 
 impl CatalogEdit {
-    /// The edit as an operation of group 0's log.
+    /// Encodes the edit as an operation of group 0's log.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
         out.u8(EDIT_VERSION);
@@ -167,7 +167,7 @@ impl CatalogEdit {
         }
     }
 
-    /// The edit in an operation of group 0's log.
+    /// Decodes an operation of group 0's log.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut from = Reader::new(bytes);
         check_version(from.u8()?)?;
@@ -184,7 +184,7 @@ impl CatalogEdit {
     fn decode_requested(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let (id, tag) = (RequestId(from.array()?), from.u8()?);
         if tag == 21 {
-            return Err(DecodeError::Rule("a requested edit holds another one".to_owned()));
+            return Err(DecodeError::Rule("a requested edit contains another requested edit".to_owned()));
         }
         Ok(Self::Requested { id, edit: Box::new(Self::decode_fields(tag, from)?) })
     }

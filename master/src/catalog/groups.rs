@@ -1,7 +1,7 @@
-//! The log groups: which replicas they have on which servers, and who was meant to lead them.
+//! The log groups: their replicas, the servers of these, and the planned leaders.
 //!
-//! Who leads a group *now* is told by reports and kept in memory (`crate::inventory`); the planned leader is where the
-//! first election was started, and the first place to ask.
+//! The present leader of a group is known from reports and kept in memory (`crate::inventory`). The planned leader starts
+//! the first election and is the first server to ask.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,17 +9,17 @@ use terrane_types::{GroupId, ReplicaId, ServerId};
 
 use super::codec::{DecodeError, Reader, Writer};
 
-/// How far a group is made.
+/// The state of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupState {
-    /// Journaled; its members are being told.
+    /// Journaled; its members are creating their replicas.
     Creating,
     /// Every member has its replica.
     Open,
 }
 
 impl GroupState {
-    /// As people read it.
+    /// Its name in output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Creating => "creating",
@@ -31,7 +31,7 @@ impl GroupState {
 /// One group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupEntry {
-    /// How far it is made.
+    /// Its state.
     pub state: GroupState,
     /// The server that starts the first election.
     pub planned_leader: ServerId,
@@ -46,10 +46,10 @@ impl GroupEntry {
     }
 }
 
-/// A group as the planner wants it; ids are given when the edit is applied.
+/// A planned group; ids are assigned when the edit is applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupPlan {
-    /// The server that is to lead it, one of `servers`.
+    /// The planned leader, one of `servers`.
     pub leader: ServerId,
     /// The servers of its replicas, all distinct.
     pub servers: Vec<ServerId>,
@@ -88,17 +88,17 @@ impl Groups {
         self.by_id.iter().map(|(group, entry)| (*group, entry))
     }
 
-    /// How many there are.
+    /// The number of groups.
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    /// Whether there are none yet.
+    /// Whether there are no groups yet.
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }
 
-    /// How many groups have a replica on this server.
+    /// The number of groups with a replica on this server.
     pub fn replicas_on(&self, server: ServerId) -> usize {
         self.by_id.values().filter(|group| group.is_on(server)).count()
     }

@@ -1,8 +1,8 @@
-//! The namespaces: names that tables are grouped under, each made before the first table in it.
+//! The namespaces: groups of tables, created before the first table in them.
 //!
-//! `default` is always there and is not kept. A table can only be in a namespace that is there, and a namespace is only
-//! dropped without tables; both are decided when the edit is applied, so a create and a drop under way at once cannot miss
-//! each other. Catalogs and edits of builds before there were namespaces imply those that their tables are in.
+//! `default` always exists and is not stored. A table needs an existing namespace, and only a namespace without tables can
+//! be dropped. Both are checked when the edit is applied, so that a concurrent create and drop see each other. Catalogs and
+//! edits of builds before namespaces imply the namespaces of their tables.
 
 use std::collections::BTreeSet;
 
@@ -13,36 +13,36 @@ use super::codec::{DecodeError, Reader, Writer};
 use super::outcome::Refusal;
 use super::tables::Tables;
 
-/// How many tables are named to somebody who wants to drop the namespace they are in.
+/// Number of tables listed in the refusal to drop their namespace.
 const TABLES_NAMED_MAX: usize = 3;
 
-/// All namespaces but `default`.
+/// All namespaces except `default`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Namespaces {
     names: BTreeSet<NamespaceName>,
 }
 
 impl Namespaces {
-    /// Whether tables can be in it.
+    /// Whether the namespace exists.
     pub fn contains(&self, name: &NamespaceName) -> bool {
         name.is_default() || self.names.contains(name)
     }
 
-    /// All of them, sorted, `default` among them.
+    /// All namespaces including `default`, sorted.
     pub fn list(&self) -> Vec<NamespaceName> {
         let mut names: Vec<_> = self.names.iter().cloned().chain([NamespaceName::default()]).collect();
         names.sort_unstable();
         names
     }
 
-    /// Those that tables of builds before there were namespaces are in.
+    /// The namespaces of the tables of a catalog from before namespaces.
     pub(super) fn implied_by(tables: &Tables) -> Self {
         let mut namespaces = Self::default();
         tables.iter().for_each(|table| namespaces.imply(table.schema.name.namespace_name()));
         namespaces
     }
 
-    /// Puts a namespace that was there before namespaces were written down.
+    /// Adds a namespace implied by one of its tables.
     pub(super) fn imply(&mut self, name: NamespaceName) {
         if !name.is_default() {
             self.names.insert(name);
@@ -54,7 +54,7 @@ impl Namespaces {
             return Err(Refusal::AlreadyExists(format!("namespace {name}")));
         }
         if self.names.len() >= NAMESPACES_MAX {
-            return Err(Refusal::Invalid(format!("there are {NAMESPACES_MAX} namespaces, which is the limit")));
+            return Err(Refusal::Invalid(format!("there are already {NAMESPACES_MAX} namespaces, which is the limit")));
         }
         self.names.insert(name.clone());
         Ok(())
@@ -62,7 +62,7 @@ impl Namespaces {
 
     pub(super) fn drop(&mut self, name: &NamespaceName, tables: &Tables) -> Result<(), Refusal> {
         if name.is_default() {
-            return Err(Refusal::Invalid("the namespace default is always there and cannot be dropped".to_owned()));
+            return Err(Refusal::Invalid("the namespace default cannot be dropped".to_owned()));
         }
         if !self.names.contains(name) {
             return Err(Refusal::NotFound(format!("namespace {name}")));
@@ -88,9 +88,9 @@ pub(super) fn decode_name(from: &mut Reader<'_>) -> Result<NamespaceName, Decode
     Ok(NamespaceName::new(&from.text()?)?)
 }
 
-/// What whoever names a namespace hears that is not there.
+/// The message for a missing namespace.
 pub fn missing(name: &NamespaceName) -> String {
-    format!("there is no namespace {name}: make it first, as with `terrane namespace create {name}`")
+    format!("there is no namespace {name}; create it first, for example with `terrane namespace create {name}`")
 }
 
 fn not_empty(name: &NamespaceName, inside: &[String]) -> String {

@@ -1,11 +1,11 @@
-//! Outcomes of edits: what group 0's state machine answers.
+//! Outcomes of edits: the replies of group 0's state machine.
 
 use terrane_types::{RegionId, ServerId, TableId};
 
 /// The outcome of an edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It holds.
+    /// Applied.
     Done,
     /// The new server's id.
     Server(ServerId),
@@ -13,18 +13,18 @@ pub enum Outcome {
     RegionIds(RegionId),
     /// The new table's id.
     Table(TableId),
-    /// It does not fit, and changed nothing.
+    /// Refused; the catalog is unchanged.
     Refused(Refusal),
 }
 
-/// Why an edit changed nothing.
+/// Why an edit was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Something of this name is there already.
+    /// Something of this name already exists.
     AlreadyExists(String),
-    /// What it names is not there.
+    /// What it names does not exist.
     NotFound(String),
-    /// The catalog is no longer what the edit was made from; look again.
+    /// The catalog has changed since the edit was made; it has to be made again.
     Changed(String),
     /// It breaks a rule.
     Invalid(String),

@@ -1,8 +1,9 @@
-//! The keys by which region servers seal page tokens.
+//! The keys with which region servers seal page tokens.
 //!
-//! They are here because a token that one server sealed must open at every other, after restarts of all of them too. The
-//! newest key seals, the one before it still opens: a new one is made when the newest is [`ROTATE_AFTER_MS`] old, so a token
-//! lives for one to two such times. Who reads the catalog's files could forge tokens, and could read every row as well.
+//! They are part of the catalog because every server must open the tokens of every other, even after all have restarted.
+//! The newest key seals, the previous one still opens. A new key is created when the newest is [`ROTATE_AFTER_MS`] old, so
+//! a token is valid for one to two such periods. Anyone who can read the catalog's files could forge tokens, but could
+//! read every row as well.
 
 use std::fmt;
 
@@ -10,12 +11,12 @@ use super::codec::{DecodeError, Reader, Writer};
 
 /// Bytes of a key.
 pub const SECRET_BYTES: usize = 32;
-/// Keys that open tokens.
+/// Number of keys that open tokens.
 const VALID: usize = 2;
 /// Age at which the newest key gets a successor.
 pub const ROTATE_AFTER_MS: u64 = 30 * 24 * 3_600 * 1_000;
 
-/// A key's bytes; never shown.
+/// A key's bytes; never printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Secret(pub [u8; SECRET_BYTES]);
 
@@ -28,15 +29,15 @@ impl fmt::Debug for Secret {
 /// One key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageKey {
-    /// Named by the tokens it seals; counts up from 1.
+    /// Its id, part of the tokens it seals; counts up from 1.
     pub id: u32,
     /// The key.
     pub secret: Secret,
-    /// The stamp of the entry that made it.
+    /// The stamp of the entry that added it.
     pub since_ms: u64,
 }
 
-/// The keys that are valid.
+/// The valid keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageKeys {
     /// The newest first.
@@ -49,13 +50,13 @@ impl PageKeys {
         self.keys.iter()
     }
 
-    /// The id that the next key gets.
+    /// The id of the next key.
     pub fn next_id(&self) -> u32 {
-        // In four billion months it would begin anew, which is as good.
+        // Wraps after four billion months.
         self.keys.first().map_or(1, |newest| newest.id.wrapping_add(1))
     }
 
-    /// Whether a new key is wanted at this time.
+    /// Whether a new key is due at this time.
     pub fn is_due(&self, now_ms: u64) -> bool {
         self.keys.first().is_none_or(|newest| now_ms.saturating_sub(newest.since_ms) >= ROTATE_AFTER_MS)
     }
@@ -78,7 +79,7 @@ impl PageKeys {
             Ok::<_, DecodeError>(PageKey { id: from.u32()?, secret: Secret(from.array()?), since_ms: from.u64()? })
         })?;
         if keys.len() > VALID {
-            return Err(DecodeError::Rule(format!("it has {} page keys; {VALID} are valid at most", keys.len())));
+            return Err(DecodeError::Rule(format!("it has {} page keys; at most {VALID} can be valid", keys.len())));
         }
         Ok(Self { keys })
     }

@@ -1,10 +1,10 @@
-//! The map: which region of which group holds a row.
+//! The map: which region, in which group, has a row.
 //!
-//! The region's own log is the truth about it; this map is an index, kept current by what leaders report. A claim (a
-//! reported descriptor) enters only when it is newer, by epoch, than all that it overlaps.
+//! A region's own log is authoritative; the map is an index that follows the reports of leaders. A claim (a reported
+//! descriptor) enters the map only if its epoch is higher than those of all regions it overlaps.
 //!
-//! Invariant: the regions of a table always cover all keys, once. So a split enters when both daughters are claimed,
-//! never as a hole with one half; a late report of a parent finds higher epochs in its place and changes nothing.
+//! Invariant: the regions of a table always cover all keys, each key once. A split therefore enters the map when both
+//! daughters are claimed, and a late report of the parent changes nothing, since the daughters have higher epochs.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ use terrane_types::{GroupId, KeyRange, RegionDescriptor, RegionId, TableId};
 
 use super::codec::{DecodeError, Reader, Writer};
 
-/// One region of the map.
+/// A region in the map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegionEntry {
-    /// The region as its leader described it.
+    /// The region as its leader reported it.
     pub descriptor: RegionDescriptor,
-    /// The stamp of the entry that put it here, in milliseconds since 1970.
+    /// The stamp of the entry that added it, in milliseconds since 1970.
     pub since_ms: u64,
 }
 
@@ -46,17 +46,17 @@ impl Regions {
         self.by_table.values().flat_map(BTreeMap::values)
     }
 
-    /// How many there are.
+    /// The number of regions.
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    /// How many a table has.
+    /// The number of regions of a table.
     pub fn count(&self, table: TableId) -> usize {
         self.by_table.get(&table).map_or(0, BTreeMap::len)
     }
 
-    /// How many each group has; groups without any are not listed.
+    /// The number of regions of each group that has any.
     pub fn per_group(&self) -> BTreeMap<GroupId, u64> {
         let mut counts = BTreeMap::new();
         for entry in self.iter() {
@@ -65,7 +65,7 @@ impl Regions {
         counts
     }
 
-    /// The groups that hold regions of a table.
+    /// The groups with regions of a table, and those regions.
     pub fn groups_of(&self, table: TableId) -> BTreeMap<GroupId, Vec<RegionDescriptor>> {
         let mut groups: BTreeMap<GroupId, Vec<RegionDescriptor>> = BTreeMap::new();
         for entry in self.of_table(table) {
@@ -74,7 +74,7 @@ impl Regions {
         groups
     }
 
-    /// Up to `limit` regions from the one that holds `key` on, upwards.
+    /// Up to `limit` regions in ascending order, starting with the one that contains `key`.
     pub fn up_from(&self, table: TableId, key: &[u8], limit: usize) -> Vec<&RegionEntry> {
         let Some(regions) = self.by_table.get(&table) else { return Vec::new() };
         let first = regions.range::<[u8], _>((std::ops::Bound::Unbounded, std::ops::Bound::Included(key))).next_back();
@@ -82,7 +82,7 @@ impl Regions {
         regions.range(first..).map(|(_, entry)| entry).take(limit).collect()
     }
 
-    /// Up to `limit` regions from the one that holds `key` on, downwards; an empty key begins at the last region.
+    /// Up to `limit` regions in descending order, starting with the one that contains `key`; an empty key starts at the last.
     pub fn down_from(&self, table: TableId, key: &[u8], limit: usize) -> Vec<&RegionEntry> {
         let Some(regions) = self.by_table.get(&table) else { return Vec::new() };
         if key.is_empty() {
@@ -92,14 +92,14 @@ impl Regions {
         regions.range::<[u8], _>(up_to).rev().map(|(_, entry)| entry).take(limit).collect()
     }
 
-    /// Those of the claims that would change the map.
+    /// The claims that would change the map.
     pub(super) fn news(&self, claims: &[RegionDescriptor]) -> Vec<RegionDescriptor> {
         let named_once =
             |claim: &RegionDescriptor| claims.iter().filter(|other| other.region == claim.region).count() == 1;
         let newer = claims.iter().filter(|claim| self.is_newer(claim));
         let mut news: Vec<RegionDescriptor> = newer.filter(|claim| named_once(claim)).cloned().collect();
         news.sort_by(|a, b| (a.table, &a.range.start, b.epoch).cmp(&(b.table, &b.range.start, a.epoch)));
-        // A claim that covers an older region in part waits for the claims that cover the rest of it.
+        // A claim that covers part of an older region waits for claims that cover the rest.
         loop {
             let before = news.len();
             let partial: Vec<KeyRange> = news.iter().flat_map(|claim| self.not_tiled(claim, &news)).collect();
@@ -121,7 +121,7 @@ impl Regions {
             && overlapped.all(|known| known.descriptor.epoch < claim.epoch)
     }
 
-    /// The ranges of older regions under this claim that all claims together do not cover exactly.
+    /// The ranges of older regions overlapped by this claim that the claims together do not cover exactly.
     fn not_tiled(&self, claim: &RegionDescriptor, claims: &[RegionDescriptor]) -> Vec<KeyRange> {
         self.overlapping(claim.table, &claim.range)
             .map(|older| &older.descriptor.range)
@@ -143,7 +143,7 @@ impl Regions {
         regions.into_iter().flat_map(move |regions| regions.range(first.clone()..)).map(|(_, entry)| entry)
     }
 
-    /// Takes the claims that are news; answers how many.
+    /// Enters the claims that are newer than the map; returns how many.
     pub(super) fn absorb(&mut self, claims: &[RegionDescriptor], stamp: u64) -> usize {
         let news = self.news(claims);
         for claim in &news {
@@ -192,7 +192,7 @@ impl Regions {
         }
     }
 
-    /// Every group has the table's newer schema now, and so have its regions.
+    /// Records that all regions of the table have this schema version.
     pub(super) fn raise_schema(&mut self, table: TableId, version: u64) {
         for entry in self.by_table.get_mut(&table).into_iter().flat_map(BTreeMap::values_mut) {
             entry.descriptor.schema_version = version;
@@ -226,12 +226,12 @@ fn overlaps(one: &KeyRange, other: &KeyRange) -> bool {
     one.intersect(other).is_some()
 }
 
-/// Whether the claims, sorted by start, cover the range exactly, without gap or overlap.
+/// Whether the claims, sorted by start, cover the range without gaps or overlaps.
 fn tiles<'a>(range: &KeyRange, claims: impl Iterator<Item = &'a RegionDescriptor>) -> bool {
     let mut parts = claims.filter_map(|claim| claim.range.intersect(range));
     let Some(mut last) = parts.next().filter(|first| first.start == range.start) else { return false };
     for part in parts {
-        // A part that runs to the end of all keys has an empty end, where nothing can go on.
+        // A part that runs to the end of all keys has an empty end, with nothing after it.
         if last.end.is_empty() || part.start != last.end {
             return false;
         }
@@ -240,7 +240,7 @@ fn tiles<'a>(range: &KeyRange, claims: impl Iterator<Item = &'a RegionDescriptor
     last.end == range.end
 }
 
-/// A descriptor in the versioned layout that logs and manifests use too.
+/// Encodes a descriptor in the versioned layout that logs and manifests use, too.
 pub(super) fn encode_descriptor(descriptor: &RegionDescriptor, out: &mut Writer) {
     out.bytes(&descriptor.encode());
 }

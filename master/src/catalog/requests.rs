@@ -1,8 +1,8 @@
-//! Changes that were made on request, by the id that the caller chose for the request.
+//! The latest requests for changes, by the id that the caller chose for each.
 //!
-//! A caller whose answer was lost sends the same request again, under the same id. It gets the outcome of the first one, and
-//! nothing is changed twice: its own table is not in its way. Only changes that were made are remembered, since a refused one
-//! left nothing behind.
+//! A caller that lost a reply sends the same request again with the same id and gets the outcome of the first one, so that
+//! a change is made once and a retried create does not fail because its own table exists. Only requests that changed
+//! something are recorded: a refused one had no effect.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,7 +11,7 @@ use terrane_types::{Error, Invalid, TableId};
 
 use super::codec::{DecodeError, Reader, Writer};
 
-/// Requests that are remembered: those of the last minutes, however fast tables are made.
+/// Number of recorded requests: at least the last minutes, even when tables are created fast.
 const REQUESTS_MAX: usize = 4_096;
 
 /// A request's id: 16 random bytes.
@@ -19,7 +19,7 @@ const REQUESTS_MAX: usize = 4_096;
 pub struct RequestId(pub [u8; 16]);
 
 impl RequestId {
-    /// The id in a request; `None`: its caller is older than ids, or wants none.
+    /// The id in a request; `None` if the caller sent none.
     ///
     /// # Errors
     /// [`Error::Invalid`] for an id of any other length.
@@ -28,12 +28,12 @@ impl RequestId {
             return Ok(None);
         }
         let id = <[u8; 16]>::try_from(bytes.as_ref());
-        let id = id.map_err(|_| Invalid::new(format!("a request id has 16 bytes, this one {}", bytes.len())))?;
+        let id = id.map_err(|_| Invalid::new(format!("a request id has 16 bytes, not {}", bytes.len())))?;
         Ok(Some(Self(id)))
     }
 }
 
-/// The latest requests and the tables that they changed; `TableId(0)` where it was no table.
+/// The latest requests and the tables that they changed; `TableId(0)` if a request changed no table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
     /// The oldest first.
@@ -42,12 +42,12 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// What an earlier request of this id changed.
+    /// The table that a recorded request changed.
     pub fn get(&self, id: RequestId) -> Option<TableId> {
         self.changed.get(&id).copied()
     }
 
-    pub(super) fn remember(&mut self, id: RequestId, table: TableId) {
+    pub(super) fn record(&mut self, id: RequestId, table: TableId) {
         if self.changed.insert(id, table).is_none() {
             self.order.push_back(id);
         }
@@ -68,7 +68,7 @@ impl Requests {
     pub(super) fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut requests = Self::default();
         for (id, table) in from.list(|from| Ok::<_, DecodeError>((RequestId(from.array()?), TableId(from.u64()?))))? {
-            requests.remember(id, table);
+            requests.record(id, table);
         }
         Ok(requests)
     }
@@ -85,9 +85,9 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_requests_are_remembered_and_come_back() {
+    fn the_latest_requests_are_kept_and_encoded() {
         let mut requests = Requests::default();
-        (0..REQUESTS_MAX as u64 + 2).for_each(|number| requests.remember(id(number), TableId(number)));
+        (0..REQUESTS_MAX as u64 + 2).for_each(|number| requests.record(id(number), TableId(number)));
         assert_eq!((requests.get(id(1)), requests.get(id(2))), (None, Some(TableId(2))));
         let mut out = Writer::default();
         requests.encode(&mut out);
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_have_sixteen_bytes_or_none() {
+    fn an_id_has_sixteen_bytes_or_none() {
         assert_eq!(RequestId::of(&Bytes::new()), Ok(None));
         assert_eq!(RequestId::of(&Bytes::from_static(&[7; 16])), Ok(Some(RequestId([7; 16]))));
         assert!(RequestId::of(&Bytes::from_static(&[7; 15])).is_err());

@@ -1,6 +1,6 @@
-//! The servers that have registered: id, and where others reach them.
+//! The registered servers: their ids and addresses.
 //!
-//! Whether a server is alive is not here: liveness changes by the second and never enters the log (`crate::liveness`).
+//! Liveness is not part of the catalog: it changes by the second and never enters the log (`crate::liveness`).
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use terrane_types::ServerId;
 
 use super::codec::{DecodeError, Reader, Writer};
 
-/// What a server says of itself when it registers.
+/// What a server registers with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration {
-    /// Where clients and peers reach it.
+    /// The address at which clients and peers reach it.
     pub address: String,
-    /// Where its web console is; empty when it has none.
+    /// The address of its web console; empty if it has none.
     pub console: String,
-    /// The engine its directory is made with.
+    /// The storage engine of its data directory.
     pub engine: String,
 }
 
@@ -48,7 +48,7 @@ impl Servers {
         self.by_id.iter().map(|(server, registration)| (*server, registration))
     }
 
-    /// The address of a server, or words for one that is not known.
+    /// The address of a server, or a placeholder if the server is unknown.
     pub fn address(&self, server: ServerId) -> String {
         self.get(server).map_or_else(|| format!("unknown server {server}"), |known| known.address.clone())
     }

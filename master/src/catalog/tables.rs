@@ -1,7 +1,7 @@
-//! The tables: schema, state, and the ids of those that were dropped.
+//! The tables: their schemas and states, and the ids of dropped tables.
 //!
-//! A state other than `Enabled` is a journaled intent: a procedure drives it to its end, and a restarted master goes on
-//! from it. A dropped table's id is remembered for ever, since a replica that slept through the drop may still report it.
+//! A state other than `Enabled` is a journaled intent: a procedure drives it to completion, and a restarted master resumes
+//! it. The id of a dropped table is kept, since a replica that missed the drop may still report its regions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,21 +9,21 @@ use terrane_types::{NamespaceName, TableId, TableSchema};
 
 use super::codec::{DecodeError, Reader, Writer};
 
-/// What is being done to a table.
+/// The state of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableState {
     /// Its regions are being created in their groups.
     Creating,
     /// In use.
     Enabled,
-    /// In use; groups are being told of the newest schema.
+    /// In use; the newest schema is being rolled out to its groups.
     Altering,
     /// Its regions are being removed.
     Dropping,
 }
 
 impl TableState {
-    /// As people read it.
+    /// Its name in output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Creating => "creating",
@@ -65,9 +65,9 @@ impl TableState {
 /// One table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableEntry {
-    /// Its newest schema; while `Altering`, not every group has it yet.
+    /// Its newest schema; while it is `Altering`, some groups do not have it yet.
     pub schema: TableSchema,
-    /// What is being done to it.
+    /// Its state.
     pub state: TableState,
 }
 
@@ -107,17 +107,17 @@ impl Tables {
         self.by_name.get(name).and_then(|table| self.by_id.get(table))
     }
 
-    /// All tables in the order of their names.
+    /// All tables by name.
     pub fn iter(&self) -> impl Iterator<Item = &TableEntry> {
         self.by_name.values().filter_map(|table| self.by_id.get(table))
     }
 
-    /// The tables of a namespace in the order of their names.
+    /// The tables of a namespace by name.
     pub fn in_namespace<'a>(&'a self, namespace: &'a NamespaceName) -> impl Iterator<Item = &'a TableEntry> {
         self.iter().filter(|entry| entry.schema.name.namespace() == namespace.as_str())
     }
 
-    /// How many there are.
+    /// The number of tables.
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
@@ -169,7 +169,7 @@ impl Tables {
     }
 }
 
-/// A schema in the versioned layout that logs and manifests use too.
+/// Encodes a schema in the versioned layout that logs and manifests use, too.
 pub(super) fn encode_schema(schema: &TableSchema, out: &mut Writer) {
     out.bytes(&schema.encode());
 }

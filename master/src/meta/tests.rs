@@ -1,4 +1,4 @@
-//! Rows of the meta table: their keys and columns, and what limits, offsets and tokens do.
+//! Rows of the meta table: keys, columns, limits, offsets and tokens.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ fn rows_sort_by_the_bytes_of_their_keys() {
 }
 
 #[test]
-fn a_row_tells_all_of_its_region() {
+fn a_row_describes_its_region() {
     let blocks = scanned(&MetaScan { offset: 1, limit: 1, ..all() });
     let row = PackedRows::new(blocks[0].rows.clone().into()).next().unwrap().unwrap();
     let cells: Vec<String> = row
@@ -76,7 +76,7 @@ fn ranges_limits_and_directions_work_as_on_any_table() {
 }
 
 #[test]
-fn a_token_goes_on_after_the_last_row_in_both_directions() {
+fn a_token_continues_after_the_last_row_in_both_directions() {
     for reverse in [false, true] {
         let mut paged = Vec::new();
         let mut resume = Bytes::new();
@@ -103,7 +103,7 @@ fn small_blocks_hold_the_same_rows() {
 }
 
 #[test]
-fn counting_sends_no_rows() {
+fn counting_returns_no_rows() {
     let counted = scanned(&MetaScan { count_only: true, ..all() });
     assert_eq!((counted[0].row_count, counted[0].rows.len()), (4, 0));
 }

@@ -1,27 +1,26 @@
-//! Which intents get a procedure now, and how many there may be.
+//! Which intents get a procedure now, and how many procedures may run.
 //!
-//! Procedures that wait for a server or a leader cost a task and a retry a second, and may wait for hours. So only those
-//! that get on count against the bound of what runs at once: a group without a leader holds up its own tables, and no
-//! others. All of them together are bounded as well; beyond that a change is refused before it becomes an intent.
+//! Procedures that wait for a server or a leader cost a task and a retry per second, and may wait for hours. Only those
+//! that make progress count against the limit of concurrent procedures, so that a group without a leader delays its own
+//! tables and no others. The total is bounded as well; beyond it, a change is refused before it becomes an intent.
 
 use std::collections::BTreeMap;
 
 use crate::context::{Subject, UNFINISHED_MAX};
 
-/// Procedures of one kind that run at once, not counting those that wait; further intents wait in the catalog for their
-/// turn.
+/// Concurrent procedures of one kind, not counting those that wait; further intents wait in the catalog for their turn.
 pub const RUNNING_MAX: usize = 64;
 
-/// Whether `subject` gets a procedure beside those there are. `waits` says which of them wait.
+/// Whether `subject` gets a procedure in addition to the existing ones. `waits` says which of them wait.
 pub fn may_start<'a>(
     subject: Subject,
-    there: impl Iterator<Item = &'a Subject>,
+    existing: impl Iterator<Item = &'a Subject>,
     waits: &BTreeMap<Subject, String>,
 ) -> bool {
-    // Counted by kind: groups that wait for a dead server must not keep tables from being made.
+    // Counted by kind: groups that wait for a dead server must not prevent tables from being created.
     let is_group = |subject: &Subject| matches!(subject, Subject::Group(_));
     let (mut all, mut running) = (0, 0);
-    for other in there {
+    for other in existing {
         if *other == subject {
             return false;
         }
@@ -50,15 +49,15 @@ mod tests {
     const NEXT: Subject = Subject::Table(TableId(1 << 40));
 
     #[test]
-    fn procedures_that_wait_do_not_hold_up_others() {
+    fn procedures_that_wait_do_not_delay_others() {
         let there = tables(RUNNING_MAX);
-        assert!(!may_start(NEXT, there.iter(), &BTreeMap::new()), "all of them get on");
+        assert!(!may_start(NEXT, there.iter(), &BTreeMap::new()), "all of them make progress");
         assert!(may_start(NEXT, there.iter(), &waiting(&there)));
         assert!(may_start(NEXT, there.iter(), &waiting(&there[..1])), "one place is free");
     }
 
     #[test]
-    fn those_that_wait_are_bounded_too_and_kinds_are_counted_apart() {
+    fn waiting_procedures_are_bounded_and_kinds_are_counted_separately() {
         let there = tables(UNFINISHED_MAX);
         assert!(!may_start(NEXT, there.iter(), &waiting(&there)));
         assert!(may_start(NEXT, there[1..].iter(), &waiting(&there)));
@@ -66,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_a_procedure_gets_no_second() {
+    fn a_subject_with_a_procedure_gets_no_second() {
         assert!(!may_start(NEXT, [NEXT].iter(), &waiting(&[NEXT])));
     }
 }
