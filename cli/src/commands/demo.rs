@@ -94,10 +94,7 @@ async fn show(args: &Demo, plan: &ClusterPlan) -> Result<(), Failure> {
     let cluster = Cluster::start(plan).await?;
     report.step("A cluster: a master and three region servers", started.elapsed())?;
     report.say(&format!("master {}, servers {}", cluster.masters(), cluster.server_addresses().join(" ")))?;
-    report.say(&format!(
-        "data in {}; two of three servers fsync every write before it is acknowledged",
-        plan.data.display()
-    ))?;
+    report.say(&format!("data in {}; every write is fsynced on two of three servers", plan.data.display()))?;
     let client = Client::connect(cluster.masters()).await?;
 
     let counts = weather(&mut report, &client, args).await?;
