@@ -1,7 +1,7 @@
-//! Little-endian fields of the records this room lays out by hand: log operations, their replies, resume tokens, group
-//! state and the server's stamp.
+//! Little-endian fields of the records that this crate encodes by hand: log operations, results, resume tokens and group
+//! state.
 //!
-//! Reading never trusts a length: every field is checked against what is left, and slices share the record's buffer, so a
+//! Decoding never trusts a length: every field is checked against what is left, and slices share the record's buffer, so a
 //! length from outside never becomes an allocation.
 
 use bytes::Bytes;

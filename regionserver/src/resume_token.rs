@@ -93,7 +93,7 @@ impl ResumeToken {
         put_u64(&mut out, self.offset_left);
         if let Some(group) = &self.group {
             put_short(&mut out, &group.prefix)?;
-            out.extend_from_slice(&group.given.to_le_bytes());
+            out.extend_from_slice(&group.returned.to_le_bytes());
         }
         if let Some(totals) = &self.totals {
             totals.encode(&mut out);
@@ -150,7 +150,7 @@ impl ResumeToken {
         let offset_left = reader.u64()?;
         let group = match flags & GROUP {
             0 => None,
-            _ => Some(PrefixProgress { prefix: reader.short()?, given: reader.u32()? }),
+            _ => Some(PrefixProgress { prefix: reader.short()?, returned: reader.u32()? }),
         };
         let totals = if flags & TOTALS != 0 { Some(Totals::decode(&mut reader)?) } else { None };
         let position = read_position(&mut reader)?;
@@ -206,7 +206,7 @@ mod tests {
             extremes: Some((Number::Integer(-9), Number::Integer(2))),
         };
         let floats = Totals { sum: Number::Float(1.5), extremes: None, ..integers };
-        let group = PrefixProgress { prefix: "cc".into(), given: 2 };
+        let group = PrefixProgress { prefix: "cc".into(), returned: 2 };
         let plain = sample(Position::After("c".into()));
         vec![
             ResumeToken { group: Some(group.clone()), ..plain.clone() },

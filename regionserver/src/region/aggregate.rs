@@ -1,17 +1,17 @@
-//! Count, sum, least and greatest value of a column, row after row.
+//! Count, sum, least and greatest value of a column, row by row.
 //!
-//! Integers of all widths are summed up as `i128`, which no table can overflow; floats in the order of the scan, so a sum
-//! of floats may differ in its last digits between two scans that are cut differently. What was summed up so far travels
-//! in the resume token: a scan that goes on elsewhere goes on counting.
+//! Integers of all widths are summed as `i128`, which no table can overflow. Floats are summed in the order of the scan, so
+//! sums of floats may differ in the last digits between two scans that are cut differently. The totals so far travel in the
+//! resume token, so a scan that continues elsewhere continues to count.
 //!
-//! Invariant: a row is counted whole or not at all; a value that cannot be read ends the scan before its row counts.
+//! Invariant: a row is counted whole or not at all. A value that cannot be read ends the scan before its row counts.
 
 use bytes::Bytes;
 use terrane_types::{CellRef, Error, FamilyName, Invalid, Value, ValueType, escape};
 
 use crate::record::{Malformed, Reader, put_u64};
 
-/// The column, and how its values are read: a type of numbers.
+/// The column, and the numeric type of its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Aggregate {
     pub family: FamilyName,
@@ -19,41 +19,41 @@ pub struct Aggregate {
     pub read_as: ValueType,
 }
 
-/// A value that was read.
+/// A value of the column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
     Integer(i128),
     Float(f64),
 }
 
-/// What the rows passed come to.
+/// The totals of the rows so far.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Totals {
     pub rows: u64,
     /// Rows that have the column.
     pub values: u64,
     pub sum: Number,
-    /// The least and the greatest value, floats that are no numbers left out.
+    /// The least and the greatest value. NaN is left out.
     pub extremes: Option<(Number, Number)>,
 }
 
 impl Eq for Totals {}
 
 impl Aggregate {
-    /// Checks what came from outside.
+    /// Validates a request.
     ///
     /// # Errors
-    /// [`Invalid`] for a name that no family can have and for a type that is not one of numbers.
+    /// [`Invalid`] for an invalid family name, and for a type that is not numeric.
     pub fn new(family: &str, qualifier: Bytes, read_as: &str) -> Result<Self, Invalid> {
         let read_as = ValueType::parse(read_as)?;
         if !read_as.is_number() {
-            let what = format!("values read as {read_as} cannot be summed up; read them as i32, i64, u32, u64 or f64");
+            let what = format!("values read as {read_as} cannot be aggregated; read them as i32, i64, u32, u64 or f64");
             return Err(Invalid::new(what));
         }
         Ok(Self { family: FamilyName::new(family)?, qualifier, read_as })
     }
 
-    /// Nothing summed up yet.
+    /// The totals of no rows.
     #[must_use]
     pub fn nothing(&self) -> Totals {
         Totals { rows: 0, values: 0, sum: self.zero(), extremes: None }
@@ -63,13 +63,13 @@ impl Aggregate {
         if self.read_as == ValueType::F64 { Number::Float(0.0) } else { Number::Integer(0) }
     }
 
-    /// Whether totals are of numbers as these values are.
+    /// Whether totals are of the same kind of numbers as these values.
     #[must_use]
     pub fn fits(&self, totals: &Totals) -> bool {
         std::mem::discriminant(&totals.sum) == std::mem::discriminant(&self.zero())
     }
 
-    /// Whether a cell is of the column.
+    /// Whether a cell belongs to the column.
     #[inline]
     #[must_use]
     pub fn is_of(&self, cell: &CellRef<'_>) -> bool {
@@ -85,7 +85,9 @@ impl Aggregate {
         match self.read_as.read(value) {
             Ok(Value::Integer(value)) => Ok(Number::Integer(value)),
             Ok(Value::Float(value)) => Ok(Number::Float(value)),
-            Ok(Value::Text(_) | Value::Bytes(_)) => Err(self.refusal(row, &format!("{} is no number", self.read_as))),
+            Ok(Value::Text(_) | Value::Bytes(_)) => {
+                Err(self.refusal(row, &format!("{} is not a number", self.read_as)))
+            }
             Err(rule) => Err(self.refusal(row, &rule.what)),
         }
     }
@@ -98,10 +100,10 @@ impl Aggregate {
 }
 
 impl Totals {
-    /// Counts a row, with its value where it has the column.
+    /// Adds a row, with its value if it has the column.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the sum leaves what it can hold, which only a resume token made by hand brings about.
+    /// [`Error::Invalid`] if the sum overflows, which only a forged resume token can cause.
     #[inline]
     pub fn add(&mut self, value: Option<Number>) -> Result<(), Error> {
         if let Some(value) = value {
@@ -110,7 +112,7 @@ impl Totals {
                     sum.checked_add(value).ok_or_else(|| Invalid::new("the sum in the resume token is too large"))?,
                 ),
                 (Number::Float(sum), Number::Float(value)) => Number::Float(sum + value),
-                _ => return Err(Invalid::new("the resume token's totals are of other numbers").into()),
+                _ => return Err(Invalid::new("the resume token's totals are of another type").into()),
             };
             self.values = self.values.saturating_add(1);
             self.widen(value);
@@ -133,7 +135,7 @@ impl Totals {
         });
     }
 
-    /// Appends the totals to a token; see [`crate::resume_token`] for the layout.
+    /// Appends the totals to a resume token; see [`crate::resume_token`] for the layout.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_u64(out, self.rows);
         put_u64(out, self.values);
@@ -146,12 +148,12 @@ impl Totals {
         }
     }
 
-    /// Reads what [`Totals::encode`] wrote.
+    /// Decodes what [`Totals::encode`] wrote.
     pub fn decode(reader: &mut Reader) -> Result<Self, Malformed> {
         let (rows, values) = (reader.u64()?, reader.u64()?);
         let flags = reader.u8()?;
         if flags & !3 != 0 {
-            return Err(Malformed("its totals carry flags that are not known to this server"));
+            return Err(Malformed("its totals have flags that this server does not know"));
         }
         let float = flags & 1 != 0;
         let sum = Number::decode(reader, float)?;
@@ -166,7 +168,7 @@ impl Number {
         match (self, other) {
             (Self::Integer(left), Self::Integer(right)) => left < right,
             (Self::Float(left), Self::Float(right)) => left < right,
-            // Never together: totals are of one kind.
+            // Never mixed: totals are of one kind.
             _ => false,
         }
     }
@@ -186,7 +188,7 @@ impl Number {
         })
     }
 
-    /// As the wire has it: 16 or 8 bytes, big-endian.
+    /// The form on the wire: 16 or 8 bytes, big-endian.
     #[must_use]
     pub fn wire(&self) -> Bytes {
         match self {
@@ -218,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_number_is_no_extreme() {
+    fn nan_is_neither_least_nor_greatest() {
         let of = column("f64");
         let mut totals = of.nothing();
         for value in [f64::NAN, -1.5, 2.0] {
@@ -237,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_that_cannot_be_is_refused() {
+    fn an_overflowing_sum_is_refused() {
         let of = column("i64");
         let mut totals = Totals { sum: Number::Integer(i128::MAX), ..of.nothing() };
         assert!(totals.add(Some(Number::Integer(1))).is_err());

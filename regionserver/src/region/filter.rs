@@ -1,19 +1,19 @@
-//! Filters where rows are read: what is read for them, whole rows put together before they are judged, and rows that are
-//! jumped over.
+//! Filters where rows are read: what is read for them, whole rows that are assembled before they are evaluated, and rows that
+//! are skipped.
 //!
-//! A read without a filter, or with one that is a single range of rows and nothing else, never comes here: the range is cut
-//! and that is all. A filter that asks the row key alone judges a row by its first part. Any other sees whole rows, so a
-//! row is gathered up to [`FILTERED_ROW_BYTES_MAX`] whatever the size of a block, and a larger one is refused.
+//! A read without a filter, or with one that is a single range of rows and nothing else, never gets here: its range is
+//! clipped, and that is all. A filter on the row key alone decides by the first part of a row. Any other filter sees whole
+//! rows, so a row is assembled up to [`FILTERED_ROW_BYTES_MAX`] whatever the size of a block, and a larger one is refused.
 
 use terrane_filter::{Filter, RowFilter, Seek, Verdict};
 use terrane_types::rows::ROW_HEADER_BYTES;
 use terrane_types::{Error, FamilyName, Invalid, KeyRange, Projection, escape};
 
-/// The largest row that a filter judges. One message holds it, as it does the largest answer to a get.
+/// The largest row that a filter evaluates. It fits one message, like the largest answer to a get.
 pub const FILTERED_ROW_BYTES_MAX: usize = 32 << 20;
 
-/// Rows that are read, though a filter says that none before a later one can pass, before that one is sought: a seek costs
-/// as much as reading a few small rows, and often the one sought is among them.
+/// Rows that are read before seeking, although the filter says that no row before a later one can pass: a seek costs as much
+/// as reading a few small rows, and often the target is among them.
 const ROWS_BEFORE_SEEK: u32 = 4;
 
 /// What a read is to find: a projection and a filter, which is prepared once per request.
@@ -27,7 +27,7 @@ pub struct Lookup {
 }
 
 impl Lookup {
-    /// A lookup by a checked projection and filter.
+    /// A lookup for a validated projection and filter.
     pub fn new(projection: Projection, filter: Option<&Filter>) -> Self {
         let page = filter.and_then(Filter::page);
         let tested = filter.map(Filter::families).unwrap_or_default();
@@ -36,7 +36,7 @@ impl Lookup {
         Self { projection, filter, reads, page, tested }
     }
 
-    /// A lookup of whether rows are there: without a filter, a single cell tells.
+    /// A lookup of whether rows exist: without a filter, a single cell decides.
     pub fn exists(projection: Projection, filter: Option<&Filter>) -> Self {
         let mut lookup = Self::new(projection, filter);
         if lookup.filter.is_none() {
@@ -46,22 +46,22 @@ impl Lookup {
         lookup
     }
 
-    /// What was asked for.
+    /// The requested projection.
     pub fn projection(&self) -> &Projection {
         &self.projection
     }
 
-    /// What is read for it.
+    /// The projection that is read for it.
     pub fn reads(&self) -> &Projection {
         &self.reads
     }
 
-    /// The filter, for one reader.
+    /// A copy of the filter for one reader.
     pub fn filter(&self) -> Option<RowFilter> {
         self.filter.clone()
     }
 
-    /// The filter at work in a scan; `None` where cutting the range is all there is to do.
+    /// The filter as a scan applies it; `None` if clipping the range is all there is to do.
     pub fn filtering(&self) -> Option<Filtering> {
         let filter = self.filter.clone().filter(|filter| !filter.is_range())?;
         Some(Filtering { filter, target: None, waited: 0, over: false })
@@ -75,7 +75,7 @@ impl Lookup {
         }
     }
 
-    /// Rows after which the filter ends a scan.
+    /// The number of rows after which the filter ends a scan.
     pub fn page(&self) -> Option<u64> {
         self.page
     }
@@ -86,7 +86,7 @@ impl Lookup {
     }
 }
 
-/// A filter at work in a scan.
+/// A filter as a scan applies it.
 pub struct Filtering {
     filter: RowFilter,
     /// No row before this one can pass.
@@ -96,12 +96,12 @@ pub struct Filtering {
     over: bool,
 }
 
-/// Where a scan is to go on.
+/// Where a scan continues.
 pub enum Hop {
     Next,
-    /// At the first row not before this one.
+    /// At this row, or the first one after it.
     Seek(Vec<u8>),
-    /// Nowhere: no further row of the source can pass.
+    /// Nowhere: no further row can pass.
     Leave,
 }
 
@@ -116,7 +116,7 @@ impl Filtering {
         self.over
     }
 
-    /// Judges the row, or the part of one, that begins at `from` and ends the block; takes it away if it is not shown.
+    /// Evaluates the row, or part of a row, that begins at `from` and ends the block. Removes it if it does not pass.
     pub fn judge(&mut self, block: &mut Vec<u8>, from: usize, reverse: bool) -> bool {
         if let Some(target) = &self.target {
             let row = key_of(&block[from..]);
@@ -135,7 +135,7 @@ impl Filtering {
         false
     }
 
-    /// Where to go on behind a row that was read.
+    /// Where to continue after a row that was read.
     pub fn hop(&mut self, row: &[u8], reverse: bool) -> Hop {
         if self.over {
             return Hop::Leave;
@@ -159,11 +159,11 @@ impl Filtering {
     }
 }
 
-/// What is answered where a row is too large to be judged.
+/// The error for a row that is too large to be evaluated.
 pub fn too_large(row: &[u8]) -> Error {
     Error::Invalid(Invalid::new(format!(
-        "row {} has more than {FILTERED_ROW_BYTES_MAX} bytes of cells, which is more than a filter looks at; ask for fewer \
-         of its columns, or filter by row key alone",
+        "row {} has more than {FILTERED_ROW_BYTES_MAX} bytes of cells, more than a filter evaluates; request fewer of its \
+         columns, or filter by row key alone",
         escape(row)
     )))
 }

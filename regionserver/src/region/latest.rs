@@ -1,76 +1,77 @@
-//! The latest rows of each prefix: which prefix a row has, how many of its rows were given, and where the next one begins.
+//! The latest rows of each prefix: which prefix a row has, how many of its rows were returned, and where the next prefix
+//! begins.
 //!
-//! Rows of one prefix lie next to each other. Once a scan has given as many of them as are wanted, it seeks what lies
-//! beyond, so that what a prefix holds besides costs nothing. A key that the declaration cannot cut, or that is shorter
-//! than the bytes asked for, is a prefix of its own.
+//! Rows with the same prefix are adjacent. Once a scan has returned the requested number of them, it seeks to the next
+//! prefix, so the other rows of the prefix cost nothing. A key that the declaration cannot cut, or that is shorter than the
+//! requested bytes, is a prefix by itself.
 //!
-//! Invariant: [`PrefixProgress::prefix`] is the prefix of the last row given, in whichever region that was: it travels in the
-//! resume token, and to the next region in the request.
+//! Invariant: [`PrefixProgress::prefix`] is the prefix of the last row returned, in whichever region that was. It travels in
+//! the resume token, and in the request to the next region.
 
 use bytes::Bytes;
 use terrane_types::limits::ROW_BYTES_MAX;
 use terrane_types::{Error, Invalid, KeyDeclaration, KeyRange, TableSchema};
 
-/// What is asked for.
+/// A request for the latest rows of each prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Latest {
     pub cut: Cut,
-    /// Rows of each prefix, at least 1.
+    /// The number of rows per prefix, at least 1.
     pub rows: u32,
 }
 
-/// What of a row is its prefix.
+/// How the prefix of a row is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// So many leading parts of the declared key.
+    /// This many leading parts of the declared key.
     Parts(u32),
-    /// So many bytes.
+    /// This many leading bytes.
     Bytes(u32),
 }
 
-/// How far a scan is with the prefix it is at.
+/// How many rows of the current prefix a scan has returned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PrefixProgress {
-    /// Of the last row given; empty: none was.
+    /// The prefix of the last row returned; empty: none was.
     pub prefix: Bytes,
-    /// How many rows of it were given.
-    pub given: u32,
+    /// The number of its rows that were returned.
+    pub returned: u32,
 }
 
 impl Latest {
-    /// Checks what came from outside, as far as it can be without the table.
+    /// Validates a request, as far as that is possible without the table.
     ///
     /// # Errors
-    /// [`Invalid`] for a prefix of nothing, or longer than a row.
+    /// [`Invalid`] for an empty prefix, or one longer than a row.
     pub fn checked(self) -> Result<Self, Invalid> {
         match self.cut {
-            Cut::Parts(0) | Cut::Bytes(0) => {
-                Err(Invalid::new("the latest rows of each prefix need one: leading parts of the key, or leading bytes"))
-            }
-            Cut::Bytes(bytes) if bytes as usize > ROW_BYTES_MAX => {
-                Err(Invalid::new(format!("a prefix of {bytes} bytes is longer than a row, which has {ROW_BYTES_MAX}")))
-            }
+            Cut::Parts(0) | Cut::Bytes(0) => Err(Invalid::new(
+                "a scan for the latest rows of each prefix must name the prefix: leading parts of the key, or leading bytes",
+            )),
+            Cut::Bytes(bytes) if bytes as usize > ROW_BYTES_MAX => Err(Invalid::new(format!(
+                "a prefix of {bytes} bytes is longer than a row may be, {ROW_BYTES_MAX} bytes"
+            ))),
             _ => Ok(Self { rows: self.rows.max(1), ..self }),
         }
     }
 }
 
-/// Cuts the rows of one table.
+/// Cuts the prefixes of a table's rows.
 pub struct Cutter {
     cut: Cut,
     key: Option<KeyDeclaration>,
 }
 
 impl Cutter {
-    /// For rows of this table.
+    /// A cutter for rows of this table.
     ///
     /// # Errors
-    /// [`Invalid`] where parts are asked for and the table declares none, or fewer.
+    /// [`Invalid`] if parts are requested and the table declares no key, or one with fewer parts.
     pub fn new(cut: Cut, schema: &TableSchema) -> Result<Self, Error> {
         let Cut::Parts(parts) = cut else { return Ok(Self { cut, key: None }) };
         let Some(key) = &schema.key else {
             let what =
-                format!("table {} declares no key, so its rows have no parts: name a number of bytes", schema.name);
+                format!("table {} declares no key, so its rows have no parts; name a number of bytes", schema.name);
             return Err(Invalid::new(what).into());
         };
         let known = key.parts().len();
@@ -93,19 +94,19 @@ impl Cutter {
         }
     }
 
-    /// The first row, in the direction of the scan, that is not of this prefix: forward the first one behind all rows of
-    /// it, in reverse the prefix itself, which is not before any of them. Empty: there is none.
+    /// The bound after all rows of this prefix, in the direction of the scan: forward the first row that sorts after them, in
+    /// reverse the prefix itself, which sorts before or with the first of them. Empty: there is none.
     #[must_use]
     pub fn beyond(&self, prefix: &[u8], reverse: bool) -> Bytes {
         if reverse {
             return Bytes::copy_from_slice(prefix);
         }
-        // Where the prefix goes on to the end of the row, longer rows are no kin.
+        // Where the prefix runs to the end of the row, longer rows do not share it.
         let goes_on = |byte: u8| self.length(&[prefix, &[byte]].concat()) == Some(prefix.len());
         if goes_on(0) && goes_on(0xFF) { KeyRange::prefix(prefix).end } else { KeyRange::row(prefix).end }
     }
 
-    /// What of a range is left once enough rows of this prefix were given.
+    /// The part of a range that is left once enough rows of this prefix were returned.
     #[must_use]
     pub fn rest(&self, range: KeyRange, prefix: &[u8], reverse: bool) -> Option<KeyRange> {
         let beyond = self.beyond(prefix, reverse);
@@ -122,19 +123,19 @@ impl Cutter {
 }
 
 impl PrefixProgress {
-    /// Counts a row that is given.
+    /// Counts a row that is returned.
     pub fn count(&mut self, prefix: &[u8]) {
-        if self.given > 0 && self.prefix == prefix {
-            self.given = self.given.saturating_add(1);
+        if self.returned > 0 && self.prefix == prefix {
+            self.returned = self.returned.saturating_add(1);
         } else {
-            *self = Self { prefix: Bytes::copy_from_slice(prefix), given: 1 };
+            *self = Self { prefix: Bytes::copy_from_slice(prefix), returned: 1 };
         }
     }
 
-    /// Whether enough rows of the prefix were given.
+    /// Whether enough rows of the prefix were returned.
     #[must_use]
     pub fn is_full(&self, latest: &Latest) -> bool {
-        self.given >= latest.rows
+        self.returned >= latest.rows
     }
 }
 
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_one_prefix_are_those_before_what_lies_beyond() {
+    fn rows_of_a_prefix_lie_before_the_bound_after_it() {
         let (numbers, texts, tails) = (schema("a:u32, b:u32"), schema("a:text, b:u32"), schema("a:u32, b:tail"));
         let rows: [&[u8]; 9] = [
             b"\0",
@@ -177,10 +178,10 @@ mod tests {
                 let prefix = cutter.prefix(row);
                 let after = cutter.beyond(prefix, false);
                 for other in rows {
-                    let kin = cutter.prefix(other) == prefix;
+                    let shares = cutter.prefix(other) == prefix;
                     let before = after.is_empty() || other < &after[..];
-                    assert_eq!(kin, other >= prefix && before, "{cut:?}: {row:?} and {other:?}");
-                    assert!(!kin || other >= &cutter.beyond(prefix, true)[..]);
+                    assert_eq!(shares, other >= prefix && before, "{cut:?}: {row:?} and {other:?}");
+                    assert!(!shares || other >= &cutter.beyond(prefix, true)[..]);
                 }
             }
         }
@@ -203,6 +204,6 @@ mod tests {
         group.count(b"a");
         assert!(group.is_full(&latest));
         group.count(b"b");
-        assert_eq!(group, PrefixProgress { prefix: "b".into(), given: 1 });
+        assert_eq!(group, PrefixProgress { prefix: "b".into(), returned: 1 });
     }
 }

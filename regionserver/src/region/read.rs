@@ -1,7 +1,7 @@
 //! Reads of single rows at one snapshot of a region.
 //!
-//! The rows are looked for in memory first, on the runtime's thread: most are there. Those that need the disk are read
-//! together, off the runtime, at the same snapshot, and put in the places they were asked for.
+//! Rows are first looked up in memory, on the runtime's thread: most are there. Those that need the disk are read together,
+//! off the runtime, at the same snapshot, and put in their places in the order of the request.
 //!
 //! An answer has a limit, and reading stops there: a row that is too large costs no more than one that just fits.
 
@@ -24,22 +24,22 @@ use super::filter::{FILTERED_ROW_BYTES_MAX, Lookup, too_large};
 use crate::group::region_state::RegionState;
 use crate::hosted::HostedRegion;
 
-/// Rows looked up on the runtime's thread; of a longer request the others are read off it, as those that need the disk.
+/// Rows looked up on the runtime's thread. The other rows of a longer request are read off it, like those that need the disk.
 const ROWS_AT_ONCE_MAX: usize = 512;
-/// How long one slice of the rest keeps its thread.
+/// How long a slice of the rest occupies its thread.
 const SLICE_TIME: Duration = Duration::from_millis(10);
-/// What a caller waits whose answer found no room: others' answers have left by then, or their readers were cut off.
+/// How long a caller waits when too many answers wait to be sent: by then others have left, or their readers were cut off.
 pub const ROOM_RETRY: Duration = Duration::from_millis(200);
 
-/// Rows asked for by key.
+/// A request for rows by key.
 pub struct GetRequest {
     pub rows: Vec<Bytes>,
     pub lookup: Lookup,
-    /// Rows come without their cells.
+    /// Return rows without their cells.
     pub exists_only: bool,
 }
 
-/// What is done with each row that is read.
+/// How each row is read.
 struct RowReader {
     projection: Projection,
     filter: Option<RowFilter>,
@@ -47,29 +47,29 @@ struct RowReader {
     now_ms: i64,
 }
 
-/// What a look into memory gave.
+/// The result of reading from memory.
 pub enum Got {
-    /// All of it: the visible cells of the rows, packed, in the order asked; rows without any are left out.
+    /// The complete answer: the visible cells of the rows, packed, in the order of the request, without rows that have none.
     Rows(Vec<u8>),
-    /// Some rows are still to be read from the disk.
+    /// Some rows must be read from disk.
     NeedsDisk(Box<DiskGet>),
 }
 
-/// A get of which some rows are still to be read off the runtime's thread.
+/// A get with rows that must still be read, off the runtime's thread.
 pub struct DiskGet {
     hosted: Arc<HostedRegion>,
     snapshot: Snapshot,
     reader: RowReader,
-    /// The rows that memory had.
+    /// The rows found in memory.
     found: Vec<u8>,
-    /// The others, each with its place in `found`.
+    /// The other rows, each with its place in `found`.
     missing: VecDeque<(usize, Bytes)>,
     /// The answer so far, and how much of `found` is in it.
     out: Vec<u8>,
     copied: usize,
 }
 
-/// Reads the rows, as far as they can be read without waiting for the disk.
+/// Reads the rows as far as possible without waiting for the disk.
 pub fn get(hosted: &Arc<HostedRegion>, request: &GetRequest, now_ms: i64) -> Result<Got, Error> {
     let state = hosted.state();
     check_families(&request.lookup, &state)?;
@@ -104,8 +104,8 @@ pub fn get(hosted: &Arc<HostedRegion>, request: &GetRequest, now_ms: i64) -> Res
 }
 
 impl DiskGet {
-    /// Reads the rest in slices, off the runtime's threads. What was read counts as an answer of the server, and the read
-    /// ends with `Busy` when too many of those wait.
+    /// Reads the rest in slices, off the runtime's threads. What was read counts as an answer waiting to be sent, and the
+    /// read ends with `Busy` when there are too many of those.
     pub async fn finish(mut self, intake: &Intake) -> Result<Vec<u8>, Error> {
         let mut share: Option<Share> = None;
         loop {
@@ -132,7 +132,7 @@ impl DiskGet {
         }
     }
 
-    /// Reads for a moment; true when nothing is left.
+    /// Reads for one slice of time. Returns true when nothing is left.
     fn slice(&mut self) -> Result<bool, Error> {
         let began_ns = terrane_env::time::now_ns();
         while let Some((place, row)) = self.missing.pop_front() {
@@ -158,7 +158,7 @@ impl DiskGet {
 }
 
 impl RowReader {
-    /// Appends one packed row; nothing when it has no visible cell, does not pass the filter, or cannot be read.
+    /// Appends one packed row, or nothing if it has no visible cell, does not pass the filter, or cannot be read.
     fn read(
         &mut self,
         hosted: &HostedRegion,
@@ -171,7 +171,7 @@ impl RowReader {
             return Ok(());
         }
         let bytes_max = match &self.filter {
-            // What does not pass takes no room in the answer.
+            // A row that does not pass takes no space in the answer.
             Some(_) => FILTERED_ROW_BYTES_MAX,
             None => BATCH_BYTES_MAX.saturating_sub(out.len()),
         };
@@ -210,11 +210,11 @@ fn check_size(rows: &[u8]) -> Result<(), Error> {
 }
 
 fn too_much() -> Error {
-    let what = format!("the rows asked for take more than {BATCH_BYTES_MAX} bytes: ask for fewer at once, or scan");
+    let what = format!("the requested rows take more than {BATCH_BYTES_MAX} bytes; request fewer at once, or scan");
     Error::Invalid(Invalid { what })
 }
 
-/// A projection and its filter may only name families that the table has.
+/// Checks that a projection and its filter name only families of the table.
 pub fn check_families(lookup: &Lookup, state: &RegionState) -> Result<(), Error> {
     for family in lookup.families() {
         state.schema.check_family(family.as_bytes())?;

@@ -1,23 +1,23 @@
 //! Scans of one region's part of a range, a block at a time.
 //!
-//! A block is filled in slices of a few milliseconds, between which other tasks run, and ends when it has its bytes, when
-//! the limit or the range is reached, or after half a second, with or without rows: the caller always hears something.
-//! Nothing is kept between blocks but the [`Cursor`], which travels as a resume token.
+//! A block is filled in slices of a few milliseconds, between which other tasks run. It ends when it is full, at the limit or
+//! the end of the range, or after half a second, with or without rows, so that the caller always gets an answer. No state is
+//! kept between blocks except the [`Cursor`], which travels as a resume token.
 //!
-//! Each block begins on the runtime's thread, with what is in memory: a scan that ends there, as most of those for one row
-//! do, costs about what a get costs. Once it needs the disk, the rest of it is filled off the runtime, slice by slice:
+//! Each block begins on the runtime's thread, with what is in memory: a scan that ends there, like most scans of one row,
+//! costs about as much as a get. Once it needs the disk, the rest of the block is filled off the runtime, slice by slice:
 //! cursors that may wait for the disk stay as they are until the block is done.
 //!
-//! Rows that are skipped or counted are passed without being packed, and rows that are summed up are looked at where they
-//! lie. Of a scan for the latest rows of each prefix, what is beyond the rows wanted is sought instead of read.
+//! Rows that are skipped or counted are passed over without being packed, and rows that are aggregated are read in place. In
+//! a scan for the latest rows of each prefix, the other rows of a prefix are skipped by seeking.
 //!
-//! A row larger than a block is sent in parts. All parts of a row come from one sequence number. When that has been
-//! collected before the row was finished, the row starts anew at a later one and the block says so. Rows after it are read
-//! at a new snapshot, as fresh as the block.
+//! A row larger than a block is sent in parts. All parts of a row come from one sequence number. If that has been collected
+//! before the row was finished, the row restarts at a later one, and the block says so. Rows after it are read at a new
+//! snapshot, as recent as the block.
 //!
-//! A *snapshot scan* reads all its blocks at one sequence number, which travels in the token. A block comes with a hold on
-//! it, which a stream keeps for as long as it is open; otherwise the number is good for as long as the table's history
-//! keeps it, and then the scan ends with `SnapshotTooOld`.
+//! A *snapshot scan* reads all its blocks at one sequence number, which travels in the token. A block holds a snapshot at it,
+//! which a stream keeps while it is open. Otherwise the number is valid while the table's history keeps it; after that the
+//! scan ends with `SnapshotTooOld`.
 
 mod counting;
 mod filtered;
@@ -38,53 +38,53 @@ use super::read::check_families;
 use crate::hosted::HostedRegion;
 use crate::resume_token::{CellAt, Position, ResumeToken};
 
-/// What a block holds when the caller does not say, and at most.
+/// The size of a block if the caller does not choose one, and the maximum.
 pub const BLOCK_BYTES_DEFAULT: usize = 256 << 10;
 pub const BLOCK_BYTES_MAX: usize = 4 << 20;
 
-/// What a caller waits that asks for a number which this replica has not come to.
+/// How long a caller waits that requests a sequence number which this replica has not reached.
 const BEHIND_RETRY: Duration = Duration::from_millis(10);
 
-/// A block ends after this long even without rows.
+/// A block ends after this time even without rows.
 const BLOCK_TIME_MAX: Duration = Duration::from_millis(500);
-/// How long one slice keeps its thread, and how many steps are made between two looks at the clock. A step is a row, a run
-/// of hidden cells, or some rows that are passed.
+/// How long a slice occupies its thread, and how many steps it makes between two looks at the clock. A step is a row, a run
+/// of hidden cells, or several rows that are passed over.
 const SLICE_TIME: Duration = Duration::from_millis(10);
 const STEPS_PER_LOOK: u32 = 64;
 const ROWS_PASSED_PER_STEP: u64 = 64;
 
-/// What is asked for.
+/// A scan of one region.
 pub struct ScanRequest {
     pub range: KeyRange,
     pub reverse: bool,
     pub lookup: Lookup,
     pub block_bytes: usize,
     pub count_only: bool,
-    /// Rows are counted and summed up instead of being sent.
+    /// Rows are counted and aggregated instead of being sent.
     pub aggregate: Option<Aggregate>,
-    /// Of each prefix the first rows only.
+    /// Only the first rows of each prefix.
     pub latest: Option<Latest>,
-    /// Whether blocks that are read from disk stay in the cache.
+    /// Whether blocks read from disk stay in the block cache.
     pub fills_cache: bool,
-    /// Every block at one sequence number.
+    /// All blocks are read at one sequence number.
     pub snapshot: bool,
 }
 
-/// How far a scan is.
+/// The progress of a scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor {
     pub limit_left: Option<u64>,
     pub offset_left: u64,
     pub position: Position,
-    /// There is one if and only if the latest rows of each prefix are asked for.
+    /// Present if and only if the latest rows of each prefix are requested.
     pub group: Option<PrefixProgress>,
-    /// There are some if and only if an aggregate is asked for.
+    /// Present if and only if an aggregate is requested.
     pub totals: Option<Totals>,
-    /// Of a snapshot scan, once it has begun or was told so: the number that it reads at.
+    /// For a snapshot scan, once it has begun or if the request named it: the sequence number it reads at.
     pub sequence: Option<u64>,
 }
 
-/// A piece of the answer.
+/// A part of the answer.
 pub struct Block {
     pub rows: Vec<u8>,
     pub row_count: u64,
@@ -92,16 +92,16 @@ pub struct Block {
     pub done: bool,
     pub row_continues: bool,
     pub row_restarted: bool,
-    /// The filter ended the scan: other regions are not asked.
+    /// The filter ended the scan: other regions are not queried.
     pub ended: bool,
     pub cells_skipped: u64,
     pub region: RegionDescriptor,
-    /// Of a snapshot scan: while somebody has it, the next block finds everything.
+    /// For a snapshot scan: while it is held, the next block finds everything.
     pub snapshot: Option<Snapshot>,
 }
 
 impl Block {
-    /// The token that goes on behind this block.
+    /// The token that continues after this block.
     pub fn token(&self, reverse: bool) -> ResumeToken {
         ResumeToken {
             reverse,
@@ -116,20 +116,20 @@ impl Block {
     }
 }
 
-/// How far a block comes without waiting for anything.
+/// How far a block gets without waiting.
 pub enum Begun {
     Done(Box<Block>),
     Rest(Box<Unfinished>),
 }
 
-/// A block that takes longer, or needs the disk.
+/// A block that takes longer or needs the disk.
 pub struct Unfinished {
     filler: Filler,
     patience: Patience,
     started_ns: u64,
 }
 
-/// Begins a block with what is in memory, for a moment.
+/// Begins a block with what is in memory, for a short time.
 pub fn begin(
     hosted: &Arc<HostedRegion>,
     request: &Arc<ScanRequest>,
@@ -147,7 +147,7 @@ pub fn begin(
 }
 
 impl Unfinished {
-    /// About what the block will take.
+    /// The approximate size of the block.
     pub fn block_bytes(&self) -> usize {
         self.filler.request.block_bytes
     }
@@ -170,7 +170,7 @@ impl Unfinished {
             };
             match slice {
                 Slice::Complete => break,
-                // Nothing is lost by it: the disk is waited for in the next slice.
+                // Nothing is lost: the next slice waits for the disk.
                 Slice::NeedsDisk => patience = Patience::MayBlock,
                 Slice::TimeIsUp if elapsed(started_ns) >= BLOCK_TIME_MAX && !filler.within_hidden => break,
                 Slice::TimeIsUp => tokio::task::yield_now().await,
@@ -194,7 +194,7 @@ enum Slice {
     NeedsDisk,
 }
 
-/// Why a slice cannot go on.
+/// Why a slice cannot continue.
 enum Halt {
     Engine(terrane_engine::Error),
     Refused(Error),
@@ -218,28 +218,28 @@ impl From<Invalid> for Halt {
     }
 }
 
-/// A block on its way.
+/// A block that is being filled.
 struct Filler {
     hosted: Arc<HostedRegion>,
     request: Arc<ScanRequest>,
     now_ms: i64,
     block: Block,
     source: Source,
-    /// The last complete row, once there is one: the cursor is put behind it when the block ends. Kept in one buffer, as
-    /// every row passes through it.
+    /// The last complete row, if any: when the block ends, the cursor is placed after it. One buffer is reused, because every
+    /// row passes through it.
     last_row: Vec<u8>,
-    /// How rows are cut into prefixes, where the latest of each are asked for.
+    /// How prefixes are cut, if the latest rows of each are requested.
     cutter: Option<Cutter>,
-    /// The filter, where it has to see rows.
+    /// The filter, if it needs to see rows.
     filtering: Option<Filtering>,
-    /// Where the next rows are to be sought, once the prefix at hand has given enough.
+    /// Where to seek the next rows, once enough rows of the current prefix were returned.
     beyond: Option<Bytes>,
-    /// Whether the rows stand within one that has shown nothing so far. No token says so: a block that ended there would
-    /// have the next one begin with the row again, and never get beyond it.
+    /// Whether the scan is inside a row that has shown nothing so far. No token can express that: if a block ended there, the
+    /// next one would begin with the row again, and never get past it.
     within_hidden: bool,
 }
 
-/// Where rows come from at the moment.
+/// Where rows currently come from.
 enum Source {
     /// The rest of a row that earlier blocks began, at the sequence number of its first part.
     Rest {
@@ -302,7 +302,8 @@ impl Filler {
         Ok(filler)
     }
 
-    /// Of a snapshot scan: a snapshot at its number, which the first block gives it. Whoever gets the block may hold it.
+    /// For a snapshot scan: takes a snapshot at its number, which the first block chooses. The receiver of the block may hold
+    /// it.
     fn take_snapshot(&mut self) -> Result<(), Error> {
         if !self.request.snapshot {
             self.block.cursor.sequence = None;
@@ -312,7 +313,8 @@ impl Filler {
         let snapshot = match self.block.cursor.sequence {
             None => engine.snapshot(),
             Some(sequence) if sequence > engine.sequence() => {
-                let message = format!("region {} has not come to sequence number {sequence} here", self.hosted.region);
+                let message =
+                    format!("region {} has not reached sequence number {sequence} on this replica", self.hosted.region);
                 return Err(Error::Unavailable { message, retry_after: BEHIND_RETRY });
             }
             Some(sequence) => engine.snapshot_at(sequence).map_err(too_old)?,
@@ -327,14 +329,12 @@ impl Filler {
             return Ok(self.rows());
         };
         if !self.block.region.range.contains(&row) || !self.request.range.contains(&row) {
-            return Err(
-                Invalid::new("the resume token points into a row outside the range; start the scan anew").into()
-            );
+            return Err(Invalid::new("the resume token points into a row outside the range; restart the scan").into());
         }
-        // A filter that sees whole rows never gives a part of one: the token is of another scan.
+        // A filter that sees whole rows never returns a part of one: the token belongs to another scan.
         let in_parts = !self.filtering.as_ref().is_some_and(Filtering::needs_whole_rows);
         match self.hosted.engine.snapshot_at(sequence) {
-            // A follower may not have come to the number yet, and then what it gives is older than the parts before.
+            // A follower may not have reached the number yet. What it would return is older than the parts before.
             Ok(snapshot) if in_parts && snapshot.sequence() == sequence => {
                 let from_cell = CellPosition {
                     family: cell.family,
@@ -359,7 +359,7 @@ impl Filler {
         let wanted = match &self.block.cursor.position {
             Position::Start => Some(request.range.clone()),
             Position::At(row) | Position::Within { row, .. } => from_row(&request.range, row, request.reverse),
-            Position::After(row) => behind(&request.range, row, request.reverse),
+            Position::After(row) => after(&request.range, row, request.reverse),
         };
         self.rows_of(wanted)
     }
@@ -379,12 +379,12 @@ impl Filler {
         Source::Rows { scanner: self.scanner(snapshot, range, None), sequence }
     }
 
-    /// As fresh as the block, but for a snapshot scan.
+    /// A new snapshot, or that of a snapshot scan.
     fn snapshot(&self) -> Snapshot {
         match self.block.cursor.sequence {
             Some(sequence) => {
                 let snapshot = self.hosted.engine.snapshot_at(sequence);
-                snapshot.expect("the block holds a snapshot at this number, so nothing of it is collected")
+                snapshot.expect("the block holds a snapshot at this number, so none of it is collected")
             }
             None => self.hosted.engine.snapshot(),
         }
@@ -396,7 +396,7 @@ impl Filler {
         self.hosted.engine.scan(snapshot, ScanSpec { range, reverse, projection, now_ms, from_cell, fills_cache })
     }
 
-    /// Works for one slice of about so long, a few steps at the least.
+    /// Works for a slice of about this time, and at least a few steps.
     fn run(&mut self, patience: Patience, slice_time: Duration) -> Result<Slice, Error> {
         let started = terrane_env::time::now_ns();
         loop {
@@ -415,7 +415,7 @@ impl Filler {
         }
     }
 
-    /// Some rows, a part of one, or the end; true when the block is complete.
+    /// Advances by some rows, a part of one, or to the end. Returns true when the block is complete.
     fn step(&mut self, patience: Patience) -> Result<bool, Halt> {
         if self.block.cursor.limit_left == Some(0) {
             self.block.done = true;
@@ -436,7 +436,7 @@ impl Filler {
             }
             Source::Rows { scanner, sequence } => {
                 if let Some(beyond) = beyond {
-                    // It is where it was told to go even where this ends with an error.
+                    // The scanner is at its target even if this fails.
                     scanner.seek_beyond(&beyond, patience)?;
                 }
                 if self.filtering.is_some() {
@@ -448,7 +448,7 @@ impl Filler {
                 if self.request.aggregate.is_some() {
                     return self.sum_up(patience);
                 }
-                // A row is cut only when it would fill a block by itself, not for being the last one of a block.
+                // A row is cut only if it fills a block by itself, not because it is the last one of a block.
                 let before = self.block.rows.len();
                 let step = scanner.next(&mut self.block.rows, before + self.request.block_bytes, patience)?;
                 let sequence = *sequence;
@@ -457,7 +457,7 @@ impl Filler {
         }
     }
 
-    /// What was read is in the block, from `before` on; true when the block is complete.
+    /// Handles what was read, which is in the block from `before` on. Returns true when the block is complete.
     fn sent(&mut self, step: Step, sequence: u64, before: usize) -> bool {
         self.within_hidden = false;
         match step {
@@ -474,14 +474,14 @@ impl Filler {
         self.block.rows.len() >= self.request.block_bytes
     }
 
-    /// A row is complete: it is skipped, counted or sent.
+    /// Handles a complete row: it is skipped, counted or sent.
     fn finish_row(&mut self, before: usize) {
         if !self.give(1) || self.request.count_only {
             self.block.rows.truncate(before);
         }
     }
 
-    /// Counts rows, of which `last_row` is the last; whether they are shown and not skipped.
+    /// Counts rows, of which `last_row` is the last. Returns whether they are shown rather than skipped.
     fn give(&mut self, rows: u64) -> bool {
         let cursor = &mut self.block.cursor;
         let shown = cursor.offset_left == 0;
@@ -505,7 +505,7 @@ impl Filler {
         shown
     }
 
-    /// A part of a row was read. Of a row that is not sent, the parts are dropped and the scanner goes on.
+    /// Handles a part of a row. If the row is not sent, its parts are dropped and the scan continues.
     fn part(&mut self, sequence: u64, at: CellPosition, before: usize) -> bool {
         if self.block.cursor.offset_left > 0 || self.request.count_only {
             self.block.rows.truncate(before);
@@ -514,7 +514,7 @@ impl Filler {
         let cell =
             CellAt { family: at.family, qualifier: at.qualifier, timestamp: at.timestamp, sequence: at.sequence };
         let row = Bytes::copy_from_slice(key_of(&self.block.rows[before..]));
-        // The scanner's own snapshot still lives, so its number can be taken once more, to outlive the block.
+        // The scanner's own snapshot still exists, so its number can be taken once more, to outlive the block.
         if let Ok(snapshot) = self.hosted.engine.snapshot_at(sequence) {
             self.hosted.held_snapshots.hold(snapshot, terrane_env::time::now_ns());
         }
@@ -524,8 +524,8 @@ impl Filler {
         true
     }
 
-    /// Many cells were read and none is visible: the cursor is to be put behind them. (Of a row that is sent in parts the
-    /// end of the source says more: it completes the row.)
+    /// Many cells were read and none is visible: the cursor moves past them. (For a row that is sent in parts, the end of the
+    /// source says more: it completes the row.)
     fn hidden(&mut self) {
         if let Source::Rows { scanner, .. } = &self.source {
             self.last_row.clear();
@@ -533,14 +533,14 @@ impl Filler {
         }
     }
 
-    /// The block as it is answered.
+    /// The finished block.
     fn complete(mut self) -> Block {
         self.leave_source();
         self.place_cursor();
         self.block
     }
 
-    /// Nothing more is read from the source at hand.
+    /// Drops the current source, after taking its statistics.
     fn leave_source(&mut self) -> Source {
         let mut source = std::mem::replace(&mut self.source, Source::Nothing);
         if let Source::Rest { scanner, .. } | Source::Rows { scanner, .. } = &mut source {
@@ -550,19 +550,19 @@ impl Filler {
         source
     }
 
-    /// Puts the cursor behind the last complete row, if one came since the cursor was set. Rows are never empty.
+    /// Places the cursor after the last complete row, if there was one since the cursor was set. Rows are never empty.
     fn place_cursor(&mut self) {
         if !self.last_row.is_empty() {
             self.block.cursor.position = Position::After(Bytes::copy_from_slice(&self.last_row));
         }
     }
 
-    /// The source is at its end: behind the rest of a row come whole rows, behind those nothing.
+    /// The source is at its end: the rest of a row is followed by whole rows, and those by nothing.
     fn end(&mut self) {
         self.source = match self.leave_source() {
             Source::Rest { row, .. } => {
                 if self.last_row.is_empty() {
-                    // Nothing was left of the row: it ended with the last part sent.
+                    // Nothing was left of the row: the last part sent was its end.
                     self.last_row.extend_from_slice(&row);
                     self.finish_row(self.block.rows.len());
                 }
@@ -578,8 +578,8 @@ fn too_old(error: SnapshotTooOld) -> Error {
     Error::SnapshotTooOld { oldest: error.oldest }
 }
 
-/// The part of the range behind `row`.
-fn behind(range: &KeyRange, row: &Bytes, reverse: bool) -> Option<KeyRange> {
+/// The part of the range after `row`.
+fn after(range: &KeyRange, row: &Bytes, reverse: bool) -> Option<KeyRange> {
     let rest = if reverse {
         if row.is_empty() {
             return None;
@@ -591,7 +591,7 @@ fn behind(range: &KeyRange, row: &Bytes, reverse: bool) -> Option<KeyRange> {
     range.intersect(&rest)
 }
 
-/// The part of the range from `row` on, itself included.
+/// The part of the range from `row` on, including it.
 fn from_row(range: &KeyRange, row: &Bytes, reverse: bool) -> Option<KeyRange> {
     let rest = if reverse {
         KeyRange { start: Bytes::new(), end: KeyRange::row(row).end }

@@ -246,7 +246,7 @@ fn latest(wire: v1::Latest) -> Result<(Latest, PrefixProgress), Error> {
         return Err(invalid("the last prefix is longer than a row"));
     }
     let latest = Latest { cut, rows: wire.rows }.checked()?;
-    Ok((latest, PrefixProgress { prefix: wire.last_prefix, given: wire.given }))
+    Ok((latest, PrefixProgress { prefix: wire.last_prefix, returned: wire.given }))
 }
 
 fn block_bytes(wanted: u32) -> usize {

@@ -70,7 +70,7 @@ pub fn scan(block: Block, reverse: bool, messages: bool) -> Result<v1::ScanBlock
         aggregate: block.cursor.totals.map(aggregate),
         as_of_ms: 0,
         last_prefix: group.prefix,
-        prefix_given: group.given,
+        prefix_given: group.returned,
         ended: block.ended,
         sequence,
     })

@@ -274,9 +274,9 @@ async fn what_cannot_be_summed_up_or_cut_is_refused_in_words() {
         (sum.clone(), r"row \x00\x00\x00\x01\x00\x00\x00\x02, column f:q: i64 values have 8 bytes, this one has 5"),
         (
             v1::Scan { projection: only("other"), ..sum.clone() },
-            "column f:q is to be summed up but is not among those read",
+            "column f:q is to be aggregated but is not among the columns read",
         ),
-        (v1::Scan { aggregate: sum_of("q", "text"), ..Default::default() }, "cannot be summed up"),
+        (v1::Scan { aggregate: sum_of("q", "text"), ..Default::default() }, "cannot be aggregated"),
         (v1::Scan { resume: token.clone(), ..sum }, "belongs to a scan that aggregates otherwise"),
         (
             v1::Scan { resume: token, latest: of_each(1), ..Default::default() },

@@ -1,7 +1,7 @@
-//! Rows that are not sent: skipped, counted, summed up.
+//! Rows that are not sent: skipped, counted, aggregated.
 //!
-//! Rows that are skipped or counted are passed some at a time, and rows that are summed up are looked at where they lie. With
-//! a filter that has to see rows, they were packed for it, and are summed up from there.
+//! Rows that are skipped or counted are passed over several at a time, and rows that are aggregated are read in place. With a
+//! filter that needs whole rows, they are packed for the filter and aggregated from there.
 
 use terrane_engine::{Patience, Step};
 use terrane_types::cell::Cells;
@@ -13,7 +13,7 @@ use crate::group::region_state::RegionState;
 use crate::region::aggregate::Aggregate;
 
 impl Filler {
-    /// A row has passed the filter: it is summed up, skipped, counted or sent.
+    /// A row has passed the filter: it is aggregated, skipped, counted or sent.
     pub(super) fn give_filtered(&mut self, before: usize) -> Result<(), Halt> {
         if let Some(aggregate) = self.request.aggregate.as_ref().filter(|_| self.block.cursor.offset_left == 0) {
             let row = &self.block.rows[before..];
@@ -30,7 +30,7 @@ impl Filler {
         Ok(())
     }
 
-    /// Passes rows that are skipped or counted.
+    /// Passes over rows that are skipped or counted.
     pub(super) fn pass(&mut self, patience: Patience) -> Result<bool, Halt> {
         let Source::Rows { scanner, .. } = &mut self.source else { return Ok(false) };
         let cursor = &self.block.cursor;
@@ -38,7 +38,7 @@ impl Filler {
             (0, limit) => limit.unwrap_or(u64::MAX),
             (offset, _) => offset,
         };
-        // Each row may be the last one wanted of its prefix.
+        // Each row may be the last one requested of its prefix.
         let wanted = wanted.min(if self.cutter.is_some() { 1 } else { ROWS_PASSED_PER_STEP });
         let mut left = wanted;
         let step = scanner.pass(&mut left, patience);
@@ -55,12 +55,12 @@ impl Filler {
         Ok(false)
     }
 
-    /// Sums up the next row.
+    /// Aggregates the next row.
     pub(super) fn sum_up(&mut self, patience: Patience) -> Result<bool, Halt> {
         let (Source::Rows { scanner, .. }, Some(aggregate)) = (&mut self.source, &self.request.aggregate) else {
             return Ok(false);
         };
-        // Of the versions of a column the newest comes first.
+        // The newest version of a column comes first.
         let mut value = Ok(None);
         let step = scanner.look(patience, |row, cell| {
             if matches!(value, Ok(None)) && aggregate.is_of(&cell) {
@@ -81,7 +81,7 @@ impl Filler {
     }
 }
 
-/// An aggregate may only name a column that is read.
+/// Checks that an aggregate names a column that is read.
 pub(super) fn check_aggregate(aggregate: &Aggregate, request: &ScanRequest, state: &RegionState) -> Result<(), Error> {
     let Aggregate { family, qualifier, .. } = aggregate;
     if state.schema.family(family.as_bytes()).is_none() {
@@ -89,7 +89,9 @@ pub(super) fn check_aggregate(aggregate: &Aggregate, request: &ScanRequest, stat
     }
     if !request.lookup.projection().selects(family.as_bytes(), qualifier) {
         let column = format!("{family}:{}", escape(qualifier));
-        return Err(Invalid::new(format!("column {column} is to be summed up but is not among those read")).into());
+        return Err(
+            Invalid::new(format!("column {column} is to be aggregated but is not among the columns read")).into()
+        );
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! The steps of a scan with a filter that has to see rows: each row is read whole, judged, and only then counted, summed up or
-//! sent; and rows that cannot pass are sought over.
+//! The steps of a scan with a filter that needs rows: each row is read whole, evaluated, and only then counted, aggregated or
+//! sent; rows that cannot pass are skipped by seeking.
 
 use terrane_engine::{Patience, Step};
 
@@ -7,7 +7,7 @@ use super::{Filler, Halt, Source};
 use crate::region::filter::{FILTERED_ROW_BYTES_MAX, Hop, too_large};
 
 impl Filler {
-    /// Reads the next row for the filter, and does with it what is asked if it passes.
+    /// Reads the next row for the filter, and handles it if it passes.
     pub(super) fn filter(&mut self, patience: Patience) -> Result<bool, Halt> {
         let (Source::Rows { scanner, sequence }, Some(filtering)) = (&mut self.source, &mut self.filtering) else {
             return Ok(false);
@@ -20,8 +20,8 @@ impl Filler {
         match step {
             Step::Row => self.within_hidden = false,
             Step::Part { .. } if is_whole => return Err(too_large(scanner.row()).into()),
-            // What is left of a row that does not pass comes as further parts, which do not either.
-            // No token can say so: the block goes on until the row is over.
+            // The rest of a row that does not pass arrives as further parts, which do not pass either. No token can express
+            // that, so the block continues to the end of the row.
             Step::Part { .. } if !filtering.judge(&mut self.block.rows, before, reverse) => {
                 self.within_hidden = true;
                 return Ok(false);
@@ -36,7 +36,7 @@ impl Filler {
         let hop = filtering.hop(&self.last_row, reverse);
         let is_over = filtering.is_over();
         if let Hop::Seek(target) = &hop {
-            // It is where it was told to go even where this ends with an error, and what was read is not read again.
+            // The scanner is at its target even if this fails, so what was read is not read again.
             let sought = scanner.seek(target, patience);
             if shown {
                 self.give_filtered(before)?;
