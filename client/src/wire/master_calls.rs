@@ -1,8 +1,11 @@
 //! The calls of a master, typed: one method per call, which counts, sends and reads it.
+//!
+//! The futures are boxed because an `async fn` is compiled by every crate that awaits it, with the whole gRPC call in it.
 
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use terrane_proto::convert::GroupLocation;
 use terrane_proto::{hello, v1};
 use terrane_types::{ClusterId, NamespaceName, RegionDescriptor, RegionId, ServerId, TableId, TableSchema};
@@ -43,163 +46,207 @@ fn timed<T>(message: T, left: Duration) -> tonic::Request<T> {
 
 impl Masters {
     /// The id of the cluster; checks that it is the expected one, if one is expected.
-    pub(crate) async fn identify(&self, expected: Option<ClusterId>, timeout: Duration) -> Result<ClusterId, Error> {
-        let reply = ask!(self, Kind::Read, timeout, identify, self.hello_to(expected))?;
-        hello::cluster_of(&reply.cluster_id)?.ok_or_else(|| Error::internal("the master does not know its cluster"))
+    pub(crate) fn identify(
+        &self,
+        expected: Option<ClusterId>,
+        timeout: Duration,
+    ) -> BoxFuture<'_, Result<ClusterId, Error>> {
+        Box::pin(async move {
+            let reply = ask!(self, Kind::Read, timeout, identify, self.hello_to(expected))?;
+            hello::cluster_of(&reply.cluster_id)?.ok_or_else(|| Error::internal("the master does not know its cluster"))
+        })
     }
 
     /// The regions of a table from the one that holds `key`, or with `reverse` the one that ends at it, at most `limit`.
-    pub(crate) async fn locate(
-        &self,
+    pub(crate) fn locate<'a>(
+        &'a self,
         table: TableId,
-        key: &[u8],
+        key: &'a [u8],
         reverse: bool,
         limit: u32,
         timeout: Duration,
-    ) -> Result<Map, Error> {
-        let (hello, key) = (self.hello(), Bytes::copy_from_slice(key));
-        let request = v1::LocateRequest { hello, table: table.0, key, limit, reverse };
-        let v1::LocateReply { regions, groups, schema_version } = ask!(self, Kind::Read, timeout, locate, request)?;
-        let region = |region| match RegionDescriptor::try_from(region) {
-            Ok(region) => Some(region),
-            Err(error) => {
-                tracing::warn!(%error, "a master sent an invalid region descriptor");
-                None
-            }
-        };
-        Ok(Map {
-            regions: regions.into_iter().filter_map(region).collect(),
-            groups: groups.into_iter().map(GroupLocation::from).collect(),
-            schema_version,
+    ) -> BoxFuture<'a, Result<Map, Error>> {
+        Box::pin(async move {
+            let (hello, key) = (self.hello(), Bytes::copy_from_slice(key));
+            let request = v1::LocateRequest { hello, table: table.0, key, limit, reverse };
+            let v1::LocateReply { regions, groups, schema_version } = ask!(self, Kind::Read, timeout, locate, request)?;
+            let region = |region| match RegionDescriptor::try_from(region) {
+                Ok(region) => Some(region),
+                Err(error) => {
+                    tracing::warn!(%error, "a master sent an invalid region descriptor");
+                    None
+                }
+            };
+            Ok(Map {
+                regions: regions.into_iter().filter_map(region).collect(),
+                groups: groups.into_iter().map(GroupLocation::from).collect(),
+                schema_version,
+            })
         })
     }
 
     /// Opens a scan of the meta table.
-    pub(crate) async fn scan_meta(&self, scan: RegionScan, timeout: Duration) -> Result<ScanStream, Error> {
-        let call = v1::ScanCall { hello: self.hello(), header: None, body: Some(scan.into_wire()) };
-        // The stream has no deadline of its own; each wait for a block has.
-        let opened = self.call(Kind::Read, timeout, |mut master, _left| {
-            let call = call.clone();
-            async move { master.scan_meta(call).await }
-        });
-        opened.await.map(ScanStream)
+    pub(crate) fn scan_meta(&self, scan: RegionScan, timeout: Duration) -> BoxFuture<'_, Result<ScanStream, Error>> {
+        Box::pin(async move {
+            let call = v1::ScanCall { hello: self.hello(), header: None, body: Some(scan.into_wire()) };
+            // The stream has no deadline of its own; each wait for a block has.
+            let opened = self.call(Kind::Read, timeout, |mut master, _left| {
+                let call = call.clone();
+                async move { master.scan_meta(call).await }
+            });
+            opened.await.map(ScanStream)
+        })
     }
 
-    pub(crate) async fn create_table(&self, spec: TableSpec, timeout: Duration) -> Result<TableInfo, Error> {
-        let request = v1::CreateTableRequest {
-            hello: self.hello(),
-            schema: Some((&spec.schema).into()),
-            split_at: spec.split_at,
-            request_id: request_id(),
-        };
-        table_info(ask!(self, Kind::Once, timeout, create_table, request)?)
+    pub(crate) fn create_table(&self, spec: TableSpec, timeout: Duration) -> BoxFuture<'_, Result<TableInfo, Error>> {
+        Box::pin(async move {
+            let request = v1::CreateTableRequest {
+                hello: self.hello(),
+                schema: Some((&spec.schema).into()),
+                split_at: spec.split_at,
+                request_id: request_id(),
+            };
+            table_info(ask!(self, Kind::Once, timeout, create_table, request)?)
+        })
     }
 
-    pub(crate) async fn alter_table(
-        &self,
-        name: &str,
+    pub(crate) fn alter_table<'a>(
+        &'a self,
+        name: &'a str,
         change: TableChange,
         timeout: Duration,
-    ) -> Result<TableInfo, Error> {
-        let families = change.families.into_iter().map(|family| v1::FamilyChange {
-            name: family.name,
-            add: family.add,
-            attributes: family.attributes.into_iter().collect(),
-        });
-        let request = v1::AlterTableRequest {
-            hello: self.hello(),
-            name: name.to_owned(),
-            set: change.set.into_iter().collect(),
-            families: families.collect(),
-            drop_families: change.drop_families,
-            request_id: request_id(),
-        };
-        table_info(ask!(self, Kind::Once, timeout, alter_table, request)?)
+    ) -> BoxFuture<'a, Result<TableInfo, Error>> {
+        Box::pin(async move {
+            let families = change.families.into_iter().map(|family| v1::FamilyChange {
+                name: family.name,
+                add: family.add,
+                attributes: family.attributes.into_iter().collect(),
+            });
+            let request = v1::AlterTableRequest {
+                hello: self.hello(),
+                name: name.to_owned(),
+                set: change.set.into_iter().collect(),
+                families: families.collect(),
+                drop_families: change.drop_families,
+                request_id: request_id(),
+            };
+            table_info(ask!(self, Kind::Once, timeout, alter_table, request)?)
+        })
     }
 
-    pub(crate) async fn drop_table(&self, name: &str, timeout: Duration) -> Result<(), Error> {
-        let request = v1::DropTableRequest { hello: self.hello(), name: name.to_owned(), request_id: request_id() };
-        ask!(self, Kind::Once, timeout, drop_table, request).map(drop)
+    pub(crate) fn drop_table<'a>(&'a self, name: &'a str, timeout: Duration) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let request = v1::DropTableRequest { hello: self.hello(), name: name.to_owned(), request_id: request_id() };
+            ask!(self, Kind::Once, timeout, drop_table, request).map(drop)
+        })
     }
 
     /// The tables of a namespace; empty: of all.
-    pub(crate) async fn list_tables(&self, namespace: String, timeout: Duration) -> Result<Vec<TableInfo>, Error> {
-        let request = v1::ListTablesRequest { hello: self.hello(), namespace };
-        let reply: v1::ListTablesReply = ask!(self, Kind::Read, timeout, list_tables, request)?;
-        reply.tables.into_iter().map(table_info).collect()
+    pub(crate) fn list_tables(
+        &self,
+        namespace: String,
+        timeout: Duration,
+    ) -> BoxFuture<'_, Result<Vec<TableInfo>, Error>> {
+        Box::pin(async move {
+            let request = v1::ListTablesRequest { hello: self.hello(), namespace };
+            let reply: v1::ListTablesReply = ask!(self, Kind::Read, timeout, list_tables, request)?;
+            reply.tables.into_iter().map(table_info).collect()
+        })
     }
 
-    pub(crate) async fn describe_table(&self, name: &str, timeout: Duration) -> Result<TableInfo, Error> {
-        let request = v1::DescribeTableRequest { hello: self.hello(), name: name.to_owned() };
-        table_info(ask!(self, Kind::Read, timeout, describe_table, request)?)
+    pub(crate) fn describe_table<'a>(
+        &'a self,
+        name: &'a str,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<TableInfo, Error>> {
+        Box::pin(async move {
+            let request = v1::DescribeTableRequest { hello: self.hello(), name: name.to_owned() };
+            table_info(ask!(self, Kind::Read, timeout, describe_table, request)?)
+        })
     }
 
-    pub(crate) async fn create_namespace(&self, name: NamespaceName, timeout: Duration) -> Result<(), Error> {
-        let request = self.namespace_request(&name);
-        ask!(self, Kind::Once, timeout, create_namespace, request).map(drop)
+    pub(crate) fn create_namespace(&self, name: NamespaceName, timeout: Duration) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let request = self.namespace_request(&name);
+            ask!(self, Kind::Once, timeout, create_namespace, request).map(drop)
+        })
     }
 
-    pub(crate) async fn drop_namespace(&self, name: NamespaceName, timeout: Duration) -> Result<(), Error> {
-        let request = self.namespace_request(&name);
-        ask!(self, Kind::Once, timeout, drop_namespace, request).map(drop)
+    pub(crate) fn drop_namespace(&self, name: NamespaceName, timeout: Duration) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let request = self.namespace_request(&name);
+            ask!(self, Kind::Once, timeout, drop_namespace, request).map(drop)
+        })
     }
 
     fn namespace_request(&self, name: &NamespaceName) -> v1::NamespaceRequest {
         v1::NamespaceRequest { hello: self.hello(), name: name.to_string(), request_id: request_id() }
     }
 
-    pub(crate) async fn list_namespaces(&self, timeout: Duration) -> Result<Vec<NamespaceName>, Error> {
-        let request = v1::ClusterRequest { hello: self.hello() };
-        let reply: v1::ListNamespacesReply = ask!(self, Kind::Read, timeout, list_namespaces, request)?;
-        reply.names.iter().map(|name| Ok(NamespaceName::new(name)?)).collect()
+    pub(crate) fn list_namespaces(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<NamespaceName>, Error>> {
+        Box::pin(async move {
+            let request = v1::ClusterRequest { hello: self.hello() };
+            let reply: v1::ListNamespacesReply = ask!(self, Kind::Read, timeout, list_namespaces, request)?;
+            reply.names.iter().map(|name| Ok(NamespaceName::new(name)?)).collect()
+        })
     }
 
-    pub(crate) async fn servers(&self, timeout: Duration) -> Result<Vec<ServerInfo>, Error> {
-        let request = v1::ClusterRequest { hello: self.hello() };
-        let reply: v1::ListServersReply = ask!(self, Kind::Read, timeout, list_servers, request)?;
-        Ok(reply.servers.into_iter().map(server_info).collect())
+    pub(crate) fn servers(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<ServerInfo>, Error>> {
+        Box::pin(async move {
+            let request = v1::ClusterRequest { hello: self.hello() };
+            let reply: v1::ListServersReply = ask!(self, Kind::Read, timeout, list_servers, request)?;
+            Ok(reply.servers.into_iter().map(server_info).collect())
+        })
     }
 
-    pub(crate) async fn groups(&self, timeout: Duration) -> Result<Vec<GroupInfo>, Error> {
-        let request = v1::ClusterRequest { hello: self.hello() };
-        let reply: v1::ListGroupsReply = ask!(self, Kind::Read, timeout, list_groups, request)?;
-        Ok(reply.groups.into_iter().map(group_info).collect())
+    pub(crate) fn groups(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<GroupInfo>, Error>> {
+        Box::pin(async move {
+            let request = v1::ClusterRequest { hello: self.hello() };
+            let reply: v1::ListGroupsReply = ask!(self, Kind::Read, timeout, list_groups, request)?;
+            Ok(reply.groups.into_iter().map(group_info).collect())
+        })
     }
 
     /// The regions of a table; empty: of all.
-    pub(crate) async fn regions(&self, table: String, timeout: Duration) -> Result<Vec<RegionInfo>, Error> {
-        let request = v1::ListRegionsRequest { hello: self.hello(), table };
-        let reply: v1::ListRegionsReply = ask!(self, Kind::Read, timeout, list_regions, request)?;
-        reply.regions.into_iter().map(region_info).collect()
+    pub(crate) fn regions(&self, table: String, timeout: Duration) -> BoxFuture<'_, Result<Vec<RegionInfo>, Error>> {
+        Box::pin(async move {
+            let request = v1::ListRegionsRequest { hello: self.hello(), table };
+            let reply: v1::ListRegionsReply = ask!(self, Kind::Read, timeout, list_regions, request)?;
+            reply.regions.into_iter().map(region_info).collect()
+        })
     }
 
-    pub(crate) async fn status(&self, timeout: Duration) -> Result<ClusterStatus, Error> {
-        let request = v1::ClusterRequest { hello: self.hello() };
-        let reply: v1::StatusReply = ask!(self, Kind::Read, timeout, status, request)?;
-        Ok(ClusterStatus {
-            cluster: hello::cluster_of(&reply.cluster_id)?.unwrap_or_default(),
-            replication: reply.replication,
-            servers: reply.servers.into_iter().map(server_info).collect(),
-            tables: reply.tables,
-            regions: reply.regions,
-            groups: reply.groups,
-            groups_without_leader: reply.groups_without_leader,
-            troubles: reply.troubles,
-            waiting_for: reply.waiting_for,
-            catalog_index: reply.catalog_index,
+    pub(crate) fn status(&self, timeout: Duration) -> BoxFuture<'_, Result<ClusterStatus, Error>> {
+        Box::pin(async move {
+            let request = v1::ClusterRequest { hello: self.hello() };
+            let reply: v1::StatusReply = ask!(self, Kind::Read, timeout, status, request)?;
+            Ok(ClusterStatus {
+                cluster: hello::cluster_of(&reply.cluster_id)?.unwrap_or_default(),
+                replication: reply.replication,
+                servers: reply.servers.into_iter().map(server_info).collect(),
+                tables: reply.tables,
+                regions: reply.regions,
+                groups: reply.groups,
+                groups_without_leader: reply.groups_without_leader,
+                troubles: reply.troubles,
+                waiting_for: reply.waiting_for,
+                catalog_index: reply.catalog_index,
+            })
         })
     }
 
     /// Splits a region at a row, or near its middle if `at` is empty; returns the daughters.
-    pub(crate) async fn split(
+    pub(crate) fn split(
         &self,
         region: RegionId,
         at: Bytes,
         timeout: Duration,
-    ) -> Result<Vec<RegionDescriptor>, Error> {
-        let request = v1::SplitRegionRequest { hello: self.hello(), region: region.0, at };
-        let reply: v1::SplitRegionReply = ask!(self, Kind::Change, timeout, split_region, request)?;
-        reply.daughters.into_iter().map(|daughter| Ok(daughter.try_into()?)).collect()
+    ) -> BoxFuture<'_, Result<Vec<RegionDescriptor>, Error>> {
+        Box::pin(async move {
+            let request = v1::SplitRegionRequest { hello: self.hello(), region: region.0, at };
+            let reply: v1::SplitRegionReply = ask!(self, Kind::Change, timeout, split_region, request)?;
+            reply.daughters.into_iter().map(|daughter| Ok(daughter.try_into()?)).collect()
+        })
     }
 }
 
