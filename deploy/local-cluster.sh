@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# A master and three region servers as separate processes on this machine, until Ctrl-C.
+# Runs a master and three region servers as separate processes on this machine until Ctrl-C.
 #
-# usage: deploy/local-cluster.sh [DATA_DIRECTORY] [flag of every server ...]
+# usage: deploy/local-cluster.sh [DATA_DIRECTORY] [FLAG_OF_EVERY_SERVER ...]
 #
-# The binary is $TERRANE, else the release build of this checkout, else the debug build, else `terrane` on the PATH.
+# Uses $TERRANE, the release build of this checkout, its debug build, or `terrane` on the PATH, whichever exists first.
 set -euo pipefail
 
 checkout="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -29,7 +29,7 @@ declare -A output
 
 stop() {
     trap - EXIT INT TERM
-    # Servers first: while they flush and say goodbye a master should be there.
+    # Servers first, so that they can report their stop to the master.
     if ((${#server_pids[@]})); then
         kill -TERM "${server_pids[@]}" 2>/dev/null || true
         wait "${server_pids[@]}" 2>/dev/null || true
@@ -43,7 +43,7 @@ stop() {
 trap stop EXIT
 trap 'echo "stopping"; exit 0' INT TERM
 
-# start NAME ARGUMENT...: standard error goes to a log, standard output to a pipe on which await_ready listens.
+# start NAME ARGUMENT...: standard error goes to a log, standard output to a pipe that await_ready reads.
 start() {
     local name=$1 descriptor
     shift
@@ -59,12 +59,12 @@ await_ready() {
     while IFS= read -r -t "$ready_seconds_max" line <&"$descriptor"; do
         echo "$name: $line"
         if [[ $line == ready* ]]; then
-            # What it prints from now on; the pipe must not fill up.
+            # Keep reading, so that the pipe does not fill up.
             cat <&"$descriptor" >>"$data/$name.log" &
             return
         fi
     done
-    echo "$name did not get ready; the end of $data/$name.log:" >&2
+    echo "$name did not become ready; the end of $data/$name.log:" >&2
     tail -n 20 "$data/$name.log" >&2
     exit 1
 }
@@ -80,8 +80,8 @@ for i in 0 1 2; do
 done
 for i in 0 1 2; do await_ready "server-$i"; done
 
-echo "ready: TERRANE_MASTERS=127.0.0.1:7600, data and logs in $data, Ctrl-C stops all"
-# A lost server is what the cluster is made for: say so and go on. Without its only master it is no cluster.
+echo "ready: TERRANE_MASTERS=127.0.0.1:7600, data and logs in $data; press Ctrl-C to stop"
+# The cluster survives the loss of a server: report it and continue. Without its only master, stop.
 alive=("$master_pid" "${server_pids[@]}")
 while ((${#alive[@]} > 1)); do
     status=0
@@ -89,7 +89,7 @@ while ((${#alive[@]} > 1)); do
     [[ $ended == "$master_pid" ]] && break
     for i in 0 1 2; do
         if [[ ${server_pids[i]} == "$ended" ]]; then
-            echo "server-$i ended with status $status; start it again with:" >&2
+            echo "server-$i exited with status $status; start it again with:" >&2
             echo "  $terrane server ${server_arguments[i]}" >&2
         fi
     done
@@ -97,5 +97,5 @@ while ((${#alive[@]} > 1)); do
     for pid in "${alive[@]}"; do [[ $pid == "$ended" ]] || still_alive+=("$pid"); done
     alive=("${still_alive[@]}")
 done
-echo "the cluster is gone; the logs are in $data" >&2
+echo "the cluster has stopped; the logs are in $data" >&2
 exit 1

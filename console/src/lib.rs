@@ -1,10 +1,13 @@
-//! The HTTP console of a server role: `/metrics` for Prometheus, `/healthz` and `/readyz` for whoever supervises.
+//! The HTTP endpoints of a node: `/metrics`, `/healthz` and `/readyz`.
 //!
-//! - `/healthz` answers 200 while the process can answer at all: a failure means "restart me".
-//! - `/readyz` answers 200 when the role serves, else 503 with the reason as text: "send me no traffic yet".
-//! - `/metrics` is the text of the one registry that the node owns; this crate adds nothing to it and decides nothing.
+//! There is no web console yet, despite the crate's name: no pages for people, only these three endpoints for Prometheus
+//! and process supervisors. The name reserves the place and the port for one.
 //!
-//! Over plain HTTP/1 through `env`'s listener, so that it runs in the simulator as well. Tests are at the end of the file.
+//! - `/healthz` returns 200 while the process can respond at all: a failure means "restart me".
+//! - `/readyz` returns 200 when the role is serving, otherwise 503 with the reason as text: "send no traffic yet".
+//! - `/metrics` returns the metrics of the node's registry; this crate adds none and makes no decisions.
+//!
+//! The protocol is plain HTTP/1 over the `env` listener, so that it also runs in the simulator.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -22,19 +25,19 @@ use terrane_env::task;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// The content type that Prometheus asks for with this text.
+/// The content type of the OpenMetrics text format.
 const METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// How long a shutdown waits for answers under way; a client that keeps its connection open must not hold up the process.
+/// How long a shutdown waits for responses; a client that keeps its connection open must not delay the process.
 const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(1);
-/// Connections at a time; one beyond them is closed at once. Few programs look at a console, and each reads little.
+/// Concurrent connections; further ones are closed at once. Few programs connect here, and each reads little.
 const CONNECTIONS_MAX: u64 = 64;
-/// A connection that sends nothing for so long is closed: whoever asks once a minute connects again.
+/// An idle connection is closed after this time; a client that polls once a minute reconnects.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// Whether the role serves; the text says what it waits for.
+/// Whether the role is serving; the error says what it waits for.
 pub type Ready = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// Why a console did not start.
+/// Why the endpoints did not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -43,7 +46,7 @@ pub enum Error {
     Listen(#[source] std::io::Error),
 }
 
-/// A running console.
+/// The running endpoints of one node.
 #[derive(Debug)]
 pub struct Console {
     address: SocketAddr,
@@ -57,7 +60,7 @@ struct Pages {
 }
 
 impl Console {
-    /// Binds `listen` (`HOST:PORT`) and serves from now on.
+    /// Binds `listen` (`HOST:PORT`) and starts serving.
     ///
     /// Boxed: an `async fn` is compiled by the crate that awaits it, so every binary would compile the HTTP server.
     pub fn start(
@@ -75,26 +78,26 @@ impl Console {
         let intake = Intake::new(IntakeLimits { connections: CONNECTIONS_MAX, ..IntakeLimits::default() });
         let (stop, mut stopped) = watch::channel(false);
         let signal = async move {
-            // A console that was dropped without a shutdown ends the same way.
+            // A console dropped without a shutdown ends the same way.
             stopped.wait_for(|stop| *stop).await.ok();
         };
-        let serving = axum::serve(Door { listener, address, intake }, router).with_graceful_shutdown(signal);
+        let serving = axum::serve(ConsoleListener { listener, address, intake }, router).with_graceful_shutdown(signal);
         let serving = task::spawn_named("console", async move { serving.await });
         Ok(Console { address, stop, serving })
     }
 
-    /// The address bound, with the port that was taken when 0 was asked for.
+    /// The bound address; for port 0, with the port that was chosen.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Stops accepting, lets answers under way go out, and returns when the port is free.
+    /// Stops accepting, completes running responses, and returns when the port is free.
     pub async fn shutdown(self) {
         self.stop.send_replace(true);
         let mut serving = self.serving;
         if tokio::time::timeout(SHUTDOWN_PATIENCE, &mut serving).await.is_err() {
             serving.abort();
-            // The result is the abort itself.
+            // The result is only that it was aborted.
             serving.await.ok();
         }
     }
@@ -113,7 +116,7 @@ async fn metrics(State(pages): State<Arc<Pages>>) -> Response {
     match prometheus_client::encoding::text::encode(&mut text, &pages.registry) {
         Ok(()) => ([(header::CONTENT_TYPE, METRICS_CONTENT_TYPE)], text).into_response(),
         Err(error) => {
-            (StatusCode::INTERNAL_SERVER_ERROR, format!("a metric cannot be written: {error}\n")).into_response()
+            (StatusCode::INTERNAL_SERVER_ERROR, format!("cannot encode the metrics: {error}\n")).into_response()
         }
     }
 }
@@ -129,14 +132,14 @@ async fn readyz(State(pages): State<Arc<Pages>>) -> Response {
     }
 }
 
-/// `env`'s listener in the shape that axum serves.
-struct Door {
+/// The `env` listener as an axum listener.
+struct ConsoleListener {
     listener: net::Listener,
     address: SocketAddr,
     intake: Arc<Intake>,
 }
 
-impl axum::serve::Listener for Door {
+impl axum::serve::Listener for ConsoleListener {
     type Io = Accepted;
     type Addr = SocketAddr;
 
@@ -156,7 +159,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    #[expect(clippy::disallowed_types, reason = "a raw client, to see the bytes that the console sends")]
+    #[expect(clippy::disallowed_types, reason = "a raw client, to see the bytes of the responses")]
     type RawStream = tokio::net::TcpStream;
 
     async fn request(address: SocketAddr, path: &str) -> (u16, String) {
@@ -189,7 +192,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn readiness_follows_the_role_and_says_why_not() {
+    async fn readiness_follows_the_role_and_gives_the_reason() {
         let serving = Arc::new(AtomicBool::new(false));
         let asked = serving.clone();
         let ready: Ready = Arc::new(move || {
