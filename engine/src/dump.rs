@@ -24,7 +24,7 @@ pub async fn dump_file(path: &Path, blocks: usize, cells: usize) -> Result<Optio
     let disk = Disk::os();
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     if let Some(id) = store_file::id_of(&name) {
-        let bytes = disk.file_len(path).await.map_err(Error::io(format!("look at {}", path.display())))?;
+        let bytes = disk.file_len(path).await.map_err(Error::io(format!("stat {}", path.display())))?;
         let dir = path.parent().map(Path::to_owned).unwrap_or_default();
         let shared = Arc::new(StoreFileShared::new(disk, dir, CACHE_BYTES, OPEN_FILES));
         let dumped = task::run_blocking(move || {

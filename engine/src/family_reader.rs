@@ -115,10 +115,10 @@ impl FamilyReader {
 
     /// Takes the cells with the empty qualifier from a row that is shown starting at a later column: they include the
     /// tombstones of the family.
-    pub(crate) fn take_markers(&mut self, cells: &Cells) {
-        let markers = cells.iter().filter(|cell| cell.qualifier.is_empty() && cell.sequence >= self.since);
+    pub(crate) fn take_tombstones(&mut self, cells: &Cells) {
+        let tombstones = cells.iter().filter(|cell| cell.qualifier.is_empty() && cell.sequence >= self.since);
         self.metas.clear();
-        self.metas.extend(markers.map(|cell| cell.meta()));
+        self.metas.extend(tombstones.map(|cell| cell.meta()));
         self.resolver.column(&self.metas);
     }
 

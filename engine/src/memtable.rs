@@ -196,7 +196,7 @@ impl Memtable {
         self.one_version_since.store(since.unwrap_or(NEVER), Ordering::Release);
     }
 
-    /// Inserts a cell of the current write. Answers whether it replaces a put, which [`Memtable::remove_replaced`] will
+    /// Inserts a cell of the current write. Returns whether it replaces a put, which [`Memtable::remove_replaced`] will
     /// remove once the write is published.
     pub(crate) fn insert(&self, cell: Cell<'_>) -> bool {
         let mut view = self.view.load();
@@ -224,7 +224,7 @@ impl Memtable {
     }
 
     /// After the write of `cell`, a put, was published: removes the puts directly below it in the active buffer that
-    /// are newer than `newest_snapshot`, the newest snapshot that was live when it was published. Answers whether
+    /// are newer than `newest_snapshot`, the newest snapshot that was live when it was published. Returns whether
     /// anything was removed. What is in a run stays until a merge.
     pub(crate) fn remove_replaced(&self, cell: Cell<'_>, newest_snapshot: Option<u64>) -> bool {
         self.view.load().active.remove_replaced(&cell, newest_snapshot)
@@ -265,7 +265,7 @@ impl Memtable {
         view.due.long.is_some() || (view.due.idle.is_some() && self.is_read.load(Ordering::Relaxed))
     }
 
-    /// Does the merge that is due, unless one is running. Answers whether it did.
+    /// Does the merge that is due, unless one is running. Returns whether it did.
     pub(crate) fn merge_once(&self) -> bool {
         if self.merge_due(|due| due.long.clone()) {
             return true;
@@ -333,7 +333,7 @@ impl Memtable {
         }
     }
 
-    /// Does a merge that is due; answers whether it did.
+    /// Does a merge that is due; returns whether it did.
     fn merge_due(&self, which: impl Fn(&Due) -> Option<Range<usize>>) -> bool {
         if which(&self.view.load().due).is_none() {
             return false;

@@ -124,7 +124,7 @@ impl MergingCursor {
         self.take_part(columns, bytes_max, out)
     }
 
-    /// Appends a part of a wide row; answers whether it is over.
+    /// Appends a part of a wide row; returns whether it is over.
     fn take_part(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
         let Self { cursors, wide, .. } = self;
         let Some(wide) = wide else { return Ok(true) };
@@ -340,7 +340,7 @@ mod tests {
             }
             Arc::new(SortedCells::new(cells))
         };
-        // One source is over with the row while the other still has most of it.
+        // One source is past the row while the other still has most of it.
         for runs in [
             [run(2, &[(b"a", 1), (b"b", 1)]), run(1, &[(b"a", 100)])],
             [run(2, &[(b"a", 100)]), run(1, &[(b"a", 1), (b"b", 1)])],
@@ -380,7 +380,7 @@ mod tests {
             }
             Arc::new(SortedCells::new(cells))
         };
-        // The third has cells that the first has too: of two at one place the newer is given.
+        // The third has cells that the first has too: of two at one place the newer is returned.
         let runs = [columns(3, 3), columns(2, 2), columns(3, 5), columns(1, 1)];
         let open = |reverse| {
             use crate::source::Source;
@@ -411,7 +411,7 @@ mod tests {
                 assert_eq!(take(&mut parts, bytes_max), first);
                 assert_eq!(take(&mut parts, bytes_max), second);
                 assert!(parts.row().is_none());
-                // Left in the middle, and gone into in the middle.
+                // Left in the middle, and entered in the middle.
                 let mut skipped = open(reverse);
                 skipped.take(&[], bytes_max, &mut Cells::default()).unwrap();
                 skipped.skip().unwrap();

@@ -29,7 +29,7 @@ use terrane_types::{FamilyName, FamilySchema, GroupId, KeyRange, Projection, Reg
 pub(crate) use self::recorded::{FlushInput, Recording};
 pub use self::split::SplitDaughter;
 pub(crate) use self::state::{Frozen, Memtables, StoreView};
-use self::state::{State, new_memtable, one_version_since};
+use self::state::{State, assert_forward, new_memtable, one_version_since};
 use crate::SnapshotTooOld;
 use crate::compaction::{CompactionProgress, Compactions};
 use crate::levels::{FileRef, Levels, RegionFiles};
@@ -334,6 +334,7 @@ impl Region {
         if first_index == NONE {
             return Vec::new();
         }
+        assert_forward(state.frozen.last().map_or(&state.point, |frozen| &frozen.point), &point);
         let mut memtables = Memtables::new();
         let mut bytes = 0;
         for (family, store) in &mut state.stores {

@@ -343,7 +343,7 @@ impl RowScanner {
     }
 
     /// Shows the next row from where it lies, if it belongs to the only family, has a single cell, and that is known
-    /// without further reading: most rows of a table with one column, which need no gathering. Answers whether it is
+    /// without further reading: most rows of a table with one column, which need no gathering. Returns whether it is
     /// shown, or `None` where the row must be gathered. After an error what was shown does not count: the row is read
     /// again.
     fn show_lone(&mut self, show: &mut impl FnMut(&[u8], CellRef<'_>)) -> Result<Option<bool>, Error> {

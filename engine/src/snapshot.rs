@@ -48,6 +48,19 @@ impl Held {
         }
     }
 
+    fn publish(&mut self, sequence: u64, replaces: bool) -> Option<u64> {
+        assert!(self.published <= sequence, "sequence number {sequence} is published after {}", self.published);
+        self.published = sequence;
+        if self.history.is_some() {
+            // As if a snapshot lived at the last number: nothing goes before a flush collects.
+            return Some(sequence);
+        }
+        if replaces {
+            self.collected = self.collected.max(sequence);
+        }
+        self.newest()
+    }
+
     fn add(&mut self, sequence: u64) {
         match self.live.last_mut() {
             Some((newest, count)) if *newest == sequence => *count += 1,
@@ -129,31 +142,21 @@ impl Snapshots {
         (held.collected, held.published)
     }
 
-    /// Makes everything up to `sequence` visible, and returns the newest live snapshot. `replaces` says that older
-    /// versions will be removed next: in the same step, snapshots at lower numbers are refused from now on, except
-    /// where one lives.
+    /// Makes everything up to `sequence` visible, and returns the newest live snapshot. `replaces` says that older versions
+    /// will be removed next: in the same step, snapshots at lower numbers are refused from now on, except where one lives.
     pub(crate) fn publish(&self, sequence: u64, replaces: bool) -> Option<u64> {
-        let mut held = self.0.lock();
-        debug_assert!(held.published <= sequence, "sequence numbers never go down");
-        held.published = sequence;
-        if held.history.is_some() {
-            // As if a snapshot lived at the last number: nothing goes before a flush collects.
-            return Some(sequence);
-        }
-        if replaces {
-            held.collected = held.collected.max(sequence);
-        }
-        held.newest()
+        self.0.lock().publish(sequence, replaces)
     }
 
     /// Publishes what the log wrote under the next numbers, from `first` to `last`. See [`Snapshots::publish`].
     pub(crate) fn publish_writes(&self, first: u64, last: u64, replaces: bool) -> Option<u64> {
-        let published = self.published();
+        let mut held = self.0.lock();
         assert!(
-            first == published + 1 && last >= first,
-            "sequence numbers {first} to {last} are applied after {published}: a write was skipped or repeated"
+            first == held.published + 1,
+            "sequence number {first} is applied after {}: a write was skipped or repeated",
+            held.published
         );
-        self.publish(last, replaces)
+        held.publish(last, replaces)
     }
 
     pub(crate) fn published(&self) -> u64 {

@@ -98,7 +98,7 @@ pub(crate) trait Source: Send + Sync {
     /// qualifiers and of the empty qualifier (which holds the tombstones of the whole family), and possibly others.
     /// After an error, `out` is unchanged.
     ///
-    /// Answers whether those are all. After about `bytes_max` bytes it gives up: some of the row's cells are missing,
+    /// Returns whether those are all. After about `bytes_max` bytes it gives up: some of the row's cells are missing,
     /// not always the last ones, and the row must be read with a cursor.
     fn row(
         &self,
@@ -141,7 +141,7 @@ pub(crate) trait Cursor: Send {
     /// Appends the cells of the current row, in store order whatever the direction, and moves to the next row.
     /// `columns` acts as in [`Source::row`].
     ///
-    /// Answers whether the row is over. After about `bytes_max` bytes it is not: the cursor stays within the row, and
+    /// Returns whether the row is over. After about `bytes_max` bytes it is not: the cursor stays within the row, and
     /// the next call appends what follows.
     fn take(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error>;
 

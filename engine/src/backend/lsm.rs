@@ -68,7 +68,7 @@ impl LsmBackend {
         let path = self.files.path_of(record.id);
         let size = self.shared.disk.file_len(&path).await.map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => Error::damage(&path, 0, "the manifest names the file, but it is missing"),
-            _ => Error::io(format!("look at {}", path.display()))(error),
+            _ => Error::io(format!("stat {}", path.display()))(error),
         })?;
         if size != record.size {
             let what = format!("it has {size} bytes; the manifest says {}", record.size);

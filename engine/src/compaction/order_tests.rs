@@ -72,7 +72,7 @@ fn flush(rng: &mut StdRng, model: &mut Model, policy: &Policy) {
     model.place(0, file);
 }
 
-/// Flushes and jobs at random, then none but jobs until there is nothing to do.
+/// Flushes and jobs at random, then only jobs until there is nothing to do.
 fn churn(rng: &mut StdRng, mut policy: Policy) -> (Model, Policy) {
     let mut model = Model::default();
     let mut running: Vec<Plan> = Vec::new();

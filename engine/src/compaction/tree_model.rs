@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::{FileSummary, Job, LEVEL_MAX, Plan, Policy, Rewrite, Tree};
 
-/// What a file has of one row: rows are letters.
+/// What a file has of one row; rows are letters.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RowPart {
     pub(super) sequences: Vec<u64>,
@@ -118,7 +118,7 @@ impl Model {
             let (found, place, file) = self.take(id);
             assert_eq!(level, found, "file {id}");
             if level == 0 {
-                // Newest first: each was just above the one that follows.
+                // Newest first: each was directly above the next one.
                 assert!(rewrite.to_level > 0 || place0.is_none_or(|newer| newer == place + 1), "a gap in {rewrite:?}");
                 place0 = Some(place);
             }
@@ -150,7 +150,7 @@ impl Model {
         }
     }
 
-    /// The files of a level overlap nowhere, and the cells of every row are in the order of the log.
+    /// No two files of a level overlap, and the cells of every row are in the order of the log.
     pub(super) fn check(&self) {
         for level in 1..=LEVEL_MAX {
             for pair in self.tree.level(level).windows(2) {

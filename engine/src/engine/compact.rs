@@ -297,7 +297,7 @@ struct Runner {
 }
 
 impl Runner {
-    /// Continues for about [`STEP_BYTES`]; answers whether there is more.
+    /// Continues for about [`STEP_BYTES`]; returns whether there is more.
     async fn step(mut self) -> Result<(Self, bool), Error> {
         let (_, begun) = self.rows.seen();
         while self.rows.row().is_some() {

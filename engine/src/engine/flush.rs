@@ -8,7 +8,7 @@
 //!   flushed. Recording the split waits for that flush, so the parent's record never comes after the split's.
 //! - A crash, or an error. Unrecorded files are removed at the next start. Cells in sled trees have no file to go with:
 //!   the region notes that there may be some, and the next flush removes them first. They could not stay: a flush that has
-//!   everything older at hand drops tombstones together with what they deleted, and cells of an earlier attempt would come
+//!   everything older present drops tombstones together with what they deleted, and cells of an earlier attempt would come
 //!   back to life.
 
 use std::sync::Arc;

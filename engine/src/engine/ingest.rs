@@ -135,7 +135,7 @@ async fn take_in(lsm: &LsmBackend, region: &Region, file: &IngestFile, sequence:
     let (from, to) = (file.path.clone(), lsm.files.path_of(id));
     let linked = task::run_io(async move {
         disk.hard_link(&from, &to).await.map_err(Error::io(format!("link {}", from.display())))?;
-        disk.file_len(&to).await.map_err(Error::io(format!("look at {}", to.display())))
+        disk.file_len(&to).await.map_err(Error::io(format!("stat {}", to.display())))
     });
     let taken = async {
         let size = linked.await?;

@@ -1,4 +1,4 @@
-//! Flushes and splits that overlap, held at the moment where they hurt.
+//! Overlapping flushes and splits, paused at the critical moment.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ fn rows(region: &Arc<Region>) -> Vec<String> {
         .collect()
 }
 
-/// A region with as many files as make its next flush write them all anew as one.
+/// A region with so many files that its next flush rewrites them all as one.
 async fn region_of_many_files(engine: &Arc<Engine>) -> Arc<Region> {
     let spec = RegionSpec {
         region: RegionId(1),
@@ -68,8 +68,8 @@ async fn region_of_many_files(engine: &Arc<Engine>) -> Arc<Region> {
     region
 }
 
-/// A region is split between the last look of its flush and the flush's record. The flush wrote the region's files anew as
-/// one, and the record names that one alone; the daughters still hold the old ones.
+/// A region is split between its flush's last check and the flush's record. The flush rewrote the region's files as
+/// one, and the record names only that one; the daughters still hold the old ones.
 #[tokio::test]
 async fn a_split_during_a_flush_keeps_the_files_of_its_daughters() {
     let directory = tempfile::tempdir().unwrap();
@@ -83,7 +83,7 @@ async fn a_split_during_a_flush_keeps_the_files_of_its_daughters() {
         let (engine, region) = (engine.clone(), region.clone());
         async move { engine.flush(&region).await }
     });
-    // The flush has taken its last look and is at the door of the manifest: only its append holds another reference.
+    // The flush has made its last check and waits for the manifest: only its append holds another reference.
     tokio::time::timeout(Duration::from_secs(10), async {
         while Arc::strong_count(&engine.manifest) == 1 {
             tokio::task::yield_now().await;
@@ -108,8 +108,8 @@ async fn a_split_during_a_flush_keeps_the_files_of_its_daughters() {
     assert_eq!((rows(&regions[0]), rows(&regions[1])), expected);
 }
 
-/// A flush runs as soon as a split lets go of the parent's lock, and the power goes before the split is recorded. The log is
-/// applied again from the recorded point, so that must still lie before the split.
+/// A flush runs as soon as a split releases the parent's lock, and power fails before the split is recorded. The log is
+/// applied again from the recorded point, which must therefore still precede the split.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_flush_during_a_split_does_not_record_the_parent_as_its_daughter() {
     let directory = tempfile::tempdir().unwrap();
@@ -143,7 +143,7 @@ async fn a_flush_during_a_split_does_not_record_the_parent_as_its_daughter() {
     let regions = reopened.regions();
     let points: Vec<_> = regions.iter().map(|region| (region.id(), region.point())).collect();
     assert_eq!(points, [(RegionId(1), recorded)], "the split is applied again from before it");
-    // As whoever applies the log again does.
+    // The log is applied again.
     let parent = &regions[0];
     put(parent, 20, "b");
     put(parent, 21, "z");

@@ -1,4 +1,4 @@
-//! The manifest torn at any byte, and damaged.
+//! The manifest truncated at every byte, and damaged.
 
 use bytes::Bytes;
 use terrane_types::schema::FamilyStorage;
@@ -60,7 +60,7 @@ fn records() -> Vec<Record> {
     ]
 }
 
-/// All records as a manifest has them, and where each ends.
+/// All records as in a manifest, and where each ends.
 pub(super) fn encoded() -> (Vec<u8>, Vec<usize>) {
     let mut bytes = Vec::new();
     let mut ends = Vec::new();

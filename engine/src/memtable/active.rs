@@ -137,7 +137,7 @@ impl Active {
     }
 
     /// Inserts a cell. Of two at one place, which the log brings only when it is applied again, the earlier stays. With
-    /// `replaces`, answers whether an older put of its column lies directly below.
+    /// `replaces`, returns whether an older put of its column lies directly below.
     pub(super) fn insert(&self, cell: Cell<'_>, replaces: bool) -> bool {
         let before = self.entries.len();
         let handle = self.entries.get_or_insert(Entry::new(self.prefix.head(cell.row), cell));
@@ -147,7 +147,7 @@ impl Active {
         replaces && handle.next().is_some_and(|below| is_replaced(&below.value().cell(), &cell, None))
     }
 
-    /// Removes the older puts directly below a put that are newer than `newest_snapshot`. Answers whether anything was
+    /// Removes the older puts directly below a put that are newer than `newest_snapshot`. Returns whether anything was
     /// removed.
     pub(super) fn remove_replaced(&self, cell: &Cell<'_>, newest_snapshot: Option<u64>) -> bool {
         let place = self.place(&Cell { tags: &[], value: &[], ..*cell });
@@ -178,7 +178,7 @@ impl Active {
         cells
     }
 
-    /// Appends the cells of one row; answers whether those are all of it, see [`crate::source::Source::row`].
+    /// Appends the cells of one row; returns whether those are all of it, see [`crate::source::Source::row`].
     pub(super) fn push_row(&self, row: &[u8], columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> bool {
         if self.entries.is_empty() {
             return true;
@@ -202,7 +202,7 @@ impl Active {
     }
 
     /// Appends the cells of the first `rows` rows within `bounds`, or with `reverse` of the last ones from the last
-    /// cell back. Answers whether there may be more.
+    /// cell back. Returns whether there may be more.
     pub(super) fn push_rows(&self, bounds: &RowRange, reverse: bool, rows: usize, out: &mut Cells) -> bool {
         let mut left = rows;
         let mut at = if reverse {

@@ -147,7 +147,7 @@ impl MemtableCursor {
         }
     }
 
-    /// Appends a part of the opened row; answers whether it is over.
+    /// Appends a part of the opened row; returns whether it is over.
     fn take_part(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> bool {
         let mark = out.mark();
         let Some(wide) = &mut self.wide else { return true };

@@ -173,7 +173,7 @@ impl<'a> Lane<'a> {
         self.run.row(self.at)
     }
 
-    /// Answers whether there is a next row.
+    /// Returns whether there is a next row.
     fn advance(&mut self, prefix: &Prefix) -> bool {
         self.at += 1;
         if self.at == self.run.rows() {

@@ -1,8 +1,8 @@
-//! Random work against a plain map of everything that was ever written.
+//! Random work compared with a plain map of everything that was ever written.
 //!
-//! What a reader sees is decided by the visibility rules over the cells at or below its snapshot, so that is what is
-//! compared: the same rules over what the memtable gives and over the map. Where nothing may be dropped the cells
-//! themselves must agree.
+//! The visibility rules over the cells at or below a snapshot decide what a reader sees, so that is what is compared:
+//! the same rules over the memtable's cells and over the map. Where nothing may be dropped the cells themselves must
+//! agree.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ const ROWS: [&[u8]; 14] = [
 ];
 const QUALIFIERS: [&[u8]; 4] = [b"", b"p", b"q", b"qq"];
 
-/// What the region knows of its snapshots.
+/// The region's knowledge of its snapshots.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     pub(super) published: u64,
@@ -108,7 +108,7 @@ impl Dice {
     }
 }
 
-/// A row's cells as a reader gets them: qualifier, what the rules know, value.
+/// A row's cells as a reader receives them: qualifier, metadata for the rules, value.
 type Row = Vec<(Vec<u8>, CellMeta, Vec<u8>)>;
 
 struct World {
@@ -120,7 +120,7 @@ struct World {
     written: BTreeMap<Vec<u8>, Cells>,
     sequence: u64,
     live: Vec<u64>,
-    /// Whether one version has ever been kept: then some may have been dropped.
+    /// Whether one version was ever kept: then some cells may have been dropped.
     drops: bool,
 }
 
@@ -425,7 +425,7 @@ fn merged_runs_hold_one_version_of_what_nobody_else_reads() {
     assert!(cells() == kept);
     assert_eq!(world.snapshots.take_at(3_000), None, "the past is closed to new snapshots");
     assert_eq!(world.snapshots.take_at(2_000), Some(2_000), "but not where one lives");
-    // With the snapshot gone, what has a published replacer goes.
+    // Once the snapshot is gone, everything with a published replacement goes.
     world.snapshots.let_go(snapshot);
     world.snapshots.let_go(snapshot);
     merge();
@@ -485,7 +485,7 @@ fn memory_is_counted_by_what_each_part_holds() {
         cells.push(Cell { row: &row, value: &[0; 100], sequence: 1, ..Cell::of_mutation(b"", cell_ref(), 0, 0) });
     }
     assert!(memtable.insert_batch(cells.clone()).is_empty());
-    // Bytes, slot, head and the filter's ten bits; what grew by doubling has been given back but for a little.
+    // Bytes, slot, head and the filter's ten bits; nearly all the memory gained by doubling has been given back.
     let data = 1_000 * (8 + 100 + crate::cells::SLOT_BYTES as u64 + 8) + 1_250;
     assert!((data..data + data / 20).contains(&memtable.bytes()), "{} of {data}", memtable.bytes());
     let run = memtable.bytes();
@@ -493,7 +493,7 @@ fn memory_is_counted_by_what_each_part_holds() {
         let row = row.to_be_bytes();
         memtable.insert(Cell { row: &row, value: &[0; 100], sequence: 2, ..Cell::of_mutation(b"", cell_ref(), 0, 0) });
     }
-    // An entry of 56 bytes with its counts and, on average, two levels of the list; its bytes.
+    // An entry of 56 bytes with its reference counts and, on average, two levels of the list; its bytes.
     let data = 1_000 * (56 + 8 + 16 + 112);
     assert_eq!(memtable.bytes() - run, data);
     memtable.seal();

@@ -10,7 +10,7 @@ use super::*;
 
 const ROWS: u64 = 2_000;
 
-/// The mutation at a sequence number goes to the next row, around and around, and writes the number to two columns.
+/// Each mutation goes to the next row, round after round, and writes its sequence number to two columns.
 fn write(memtable: &Memtable, sequence: u64) -> Vec<Cells> {
     let mut cells = Cells::default();
     push(sequence, &mut cells);
@@ -98,7 +98,7 @@ async fn race(one_version: bool) {
                     for row in 0..50 {
                         get(&memtable, (reads * 131 + row * 37) % ROWS, snapshot);
                     }
-                    // One from a while ago still sees what it saw.
+                    // An older snapshot still sees what it saw.
                     scan(&memtable, older, reads.is_multiple_of(2));
                     if reads.is_multiple_of(3) {
                         snapshots.let_go(older);

@@ -221,7 +221,7 @@ impl SortedRun {
         })
     }
 
-    /// Appends the cells of the row with this index: all of them, or in wide rows the wanted ones. Answers whether it
+    /// Appends the cells of the row with this index: all of them, or in wide rows the wanted ones. Returns whether it
     /// appended all of those, see [`crate::source::Source::row`]; `mark` is where the row begins in `out`.
     pub(super) fn push_row(
         &self,
@@ -265,7 +265,7 @@ impl SortedRun {
     }
 }
 
-/// Appends cells of one row; answers whether all of them fit.
+/// Appends cells of one row; returns whether all of them fit.
 fn push_all<'a>(mut cells: impl Iterator<Item = Cell<'a>>, (mark, bytes_max): (Mark, usize), out: &mut Cells) -> bool {
     if let Some(first) = cells.next() {
         out.push(first);

@@ -82,7 +82,7 @@ impl Script {
         self.cursor.as_mut().expect("a cursor was opened")
     }
 
-    /// Prints the next row or part; answers whether there was one.
+    /// Prints the next row or part; returns whether there was one.
     fn take(&mut self, bytes_max: usize, out: &mut String) -> bool {
         let Some(row) = self.cursor().row().map(|row| String::from_utf8_lossy(row).into_owned()) else {
             writeln!(out, "end").expect("to a string");

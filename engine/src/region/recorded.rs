@@ -97,7 +97,7 @@ impl Region {
         FlushInput { frozen: vec![inherited], files, oldest_snapshot }
     }
 
-    /// Readers find the files instead of the flushed memtables, from one moment to the next. Answers whether the region
+    /// Readers find the files instead of the flushed memtables, from one moment to the next. Returns whether the region
     /// was split before that moment.
     pub(crate) fn install(&self, _held: &Recording<'_>, flushed: &FlushInput, files: RegionFiles) -> bool {
         let mut state = self.state.write();
@@ -110,7 +110,7 @@ impl Region {
         state.retired
     }
 
-    /// Notes that a flush begins to write cells that no record names. Answers whether an earlier one may have left some.
+    /// Notes that a flush begins to write cells that no record names. Returns whether an earlier one may have left some.
     pub(crate) fn mark_unrecorded(&self, _held: &Recording<'_>) -> bool {
         self.unrecorded.swap(true, Ordering::AcqRel)
     }
@@ -150,7 +150,7 @@ impl Region {
         (state.point.clone(), recorded.collect())
     }
 
-    /// Readers find these files, which a compaction has recorded. Answers whether the region was split before that.
+    /// Readers find these files, which a compaction has recorded. Returns whether the region was split before that.
     pub(crate) fn install_compacted(&self, _held: &Recording<'_>, files: RegionFiles) -> bool {
         let mut state = self.state.write();
         state.set_files(files);
@@ -169,7 +169,7 @@ impl Region {
         self.snapshots.publish(sequence, false);
     }
 
-    /// Closes the past of the region to new snapshots, as of a log time, for a collection up to the answered number.
+    /// Closes the past of the region to new snapshots, as of a log time, for a collection up to the returned number.
     pub(crate) fn begin_collection(&self, log_time_ms: u64) -> u64 {
         self.snapshots.begin_collection(log_time_ms)
     }

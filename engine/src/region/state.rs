@@ -92,14 +92,7 @@ impl State {
 
     /// Records the point of a flush or ingest.
     pub(super) fn set_point(&mut self, point: DurablePoint, families: Families) {
-        assert!(
-            point.index >= self.point.index && point.sequence >= self.point.sequence,
-            "the durable point went back, from index {} and sequence {} to index {} and sequence {}",
-            self.point.index,
-            self.point.sequence,
-            point.index,
-            point.sequence,
-        );
+        assert_forward(&self.point, &point);
         self.point = point;
         self.recorded = families;
     }
@@ -137,6 +130,18 @@ impl State {
     pub(super) fn files_within(&self, bounds: &RowRange) -> RegionFiles {
         self.stores.iter().map(|(name, store)| (name.clone(), store.files.within(bounds))).collect()
     }
+}
+
+/// Points only move forward: the log below one may be purged.
+pub(super) fn assert_forward(from: &DurablePoint, to: &DurablePoint) {
+    assert!(
+        to.group != from.group || (to.index >= from.index && to.sequence >= from.sequence),
+        "the durable point went back, from index {} and sequence {} to index {} and sequence {}",
+        from.index,
+        from.sequence,
+        to.index,
+        to.sequence,
+    );
 }
 
 /// The write from which a put of the family replaces the puts below it, if it does.

@@ -21,7 +21,7 @@ use crate::family_reader::Patience;
 use crate::source::RowKey;
 
 /// The columns to name where only the tombstones of the family are wanted.
-static MARKERS: [Bytes; 1] = [Bytes::new()];
+static TOMBSTONES: [Bytes; 1] = [Bytes::new()];
 
 /// What the parts of a row share.
 pub(super) struct RowAtHand {
@@ -105,12 +105,12 @@ impl RowScanner {
                     let key = RowKey::new(next_row);
                     let mut is_all = true;
                     for source in &store.sources {
-                        is_all &= source.row(&key, &MARKERS, reading, *part_bytes, spare)?;
+                        is_all &= source.row(&key, &TOMBSTONES, reading, *part_bytes, spare)?;
                     }
                     if is_all {
                         spare.sort_from(0);
                         reader.begin_row();
-                        reader.take_markers(spare);
+                        reader.take_tombstones(spare);
                         merge.seek_column(&position.qualifier)?;
                         *begun = true;
                     }
@@ -232,7 +232,7 @@ impl RowScanner {
         }
     }
 
-    /// The current row shows nothing more: answers whether parts of it were returned.
+    /// The current row shows nothing more: returns whether parts of it were returned.
     pub(super) fn end_row(&mut self) -> Result<bool, Error> {
         let is_given = self.at_hand.is_given();
         self.leave_row()?;
@@ -241,7 +241,7 @@ impl RowScanner {
 
     /// Packs the current row from what it shows next, until it is over or the block is full.
     pub(super) fn pack(&mut self, block: &mut Vec<u8>, bytes_max: usize) -> Result<Step, Error> {
-        let (mut family, mut cell) = self.at.take().expect("something visible is at hand: next() has just seen to it");
+        let (mut family, mut cell) = self.at.take().expect("next() has just found something visible");
         let start = begin_row(block, &self.row);
         let shape = CellWindow::of(&self.projection);
         // The last cell of a full block: only the next one shows whether it is the last of the row.

@@ -118,7 +118,7 @@ impl Script {
         self.scanner.as_mut().expect("a scan was begun")
     }
 
-    /// Prints one step; answers whether the scan goes on.
+    /// Prints one step; returns whether the scan goes on.
     fn next(&mut self, bytes_max: usize, out: &mut String) -> bool {
         let mut block = Vec::new();
         let step = self.scanner().next(&mut block, bytes_max, Patience::MemoryOnly).expect("it is in memory");

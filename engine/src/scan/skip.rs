@@ -86,7 +86,7 @@ impl RowScanner {
         self.look_at_row(patience, &mut |_, _| ControlFlow::Break(()))
     }
 
-    /// Shows the next row from where it lies, or gathers it, until `each` has seen enough. Answers whether anything of
+    /// Shows the next row from where it lies, or gathers it, until `each` has seen enough. Returns whether anything of
     /// it is visible; `None` at the end.
     fn look_at_row(
         &mut self,

@@ -223,7 +223,7 @@ impl ReverseCursor {
         self.partition_at.checked_sub(1).is_some_and(|before| top.qualifier(top.entry(before)).is_some())
     }
 
-    /// Appends the cells of the current row; answers whether that is all of it. What a few blocks hold of a row is one
+    /// Appends the cells of the current row; returns whether that is all of it. What a few blocks hold of a row is one
     /// part, after which nothing of the row is left.
     fn gather(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
         if self.walk.is_some() {

@@ -1,4 +1,4 @@
-//! Store files as a whole: what went in comes out, whatever way it is asked for, and damage never goes unseen.
+//! Store files as a whole: every way of reading returns what was written, and damage is never missed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -82,7 +82,8 @@ impl World {
     }
 }
 
-/// Random cells in store order: narrow and wide rows, many versions, deletes, tags, positions, now and then a huge value.
+/// Random cells in store order: narrow and wide rows, many versions, tombstones, tags, positions, occasionally a huge
+/// value.
 fn random_cells(random: &mut StdRng, rows: usize) -> Cells {
     let mut cells = Cells::default();
     for _ in 0..rows {
@@ -166,7 +167,7 @@ fn expected(cells: &Cells, bounds: &RowRange) -> Vec<(Vec<u8>, Vec<String>)> {
     rows
 }
 
-/// Some row of the file, or one near it, or the empty one.
+/// A row of the file, or one near it, or the empty one.
 fn some_row(random: &mut StdRng, rows: &[Vec<u8>]) -> Vec<u8> {
     let mut row = rows[random.random_range(0..rows.len())].clone();
     match random.random_range(0..6) {
@@ -243,7 +244,7 @@ fn seeks_and_columns(random: &mut StdRng, file: &Arc<StoreFile>, cells: &Cells, 
     }
 }
 
-/// What was read are cells of the row in order, and all of those wanted.
+/// The result is cells of the row in order, including all wanted ones.
 fn assert_holds(row: &[String], columns: &[Bytes], out: &Cells) {
     let read = all(out);
     let mut rest = row.iter();
@@ -427,7 +428,7 @@ async fn samples_and_estimates_add_up() {
     }
 }
 
-/// Reads all there is: an error, or all cells and a check that holds.
+/// Reads everything: an error, or all cells and a check that succeeds.
 fn read_all(world: &World, id: u64, size: u64, cells: &Cells) -> Result<(), Error> {
     let file = world.open(id, size)?;
     let reading = Reading { fills_cache: false, ..READING };

@@ -1,4 +1,4 @@
-//! The bucket over made-up time.
+//! The bucket over simulated time.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn a_burst_is_free_and_what_follows_waits_for_its_bytes() {
     let mut pacing = Pacing::new(1000, 500, 0);
     assert_eq!(pacing.take(0, 500, 0), 0);
     assert_eq!(pacing.take(0, 100, 0), SECOND / 10);
-    // Stands in line behind the one before.
+    // Queues after the previous one.
     assert_eq!(pacing.take(0, 100, 0), SECOND / 5);
     assert_eq!(pacing.take(SECOND / 5, 0, 0), 0);
 }

@@ -140,7 +140,7 @@ impl Lanes {
         if self.reverse { order.is_gt() } else { order.is_lt() }
     }
 
-    /// Appends the current row of a lane; answers whether all of it fit.
+    /// Appends the current row of a lane; returns whether all of it fit.
     #[inline]
     pub(super) fn push_row(&self, lane: usize, columns: &[Bytes], limit: (Mark, usize), out: &mut Cells) -> bool {
         match &self.lanes[lane].part {
@@ -219,7 +219,7 @@ impl Lanes {
         }
     }
 
-    /// Advances a lane to its next row; answers whether there is one.
+    /// Advances a lane to its next row; returns whether there is one.
     #[inline]
     pub(super) fn advance(&mut self, lane: usize) -> bool {
         match &mut self.lanes[lane].part {
@@ -244,7 +244,7 @@ impl Lanes {
         more
     }
 
-    /// Advances a lane to the first row that is not before `row`, which it has not reached; answers whether there is
+    /// Advances a lane to the first row that is not before `row`, which it has not reached; returns whether there is
     /// one.
     pub(super) fn seek(&mut self, lane: usize, row: &[u8]) -> bool {
         match &mut self.lanes[lane].part {
@@ -276,7 +276,7 @@ impl Lanes {
         more
     }
 
-    /// Reads the next chunk of the active buffer; answers whether there was one.
+    /// Reads the next chunk of the active buffer; returns whether there was one.
     fn refill(&mut self, lane: usize) -> bool {
         let Part::Active(active) = &mut self.lanes[lane].part else { return false };
         active.chunk.clear();

@@ -1,4 +1,4 @@
-//! Blocks of cells: what goes in comes out, and what does not hold together is refused.
+//! Blocks of cells: decoding returns what was encoded, and inconsistent blocks are rejected.
 
 use super::*;
 
@@ -69,7 +69,7 @@ fn seeking_finds_the_first_cell_not_before_the_place() {
 
 #[test]
 fn seeking_finds_rows_that_begin_each_other_and_rows_from_outside_of_what_all_begin_with() {
-    // Rows over two letters, of up to six of them, behind a beginning of any length: each begins many others.
+    // Rows of up to six letters from two, after a common beginning of any length: each is the beginning of many others.
     let suffixes = |from: usize| (from..126).step_by(3).map(|number| format!("{:b}", number + 2)[1..].to_owned());
     for common in ["", "u", "user00000000"] {
         let mut rows: Vec<Vec<u8>> = suffixes(0).map(|suffix| format!("{common}{suffix}").into_bytes()).collect();

@@ -111,12 +111,12 @@ async fn workloads_of_up_to_two_operations_bear_any_refusal_of_the_disk_in_memor
 }
 
 /// The disk is full for a while, from before an operation or from the middle of it.
-async fn fill_up(start: &Start, workload: &[Op], room: u64) {
+async fn fill_up(start: &Start, workload: &[Op], bytes_left: u64) {
     let (last, begin) = workload.split_last().expect("a workload has an operation");
     let mut world = begun(start, begin).await;
     let memory = world.dir.memory().clone();
-    let _scene = Scene { text: format!("{workload:?} with {room} bytes left"), disk: &memory };
-    memory.set_free_space(Some(room));
+    let _scene = Scene { text: format!("{workload:?} with {bytes_left} bytes left"), disk: &memory };
+    memory.set_free_space(Some(bytes_left));
     let mut files = None;
     for _ in 0..4 {
         let met = last.run(&mut world).await;
@@ -145,8 +145,8 @@ async fn a_full_disk_is_borne_until_there_is_space_again() {
     for backend in BACKENDS {
         let start = Start::filled(backend).await;
         for workload in [workloads(1, &Op::ALL), workloads(2, &Op::ALL)].concat() {
-            for room in [0, 1, 50, 200, 350, 600, 1000, 2000, 3000] {
-                fill_up(&start, &workload, room).await;
+            for bytes_left in [0, 1, 50, 200, 350, 600, 1000, 2000, 3000] {
+                fill_up(&start, &workload, bytes_left).await;
             }
         }
     }

@@ -50,8 +50,8 @@ async fn crash_again_and_again(backend: BackendKind, seed: u64, racing: bool) {
         let memory = world.dir.memory().clone();
         let _scene = Scene { text: format!("{backend}, TERRANE_SEED={seed}"), disk: &memory };
         // Occasionally while it recovers.
-        let room = if dice.one_in(4) { 25 } else { 400 };
-        memory.crash_at(memory.operations() + dice.next() % room);
+        let operations = if dice.one_in(4) { 25 } else { 400 };
+        memory.crash_at(memory.operations() + dice.next() % operations);
         let met = go_on(&mut dice, &mut world, 150, racing).await;
         assert!(met.is_ok() || memory.crashed(), "nothing was wrong with the disk: {met:?}");
         assert!(matches!(met, Ok(()) | Err(Error::Io { .. })), "{met:?}");

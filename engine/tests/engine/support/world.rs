@@ -359,7 +359,7 @@ impl World {
         Ok(())
     }
 
-    /// Carries out the most urgent compaction; answers whether there was one.
+    /// Carries out the most urgent compaction; returns whether there was one.
     pub async fn try_compact_one(&self) -> Result<bool, Error> {
         match self.engine().next_compaction() {
             Some(compaction) => self.engine().compact(compaction).await.map(|()| true),
