@@ -1,15 +1,15 @@
-//! Servers that should lead nothing for a while: because they stop, their clock is wrong or their disk is full.
+//! Keeps servers from leading for a while: because they are stopping, their clock is wrong or their disk is full.
 //!
-//! A reason is set with [`GroupHost::set_abstains`](crate::GroupHost::set_abstains) and holds until it is cleared. While
-//! one holds, this server hands over what it leads and does not stand for election. It still votes, takes entries and
-//! answers what followers answer.
+//! [`Host::set_abstains`](crate::Host::set_abstains) sets a reason, which holds until it is cleared. While one holds, this
+//! server hands over its leaderships and does not stand for election. It still votes, accepts entries and serves as a
+//! follower.
 //!
 //! Reasons differ in weight. A [`Weight::Firm`] reason allows no leadership at all: the server refuses a leadership that
-//! another member hands to it, and gives its own away even to a member that would rather not lead. With a
-//! [`Weight::Soft`] reason a group with a poor leader is better than a group without one: the server keeps a leadership
-//! until a willing member can take it, and stands again once it has heard no leader for [`LEADERLESS_MAX`].
+//! another member hands over, and hands over its own even to a member that is unwilling to lead. With a [`Weight::Soft`]
+//! reason, a poor leader is better than none: the server keeps a leadership until a willing member can take it, and stands
+//! for election again once it has heard no leader for [`LEADERLESS_MAX`].
 //!
-//! One task per host carries this out ([`run`]). It wakes when a reason changes and otherwise every [`LOOK_INTERVAL`].
+//! One task per host carries this out ([`run`]). It runs when a reason changes and otherwise every [`LOOK_INTERVAL`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,17 +33,17 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// A handover that has not succeeded by then is tried with another member.
 const HANDOVER_RETRY: Duration = Duration::from_secs(1);
 
-/// How long handing an order to the consensus core may take before the look goes on without it.
+/// How long an order to openraft may take before the task continues without it.
 const ORDER_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A server with a soft reason stands for election when it has heard no leader for this long: several election timeouts,
-/// so that the willing members come first.
+/// so that willing members come first.
 const LEADERLESS_MAX: Duration = Duration::from_secs(2);
 
 /// A member that acknowledged a heartbeat within this time is alive.
 const ALIVE_WITHIN: Duration = Duration::from_secs(1);
 
-/// Members that lack at most this many entries are equally good targets: they catch up within a round trip or two.
+/// Members that lack at most this many entries are equally good successors: they catch up within a round trip or two.
 const CAUGHT_UP_ENTRIES: u64 = 256;
 
 /// The attempts to hand over one group in one term.
@@ -113,11 +113,11 @@ async fn hand_over(replica: &Replica, attempt: usize) {
     match tokio::time::timeout(ORDER_TIMEOUT, replica.transfer(to)).await {
         Ok(Ok(())) => {
             let reason = replica.abstains().map(|abstention| abstention.reason).unwrap_or_default();
-            tracing::info!(group = %replica.spec.group, %to, reason, "handing a leadership over");
+            tracing::info!(group = %replica.spec.group, %to, reason, "handing over a leadership");
         }
-        // The group has stopped or leads no more.
+        // The group has stopped, or this replica no longer leads.
         Ok(Err(error)) => tracing::debug!(group = %replica.spec.group, %error, "a leadership was not handed over"),
-        Err(_) => tracing::warn!(group = %replica.spec.group, "a group does not take the order to hand over"),
+        Err(_) => tracing::warn!(group = %replica.spec.group, "a group does not respond to the order to hand over"),
     }
 }
 
@@ -140,7 +140,7 @@ impl Replica {
         })
     }
 
-    /// Compares the own clock with the other members'.
+    /// Compares this server's clock with the other members'.
     fn judge_clock(&self) {
         self.look_at_clocks();
         let before = self.clock_off.load(Ordering::Relaxed);
@@ -148,19 +148,19 @@ impl Replica {
         self.clock_off.store(off, Ordering::Relaxed);
         match (before, off) {
             (0, 1.. | ..=-1) => {
-                tracing::warn!(group = %self.spec.group, off_ms = off, "this server's clock is wrong: it must not lead the group");
+                tracing::warn!(group = %self.spec.group, off_ms = off, "this server's clock is wrong: it does not lead the group");
             }
             (1.. | ..=-1, 0) => tracing::info!(group = %self.spec.group, "this server's clock is right again"),
             _ => {}
         }
     }
 
-    /// Whether this replica refuses a leadership that is handed to it.
+    /// Why this replica refuses a leadership that another member hands over, if it does.
     pub(crate) fn declines(&self) -> Option<Abstention> {
         self.abstains().filter(|abstention| abstention.weight == Weight::Firm)
     }
 
-    /// Lets this replica stand for election, or not. True when it leads and should hand over.
+    /// Allows or forbids this replica to stand for election. True if it leads and should hand over.
     pub(crate) fn reconsider(&self) -> bool {
         self.judge_clock();
         let abstention = self.abstains();
@@ -171,11 +171,11 @@ impl Replica {
         abstention.is_some() && self.metrics.borrow_watched().state == ServerState::Leader
     }
 
-    /// Who should lead instead of this leader.
+    /// The member that should lead instead of this one.
     fn successor(&self, attempt: usize) -> Option<ReplicaId> {
         let weight = self.abstains()?.weight;
         let candidates = self.candidates();
-        // Groups differ in whom they choose among equals, so that one server does not get them all.
+        // Groups choose differently among equals, so that one server does not get all leaderships.
         let turn = usize::try_from(self.spec.group.0).unwrap_or(0).wrapping_add(attempt);
         choose(&candidates, weight, turn)
     }
@@ -199,10 +199,10 @@ impl Replica {
             .collect()
     }
 
-    /// Orders the consensus core to hand leadership to `to`.
+    /// Orders openraft to hand leadership to `to`.
     pub(crate) async fn transfer(&self, to: ReplicaId) -> Result<(), Error> {
         let term = self.metrics.borrow_watched().current_term;
-        // From here on this leader reads by quorum rounds: members will follow `to` in spite of its lease.
+        // From here on this leader reads by quorum rounds: members will follow `to` in spite of the lease.
         self.transferred.fetch_max(term, Ordering::SeqCst);
         self.raft.trigger().transfer_leader(to).await.map_err(|_| Error::Stopped)
     }
@@ -214,17 +214,17 @@ struct Candidate {
     replica: ReplicaId,
     /// The last entry it is known to have.
     matched: u64,
-    /// It answered lately.
+    /// It answered recently.
     alive: bool,
-    /// It has no reason of its own not to lead, as far as is known.
+    /// It has no reason not to lead, as far as is known.
     willing: bool,
 }
 
-/// The best target for a leadership that has to go. `turn` chooses among equals.
+/// The best successor for a leadership that has to be handed over. `turn` chooses among equals.
 fn choose(candidates: &[Candidate], weight: Weight, turn: usize) -> Option<ReplicaId> {
     let better: [fn(&Candidate) -> bool; 3] =
         [|member| member.alive && member.willing, |member| member.alive, |_| true];
-    // A soft reason is no reason to hand over to a member that may not be able to lead.
+    // A soft reason does not justify a handover to a member that may be unable to lead.
     let acceptable = if weight == Weight::Firm { &better[..] } else { &better[..1] };
     let best = acceptable.iter().find_map(|accepts| {
         let accepted: Vec<_> = candidates.iter().filter(|member| accepts(member)).collect();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// How much a reason weighs.
+/// The weight of a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Weight {
     /// Another member should lead if one can.
@@ -19,7 +19,7 @@ pub enum Weight {
 pub struct Abstention {
     /// For people: a sentence without its full stop.
     pub reason: String,
-    /// What it allows.
+    /// Whether it allows leadership if no other member can lead.
     pub weight: Weight,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Abstentions {
 }
 
 impl Abstentions {
-    /// Sets or clears the reason about one thing.
+    /// Sets or clears the reason about one subject.
     pub(crate) fn set(&self, about: &'static str, reason: Option<Abstention>) {
         let mut reasons = self.reasons.lock();
         let before = match reason.clone() {

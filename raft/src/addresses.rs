@@ -1,9 +1,9 @@
-//! Where servers are reached, and who said so.
+//! The addresses of servers, and their sources.
 //!
-//! The master tells addresses with every report; a peer tells its own in the hello of each link that it opens, so a server
-//! that came back elsewhere is found while no master is up. What is newer wins: a master that repeats itself takes nothing
-//! back, and of two hellos of one server that of the later boot counts. The book outlives the process: its owner stores it
-//! whenever [`AddressBook::changed`] says so.
+//! The master sends addresses with every report; a peer sends its own in the hello of each link that it opens, so a server
+//! that restarts elsewhere is found while no master is up. Newer information wins: a master that repeats itself reverts
+//! nothing, and of two hellos of one server the one of the later boot counts. The book outlives the process: its owner stores
+//! it whenever [`AddressBook::changed`] returns.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use parking_lot::Mutex;
 use terrane_types::ServerId;
 use tokio::sync::Notify;
 
-/// Servers whose addresses are kept. A cluster has a few hundred at most; a peer must not fill memory with inventions.
+/// Servers whose addresses are kept. A cluster has a few hundred at most; a peer must not fill memory with made-up ones.
 const SERVERS_MAX: usize = 4096;
-/// Longest address; the master accepts none that is longer.
+/// Longest address; the master accepts no longer one.
 const ADDRESS_BYTES_MAX: usize = 512;
 
-/// The addresses of a cluster's servers, shared by all who open connections to them.
+/// The addresses of a cluster's servers, shared by everything that opens connections to them.
 #[derive(Debug, Default)]
 pub struct AddressBook {
     known: Mutex<Known>,
@@ -26,14 +26,14 @@ pub struct AddressBook {
 #[derive(Debug, Default)]
 struct Known {
     addresses: BTreeMap<ServerId, String>,
-    /// What the master told last: only a different word is news.
+    /// The master's last report: only a different address is news.
     told: BTreeMap<ServerId, String>,
     /// The boot number of the latest hello of a server.
     boots: BTreeMap<ServerId, u64>,
 }
 
 impl AddressBook {
-    /// Takes over what the master tells.
+    /// Records the addresses that the master reports.
     pub fn set(&self, addresses: impl IntoIterator<Item = (ServerId, String)>) {
         let mut known = self.known.lock();
         let mut news = false;
@@ -49,7 +49,7 @@ impl AddressBook {
         }
     }
 
-    /// Takes over what a peer says about itself in its hello.
+    /// Records the address that a peer announces in its hello.
     pub fn heard(&self, server: ServerId, boot: u64, address: &str) {
         if address.is_empty() || address.len() > ADDRESS_BYTES_MAX || terrane_env::net::channel(address).is_err() {
             return;
@@ -64,12 +64,12 @@ impl AddressBook {
         let news = known.addresses.insert(server, address.to_owned()).as_deref() != Some(address);
         drop(known);
         if news {
-            tracing::info!(%server, address, "a peer is reached at a new address");
+            tracing::info!(%server, address, "a peer has a new address");
             self.changed.notify_one();
         }
     }
 
-    /// Where a server is reached.
+    /// The address of a server.
     pub fn get(&self, server: ServerId) -> Option<String> {
         self.known.lock().addresses.get(&server).cloned()
     }
@@ -79,7 +79,7 @@ impl AddressBook {
         self.known.lock().addresses.clone()
     }
 
-    /// Returns when an address has changed since the last call. For one caller: the one that stores the book.
+    /// Returns when an address has changed since the last call. Only one caller may wait: the one that stores the book.
     pub async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_master_that_repeats_itself_does_not_take_back_what_a_peer_said() {
+    async fn a_master_that_repeats_itself_does_not_revert_a_peers_announcement() {
         let book = AddressBook::default();
         told(&book, "a:1");
         book.heard(SERVER, 2, "a:2");
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_address_is_not_taken_over_and_the_book_is_bounded() {
+    async fn invalid_addresses_are_ignored_and_the_book_is_bounded() {
         let book = AddressBook::default();
         for address in ["", "no port", &format!("{}:1", "x".repeat(ADDRESS_BYTES_MAX))] {
             book.heard(SERVER, 1, address);

@@ -1,21 +1,21 @@
-//! What this server knows about the clocks of its peers, and what it may conclude from that about its own.
+//! What this server knows about its peers' clocks, and what follows for its own clock.
 //!
-//! Servers read each other's wall clocks over the peer links: with each hello, and every [`PROBE_INTERVAL`] from then on
-//! (`probe.rs`). A reading is an interval, not a number: the peer looked at its clock at some moment between question and
-//! answer. It is kept relative to a local clock that nobody sets ([`elapsed_ms`]), so a jump of the own wall clock changes
-//! nothing about what is known of the others, and what was known of a peer that is gone stays known. An interval widens
-//! while it grows old ([`DRIFT_PER`]).
+//! Servers read each other's wall clocks over the peer links: with each hello, and periodically from then on (`probe.rs`). A
+//! reading is an interval, not a number: the peer read its clock at some moment between question and answer. It is stored
+//! relative to a local clock that cannot be set ([`elapsed_ms`]), so a jump of this server's wall clock does not change what
+//! is known about the others, and what was known about an absent peer stays known. An interval widens as it ages
+//! ([`DRIFT_PER`]).
 //!
 //! The time of a group is the **median** of its members' clocks: no minority of wrong clocks moves it beyond the right
-//! ones. From the readings follow, for each group:
-//! - [`Clocks::bounds`]: what the own clock may say at least and at most. Stamps are taken from it within these bounds, and
-//!   reads expire cells by the same time, so no single clock makes cells expire.
-//! - [`Clocks::floor_ms`]: a time that the median has reached for certain. What a follower promises is measured by it.
-//! - [`Clocks::off_ms`]: by how much the own clock is certainly off the median. A server whose clock is off by more than
+//! ones. For each group, the readings give:
+//! - [`Clocks::bounds`]: the lowest and highest time that this server's clock may give. Stamps are taken within these
+//!   bounds, and reads expire cells by the same time, so no single clock makes cells expire.
+//! - [`Clocks::floor_ms`]: a time that the median has certainly reached. Promises of followers are measured by it.
+//! - [`Clocks::off_ms`]: how far this server's clock is certainly off the median. A server whose clock is off by more than
 //!   [`CLOCK_OFF_MAX_MS`] leads nothing (`abstain.rs`).
 //!
-//! A group of one has no other clock to compare with. There the own clock is compared with its own past: a jump forward is
-//! not followed until the server is started again ([`SteadyClock`]).
+//! A group of one has no other clock to compare with. Its server compares the clock with its own past and does not follow a
+//! jump forward until it is restarted ([`SteadyClock`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,20 +24,20 @@ use parking_lot::Mutex;
 use terrane_env::time::WallClock;
 use terrane_types::ServerId;
 
-/// A clock further off the median leads nothing.
+/// A server whose clock is further off the median leads nothing.
 pub const CLOCK_OFF_MAX_MS: i64 = 500;
 
-/// A server that leads nothing because of its clock leads again when it is no further off than this: a clock at the limit
+/// A server that leads nothing because of its clock may lead again once it is no further off than this: a clock at the limit
 /// must not move leaderships back and forth.
 const CLOCK_BACK_MS: i64 = 400;
 
-/// A reading older than this, twenty times the interval of readings, is of a peer that is gone.
+/// A peer whose last reading is older than this, twenty times the interval of readings, is absent.
 const LATELY_MS: i64 = 10_000;
 
-/// Clocks of two machines drift apart by less than one millisecond in so many.
+/// Clocks of two machines drift apart by less than one millisecond in this many.
 const DRIFT_PER: i64 = 2_000;
 
-/// Milliseconds on a clock that nobody sets.
+/// Milliseconds on a local clock that cannot be set.
 pub(crate) fn elapsed_ms() -> i64 {
     i64::try_from(terrane_env::time::elapsed_ns() / 1_000_000).unwrap_or(i64::MAX)
 }
@@ -51,7 +51,7 @@ struct ClockOffset {
 }
 
 impl ClockOffset {
-    /// The peer said `told` at some moment from `asked` to `answered`.
+    /// The peer's clock showed `told` at some moment from `asked` to `answered`.
     fn reading(asked: i64, answered: i64, told: u64) -> ClockOffset {
         let told = i64::try_from(told).unwrap_or(i64::MAX);
         // All three are whole milliseconds of finer clocks.
@@ -67,7 +67,7 @@ impl ClockOffset {
         ClockOffset { low: self.low.saturating_sub(drift), high: self.high.saturating_add(drift), at: now }
     }
 
-    /// What is known when `newer` is read after `self`: both hold, unless somebody set the clock in between.
+    /// What is known when `newer` is read after `self`: both hold, unless the clock was set in between.
     fn refined(self, newer: ClockOffset) -> ClockOffset {
         let older = self.drifted(newer.at + DRIFT_PER - 1);
         let (low, high) = (older.low.max(newer.low), older.high.min(newer.high));
@@ -75,7 +75,7 @@ impl ClockOffset {
     }
 }
 
-/// What is known of a peer.
+/// What is known about a peer.
 #[derive(Clone, Copy, Debug, Default)]
 struct Peer {
     clock: Option<ClockOffset>,
@@ -97,12 +97,12 @@ impl Clocks {
         Arc::new(Clocks { wall, own, peers: Mutex::default(), steady })
     }
 
-    /// The own wall clock as it stands.
+    /// This server's wall clock.
     pub(crate) fn wall_ms(&self) -> u64 {
         self.wall.ms()
     }
 
-    /// A peer that was asked at `asked` said that its clock shows `told`.
+    /// Records that a peer, asked at `asked`, answered that its clock shows `told`.
     pub(crate) fn note(&self, server: ServerId, asked: i64, told: u64) {
         let reading = ClockOffset::reading(asked, elapsed_ms(), told);
         let mut peers = self.peers.lock();
@@ -110,24 +110,25 @@ impl Clocks {
         peer.clock = Some(peer.clock.map_or(reading, |known| known.refined(reading)));
     }
 
-    /// Whether a peer has a reason not to lead, as it said last.
+    /// Records whether a peer has a reason not to lead.
     pub(crate) fn note_abstains(&self, server: ServerId, abstains: bool) {
         self.peers.lock().entry(server).or_default().abstains = abstains;
     }
 
-    /// Whether a peer would lead: its clock is not known to be off the median of `members`, and it has no other reason.
+    /// Whether a peer is willing to lead: its clock is not known to be off the median of `members`, and it has announced no
+    /// other reason.
     pub(crate) fn is_willing(&self, server: ServerId, members: &[ServerId]) -> bool {
         if self.peers.lock().get(&server).is_some_and(|peer| peer.abstains) {
             return false;
         }
         let now = elapsed_ms();
-        let known = self.known_lately(members, now);
+        let known = self.known_recently(members, now);
         let at = members.iter().position(|member| *member == server);
         let clock = at.and_then(|at| known.get(at).copied().flatten());
         clock.is_none_or(|clock| off(clock, &known).is_none_or(|off| off.abs() <= CLOCK_OFF_MAX_MS))
     }
 
-    /// What is known of the members' clocks.
+    /// What is known about the members' clocks.
     fn known(&self, members: &[ServerId], now: i64) -> Vec<Option<ClockOffset>> {
         let own = ahead_now(&self.wall);
         let peers = self.peers.lock();
@@ -138,9 +139,9 @@ impl Clocks {
         members.iter().map(known).collect()
     }
 
-    /// As [`Clocks::known`], without the readings of peers that have not answered lately: a clock that is gone must not
-    /// decide who may lead, or two live members with clocks apart would both wait for a third that is lost.
-    fn known_lately(&self, members: &[ServerId], now: i64) -> Vec<Option<ClockOffset>> {
+    /// Like [`Clocks::known`], without the readings of absent peers: the clock of an absent member must not decide which
+    /// member may lead, or two live members whose clocks differ would both wait for a third that is lost.
+    fn known_recently(&self, members: &[ServerId], now: i64) -> Vec<Option<ClockOffset>> {
         let peers = self.peers.lock();
         let is_late = |server: &ServerId| {
             let clock = peers.get(server).and_then(|peer| peer.clock);
@@ -152,7 +153,7 @@ impl Clocks {
         known.into_iter().zip(late).map(|(clock, is_late)| clock.filter(|_| !is_late)).collect()
     }
 
-    /// Between what a group of `members` has its time. `None` while too few of their clocks are known.
+    /// The bounds of the time of a group of `members`. `None` while too few of their clocks are known.
     pub(crate) fn bounds(&self, members: &[ServerId]) -> Option<TimeBounds> {
         if members.iter().all(|member| *member == self.own) {
             let high = self.steady.lock().look(ahead_now(&self.wall));
@@ -164,30 +165,30 @@ impl Clocks {
         Some(TimeBounds { low: low.min(high), high })
     }
 
-    /// The own wall clock as far as it lies within `bounds`.
+    /// This server's wall clock, clamped to `bounds`.
     pub(crate) fn within(&self, bounds: TimeBounds) -> u64 {
         let now = elapsed_ms();
         self.wall_ms().clamp(time(bounds.low, now), time(bounds.high, now))
     }
 
-    /// A time that the median of the members' clocks has reached, and the own clock too. 0 while too few are known.
+    /// A time that both the median of the members' clocks and this server's clock have reached. 0 while too few are known.
     pub(crate) fn floor_ms(&self, members: &[ServerId]) -> u64 {
         let now = elapsed_ms();
         let floor = median(&self.known(members, now)).0;
         floor.map_or(0, |floor| time(floor, now).min(self.wall_ms()))
     }
 
-    /// By how much the own clock is ahead of the median of the members' clocks, if that is certainly too much. `was_off`:
-    /// it was so at the last look.
+    /// How far this server's clock is ahead of the median of the members' clocks, if that is certainly too far. `was_off`: it
+    /// was too far at the last check.
     pub(crate) fn off_ms(&self, members: &[ServerId], was_off: bool) -> Option<i64> {
         let own = ahead_now(&self.wall);
         let now = elapsed_ms();
         let limit = if was_off { CLOCK_BACK_MS } else { CLOCK_OFF_MAX_MS };
-        off(ClockOffset { low: own, high: own, at: now }, &self.known_lately(members, now))
+        off(ClockOffset { low: own, high: own, at: now }, &self.known_recently(members, now))
             .filter(|off| off.abs() > limit)
     }
 
-    /// By how much the own clock was set while this process ran, for servers that have no other clock to compare with.
+    /// How far this server's clock was set while the process ran, for servers without other clocks to compare with.
     pub(crate) fn jumped_ms(&self) -> Option<i64> {
         let mut steady = self.steady.lock();
         let own = ahead_now(&self.wall);
@@ -211,25 +212,25 @@ fn time(ahead: i64, now: i64) -> u64 {
     u64::try_from(ahead.saturating_add(now)).unwrap_or(0)
 }
 
-/// Clocks that make a majority of so many.
+/// The size of a majority of so many members.
 fn majority(members: usize) -> usize {
     members / 2 + 1
 }
 
-/// The highest time that a majority of the members have, plus what a right clock may be ahead of it. A clock that is not
-/// known counts as one that lags.
+/// The highest time that a majority of the members have reached, plus how far a correct clock may be ahead of it. An unknown
+/// clock counts as one that lags.
 fn ceiling(known: &[Option<ClockOffset>]) -> Option<i64> {
     let mut lows: Vec<i64> = known.iter().flatten().map(|clock| clock.low).collect();
     lows.sort_unstable_by(|a, b| b.cmp(a));
     lows.get(majority(known.len()) - 1).map(|low| low.saturating_add(CLOCK_OFF_MAX_MS))
 }
 
-/// TimeBounds of the median; `None` where there is none, because clocks that are not known could be anything. Of an even number
-/// of clocks the two in the middle are both medians.
+/// Bounds of the median; `None` where there is no bound because unknown clocks could show anything. With an even number of
+/// clocks, the two in the middle are both medians.
 fn median(known: &[Option<ClockOffset>]) -> (Option<i64>, Option<i64>) {
     let members = known.len();
     let mut lows: Vec<_> = known.iter().map(|clock| clock.map(|clock| clock.low)).collect();
-    // `None` sorts before all others: as low as can be.
+    // `None` sorts before all others: it could be arbitrarily low.
     lows.sort_unstable();
     let mut highs: Vec<_> = known.iter().map(|clock| clock.map_or(i64::MAX, |clock| clock.high)).collect();
     highs.sort_unstable();
@@ -238,7 +239,7 @@ fn median(known: &[Option<ClockOffset>]) -> (Option<i64>, Option<i64>) {
     (low, high)
 }
 
-/// How far a clock is certainly ahead of (or, negative, behind) the median; `None` when it may be right.
+/// How far a clock is certainly ahead of the median (negative: behind it); `None` if it may be right.
 fn off(clock: ClockOffset, known: &[Option<ClockOffset>]) -> Option<i64> {
     let (low, high) = median(known);
     match (low, high) {
@@ -248,7 +249,7 @@ fn off(clock: ClockOffset, known: &[Option<ClockOffset>]) -> Option<i64> {
     }
 }
 
-/// The own wall clock's distance from a clock that nobody sets, as far as it is believed.
+/// The believed distance of this server's wall clock from a clock that cannot be set.
 struct SteadyClock {
     ahead: i64,
 }
@@ -258,8 +259,8 @@ impl SteadyClock {
         SteadyClock { ahead }
     }
 
-    /// The own clock's distance now; small corrections are followed, a jump forward is not. A jump back is, but the next
-    /// one forward is measured from where the clock was before.
+    /// The believed distance now. Follows small corrections but not a jump forward. It also follows a jump back, but measures
+    /// the next jump forward from where the clock was before.
     fn look(&mut self, ahead: i64) -> i64 {
         if (ahead - self.ahead).abs() <= CLOCK_OFF_MAX_MS {
             self.ahead = ahead;
@@ -327,26 +328,26 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_gone_does_not_decide_who_may_lead() {
+    fn the_clock_of_an_absent_member_does_not_decide_who_may_lead() {
         let clocks = Clocks::new(ServerId(1), WallClock::default());
         let members = [ServerId(1), ServerId(2), ServerId(3)];
         let now = clocks.wall_ms();
-        // The median is the second's: one and three are both a second off.
+        // The median is the clock of server 2: those of 1 and 3 are both a second off.
         clocks.note(ServerId(2), elapsed_ms(), now + 1_000);
         clocks.note(ServerId(3), elapsed_ms(), now + 2_000);
         assert!(clocks.off_ms(&members, false).is_some() && !clocks.is_willing(ServerId(3), &members));
-        // It was lost: of the two that are left neither is accused, so one of them leads.
+        // Server 2 is lost: neither of the other two counts as wrong, so one of them leads.
         clocks.peers.lock().get_mut(&ServerId(2)).unwrap().clock.as_mut().unwrap().at -= LATELY_MS + 1;
         assert!(clocks.off_ms(&members, true).is_none() && clocks.is_willing(ServerId(3), &members));
     }
 
     #[test]
-    fn a_peer_is_willing_unless_its_clock_or_itself_says_no() {
+    fn a_peer_is_willing_unless_its_clock_is_wrong_or_it_abstains() {
         let clocks = Clocks::new(ServerId(1), WallClock::default());
         let members = [ServerId(1), ServerId(2), ServerId(3)];
         let now = clocks.wall_ms();
         clocks.note(ServerId(2), elapsed_ms(), now);
-        assert!(clocks.is_willing(ServerId(3), &members), "nothing is known of it");
+        assert!(clocks.is_willing(ServerId(3), &members), "nothing is known about it");
         clocks.note(ServerId(3), elapsed_ms(), now + 86_400_000);
         assert!(clocks.is_willing(ServerId(2), &members) && !clocks.is_willing(ServerId(3), &members));
         clocks.note_abstains(ServerId(2), true);
@@ -357,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_of_the_own_clock_changes_nothing_about_the_others() {
+    fn a_jump_of_the_own_clock_does_not_change_what_is_known_about_the_others() {
         let wall = WallClock::default();
         let clocks = Clocks::new(ServerId(1), wall.clone());
         let members = [ServerId(1), ServerId(2), ServerId(3)];
@@ -367,12 +368,12 @@ mod tests {
         clocks.note(ServerId(2), elapsed_ms(), before);
         clocks.note(ServerId(3), elapsed_ms(), before);
         wall.set_skew_ms(DAY);
-        assert!(time().unwrap() < before + 60_000, "the day is not in it");
+        assert!(time().unwrap() < before + 60_000, "the jump does not count");
         assert!(clocks.off_ms(&members, false).is_some_and(|off| off > DAY / 2));
         assert!(clocks.floor_ms(&members) + 1_000 >= before && clocks.floor_ms(&members) < before + 60_000);
         wall.set_skew_ms(-DAY);
         assert!(clocks.off_ms(&members, false).is_some_and(|off| off < -DAY / 2));
-        assert!(time().unwrap() > before - 60_000, "nor is the day back");
+        assert!(time().unwrap() > before - 60_000, "nor does the jump back");
         wall.set_skew_ms(0);
         assert_eq!(clocks.off_ms(&members, true), None);
     }

@@ -1,4 +1,4 @@
-//! Up to which time a replica is known to be complete: the bounds that leaders announce, and what a replica makes of them.
+//! The time up to which a replica is complete: the bounds that leaders announce, and what a replica concludes from them.
 //! `staleness.rs` explains why a bound holds.
 
 use std::sync::OnceLock;
@@ -35,7 +35,7 @@ impl Leading {
     }
 }
 
-/// What a replica has heard from leaders.
+/// The bounds that a replica has received from leaders.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
     state: Mutex<HeardState>,
@@ -45,7 +45,7 @@ pub(crate) struct Heard {
 struct HeardState {
     /// The highest time whose index is applied; 0: none yet.
     proven_ms: u64,
-    /// The next one, whose index is not applied yet or not known to be.
+    /// The next bound, whose index is not known to be applied.
     waiting: Option<Bound>,
 }
 
@@ -59,12 +59,12 @@ impl HeardState {
 }
 
 impl Heard {
-    /// A leader's bound came in; `applied` is what is applied here.
+    /// Records a leader's bound; `applied` is the index applied here.
     pub(crate) fn note(&self, bound: Bound, applied: u64) {
         let mut state = self.state.lock();
         state.prove(applied);
-        // Leaders' clocks differ by the margin at most. One that says much less than was heard before has been put right
-        // since, and what it said then was of a time that had not come.
+        // Leaders' clocks differ by the margin at most. A much earlier time means that a clock was corrected, and that its
+        // earlier bounds named times that had not come yet.
         if state.proven_ms.saturating_sub(bound.time_ms) > 2 * CLOCK_DIFFERENCE_MAX_MS {
             *state = HeardState::default();
         }

@@ -1,4 +1,4 @@
-//! What a host is told when it opens, and what a group is made of.
+//! The configuration of a host and its log, and the description of a group.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,27 +12,27 @@ use crate::AddressBook;
 /// How a [`crate::GroupHost`] is opened.
 #[derive(Clone, Debug)]
 pub struct HostConfig {
-    /// Directory of the shared log; made when absent.
+    /// Directory of the shared log; created if absent.
     pub dir: PathBuf,
-    /// The cluster; peers of another one are refused.
+    /// The cluster; peers of another cluster are refused.
     pub cluster: ClusterId,
     /// This process's server id.
     pub server: ServerId,
-    /// How often this process started on its data directory; told to peers.
+    /// The number of starts of this process on its data directory; sent to peers.
     pub boot: u64,
     /// This server's wall clock.
     pub wall: WallClock,
     /// Sizes of the shared log.
     pub log: LogConfig,
-    /// A leader's sign of life.
+    /// The interval of a leader's heartbeats.
     pub heartbeat_ms: u64,
-    /// Least silence after which a follower stands for election.
+    /// The shortest silence of the leader after which a follower stands for election.
     pub election_min_ms: u64,
-    /// Most silence before that; also how long a follower that heard of a leader votes for no other.
+    /// The longest silence before that; also how long a follower that heard its leader votes for no other.
     pub election_max_ms: u64,
-    /// Where this process is reached, told to peers in the hello of each link; empty: not told.
+    /// The address of this process, sent to peers in the hello of each link; empty: not sent.
     pub advertised: String,
-    /// Where servers are reached; peers that say so themselves are entered here.
+    /// The addresses of servers; addresses that peers announce are added.
     pub addresses: Arc<AddressBook>,
 }
 
@@ -60,16 +60,16 @@ impl HostConfig {
 pub struct LogConfig {
     /// Size of one segment file, allocated ahead.
     pub segment_bytes: u64,
-    /// Recent entries kept in memory, over all groups of the process.
+    /// Recent entries kept in memory, for all groups of the process together.
     pub cache_bytes: u64,
-    /// At this size of all segments together writes are answered `LogFull`.
+    /// At this size of the log, writes of the groups that hold it back are answered `LogFull`.
     pub limit_bytes: u64,
-    /// Above this size state machines that hold the log back are asked to flush.
+    /// Above this size, state machines that hold the log back are asked to flush.
     pub purge_budget_bytes: u64,
 }
 
 impl LogConfig {
-    /// A segment is at most this part of the log's limit, so that purging can keep the log below it.
+    /// A segment is at most this fraction of the log's limit, so that purging can keep the log below it.
     pub const SEGMENTS_PER_LIMIT: u64 = 8;
 }
 
@@ -89,8 +89,8 @@ impl Default for LogConfig {
 pub struct GroupSpec {
     /// The group.
     pub group: GroupId,
-    /// The member that lives on this server.
+    /// The member on this server.
     pub replica: ReplicaId,
-    /// All members and the servers they live on.
+    /// All members and their servers.
     pub members: BTreeMap<ReplicaId, ServerId>,
 }

@@ -1,12 +1,12 @@
-//! What can go wrong, arranged by what the caller can do about it.
+//! The errors of this crate, arranged by what the caller can do about them.
 
 use terrane_types::{GroupId, ReplicaId, ServerId};
 
-/// Why a host did not open. None of these is mended by trying again.
+/// Why a host did not open. A retry helps with none of these.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The log is damaged below what is known to be synced. Serving would forget acknowledged entries.
+    /// The log is damaged in a part that is known to be synced. Serving would lose acknowledged entries.
     #[error(
         "the log {file} is damaged at offset {offset} ({what}); it holds acknowledged entries, so this server must not serve; keep the other servers running, and run `terrane tool check` on the directory"
     )]
@@ -18,7 +18,7 @@ pub enum OpenError {
         /// What was found.
         what: String,
     },
-    /// The directory holds something that this build cannot read.
+    /// The directory has a file that this build cannot read.
     #[error("the log {file} cannot be read by this build: {what}")]
     Unsupported {
         /// The file.
@@ -29,7 +29,7 @@ pub enum OpenError {
     /// A setting is impossible.
     #[error("the log settings cannot work: {what}")]
     Settings {
-        /// What and why.
+        /// Which one and why.
         what: String,
     },
     /// The directory could not be read or written.
@@ -45,22 +45,22 @@ pub enum OpenError {
     Group {
         /// The group.
         group: GroupId,
-        /// What the consensus library said.
+        /// The error of the consensus library.
         what: String,
     },
 }
 
-/// Why a group was not made or a leader not moved.
+/// Why a group was not created or a leadership not handed over.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The group is here already, with other members or another replica. Use a new group id.
-    #[error("group {group} is already here with other members")]
+    /// This server has the group already, with other members or another replica. Use a new group id.
+    #[error("group {group} exists on this server with other members")]
     Exists {
         /// The group.
         group: GroupId,
     },
-    /// The order is not possible as given.
+    /// The request cannot be carried out as given.
     #[error("{what}")]
     Invalid {
         /// A full sentence.
@@ -75,34 +75,34 @@ pub enum Error {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProposeError {
-    /// Nothing was done here; go to the leader (none named: ask the members, or wait for an election).
+    /// Nothing was done. Retry at the leader; if none is named, ask the other members or wait for an election.
     #[error("this replica does not lead the group in term {term}")]
     NotLeader {
         /// The newest term known here.
         term: u64,
-        /// The leader of that term where it is known.
+        /// The leader of that term, if known.
         leader: Option<(ReplicaId, ServerId)>,
     },
-    /// Too much is queued; nothing was done. Try again shortly.
+    /// Too much is queued; nothing was done. Retry shortly.
     #[error("the group's queue is full")]
     Busy,
-    /// The log reached its limit; nothing was done. Reads go on.
-    #[error("the log reached its limit; it is held back by {held_by}")]
+    /// The log has reached its limit; nothing was done. Reads still work.
+    #[error("the log has reached its limit; it is held back by {held_by}")]
     LogFull {
-        /// The member or region that keeps the log from being purged.
+        /// The member or region that prevents purging.
         held_by: String,
     },
     /// The operation is larger than any entry may be; nothing was done.
     #[error("the operation is larger than {limit} bytes")]
     TooLarge {
-        /// The most bytes.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// This replica has started and has not caught up with anything yet. Ask another one, or again shortly.
+    /// This replica has applied nothing since its start. Ask another one, or retry shortly.
     #[error("this replica has applied nothing since it started")]
     NotReady,
     /// The operation may or may not take effect.
-    #[error("the outcome of the operation is not known")]
+    #[error("the outcome of the operation is unknown")]
     Uncertain,
     /// The host is shutting down; nothing was done.
     #[error("this host is shutting down")]

@@ -21,7 +21,7 @@ impl<P: Proposal, A: Send + Sync + 'static> GroupHost<P, A> {
     /// Recovers the shared log under `config.dir` and starts the groups recorded in it.
     ///
     /// # Errors
-    /// [`OpenError::Damage`] when acknowledged entries cannot be read any more, and others that say what to do.
+    /// [`OpenError::Damage`] if acknowledged entries are unreadable; the other errors say what to do.
     pub fn open<F>(config: HostConfig, factory: Arc<F>) -> BoxFuture<'static, Result<Arc<Self>, OpenError>>
     where
         F: Factory,

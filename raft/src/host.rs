@@ -1,4 +1,4 @@
-//! All replicas of a server process: opening them, making new ones, stopping them.
+//! All replicas of a server process: opens them, creates new ones, and stops them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ use crate::types::{Member, scope, spawn, until_stopped};
 use crate::{BoxFuture, Error, GroupSpec, HostConfig, LogStatus, OpenError};
 use crate::{probe, purge};
 
-/// Rest between the starts of two recorded groups: elections that all begin at one moment only get in each other's way.
+/// Pause between the starts of two recorded groups: elections that all begin at the same moment only disturb each other.
 const START_PAUSE: Duration = Duration::from_millis(2);
 
 /// How often a log without space for its next segment tries again to allocate it.
@@ -61,8 +61,8 @@ pub struct Host {
     clocks: Arc<Clocks>,
     stop: watch::Sender<bool>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
-    /// Groups are made one at a time: looking whether one is there and recording it must not interleave.
-    making: tokio::sync::Mutex<()>,
+    /// Groups are created one at a time: checking whether one exists and recording it must not interleave.
+    creating: tokio::sync::Mutex<()>,
 }
 
 impl Host {
@@ -91,7 +91,7 @@ impl Host {
             clocks,
             stop: watch::channel(false).0,
             tasks: Mutex::default(),
-            making: tokio::sync::Mutex::new(()),
+            creating: tokio::sync::Mutex::new(()),
             config,
         };
         for recorded in host.log.groups() {
@@ -125,18 +125,16 @@ impl Host {
         tasks.push(spawn(task));
     }
 
-    /// Makes the local replica of a group, durably; doing it twice is doing it once. `lead` starts the first election.
+    /// Creates the local replica of a group, durably and idempotently. `lead` starts the first election.
     ///
     /// # Errors
-    /// [`Error::Exists`] when the group is here with other members.
+    /// [`Error::Exists`] if this server has the group with other members.
     pub async fn create_group(&self, spec: GroupSpec, lead: bool) -> Result<(), Error> {
         if spec.members.get(&spec.replica) != Some(&self.config.server) {
             let (replica, server) = (spec.replica, self.config.server);
-            return Err(Error::Invalid {
-                what: format!("replica {replica} is not the member that lives on server {server}"),
-            });
+            return Err(Error::Invalid { what: format!("replica {replica} is not the member on server {server}") });
         }
-        let _making = self.making.lock().await;
+        let _creating = self.creating.lock().await;
         if *self.stop.borrow() {
             return Err(Error::Stopped);
         }
@@ -166,13 +164,13 @@ impl Host {
             refused_by: refused_by.clone(),
             leading: leading.clone(),
         };
-        // A group of one has made no promise to anybody, and need not wait for a timeout either.
+        // A group of one has made no promise to another member, and need not wait for a timeout either.
         let alone = spec.members.len() == 1;
         let bound = restarted && !alone;
         let mut config = Config::clone(&self.raft_config);
         config.enable_elect = !bound;
         let raft = Raft::new(spec.replica, Arc::new(config), network, self.log.store(&log), adapter);
-        // The caller may be a request handler, which has no seed of its own in the simulator.
+        // The caller may be a request handler, which has no seed in the simulator.
         let raft = scope(terrane_env::rand::u64(), raft).await.map_err(|error| error.to_string())?;
         let promised = Duration::from_millis(if bound { self.config.election_max_ms } else { 0 });
         let (queue, inbox) = Queue::new();
@@ -186,7 +184,7 @@ impl Host {
             queue,
             snapshot_wanted,
             refused_by,
-            failure_told: AtomicBool::new(false),
+            failure_logged: AtomicBool::new(false),
             held_by: Mutex::default(),
             votes_from: Instant::now() + promised,
             clock: self.clock.clone(),
@@ -226,14 +224,14 @@ impl Host {
         self.groups.all()
     }
 
-    /// Sets or clears (`None`) this server's reason about one thing not to lead. While any reason holds, the server hands
-    /// over what it leads and does not stand for election; [`Weight`](crate::Weight) says what is left to it. Returns at
+    /// Sets or clears (`None`) this server's reason about one subject not to lead. While any reason holds, the server hands
+    /// over its leaderships and does not stand for election; [`Weight`](crate::Weight) defines the exceptions. Returns at
     /// once; [`Host::until_handed_over`] waits for the effect.
     pub fn set_abstains(&self, about: &'static str, reason: Option<Abstention>) {
         self.abstentions.set(about, reason);
     }
 
-    /// The weightiest reason why this server leads nothing at present.
+    /// The weightiest reason why this server should lead nothing at present.
     pub fn abstains(&self) -> Option<Abstention> {
         self.abstentions.weightiest()
     }
@@ -249,11 +247,11 @@ impl Host {
         let direction = if jump < 0 { "back" } else { "ahead" };
         let jump = jump.unsigned_abs();
         Some(format!(
-            "its clock was set {jump} ms {direction} while it ran: set it right, or restart the server if it is"
+            "its clock was set {jump} ms {direction} while it ran: correct the clock, or restart the server if it is right"
         ))
     }
 
-    /// The time that most servers know, as far as this server can tell; its own where it knows too few others.
+    /// The median time of all known servers; this server's own while it knows too few others.
     pub fn time_ms(&self) -> u64 {
         let groups = self.groups.all();
         let servers: BTreeSet<_> = groups.iter().flat_map(|replica| replica.servers.to_vec()).collect();
@@ -266,8 +264,8 @@ impl Host {
         self.clocks.wall_ms()
     }
 
-    /// Waits until every group that this server led when this was called has another leader that is known here, or until
-    /// `within` has passed. Answers the groups that have none.
+    /// Waits until every group that this server leads now has another known leader, or until `within` has passed. Returns the
+    /// groups that have none.
     pub async fn until_handed_over(&self, within: Duration) -> Vec<GroupId> {
         let led = self.groups.all().into_iter().filter(|group| group.leads() && group.spec.members.len() > 1);
         let waits = led.map(|group| async move {
@@ -278,7 +276,7 @@ impl Host {
         futures::future::join_all(waits).await.into_iter().flatten().collect()
     }
 
-    /// Where servers are reached, as the master tells it; looked up whenever a link is opened.
+    /// Records the addresses of servers that the master reports. Links look them up when they open.
     pub fn set_addresses(&self, addresses: impl IntoIterator<Item = (ServerId, String)>) {
         self.config.addresses.set(addresses);
     }
@@ -300,23 +298,23 @@ impl Host {
             .max_encoding_message_size(terrane_proto::MESSAGE_BYTES_MAX)
     }
 
-    /// Refuses entries of other leaders that have operations, for this reason: the rest of the disk is kept for what makes
-    /// room. `None` takes them again. What is proposed here is for the caller to refuse, who knows what makes room.
+    /// Refuses entries with operations from other leaders, for this reason: the rest of the disk is reserved for work that
+    /// frees space. `None` accepts them again. Proposals here are the caller's to refuse: it knows which ones free space.
     pub fn set_disk_reserved(&self, reason: Option<String>) {
         self.log.set_reserved(reason);
     }
 
-    /// Why the log has no room on its disk, while it has none. It refuses entries by itself then.
+    /// Why the log has no disk space for its next segment, while that is so. It then refuses entries by itself.
     pub fn log_lacks_space(&self) -> Option<String> {
         self.log.lacks_space()
     }
 
-    /// The limits on what peers cause this process to hold.
+    /// The limits on the memory that peers cause this process to use.
     pub fn budgets(&self) -> [Arc<Budget>; 2] {
         [self.headroom.budget(), self.peers.budget()]
     }
 
-    /// How the shared log stands.
+    /// The status of the shared log.
     pub fn log_status(&self) -> LogStatus {
         let totals = self.log.totals();
         let full = self.log.full();
@@ -341,10 +339,10 @@ impl Host {
     /// Stops all groups and waits until everything queued for the log is synced.
     pub async fn shutdown(&self) {
         self.log.stop_waiting();
-        let _making = self.making.lock().await;
+        let _creating = self.creating.lock().await;
         self.stop.send_replace(true);
         for replica in self.groups.all() {
-            // An error says that it has stopped already.
+            // An error means that it has stopped already.
             replica.raft.shutdown().await.ok();
         }
         self.peers.close();
@@ -356,7 +354,7 @@ impl Host {
     }
 }
 
-/// Has the log retry a failed allocation of its next segment. Never ends.
+/// Makes the log retry a failed allocation of its next segment. Never returns.
 async fn retry_allocations(log: Arc<SharedLog>) {
     loop {
         tokio::time::sleep(ALLOCATION_RETRY).await;
@@ -364,7 +362,7 @@ async fn retry_allocations(log: Arc<SharedLog>) {
     }
 }
 
-/// Starts the first election of a new group, unless it had one.
+/// Starts the first election of a new group, unless it has had one.
 async fn initialize(replica: &Replica) -> Result<(), Error> {
     let members: BTreeMap<_, _> =
         replica.spec.members.iter().map(|(id, server)| (*id, Member { server: *server })).collect();
@@ -375,7 +373,7 @@ async fn initialize(replica: &Replica) -> Result<(), Error> {
     }
 }
 
-/// Lets a restarted replica stand for election once no leader can count on its silence any more.
+/// Allows a restarted replica to stand for election once no leader can count on its old promise any more.
 async fn stand_later(replica: Arc<Replica>) {
     let mut stopped = replica.stopped.clone();
     tokio::select! {
@@ -392,10 +390,10 @@ fn raft_config(host: &HostConfig) -> Result<Arc<Config>, OpenError> {
         election_timeout_min: host.election_min_ms,
         election_timeout_max: host.election_max_ms,
         enable_pre_vote: Some(true),
-        // With the default, a leader that lost its unsynced tail in a power cut comes back in the same term and gives the
+        // With the default, a leader that lost its unsynced tail in a power cut would resume in the same term and give the
         // same log ids to other entries.
         enable_leader_restore: Some(false),
-        // Purging is ours (`purge.rs`), up to what the "snapshot" says.
+        // `purge.rs` decides about purging, by means of the "snapshot".
         snapshot_policy: SnapshotPolicy::Never,
         max_in_snapshot_log_to_keep: 0,
         purge_batch_size: 1,
@@ -403,7 +401,7 @@ fn raft_config(host: &HostConfig) -> Result<Arc<Config>, OpenError> {
         notification_channel_size: Some(4096),
         max_append_entries: Some(4096),
         backoff: "50ms".to_owned(),
-        // A leader hands over only when it is told to, which is when it stops reading under its lease.
+        // A leader hands over only when ordered to, which is when it stops reading under its lease.
         removed_leader_step_down: openraft::StepDownPolicy::Never,
         ..Config::default()
     };

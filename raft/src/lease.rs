@@ -9,7 +9,7 @@ use terrane_env::time::ClockWatch;
 
 use crate::types::LeaseInstant;
 
-/// A quorum's answer older than this does not count. The members' promise holds for 600 ms; the rest allows for clocks that
+/// A quorum's answer that is older does not count. The members' promise holds for 600 ms; the rest allows for clocks that
 /// run at different speeds and for the time between the check and the read.
 pub(crate) const LEASE_AGE_MAX: Duration = Duration::from_millis(400);
 

@@ -1,4 +1,4 @@
-//! Log groups: Raft groups that share one log per server process, and the machinery that drives them.
+//! Log groups: Raft groups that share one log per server process, and everything that drives them.
 //!
 //! A [`GroupHost`] is the part of a server process that holds its replicas. It owns the shared log (one directory, one
 //! writer, one sync for what all groups queued), the peer links to the other servers, and one proposer per group that packs
@@ -9,7 +9,7 @@
 //! - Nothing is acknowledged (to a proposer or to a peer) before it is synced where it says it is.
 //! - A failed write or sync of the log ends the process.
 //! - An entry takes effect only if the term it was packed in is the term of its log id and its predecessor by ordinal was
-//!   applied; otherwise it has no effect on any replica and its operations are packed anew.
+//!   applied. Otherwise it has no effect on any replica, and its operations are packed again.
 //! - This is the only crate that names openraft. Entries, votes, memberships and peer frames have layouts of our own
 //!   (`docs/formats/log.md`, `docs/formats/peer.md`), so the consensus crate can be replaced under existing data.
 //!

@@ -1,4 +1,4 @@
-//! openraft's way to a peer: each call becomes a frame on one of the links to the member's server.
+//! openraft's network: each call becomes a frame on one of the links to the member's server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,14 +25,14 @@ use crate::lagging::{LOG_FULL, Refused, SnapshotWanted};
 use crate::peer::{Call, Lane, Link, Message, Peers};
 use crate::types::{LogId, Member, Types, Vote};
 
-/// Appends of a group to one member that may be under way.
+/// Concurrent appends of a group to one member.
 const APPENDS_IN_FLIGHT_MAX: usize = 16;
 
-/// How long an append of entries may take. openraft's own measure (a heartbeat interval) is that of a sign of life; a
-/// follower whose disk is busy would be sent the same entries again and again.
+/// How long an append of entries may take. openraft's own limit (a heartbeat interval) suits heartbeats; with it, a follower
+/// whose disk is busy would be sent the same entries again and again.
 const APPEND_DEADLINE: Duration = Duration::from_secs(2);
 
-/// Makes the connections of one group.
+/// Creates the connections of one group.
 pub(crate) struct Network {
     pub(crate) peers: Arc<Peers>,
     pub(crate) group: GroupId,
@@ -41,7 +41,7 @@ pub(crate) struct Network {
     pub(crate) leading: Arc<Leading>,
 }
 
-/// A way to one member.
+/// The connection to one member.
 pub(crate) struct Connection {
     appends: Link,
     votes: Link,
@@ -87,7 +87,7 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 type Replied = Option<oneshot::Receiver<Message>>;
 
 impl Connection {
-    /// Queues a call; calls reach the peer in the order of these.
+    /// Queues a call. Calls reach the peer in order.
     fn send(&self, link: &Link, message: Message, within: Duration) -> Replied {
         link.call(Call { group: self.group, replica: self.replica, message, deadline: Instant::now() + within })
     }
@@ -105,7 +105,7 @@ impl Connection {
 
 async fn reply(replied: Replied) -> Result<Message, Unreachable<Types>> {
     let Some(replied) = replied else {
-        return Err(Unreachable::from_string("too many calls wait for this peer"));
+        return Err(Unreachable::from_string("too many calls are queued for this peer"));
     };
     match replied.await {
         Ok(Message::Failed(what)) => Err(Unreachable::from_string(what)),
@@ -115,14 +115,14 @@ async fn reply(replied: Replied) -> Result<Message, Unreachable<Types>> {
 }
 
 fn unexpected<E: From<Unreachable<Types>>>() -> E {
-    Unreachable::<Types>::from_string("the peer answered another question").into()
+    Unreachable::<Types>::from_string("the peer's reply does not match the request").into()
 }
 
 type AppendResult = Result<StreamAppendResult<Types>, RPCError<Types>>;
 
 async fn appended(replied: Replied, prev: Option<LogId>, last: Option<LogId>) -> AppendResult {
     match reply(replied).await? {
-        // Nothing to conflict with: openraft would take it for granted that this cannot be.
+        // Without a previous entry nothing can conflict, and openraft relies on that.
         Message::Appended(AppendEntriesResponse::Conflict) if prev.is_none() => Err(unexpected()),
         Message::Appended(outcome) => Ok(outcome.into_stream_result(prev, last)),
         _ => Err(unexpected()),
@@ -144,12 +144,12 @@ impl NetStreamAppend<Types> for Connection {
         } else {
             (&connection.appends, APPEND_DEADLINE)
         };
-        // The call is queued when the request is taken from the stream, so requests are sent in order; only the waiting
-        // overlaps.
+        // The call is queued when the request is taken from the stream, so requests are sent in order; only the waits
+        // overlap.
         let replies = requests.map(move |request| {
             let prev = request.prev_log_id;
             let last = request.entries.last().map(|entry| entry.log_id).or(prev);
-            // Heartbeats come often enough to say how complete the member is.
+            // Heartbeats are frequent enough to carry the bounds.
             let bound = if connection.heartbeats { connection.leading.bound() } else { None };
             let replied = connection.send(link, Message::Append(request, bound), within);
             async move {
@@ -221,6 +221,6 @@ impl NetSnapshot<Types> for Connection {
         _: RPCOption,
     ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
         self.snapshot_wanted.note(self.replica);
-        Err(Unreachable::<Types>::from_string("snapshots cannot be sent yet").into())
+        Err(Unreachable::<Types>::from_string("this build cannot send snapshots").into())
     }
 }

@@ -1,7 +1,7 @@
-//! How servers reach each other: links, one per peer and lane, and what travels on them.
+//! Links between servers, one per peer and lane, and the frames they carry.
 //!
-//! Two lanes, so that a heartbeat never waits behind a megabyte of entries. The calling server opens both and sends
-//! requests; replies come back on the same stream, in the order in which they are ready.
+//! There are two lanes, so that a heartbeat never waits behind a megabyte of entries. The calling server opens both and sends
+//! requests; replies return on the same stream, in the order in which they become ready.
 
 pub(crate) mod frame;
 mod headroom;
@@ -30,7 +30,7 @@ use crate::AddressBook;
 /// What a link is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Lane {
-    /// Votes and heartbeats: small, and late is as good as lost.
+    /// Votes and heartbeats: small, and useless when late.
     Votes,
     /// Entries.
     Appends,
@@ -48,16 +48,16 @@ impl Lane {
 /// The calling ends of all links of this process.
 pub(crate) struct Peers {
     identity: Identity,
-    /// Where this process is reached.
+    /// The address of this process.
     advertised: String,
     addresses: Arc<AddressBook>,
     clocks: Arc<Clocks>,
     links: Mutex<BTreeMap<(ServerId, Lane), Link>>,
-    /// Bytes of calls that wait to be sent, all links together.
+    /// Bytes of calls queued on all links together.
     calls: Arc<Budget>,
 }
 
-/// The most of those. Each link has a limit of its own, so that a peer that takes nothing does not use up what others need.
+/// Their limit. Each link has its own limit too, so that a peer that reads nothing does not use up what others need.
 const CALL_BYTES_MAX: u64 = 256 << 20;
 
 impl Peers {
@@ -76,7 +76,7 @@ impl Peers {
         self.calls.clone()
     }
 
-    /// The link to `server`, made when it is first asked for.
+    /// The link to `server`, created when first requested.
     pub(crate) fn link(&self, server: ServerId, lane: Lane) -> Link {
         let mut links = self.links.lock();
         let open = || {
@@ -88,7 +88,7 @@ impl Peers {
         links.entry((server, lane)).or_insert_with(open).clone()
     }
 
-    /// Ends all links; calls under way fail.
+    /// Ends all links; calls in progress fail.
     pub(crate) fn close(&self) {
         for link in std::mem::take(&mut *self.links.lock()).into_values() {
             link.close();

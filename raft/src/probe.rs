@@ -1,7 +1,7 @@
-//! Asks the other servers for their clocks, and whether they would lead.
+//! Asks the other servers for their clocks and whether they are willing to lead.
 //!
-//! One question per peer and [`PROBE_INTERVAL`], whatever the number of groups, and at most one under way: a peer that does
-//! not answer costs nothing more. What the answers mean is in `clock.rs`.
+//! One question per peer and [`PROBE_INTERVAL`], whatever the number of groups, and at most one at a time, so a peer that does
+//! not answer costs nothing more. `clock.rs` interprets the answers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use crate::clock::{Clocks, elapsed_ms};
 use crate::peer::{Call, Lane, Message, Peers};
 use crate::registry::Registry;
 
-/// How often a peer is asked. A clock that is set wrong is noticed by then.
+/// How often a peer is asked. A clock that is set wrong is detected within this time.
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// An answer that takes longer says little, and the next question is due.
+/// An answer that takes longer says little about the clock, and the next question is due.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Asks for ever.
+/// Asks periodically. Never returns.
 pub(crate) async fn run(groups: Arc<Registry>, peers: Arc<Peers>, clocks: Arc<Clocks>, own: ServerId) {
     let mut asked: BTreeSet<ServerId> = BTreeSet::new();
     let mut questions = FuturesUnordered::new();
@@ -49,7 +49,7 @@ pub(crate) async fn run(groups: Arc<Registry>, peers: Arc<Peers>, clocks: Arc<Cl
 async fn ask(peers: Arc<Peers>, clocks: Arc<Clocks>, server: ServerId) -> ServerId {
     let asked = elapsed_ms();
     let deadline = Instant::now() + ANSWER_TIMEOUT;
-    // The question is about the server: no group and no replica has these numbers.
+    // The question is for the server: no group or replica has these numbers.
     let call = Call { group: GroupId(0), replica: ReplicaId(0), message: Message::Clock, deadline };
     if let Some(answer) = peers.link(server, Lane::Votes).call(call)
         && let Ok(Message::ClockTold { wall_ms, abstains }) = answer.await

@@ -1,11 +1,11 @@
-//! Keeping the log short.
+//! Keeps the log short.
 //!
-//! Entries may go when all members have them and the replica's own files cover them. The first is known to the leader, who
-//! writes it into its entries; the second the state machine tells. Each replica makes the lesser of both the state that its
-//! next "snapshot" stands for, and openraft then purges up to that.
+//! Entries may be purged when all members have them and the replica's own files cover them. The leader knows the first and
+//! writes it into its entries; the state machine reports the second. Each replica offers the state as of the lesser of both
+//! to openraft as its "snapshot", and openraft then purges up to it.
 //!
-//! A leader that falls silent writes one entry without operations when members have more than its last entry said, so that
-//! followers of an idle group can purge too.
+//! An idle leader writes an entry without operations when members have more than its last entry said (`announcing.rs`), so
+//! that the followers of an idle group can purge too.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,14 +25,14 @@ use crate::types::Metrics;
 
 type Replied = tokio::sync::oneshot::Receiver<Message>;
 
-/// How often the groups are looked at.
+/// How often the groups are checked.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// A group with less than this part of the log's limit is not named as who holds it back.
+/// A group with less than this fraction of the log's limit is not named as holding it back.
 const NAMED_PART: u64 = 16;
 
-/// Looks at all groups now and then, sooner when the log presses.
+/// Checks all groups periodically, and at once when the log grows beyond its budget. Never returns.
 pub(crate) async fn run(groups: Arc<Registry>, log: Arc<SharedLog>, peers: Arc<Peers>) {
-    // Kept until the next look: a call whose caller is gone is not sent.
+    // Kept until the next check: a call whose receiver is dropped is not sent.
     let mut told = Vec::new();
     loop {
         tokio::select! {
@@ -60,18 +60,19 @@ pub(crate) async fn run(groups: Arc<Registry>, log: Arc<SharedLog>, peers: Arc<P
     }
 }
 
-/// A process in which no group works any more serves nobody. Its end is noticed at once, and a start says what is wrong.
+/// Ends a process in which every group has failed: it is of no use, its end is noticed at once, and the next start reports
+/// what is wrong.
 fn end_if_nothing_works(replicas: &[Arc<Replica>]) {
     for replica in replicas {
         replica.note_failure();
     }
     let failures: Vec<Option<String>> = replicas.iter().map(|replica| replica.status().failed).collect();
     if let Some(why) = why_nothing_works(failures) {
-        terrane_env::task::abort_process(&format!("no group of this process works any more; the first one: {why}"));
+        terrane_env::task::abort_process(&format!("every group of this process has failed; the first one: {why}"));
     }
 }
 
-/// The first failure, if there are groups and all of them failed.
+/// The first failure, if there are groups and all of them have failed.
 fn why_nothing_works(failures: Vec<Option<String>>) -> Option<String> {
     failures.into_iter().collect::<Option<Vec<String>>>()?.into_iter().next()
 }
@@ -87,7 +88,7 @@ fn relieve(replicas: &[Arc<Replica>], holders: &BTreeMap<GroupId, u64>) {
     }
 }
 
-/// Who keeps most of the log, in words.
+/// What prevents most of the log from being purged, for people.
 fn held_by(replicas: &[Arc<Replica>], uses: &[GroupUse], log: &SharedLog) -> Option<String> {
     let named = |group: GroupId| {
         let replica = replicas.iter().find(|replica| replica.spec.group == group)?;
@@ -101,8 +102,8 @@ fn held_by(replicas: &[Arc<Replica>], uses: &[GroupUse], log: &SharedLog) -> Opt
 }
 
 impl Replica {
-    /// Takes note of what all members have, and has it told when nothing else is written. `segment` is the log's newest,
-    /// `wanted` the last index that has to go where this group holds back a log over its budget.
+    /// Records up to where all members have the log, and requests an announcement if one is due. `segment` is the log's newest;
+    /// `wanted` is the last index that must be purged, if this group holds back a log over its budget.
     fn note_matched(&self, segment: u64, wanted: Option<u64>) {
         let said = self.standing.sequence().least_matched;
         let matched = {
@@ -121,23 +122,23 @@ impl Replica {
         }
     }
 
-    /// Says once that this replica stopped for good. Who asks for its status is told as long as it lasts.
+    /// Logs once that this replica has failed. Its status reports that for as long as it lasts.
     fn note_failure(&self) {
         if let Some(why) = self.status().failed
-            && !self.failure_told.swap(true, Relaxed)
+            && !self.failure_logged.swap(true, Relaxed)
         {
-            tracing::error!(group = %self.spec.group, replica = %self.spec.replica, why, "a replica stopped for good");
+            tracing::error!(group = %self.spec.group, replica = %self.spec.replica, why, "a replica has failed and stopped");
         }
     }
 
-    /// What this group has in the log.
+    /// The bytes that this group has in the log.
     fn log_use(&self) -> GroupUse {
         let covered = self.machine.durable().index.min(self.standing.applied_index());
         let for_members = if self.least_matched() < covered { self.log.bytes_through(covered) } else { 0 };
         GroupUse { group: self.spec.group, all: self.log.bytes(), for_members }
     }
 
-    /// A member that takes no entries is not told by them what lets it purge its log, so it is told apart.
+    /// Tells members that refuse entries up to where all members have the log. Entries would tell them, and it lets them purge.
     fn tell_refusing(&self, peers: &Peers) -> Vec<Replied> {
         let refusing = self.refused_by.by();
         if refusing.is_empty() {
@@ -173,7 +174,7 @@ impl Replica {
         }
     }
 
-    /// Who keeps this group's entries in the log, in words.
+    /// What keeps this group's entries in the log, for people.
     fn name_holder(&self, replicas: &[Arc<Replica>], of_group: &GroupUse) -> Option<String> {
         if of_group.all == 0 {
             return None;
@@ -188,13 +189,13 @@ impl Replica {
             let server = self.spec.members.get(&replica).copied().unwrap_or_default();
             return Some(format!("replica {replica} of group {group} on server {server}, which is behind"));
         }
-        // A server that one group waits for is most likely what the others wait for too.
+        // Most likely, the groups all wait for the same server.
         let server = replicas.iter().filter_map(|replica| replica.straggler()).max().map(|(_, server)| server);
         let known = server.map(|server| format!("server {server}, which is behind"));
         Some(known.unwrap_or_else(|| format!("a member of group {group} that is behind (its leader knows which)")))
     }
 
-    /// The member that lacks most of this group's log, as its leader knows: how many entries, and its server.
+    /// The member that lacks most of this group's log, if this replica leads: the number of entries, and its server.
     fn straggler(&self) -> Option<(u64, terrane_types::ServerId)> {
         let metrics = self.metrics.borrow_watched();
         let (matched, replica) = matched_by_all(&metrics)?;
@@ -203,7 +204,7 @@ impl Replica {
     }
 }
 
-/// The last index that is not needed any more: in synced files here, in the log of every member, and applied.
+/// The last index that is no longer needed: in synced files here, in the log of every member, and applied.
 fn not_needed(durable: u64, matched_by_all: u64, applied: u64) -> u64 {
     durable.min(matched_by_all).min(applied)
 }
@@ -218,14 +219,14 @@ fn may_offer(mark: u64, offered: Option<u64>, least: u64) -> bool {
 /// What to order from openraft.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// To take note of the newest snapshot.
+    /// Read the newest snapshot.
     Snapshot,
-    /// To purge up to the snapshot it knows.
+    /// Purge up to the snapshot it knows.
     Purge(u64),
     Nothing,
 }
 
-/// openraft learns of a snapshot first, and purges up to it on a later look.
+/// openraft first reads a snapshot, and purges up to it at a later check.
 fn next_step(offered: Option<u64>, snapshot: Option<u64>, purged: Option<u64>) -> Step {
     match snapshot {
         _ if offered > snapshot => Step::Snapshot,
@@ -234,7 +235,7 @@ fn next_step(offered: Option<u64>, snapshot: Option<u64>, purged: Option<u64>) -
     }
 }
 
-/// The least index that a member is known to have, and who that is. Known to the leader alone.
+/// The lowest index that a member is known to have, and the member. Only the leader knows.
 fn matched_by_all(metrics: &Metrics) -> Option<(u64, terrane_types::ReplicaId)> {
     if metrics.state != ServerState::Leader {
         return None;

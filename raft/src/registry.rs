@@ -34,9 +34,9 @@ impl Registry {
         self.added.send_modify(|added| *added += 1);
     }
 
-    /// Waits for a replica of `group`. `None` when the host goes away.
+    /// Waits for a replica of `group`. `None` if the host is dropped.
     pub(crate) async fn wait_for(&self, group: GroupId) -> Option<Arc<Replica>> {
-        // Subscribed before the look, so that nothing is missed in between.
+        // Subscribe before the check, so that nothing is missed in between.
         let mut added = self.added.subscribe();
         loop {
             if let Some(replica) = self.get(group) {

@@ -40,48 +40,50 @@ pub(crate) struct Replica {
     pub(crate) metrics: WatchReceiverOf<Types, Metrics>,
     pub(crate) queue: Queue,
     pub(crate) snapshot_wanted: Arc<SnapshotWanted>,
-    /// Members whose log takes no more entries of this group.
+    /// Members whose log accepts no more entries of this group.
     pub(crate) refused_by: Arc<Refused>,
     /// Its failure was logged.
-    pub(crate) failure_told: AtomicBool,
-    /// Who keeps this group's entries in the log, in words; as of the last look.
+    pub(crate) failure_logged: AtomicBool,
+    /// What keeps this group's entries in the log, for people, as of the last check.
     pub(crate) held_by: parking_lot::Mutex<Option<String>>,
-    /// Until then this replica neither votes nor stands: before it was restarted it may have promised a leader not to.
+    /// Until then this replica neither votes nor stands: before its restart it may have promised a leader not to.
     pub(crate) votes_from: Instant,
     pub(crate) clock: Arc<LeaseClock>,
     pub(crate) rounds: Rounds,
-    /// What leaders said about how complete this replica is.
+    /// The bounds received from leaders.
     pub(crate) heard: Heard,
-    /// The index up to which all members have the log, as this leader last looked.
+    /// The index up to which all members have the log, as of the last check.
     pub(crate) matched_by_all: AtomicU64,
-    /// When this leader announces up to where all members have the log.
+    /// Decides when this leader announces that index.
     pub(crate) announcer: parking_lot::Mutex<Announcer>,
-    /// The last term in which this leader was told to hand over. Raised before openraft hears of it.
+    /// The last term in which this leader was ordered to hand over. Raised before openraft gets the order.
     pub(crate) transferred: AtomicU64,
     /// Why this server should lead nothing at present.
     pub(crate) abstentions: Arc<Abstentions>,
-    /// When a leader was last heard here, or the start.
+    /// When this replica last heard from a leader, or started.
     pub(crate) leader_heard: parking_lot::Mutex<Instant>,
     /// The servers of all members.
     pub(crate) servers: Vec<ServerId>,
     pub(crate) clocks: Arc<Clocks>,
-    /// By how much this server's clock is off the members' at the last look, if too much; else 0.
+    /// How far this server's clock was off the members' at the last check, if too far; otherwise 0.
     pub(crate) clock_off: AtomicI64,
-    /// Within what the group's time was at the last look.
+    /// The bounds of the group's time at the last check.
     pub(crate) time_bounds: parking_lot::Mutex<Option<TimeBounds>>,
     pub(crate) stopped: watch::Receiver<bool>,
 }
 
 impl Replica {
+    /// The last term in which this replica was ordered to hand over.
     pub(crate) fn transferred_term(&self) -> u64 {
         self.transferred.load(Ordering::SeqCst)
     }
 
-    /// The index up to which all members are known to have the log, from own knowledge or from entries of leaders.
+    /// The index up to which all members are known to have the log: as leader, or from leaders' entries.
     pub(crate) fn least_matched(&self) -> u64 {
         self.matched_by_all.load(Ordering::Relaxed)
     }
 
+    /// The error that redirects a caller to the leader.
     pub(crate) fn not_leader(&self) -> ProposeError {
         let metrics = self.metrics.borrow_watched();
         let leader = metrics.current_leader.filter(|leader| *leader != self.spec.replica);
@@ -94,8 +96,8 @@ impl Replica {
         member.or_else(|| self.spec.members.get(&replica).copied())
     }
 
-    /// This replica handed its leadership over, and the successor is not known here yet. It will be in a moment: better to
-    /// wait for its name than to send callers to look for it.
+    /// Whether this replica handed over its leadership and does not know the successor yet. It will in a moment: waiting for
+    /// the name is better than making callers search.
     pub(crate) fn awaits_successor(&self) -> bool {
         let metrics = self.metrics.borrow_watched();
         let handed_over = self.transferred_term();
@@ -104,7 +106,7 @@ impl Replica {
         recent && metrics.current_leader.is_none_or(|leader| leader == self.spec.replica)
     }
 
-    /// The group's time, as far as the clocks of its members bear out the own clock. `None` while too few are known.
+    /// The group's time: this server's clock as far as the members' clocks confirm it. `None` while too few are known.
     pub(crate) fn time_ms(&self) -> Option<u64> {
         let known = *self.time_bounds.lock();
         known.or_else(|| self.look_at_clocks()).map(|bounds| self.clocks.within(bounds))
@@ -162,8 +164,11 @@ impl Replica {
         tokio::time::timeout(timeout, satisfied).await.ok().flatten()
     }
 
+    /// The status of the group as seen from here.
     pub(crate) fn status(&self) -> GroupStatus {
         let metrics = self.metrics.borrow_watched();
+        let (last, committed) = (metrics.last_log_index, metrics.local_committed.map(|id| id.index));
+        debug_assert!(committed <= last, "entry {committed:?} is committed, but the log ends at {last:?}");
         let leader = metrics.current_leader;
         let members: BTreeMap<_, _> =
             metrics.membership_config.nodes().map(|(replica, member)| (*replica, member.server)).collect();
@@ -175,8 +180,8 @@ impl Replica {
             term,
             leader: leader.and_then(|leader| Some((leader, self.server_of(&metrics, leader)?))),
             is_leader: leads && self.standing.applied_term() == term,
-            last_index: metrics.last_log_index.unwrap_or(0),
-            committed: metrics.local_committed.map_or(0, |id| id.index),
+            last_index: last.unwrap_or(0),
+            committed: committed.unwrap_or(0),
             applied: self.standing.applied_index(),
             last_stamp: self.standing.stamp(),
             members: if members.is_empty() { self.spec.members.clone() } else { members },
@@ -185,7 +190,7 @@ impl Replica {
         }
     }
 
-    /// Who is in the way of a group that may have no more of the log.
+    /// What prevents a group that used up its share of the log from purging.
     pub(crate) fn log_holder(&self, refusal: &Refusal) -> String {
         let holder = self.held_by.lock().clone().unwrap_or_else(|| format!("group {}", self.spec.group));
         let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);

@@ -1,10 +1,10 @@
-//! What groups and the log tell about themselves.
+//! The status of groups and of the log, and the points at which reads are answered.
 
 use std::collections::BTreeMap;
 
 use terrane_types::{GroupId, ReplicaId, ServerId};
 
-/// A group as its local replica knows it.
+/// The status of a group as its local replica sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupStatus {
     /// The group.
@@ -13,9 +13,9 @@ pub struct GroupStatus {
     pub replica: ReplicaId,
     /// The newest term known here.
     pub term: u64,
-    /// The leader of that term where it is known.
+    /// The leader of that term, if known.
     pub leader: Option<(ReplicaId, ServerId)>,
-    /// Whether the local replica leads and has applied the first entry of its term, so that it takes writes and reads.
+    /// Whether the local replica leads and has applied the first entry of its term, so that it accepts writes and reads.
     pub is_leader: bool,
     /// Last index in the local log.
     pub last_index: u64,
@@ -27,28 +27,28 @@ pub struct GroupStatus {
     pub last_stamp: u64,
     /// All members and their servers.
     pub members: BTreeMap<ReplicaId, ServerId>,
-    /// Members that are so far behind that the log no longer holds what they lack.
+    /// Members so far behind that the log no longer has the entries they lack.
     pub snapshot_wanted_by: Vec<ReplicaId>,
-    /// Why the local replica stopped for good, if it did: it takes part in nothing until the process is started again.
+    /// Why the local replica failed, if it did: it does nothing more until the process is restarted.
     pub failed: Option<String>,
 }
 
-/// The shared log of a process.
+/// The status of the shared log of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogStatus {
     /// Bytes of all segments and held files, the unused rest of the last segment not counted.
     pub bytes: u64,
-    /// What it may come to.
+    /// The limit of these bytes.
     pub limit: u64,
-    /// Whether some group's writes are refused now.
+    /// Whether the writes of at least one group are refused now.
     pub full: bool,
-    /// Those groups, each with who is in the way.
+    /// Those groups, each with what prevents purging.
     pub refusing: Vec<(GroupId, String)>,
-    /// Who keeps most of the log from being purged, when it is over its budget.
+    /// What prevents most of the log from being purged, when it is over its budget.
     pub held_by: Option<String>,
     /// What is wrong with it, for people.
     pub trouble: Option<String>,
-    /// Files of entries that were copied out of old segments because a group still needs them, and their bytes.
+    /// Files of entries that were copied out of old segments because a group still needs them.
     pub held_files: u64,
     /// Their bytes.
     pub held_bytes: u64,
@@ -62,10 +62,10 @@ pub struct LogStatus {
     pub written: u64,
 }
 
-/// A point that a read of whatever is applied here is answered at.
+/// The point at which a read of what is applied here is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StalePoint {
-    /// At least everything up to here is applied.
+    /// Everything up to this index, at least, is applied.
     pub index: u64,
     /// Stamp of the last applied entry.
     pub stamp: u64,
@@ -73,12 +73,12 @@ pub struct StalePoint {
     pub as_of_ms: u64,
 }
 
-/// A point that a linearizable read may be answered at.
+/// A point at which a linearizable read may be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadPoint {
     /// The leader's term.
     pub term: u64,
-    /// Everything up to here is applied.
+    /// Everything up to this index is applied.
     pub index: u64,
     /// Stamp of the last applied entry.
     pub stamp: u64,

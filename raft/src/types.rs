@@ -1,7 +1,7 @@
-//! The one openraft type configuration of this crate, and names for the types that come out of it.
+//! The openraft type configuration of this crate, and names for the types derived from it.
 //!
-//! `leader_id_std` gives one leader a term, which the term check of entries depends on. Under the feature `sim` the runtime
-//! draws its randomness from a seed that is local to the task, so whatever starts openraft tasks must run inside [`scope`].
+//! `leader_id_std` allows one leader per term, which the term check of entries depends on. Under the feature `sim` the
+//! runtime draws randomness from a task-local seed, so code that starts openraft tasks must run inside [`scope`].
 
 use std::fmt;
 use std::future::Future;
@@ -21,7 +21,7 @@ pub(crate) type Runtime = openraft_rt::deterministic_rng::DeterministicRng<openr
 #[cfg(not(feature = "sim"))]
 pub(crate) type Runtime = openraft_rt_tokio::TokioRuntime;
 
-/// The type configuration of every group.
+/// The type configuration of all groups.
 #[derive(Debug, Clone, Copy, Default, Eq, PartialEq, Ord, PartialOrd)]
 pub(crate) struct Types {}
 
@@ -53,7 +53,7 @@ pub(crate) type Entry = alias::EntryOf<Types>;
 pub(crate) type Payload = alias::PayloadOf<Types>;
 pub(crate) type Membership = openraft::Membership<ReplicaId, Member>;
 pub(crate) type StoredMembership = alias::StoredMembershipOf<Types>;
-/// A moment on the clock that openraft measures leases by.
+/// A moment on the clock by which openraft measures leases.
 pub(crate) type LeaseInstant = alias::InstantOf<Types>;
 pub(crate) type Metrics = openraft::RaftMetrics<Types>;
 
@@ -75,13 +75,13 @@ pub(crate) enum Applied {
     Skipped,
 }
 
-/// What membership records of a member beside its replica id. Addresses are looked up, never logged.
+/// What a membership records about a member in addition to its replica id. Addresses are looked up, never logged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Member {
     pub(crate) server: ServerId,
 }
 
-/// Carries the outcome of one proposal straight to the proposer, in the task that found it out.
+/// Carries the outcome of one entry straight to the proposer, in the task that learned it.
 pub(crate) struct Answer<T> {
     then: Box<dyn FnOnce(T) + Send>,
 }
@@ -106,14 +106,14 @@ pub(crate) fn term_of(id: &LogId) -> u64 {
     id.leader_id.term
 }
 
-/// Runs `future` with the randomness of consensus seeded by `seed`, so that what it starts is reproducible in the
+/// Runs `future` with the randomness of openraft seeded by `seed`, so that the tasks it starts are reproducible in the
 /// simulator. In production it is `future` itself.
 #[cfg(feature = "sim")]
 pub fn scope<F: Future>(seed: u64, future: F) -> impl Future<Output = F::Output> {
     Runtime::scope(seed, future)
 }
 
-/// Runs `future` with the randomness of consensus seeded by `seed`, so that what it starts is reproducible in the
+/// Runs `future` with the randomness of openraft seeded by `seed`, so that the tasks it starts are reproducible in the
 /// simulator. In production it is `future` itself.
 #[cfg(not(feature = "sim"))]
 pub fn scope<F: Future>(_seed: u64, future: F) -> impl Future<Output = F::Output> {
@@ -128,7 +128,7 @@ where
     tokio::spawn(scope(terrane_env::rand::u64(), future))
 }
 
-/// Returns when the host stops, or is gone.
+/// Returns when the host stops or is dropped.
 pub(crate) async fn until_stopped(stopped: &mut watch::Receiver<bool>) {
     // The guard inside the answer must not live across another await.
     drop(stopped.wait_for(|stopped| *stopped).await);

@@ -1,7 +1,7 @@
-//! Three simulated hosts with faults drawn from a seed: links cut, servers crashed with the loss of what they had not synced.
+//! Three simulated hosts with faults drawn from a seed: links are cut, and servers crash and lose what they had not synced.
 //!
-//! One client writes ever higher numbers, another asks every server that will answer, a cut-off leader included. No read may
-//! be older than a write that was acknowledged before it began, no acknowledged number may be missing at the end, and no two
+//! One client writes ever higher numbers, another reads from every server that answers, including a cut-off leader. No read
+//! may be older than a write acknowledged before it began, no acknowledged number may be missing at the end, and no two
 //! servers may have applied different entries at one index.
 #![cfg(feature = "sim")]
 #![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
@@ -24,12 +24,12 @@ const SERVERS: [u64; 3] = [1, 2, 3];
 const FAULTS_UNTIL: Duration = Duration::from_secs(30);
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 
-/// What the test knows, seen from outside of all hosts.
+/// What the test knows, outside of all hosts.
 #[derive(Default)]
 struct World {
     /// The running group of each server.
     groups: BTreeMap<u64, (Group<Vec<u8>, Bytes>, Arc<Numbers>)>,
-    /// What was applied where first; the same everywhere.
+    /// The operations first applied at each index; the same on every server.
     applied: BTreeMap<u64, Vec<Bytes>>,
     acknowledged: u64,
     reads: u64,
@@ -39,7 +39,7 @@ struct World {
 
 type Shared = Arc<Mutex<World>>;
 
-/// The numbers of one server, in memory alone: every start applies the whole log again.
+/// The numbers of one server, only in memory: every start applies the whole log again.
 struct Numbers {
     world: Shared,
     list: Mutex<Vec<u64>>,
@@ -56,7 +56,7 @@ impl StateMachine for Numbers {
 
     fn apply<'a>(&'a self, entries: &'a [AppliedEntry]) -> BoxFuture<'a, Vec<Vec<Bytes>>> {
         Box::pin(async move {
-            // As a real one would: others run meanwhile.
+            // Like a real one: others run meanwhile.
             tokio::time::sleep(Duration::from_micros(rand::range(0..3_000))).await;
             entries.iter().map(|entry| self.apply_one(entry)).collect()
         })
@@ -138,7 +138,7 @@ async fn write(world: Shared) -> turmoil::Result {
     Ok(())
 }
 
-/// Tries until the number is acknowledged; it may be written more than once.
+/// Retries until the number is acknowledged; it may be written more than once.
 async fn write_one(world: &Shared, number: u64) {
     loop {
         let server = SERVERS[rand::range(0..3) as usize];
@@ -176,7 +176,7 @@ async fn read(world: Shared) -> turmoil::Result {
 /// The faults of a run, one after another.
 struct Nemesis {
     next: Duration,
-    /// What the present fault has to be undone on.
+    /// The servers on which the present fault has to be undone.
     struck: Option<(u64, bool)>,
 }
 
@@ -202,7 +202,7 @@ impl Nemesis {
         }
     }
 
-    /// Half of the faults hit the leader. A crash is cut off first, as a power cut says goodbye to nobody.
+    /// Half of the faults hit the leader. The links of a crashing server are cut first: a power cut closes no connection.
     fn strike(&mut self, run: &mut turmoil::Sim<'_>, world: &Shared) {
         let leads = |server: &u64| group_of(world, *server).is_some_and(|(group, _)| group.status().is_leader);
         let leader = SERVERS.into_iter().find(leads);
@@ -233,7 +233,7 @@ fn settled(world: &Shared) -> bool {
     world.groups.len() == SERVERS.len() && world.groups.values().all(complete)
 }
 
-/// Runs one seed and answers what it did, for comparison.
+/// Runs one seed and returns what it did, for comparison.
 fn simulate(seed: u64) -> (u64, u64, usize) {
     sim::seed(seed);
     let mut builder = turmoil::Builder::new();
@@ -261,7 +261,7 @@ fn simulate(seed: u64) -> (u64, u64, usize) {
         if finished {
             break;
         }
-        assert!(run.elapsed() < Duration::from_secs(110), "seed {seed} did not settle");
+        assert!(run.elapsed() < Duration::from_secs(110), "seed {seed} did not recover");
     }
     let world = world.lock().unwrap();
     (world.acknowledged, world.reads, world.applied.len())
@@ -274,7 +274,7 @@ fn nothing_acknowledged_is_lost_and_no_read_is_stale() {
     for seed in first.parse::<u64>().unwrap()..end.parse::<u64>().unwrap() {
         let (acknowledged, reads, entries) = simulate(seed);
         eprintln!("seed {seed}: {acknowledged} writes, {reads} reads, {entries} entries");
-        assert!(acknowledged > 50 && reads > 100, "seed {seed} got nowhere");
+        assert!(acknowledged > 50 && reads > 100, "seed {seed} made no progress");
     }
 }
 

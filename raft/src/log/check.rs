@@ -238,7 +238,7 @@ impl LogCheck<'_> {
     fn is_tear(&self, segment: u64, bytes: &Bytes, offset: usize, header: Option<(BatchHeader, u32)>) -> bool {
         let at = Position { segment, offset: offset as u64 };
         let log = self.chain.map(|before| before.log);
-        if recover::synced_behind(bytes, at, log).is_some_and(|synced| synced > at) {
+        if recover::synced_after(bytes, at, log).is_some_and(|synced| synced > at) {
             return false;
         }
         let length = header.map_or(HEADER_BYTES, |(header, _)| HEADER_BYTES + header.length as usize);

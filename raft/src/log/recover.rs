@@ -260,7 +260,7 @@ impl Recovery {
         let bad = Position { segment, offset: scanned.end };
         let log = self.found.chain.map(|chain| chain.log);
         let what = scanned.bad.unwrap_or("bytes after the last batch");
-        if synced_behind(bytes, bad, log).is_some_and(|synced| synced > bad) {
+        if synced_after(bytes, bad, log).is_some_and(|synced| synced > bad) {
             return Err(damage(&self.files, segment, scanned.end, what));
         }
         tracing::info!(segment, offset = scanned.end, what, "cutting the torn tail of the log");
@@ -340,7 +340,7 @@ pub(super) fn read_records(
 }
 
 /// The highest synced position in any header after `bad`.
-pub(super) fn synced_behind(bytes: &Bytes, bad: Position, log: Option<u64>) -> Option<Position> {
+pub(super) fn synced_after(bytes: &Bytes, bad: Position, log: Option<u64>) -> Option<Position> {
     let first = usize::try_from(bad.offset).ok()? + ALIGNMENT;
     let marks = (first..bytes.len()).step_by(ALIGNMENT).filter_map(|offset| match BatchHeader::find(bytes, offset) {
         Found::Header(header, _) if log.is_none_or(|log| header.log == log) => Some(header.synced),

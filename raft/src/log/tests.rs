@@ -1,6 +1,6 @@
-//! Crash tests: what is left of the log directory after a kill, a torn write or a flipped bit, opened again.
+//! Crash tests: the log directory opened again after a kill, a torn write or a flipped bit.
 //!
-//! The directory is copied while the writer is idle, which is what a kill leaves behind: everything written, nothing sealed.
+//! The directory is copied while the writer is idle. That is the state after a kill: everything written, nothing sealed.
 
 #[allow(clippy::disallowed_types, reason = "the disk that fills up is mounted by a command")]
 mod full_disk;
@@ -74,7 +74,7 @@ pub(super) fn copy(directory: &Path) -> tempfile::TempDir {
     copied
 }
 
-/// Starts of all batches in a segment, and where the last one ends.
+/// The starts of all batches in a segment, and the end of the last one.
 pub(super) fn batches(path: &Path) -> Vec<usize> {
     let bytes = bytes::Bytes::from(std::fs::read(path).unwrap());
     let mut starts = Vec::new();
@@ -89,7 +89,7 @@ pub(super) fn batches(path: &Path) -> Vec<usize> {
     starts
 }
 
-/// A directory as a kill leaves it, with one segment, and in it one batch for each of three appends at the end.
+/// A directory after a kill, with one segment that ends with one batch for each of three appends.
 pub(super) async fn killed() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let log = open(directory.path()).await.unwrap();
@@ -136,12 +136,12 @@ async fn a_file_cut_anywhere_in_its_last_batches_keeps_all_whole_ones() {
         let other = copy(directory.path());
         let whole = entries[1..].iter().filter(|end| padding_aside(&bytes, **end) <= length).count();
         assert_eq!(reopened(other.path()).await, ALL[..whole], "cut at {length}");
-        // And once more: what was cut stays cut, what is new is kept.
+        // And once more: cut entries stay cut, new ones are kept.
         assert_eq!(reopened(other.path()).await, ALL[..whole]);
     }
 }
 
-/// The end of a batch without the zeros that fill it up.
+/// The end of a batch without its padding of zeros.
 fn padding_aside(bytes: &[u8], end: usize) -> usize {
     (0..ALIGNMENT).map(|back| end - back).find(|end| bytes[end - 1] != 0).unwrap_or(end - ALIGNMENT + 1)
 }
@@ -269,7 +269,7 @@ async fn damage_in_an_earlier_segment_and_a_missing_one_are_refused_by_name() {
             matches!(open(directory.path()).await, Err(OpenError::Damage { file, .. }) if file.ends_with("00000002.log"))
         );
     }
-    // The last batch of the segment vanished without a trace, but its successor remembers it.
+    // The last batch of the segment is gone, but the next header continues the chain from it.
     let mut zeroed = bytes.clone();
     zeroed[starts[starts.len() - 2]..].fill(0);
     std::fs::write(&paths[1], &zeroed).unwrap();
@@ -283,7 +283,7 @@ async fn damage_in_an_earlier_segment_and_a_missing_one_are_refused_by_name() {
 }
 
 #[tokio::test]
-async fn a_segment_that_was_made_but_never_written_is_no_obstacle() {
+async fn a_segment_that_was_created_but_never_written_is_no_obstacle() {
     let directory = killed().await;
     std::fs::write(directory.path().join("00000002.log"), vec![0; 4096]).unwrap();
     assert_eq!(reopened(directory.path()).await, ALL);
@@ -387,7 +387,7 @@ async fn a_batch_larger_than_a_segment_is_one_segment() {
 }
 
 #[tokio::test]
-async fn reads_end_where_they_are_told_to_but_never_before_the_first_entry() {
+async fn reads_end_at_their_limit_but_never_before_the_first_entry() {
     let directory = long().await;
     let log = open(directory.path()).await.unwrap();
     let found = log_of(&log, A).unwrap();

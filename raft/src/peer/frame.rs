@@ -1,4 +1,4 @@
-//! What servers say to each other about groups, in bytes.
+//! The layout of what servers send each other about groups.
 //!
 //! ```text
 //! message = format u8 = 1 | part *
@@ -6,8 +6,8 @@
 //! frame   = call u64 | group u64 | replica u64 | kind u8 | body
 //! ```
 //!
-//! A message carries what was queued, frames of many groups; a frame that is larger than [`PART_BYTES_MAX`] travels in
-//! parts, one after another. A reply has the call number of its request. Nothing of openraft is serialised by a derive.
+//! A message carries everything that was queued: frames of many groups. A frame larger than [`PART_BYTES_MAX`] travels in
+//! parts, one after another. A reply has the call number of its request. No openraft type is serialized by a derive.
 
 use bytes::Bytes;
 use openraft::raft::{
@@ -25,11 +25,10 @@ use crate::log::payload_bytes;
 
 use crate::types::{Types, Vote};
 
-/// Bytes of a frame in one part. A message of another group waits for no more than this.
+/// Bytes of a frame in one part. A message of another group never waits for more than this.
 pub(crate) const PART_BYTES_MAX: usize = 256 << 10;
 
-/// Bytes of a whole frame; one that announces or sends more is refused. The largest operation, and room for the entry
-/// around it and a few more.
+/// Bytes of a whole frame; a larger one is refused. Holds the largest proposal with the entry around it and a few more.
 pub(crate) const FRAME_BYTES_MAX: usize = 64 << 20;
 
 const FORMAT: u8 = 1;
@@ -49,7 +48,7 @@ pub(crate) struct Frame {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Message {
-    /// With what the leader says about how complete the member is, in heartbeats.
+    /// Heartbeats also carry the leader's bound.
     Append(AppendEntriesRequest<Types>, Option<Bound>),
     Appended(AppendEntriesResponse<Types>),
     Vote(VoteRequest<Types>),
@@ -57,21 +56,21 @@ pub(crate) enum Message {
     Voted(VoteResponse<Types>),
     Transfer(TransferLeaderRequest<Types>),
     Transferred(TransferLeaderResponse<Types>),
-    /// All members have the log up to this index. Told to a member that takes no entries, which would say so.
+    /// All members have the log up to this index. Sent to members that refuse entries, which would otherwise tell them.
     Matched(u64),
-    /// What does the server's clock show, and would it lead?
+    /// Asks what the server's clock shows and whether the server is willing to lead.
     Clock,
     ClockTold {
         wall_ms: u64,
         /// It has a reason to lead nothing.
         abstains: bool,
     },
-    /// The receiver could not do what was asked, for example because it does not have the group.
+    /// The receiver could not carry out the request, for example because it does not have the group.
     Failed(String),
 }
 
 impl Message {
-    /// About how many bytes it takes, here and on its way.
+    /// The bytes it takes, here and on its way, approximately.
     pub(crate) fn bytes(&self) -> u64 {
         let entries = match self {
             Message::Append(request, _) => &request.entries[..],
@@ -82,7 +81,7 @@ impl Message {
     }
 }
 
-/// About what a message takes beside entries.
+/// The bytes that a message takes in addition to its entries, approximately.
 const MESSAGE_BYTES_MIN: usize = 128;
 
 const APPEND: u8 = 1;
@@ -95,7 +94,7 @@ const TRANSFERRED: u8 = 7;
 const FAILED: u8 = 8;
 /// An append with a bound before it.
 const BOUNDED_APPEND: u8 = 9;
-/// Sent only to members that refused entries because their log is full: those know it.
+/// Sent only to members that refused entries because their log is full: their build knows this kind.
 const MATCHED: u8 = 16;
 const CLOCK: u8 = 10;
 const CLOCK_TOLD: u8 = 11;
@@ -251,7 +250,7 @@ fn read_append(reader: &mut Reader) -> Result<AppendEntriesRequest<Types>, Malfo
     let mut next = prev_log_id.map_or(0, |id| id.index.saturating_add(1));
     for _ in 0..reader.count(ENTRY_BYTES_MIN)? {
         let mut entry = reader.entry()?;
-        // openraft takes this for granted.
+        // openraft relies on this.
         if entry.log_id.index != next {
             return Err(malformed("an entry does not follow its predecessor"));
         }
@@ -334,13 +333,13 @@ impl Packer {
     }
 
     fn finish_message(&mut self) {
-        // A format byte alone says nothing.
+        // A format byte alone is no message.
         if self.current.len() > 1 {
             self.finished.push(std::mem::take(&mut self.current).into());
         }
     }
 
-    /// The messages of everything that was pushed, in order.
+    /// The messages with everything that was pushed, in order.
     pub(crate) fn finish(mut self) -> Vec<Bytes> {
         self.finish_message();
         self.finished
@@ -353,15 +352,15 @@ fn write_part_header(out: &mut [u8], flags: u8, length: usize) {
     out[1..PART_HEADER_BYTES].copy_from_slice(&length.to_le_bytes());
 }
 
-/// Puts the frames of one stream together again.
+/// Reassembles the frames of one stream.
 #[derive(Default)]
 pub(crate) struct Unpacker {
-    /// Parts of a frame whose end has not come yet.
+    /// Parts of an incomplete frame.
     partial: Option<Vec<u8>>,
 }
 
 impl Unpacker {
-    /// Whether a frame has begun whose end has not come yet.
+    /// Whether a frame is incomplete.
     pub(crate) fn is_partial(&self) -> bool {
         self.partial.is_some()
     }

@@ -1,8 +1,8 @@
-//! Bytes of requests from peers that are under way in this server, all links together.
+//! Limits the bytes of peers' requests in progress in this server, on all links together.
 //!
-//! A request is counted from when it was read until it is answered, which for entries is when they are synced. While there is no
-//! room, no entries are read from any link, and the transport's flow control holds the peers back. What has begun to come
-//! is still read to its end: half a frame helps nobody. So the most is the limit and one frame a link.
+//! A request counts from when it is read until it is answered, which for entries is when they are synced. Without headroom,
+//! no entries are read from any link, and the transport's flow control holds the peers back. Frames that have begun to arrive
+//! are still read to their end, because half a frame is of no use. So the maximum is the limit plus one frame per link.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,17 +10,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use terrane_env::budget::{Budget, Unit};
 use tokio::sync::Notify;
 
-/// Bytes of requests under way beyond which no further entries are read.
+/// Bytes of requests in progress above which no more entries are read.
 const REQUEST_BYTES_MAX: u64 = 128 << 20;
 
-/// What is left of it.
+/// The bytes that may still be read.
 pub(crate) struct Headroom {
     used: AtomicU64,
     shown: Arc<Budget>,
     freed: Notify,
 }
 
-/// A request's part; returned when dropped.
+/// The bytes of one request; returned when dropped.
 pub(crate) struct Taken {
     headroom: Arc<Headroom>,
     bytes: u64,
@@ -61,7 +61,7 @@ impl Headroom {
         loop {
             let freed = self.freed.notified();
             tokio::pin!(freed);
-            // From here on no notice is missed.
+            // From here on no notification is missed.
             freed.as_mut().enable();
             if self.is_left() {
                 return;

@@ -1,9 +1,9 @@
-//! The calling end of a link: a bounded queue of calls, a stream that is opened again whenever it broke, and the calls that
-//! wait for their reply.
+//! The calling end of a link: a bounded queue of calls, a stream that is reopened whenever it breaks, and the calls that wait
+//! for their reply.
 //!
-//! A call ends in one of three routes: with a reply, at its deadline, or when the stream it was sent on breaks. In the last two
-//! its sender is dropped, which the caller sees at once. A call that finds the stream down while it is being opened waits for
-//! that; once an attempt failed, calls fail right aroute until the next one.
+//! A call ends in one of three ways: with a reply, at its deadline, or when its stream breaks. In the last two cases its
+//! sender is dropped, which the caller notices at once. While the stream is being opened, calls wait; once an attempt has
+//! failed, calls fail at once until the next attempt.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,17 +25,17 @@ use crate::AddressBook;
 use crate::clock::{Clocks, elapsed_ms};
 use crate::types::{spawn, until_stopped};
 
-/// Calls that may wait to be sent; further ones fail at once.
+/// Calls that may be queued; more fail at once.
 const QUEUED_CALLS_MAX: usize = 4096;
-/// Bytes of calls of one link that may wait to be sent; further ones fail at once, unless nothing waits.
+/// Bytes of calls that may be queued on one link; more fail at once, unless the queue is empty.
 const QUEUED_BYTES_MAX: u64 = 32 << 20;
 /// Calls packed together.
 const BATCH_CALLS_MAX: usize = 256;
 /// Messages handed to the transport ahead of its flow control.
 const MESSAGES_AHEAD_MAX: usize = 4;
-/// How long opening a stream may take, hello included.
+/// How long opening a stream may take, including the hello.
 const OPEN_DEADLINE: Duration = Duration::from_secs(2);
-/// Rest after a failed attempt; doubles up to the most.
+/// Pause after a failed attempt; doubles up to the maximum.
 const BACKOFF_LEAST: Duration = Duration::from_millis(20);
 const BACKOFF_MOST: Duration = Duration::from_millis(500);
 
@@ -53,7 +53,7 @@ pub(crate) struct Call {
 struct Queued {
     call: Call,
     reply: oneshot::Sender<Message>,
-    /// Its part of what may wait in this link and in all. Returned when it is handed to the transport.
+    /// Its shares of the budgets of this link and of all links. Returned when the call is handed to the transport.
     shares: [Share; 2],
 }
 
@@ -61,7 +61,7 @@ struct Queued {
 #[derive(Clone)]
 pub(crate) struct Link {
     queue: mpsc::Sender<Queued>,
-    /// Bytes that wait in this link, and in all.
+    /// Bytes queued on this link, and on all links.
     budgets: [Arc<Budget>; 2],
     closed: Arc<watch::Sender<bool>>,
 }
@@ -86,7 +86,7 @@ impl Link {
         self.closed.send_replace(true);
     }
 
-    /// Queues a call, in order. `None` when the queue is full; a receiver that fails when no reply came.
+    /// Queues a call, in order. `None` if the queue is full. The receiver fails if there is no reply.
     pub(crate) fn call(&self, call: Call) -> Option<oneshot::Receiver<Message>> {
         let (reply, replied) = oneshot::channel();
         let [of_link, of_all] = &self.budgets;
@@ -97,10 +97,10 @@ impl Link {
     }
 }
 
-/// From where to where a link goes.
+/// The two ends of a link.
 pub(super) struct Route {
     pub(super) identity: Identity,
-    /// Where this process is reached, as the peer is told.
+    /// The address of this process, sent to the peer.
     pub(super) advertised: String,
     pub(super) server: ServerId,
     pub(super) lane: Lane,
@@ -113,7 +113,7 @@ struct Caller {
     route: Route,
     calls: mpsc::Receiver<Queued>,
     next_call: u64,
-    /// Why the last attempt failed, so that each reason is logged once.
+    /// Why the last attempt failed, so that a reason is logged only once.
     refused: Option<String>,
 }
 
@@ -125,11 +125,11 @@ struct Stream {
     level: u32,
 }
 
-/// Calls that were sent and not answered, by number.
+/// Calls that are sent and not answered, by number.
 #[derive(Default)]
 struct Pending {
     calls: Mutex<BTreeMap<u64, (Instant, oneshot::Sender<Message>)>>,
-    /// The first call after none was added.
+    /// A call was added while there were none.
     added: Notify,
 }
 
@@ -144,30 +144,30 @@ impl Caller {
                     self.serve(stream).await;
                 }
                 Ok(Err(reason)) => self.note_refusal(reason),
-                Err(_) => self.note_refusal("no answer in time".to_owned()),
+                Err(_) => self.note_refusal("no answer within the deadline".to_owned()),
             }
-            self.rest(backoff).await;
+            self.pause(backoff).await;
             backoff = (backoff * 2).min(BACKOFF_MOST);
         }
     }
 
     fn note_refusal(&mut self, reason: String) {
         if self.refused.as_ref() != Some(&reason) {
-            tracing::info!(server = %self.route.server, lane = ?self.route.lane, reason, "cannot open the link to a peer; trying on");
+            tracing::info!(server = %self.route.server, lane = ?self.route.lane, reason, "cannot open the link to a peer; retrying");
             self.refused = Some(reason);
         }
     }
 
     /// Fails calls for a while.
-    async fn rest(&mut self, pause: Duration) {
-        let rested = tokio::time::sleep(pause);
-        tokio::pin!(rested);
+    async fn pause(&mut self, pause: Duration) {
+        let over = tokio::time::sleep(pause);
+        tokio::pin!(over);
         loop {
             tokio::select! {
                 biased;
-                () = &mut rested => return,
-                // Dropped, so the caller knows at once.
-                call = self.calls.recv() => if call.is_none() { (&mut rested).await; return },
+                () = &mut over => return,
+                // Dropped, so the caller notices at once.
+                call = self.calls.recv() => if call.is_none() { (&mut over).await; return },
             }
         }
     }
@@ -195,7 +195,7 @@ impl Caller {
         {
             Some(v1::peer_message::Body::Accepted(reply)) => {
                 self.check(&reply)?;
-                // A server that does not tell the time says nothing about its clock.
+                // A server of an older build does not send its time.
                 if reply.cluster_time_ms > 0 {
                     clocks.note(*server, asked, reply.cluster_time_ms);
                 }
@@ -207,7 +207,7 @@ impl Caller {
         Ok(Stream { outgoing, incoming, level })
     }
 
-    /// The answering side checks our hello; this checks that it is who we meant.
+    /// The answering side checks our hello; this checks that the answering server is the intended one.
     fn check(&self, reply: &v1::HelloReply) -> Result<(), String> {
         if reply.cluster_id.as_ref() != self.route.identity.cluster.0 {
             return Err("the address belongs to a server of another cluster".to_owned());
@@ -231,7 +231,7 @@ impl Caller {
     }
 }
 
-/// Reads replies. Never waits for the sending direction, or two servers could wait for each other.
+/// Reads replies. It never waits for the sending direction, or two servers could wait for each other.
 async fn receive(mut incoming: Streaming<v1::PeerMessage>, pending: &Pending) {
     let mut unpacker = Unpacker::default();
     loop {
@@ -249,7 +249,7 @@ async fn receive(mut incoming: Streaming<v1::PeerMessage>, pending: &Pending) {
         match unpacker.feed(bytes) {
             Ok(frames) => pending.complete(frames),
             Err(error) => {
-                tracing::warn!(%error, "a peer sent what cannot be read; opening the link anew");
+                tracing::warn!(%error, "a peer sent an unreadable message; reopening the link");
                 return;
             }
         }
@@ -273,11 +273,11 @@ async fn send(
         for Queued { call, reply, shares } in batch.drain(..) {
             waited.push(shares);
             let Call { group, replica, message, deadline } = call;
-            // Nobody waits for it any more.
+            // The caller no longer waits.
             if reply.is_closed() {
                 continue;
             }
-            // An older build would close the link over it. The caller sees at once that there will be no answer.
+            // An older build would close the link because of it. The caller notices at once that there is no answer.
             if matches!(message, Message::Clock) && level < CLOCK_LEVEL {
                 continue;
             }
@@ -310,14 +310,14 @@ impl Pending {
     fn complete(&self, frames: Vec<Frame>) {
         let mut calls = self.calls.lock();
         for frame in frames {
-            // One that is not there any more is past its deadline.
+            // A call that is gone is past its deadline.
             if let Some((_, reply)) = calls.remove(&frame.call) {
                 reply.send(frame.message).ok();
             }
         }
     }
 
-    /// Drops calls at their deadline. Never ends.
+    /// Drops calls at their deadline. Never returns.
     async fn expire(&self) {
         loop {
             let earliest = self.calls.lock().values().map(|(deadline, _)| *deadline).min();
@@ -353,9 +353,9 @@ mod tests {
         Call { group: GroupId(1), replica: ReplicaId(2), message: Message::Append(request, None), deadline }
     }
 
-    /// On one thread, so that nothing is sent in between.
+    /// Runs on one thread, so that nothing is sent in between.
     #[tokio::test]
-    async fn calls_wait_up_to_a_number_of_bytes_for_each_peer() {
+    async fn queued_calls_are_limited_in_bytes_for_each_peer() {
         let identity = Identity { cluster: ClusterId([1; 16]), server: ServerId(1), boot: 1 };
         let of_all = Budget::new("peer_calls", Unit::Bytes, 3 * QUEUED_BYTES_MAX);
         let link = |server| {
@@ -373,8 +373,8 @@ mod tests {
         let large = usize::try_from(QUEUED_BYTES_MAX / 4 * 3).unwrap();
         let first = stalled.call(append(large));
         assert!(first.is_some());
-        assert!(stalled.call(append(large)).is_none(), "no more than that waits for one peer");
-        assert!(other.call(append(large)).is_some(), "another one is not held up");
+        assert!(stalled.call(append(large)).is_none(), "the limit of one peer");
+        assert!(other.call(append(large)).is_some(), "another peer is not affected");
         stalled.close();
         other.close();
         drop((stalled, other));

@@ -1,4 +1,4 @@
-//! The answering end of links: checks the hello, hands requests to the groups and sends their replies as they get ready.
+//! The answering end of links: checks the hello, passes requests to the groups and sends their replies when they are ready.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -34,18 +34,18 @@ use crate::types::{Entry, Types, spawn, until_stopped};
 /// How long the first message of a stream may take.
 const HELLO_DEADLINE: Duration = Duration::from_secs(2);
 
-/// How long a request waits for a group that is not here yet. Members of a new group are told of it one after another, and
-/// the first election would otherwise fail for a whole election timeout.
+/// How long a request waits for a group that this server does not have yet. The members of a new group are created one after
+/// another, and the first election would otherwise fail for a whole election timeout.
 const UNKNOWN_GROUP_WAIT: Duration = Duration::from_millis(250);
 
-/// Requests of one link under way; beyond that nothing more is read from it.
+/// Requests of one link in progress; above that nothing more is read from the link.
 const RUNNING_MAX: usize = 4096;
 /// Replies packed together.
 const REPLIES_MAX: usize = 256;
 /// Messages handed to the transport ahead of its flow control.
 const MESSAGES_AHEAD_MAX: usize = 4;
 
-/// What requests are handed to.
+/// Everything that requests need.
 #[derive(Clone)]
 pub(crate) struct Receiver {
     pub(crate) identity: Identity,
@@ -94,12 +94,12 @@ impl Receiver {
         let (answer, accepted) = match self.check(first) {
             Ok(reply) => (v1::peer_message::Body::Accepted(reply), true),
             Err(error) => {
-                tracing::warn!(%error, "refused a peer");
+                tracing::warn!(%error, "refusing a peer");
                 (v1::peer_message::Body::Refused(terrane_proto::error::detail(&error)), false)
             }
         };
         let answered = outgoing.send(Ok(v1::PeerMessage { body: Some(answer) })).await.is_ok();
-        // A refused peer's frames are never looked at.
+        // Frames of a refused peer are never read.
         if answered && accepted {
             self.answer(lane, incoming, outgoing).await;
         }
@@ -119,11 +119,11 @@ impl Receiver {
     async fn answer(mut self, lane: Lane, mut incoming: Streaming<v1::PeerMessage>, outgoing: Outgoing) {
         let mut unpacker = Unpacker::default();
         let mut stopped = self.stopped.clone();
-        // First polled in the order of arrival, which is what keeps the appends of a group in order.
+        // First polled in the order of arrival, which keeps the appends of a group in order.
         let mut running: FuturesUnordered<BoxFuture<'static, Frame>> = FuturesUnordered::new();
         loop {
             let few = running.len() < RUNNING_MAX;
-            // Votes and signs of life are small and must not wait.
+            // Votes and heartbeats are small and must not wait.
             let reads = lane == Lane::Votes || unpacker.is_partial() || self.headroom.is_left();
             tokio::select! {
                 biased;
@@ -161,7 +161,7 @@ impl Receiver {
                 true
             }
             Err(error) => {
-                tracing::warn!(%error, "a peer sent what cannot be read; closing its link");
+                tracing::warn!(%error, "a peer sent an unreadable message; closing its link");
                 false
             }
         }
@@ -169,7 +169,7 @@ impl Receiver {
 }
 
 impl Receiver {
-    /// The answer to a request. What is asked of the server itself waits for no group.
+    /// Starts to answer a request. Requests about the server itself wait for no group.
     fn begin(&self, frame: Frame) -> BoxFuture<'static, Frame> {
         if !matches!(frame.message, Message::Clock) {
             let taken = self.headroom.take(frame.message.bytes());
@@ -204,7 +204,7 @@ async fn reply_with(
     true
 }
 
-/// The lane that a stream was opened for. A stream that does not say is taken for one of entries.
+/// The lane that a stream was opened for; entries by default.
 fn lane_of(first: &v1::PeerMessage) -> Lane {
     match &first.body {
         Some(v1::peer_message::Body::Hello(hello)) if hello.lane == Lane::Votes.wire() => Lane::Votes,
@@ -242,7 +242,7 @@ async fn ask(local: &Replica, message: Message) -> Message {
             if let Some(reason) = local.refuses(&request.entries) {
                 return Message::Failed(reason);
             }
-            // A sign of life is always heard; it may say what lets the log be purged.
+            // Heartbeats are always accepted; they may carry what allows purging.
             if !request.entries.is_empty()
                 && let Some(refusal) = local.shared_log.refusal(local.spec.group, Role::Follower)
             {
@@ -253,7 +253,7 @@ async fn ask(local: &Replica, message: Message) -> Message {
         Message::Vote(request) | Message::PreVote(request)
             if !request.leadership_transfer && Instant::now() < local.votes_from =>
         {
-            Message::Failed("this replica has just started and may still be bound to a leader".to_owned())
+            Message::Failed("this replica has just started and may still be bound by a promise to a leader".to_owned())
         }
         Message::Matched(index) => {
             local.matched_by_all.fetch_max(index, Ordering::Relaxed);
@@ -263,13 +263,13 @@ async fn ask(local: &Replica, message: Message) -> Message {
         Message::PreVote(request) => answered(local.raft.pre_vote(request).await, Message::Voted),
         Message::Transfer(request) if *request.to_node_id() == local.spec.replica && local.declines().is_some() => {
             let reason = local.declines().map(|abstention| abstention.reason).unwrap_or_default();
-            Message::Failed(format!("this server leads nothing at present: {reason}"))
+            Message::Failed(format!("this server refuses leadership at present: {reason}"))
         }
         Message::Transfer(request) => match local.raft.handle_transfer_leader(request).await {
             Ok(reply) => Message::Transferred(reply),
             Err(error) => Message::Failed(error.to_string()),
         },
-        Message::Clock => Message::Failed("a question about a server that was put to a replica".to_owned()),
+        Message::Clock => Message::Failed("a request about a server that was sent to a replica".to_owned()),
         Message::Appended(_)
         | Message::Voted(_)
         | Message::Transferred(_)
@@ -279,7 +279,7 @@ async fn ask(local: &Replica, message: Message) -> Message {
 }
 
 impl Replica {
-    /// Why these entries are not taken: the disk has no room for them. Those without operations take next to none, and carry
+    /// Why the disk does not permit these entries, if it does not. Entries without operations need next to no space, and carry
     /// what a full log needs to be purged.
     fn refuses(&self, entries: &[Entry]) -> Option<String> {
         let reason = self.shared_log.space_refusal()?;

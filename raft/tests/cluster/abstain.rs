@@ -30,7 +30,7 @@ async fn a_server_with_a_firm_reason_hands_everything_over_and_leads_nothing_unt
         assert_ne!(cluster.leader(group).await, first);
     }
 
-    // A leadership that is handed to it is refused, and when the present leader goes the third member follows it.
+    // It refuses a leadership that is handed over, and when the present leader goes the third member follows.
     let second = cluster.leader(GROUP).await;
     cluster.group(second, GROUP).transfer_leader(replica(GROUP, first)).await.unwrap();
     cluster.propose(GROUP, b"refused").await;
@@ -87,7 +87,7 @@ async fn the_leaderships_of_one_server_go_to_several() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_waits_when_a_leadership_goes_is_sent_to_the_new_leader_by_name() {
+async fn proposals_that_wait_during_a_handover_are_redirected_to_the_new_leader_by_name() {
     let mut cluster = Cluster::start(3).await;
     cluster.create(GROUP).await;
     cluster.propose(GROUP, b"before").await;

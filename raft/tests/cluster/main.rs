@@ -17,7 +17,7 @@ use terrane_types::{ClusterId, GroupId, ReplicaId, ServerId};
 use support::{Cluster, GROUP, ListGroup, PATIENCE, eventually};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_leader_proposes_reaches_all_and_survives_a_restart_of_all() {
+async fn proposals_reach_all_members_and_survive_a_restart_of_all() {
     let mut cluster = Cluster::start(3).await;
     cluster.create(GROUP).await;
     let leader = cluster.leader(GROUP).await;
@@ -42,7 +42,7 @@ async fn a_new_group_has_a_leader_at_once() {
     let mut cluster = Cluster::start(3).await;
     cluster.create(GROUP).await;
     cluster.leader(GROUP).await;
-    // Of several tries the fastest counts: a busy machine makes any one slow, and none fast.
+    // The fastest of several tries counts: a busy machine makes tries slow, never fast.
     let mut fastest = Duration::MAX;
     for number in 2..10 {
         let began = tokio::time::Instant::now();
@@ -153,10 +153,10 @@ async fn a_leader_without_a_quorum_soon_answers_neither_reads_nor_writes() {
     while group.read_barrier().await.is_ok() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // The lease, and the quorum round that nobody answered.
-    assert!(stopped.elapsed() < Duration::from_secs(5), "reads went on without a quorum");
+    // The lease, and the quorum round that no member answered.
+    assert!(stopped.elapsed() < Duration::from_secs(5), "reads continued without a quorum");
     assert!(group.read_barrier().await.is_err());
-    // Refused once the lease is over, told apart from a lost one: it had no effect.
+    // Refused once the lease is over, and distinguished from a lost proposal: it had no effect.
     let refused = tokio::time::timeout(PATIENCE, group.propose(b"y".to_vec())).await.unwrap();
     assert!(matches!(refused, Err(ProposeError::NotLeader { .. })), "{refused:?}");
     cluster.stop_all().await;
@@ -175,7 +175,7 @@ async fn what_prepare_answers_is_not_proposed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_operation_that_waits_for_time_lets_others_pass_and_does_not_wait_for_ever() {
+async fn an_operation_that_waits_for_time_lets_others_pass_and_does_not_wait_forever() {
     let mut cluster = Cluster::start(1).await;
     cluster.create(GROUP).await;
     cluster.propose(GROUP, b"x").await;
@@ -221,13 +221,13 @@ async fn operations_that_wait_keep_their_place() {
     cluster.stop_all().await;
 }
 
-/// Segments of the least size, so that little is needed to fill some.
+/// Segments of the smallest size, so that little data fills several.
 fn small_log(limit_bytes: u64) -> LogConfig {
     LogConfig { segment_bytes: 16 << 10, cache_bytes: 8 << 10, limit_bytes, purge_budget_bytes: 64 << 10 }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn segments_go_once_all_members_have_them_and_files_cover_them() {
+async fn segments_are_removed_once_all_members_have_them_and_files_cover_them() {
     let mut cluster = Cluster::start_with(3, small_log(64 << 20)).await;
     cluster.create(GROUP).await;
     cluster.pin_durable(0);
@@ -238,13 +238,13 @@ async fn segments_go_once_all_members_have_them_and_files_cover_them() {
         expected.push(operation);
     }
     let leader = cluster.leader(GROUP).await;
-    assert!(cluster.host(leader).log_status().segments > 10, "nothing may go while the files cover nothing");
+    assert!(cluster.host(leader).log_status().segments > 10, "nothing may be removed while the files cover nothing");
     cluster.unpin_durable();
     for server in 1..=3 {
         let host = cluster.host(server);
         eventually("segments are removed", || host.log_status().segments <= 3).await;
     }
-    // What was purged is not needed to go on.
+    // Purged entries are not needed to continue.
     cluster.all_have(GROUP, &expected).await;
     cluster.restart_all().await;
     cluster.propose(GROUP, b"after").await;
@@ -291,7 +291,7 @@ async fn a_full_log_refuses_writes_names_the_member_and_recovers() {
     let named = format!("server {away}");
     eventually("the member is named", || host.log_status().held_by.is_some_and(|by| by.contains(&named))).await;
     assert!(host.log_status().full);
-    group.read_barrier().await.expect("reads go on");
+    group.read_barrier().await.expect("reads still work");
 
     cluster.run(away).await;
     eventually("there is room again", || !host.log_status().full).await;
@@ -301,7 +301,7 @@ async fn a_full_log_refuses_writes_names_the_member_and_recovers() {
     cluster.stop_all().await;
 }
 
-/// Proposes until the group takes no more.
+/// Proposes until the group is refused.
 async fn fill(group: &ListGroup) -> String {
     loop {
         match group.propose(vec![9; 4000]).await {
@@ -313,7 +313,7 @@ async fn fill(group: &ListGroup) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_group_that_a_member_holds_back_is_refused_and_all_others_go_on() {
+async fn a_group_that_a_member_holds_back_is_refused_and_all_others_continue() {
     const FREE: GroupId = GroupId(2);
     let mut cluster = Cluster::start_with(3, small_log(256 << 10)).await;
     cluster.create(GROUP).await;
@@ -336,7 +336,7 @@ async fn a_group_that_a_member_holds_back_is_refused_and_all_others_go_on() {
         assert!(log.refusing.iter().all(|(group, _)| *group == GROUP), "{log:?}");
     }
     assert!(matches!(group.propose(vec![1]).await, Err(ProposeError::LogFull { .. })));
-    // What was copied aside brings the member up to date, and then goes.
+    // The copied entries bring the member up to date, and are then removed.
     cluster.run(away).await;
     for server in 1..=3 {
         let host = cluster.host(server);
@@ -364,10 +364,10 @@ async fn held_entries_survive_a_restart_of_all_and_bring_a_member_up_to_date() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_replica_that_cannot_read_its_log_says_so_and_the_others_go_on() {
+async fn a_replica_that_cannot_read_its_log_reports_it_and_the_others_continue() {
     let mut cluster = Cluster::start_with(3, small_log(64 << 20)).await;
     cluster.create(GROUP).await;
-    // The server goes on as long as one of its groups works.
+    // The server continues while one of its groups works.
     cluster.create_on(GroupId(2), &[1]).await;
     cluster.create_on(GroupId(3), &[2]).await;
     cluster.create_on(GroupId(4), &[3]).await;
@@ -431,7 +431,7 @@ async fn a_server_of_another_cluster_is_refused() {
     let leader = cluster.leader(GROUP).await;
     assert_ne!(leader, 3);
     cluster.propose(GROUP, b"x").await;
-    // The stranger has a replica of that name, and the others keep trying to reach it: it must hear nothing.
+    // The stranger has a replica with that id, and the others keep trying to reach it: it must receive nothing.
     let stranger = cluster.group(3, GROUP);
     assert!(stranger.wait_for(|status| status.leader.is_some(), Duration::from_secs(1)).await.is_none());
     assert!(cluster.list(3, GROUP).is_empty());
@@ -439,7 +439,7 @@ async fn a_server_of_another_cluster_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn making_a_group_twice_is_making_it_once() {
+async fn creating_a_group_twice_creates_it_once() {
     let mut cluster = Cluster::start(1).await;
     cluster.create(GROUP).await;
     cluster.create(GROUP).await;
@@ -456,7 +456,7 @@ async fn a_group_of_one_leads_at_once_after_a_restart() {
     let mut cluster = Cluster::start(1).await;
     cluster.create(GROUP).await;
     cluster.propose(GROUP, b"x").await;
-    // Of several tries the fastest counts: a busy machine makes any one slow, and none fast.
+    // The fastest of several tries counts: a busy machine makes tries slow, never fast.
     let mut fastest = Duration::MAX;
     for _ in 0..8 {
         cluster.stop(1).await;

@@ -16,7 +16,7 @@ fn as_of(group: &ListGroup) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_follower_says_up_to_when_it_is_complete_and_that_time_goes_on_without_entries() {
+async fn a_follower_reports_up_to_when_it_is_complete_and_that_time_advances_without_entries() {
     let mut cluster = Cluster::start(3).await;
     cluster.create(GROUP).await;
     let leader = cluster.leader(GROUP).await;
@@ -25,14 +25,14 @@ async fn a_follower_says_up_to_when_it_is_complete_and_that_time_goes_on_without
     for n in 0..20u8 {
         cluster.propose(GROUP, &[n]).await;
         written.push(vec![n]);
-        // Whatever it says it shows.
+        // It shows everything that its time promises.
         let before = as_of(&follower);
         assert!(before <= wall_ms() + 1, "the bound is in the past");
     }
     let acknowledged = wall_ms();
     eventually("the follower is complete up to the last acknowledgement", || as_of(&follower) > acknowledged).await;
     assert_eq!(cluster.list(follower_of(leader), GROUP), written, "so it shows everything");
-    // Another while later the same, and nothing was written for it.
+    // Some time later it is the same, and nothing was written for it.
     let index = follower.stale_point().unwrap().index;
     let later = wall_ms();
     eventually("the bound of an idle group goes on", || as_of(&follower) > later).await;
@@ -44,7 +44,7 @@ async fn a_follower_says_up_to_when_it_is_complete_and_that_time_goes_on_without
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_member_that_is_cut_off_answers_and_says_since_when() {
+async fn a_member_that_is_cut_off_answers_and_reports_since_when() {
     let mut cluster = Cluster::start(3).await;
     cluster.create(GROUP).await;
     let leader = cluster.leader(GROUP).await;
@@ -79,7 +79,7 @@ async fn a_member_that_has_applied_nothing_since_it_started_refuses() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_strict_read_is_answered_by_the_leader_alone() {
+async fn only_the_leader_answers_a_strict_read() {
     let mut cluster = Cluster::start(3).await;
     cluster.create(GROUP).await;
     let leader = cluster.leader(GROUP).await;

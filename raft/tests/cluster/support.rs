@@ -37,7 +37,7 @@ pub async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// The list of one group on one server, with the index each item came from. Everything up to `durable` is as if on disk.
+/// The list of one group on one server, with the index of each item. Everything up to `durable` counts as on disk.
 #[derive(Default)]
 struct List {
     items: Vec<(u64, Vec<u8>)>,
@@ -60,7 +60,7 @@ struct Disk {
 struct Keeper {
     list: Arc<Mutex<List>>,
     disk: Arc<Disk>,
-    /// Operations that have been read for.
+    /// Operations whose data has been read.
     read: Arc<Mutex<BTreeSet<Vec<u8>>>>,
 }
 
@@ -68,7 +68,7 @@ impl StateMachine for Keeper {
     type Proposal = Vec<u8>;
     type Answer = Bytes;
 
-    /// Some operations wait, as one would that is evaluated: what they begin with says for what.
+    /// Some operations wait, like ones that are evaluated; their first word says for what.
     fn prepare(&self, packing: &Packing, operation: &Vec<u8>, entry: &mut Vec<u8>) -> Prepared<Bytes> {
         entry.extend_from_slice(operation);
         if *operation == b"refuse" {
@@ -139,7 +139,7 @@ impl Factory for Keepers {
         let mut lists = self.disk.lists.lock().unwrap();
         let list = lists.entry((self.server, spec.group)).or_default().clone();
         {
-            // What was not durable is gone, as after a crash.
+            // Everything that was not durable is gone, as after a crash.
             let mut list = list.lock().unwrap();
             let pinned = self.disk.pinned.load(Ordering::SeqCst);
             list.next = list.next.min(pinned.saturating_add(1));
@@ -263,7 +263,7 @@ impl Cluster {
         self.create_on(group, &servers).await;
     }
 
-    /// Makes a group with members on some of the servers.
+    /// Creates a group with members on some of the servers.
     pub async fn create_on(&mut self, group: GroupId, servers: &[u64]) {
         let members: BTreeMap<_, _> =
             servers.iter().map(|server| (replica(group, *server), ServerId(*server))).collect();
@@ -295,7 +295,7 @@ impl Cluster {
         }
     }
 
-    /// Proposes at whoever leads, until it is acknowledged.
+    /// Proposes at the current leader until the proposal is acknowledged.
     pub async fn propose(&self, group: GroupId, operation: &[u8]) {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         loop {

@@ -1,4 +1,4 @@
-//! Flipped bits anywhere, tears as disks make them, and several damages at once, as the check tells them.
+//! Flipped bits anywhere, torn writes, and several damages at once, as the check reports them.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ async fn findings(directory: &Path) -> Vec<(Severity, u64)> {
 }
 
 #[tokio::test]
-async fn a_whole_log_is_clean_and_tells_what_its_groups_hold() {
+async fn a_good_log_is_clean_and_reports_what_its_groups_hold() {
     let directory = long().await;
     let mut inspection = Inspection::default();
     let groups = check_log(directory.path(), &mut inspection).await.unwrap();
@@ -31,7 +31,7 @@ async fn every_flipped_bit_of_a_closed_log_is_damage() {
     let directory = long().await;
     for path in segments(directory.path()) {
         let bytes = std::fs::read(&path).unwrap();
-        // All bits of the last segment with its unused rest would take long.
+        // All bits of the last segment with its unused rest would take too long.
         for at in (0..bytes.len()).filter(|at| at % 37 == 0 || at % SECTOR_BYTES < 2) {
             let mut flipped = bytes.clone();
             flipped[at] ^= 1 << (at % 8);
@@ -74,7 +74,7 @@ async fn a_tail_whose_sectors_did_not_all_reach_the_disk_is_only_a_warning() {
         let found = findings(directory.path()).await;
         assert!(found.iter().all(|(severity, _)| *severity == Severity::Warning), "{torn:?}: {found:?}");
     }
-    // A file that was not allocated ahead ends where the write came to.
+    // A file that was not allocated ahead ends where the write stopped.
     for length in last + 1..end {
         std::fs::write(&path, &bytes[..length]).unwrap();
         let found = findings(directory.path()).await;
@@ -83,7 +83,7 @@ async fn a_tail_whose_sectors_did_not_all_reach_the_disk_is_only_a_warning() {
 }
 
 #[tokio::test]
-async fn all_damage_is_named_not_only_the_first() {
+async fn all_damage_is_reported_not_only_the_first() {
     let directory = long().await;
     let paths = segments(directory.path());
     for path in &paths[..2] {

@@ -1,4 +1,4 @@
-//! The log on a disk that fills up: a real one, in memory, which takes a right to mount. Without it the tests say so and end.
+//! The log on a full disk: a real file system in memory, which needs the right to mount. Without it the tests are skipped.
 
 use std::path::Path;
 use std::process::Command;
@@ -39,7 +39,7 @@ impl SmallDisk {
         self.0.path().join("ballast")
     }
 
-    /// Takes every byte that is free.
+    /// Uses up every free byte.
     fn fill(&self) {
         use std::io::Write;
         let mut file = std::fs::OpenOptions::new().create(true).append(true).open(self.ballast()).unwrap();
@@ -65,7 +65,7 @@ async fn open(directory: &Path) -> Result<Arc<SharedLog>, OpenError> {
     SharedLog::open(directory.to_owned(), &config).await
 }
 
-/// Appends one entry of 64 KiB; what comes back ends when it is synced.
+/// Appends one entry of 64 KiB; the returned future ends when it is synced.
 async fn append(store: &mut Store, index: u64) -> impl Future<Output = ()> + use<> {
     let (done, synced) = Types::oneshot();
     store.append([entry(index, 7, 64 << 10)], IOFlushed::signal(done)).await.unwrap();
@@ -100,7 +100,7 @@ async fn a_full_disk_refuses_in_time_holds_back_what_is_under_way_and_goes_on_wi
     }
     disk.make_room();
     log.retry_allocation();
-    // The writer may have been about to wait when it was told.
+    // The writer may just have been about to wait.
     let looking = async {
         loop {
             log.retry_allocation();

@@ -1,4 +1,4 @@
-//! Held files: who writes on while another group is held, and what a crash at any of the steps leaves.
+//! Held files: which groups continue to write while one is held back, and the state after a crash at any of the steps.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::types::log_id;
 use crate::{LogConfig, OpenError};
 
 const LIMIT: u64 = 64 << 10;
-/// Entries of the held group among those of the other.
+/// Entries of the held group, among those of the other.
 const HELD: u64 = 40;
 
 fn config() -> LogConfig {
@@ -74,7 +74,7 @@ async fn reopened(directory: &Path) -> Vec<(u64, u8)> {
     found
 }
 
-/// A directory as a kill leaves it in which the entries of `A` were copied out of old segments, and one of the moment before.
+/// Directories after a kill: one after the entries of `A` were copied out of old segments, and one from just before that.
 async fn spilled() -> (tempfile::TempDir, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let log = open(directory.path()).await.unwrap();
@@ -139,13 +139,13 @@ async fn a_crash_between_the_copy_and_the_removal_loses_and_repeats_nothing() {
     }
     std::fs::write(before.path().join("00000099.held.new"), b"half a fi").unwrap();
     assert_eq!(reopened(before.path()).await, expected(0..HELD));
-    assert!(files(before.path(), "held").is_empty(), "what segments hold needs no held file");
+    assert!(files(before.path(), "held").is_empty(), "entries in segments need no held file");
     assert!(files(before.path(), "new").is_empty());
     assert_eq!(reopened(before.path()).await, expected(0..HELD));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_truncated_does_not_come_back_from_a_held_file() {
+async fn truncated_entries_do_not_come_back_from_a_held_file() {
     let (_, after) = spilled().await;
     let log = open(after.path()).await.unwrap();
     let held = log_of(&log, A).unwrap();
@@ -158,8 +158,8 @@ async fn what_was_truncated_does_not_come_back_from_a_held_file() {
         let bytes = std::fs::read(&last).unwrap();
         super::super::held::read(1 | place::HELD, &bytes.into()).map(|loaded| loaded.index.end()).unwrap_or(0)
     };
-    eventually("it is cut behind the last entry that is left", || end() == 3).await;
-    // Also when the segment that says so is gone.
+    eventually("it is cut after the last remaining entry", || end() == 3).await;
+    // Also once the segment with the truncation is removed.
     let expected = [(0, 0), (1, 1), (2, 2), (3, 77)];
     assert_eq!(payloads(&held).await, expected);
     let copied = copy(after.path());
@@ -168,7 +168,7 @@ async fn what_was_truncated_does_not_come_back_from_a_held_file() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn held_files_go_when_they_are_purged() {
+async fn held_files_are_removed_when_they_are_purged() {
     let (_, after) = spilled().await;
     let log = open(after.path()).await.unwrap();
     let held = log_of(&log, A).unwrap();
@@ -207,7 +207,7 @@ enum Step {
     /// The other group writes and is purged.
     Other(u64),
     Spill,
-    /// The log is opened again as a kill leaves it.
+    /// The log is opened again after a kill.
     Kill,
 }
 
@@ -223,7 +223,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..60)
 }
 
-/// What `A` should hold, and how far both groups are.
+/// The expected entries of `A`, and the progress of both groups.
 #[derive(Default)]
 struct Model {
     entries: std::collections::BTreeMap<u64, u8>,
@@ -275,7 +275,7 @@ impl Model {
             Step::Spill => spill::run_once(log).await,
             Step::Kill => {}
         }
-        // The first makes all of it durable and lets go of what is not needed, the second waits until that is done.
+        // The first append makes everything durable and removes what is not needed; the second waits until that is done.
         for _ in 0..2 {
             append(&mut free, vec![entry(self.other, 1, 20)]).await;
             self.other += 1;
@@ -310,7 +310,7 @@ async fn walk(steps: Vec<Step>) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn whatever_is_copied_truncated_and_purged_the_log_is_what_it_should_be(steps in steps()) {
+    fn copying_truncating_and_purging_never_change_the_content_of_the_log(steps in steps()) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         runtime.block_on(walk(steps));
     }
