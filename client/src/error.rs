@@ -1,48 +1,48 @@
-//! The one error of the client, its variants arranged by what the caller can do.
+//! The client's error type. Its variants are arranged by what the caller can do.
 //!
-//! Redirects and short refusals (`NotLeader`, `StaleEpoch`, `Busy`...) never reach the caller by themselves: the client
-//! follows or waits, and when the time of a call runs out the last of them is found inside [`Error::Timeout`].
+//! Redirects and temporary refusals (`NotLeader`, `StaleEpoch`, `Busy`...) do not reach the caller: the client follows them or
+//! waits. When the time of a call runs out, [`Error::Timeout`] contains the last of them.
 
 use std::time::Duration;
 
 use terrane_types::{ClusterId, Invalid, ServerId};
 
-/// Why a call did not do what it was asked.
+/// Why a call failed.
 #[non_exhaustive]
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// The request is wrong and will stay so: correct it. Nothing was written.
+    /// The request breaks a rule, and would be refused again: correct it. Nothing was written.
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// The table, region or server asked for does not exist. Nothing was written.
+    /// The table, region or server does not exist. Nothing was written.
     #[error("{what} does not exist")]
     NotFound {
-        /// What is not there.
+        /// What does not exist.
         what: String,
     },
-    /// What should be created exists already.
+    /// The table or namespace to create exists already.
     #[error("{what} exists already")]
     AlreadyExists {
-        /// What is there.
+        /// What exists.
         what: String,
     },
-    /// The table takes no writes. Nothing was written.
+    /// The table is read-only. Nothing was written.
     #[error("{what} is read-only")]
     ReadOnly {
-        /// What takes no writes.
+        /// What is read-only.
         what: String,
     },
-    /// The servers do not know this feature: use another one, or upgrade them.
+    /// The servers do not support this feature: do without it, or upgrade them.
     #[error("{feature} is not supported by the server")]
     Unsupported {
         /// The feature.
         feature: String,
     },
-    /// A server of another cluster answered at this address. Nothing was written. Connect anew when the change of
-    /// clusters was meant; check the addresses when it was not.
+    /// A server of another cluster answered at this address. Nothing was written. Connect again if the cluster was replaced
+    /// on purpose; check the addresses if not.
     #[error(
-        "cluster {actual} answers there, not cluster {expected} that this client belongs to; nothing was written. \
-         Connect anew if the cluster was replaced, or check the addresses"
+        "cluster {actual} answers there, and this client belongs to cluster {expected}; nothing was written. \
+         Connect again if the cluster was replaced, or check the addresses"
     )]
     WrongCluster {
         /// The cluster this client connected to.
@@ -52,96 +52,96 @@ pub enum Error {
         /// The server that answered; 0 for a master.
         server: ServerId,
     },
-    /// No master could be reached: check that one runs and that the addresses are right.
+    /// No master could be reached: check that one is running and that the addresses are right.
     #[error("no master answers at {masters}: check that one is running and that the addresses are right")]
     Unreachable {
         /// The addresses that were tried.
         masters: String,
-        /// What the last of them said.
+        /// The error of the last one.
         #[source]
         last: Option<Box<Error>>,
     },
-    /// The time given to the call ran out. The source says what stood in the way last. When a write may have reached a
-    /// server, [`Error::is_uncertain`] is true.
+    /// The call did not succeed within its timeout. The source is the last obstacle. If a write may have been applied,
+    /// [`Error::is_uncertain`] is true.
     #[error("no success within {} ms{}", after.as_millis(), if *uncertain { "; the write may have been applied" } else { "" })]
     Timeout {
-        /// The time that the call was given.
+        /// The timeout of the call.
         after: Duration,
-        /// Whether a write may have been applied all the same.
+        /// Whether a write may have been applied.
         uncertain: bool,
-        /// The last error met on the way.
+        /// The last obstacle.
         #[source]
         last: Option<Box<Error>>,
     },
-    /// The call failed, and the client's retry budget ([`crate::RetryBudget`]) is spent: its servers lose too much of what it
-    /// sends, or refuse it for other reasons than load. Send less; what can wait should. When a write may have reached a server,
+    /// A try failed, and the client's retry budget ([`crate::RetryBudget`]) is spent: too many of its requests are lost, or
+    /// refused for other reasons than load. Send less; postpone what can wait. If a write may have been applied,
     /// [`Error::is_uncertain`] is true.
-    #[error("not tried again: this client's retries are spent{}", if *uncertain { "; the write may have been applied" } else { "" })]
+    #[error("not tried again: this client's retry budget is spent{}", if *uncertain { "; the write may have been applied" } else { "" })]
     RetriesSpent {
-        /// Whether a write may have been applied all the same.
+        /// Whether a write may have been applied.
         uncertain: bool,
-        /// What the last try met.
+        /// Why the last try failed.
         #[source]
         last: Option<Box<Error>>,
     },
-    /// The write was sent, its answer was lost, and the servers cannot tell any more whether it was applied: read what is
-    /// there before writing again. Lost answers are normally asked for again without harm; this is met when an operation
-    /// is sent again after the servers had to forget it (docs/errors.md says when).
-    #[error("the outcome is not known: {cause}")]
+    /// The write was sent, its answer was lost, and the servers no longer know whether it was applied: read the row before
+    /// you write again. Normally the client sends such a write again without harm. This error occurs when the servers have
+    /// dropped their record of the operation by then; docs/errors.md says when.
+    #[error("the outcome is unknown: {cause}")]
     Uncertain {
         /// How the answer was lost.
         cause: String,
     },
-    /// The write was decided, once, but its result (what it should return, or what its condition found) is not kept any
-    /// more: the first answer was lost, and results above 4 KiB are not kept for a second. Without a condition it was
-    /// applied; with one that asks for what it found, it may not have held. Read the row.
+    /// The write took effect once, but its result (the cells to return, or those that its condition found) is gone: the first
+    /// answer was lost, and servers keep no results above 4 KiB for a second. Without a condition the write was applied; with
+    /// one, the condition may not have held. Read the row.
     #[error(
-        "the write was decided once, but its answer was lost and its result is too large to be kept: read the row \
-         (without a condition it was applied)"
+        "the write took effect once, but its answer was lost and its result is too large to be kept: read the row \
+         (without a condition the write was applied)"
     )]
     ResultLost,
-    /// The client, or the writer, was closed. Nothing was sent.
+    /// The client or the writer was closed. Nothing was sent.
     #[error("{what} was closed")]
     Closed {
         /// What was closed.
         what: String,
     },
-    /// The moment that a snapshot scan reads at has been collected: begin the scan again. The table's `history` says for how
-    /// long moments are kept.
-    #[error("the snapshot that the scan reads is too old and was collected; begin the scan again")]
+    /// The versions that a snapshot scan reads have been removed: start the scan again. The table's `history` attribute says how
+    /// long they are kept.
+    #[error("the snapshot of the scan is too old and was removed; start the scan again")]
     SnapshotTooOld,
-    /// The cluster cannot do it now. Nothing was applied; trying later is safe.
+    /// The cluster cannot serve the call now. Nothing was applied; try again later.
     #[error("{message}")]
     Unavailable {
-        /// What is missing.
+        /// Why not.
         message: String,
-        /// After what time to try again.
+        /// How long to wait before trying again.
         retry_after: Duration,
     },
-    /// A server found damage in a file and serves nothing from it. Do not retry; an operator must look.
-    #[error("the server found damage in {file} at byte {offset}")]
+    /// A server found a damaged file and does not serve its data. Do not retry; an operator must repair it.
+    #[error("the server found that {file} is damaged at byte {offset}")]
     Corruption {
         /// The damaged file.
         file: String,
-        /// The offset of the damage.
+        /// The offset of the damage, in bytes.
         offset: u64,
     },
-    /// A server or this client met a state that should not exist. Please report it.
+    /// A bug in the server or the client. Please report it.
     #[error("internal error: {message}")]
     Internal {
-        /// What was met.
+        /// What happened.
         message: String,
     },
 }
 
 impl Error {
-    /// Whether something asked for does not exist.
+    /// Whether the error is [`Error::NotFound`].
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::NotFound { .. })
     }
 
-    /// Whether the request itself is wrong.
+    /// Whether the request itself is wrong: [`Error::Invalid`].
     #[must_use]
     pub fn is_invalid(&self) -> bool {
         matches!(self, Self::Invalid(_))
@@ -156,7 +156,7 @@ impl Error {
         )
     }
 
-    /// Whether the same call may be made again and nothing can be applied twice by it.
+    /// Whether it is safe to make the same call again: nothing can be applied twice.
     #[must_use]
     pub fn is_retry_safe(&self) -> bool {
         matches!(
@@ -168,19 +168,19 @@ impl Error {
         )
     }
 
-    /// Whether the time given to the call ran out.
+    /// Whether the call ran out of time: [`Error::Timeout`].
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         matches!(self, Self::Timeout { .. })
     }
 
-    /// What ended a write, told with regard to its earlier tries: where one of them may have been applied, "nothing was
-    /// written" and "trying again is safe" are true of the last one only, and so would be wrong.
+    /// The error of a write, in view of its earlier tries: if one of them may have been applied, "nothing was written" and
+    /// "trying again is safe" would be true of the last try only.
     pub(crate) fn of_write(self, applied_maybe: bool) -> Self {
         match self {
             Self::Timeout { after, last, .. } => Self::Timeout { after, uncertain: applied_maybe, last },
             Self::RetriesSpent { last, .. } => Self::RetriesSpent { uncertain: applied_maybe, last },
-            // A lost result was of a write.
+            // These say already that the write took effect, or may have.
             told @ (Self::ResultLost | Self::Uncertain { .. }) => told,
             other if applied_maybe => Self::Uncertain { cause: format!("an answer was lost, and then: {other}") },
             other => other,
@@ -196,8 +196,8 @@ impl Error {
     }
 }
 
-/// What servers say, in the client's words. Redirects become [`Error::Unavailable`]: by the time one is shown to a caller
-/// it only explains what stood in the way.
+/// A server's error as the client's. Redirects become [`Error::Unavailable`]: a caller sees one only as the last obstacle of a
+/// call.
 impl From<terrane_types::Error> for Error {
     fn from(error: terrane_types::Error) -> Self {
         use terrane_types::Error as Wire;
@@ -207,7 +207,7 @@ impl From<terrane_types::Error> for Error {
             Wire::AlreadyExists { what } => Self::AlreadyExists { what },
             Wire::ReadOnly { what } => Self::ReadOnly { what },
             Wire::Unsupported { feature } => Self::Unsupported { feature },
-            // The server names the two from where it stands: its own cluster is the expected one to it.
+            // The server's point of view: it expects its own cluster.
             Wire::WrongCluster { expected, actual, server } => {
                 Self::WrongCluster { expected: actual, actual: expected, server }
             }
@@ -230,7 +230,7 @@ impl From<terrane_types::Error> for Error {
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("row {}", terrane_types::escape(row))]
 pub struct RowError {
-    /// The row that was not written, or whose outcome is not known.
+    /// The row that was not written, or whose outcome is unknown.
     pub row: bytes::Bytes,
     /// Why.
     #[source]
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_may_have_been_applied_is_never_said_to_be_safe_to_repeat() {
+    fn a_write_that_may_have_been_applied_is_never_retry_safe() {
         let errors = || {
             [
                 Error::Unreachable { masters: "m:1".to_owned(), last: None },
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_cluster_is_told_from_the_clients_side() {
+    fn a_wrong_cluster_is_named_from_the_clients_side() {
         let (servers, clients) = (ClusterId([1; 16]), ClusterId([2; 16]));
         let refused = terrane_types::Error::WrongCluster { expected: servers, actual: clients, server: ServerId(3) };
         match Error::from(refused) {

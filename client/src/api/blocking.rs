@@ -1,9 +1,9 @@
-//! The client for programs without async code: scripts, tools, tests. Each call waits on the calling thread until it is
-//! done; several threads may share a client.
+//! The client for programs without async code: scripts, tools, tests. Each call blocks the calling thread until it is done;
+//! several threads may share a client.
 //!
-//! It is the async client on a small runtime of its own, so it makes the same promises: see [`crate::Table`] for
-//! durability, retry safety and errors of each call. Everything that is not wrapped here is reached through
-//! [`Client::wait`]. It must not be used from within async code: waiting there panics.
+//! It is the async client on its own small runtime, so it makes the same guarantees: see [`crate::Table`] for durability,
+//! retry safety and errors. Use [`Client::wait`] for calls that are not wrapped here. Do not use this module from async code:
+//! blocking there panics.
 //!
 //! ```no_run
 //! use terrane_client::blocking::Client;
@@ -64,13 +64,13 @@ impl Waiter {
     }
 
     fn wait<F: Future>(&self, future: F) -> F::Output {
-        self.runtime.as_ref().expect("there until the last handle is dropped").block_on(future)
+        self.runtime.as_ref().expect("the runtime lives until the last handle is dropped").block_on(future)
     }
 }
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        // Not waited for: a handle may be dropped anywhere, within async code as well.
+        // In the background: a handle may be dropped anywhere, also in async code, where waiting would panic.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -107,7 +107,7 @@ impl Client {
         Ok(Table { table, waiter: Arc::clone(&self.waiter) })
     }
 
-    /// Opens a table, and makes it first where there is none of its name: see [`crate::Client::open_or_create`].
+    /// Opens a table, and creates it first if it does not exist: see [`crate::Client::open_or_create`].
     ///
     /// # Errors
     /// As for [`crate::Client::open_or_create`].
@@ -116,13 +116,13 @@ impl Client {
         Ok(Table { table, waiter: Arc::clone(&self.waiter) })
     }
 
-    /// The async client beneath, for what is not wrapped here.
+    /// The underlying async client, for calls that are not wrapped here.
     #[must_use]
     pub const fn inner(&self) -> &crate::Client {
         &self.client
     }
 
-    /// Waits for anything of the async client: `client.wait(table.inner().exists("row").into_future())`.
+    /// Blocks on any future of the async client: `client.wait(table.inner().exists("row").into_future())`.
     pub fn wait<F: Future>(&self, future: F) -> F::Output {
         self.waiter.wait(future)
     }
@@ -133,7 +133,7 @@ impl Client {
     }
 }
 
-/// A table that is open. Cheap to clone.
+/// An open table. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Table {
     table: crate::Table,
@@ -141,7 +141,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// The async table beneath, for what is not wrapped here.
+    /// The underlying async table, for calls that are not wrapped here.
     #[must_use]
     pub const fn inner(&self) -> &crate::Table {
         &self.table
@@ -171,7 +171,7 @@ impl Table {
         self.waiter.wait(self.table.mutate(mutation))
     }
 
-    /// Adds to a counter and answers its new value: see [`crate::Table::increment`].
+    /// Adds to a counter and returns its new value: see [`crate::Table::increment`].
     ///
     /// # Errors
     /// As for [`crate::Table::increment`].
@@ -185,7 +185,7 @@ impl Table {
         self.waiter.wait(self.table.increment(row, family, qualifier, by))
     }
 
-    /// Puts bytes behind a value and answers the new value: see [`crate::Table::append`].
+    /// Appends to a value and returns the new value: see [`crate::Table::append`].
     ///
     /// # Errors
     /// As for [`crate::Table::append`].
@@ -199,7 +199,7 @@ impl Table {
         self.waiter.wait(self.table.append(row, family, qualifier, value))
     }
 
-    /// Mutates a row if a condition holds of it, and answers whether it did: see [`crate::Table::check_and_mutate`].
+    /// Mutates a row if a condition holds; returns whether it did: see [`crate::Table::check_and_mutate`].
     ///
     /// # Errors
     /// As for [`crate::Table::check_and_mutate`].
@@ -211,7 +211,7 @@ impl Table {
         self.waiter.wait(self.table.check_and_mutate(condition, mutation))
     }
 
-    /// Mutates many rows, each by itself: see [`crate::Table::mutate_many`].
+    /// Mutates many rows independently: see [`crate::Table::mutate_many`].
     ///
     /// # Errors
     /// As for [`crate::Table::mutate_many`].
@@ -219,7 +219,7 @@ impl Table {
         self.waiter.wait(self.table.mutate_many(mutations))
     }
 
-    /// Mutates several rows as one: see [`crate::Table::atomic`].
+    /// Mutates several rows atomically: see [`crate::Table::atomic`].
     ///
     /// # Errors
     /// As for [`crate::Table::atomic`].
@@ -258,10 +258,10 @@ impl Table {
         self.waiter.wait(self.table.exists(get).into_future())
     }
 
-    /// Reads the rows of a range: see [`crate::Table::scan`]. Rows are read ahead while the program works on them.
+    /// Reads the rows of a range: see [`crate::Table::scan`]. Long scans are read ahead while the program handles rows.
     ///
     /// # Errors
-    /// As for [`crate::Table::scan`]; later ones come from the iterator.
+    /// As for [`crate::Table::scan`]; later errors come from the iterator.
     pub fn scan(&self, scan: impl Into<Scan>) -> Result<Rows, Error> {
         let stream = self.waiter.wait(self.table.scan(scan).into_future())?;
         Ok(Rows { stream, waiter: Arc::clone(&self.waiter) })
@@ -283,7 +283,7 @@ impl Table {
         self.waiter.wait(self.table.last(range).into_future())
     }
 
-    /// How many rows there are: see [`crate::Table::count`].
+    /// The number of rows: see [`crate::Table::count`].
     ///
     /// # Errors
     /// As for [`crate::Table::count`].
@@ -320,7 +320,7 @@ pub struct BatchWriter {
 }
 
 impl BatchWriter {
-    /// Takes a mutation over: see [`crate::BatchWriter::mutate`].
+    /// Accepts a mutation: see [`crate::BatchWriter::mutate`].
     ///
     /// # Errors
     /// As for [`crate::BatchWriter::mutate`].
@@ -328,7 +328,7 @@ impl BatchWriter {
         self.waiter.wait(self.writer.mutate(mutation))
     }
 
-    /// Takes a put over: see [`crate::BatchWriter::put`].
+    /// Accepts a put: see [`crate::BatchWriter::put`].
     ///
     /// # Errors
     /// As for [`crate::BatchWriter::put`].
@@ -336,7 +336,7 @@ impl BatchWriter {
         self.mutate(put)
     }
 
-    /// Waits until everything given so far is answered: see [`crate::BatchWriter::flush`].
+    /// Waits until every mutation given so far is answered: see [`crate::BatchWriter::flush`].
     ///
     /// # Errors
     /// As for [`crate::BatchWriter::flush`].
@@ -344,7 +344,7 @@ impl BatchWriter {
         self.waiter.wait(self.writer.flush())
     }
 
-    /// Flushes and ends the writer and its clones: see [`crate::BatchWriter::close`].
+    /// Flushes, and closes the writer and its clones: see [`crate::BatchWriter::close`].
     ///
     /// # Errors
     /// As for [`crate::BatchWriter::close`].

@@ -1,4 +1,4 @@
-//! Connecting, and what one connection shares.
+//! Connecting to a cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,15 +17,15 @@ use crate::route::observe::Metrics;
 use crate::route::router::Router;
 use crate::wire::masters::Masters;
 
-/// How long a call may take, if nothing else was said.
+/// The default timeout of a call.
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
-/// How long connecting may take, if nothing else was said.
+/// The default timeout of connecting.
 pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 
 /// A connection to one cluster. Cheap to clone; clones share connections, the location cache and the counters.
 ///
-/// A client belongs to the cluster it first found. Should another one answer at the same addresses later, calls fail with
-/// [`Error::WrongCluster`] and nothing is written.
+/// A client belongs to the cluster that it found first. If another cluster answers at the same addresses later, calls fail
+/// with [`Error::WrongCluster`] and nothing is written.
 #[derive(Clone)]
 pub struct Client {
     core: Arc<Core>,
@@ -38,23 +38,23 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    /// Connects to a cluster. `to` names its masters, as `HOST:PORT,HOST:PORT`, or is a connection string with settings,
+    /// Connects to a cluster. `to` lists its masters, as `HOST:PORT,HOST:PORT`, or is a connection string with settings,
     /// `terrane://HOST:PORT,HOST:PORT/?timeout=5s`: see [`ClientBuilder::from_url`].
     ///
     /// # Errors
-    /// [`Error::Invalid`] for addresses or settings that are none, [`Error::Unreachable`] when no master answers.
+    /// [`Error::Invalid`] for malformed addresses or settings, [`Error::Unreachable`] when no master answers.
     pub async fn connect(to: &str) -> Result<Self, Error> {
         let builder = if to.contains("://") { ClientBuilder::from_url(to)? } else { Self::builder().masters(to) };
         builder.build().await
     }
 
-    /// A client with settings.
+    /// Builds a client with settings.
     #[must_use]
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
     }
 
-    /// Opens a table. `meta`, the index of regions, can be opened like any other and is read-only.
+    /// Opens a table. `meta`, the table of all regions, can be opened like any other and is read-only.
     ///
     /// # Errors
     /// [`Error::NotFound`] when there is no such table; see [`Error`].
@@ -65,8 +65,8 @@ impl Client {
         Ok(Table::new(Arc::clone(&self.core), schema))
     }
 
-    /// Opens a table, and makes it first where there is none of its name. One that is there is opened as it is, whatever
-    /// the specification says: [`Admin::alter_table`] changes it. Safe to be called by several programs at once.
+    /// Opens a table, and creates it first if it does not exist. An existing table is opened as it is, whatever the
+    /// specification says; [`Admin::alter_table`] changes it. Several programs may call this at once.
     ///
     /// ```no_run
     /// use terrane_client::{Client, TableSpec};
@@ -84,29 +84,29 @@ impl Client {
             found => return found,
         }
         match self.admin().create_table(spec).await {
-            // Somebody else may have made it meanwhile, which is as well.
+            // Another program may have created it meanwhile, which is as good.
             Ok(_) | Err(Error::AlreadyExists { .. }) => self.table(&name).await,
             Err(error) => Err(error),
         }
     }
 
-    /// Tables, servers and regions as an administrator sees them.
+    /// The administrator's calls: tables, servers, regions.
     #[must_use]
     pub fn admin(&self) -> Admin {
         Admin::new(Arc::clone(&self.core))
     }
 
-    /// What this client counted so far.
+    /// This client's counters.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.core.router.counting.read()
     }
 
-    /// Closes the client and all its clones: waits until the calls under way have ended, each within its own deadline, and
-    /// ends the sessions. Calls that begin later fail with [`Error::Closed`]. Close writers first: what they gathered and
-    /// did not send is refused like any other call. Scans that are being read end with an error when they ask for more.
+    /// Closes the client and all its clones: waits until the calls in flight have ended, each within its own deadline, and
+    /// ends the sessions. Later calls fail with [`Error::Closed`]. Close writers first: rows that they have not sent yet are
+    /// refused like any other call. A scan that is being read ends with an error at its next block.
     ///
-    /// Dropping the last clone instead ends everything at once.
+    /// Dropping the last clone instead ends everything immediately.
     pub async fn close(&self) {
         self.core.router.close().await;
     }
@@ -165,61 +165,61 @@ impl std::fmt::Debug for ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// The masters, as `HOST:PORT,HOST:PORT`; `127.0.0.1:7600` if not set.
+    /// The masters, as `HOST:PORT,HOST:PORT`; `127.0.0.1:7600` by default.
     #[must_use]
     pub fn masters(mut self, masters: &str) -> Self {
         masters.clone_into(&mut self.masters);
         self
     }
 
-    /// How long each call may take, waiting and trying again included; 30 seconds if not set.
+    /// The timeout of each call, waits and retries included; 30 seconds by default.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// How long to look for a master that answers when connecting; 5 seconds if not set, never more than the timeout.
+    /// How long connecting may take; 5 seconds by default, and never more than the timeout.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// How much of the load may be retries; [`RetryBudget::default`] if not set.
+    /// How much of the load may be retries; [`RetryBudget::default`] by default.
     #[must_use]
     pub fn retry_budget(mut self, budget: RetryBudget) -> Self {
         self.retry_budget = budget;
         self
     }
 
-    /// Whether a read that followers may answer ([`crate::Consistency::Stale`]) is asked of a second member when the first
-    /// takes longer than most reads do; the first answer counts. Not done if not set. It costs up to one read in twenty
-    /// more, and nothing when the retry budget is spent.
+    /// Whether a stale read ([`crate::Consistency::Stale`]) is also sent to a second member when the first takes longer than
+    /// most reads do; the first answer counts. Off by default. It adds up to one read in twenty, and none while the retry
+    /// budget is spent.
     #[must_use]
     pub fn hedge_reads(mut self, hedge: bool) -> Self {
         self.hedge_reads = hedge;
         self
     }
 
-    /// Whom to tell about every call; nobody if not set.
+    /// A hook that is called for every call; none by default.
     #[must_use]
     pub fn metrics(mut self, metrics: Arc<dyn Metrics>) -> Self {
         self.metrics = Some(metrics);
         self
     }
 
-    /// The only cluster to connect to; any that answers if not set.
+    /// The only cluster to connect to; by default any that answers.
     #[must_use]
     pub fn cluster(mut self, cluster: ClusterId) -> Self {
         self.cluster = Some(cluster);
         self
     }
 
-    /// Finds a master and learns the cluster's id from it.
+    /// Connects: finds a master and learns the cluster's id from it.
     ///
     /// # Errors
-    /// As for [`Client::connect`]; [`Error::WrongCluster`] when a cluster was named and another one answers.
+    /// As for [`Client::connect`]; [`Error::WrongCluster`] when another cluster answers than the one that was set.
     pub async fn build(self) -> Result<Client, Error> {
         let boot = terrane_env::rand::u64();
         let masters = Masters::new(&self.masters, boot)?;

@@ -1,4 +1,4 @@
-//! Connection strings: where a cluster is and how to talk to it, in one line of a configuration.
+//! Connection strings: a cluster's addresses and the client's settings in one line of configuration.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ const SETTINGS: &str =
     "timeout, connect_timeout, cluster, hedge_reads, retry_percent, retries_per_second, retries_saved";
 
 impl ClientBuilder {
-    /// Reads a connection string: `terrane://HOST:PORT,HOST:PORT/?SETTING=VALUE&SETTING=VALUE`, with the masters' addresses
-    /// and any of these settings:
+    /// Parses a connection string, `terrane://HOST:PORT,HOST:PORT/?SETTING=VALUE&SETTING=VALUE`: the masters' addresses and any
+    /// of these settings:
     ///
     /// | setting | value |
     /// |---|---|
-    /// | `timeout` | of each call, as `5s`, `300ms`, `2m`: [`ClientBuilder::timeout`] |
-    /// | `connect_timeout` | of connecting: [`ClientBuilder::connect_timeout`] |
+    /// | `timeout` | the timeout of each call, such as `5s`, `300ms`, `2m`: [`ClientBuilder::timeout`] |
+    /// | `connect_timeout` | the timeout of connecting: [`ClientBuilder::connect_timeout`] |
     /// | `cluster` | the cluster's id, 32 hexadecimal digits: [`ClientBuilder::cluster`] |
     /// | `hedge_reads` | `true` or `false`: [`ClientBuilder::hedge_reads`] |
     /// | `retry_percent`, `retries_per_second`, `retries_saved` | the fields of [`RetryBudget`] |
@@ -31,10 +31,10 @@ impl ClientBuilder {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`] that names what cannot be read.
+    /// [`Error::Invalid`], which names what cannot be parsed.
     pub fn from_url(url: &str) -> Result<Self, Error> {
         let Some(rest) = url.strip_prefix(SCHEME) else {
-            return Err(invalid(format!("a connection string begins with {SCHEME}; this one is {url}")));
+            return Err(invalid(format!("a connection string starts with {SCHEME}; this one is {url}")));
         };
         let (masters, settings) = match rest.split_once('?') {
             Some((masters, settings)) => (masters, settings),
@@ -42,7 +42,9 @@ impl ClientBuilder {
         };
         let masters = masters.strip_suffix('/').unwrap_or(masters);
         if masters.is_empty() || masters.contains('/') {
-            return Err(invalid(format!("a connection string names masters, as {SCHEME}HOST:PORT; this one is {url}")));
+            return Err(invalid(format!(
+                "a connection string names masters, as in {SCHEME}HOST:PORT; this one is {url}"
+            )));
         }
         let mut builder = Self::default().masters(masters);
         let mut budget = RetryBudget::default();
@@ -61,7 +63,7 @@ impl ClientBuilder {
                         "retry_percent" => &mut budget.percent,
                         "retries_per_second" => &mut budget.per_second,
                         "retries_saved" => &mut budget.saved_max,
-                        _ => return Err(invalid(format!("{name} is not a setting; they are {SETTINGS}"))),
+                        _ => return Err(invalid(format!("{name} is not a setting; the settings are {SETTINGS}"))),
                     };
                     *field = value.parse().map_err(|_| invalid(format!("{name} is a number, not {value:?}")))?;
                     builder
@@ -75,13 +77,13 @@ impl ClientBuilder {
 fn duration(name: &str, value: &str) -> Result<Duration, Error> {
     let millis = parse_duration_ms(value).map_err(|why| invalid(format!("{name}: {why}")))?;
     if millis == 0 {
-        return Err(invalid(format!("{name} is longer than nothing")));
+        return Err(invalid(format!("{name} must be longer than zero")));
     }
     Ok(Duration::from_millis(millis))
 }
 
 fn cluster(value: &str) -> Result<ClusterId, Error> {
-    let wrong = || invalid(format!("a cluster's id has 32 hexadecimal digits; {value:?} has not"));
+    let wrong = || invalid(format!("a cluster id has 32 hexadecimal digits; {value:?} does not"));
     if value.len() != 32 || !value.is_ascii() {
         return Err(wrong());
     }
@@ -102,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_settings_are_read() {
+    fn all_settings_are_parsed() {
         let url = "terrane://a:1,b:2/?timeout=5s&connect_timeout=300ms&cluster=000102030405060708090a0b0c0d0e0f&retry_percent=5";
         let shown = format!("{:?}", ClientBuilder::from_url(url).unwrap());
         for part in ["a:1,b:2", "timeout: 5s", "connect_timeout: 300ms", "percent: 5", "per_second: 10", "000102"] {
@@ -112,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn errors_name_what_cannot_be_parsed() {
         let told = |url: &str| ClientBuilder::from_url(url).unwrap_err().to_string();
         assert!(told("http://a:1").contains("terrane://"));
         assert!(told("terrane:///").contains("names masters"));

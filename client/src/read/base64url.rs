@@ -1,4 +1,4 @@
-//! Bytes as text that fits into a URL: RFC 4648, section 5, without padding.
+//! Bytes as text that is valid in a URL: RFC 4648, section 5, without padding.
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
@@ -15,7 +15,7 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// The inverse; refuses every text that [`encode`] would not have written.
+/// The inverse of [`encode`]; `None` for text that it would not have written.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);
     for chunk in text.as_bytes().chunks(4) {
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_what_the_standard_shows() {
+    fn the_examples_of_the_standard_are_encoded() {
         for (plain, text) in [("", ""), ("f", "Zg"), ("fo", "Zm8"), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")] {
             assert_eq!(encode(plain.as_bytes()), text);
             assert_eq!(decode(text).as_deref(), Some(plain.as_bytes()));
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_written_here_is_refused() {
+    fn text_that_was_not_encoded_here_is_refused() {
         for text in ["A", "Zh", "Zg==", "Zm+v", "\u{fc}ber", "Zm9vY"] {
             assert_eq!(decode(text), None, "{text}");
         }

@@ -1,9 +1,9 @@
-//! Counting rows and summing up a column, on the servers and in parallel.
+//! Counting rows and aggregating a column, on the servers and in parallel.
 //!
-//! The range is cut where the regions begin as far as the cache knows them, and each part is a scan of its own that only
-//! brings numbers: two at a time of each server. The cuts are only a guess at the work's shape. Each part follows splits and
-//! moves by itself like any scan, and begins a region anew that changed under it, so that every row counts once. Parts are
-//! added up in the order of the range: a sum of floats comes out the same each time.
+//! The range is cut at the region boundaries that the cache knows, and each part is a scan that brings only numbers, two at a
+//! time per server. The cuts need not be exact: each part follows splits and moves like any scan, and starts a region over
+//! that changed meanwhile, so every row counts once. Parts are added in the order of the range, so a sum of floats is the
+//! same each time.
 
 use bytes::Bytes;
 use futures::StreamExt as _;
@@ -25,12 +25,12 @@ use crate::route::progress::Progress;
 use crate::route::retry::Risk;
 use crate::wire::scan::{AggregateColumn, AggregatePart};
 
-/// Regions of one server that are counted at once.
+/// Parts of one server that run at once.
 const PARTS_PER_SERVER: usize = 2;
 
 impl Table {
-    /// How many rows a range has. The servers count, all at once; only numbers travel. Every row counts once, whatever
-    /// splits or moves meanwhile. Safe to repeat.
+    /// Counts the rows of a range. The servers count in parallel and send only numbers. Every row counts once, also when
+    /// regions split or move meanwhile. Safe to repeat.
     ///
     /// ```no_run
     /// use terrane_client::KeyRange;
@@ -41,15 +41,15 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// As for [`Table::scan`] and its stream. The timeout holds for each wait for news, and servers give some at least each
-    /// half second: counting may take as long as it has to.
+    /// As for [`Table::scan`] and its stream. The timeout applies to each wait for a block, and servers send one at least every
+    /// half second: the count as a whole may take longer.
     pub fn count(&self, rows: impl Into<Scan>) -> CountRequest<'_> {
         let scan = rows.into();
         CountRequest { table: self, how: How::new(scan.consistency), scan }
     }
 
-    /// Count, sum, least, greatest and average of a column whose values are read as numbers. The servers calculate, all at
-    /// once; only numbers travel. Of each row the newest version of the column counts; rows without it do not.
+    /// Count, sum, minimum, maximum and average of a column whose values are read as numbers. The servers compute in parallel
+    /// and send only numbers. The newest version of the column counts in each row; rows without the column do not count.
     /// Safe to repeat.
     ///
     /// ```no_run
@@ -62,8 +62,8 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// As for [`Table::count`]; [`Error::Invalid`] for a type that is no number, and, naming row and column, when a value
-    /// cannot be read as the type.
+    /// As for [`Table::count`]; [`Error::Invalid`] for a type that is not numeric, and when a value cannot be read as the type
+    /// (the message names row and column).
     pub fn aggregate(&self, family: &str, qualifier: impl AsRef<[u8]>, read_as: ValueType) -> AggregateRequest<'_> {
         AggregateRequest {
             table: self,
@@ -76,7 +76,7 @@ impl Table {
     }
 }
 
-/// A count that begins when it is awaited. Made by [`Table::count`].
+/// A count; it runs when it is awaited. Created by [`Table::count`].
 #[derive(Clone, Debug)]
 #[must_use = "a request is sent when it is awaited"]
 pub struct CountRequest<'t> {
@@ -98,7 +98,7 @@ impl CountRequest<'_> {
     }
 }
 
-/// A column summed up; it begins when it is awaited. Made by [`Table::aggregate`].
+/// An aggregate of a column; it runs when it is awaited. Created by [`Table::aggregate`].
 #[derive(Clone, Debug)]
 #[must_use = "a request is sent when it is awaited"]
 pub struct AggregateRequest<'t> {
@@ -113,25 +113,25 @@ pub struct AggregateRequest<'t> {
 reading_request!(AggregateRequest, Aggregate);
 
 impl AggregateRequest<'_> {
-    /// Only rows of this range; if not set, all of the table.
+    /// Only rows of this range; by default the whole table.
     pub fn range(mut self, range: impl Into<KeyRange>) -> Self {
         self.scan.range = range.into();
         self
     }
 
-    /// Only rows that begin with these bytes.
+    /// Only rows that start with these bytes.
     pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
         self.scan.range = KeyRange::prefix(prefix.as_ref());
         self
     }
 
-    /// Only rows that pass the filter; `docs/filters.md` has the language.
+    /// Only rows that pass the filter; docs/filters.md describes the language.
     pub fn filter(mut self, filter: impl std::fmt::Display) -> Self {
         self.scan.selection.filter(&filter);
         self
     }
 
-    /// Only values with a timestamp from `min` up to but not including `max`, in milliseconds.
+    /// Only values with a timestamp from `min` (inclusive) to `max` (exclusive), in milliseconds.
     pub fn time_range(mut self, min: i64, max: i64) -> Self {
         self.scan.selection.time_range(min, max);
         self
@@ -141,10 +141,10 @@ impl AggregateRequest<'_> {
         let Self { table, mut scan, family, qualifier, read_as, how } = self;
         if !read_as.is_number() {
             return Err(Error::invalid(format!(
-                "{read_as} is no type of numbers; they are i32, i64, u32, u64 and f64"
+                "{read_as} is not a numeric type; those are i32, i64, u32, u64 and f64"
             )));
         }
-        // The column alone: rows without it need not be looked at.
+        // Only the column: rows without it are skipped.
         scan.selection.column(&family, &qualifier);
         let column = AggregateColumn { family, qualifier, read_as };
         let parts = in_parallel(table, &scan, how, |part| part.aggregate(column.clone())).await?;
@@ -154,7 +154,7 @@ impl AggregateRequest<'_> {
     }
 }
 
-/// Does the work for each part of the scan's range, answers in the order of the range.
+/// Does `work` for each part of the scan's range; the results come in the order of the range.
 async fn in_parallel<T, F: Future<Output = Result<T, Error>>>(
     table: &Table,
     scan: &Scan,
@@ -165,7 +165,7 @@ async fn in_parallel<T, F: Future<Output = Result<T, Error>>>(
     let spec = Arc::new(scan.selection.spec()?);
     table.check_projection(&spec.projection).await?;
     let scanner = |range| Scanner::new(table, scan, range, Arc::clone(&spec), how);
-    // What counts across parts cannot be counted in each by itself.
+    // A limit, an offset and prefixes count over the whole range, so the range cannot be cut.
     let whole = scan.total_limit().is_some()
         || scan.offset > 0
         || scan.latest.is_some()
@@ -193,12 +193,12 @@ async fn in_parallel<T, F: Future<Output = Result<T, Error>>>(
     Ok(done.into_iter().map(|(_, part)| part).collect())
 }
 
-/// A number that was calculated: of integer columns exact, of `f64` columns a float.
+/// A computed number: exact for integer columns, a float for `f64` columns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
-    /// Of `i32`, `i64`, `u32` and `u64`.
+    /// From `i32`, `i64`, `u32` and `u64`.
     Integer(i128),
-    /// Of `f64`.
+    /// From `f64`.
     Float(f64),
 }
 
@@ -214,7 +214,7 @@ impl Number {
 
     /// The number as a float; integers beyond 2^53 are rounded.
     #[must_use]
-    #[allow(clippy::cast_precision_loss, reason = "that is what is asked for")]
+    #[allow(clippy::cast_precision_loss, reason = "the method promises a float")]
     pub const fn as_f64(self) -> f64 {
         match self {
             Self::Integer(integer) => integer as f64,
@@ -230,12 +230,14 @@ impl Number {
             ValueType::F64 => bytes.try_into().map(|bytes| Self::Float(f64::from_be_bytes(bytes))),
             _ => bytes.try_into().map(|bytes| Self::Integer(i128::from_be_bytes(bytes))),
         };
-        number.map(Some).map_err(|_| Error::internal(format!("a server summed up {read_as} in {} bytes", bytes.len())))
+        number
+            .map(Some)
+            .map_err(|_| Error::internal(format!("a server sent a sum of {read_as} in {} bytes", bytes.len())))
     }
 
     fn plus(self, other: Self) -> Self {
         match (self, other) {
-            // 2^64 values of 2^63 fit; there are not so many rows.
+            // 2^64 values of 2^63 fit, and no table has that many rows.
             (Self::Integer(one), Self::Integer(other)) => Self::Integer(one.wrapping_add(other)),
             (one, other) => Self::Float(one.as_f64() + other.as_f64()),
         }
@@ -258,13 +260,13 @@ impl std::fmt::Display for Number {
     }
 }
 
-/// Whether the filter may end the scan, so that what is counted in one region depends on those before. A filter that only
-/// has the word in it is counted one region after another for nothing.
+/// Whether the filter may end the scan, so that the count of one region depends on the regions before. A filter that merely
+/// contains the word is counted region by region without need.
 fn may_end(filter: &str) -> bool {
     filter.contains("while")
 }
 
-/// What a column's values come to, all rows together.
+/// The aggregate of a column over all rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Aggregate {
     count: u64,
@@ -286,31 +288,31 @@ impl Aggregate {
         Ok(all)
     }
 
-    /// How many values there are: rows that have the column.
+    /// The number of values: of rows that have the column.
     #[must_use]
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// Their sum; of integers exact. `None`: there are none.
+    /// The sum; exact for integers. `None` without a value.
     #[must_use]
     pub const fn sum(&self) -> Option<Number> {
         self.sum
     }
 
-    /// The least of them. `None`: there are none. Floats that are not a number are left out.
+    /// The smallest value. `None` without a value. NaN is ignored.
     #[must_use]
     pub const fn min(&self) -> Option<Number> {
         self.min
     }
 
-    /// The greatest of them, as for [`Aggregate::min`].
+    /// The largest value, as for [`Aggregate::min`].
     #[must_use]
     pub const fn max(&self) -> Option<Number> {
         self.max
     }
 
-    /// Their mean. `None`: there are none.
+    /// The mean. `None` without a value.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "a mean is a float")]
     pub fn average(&self) -> Option<f64> {
@@ -350,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_add_up_as_floats() {
+    fn floats_are_added_as_floats() {
         let bytes = |value: f64| Bytes::copy_from_slice(&value.to_be_bytes());
         let part = |sum, min, max| AggregatePart { values: 2, sum: bytes(sum), min: bytes(min), max: bytes(max) };
         let all = Aggregate::of(ValueType::F64, [part(1.5, -2.0, 3.5), part(0.5, -1.0, 1.5)]).expect("well-formed");

@@ -1,4 +1,4 @@
-//! Reading rows by name: one or many, their cells or only whether they exist.
+//! Reading rows by key: one or many, their cells or only whether they exist.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use crate::route::router::RowRead;
 use crate::wire::get::{self, ReadSpec};
 
 impl Table {
-    /// Reads one row; `None` if it has no cell that the get asks for.
+    /// Reads one row; `None` if it has no matching cell.
     ///
-    /// Linearizable unless told otherwise: sees every write that was acknowledged before the call. Safe to repeat, and
-    /// repeated by itself until the deadline.
+    /// Linearizable by default: it sees every write acknowledged before the call. Safe to repeat; the client itself repeats
+    /// it until the deadline.
     ///
     /// ```no_run
     /// use terrane_client::{Consistency, Get};
@@ -39,12 +39,12 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`] for rows, families and filters that cannot be; see [`Error`].
+    /// [`Error::Invalid`] for a malformed row, family or filter; see [`Error`].
     pub fn get(&self, get: impl Into<Get>) -> GetRequest<'_> {
         GetRequest { table: self, get: get.into(), exists_only: false, how: How::new(Consistency::Linearizable) }
     }
 
-    /// Whether a row has a cell that the get asks for. The servers look; no cell travels.
+    /// Whether a row has a matching cell. The servers look it up and send no cells.
     ///
     /// # Errors
     /// As for [`Table::get`].
@@ -52,12 +52,12 @@ impl Table {
         ExistsRequest { get: get.into(), table: self, how: How::new(Consistency::Linearizable) }
     }
 
-    /// Reads many rows. The answers come in the order of the gets, `None` for those without a visible cell. Each row is
-    /// read linearizably unless told otherwise; all together are not one snapshot.
+    /// Reads many rows. The answers come in the order of the gets, `None` for rows without a matching cell. Each row is read
+    /// linearizably by default; the rows together are not one snapshot.
     ///
-    /// Rows are grouped by the server that hosts them, and all servers are asked at once: one round trip, however many
-    /// regions the rows lie in. (A server is sent several requests when there are many rows, one behind the other without
-    /// waiting.) Safe to repeat, and repeated by itself for the rows that failed.
+    /// Rows are grouped by server, and all servers are called at once: one round trip, however many regions the rows are in.
+    /// (With many rows, a server gets several requests in a row, without waiting in between.) Safe to repeat; the client
+    /// itself repeats it for the rows that failed.
     ///
     /// # Errors
     /// As for [`Table::get`]; an error of one row is an error of the call.
@@ -66,7 +66,7 @@ impl Table {
         GetManyRequest { table: self, gets, exists_only: false, how: How::new(Consistency::Linearizable) }
     }
 
-    /// Whether each of many rows has a cell that its get asks for; as [`Table::get_many`], without cells.
+    /// Whether each of many rows has a matching cell. As [`Table::get_many`], without cells.
     ///
     /// # Errors
     /// As for [`Table::get_many`].
@@ -76,7 +76,7 @@ impl Table {
     }
 }
 
-/// A get that is sent when it is awaited. Made by [`Table::get`].
+/// A get; it is sent when it is awaited. Created by [`Table::get`].
 #[derive(Clone, Debug)]
 #[must_use = "a request is sent when it is awaited"]
 pub struct GetRequest<'t> {
@@ -112,7 +112,7 @@ impl GetRequest<'_> {
     }
 }
 
-/// Whether a row exists; sent when it is awaited. Made by [`Table::exists`].
+/// Whether a row exists; sent when it is awaited. Created by [`Table::exists`].
 #[derive(Clone, Debug)]
 #[must_use = "a request is sent when it is awaited"]
 pub struct ExistsRequest<'t> {
@@ -133,7 +133,7 @@ impl ExistsRequest<'_> {
     }
 }
 
-/// Gets that are sent together when they are awaited. Made by [`Table::get_many`].
+/// Gets of many rows; sent together when awaited. Created by [`Table::get_many`].
 #[derive(Clone, Debug)]
 #[must_use = "a request is sent when it is awaited"]
 pub struct GetManyRequest<'t> {
@@ -178,7 +178,7 @@ impl GetManyRequest<'_> {
     }
 }
 
-/// Whether rows exist; sent together when it is awaited. Made by [`Table::exists_many`].
+/// Whether many rows exist; sent together when awaited. Created by [`Table::exists_many`].
 #[derive(Clone, Debug)]
 #[must_use = "a request is sent when it is awaited"]
 pub struct ExistsManyRequest<'t> {
@@ -198,7 +198,7 @@ impl ExistsManyRequest<'_> {
 }
 
 impl Table {
-    /// The meta table is read by scans alone.
+    /// The meta table can only be scanned.
     async fn get_meta(&self, get: &Get, how: How) -> Result<AsOf<Option<RowData>>, Error> {
         let range = terrane_types::KeyRange::row(&get.row);
         let selection: Selection = get.selection.clone();

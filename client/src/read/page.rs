@@ -1,12 +1,12 @@
-//! Pages: a bounded number of rows, and a token with which anybody may go on behind them later.
+//! Pages: a bounded number of rows, and a token to continue after them later.
 //!
-//! A token is a position, not a cursor: no server keeps anything for it, and it stays right when regions split or move, when
-//! leaders change and servers restart. A server made it: it is sealed for one table, range, direction and filter, and opens
-//! under these alone, so that it may be shown to a browser: nobody can make one or change it. It tells no more than the last
-//! row of its page, which its holder has seen. The keys change; a token lives for 30 days at least.
+//! A token is a position, not a cursor: no server keeps state for it, and it stays valid when regions split or move, leaders
+//! change and servers restart. A server creates it, sealed for one table, range, direction and filter; it opens only for
+//! these. It can be shown to a browser: it cannot be forged or changed, and contains only the last row of its page, which its
+//! holder has seen. The sealing keys change; a token is valid for at least 30 days.
 //!
-//! A row more than the page shows is read: it tells whether anything follows. The token says behind which row the next
-//! page begins, so that a row written right behind the end of one page is on the next.
+//! The client reads one row more than the page shows, to know whether anything follows. The token names the last row shown,
+//! so a row written right after the end of one page is on the next.
 
 use bytes::Bytes;
 use terrane_types::{KeyRange, TableId};
@@ -30,15 +30,15 @@ use crate::wire::failure::Failure;
 use crate::wire::message::{Reply, Request};
 use crate::wire::page::{self, PageBinding, PagePosition};
 
-/// Rows of a page whose scan names no limit.
+/// Rows of a page whose scan has no limit.
 pub const PAGE_ROWS_DEFAULT: u64 = 100;
 
-/// Rows of one page, and where the next begins.
+/// The rows of one page, and where the next one starts.
 #[derive(Clone, Debug)]
 pub struct Page {
     /// The rows, in the order of the scan.
     pub rows: Vec<RowData>,
-    /// Give it to [`PageRequest::after`] for the rows that follow. `None`: nothing followed.
+    /// The token for [`PageRequest::after`], which reads the following rows. `None`: no row followed.
     pub next: Option<PageToken>,
 }
 
@@ -94,22 +94,20 @@ impl Binding<'_> {
         router.read_row(&table.target, CallKind::Page, read, progress).await
     }
 
-    /// A table that table meta lists. Masters serve meta and seal nothing, but every server does, whatever the token is for.
+    /// A table that is listed in table meta. Masters serve meta but seal no tokens; any region server seals a token of any table.
     async fn listed(&self) -> Result<Target, Error> {
         let (table, one) = (self.table, Scan::all().limit(1));
         let mut rows = RowStream::new(table.scanner(&one, KeyRange::all(), self.how).await?);
         let row = rows.next().await.transpose()?;
         let name = row.as_ref().and_then(|row| row.value("info", "table")).map(String::from_utf8_lossy);
         let Some(name) = name else {
-            return Err(Error::invalid(
-                "the page token is of rows of table meta, which has none now: there is no table",
-            ));
+            return Err(Error::invalid("the page token is of table meta, which has no rows now: there are no tables"));
         };
         Ok(Target::new(table.core.describe(&name, self.how.timeout_of(table)).await?))
     }
 }
 
-/// What is left of `range` behind the last row shown.
+/// The part of `range` after the last row shown.
 pub(crate) fn rest_of(range: &KeyRange, reverse: bool, last: &Bytes) -> KeyRange {
     match (last.is_empty(), reverse) {
         (true, _) => range.clone(),
@@ -119,10 +117,9 @@ pub(crate) fn rest_of(range: &KeyRange, reverse: bool, last: &Bytes) -> KeyRange
 }
 
 impl Table {
-    /// Reads one page: up to the scan's limit of rows ([`PAGE_ROWS_DEFAULT`] if it has none), and a token for what follows,
-    /// exactly when something does. Pages by offset are right for page numbers; the servers count, and each page costs
-    /// more than the one before. Pages by token go on exactly behind the last row shown, whatever was written meanwhile.
-    /// Safe to repeat.
+    /// Reads one page: up to the scan's limit of rows ([`PAGE_ROWS_DEFAULT`] without one), and a token if any row follows.
+    /// Offsets suit page numbers: the servers skip the rows, and each page costs more than the one before. Tokens continue
+    /// exactly after the last row shown, whatever was written meanwhile. Safe to repeat.
     ///
     /// ```no_run
     /// use terrane_client::Scan;
@@ -138,15 +135,15 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// As for [`Table::scan`] and its stream. [`Error::Invalid`] for a token that is damaged, too old, of another table,
-    /// or made for another range, direction or filter: begin with the first page.
+    /// As for [`Table::scan`] and its stream. [`Error::Invalid`] for a token that is damaged, too old, or for another table,
+    /// range, direction or filter: start with the first page.
     pub fn page(&self, scan: impl Into<Scan>) -> PageRequest<'_> {
         let scan = scan.into();
         PageRequest { table: self, how: How::new(scan.consistency), scan }
     }
 }
 
-/// A page that is read when it is awaited. Made by [`Table::page`].
+/// A page; it is read when it is awaited. Created by [`Table::page`].
 #[derive(Clone, Debug)]
 #[must_use = "a request is sent when it is awaited"]
 pub struct PageRequest<'t> {
@@ -161,8 +158,8 @@ impl PageRequest<'_> {
     selection_methods!(scan.selection);
     scan_methods!();
 
-    /// Goes on behind the page that gave this token. Range, direction and filter must be those of that page; limit, offset
-    /// and columns need not.
+    /// Continues after the page that returned this token. Range, direction and filter must be those of that page; limit,
+    /// offset and columns may differ.
     pub fn after(mut self, token: impl Into<Option<PageToken>>) -> Self {
         self.scan.after = token.into();
         self
@@ -172,7 +169,7 @@ impl PageRequest<'_> {
         let Self { table, scan, how } = self;
         if scan.latest.is_some() {
             return Err(Error::invalid(
-                "the latest rows of prefixes do not come in pages; set a limit and begin behind a row",
+                "the latest rows of prefixes cannot be paged; set a limit and start after a row",
             ));
         }
         let range = scan.checked_range()?;
@@ -188,14 +185,14 @@ impl PageRequest<'_> {
                 [position] => rest_of(&range, scan.reverse, &position.last),
                 positions => {
                     return Err(Error::invalid(format!(
-                        "the page token is of a table in {} buckets; read it with the typed table that made it",
+                        "the page token is of a table with {} buckets; use it with the typed table that created it",
                         positions.len()
                     )));
                 }
             },
             None => range,
         };
-        // One row more tells whether anything follows.
+        // One row more, to know whether any follows.
         let scan_more = Scan { limit: Some(wanted as u64 + 1), ..scan.clone() };
         let mut stream = RowStream::new(table.scanner(&scan_more, rest, how).await?);
         let mut rows = Vec::new();
@@ -212,11 +209,11 @@ impl PageRequest<'_> {
     }
 }
 
-/// How many rows a page has.
+/// The number of rows of a page.
 pub(crate) fn rows_wanted(limit: Option<u64>) -> Result<usize, Error> {
     match limit.unwrap_or(PAGE_ROWS_DEFAULT) {
         0 => Err(Error::invalid("a page has at least one row")),
-        // One row more is read.
+        // One more row is read.
         u64::MAX => Err(Error::invalid("a page cannot have that many rows")),
         rows => usize::try_from(rows).map_err(|_| Error::invalid("a page cannot have that many rows")),
     }
@@ -231,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rest_of_a_range_begins_right_behind_the_last_row() {
+    fn the_rest_of_a_range_starts_right_after_the_last_row() {
         let range = KeyRange::prefix(b"u");
         let last = Bytes::from_static(b"u5");
         let forward = rest_of(&range, false, &last);

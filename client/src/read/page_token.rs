@@ -1,4 +1,4 @@
-//! The token of a page, as text and as the bytes that a server sealed.
+//! Page tokens: as text, and as the bytes that a server sealed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,14 +8,14 @@ use terrane_types::Invalid;
 
 use crate::read::base64url;
 
-/// Longest text that may be a token: servers make none of more than 64 KiB, and text takes a third more.
+/// The longest text that can be a token: servers create tokens of at most 64 KiB, and text is a third longer.
 const TOKEN_TEXT_MAX: usize = 96 << 10;
 
-/// Fewest bytes that may be a token: each ends with a tag of this length. What is shorter is a slip of who hands it over,
-/// and is refused here, before any server is asked.
+/// The fewest bytes that can be a token: each ends with a tag of this length. Shorter input is the caller's mistake, refused
+/// here before any request is sent.
 const TOKEN_BYTES_MIN: usize = 32;
 
-/// Where a page ended. Opaque; as text (`Display`, `FromStr`) it fits into a URL unchanged and may be shown to a browser.
+/// Where a page ended. Opaque. Its text (`Display`, `FromStr`) is valid in a URL and may be shown to a browser.
 ///
 /// ```
 /// let text = "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA";
@@ -38,13 +38,13 @@ impl fmt::Display for PageToken {
 impl FromStr for PageToken {
     type Err = Invalid;
 
-    /// Takes the text over unless it cannot be a token; whether it is one of ours is for servers to say.
+    /// Accepts any text that can be a token; only a server can tell whether it is a valid one.
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let sealed = if text.len() > TOKEN_TEXT_MAX { None } else { base64url::decode(text) };
         let sealed = sealed.filter(|sealed| sealed.len() >= TOKEN_BYTES_MIN);
         sealed
             .map(|sealed| Self { sealed: sealed.into() })
-            .ok_or_else(|| Invalid::new("the page token is damaged or is not one of ours; take it over unchanged"))
+            .ok_or_else(|| Invalid::new("the page token is damaged or is not one of ours; pass it on unchanged"))
     }
 }
 
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_come_back_from_text_unchanged() {
+    fn tokens_round_trip_as_text() {
         for length in 32..96u8 {
             let sealed: Vec<u8> = (0..length).map(|i| i.wrapping_mul(61).wrapping_add(length)).collect();
             let token = PageToken { sealed: sealed.into() };

@@ -1,14 +1,14 @@
-//! What the reading requests of a table have in common: they are built, and awaited to be carried out.
+//! What all read requests of a table have in common: they are built, then awaited.
 //!
-//! Nothing is sent before a request is awaited, and dropping the future ends the call. A request borrows its table, as the
-//! call of an `async fn` would.
+//! Nothing is sent before a request is awaited, and dropping the future ends the call. A request borrows its table, as a call
+//! of an `async fn` would.
 
 use std::time::Duration;
 
 use crate::api::table::Table;
 use crate::consistency::Consistency;
 
-/// How a read is carried out.
+/// How a read is executed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How {
     pub(crate) consistency: Consistency,
@@ -29,20 +29,20 @@ impl How {
     }
 }
 
-/// A read whose answer comes with the time as of which it is complete: awaiting it gives an [`AsOf`](crate::AsOf). Made by
-/// `with_as_of` of the request.
+/// A read that also returns as of when its answer is complete: awaiting it gives an [`AsOf`](crate::AsOf). Created by the
+/// request's `with_as_of`.
 #[derive(Clone, Debug)]
 #[must_use = "a request is sent when it is awaited"]
 pub struct WithAsOf<R>(pub(crate) R);
 
-/// The methods of requests with a field `how`, and awaiting those that have `async fn run(self) -> Result<AsOf<T>, Error>`.
-/// `only`: the time of the answer is told elsewhere, by the stream.
+/// The methods of requests with a field `how` and an `async fn run(self) -> Result<AsOf<T>, Error>`, and awaiting them. `only`:
+/// without `with_as_of`, because the stream has that time.
 macro_rules! reading_request {
     ($request:ident, $value:ty) => {
         crate::read::request::reading_request!(only $request, $value);
 
         impl $request<'_> {
-            /// Asks for the time as of which the answer is complete, too: interesting with
+            /// Also returns as of when the answer is complete: useful with
             /// [`Consistency::Stale`](crate::Consistency::Stale).
             pub const fn with_as_of(self) -> crate::read::request::WithAsOf<Self> {
                 crate::read::request::WithAsOf(self)
@@ -60,13 +60,13 @@ macro_rules! reading_request {
     };
     (only $request:ident, $value:ty) => {
         impl $request<'_> {
-            /// How fresh the answer is; [`Consistency::Linearizable`](crate::Consistency::Linearizable) if not set.
+            /// Which writes the read sees; [`Consistency::Linearizable`](crate::Consistency::Linearizable) by default.
             pub fn consistency(mut self, consistency: crate::consistency::Consistency) -> Self {
                 self.how.consistency = consistency;
                 self
             }
 
-            /// How long it may take, retries included; the table's timeout if not set.
+            /// The timeout of this call, retries included; the table's by default.
             pub fn timeout(mut self, timeout: std::time::Duration) -> Self {
                 self.how.timeout(timeout);
                 self

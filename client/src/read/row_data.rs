@@ -1,4 +1,4 @@
-//! One row as it was read: its cells are slices of the received block, never copied on their way out.
+//! One row as it was read. Its cells are slices of the received block; they are never copied.
 
 use terrane_types::{CellRef, ColumnValue, Invalid, PackedCells, PackedRow, Row, escape};
 
@@ -29,23 +29,23 @@ impl RowData {
         &self.row
     }
 
-    /// The cells: by family and qualifier ascending, then newest first.
+    /// The cells: families and qualifiers ascending, versions newest first.
     pub fn cells(&self) -> impl Iterator<Item = CellRef<'_>> {
         self.cells.iter()
     }
 
-    /// The newest value of a column that was read.
+    /// The newest value of a column among the cells that were read.
     #[must_use]
     pub fn value(&self, family: &str, qualifier: impl AsRef<[u8]>) -> Option<&[u8]> {
         let qualifier = qualifier.as_ref();
         self.cells().find(|cell| cell.family == family.as_bytes() && cell.qualifier == qualifier).map(|cell| cell.value)
     }
 
-    /// The newest value of a column that was read, as a number, a text or anything else that is a [`ColumnValue`]: what a
-    /// counter holds is `row.read::<i64>("stats", "visits")?`. `None` when the column is absent.
+    /// The newest value of a column as a number, text or any other [`ColumnValue`]; a counter is
+    /// `row.read::<i64>("stats", "visits")?`. `None` when the column is absent.
     ///
     /// # Errors
-    /// [`Error::Invalid`], naming row and column, when the value is none of the type.
+    /// [`Error::Invalid`], naming row and column, when the value is not of that type.
     pub fn read<T: ColumnValue>(&self, family: &str, qualifier: impl AsRef<[u8]>) -> Result<Option<T>, Error> {
         let qualifier = qualifier.as_ref();
         let Some(value) = self.value(family, qualifier) else { return Ok(None) };
@@ -56,14 +56,14 @@ impl RowData {
         T::from_value(value).map(Some).map_err(named)
     }
 
-    /// All versions of a column that were read, newest first, as (timestamp, value).
+    /// All versions of a column that were read, newest first, as (timestamp in milliseconds, value).
     pub fn versions<'a>(&'a self, family: &'a str, qualifier: &'a [u8]) -> impl Iterator<Item = (i64, &'a [u8])> {
         self.cells()
             .filter(move |cell| cell.family == family.as_bytes() && cell.qualifier == qualifier)
             .map(|cell| (cell.timestamp, cell.value))
     }
 
-    /// The cells as values of their own, which outlive the row.
+    /// The cells as owned values, which outlive the row.
     #[must_use]
     pub fn to_cells(&self) -> Vec<Cell> {
         self.cells().map(Cell::from).collect()
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_that_is_none_of_the_type_is_named_with_its_row_and_column() {
+    fn a_value_of_another_type_is_named_with_its_row_and_column() {
         let five = 5i64.to_be_bytes();
         let cells = [CellRef::put(b"f", b"text", 1, b"five"), CellRef::put(b"f", b"visits", 1, &five)];
         let row = RowData::new(Row::new("r").expect("a row"), PackedCells::from_cells(cells).expect("cells"));

@@ -1,6 +1,6 @@
-//! What a scan reads: a range of rows, how many of them, in which direction, and what of each.
+//! What a scan reads: a range of rows, how many of them, in which direction, and which cells of each.
 //!
-//! Bounds and names are checked when the scan is carried out.
+//! Bounds and names are checked when the scan runs.
 
 use std::ops::{Bound, RangeBounds};
 
@@ -35,7 +35,7 @@ impl LatestPer {
     }
 }
 
-/// Asks for the rows of a range, in their order or from the last to the first.
+/// Reads the rows of a range, in order or in reverse.
 ///
 /// ```
 /// use terrane_client::{KeyRange, Scan};
@@ -44,7 +44,7 @@ impl LatestPer {
 /// let between = Scan::rows("a"..="m").filter("i32(data:airtemp) > 100");
 /// ```
 #[derive(Clone, Debug)]
-#[must_use = "a table reads what it is given"]
+#[must_use = "a scan does nothing until a table reads it"]
 pub struct Scan {
     pub(crate) range: KeyRange,
     pub(crate) reverse: bool,
@@ -94,13 +94,13 @@ impl Scan {
         }
     }
 
-    /// A scan of the rows that begin with `prefix`.
+    /// A scan of the rows that start with `prefix`.
     pub fn prefix(prefix: impl AsRef<[u8]>) -> Self {
         Self::range(KeyRange::prefix(prefix.as_ref()))
     }
 
     /// A scan of the rows between two bounds, each included or not: `Scan::rows("a".."c")`, `Scan::rows("a"..="c")`,
-    /// `Scan::rows("b"..)`. The lower bound is given first in both directions.
+    /// `Scan::rows("b"..)`. The lower bound comes first in both directions.
     pub fn rows<R: AsRef<[u8]>>(bounds: impl RangeBounds<R>) -> Self {
         let scan = match bounds.start_bound() {
             Bound::Included(row) => Self::all().start(row),
@@ -116,13 +116,13 @@ impl Scan {
 
     selection_methods!(selection);
 
-    /// Begins at this row, itself included. In both directions the start is the lower bound.
+    /// Starts at this row, inclusive. The start is the lower bound, also in reverse.
     pub fn start(mut self, row: impl AsRef<[u8]>) -> Self {
         self.range.start = Bytes::copy_from_slice(row.as_ref());
         self
     }
 
-    /// Begins behind this row.
+    /// Starts after this row.
     pub fn start_after(mut self, row: impl AsRef<[u8]>) -> Self {
         self.range.start = behind(row.as_ref());
         self
@@ -140,66 +140,66 @@ impl Scan {
         self
     }
 
-    /// From the last row of the range to the first.
+    /// Reads from the last row of the range to the first.
     pub fn reverse(mut self) -> Self {
         self.reverse = true;
         self
     }
 
-    /// Skips so many rows first; they are skipped on the servers, exactly, over as many regions as it takes.
+    /// Skips this many rows first. The servers skip them, exactly, over as many regions as necessary.
     pub fn offset(mut self, rows: u64) -> Self {
         self.offset = rows;
         self
     }
 
-    /// Ends after so many rows; if not set, with the range.
+    /// Ends after this many rows; by default at the end of the range.
     pub fn limit(mut self, rows: u64) -> Self {
         self.limit = Some(rows);
         self
     }
 
-    /// Goes on where the page that gave this token ended. Range, direction and filter must be those of that page; it is
-    /// for [`Table::page`](crate::Table::page) alone.
+    /// Continues after the page that returned this token. Range, direction and filter must be those of that page. Only for
+    /// [`Table::page`](crate::Table::page).
     pub fn after(mut self, token: PageToken) -> Self {
         self.after = Some(token);
         self
     }
 
-    /// The size of the blocks that servers send, in bytes; 256 KiB if not set.
+    /// The size of the blocks that servers send, in bytes; 256 KiB by default.
     pub fn block_bytes(mut self, bytes: u32) -> Self {
         self.block_bytes = bytes;
         self
     }
 
-    /// How fresh the rows are; [`Consistency::Linearizable`] if not set.
+    /// Which writes the scan sees; [`Consistency::Linearizable`] by default.
     pub fn consistency(mut self, consistency: Consistency) -> Self {
         self.consistency = consistency;
         self
     }
 
-    /// Shows each region as it was at one moment, that of the scan's first block from it. Without, each row is of one
-    /// moment and later rows may be newer. A scan that takes longer than the table's `history` and is cut off meanwhile
-    /// may be answered that its snapshot is too old: begin again.
+    /// Reads each region as of one moment, that of the scan's first block from it. By default each row is of one moment, and
+    /// later rows may be newer. A scan that takes longer than the table's `history` and loses its connection may fail with
+    /// [`Error::SnapshotTooOld`](crate::Error::SnapshotTooOld): start again.
     pub fn snapshot(mut self) -> Self {
         self.snapshot = true;
         self
     }
 
-    /// Whether blocks that servers read from disk for this scan stay in their cache; they do if not set. A scan over much
-    /// that is read once does better without.
+    /// Whether the blocks that servers read from disk for this scan stay in their cache; on by default. Turn it off for a large
+    /// scan of data that is read once.
     pub fn fill_cache(mut self, fill: bool) -> Self {
         self.fill_cache_never = !fill;
         self
     }
 
-    /// Shows of the rows that share a prefix the first `rows` only (the last, when reversed); servers seek over the rest.
-    /// Limit and offset count the rows shown. [`Table::latest`](crate::Table::latest) reads well for the same.
+    /// Returns only the first `rows` rows of each prefix (the last ones in reverse); servers seek over the rest. Limit and
+    /// offset count the rows returned. [`Table::latest`](crate::Table::latest) is a shorter way to write it.
     pub fn latest(mut self, per: LatestPer, rows: u32) -> Self {
         self.latest = Some((per, rows));
         self
     }
 
-    /// How many rows are shown at most: the limit, or what a `page(n)` in the filter leaves behind the offset.
+    /// The most rows that the scan can return: its limit, or what a `page(n)` in the filter leaves after the offset.
     pub(crate) fn total_limit(&self) -> Option<u64> {
         let passing = self.selection.rows_that_pass().map(|rows| rows.saturating_sub(self.offset));
         self.limit.into_iter().chain(passing).min()
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_are_included_as_they_are_written() {
+    fn bounds_are_included_as_written() {
         let range = |scan: Scan| scan.checked_range().expect("ordered");
         assert!(range(Scan::rows("a"..="c")).contains(b"c") && !range(Scan::rows("a".."c")).contains(b"c"));
         assert!(!range(Scan::rows("a"..="c")).contains(b"c\0"));

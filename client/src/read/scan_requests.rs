@@ -1,4 +1,4 @@
-//! Requests for rows in order: scans, the latest rows of each prefix, and the ends and neighbours of a range.
+//! Reading rows in order: scans, the latest rows of each prefix, and the ends and neighbours of a range.
 
 use std::sync::Arc;
 
@@ -14,22 +14,22 @@ use crate::read::scan::{LatestPer, Scan, behind};
 use crate::read::scanner::Scanner;
 use crate::read::selection::selection_methods;
 
-/// Methods of requests that carry a scan in a field `scan`.
+/// The methods of requests with a scan in a field `scan`.
 macro_rules! scan_methods {
     () => {
-        /// From the last row of the range to the first.
+        /// Reads from the last row of the range to the first.
         pub fn reverse(mut self) -> Self {
             self.scan = self.scan.reverse();
             self
         }
 
-        /// Skips so many rows first, on the servers; see [`Scan::offset`].
+        /// Skips this many rows first, on the servers; see [`Scan::offset`].
         pub fn offset(mut self, rows: u64) -> Self {
             self.scan = self.scan.offset(rows);
             self
         }
 
-        /// Ends after so many rows; see [`Scan::limit`].
+        /// Ends after this many rows; see [`Scan::limit`].
         pub fn limit(mut self, rows: u64) -> Self {
             self.scan = self.scan.limit(rows);
             self
@@ -41,25 +41,25 @@ macro_rules! scan_methods {
             self
         }
 
-        /// Only rows that begin with these bytes.
+        /// Only rows that start with these bytes.
         pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
             self.scan.range = terrane_types::KeyRange::prefix(prefix.as_ref());
             self
         }
 
-        /// The size of the blocks that servers send, in bytes; 256 KiB if not set.
+        /// The size of the blocks that servers send, in bytes; 256 KiB by default.
         pub fn block_bytes(mut self, bytes: u32) -> Self {
             self.scan = self.scan.block_bytes(bytes);
             self
         }
 
-        /// Shows each region as it was at one moment; see [`Scan::snapshot`].
+        /// Reads each region as of one moment; see [`Scan::snapshot`].
         pub fn snapshot(mut self) -> Self {
             self.scan = self.scan.snapshot();
             self
         }
 
-        /// Whether servers keep the blocks read for this in their cache; see [`Scan::fill_cache`].
+        /// Whether the blocks that servers read for this stay in their cache; see [`Scan::fill_cache`].
         pub fn fill_cache(mut self, fill: bool) -> Self {
             self.scan = self.scan.fill_cache(fill);
             self
@@ -70,21 +70,21 @@ macro_rules! scan_methods {
 pub(crate) use scan_methods;
 
 impl Table {
-    /// Reads the rows of a range one after another, over as many regions as it spans, forwards or backwards.
+    /// Reads the rows of a range one after another, over as many regions as it spans, forwards or in reverse.
     ///
-    /// Splits, moves and failovers on the way are followed: no row is skipped or repeated. Every row is read at one moment;
-    /// the scan as a whole is not one snapshot (see [`Scan::snapshot`]). The timeout holds for each wait for rows, not for
-    /// the whole scan. Safe to repeat.
+    /// The scan follows splits, moves and failovers: no row is skipped or repeated. Every row is read as of one moment; the
+    /// scan as a whole is not one snapshot (see [`Scan::snapshot`]). The timeout applies to each wait for rows, not to the
+    /// whole scan. Safe to repeat.
     ///
     /// # Errors
-    /// [`Error::Invalid`] before anything is sent. Other errors come from the stream.
+    /// [`Error::Invalid`] before any request is sent. Other errors come from the stream.
     pub fn scan(&self, scan: impl Into<Scan>) -> ScanRequest<'_> {
         let scan = scan.into();
         ScanRequest { table: self, how: How::new(scan.consistency), scan }
     }
 
-    /// Reads the first row of each prefix that rows share, or the first few: with a key of user and falling time, the
-    /// latest of every user. One call; the servers seek from one prefix to the next and read nothing between.
+    /// Reads the first row, or the first few, of each prefix that rows share: with a key of user and descending time, the
+    /// latest row of every user. One call; the servers seek from one prefix to the next and read nothing in between.
     ///
     /// ```no_run
     /// use terrane_client::LatestPer;
@@ -97,12 +97,12 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// As for [`Table::scan`]; from the stream [`Error::Invalid`] when the table declares no key with so many parts.
+    /// As for [`Table::scan`]; the stream fails with [`Error::Invalid`] when the table declares no key with that many parts.
     pub fn latest(&self, per: LatestPer) -> LatestRequest<'_> {
         LatestRequest { table: self, scan: Scan::all(), per, rows: 1, how: How::new(Consistency::Linearizable) }
     }
 
-    /// The first row of a range. One request to the region where the range begins; further ones while regions have no
+    /// The first row of a range. One request to the region where the range starts; further requests while regions have no
     /// row of it.
     ///
     /// ```no_run
@@ -137,7 +137,7 @@ impl Table {
         self.end(Scan::all().end_inclusive(row).reverse())
     }
 
-    /// The row with this key, else the first behind it; of the whole table or [within](EndRequest::within) a range. As
+    /// The row with this key, else the first after it; of the whole table or [within](EndRequest::within) a range. As
     /// [`Table::first`].
     ///
     /// # Errors
@@ -152,13 +152,13 @@ impl Table {
     /// As for [`Table::get`].
     pub fn lower(&self, row: impl AsRef<[u8]>) -> EndRequest<'_> {
         let row = row.as_ref();
-        // Before the empty key there is nothing, and an empty end would be no bound.
+        // No row comes before the empty key, and an empty end would mean no bound.
         let nothing = KeyRange { start: behind(&[]), end: behind(&[]) };
         let range = if row.is_empty() { nothing } else { Scan::all().end(row).range };
         self.end(Scan::range(range).reverse())
     }
 
-    /// The first row behind this key; of the whole table or [within](EndRequest::within) a range. As [`Table::first`].
+    /// The first row after this key; of the whole table or [within](EndRequest::within) a range. As [`Table::first`].
     ///
     /// # Errors
     /// As for [`Table::get`].
@@ -170,7 +170,7 @@ impl Table {
         EndRequest { table: self, scan: scan.limit(1), within: None, how: How::new(Consistency::Linearizable) }
     }
 
-    /// A scan that was checked and may begin.
+    /// A checked scan, ready to start.
     pub(crate) async fn scanner(&self, scan: &Scan, range: KeyRange, how: How) -> Result<Scanner, Error> {
         let spec = Arc::new(scan.selection.spec()?);
         self.check_projection(&spec.projection).await?;
@@ -178,7 +178,7 @@ impl Table {
     }
 }
 
-/// A scan that begins when it is awaited, and gives its rows as a [`RowStream`]. Made by [`Table::scan`].
+/// A scan; awaiting it starts it and gives its rows as a [`RowStream`]. Created by [`Table::scan`].
 #[derive(Clone, Debug)]
 #[must_use = "a request is sent when it is awaited"]
 pub struct ScanRequest<'t> {
@@ -195,7 +195,7 @@ impl ScanRequest<'_> {
 
     async fn run(self) -> Result<AsOf<RowStream>, Error> {
         if self.scan.after.is_some() {
-            return Err(Error::invalid("a page token is for Table::page, which opens it; a scan begins with a row"));
+            return Err(Error::invalid("a page token is for Table::page; a scan starts at a row"));
         }
         let range = self.scan.checked_range()?;
         let scanner = self.table.scanner(&self.scan, range, self.how).await?;
@@ -203,7 +203,7 @@ impl ScanRequest<'_> {
     }
 }
 
-/// The latest rows of each prefix, as a [`RowStream`]; sent when it is awaited. Made by [`Table::latest`].
+/// The latest rows of each prefix, as a [`RowStream`]; it starts when it is awaited. Created by [`Table::latest`].
 #[derive(Clone, Debug)]
 #[must_use = "a request is sent when it is awaited"]
 pub struct LatestRequest<'t> {
@@ -220,7 +220,7 @@ impl LatestRequest<'_> {
     selection_methods!(scan.selection);
     scan_methods!();
 
-    /// So many rows of each prefix; 1 if not set.
+    /// This many rows of each prefix; 1 by default.
     pub fn rows(mut self, rows: u32) -> Self {
         self.rows = rows;
         self
@@ -228,14 +228,14 @@ impl LatestRequest<'_> {
 
     async fn run(self) -> Result<AsOf<RowStream>, Error> {
         if self.rows == 0 {
-            return Err(Error::invalid("0 rows of each prefix are asked for; ask for 1 or more"));
+            return Err(Error::invalid("0 rows of each prefix are requested; request 1 or more"));
         }
         let Self { table, scan, per, rows, how } = self;
         ScanRequest { table, scan: scan.latest(per, rows), how }.run().await
     }
 }
 
-/// The row at an end of a range or next to a key; sent when it is awaited, `None` if there is none. Made by
+/// The row at an end of a range or next to a key; read when it is awaited, `None` if there is none. Created by
 /// [`Table::first`], [`Table::last`], [`Table::floor`], [`Table::ceiling`], [`Table::lower`] and [`Table::higher`].
 #[derive(Clone, Debug)]
 #[must_use = "a request is sent when it is awaited"]
@@ -251,7 +251,7 @@ reading_request!(EndRequest, Option<RowData>);
 impl EndRequest<'_> {
     selection_methods!(scan.selection);
 
-    /// Looks at rows of this range only.
+    /// Considers only rows of this range.
     pub fn within(mut self, range: impl Into<KeyRange>) -> Self {
         self.within = Some(range.into());
         self

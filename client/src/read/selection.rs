@@ -1,7 +1,6 @@
-//! What to read of each row: columns, versions, times, a filter, and how much of it. Shared by gets and scans.
+//! Which cells to read of each row: columns, versions, times, a filter, and how many. Shared by gets and scans.
 //!
-//! Built without errors; names and numbers are checked when the read is carried out, so that a chain of calls stays a
-//! chain.
+//! Building cannot fail, so that calls can be chained; names and numbers are checked when the read runs.
 
 use bytes::Bytes;
 use terrane_filter::Filter;
@@ -9,7 +8,7 @@ use terrane_types::{FamilyName, Invalid, KeyRange, Projection, QualifierRange, e
 
 use crate::wire::get::ReadSpec;
 
-/// What a read shows of each row.
+/// Which cells a read returns of each row.
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
     columns: Vec<(String, Columns)>,
@@ -87,12 +86,12 @@ impl Selection {
         self.filter = filter.to_string();
     }
 
-    /// The filter's text; empty: none.
+    /// The filter's text; empty: no filter.
     pub(crate) fn filter_text(&self) -> &str {
         &self.filter
     }
 
-    /// What of the filter ends the scan, if anything does.
+    /// The part of the filter that can end the scan, if there is one.
     pub(crate) fn ends_the_scan(&self) -> Result<Option<&'static str>, Invalid> {
         let Some(filter) = self.parsed_filter()? else { return Ok(None) };
         let parts = if let Filter::And(parts) = &filter { &parts[..] } else { std::slice::from_ref(&filter) };
@@ -103,15 +102,15 @@ impl Selection {
         }))
     }
 
-    /// The filter, read here as servers will read it: what is wrong with it is known before anything is sent.
+    /// The filter, parsed as servers will parse it, so that its errors are known before any request is sent.
     fn parsed_filter(&self) -> Result<Option<Filter>, Invalid> {
         if self.filter.is_empty() { Ok(None) } else { Ok(Some(self.filter.parse()?)) }
     }
 
-    /// How many rows a `page(n)` in the filter lets pass. A server counts those of its own region only, so that the scan has
-    /// to count them all.
+    /// How many rows a `page(n)` in the filter lets pass. A server counts only those of its own region, so the scan has to count
+    /// them all.
     pub(crate) fn rows_that_pass(&self) -> Option<u64> {
-        // A filter that cannot be read is refused where the projection is made.
+        // `spec` refuses a filter that cannot be parsed.
         self.parsed_filter().ok().flatten().and_then(|filter| filter.page())
     }
 
@@ -178,20 +177,20 @@ fn complete(
 /// The methods of everything that holds a [`Selection`].
 macro_rules! selection_methods {
     ($($path:ident).+) => {
-        /// Reads this column (and others that are named); without any named, all are read.
+        /// Reads this column, in addition to others that are named. Without a name, all columns are read.
         pub fn column(mut self, family: &str, qualifier: impl AsRef<[u8]>) -> Self {
             self.$($path).+.column(family, qualifier.as_ref());
             self
         }
 
-        /// Reads the columns of a family whose qualifiers begin with these bytes (and others that are named).
+        /// Reads the columns of a family whose qualifiers start with these bytes, in addition to others that are named.
         pub fn column_prefix(mut self, family: &str, prefix: impl AsRef<[u8]>) -> Self {
             self.$($path).+.column_prefix(family, prefix.as_ref());
             self
         }
 
-        /// Reads the columns of a family with qualifiers from `start` up to but not including `end` (and others that are
-        /// named). An empty `end` is no bound.
+        /// Reads the columns of a family with qualifiers from `start` (inclusive) to `end` (exclusive; empty: no bound), in
+        /// addition to others that are named.
         pub fn column_range(
             mut self,
             family: &str,
@@ -202,46 +201,46 @@ macro_rules! selection_methods {
             self
         }
 
-        /// Reads all columns of this family (and others that are named).
+        /// Reads all columns of this family, in addition to others that are named.
         pub fn family(mut self, family: &str) -> Self {
             self.$($path).+.family(family);
             self
         }
 
-        /// Reads up to so many versions of each column, newest first; 1 if not told otherwise.
+        /// Reads up to this many versions of each column, newest first; 1 by default.
         pub fn versions(mut self, versions: u32) -> Self {
             self.$($path).+.versions(versions);
             self
         }
 
-        /// Reads only cells with a timestamp from `min` up to but not including `max`, in milliseconds.
+        /// Reads only cells with a timestamp from `min` (inclusive) to `max` (exclusive), in milliseconds.
         pub fn time_range(mut self, min: i64, max: i64) -> Self {
             self.$($path).+.time_range(min, max);
             self
         }
 
-        /// Leaves out the first `offset` cells of each row and shows at most `limit` of those that follow (0: all).
-        /// Counted on the servers, after the filter: pages over the columns of a wide row.
+        /// Skips the first `offset` cells of each row and returns at most `limit` of those that follow (0: all). The
+        /// servers count, after the filter: use it to page over the columns of a wide row.
         pub fn cells(mut self, offset: u32, limit: u32) -> Self {
             self.$($path).+.cells(offset, limit);
             self
         }
 
-        /// Reads cells without their values: rows, columns and timestamps are shown, values are empty and do not travel.
+        /// Reads cells without their values: rows, columns and timestamps are returned, values are empty.
         pub fn keys_only(mut self) -> Self {
             self.$($path).+.keys_only();
             self
         }
 
-        /// Reads of each row the first cell only. With `keys_only` the cheapest way to see which rows there are.
+        /// Reads only the first cell of each row. With `keys_only`, the cheapest way to list rows.
         pub fn first_cell_only(mut self) -> Self {
             self.$($path).+.first_cell_only();
             self
         }
 
-        /// Reads only what passes the filter: its text (`"i32(data:airtemp) > 100"`) or a [`Filter`](crate::Filter). It is
-        /// evaluated on the servers; `docs/filters.md` has the language. A filter that cannot be read is answered as
-        /// [`Error::Invalid`](crate::Error::Invalid) when the read is carried out, before anything is sent.
+        /// Reads only what passes the filter, given as text (`"i32(data:airtemp) > 100"`) or as a [`Filter`](crate::Filter).
+        /// The servers evaluate it; docs/filters.md describes the language. A filter that cannot be parsed fails the read
+        /// with [`Error::Invalid`](crate::Error::Invalid) before any request is sent.
         pub fn filter(mut self, filter: impl std::fmt::Display) -> Self {
             self.$($path).+.filter(&filter);
             self
@@ -272,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_when_it_is_used() {
+    fn errors_are_found_when_the_selection_is_used() {
         let refused = |change: fn(&mut Selection)| {
             let mut selection = Selection::all();
             change(&mut selection);
@@ -282,6 +281,6 @@ mod tests {
         assert!(refused(|s| s.versions(0)).contains("0 versions"));
         assert!(refused(|s| s.time_range(5, 4)).contains("turned round"));
         assert!(!refused(|s| s.family("")).is_empty());
-        assert!(refused(|s| s.filter(&"i32(f:q > 5")).contains('^'), "the place is pointed at");
+        assert!(refused(|s| s.filter(&"i32(f:q > 5")).contains('^'), "the error points at the place");
     }
 }

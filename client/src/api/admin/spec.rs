@@ -7,7 +7,7 @@ use terrane_types::{FamilyName, FamilySchema, KeyDeclaration, RowKey, TableName,
 
 use crate::error::Error;
 
-/// What is to be made by [`Admin::create_table`].
+/// The table that [`Admin::create_table`](crate::Admin::create_table) creates.
 ///
 /// ```
 /// use terrane_client::TableSpec;
@@ -20,23 +20,22 @@ use crate::error::Error;
 /// ```
 #[derive(Clone, Debug)]
 pub struct TableSpec {
-    /// The table as it shall be; its id and version are given by the master.
+    /// The table's schema; the master assigns its id and version.
     pub schema: TableSchema,
-    /// Rows at which the table is split from the start.
+    /// Rows at which the new table is split into regions.
     pub split_at: Vec<Bytes>,
 }
 
 impl TableSpec {
-    /// A table without families yet.
+    /// A table without families.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when it is not a name.
+    /// [`Error::Invalid`] when the name is malformed.
     pub fn new(name: &str) -> Result<Self, Error> {
         Ok(Self { schema: TableSchema::new(TableName::new(name)?), split_at: Vec::new() })
     }
 
-    /// A table for rows of this type: with the key of the type, and the families that it names, all attributes at their
-    /// defaults.
+    /// A table for rows of this type: with the type's key and families, and default attributes.
     ///
     /// ```
     /// use terrane_client::{Desc, Row, RowKey, TableSpec};
@@ -62,7 +61,7 @@ impl TableSpec {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`] when it is not a name, or the type names a family that cannot be.
+    /// [`Error::Invalid`] when the name, or a family that the type names, is malformed.
     pub fn of_rows<R: TableRow>(name: &str) -> Result<Self, Error> {
         let mut spec = Self::new(name)?.keyed_by::<R::Key>();
         for (family, _) in R::COLUMNS {
@@ -74,10 +73,10 @@ impl TableSpec {
     }
 
     /// Adds a family with attributes (`versions`, `min_versions`, `ttl`, `keep_deleted_cells`; `compression`, `bloom`,
-    /// `block_size`, `in_memory`; `meta.NAME` for free metadata), each as [`FamilySchema::set_attribute`] takes it.
+    /// `block_size`, `in_memory`; `meta.NAME` for free metadata), each in the form of [`FamilySchema::set_attribute`].
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a bad name, a family named twice, an attribute that is unknown or out of bounds.
+    /// [`Error::Invalid`] for a malformed name, a family named twice, or an attribute that is unknown or out of range.
     pub fn family(mut self, name: &str, attributes: &[(&str, &str)]) -> Result<Self, Error> {
         let mut family = FamilySchema::new(FamilyName::new(name)?);
         for (attribute, value) in attributes {
@@ -87,16 +86,16 @@ impl TableSpec {
         Ok(self)
     }
 
-    /// Declares the parts of the table's keys, like `user:u64, time:desc i64, action:u32`.
+    /// Declares the parts of the table's key, such as `user:u64, time:desc i64, action:u32`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the parts cannot be read.
+    /// [`Error::Invalid`] when the declaration cannot be parsed.
     pub fn key(mut self, parts: &str) -> Result<Self, Error> {
         self.schema.key = Some(KeyDeclaration::parse(parts)?);
         Ok(self)
     }
 
-    /// Declares the parts of a key type, for a [`KeyedTable`](crate::KeyedTable).
+    /// Declares the key of a key type, for a [`KeyedTable`](crate::KeyedTable).
     ///
     /// ```
     /// use terrane_client::{Desc, RowKey, TableSpec};
@@ -114,24 +113,24 @@ impl TableSpec {
         self
     }
 
-    /// Sets a table attribute by its name, like `region_size` to `16MiB` or `bloom_prefix` to `1`; see
-    /// [`TableSchema::set_attribute`] for all of them.
+    /// Sets a table attribute by name, such as `region_size` to `16MiB` or `bloom_prefix` to `1`. For all attributes see
+    /// [`TableSchema::set_attribute`].
     ///
     /// # Errors
-    /// [`Error::Invalid`] when it is unknown, or its value is out of bounds.
+    /// [`Error::Invalid`] when the attribute is unknown or its value is out of range.
     pub fn set(mut self, attribute: &str, value: &str) -> Result<Self, Error> {
         self.schema.set_attribute(attribute, value)?;
         Ok(self)
     }
 
-    /// Sets the bytes at which a region splits.
+    /// Sets the size, in bytes, at which a region splits.
     #[must_use]
     pub fn region_size(mut self, bytes: u64) -> Self {
         self.schema.region_size = bytes;
         self
     }
 
-    /// Splits the table at this row from the start.
+    /// Splits the new table at this row.
     #[must_use]
     pub fn split_at(mut self, row: &[u8]) -> Self {
         self.split_at.push(Bytes::copy_from_slice(row));
@@ -139,11 +138,11 @@ impl TableSpec {
     }
 }
 
-/// Changes to a table, for [`Admin::alter_table`]. All of them come into force together, in each region at one moment of
-/// its log; the table serves meanwhile.
+/// Changes to a table, for [`Admin::alter_table`](crate::Admin::alter_table). They take effect together, in each region at one
+/// point of its log. The table keeps serving.
 ///
-/// What a lower limit (`versions`, `ttl`) hid stays hidden when it is raised again. A key is declared once. A family that
-/// is dropped takes its cells with it; one of the same name that is added later begins empty.
+/// Cells that a lower limit (`versions`, `ttl`) has hidden stay hidden when the limit is raised again. A key can be declared
+/// once and not changed. Dropping a family drops its cells; a family of the same name added later starts empty.
 #[derive(Clone, Debug, Default)]
 pub struct TableChange {
     pub(crate) set: BTreeMap<String, String>,
@@ -160,20 +159,20 @@ pub(crate) struct FamilyChange {
 }
 
 impl TableChange {
-    /// Nothing yet.
+    /// No changes.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets a table attribute, as [`TableSpec::set`] does; `meta.NAME` with an empty value takes an entry away.
+    /// Sets a table attribute, as [`TableSpec::set`] does; `meta.NAME` with an empty value removes the entry.
     #[must_use]
     pub fn set(mut self, attribute: &str, value: &str) -> Self {
         self.set.insert(attribute.to_owned(), value.to_owned());
         self
     }
 
-    /// Sets attributes of a family that is there; those not named stay as they are.
+    /// Sets attributes of an existing family; attributes not named keep their values.
     #[must_use]
     pub fn family(self, name: &str, attributes: &[(&str, &str)]) -> Self {
         self.change_family(name, false, attributes)
