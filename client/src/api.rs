@@ -1,4 +1,4 @@
-//! The handles of a client: the client itself, a table, the administrator, their blocking form.
+//! The handles of a client: the client itself, a table, the administrator's calls, and their blocking form.
 
 pub(crate) mod admin;
 pub mod blocking;

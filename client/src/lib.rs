@@ -20,29 +20,29 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A client asks a master where the regions of a table are, remembers it, and from then on talks straight to the servers
-//! that host them. It follows splits, moves and failovers by itself; callers see an [`Error`] only when the request is
-//! wrong or its time is over. Make one [`Client`] per cluster and process, and clone it: clones share one connection per
-//! server, over which any number of calls are under way at once.
+//! A client looks up at a master where the regions of a table are, caches this, and then calls the servers that host them
+//! directly. It follows splits, moves and failovers: a caller gets an [`Error`] only when the request is wrong or its time is
+//! over. Create one [`Client`] per cluster and process, and clone it: clones share one connection per server, with any number
+//! of calls in flight.
 //!
 //! # Writing
 //!
-//! Calls are requests that take more settings and begin when they are awaited:
+//! Calls are requests that accept further settings and start when they are awaited:
 //!
 //! ```no_run
 //! use std::time::Duration;
 //! use terrane_client::{Increment, Put, Returns, RowMutation, column};
 //!
 //! # async fn run(jobs: terrane_client::Table) -> Result<(), terrane_client::Error> {
-//! // All or nothing of a row: puts, deletes, increments and appends, in any mixture.
+//! // Atomic per row: puts, deletes, increments and appends, in any mixture.
 //! let visits: i64 = jobs.increment("page-9", "stats", "visits", 1).await?;
 //! jobs.mutate(Increment::new("page-9").by("stats", "hits", 1).by("stats", "bytes", 5_120)).await?;
 //!
-//! // Only if: evaluated on the server, in the order of the row's writes.
+//! // Conditional: the server evaluates the condition in the order of the row's writes.
 //! let take = Put::new("job-17").set("job", "owner", "worker-3");
 //! let mine = jobs.check_and_put(column("job", "owner").is_absent(), take).await?;
 //!
-//! // The row as it was, or is then, with the same call; each call may have a deadline of its own.
+//! // The same call can return the row as it was before or is after. Each call may have its own timeout.
 //! let outcome = jobs
 //!     .mutate(RowMutation::new("job-17").set("job", "state", "done").increment("job", "runs", 1))
 //!     .when(column("job", "runs").as_i64().less_than(5).or(column("job", "runs").is_absent()))
@@ -53,35 +53,38 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Many rows: [`Table::mutate_many`] answers each by itself, [`Table::atomic`] writes rows that share the table's atomic key
-//! prefix as one, and [`Table::writer`] takes rows over and sends them in batches by itself.
+//! For many rows: [`Table::mutate_many`] writes independent rows and returns an outcome for each, [`Table::atomic`] writes rows
+//! that share the table's atomic key prefix atomically, and [`Table::writer`] batches rows in the background.
 //!
-//! **Exactly once.** Every row mutation has an operation number under which servers apply it once, whatever happens to
-//! its answer: a lost reply, a change of leader, a split in the middle of a batch. So the client tries again by itself, and
-//! the caller gets the first answer. When its time runs out in the middle, [`Error::is_uncertain`] says that a write may
-//! have been applied; making the call again is a new operation.
+//! **Exactly once.** Every row mutation has an operation number under which servers apply it once, even if its answer is lost,
+//! the leader changes, or the region splits in the middle of a batch. So the client retries, and the caller gets the first
+//! answer. If the time runs out before that, [`Error::is_uncertain`] says whether a write may have been applied; calling again
+//! is a new operation.
 //!
 //! # Reading
 //!
-//! [`Table::get`] and [`Table::get_many`], [`Table::scan`] as a stream with back-pressure, [`Table::first`], [`Table::last`]
-//! and their neighbours in one call, [`Table::latest`] of each key prefix, [`Table::count`] and [`Table::aggregate`] on the
-//! servers, [`Table::page`] with tokens that may be shown to anybody. Reads see every write that was acknowledged before
-//! them, unless they ask for less ([`Consistency`]).
+//! [`Table::get`] and [`Table::get_many`]; [`Table::scan`], a stream with back-pressure; [`Table::first`], [`Table::last`] and
+//! their neighbours in one call; [`Table::latest`] of each key prefix; [`Table::count`] and [`Table::aggregate`] on the servers;
+//! [`Table::page`] with tokens that are safe to show. Reads see every write acknowledged before them, unless they ask for less
+//! ([`Consistency`]).
 //!
-//! # Manners
+//! # Behaviour
 //!
-//! - Every call has a deadline, 30 seconds if not set; what stood in the way last is found in [`Error::Timeout`].
-//! - Dropping a future gives its call up. What was not sent is not sent.
-//! - Retries wait with jitter and are paid for from a budget ([`RetryBudget`]), so that a struggling cluster is not pushed
-//!   over; then errors come back.
-//! - [`ClientBuilder::metrics`] takes a hook for every call, [`Client::counters`] shows sums, and calls are `tracing` spans at
-//!   the level of debugging.
-//! - [`ClientBuilder::hedge_reads`] asks a second member where a follower is slow.
-//! - [`Client::close`] waits for the calls under way. [`blocking`] is for programs without async code.
-//! - One string configures it all: [`ClientBuilder::from_url`].
+//! - Every call has a timeout, 30 seconds by default; [`Error::Timeout`] contains the last obstacle.
+//! - Dropping a future gives its call up: a request that was not sent will not be sent.
+//! - Retries wait with jitter and are paid for from a budget ([`RetryBudget`]), so that they do not overload a struggling
+//!   cluster. When it is spent, calls fail.
+//! - [`ClientBuilder::metrics`] takes a hook for every call, [`Client::counters`] returns totals, and calls are `tracing` spans
+//!   at debug level.
+//! - [`ClientBuilder::hedge_reads`] sends a stale read to a second member when the first is slow.
+//! - [`Client::close`] waits for the calls in flight. [`blocking`] is for programs without async code.
+//! - [`ClientBuilder::from_url`] configures everything with one string.
 //!
-//! Inside, what decides is apart from what waits and sends: the location cache (`locator`), the retry policy and
-//! the position of a scan are plain values, tested without a runtime.
+//! # Inside
+//!
+//! `api` has the handles, `read`, `write` and `typed` the calls. `route` finds servers and contains the one retry loop. `wire`
+//! speaks the protocol, and alone names its types. Decisions are separate from waiting and sending: the location cache, the
+//! retry decision and the position of a scan are plain values, tested by golden scripts without a runtime.
 
 #![warn(missing_docs)]
 
@@ -141,31 +144,31 @@ pub use terrane_types::{
     RegionId, Returns, ServerId, TableId, TableName, TableRow, TableSchema, Tail, ValueType, escape, unescape,
 };
 
-/// Where the derives find what they name.
+/// The derives refer to this path.
 #[doc(hidden)]
 pub use terrane_types as types;
 
-// The derives of these names are others, which name the client: programs need not depend on the crate of types. Names given
-// one by one outrank those of a star, each in its own namespace.
+// The derives below have the same names and refer to this crate, so that programs need not depend on `terrane-types`. Explicit
+// re-exports take precedence over a glob, each in its own namespace.
 mod derived {
     pub use terrane_types::{Row, RowKey};
 }
 pub use derived::*;
-/// Makes a struct a row of a [`TypedTable`]. Of the struct: `#[row(family = "f")]` is where its columns are,
-/// `#[row(key = Key)]` names the type of its key. Of fields: `#[row(key)]` is the whole key, `#[row(part)]` a part of it by
-/// name; every other field is a column with the field's name as its qualifier, or what
-/// `#[row(family = "g", qualifier = "q")]` says. An `Option` is a column that may be absent. Values are numbers (big-endian),
-/// `String`, `Vec<u8>`, `Bytes`, `bool`, `Uuid`, and what serde knows in `Json` or `Postcard` (features).
-/// A key that is held whole must be `Clone`. `terrane_types::table_row` has examples of all of it.
+/// Makes a struct a row of a [`TypedTable`]. On the struct, `#[row(family = "f")]` names the family of its columns and
+/// `#[row(key = Key)]` the type of its key. On a field, `#[row(key)]` marks the whole key and `#[row(part)]` a part of it, by
+/// name. Every other field is a column; its qualifier is the field's name, unless `#[row(family = "g", qualifier = "q")]` sets
+/// another. An `Option` is a column that may be absent. Values are numbers (big-endian), `String`, `Vec<u8>`, `Bytes`, `bool`,
+/// `Uuid`, and any serde type in `Json` or `Postcard` (features). A key that is a field must be `Clone`.
+/// `terrane_types::table_row` has examples.
 pub use terrane_types::ClientRow as Row;
-/// Makes a struct a key: its fields, in their order, are parts of the row's bytes, which sort as the parts do. Parts are
-/// `u32`, `u64`, `i32`, `i64`, `f64`, `bool`, `Uuid`, `String`, `Vec<u8>`, `[u8; N]`, [`Tail`] (the rest of the key, as it is),
-/// each within [`Desc`] where it shall sort from high to low, and [`Bucket<N>`](Bucket) as the first where keys are salted: a
-/// value without content, `Key { bucket: Bucket, .. }`, since the bucket is computed from the other parts. The derive gives
-/// the key `prefix()`, with a method for each part in turn, for ranges.
+/// Makes a struct a key: its fields, in order, are the parts of the row's bytes, which sort as the parts do. A part is `u32`,
+/// `u64`, `i32`, `i64`, `f64`, `bool`, `Uuid`, `String`, `Vec<u8>`, `[u8; N]` or [`Tail`] (the rest of the key, unencoded); in
+/// [`Desc`] it sorts from high to low. A salted key starts with a [`Bucket<N>`](Bucket), a field without content
+/// (`Key { bucket: Bucket, .. }`): the bucket is computed from the other parts. The derive adds `prefix()`, with a method for
+/// each part in turn, to build ranges.
 pub use terrane_types::ClientRowKey as RowKey;
 
-/// Compiles what the README and the guide show.
+/// Compiles the examples of the README and the client guide.
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../../README.md")]

@@ -1,4 +1,4 @@
-//! Reads: what is requested, how it is sent, and the rows it yields.
+//! Reads: what a read returns, the requests, and the rows.
 
 pub(crate) mod base64url;
 pub(crate) mod count;

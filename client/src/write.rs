@@ -1,4 +1,4 @@
-//! Writes: the mutations of rows, their conditions and outcomes, and how they are sent.
+//! Writes: mutations of rows, their conditions and outcomes, and how they are sent.
 
 pub(crate) mod batch_writer;
 pub(crate) mod cell;

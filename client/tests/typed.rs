@@ -165,7 +165,7 @@ async fn what_a_typed_request_cannot_do_is_refused_before_anything_is_sent() {
     }
     assert_eq!(rows.count(..).await.unwrap(), 60);
     let refused = rows.latest_of_each(3).await.map(drop).expect_err("two parts").to_string();
-    assert!(refused.contains("2 parts behind its bucket, not 3"), "{refused}");
+    assert!(refused.contains("2 parts after its bucket, not 3"), "{refused}");
 }
 
 #[tokio::test]

@@ -46,7 +46,7 @@ struct Sent {
     answer: Result<AsOf<Vec<RowData>>, Failure>,
 }
 
-/// A call under way: the rows found, and those still to be read.
+/// A call in progress: the rows found, and those still to be read.
 struct Gathering<'a> {
     gather: &'a Gather<'a>,
     found: AsOf<Vec<Option<RowData>>>,

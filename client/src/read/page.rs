@@ -18,7 +18,7 @@ use crate::read::page_token::PageToken;
 use crate::read::request::{How, reading_request};
 use crate::read::row_data::RowData;
 use crate::read::row_stream::RowStream;
-use crate::read::scan::{Scan, behind};
+use crate::read::scan::{Scan, key_after};
 use crate::read::scan_requests::scan_methods;
 use crate::read::selection::selection_methods;
 use crate::route::observe::CallKind;
@@ -112,7 +112,7 @@ pub(crate) fn rest_of(range: &KeyRange, reverse: bool, last: &Bytes) -> KeyRange
     match (last.is_empty(), reverse) {
         (true, _) => range.clone(),
         (false, true) => KeyRange { start: range.start.clone(), end: last.clone() },
-        (false, false) => KeyRange { start: behind(last), end: range.end.clone() },
+        (false, false) => KeyRange { start: key_after(last), end: range.end.clone() },
     }
 }
 

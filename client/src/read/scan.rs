@@ -124,7 +124,7 @@ impl Scan {
 
     /// Starts after this row.
     pub fn start_after(mut self, row: impl AsRef<[u8]>) -> Self {
-        self.range.start = behind(row.as_ref());
+        self.range.start = key_after(row.as_ref());
         self
     }
 
@@ -136,7 +136,7 @@ impl Scan {
 
     /// Ends with this row, itself included.
     pub fn end_inclusive(mut self, row: impl AsRef<[u8]>) -> Self {
-        self.range.end = behind(row.as_ref());
+        self.range.end = key_after(row.as_ref());
         self
     }
 
@@ -212,7 +212,7 @@ impl Scan {
 }
 
 /// The least key above this one.
-pub(crate) fn behind(row: &[u8]) -> Bytes {
+pub(crate) fn key_after(row: &[u8]) -> Bytes {
     let mut bytes = Vec::with_capacity(row.len() + 1);
     bytes.extend_from_slice(row);
     bytes.push(0);
@@ -228,8 +228,8 @@ mod tests {
         let range = |scan: Scan| scan.checked_range().expect("ordered");
         assert!(range(Scan::rows("a"..="c")).contains(b"c") && !range(Scan::rows("a".."c")).contains(b"c"));
         assert!(!range(Scan::rows("a"..="c")).contains(b"c\0"));
-        let behind = range(Scan::rows::<&str>((Bound::Excluded("a"), Bound::Unbounded)));
-        assert!(!behind.contains(b"a") && behind.contains(b"a\0") && behind.contains(b"\xff"));
+        let after = range(Scan::rows::<&str>((Bound::Excluded("a"), Bound::Unbounded)));
+        assert!(!after.contains(b"a") && after.contains(b"a\0") && after.contains(b"\xff"));
         assert_eq!(range(Scan::rows::<&str>(..)), KeyRange::all());
         assert!(Scan::rows("b".."a").checked_range().is_err());
     }

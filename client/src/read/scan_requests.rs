@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::read::request::{How, reading_request};
 use crate::read::row_data::RowData;
 use crate::read::row_stream::RowStream;
-use crate::read::scan::{LatestPer, Scan, behind};
+use crate::read::scan::{LatestPer, Scan, key_after};
 use crate::read::scanner::Scanner;
 use crate::read::selection::selection_methods;
 
@@ -153,7 +153,7 @@ impl Table {
     pub fn lower(&self, row: impl AsRef<[u8]>) -> EndRequest<'_> {
         let row = row.as_ref();
         // No row comes before the empty key, and an empty end would mean no bound.
-        let nothing = KeyRange { start: behind(&[]), end: behind(&[]) };
+        let nothing = KeyRange { start: key_after(&[]), end: key_after(&[]) };
         let range = if row.is_empty() { nothing } else { Scan::all().end(row).range };
         self.end(Scan::range(range).reverse())
     }

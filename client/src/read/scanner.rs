@@ -1,4 +1,4 @@
-//! A scan under way: it takes one block after another, from wherever the scan stands.
+//! A scan in progress: it takes one block after another, from wherever the scan stands.
 //!
 //! A scan for few rows travels as requests on the shared session, one per block. A longer one opens a stream to each
 //! region's server; blocks arrive ahead of the reader as far as the connection's window allows. The `meta` table is scanned
@@ -33,7 +33,7 @@ use crate::wire::scan_stream::ScanStream;
 /// Scans of up to so many rows travel on the session; their rows mostly fit one block.
 const SMALL_ROWS_MAX: u64 = 1000;
 
-/// A scan under way: its position, and the stream of blocks if one is open.
+/// A scan in progress: its position, and the stream of blocks if one is open.
 pub(crate) struct Scanner {
     core: Arc<Core>,
     target: Arc<Target>,

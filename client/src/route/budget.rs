@@ -1,12 +1,12 @@
 //! The retry budget: how much of a client's load may be retries.
 //!
-//! Every caller that is refused by an overloaded server tries again; together they can keep it overloaded for ever. So
-//! retries are paid for from one bucket per client, which fills by a share of the requests and a little each second. When it
-//! is empty, errors come back to the callers, who know better what can wait.
+//! Callers that an overloaded server refuses try again, and together they can keep it overloaded. So a client pays for retries
+//! from one bucket, which fills by a share of its requests and by a little each second. When the bucket is empty, calls fail,
+//! and callers decide what can wait.
 //!
-//! Only what loads a working server is paid for, and is not bounded otherwise: refusals of a busy server are, by the lanes
-//! that its callers queue in ([`crate::route::lanes`]). Redirects that teach, questions to a master, and requests that were never
-//! sent are free: a failover of thousands of calls is followed whatever the budget.
+//! The budget covers only retries that load a working server and are not bounded otherwise. Retries at a busy server are
+//! bounded by its lanes ([`crate::route::lanes`]). Redirects, look-ups at a master and requests that were never sent are
+//! free: thousands of calls follow a failover whatever the budget.
 
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryBudget {
-    /// Retries earned by a hundred requests. 20 if not set.
+    /// Retries earned by a hundred requests. 20 by default.
     pub percent: u32,
-    /// Retries earned each second besides. 10 if not set.
+    /// Retries earned each second in addition. 10 by default.
     pub per_second: u32,
-    /// The most that is saved up, and what a new client has. 10,000 if not set: enough for everything that is under way
-    /// when a server dies.
+    /// The most retries that can be saved up, and what a new client starts with. 10,000 by default: enough for everything in
+    /// flight when a server dies.
     pub saved_max: u32,
 }
 
@@ -33,21 +33,21 @@ impl Default for RetryBudget {
 }
 
 impl RetryBudget {
-    /// The same budget with so many retries for a hundred requests.
+    /// The same budget with this many retries for a hundred requests.
     #[must_use]
     pub const fn percent(mut self, percent: u32) -> Self {
         self.percent = percent;
         self
     }
 
-    /// The same budget with so many retries each second.
+    /// The same budget with this many retries each second.
     #[must_use]
     pub const fn per_second(mut self, retries: u32) -> Self {
         self.per_second = retries;
         self
     }
 
-    /// The same budget with so many retries saved up at most.
+    /// The same budget with at most this many retries saved up.
     #[must_use]
     pub const fn saved_max(mut self, retries: u32) -> Self {
         self.saved_max = retries;
@@ -67,9 +67,9 @@ pub(crate) struct Bucket {
 struct State {
     /// Hundredths of a retry.
     saved: u64,
-    /// Requests that were paid in already.
+    /// Requests that have been credited.
     requests: u64,
-    /// Time up to which seconds were paid in.
+    /// The time up to which seconds have been credited.
     paid_until: Duration,
 }
 
@@ -87,14 +87,14 @@ impl Bucket {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Pays for one retry, `now` after the client began; false when there is nothing left.
+    /// Pays for one retry, `now` after the client started; false when the bucket is empty.
     pub(crate) fn spend(&self, now: Duration) -> bool {
         let mut state = self.state.lock();
         let requests = self.requests.load(Ordering::Relaxed);
         let by_requests = (requests - state.requests).saturating_mul(u64::from(self.budget.percent));
         state.requests = requests;
         let millis = u64::try_from(now.saturating_sub(state.paid_until).as_millis()).unwrap_or(u64::MAX);
-        // Whole milliseconds are paid in, so that many small steps lose nothing.
+        // Whole milliseconds are credited, so that many small steps lose nothing.
         state.paid_until += Duration::from_millis(millis);
         let by_time = millis.saturating_mul(u64::from(self.budget.per_second)) * WHOLE / 1000;
         let most = u64::from(self.budget.saved_max) * WHOLE;
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_saved_up_is_spent_and_then_a_share_of_the_requests() {
+    fn the_saved_retries_are_spent_and_then_a_share_of_the_requests() {
         let bucket = Bucket::new(RetryBudget::default().saved_max(50));
         assert_eq!(spend_all(&bucket, Duration::ZERO), 50);
         (0..100).for_each(|_| bucket.earn());

@@ -1,27 +1,27 @@
-//! What a client counted since it connected: how often it asked a master, sent a request, tried again.
+//! What a client counts: look-ups at masters, requests, retries.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A reading of a client's counters.
+/// A snapshot of a client's counters. All count from when the client connected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Questions to a master about where regions are. A warm client asks none.
+    /// Look-ups of regions at a master. A warm client makes none.
     pub master_lookups: u64,
-    /// Other calls to a master: tables, status, scans of the meta table.
+    /// Other calls to masters: tables, status, scans of the meta table.
     pub master_calls: u64,
-    /// Requests sent to region servers: puts, gets, blocks of small scans, opened scan streams.
+    /// Requests sent to region servers: writes, gets, blocks of small scans, opened scan streams.
     pub requests: u64,
-    /// Tries that failed and were followed by another.
+    /// Failed tries that were followed by another.
     pub retries: u64,
-    /// Redirects followed: a changed region or another leader.
+    /// Redirects followed, to a changed region or another leader.
     pub redirects: u64,
     /// Sessions opened to region servers, the first ones included.
     pub sessions_opened: u64,
-    /// Reads that were asked of a second member because the first took long.
+    /// Reads that were sent to a second member because the first took long.
     pub hedged_reads: u64,
 }
 
-/// The live counters. Each is a sum that nothing is derived from, so relaxed order is enough.
+/// The live counters. Nothing is derived from their order, so relaxed ordering is enough.
 #[derive(Debug, Default)]
 pub(crate) struct Counting {
     pub(crate) master_lookups: Count,

@@ -1,13 +1,12 @@
-//! How many requests a group is sent at a time: as many as its leader takes.
+//! How many requests a group gets at a time: as many as its leader accepts.
 //!
-//! A server that has too much in hand answers `Busy`. Ten thousand callers that each come back later keep it busy for ever,
-//! with refusals instead of work. So the first refusal opens a *lane* for the group: from then on its callers queue here, in
-//! the order they came and until their time is over, and only so many are under way as the leader was seen to take. The
-//! bound falls by a share with refusals, rises slowly with answers, and the lane closes when it has risen to what a session
-//! holds anyway.
+//! An overloaded server answers `Busy`. If ten thousand callers each come back later, the server spends its time on refusals.
+//! So the first refusal opens a *lane* for the group: from then on its callers queue here, in order of arrival and until
+//! their deadline, and only as many are in flight as the leader has shown to accept. The bound falls by a share with each
+//! refusal, rises slowly with answers, and the lane closes when the bound reaches what a session may have in flight anyway.
 //!
-//! A lane belongs to a group, so that one that is stuck slows no other down, and to reads or writes: what refuses the ones
-//! need not refuse the others.
+//! A lane belongs to a group, so that one overloaded group slows down no other, and to reads or writes, because what refuses
+//! one need not refuse the other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,20 +21,20 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::wire::failure::Failure;
 use crate::wire::in_flight::IN_FLIGHT_MAX;
 
-/// Requests under way when a lane opens, and the fewest.
+/// Requests in flight when a lane opens, and the fewest.
 const BOUND_FIRST: usize = 512;
 const BOUND_MIN: usize = 16;
-/// A refusal leaves so many tenths of the bound.
+/// A refusal leaves this many tenths of the bound.
 const TENTHS_LEFT: usize = 7;
-/// A shorter pause is asked for the sake of order, not for lack of room.
+/// A server that asks for a shorter pause wants to keep an order; it is not overloaded.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
-/// Refusals of one moment count once.
+/// Refusals within this time count once.
 const CUT_PAUSE: Duration = Duration::from_millis(100);
-/// The longest that a refusal stops a lane altogether.
+/// The longest time that a refusal stops a lane.
 const HOLD_MAX: Duration = Duration::from_millis(500);
-/// Answers for which the bound rises by one.
+/// Answers that raise the bound by one.
 const ANSWERS_PER_STEP: u32 = 64;
-/// Lanes at once; what is refused beyond is only waited for.
+/// Open lanes; with more, a refused call only waits.
 const LANES_MAX: usize = 4096;
 
 /// What a lane is for.
@@ -49,12 +48,12 @@ pub(crate) enum Load {
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
     lanes: RwLock<BTreeMap<(GroupId, Load), Arc<Lane>>>,
-    /// How many there are: none, most of the time.
+    /// The number of open lanes: mostly none.
     open: AtomicUsize,
 }
 
 impl Lanes {
-    /// Waits for the caller's turn, if there is a lane.
+    /// Waits for the caller's turn, if there is a lane. `None`: there is none.
     pub(crate) async fn enter(&self, group: GroupId, load: Load, until: Instant) -> Result<Option<Turn>, Failure> {
         if self.open.load(Ordering::Relaxed) == 0 {
             return Ok(None);
@@ -72,7 +71,7 @@ impl Lanes {
         Ok(Some(Turn(lane)))
     }
 
-    /// The group's leader refused a request and asked for so long a pause.
+    /// The group's leader refused a request and asked for this pause.
     pub(crate) fn refused(&self, group: GroupId, load: Load, pause: Duration) {
         if pause < PAUSE_MIN {
             return;
@@ -104,7 +103,8 @@ impl Lanes {
 
 #[derive(Debug)]
 struct Lane {
-    /// One per request that may be sent now. Those under way gave theirs up; what becomes of it is decided when they end.
+    /// A permit per request that may enter now. A request consumes its permit; when it ends, the lane decides whether to add
+    /// one.
     turns: Semaphore,
     state: Mutex<State>,
 }
@@ -112,11 +112,11 @@ struct Lane {
 #[derive(Debug)]
 struct State {
     bound: usize,
-    /// Tickets under way that are not given back, as the bound fell below them.
+    /// Requests in flight above the bound: when they end, no permit is added.
     surplus: usize,
-    /// While the lane stands still: the turns kept from it.
+    /// While the lane stands still: the permits taken from it.
     held: Option<usize>,
-    /// Answers since the bound rose last.
+    /// Answers since the bound last rose.
     answers: u32,
     cut_at: Option<Instant>,
 }
@@ -129,7 +129,7 @@ impl Default for Lane {
 }
 
 impl Lane {
-    /// Lowers the bound and stops the lane; true if it is to go on after the pause.
+    /// Lowers the bound and stops the lane; true if the caller must resume it after the pause.
     fn cut(&self, now: Instant, pause: Duration) -> bool {
         let mut state = self.state.lock();
         if state.held.is_some() || state.cut_at.is_some_and(|at| now.duration_since(at) < CUT_PAUSE) {
@@ -141,6 +141,7 @@ impl Lane {
         let fewer = state.bound - bound;
         state.bound = bound;
         state.surplus += fewer - self.turns.forget_permits(fewer);
+        debug_assert!(bound >= BOUND_MIN, "a lane's bound fell to {bound}, below {BOUND_MIN}");
         state.held = Some(self.turns.forget_permits(IN_FLIGHT_MAX));
         drop(state);
         !pause.is_zero() || {
@@ -155,7 +156,7 @@ impl Lane {
         self.turns.add_permits(held.unwrap_or_default());
     }
 
-    /// A request was answered, or given up.
+    /// A request has ended.
     fn leave(&self) {
         let mut state = self.state.lock();
         let mut free = 1;
@@ -180,7 +181,7 @@ impl Lane {
     }
 }
 
-/// The right to have one request under way.
+/// The right to have one request in flight.
 #[derive(Debug)]
 pub(crate) struct Turn(Arc<Lane>);
 

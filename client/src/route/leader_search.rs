@@ -1,7 +1,7 @@
-//! The search for a group's leader, after the one known has gone.
+//! The search for a group's leader when the known one is gone.
 //!
-//! The members are asked, again and again until one leads. Only a few calls ask, the *scouts*, with their own requests; all
-//! others wait for what they find. So thousands of calls in flight do not flood the very servers that elect a leader.
+//! A few calls, the *scouts*, try the members with their own requests until one of them leads. All other calls wait for the
+//! result, so that thousands of calls do not flood the very servers that elect a leader.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,20 +13,20 @@ use terrane_types::GroupId;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
-/// Calls that look for the leader of one group.
+/// Scouts of one group.
 const SCOUTS_MAX: usize = 16;
-/// How long a call waits before it looks whether it can be a scout itself, and before it goes without.
+/// How long a call waits before it checks whether it can be a scout, and before it tries without being one.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// The right to ask for a leader.
+/// The right to try members.
 pub(crate) type Scout = OwnedSemaphorePermit;
 
-/// The searches under way, at most one per group.
+/// The searches in progress, at most one per group.
 #[derive(Debug, Default)]
 pub(crate) struct Searches {
     groups: Mutex<BTreeMap<GroupId, Arc<Search>>>,
-    /// How many there are: none, most of the time.
+    /// The number of searches: mostly none.
     count: AtomicUsize,
 }
 
@@ -41,15 +41,15 @@ impl Searches {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    /// Waits until the leader of a group is found or known, or the caller may ask for it: as a scout, or, after a long wait,
-    /// without being one.
+    /// Waits until the leader of a group is known, or the caller may try members: as a scout, or after a long wait without
+    /// being one.
     pub(crate) async fn join(&self, group: GroupId, until: Instant, is_known: impl Fn() -> bool) -> Option<Scout> {
         let search = self.search(group);
         let until = until.min(Instant::now() + WAIT_MAX);
         loop {
             let found = search.found.notified();
             let mut found = std::pin::pin!(found);
-            // Registered before looking: what is found in between wakes us.
+            // Registered before the check: a result in between wakes us.
             found.as_mut().enable();
             if is_known() {
                 return None;
@@ -101,14 +101,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn few_ask_and_the_others_go_on_when_the_leader_is_found() {
+    async fn few_calls_search_and_the_others_continue_when_the_leader_is_found() {
         let searches = Searches::default();
         let joining = join_all((0..SCOUTS_MAX).map(|_| searches.join(GROUP, later(), || false)));
-        let scouts = joining.now_or_never().expect("nobody waits");
+        let scouts = joining.now_or_never().expect("no call waits");
         assert!(scouts.iter().all(Option::is_some) && searches.is_any());
         let known = std::sync::atomic::AtomicBool::new(false);
         let mut waiting = Box::pin(searches.join(GROUP, later(), || known.load(Ordering::Relaxed)));
-        assert!((&mut waiting).now_or_never().is_none(), "there are scouts enough");
+        assert!((&mut waiting).now_or_never().is_none(), "there are enough scouts");
         known.store(true, Ordering::Relaxed);
         searches.found(GROUP);
         assert!((&mut waiting).now_or_never().expect("woken").is_none());
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_scout_that_gives_up_is_followed_by_another() {
+    async fn a_scout_that_gives_up_is_replaced() {
         let searches = Searches::default();
         let mut scouts = Vec::new();
         for _ in 0..SCOUTS_MAX {

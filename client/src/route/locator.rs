@@ -1,15 +1,15 @@
-//! The location cache: which region holds a row, and, apart from that, which server leads a region's group.
+//! The location cache: which region holds a row, and which server leads a region's group.
 //!
-//! The two are kept apart because they change apart: a failover moves the leader of a group and with it hundreds of
-//! regions, so one `NotLeader` mends them all; a split changes one region and no leader.
+//! The two are separate because they change separately: a failover moves the leader of a group, and with it hundreds of
+//! regions, so one `NotLeader` corrects all of them; a split changes one region and no leader.
 //!
-//! Sans-I/O: what servers and masters say goes in, where to send goes out. It is a cache of hints. Whatever it answers
-//! wrongly, a server corrects by refusing, because every request names region id and epoch.
+//! Sans-I/O: what servers and masters say goes in, where to send goes out. The cache holds hints. If one is wrong, a server
+//! refuses the request, because every request names region id and epoch.
 //!
 //! Invariants:
-//! - regions of one table never overlap; where nothing is known there is a gap, and only a gap asks a master;
-//! - of two claims on a row the one with the higher epoch stays, whichever came first;
-//! - what is known of a group never goes back to an older term.
+//! - regions of one table never overlap; unknown ranges are gaps, and only a gap needs a master;
+//! - of two regions that hold the same row, the one with the higher epoch stays, whichever came first;
+//! - what is known of a group never returns to an older term.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -18,15 +18,15 @@ use bytes::Bytes;
 use terrane_proto::convert::GroupLocation;
 use terrane_types::{GroupId, KeyRange, RegionDescriptor, RegionId, ServerId, TableId};
 
-/// Groups whose members are remembered; far more than clusters have, and a bound all the same.
+/// Groups in the cache: a bound far above the number of groups in a cluster.
 const GROUPS_MAX: usize = 65_536;
-/// Regions remembered over all tables. Past it the table asked for is emptied and learnt anew.
+/// Regions in the cache, over all tables. Beyond it, the table that learns another region is emptied first.
 const REGIONS_MAX: usize = 1 << 20;
 
-/// A member of a group that was asked in vain by a call.
+/// A member of a group that a call has tried without success.
 pub(crate) type Tried = (GroupId, ServerId);
 
-/// What is known about where things are.
+/// The location cache.
 #[derive(Debug, Default)]
 pub(crate) struct Locator {
     tables: BTreeMap<TableId, BTreeMap<Bytes, RegionDescriptor>>,
@@ -39,7 +39,7 @@ struct Group {
     term: u64,
     leader: Option<ServerId>,
     members: BTreeMap<ServerId, String>,
-    /// The server that was the leader when it fell silent: asked last while no leader is known.
+    /// The server that led when it stopped answering: tried last while no leader is known.
     silent: Option<ServerId>,
 }
 
@@ -62,7 +62,7 @@ impl Locator {
         (region.range.end.is_empty() || region.range.end >= end).then_some(region)
     }
 
-    /// Learns a region, unless something newer is known of any row of it. True when it was taken.
+    /// Learns a region, unless a newer one is known for any of its rows. True if it was taken.
     pub(crate) fn learn_region(&mut self, region: RegionDescriptor) -> bool {
         let overlapping = self.overlapping(region.table, &region.range);
         let regions = self.tables.entry(region.table).or_default();
@@ -70,7 +70,15 @@ impl Locator {
             return false;
         }
         for start in &overlapping {
-            regions.remove(start);
+            let removed = regions.remove(start).expect("listed a moment ago");
+            assert!(
+                removed.epoch <= region.epoch,
+                "region {} at epoch {} would be replaced by region {} at the lower epoch {}",
+                removed.region,
+                removed.epoch,
+                region.region,
+                region.epoch
+            );
         }
         if self.regions + 1 > REGIONS_MAX + overlapping.len() {
             self.regions -= regions.len() + overlapping.len();
@@ -95,8 +103,8 @@ impl Locator {
         before.into_iter().chain(inside).map(|(start, _)| start.clone()).collect()
     }
 
-    /// Takes in what a server said in place of `region`: the descriptors that hold now. When it named none, the region is
-    /// forgotten, which leaves a gap. True when something is known for the rows now.
+    /// A server refused a request for `region` and named the regions that hold its rows now. If it named none that is newer, the
+    /// region is removed, which leaves a gap. True if at least one was learnt.
     pub(crate) fn stale_epoch(&mut self, table: TableId, region: RegionId, current: Vec<RegionDescriptor>) -> bool {
         let mut learnt = false;
         for descriptor in current {
@@ -110,7 +118,7 @@ impl Locator {
         learnt
     }
 
-    /// Forgets one region.
+    /// Removes one region, which leaves a gap.
     pub(crate) fn forget_region(&mut self, table: TableId, region: RegionId) {
         let Some(regions) = self.tables.get_mut(&table) else { return };
         let before = regions.len();
@@ -118,14 +126,14 @@ impl Locator {
         self.regions -= before - regions.len();
     }
 
-    /// Forgets a table.
+    /// Removes the regions of a table.
     pub(crate) fn forget_table(&mut self, table: TableId) {
         if let Some(regions) = self.tables.remove(&table) {
             self.regions -= regions.len();
         }
     }
 
-    /// Learns where a group is, unless that is older than what is known.
+    /// Learns a group's leader and members, unless a newer term is known.
     pub(crate) fn learn_group(&mut self, location: GroupLocation) {
         if self.groups.len() >= GROUPS_MAX && !self.groups.contains_key(&location.group) {
             self.groups.clear();
@@ -135,11 +143,12 @@ impl Locator {
             return;
         }
         if location.term > group.term {
+            // A new term: nothing of the old one holds.
             group.term = location.term;
             group.leader = location.leader;
             group.silent = None;
         } else if location.leader.is_some() {
-            // One term has one leader, so this can only fill in what was missing.
+            // A term has one leader, so this can only fill in a missing one.
             group.leader = location.leader;
         }
         if !location.members.is_empty() {
@@ -147,7 +156,7 @@ impl Locator {
         }
     }
 
-    /// A server said that it does not lead; `location` is what it knows instead.
+    /// A server said that it does not lead; `location` is what it knows about the group.
     pub(crate) fn not_leader(&mut self, from: ServerId, location: GroupLocation) {
         let (id, term) = (location.group, location.term);
         let names_itself = location.leader == Some(from);
@@ -160,7 +169,7 @@ impl Locator {
         }
     }
 
-    /// A server did not answer. Until someone names a leader again, the other members are asked first.
+    /// A server did not answer. Until a server names a leader again, the other members are tried first.
     pub(crate) fn silent(&mut self, id: GroupId, server: ServerId) {
         if let Some(group) = self.groups.get_mut(&id)
             && group.leader == Some(server)
@@ -184,7 +193,7 @@ impl Locator {
 
     /// A server answered as the leader does.
     pub(crate) fn answered(&mut self, id: GroupId, server: ServerId) {
-        // Members go on naming a leader that fell silent, until they elect another one.
+        // Members keep naming a leader that has stopped answering until they elect another one.
         if let Some(group) = self.groups.get_mut(&id)
             && (group.leader.is_none() || group.leader == group.silent)
         {
@@ -193,7 +202,7 @@ impl Locator {
         }
     }
 
-    /// Whom to ask about a group: its leader, else a member that was not `tried` yet. `None`: all were.
+    /// The member to try next: the leader, else one that was not `tried` yet. `None`: all were tried.
     pub(crate) fn candidate(&self, id: GroupId, tried: &[Tried]) -> Option<(ServerId, &str)> {
         let group = self.groups.get(&id)?;
         let leader = group.leader.filter(|leader| group.members.contains_key(leader));
@@ -206,8 +215,8 @@ impl Locator {
             .and_then(|server| group.members.get(&server).map(|address| (server, address.as_str())))
     }
 
-    /// Whom to ask what any member may answer: one that does not lead and was not `tried` yet, chosen by `spread`, else the
-    /// leader. `None`: all were tried.
+    /// The member to try next with a request that any member may answer: a follower that was not `tried` yet, chosen by
+    /// `spread`, else the leader. `None`: all were tried.
     pub(crate) fn any_member(&self, id: GroupId, tried: &[Tried], spread: u64) -> Option<(ServerId, &str)> {
         let group = self.groups.get(&id)?;
         let is_open = |server: &ServerId| !tried.contains(&(id, *server));
@@ -221,7 +230,7 @@ impl Locator {
         group.members.get(&server).map(|address| (server, address.as_str()))
     }
 
-    /// Whether the leader of a group is known, which is the warm path.
+    /// The leader of a group, if it is known.
     pub(crate) fn leader(&self, id: GroupId) -> Option<ServerId> {
         self.groups.get(&id).and_then(|group| group.leader)
     }

@@ -1,7 +1,7 @@
-//! What a program may see of its client's calls: a hook for metrics, spans for traces, and the count of calls under way that
-//! a graceful close waits for.
+//! What a program can observe of its client's calls: a hook for metrics and spans for traces. Also the number of open calls,
+//! which a graceful close waits for.
 //!
-//! A client without a hook pays for two atomic additions a call; a span that nobody listens to costs a check of a flag.
+//! Without a hook a call costs two atomic additions; a span without a subscriber costs the check of a flag.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,10 +14,10 @@ use tokio::time::Instant;
 use crate::error::Error;
 use crate::route::target::Target;
 
-/// Told about every call of a client; given to [`crate::ClientBuilder::metrics`].
+/// A hook that is called for every call of a client; pass it to [`crate::ClientBuilder::metrics`].
 ///
-/// Its methods run on the callers' tasks and hold them up: count, and return. They are called once each per call, `started`
-/// first. A call over many rows is one call, however many requests it takes.
+/// Its methods run on the callers' tasks and delay them: count, and return. Each runs once per call, `started` first. A call
+/// over many rows is one call, however many requests it takes.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,7 +35,7 @@ use crate::route::target::Target;
 /// }
 /// ```
 pub trait Metrics: Send + Sync + 'static {
-    /// A call begins.
+    /// A call starts.
     fn started(&self, _call: &CallStarted<'_>) {}
 
     /// A call has ended, or its future was dropped.
@@ -48,22 +48,22 @@ pub trait Metrics: Send + Sync + 'static {
 pub enum CallKind {
     /// Mutates one row.
     Write,
-    /// Mutates many rows, each by itself.
+    /// Mutates many rows independently.
     WriteMany,
-    /// Mutates several rows as one.
+    /// Mutates several rows atomically.
     WriteAtomic,
     /// Reads one row.
     Read,
     /// Reads many rows.
     ReadMany,
-    /// Takes one block of a scan: a scan is as many calls as it takes blocks.
+    /// Reads one block of a scan: a scan makes as many calls as it reads blocks.
     Scan,
-    /// Makes or opens a page token.
+    /// Seals or opens a page token.
     Page,
 }
 
 impl CallKind {
-    /// A name for labels: `write`, `write_many`, `write_atomic`, `read`, `read_many`, `scan`, `page`.
+    /// The name for metric labels: `write`, `write_many`, `write_atomic`, `read`, `read_many`, `scan`, `page`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -78,15 +78,15 @@ impl CallKind {
     }
 }
 
-/// A call that begins.
+/// A call that starts.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug)]
 pub struct CallStarted<'a> {
     /// What it does.
     pub kind: CallKind,
-    /// The table it is made on.
+    /// Its table.
     pub table: &'a TableName,
-    /// The rows it writes or asks for.
+    /// The number of rows it writes or reads.
     pub rows: usize,
 }
 
@@ -96,13 +96,13 @@ pub struct CallStarted<'a> {
 pub struct CallFinished<'a> {
     /// What it did.
     pub kind: CallKind,
-    /// The table it was made on.
+    /// Its table.
     pub table: &'a TableName,
-    /// The rows it wrote or asked for.
+    /// The number of rows it wrote or read.
     pub rows: usize,
-    /// From its beginning to its end, waits and retries included.
+    /// From start to end, waits and retries included.
     pub latency: Duration,
-    /// Tries that failed on the way.
+    /// The number of failed tries.
     pub retries: u32,
     /// How it ended.
     pub outcome: CallOutcome<'a>,
@@ -112,7 +112,7 @@ pub struct CallFinished<'a> {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug)]
 pub enum CallOutcome<'a> {
-    /// It did what it was asked. Of calls over many rows: it ended; rows have outcomes of their own.
+    /// It succeeded. A call over many rows has ended; each row has its own outcome.
     Done,
     /// It failed.
     Failed(&'a Error),
@@ -120,45 +120,46 @@ pub enum CallOutcome<'a> {
     Dropped,
 }
 
-/// Counts the calls of one client and tells its hook.
+/// Counts the open calls of one client, and calls its hook.
 pub(crate) struct Observer {
     hook: Option<Arc<dyn Metrics>>,
-    under_way: AtomicU64,
+    open: AtomicU64,
     closing: AtomicBool,
-    /// Told when the last call under way ends.
+    /// Notified when the last open call ends.
     idle: Notify,
 }
 
 impl Observer {
     pub(crate) fn new(hook: Option<Arc<dyn Metrics>>) -> Self {
-        Self { hook, under_way: AtomicU64::new(0), closing: AtomicBool::new(false), idle: Notify::new() }
+        Self { hook, open: AtomicU64::new(0), closing: AtomicBool::new(false), idle: Notify::new() }
     }
 
-    /// Lets a call begin, unless the client was closed.
-    pub(crate) fn begin(&self, kind: CallKind, target: &Target, rows: usize) -> Result<UnderWay<'_>, Error> {
-        // Counted first: a close that does not see the count has set the flag before, and is seen here.
-        self.under_way.fetch_add(1, Ordering::SeqCst);
-        let told = self.hook.as_ref().map(|_| Told { kind, table: target.schema().name.clone(), rows, retries: 0 });
-        let mut call = UnderWay { observer: self, told: None, started: None };
+    /// Starts a call, unless the client was closed.
+    pub(crate) fn begin(&self, kind: CallKind, target: &Target, rows: usize) -> Result<OpenCall<'_>, Error> {
+        // Counted before the flag is checked: a close that misses the count has set the flag by then.
+        self.open.fetch_add(1, Ordering::SeqCst);
+        let reported =
+            self.hook.as_ref().map(|_| Reported { kind, table: target.schema().name.clone(), rows, retries: 0 });
+        let mut call = OpenCall { observer: self, reported: None, started: None };
         if self.closing.load(Ordering::SeqCst) {
             return Err(Error::Closed { what: "the client".to_owned() });
         }
-        if let (Some(hook), Some(told)) = (&self.hook, told) {
-            hook.started(&CallStarted { kind, table: &told.table, rows });
+        if let (Some(hook), Some(reported)) = (&self.hook, reported) {
+            hook.started(&CallStarted { kind, table: &reported.table, rows });
             call.started = Some(Instant::now());
-            call.told = Some(told);
+            call.reported = Some(reported);
         }
         Ok(call)
     }
 
-    /// Refuses new calls and waits for those under way.
+    /// Refuses new calls and waits for the open ones.
     pub(crate) async fn close(&self) {
         self.closing.store(true, Ordering::SeqCst);
         loop {
             let mut idle = std::pin::pin!(self.idle.notified());
-            // Enabled before looking: an end in between is noticed.
+            // Enabled before the check: a call that ends in between is noticed.
             idle.as_mut().enable();
-            if self.under_way.load(Ordering::SeqCst) == 0 {
+            if self.open.load(Ordering::SeqCst) == 0 {
                 return;
             }
             idle.await;
@@ -166,43 +167,43 @@ impl Observer {
     }
 }
 
-/// A call from its beginning to its end; dropped without [`UnderWay::end`] it counts as dropped by its caller.
-pub(crate) struct UnderWay<'a> {
+/// An open call. Dropped without [`OpenCall::end`], it counts as dropped by its caller.
+pub(crate) struct OpenCall<'a> {
     observer: &'a Observer,
-    told: Option<Told>,
+    reported: Option<Reported>,
     started: Option<Instant>,
 }
 
-struct Told {
+struct Reported {
     kind: CallKind,
     table: TableName,
     rows: usize,
     retries: u32,
 }
 
-impl UnderWay<'_> {
+impl OpenCall<'_> {
     pub(crate) fn end<T>(mut self, result: &Result<T, Error>, retries: u32) {
-        if let Some(told) = &mut self.told {
-            told.retries = retries;
+        if let Some(reported) = &mut self.reported {
+            reported.retries = retries;
         }
-        self.tell(match result {
+        self.report(match result {
             Ok(_) => CallOutcome::Done,
             Err(error) => CallOutcome::Failed(error),
         });
     }
 
-    fn tell(&mut self, outcome: CallOutcome<'_>) {
-        let (Some(hook), Some(told)) = (&self.observer.hook, self.told.take()) else { return };
+    fn report(&mut self, outcome: CallOutcome<'_>) {
+        let (Some(hook), Some(reported)) = (&self.observer.hook, self.reported.take()) else { return };
         let latency = self.started.map(|started| started.elapsed()).unwrap_or_default();
-        let Told { kind, table, rows, retries } = told;
+        let Reported { kind, table, rows, retries } = reported;
         hook.finished(&CallFinished { kind, table: &table, rows, latency, retries, outcome });
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for OpenCall<'_> {
     fn drop(&mut self) {
-        self.tell(CallOutcome::Dropped);
-        let last = self.observer.under_way.fetch_sub(1, Ordering::SeqCst) == 1;
+        self.report(CallOutcome::Dropped);
+        let last = self.observer.open.fetch_sub(1, Ordering::SeqCst) == 1;
         if last && self.observer.closing.load(Ordering::SeqCst) {
             self.observer.idle.notify_waiters();
         }

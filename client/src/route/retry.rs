@@ -1,11 +1,11 @@
-//! Turns a failed try into what to do next: the one place where the client decides to go on or to give up.
+//! The retry decision: the one place where the client decides what follows a failed try, and when to give up.
 //!
-//! Sans-I/O: a failure, what the call may risk and how often it was refused go in; one [`RetryAction`] comes out. Waiting
-//! is exponential with jitter, so that a thousand callers refused together do not come back together.
+//! Sans-I/O: a failure, what the call may risk and the number of tries go in; a [`RetryAction`] comes out. Waits grow
+//! exponentially with jitter, so that a thousand callers refused together do not come back together.
 //!
-//! A write whose answer was lost is sent again under the same operation number: servers remember what they applied, so it
-//! takes effect once. Only when a server says that it cannot know any more, and an earlier try may have been applied, is
-//! the caller told so.
+//! A write whose answer was lost is sent again under the same operation number: servers record the numbers they have applied,
+//! so it takes effect once. Only when a server has dropped its record, and an earlier try may have been applied, does the
+//! caller get an uncertain error.
 
 use std::time::Duration;
 
@@ -27,20 +27,20 @@ impl Risk {
     pub(crate) const WRITE: Self = Self { write: true };
 }
 
-/// What comes next. Each is followed by another try after `wait`, except the last.
+/// What follows a failed try: after `wait` another try, except for the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RetryAction {
-    /// The location cache learnt from the refusal: look there again.
+    /// The location cache has learnt from the refusal: look there again.
     Redirect { wait: Duration },
-    /// This server cannot do it (it does not lead, or is silent): ask another member of the group.
+    /// This server cannot serve the request (it does not lead, or is silent): try another member of the group.
     AskAnother { wait: Duration },
-    /// All members were asked: ask them again, and a master now and then.
+    /// All members were tried: try them again, and from time to time a look-up at a master.
     Search { wait: Duration },
-    /// Nothing that is known holds: ask a master for the map.
+    /// The cache is of no use: look the map up at a master.
     Relocate { wait: Duration },
     /// The same server, later.
     Again { wait: Duration },
-    /// Tell the caller.
+    /// Return the error to the caller.
     GiveUp,
 }
 
@@ -58,22 +58,23 @@ impl RetryAction {
     }
 }
 
-/// The first wait, and the most that is waited between two tries.
+/// The first and the longest wait between two tries.
 const WAIT_MIN: Duration = Duration::from_millis(5);
 const WAIT_MAX: Duration = Duration::from_millis(500);
-/// Redirects followed at once. More in a row mean that the map is changing or two servers disagree.
+/// Redirects followed without a wait. More in a row mean that the map is changing or two servers disagree.
 const REDIRECTS_AT_ONCE: u32 = 3;
-/// Waits between two questions about who leads: an election takes about a second, and only a few calls ask at a time.
+/// Waits between two tries to find the leader, by the number of tries: an election takes about a second, and only a few calls
+/// search at a time.
 const HOP_WAITS: [(u32, Duration); 3] =
     [(30, Duration::from_millis(4)), (100, Duration::from_millis(20)), (u32::MAX, Duration::from_millis(100))];
-/// The same between two rounds over all members.
+/// The shortest wait between two rounds over all members.
 const ROUND_WAIT: Duration = Duration::from_millis(25);
 /// The longest wait that a server may ask for.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(2);
 
-/// Decides. `tries` counts the [tries of this kind](crate::route::progress::Progress::tries_like) so far, this one included; `jitter` is a random number. An operation
-/// that a server has forgotten begins anew under another number, if no earlier try of it may have been applied
-/// (`applied_maybe`); otherwise nobody knows.
+/// Decides what follows a failure. `tries` counts the tries that failed in this way, this one included (`Progress::tries_like`);
+/// `jitter` is a random number. An operation whose record a server has dropped gets a new number, unless an earlier try may
+/// have been applied (`applied_maybe`): then its outcome is unknown.
 pub(crate) fn decide(failure: &Failure, risk: Risk, applied_maybe: bool, tries: u32, jitter: u64) -> RetryAction {
     if risk.write && failure.is_forgotten() && applied_maybe {
         return RetryAction::GiveUp;
@@ -90,38 +91,38 @@ pub(crate) fn decide(failure: &Failure, risk: Risk, applied_maybe: bool, tries: 
             Wire::StaleEpoch { .. } => RetryAction::Redirect { wait: soon() },
             Wire::NotLeader { .. } => RetryAction::AskAnother { wait: hop(tries, jitter) },
             Wire::Busy { retry_after } | Wire::Moving { retry_after, .. } | Wire::LogFull { retry_after, .. } => {
-                RetryAction::Again { wait: told(*retry_after, tries, jitter) }
+                RetryAction::Again { wait: requested(*retry_after, tries, jitter) }
             }
-            // It is stopping, or sees no quorum: another may lead by now, and sends us back if not.
+            // The server is stopping, or sees no quorum: another member may lead by now, or sends us back.
             Wire::Unavailable { .. } if tries == 1 => RetryAction::AskAnother { wait: Duration::ZERO },
             Wire::Unavailable { retry_after, .. } => {
-                RetryAction::AskAnother { wait: told(*retry_after, tries, jitter) }
+                RetryAction::AskAnother { wait: requested(*retry_after, tries, jitter) }
             }
             Wire::Uncertain { not_tried: true } => RetryAction::Again { wait: calm() },
             // The leader lost its place during the operation, or is too slow to start it: another member may lead by now.
             Wire::Uncertain { .. } | Wire::DeadlineExceeded => RetryAction::AskAnother { wait: calm() },
-            // A region nobody knows there; whether the table is gone is for a master to say.
+            // The server does not know the region; a master knows whether the table still exists.
             Wire::NotFound { .. } => RetryAction::Relocate { wait: calm() },
             Wire::SnapshotTooOld { .. } => RetryAction::Again { wait: calm() },
-            // A delete of a whole row met an alteration of its table: the server makes it anew.
+            // The write met an alteration of the table: the server evaluates it again under the new schema.
             Wire::SchemaChanged { .. } => RetryAction::Again { wait: soon() },
             _ => RetryAction::GiveUp,
         },
     }
 }
 
-/// What the server asked for, a little spread, and never less than our own patience after many tries.
-fn told(retry_after: Duration, tries: u32, jitter: u64) -> Duration {
+/// The wait that the server asked for, spread a little, and after many tries never shorter than our own backoff.
+fn requested(retry_after: Duration, tries: u32, jitter: u64) -> Duration {
     let asked = retry_after.min(RETRY_AFTER_MAX);
     spread(asked.max(WAIT_MIN), jitter).max(if tries > 4 { backoff(tries - 4, jitter) } else { Duration::ZERO })
 }
 
-/// Doubles with each try up to the maximum; the upper half of it is random.
+/// Doubles with each try up to the maximum; half of it is random.
 fn backoff(tries: u32, jitter: u64) -> Duration {
     half_random(WAIT_MIN.saturating_mul(1 << tries.saturating_sub(1).min(16)).min(WAIT_MAX), jitter)
 }
 
-/// Nothing at first, little for about a second, and never much: news of a leader are not worth missing.
+/// No wait at first, short waits for about a second, and never a long one: the call should learn of a new leader soon.
 fn hop(tries: u32, jitter: u64) -> Duration {
     if tries <= REDIRECTS_AT_ONCE {
         return Duration::ZERO;
@@ -135,7 +136,7 @@ fn half_random(wait: Duration, jitter: u64) -> Duration {
     half + part(half, jitter)
 }
 
-/// `wait` and up to a quarter more.
+/// `wait`, and up to a quarter more.
 fn spread(wait: Duration, jitter: u64) -> Duration {
     wait + part(wait / 4, jitter)
 }

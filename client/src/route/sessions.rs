@@ -1,7 +1,7 @@
-//! The sessions of one client, one per server, and which servers calls may be sent to.
+//! The sessions of one client, one per server, and which servers take calls.
 //!
-//! A server that was not reached, or fell silent, is *away*: calls go to other members while a new session is opened on
-//! trial, by whoever would have liked to send there. It is back when a session is accepted.
+//! A server that could not be reached, or has stopped answering, is *away*: calls go to other members, and a call that would
+//! have gone there opens a new session on trial. The server is back when it accepts a session.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::wire::failure::Failure;
 use crate::wire::peer::Peer;
 use crate::wire::session::{Session, Standing};
 
-/// Between two attempts to reach a server that is away.
+/// The shortest time between two attempts to reach a server that is away.
 const TRIAL_PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
 pub(crate) struct Sessions {
     /// At most one per server of the cluster.
     sessions: RwLock<BTreeMap<ServerId, Arc<Session>>>,
-    /// Held while a session is opened, so that callers which find none open one together.
+    /// Held while a session is opened, so that concurrent callers open one.
     opening: Mutex<()>,
 }
 
@@ -34,7 +34,7 @@ impl Sessions {
         (session.address() == address && session.standing() == Standing::Ready).then(|| Arc::clone(session))
     }
 
-    /// The session with a server, opened if need be. `None`: the server is away.
+    /// The session with a server, opened if necessary. `None`: the server is away.
     pub(crate) fn reach(&self, peer: Peer, address: &str, opened: &Count) -> Result<Option<Arc<Session>>, Failure> {
         let _opening = self.opening.lock();
         let last = self.sessions.read().get(&peer.server).cloned();
@@ -54,7 +54,7 @@ impl Sessions {
         Ok((!on_trial).then_some(session))
     }
 
-    /// Ends them all, once their callers have gone.
+    /// Ends all sessions, once their callers are gone.
     pub(crate) fn clear(&self) {
         self.sessions.write().clear();
     }

@@ -1,8 +1,8 @@
-//! Rows of several ranges in one order: the buckets of a salted table, merged by what stands behind the bucket byte.
+//! Merges the buckets of a salted table into one order: that of the keys without the bucket byte.
 //!
-//! Each range is a stream of its own and all are read at once. The least head (backwards: the greatest) is the next row,
-//! which is known once every stream that has not ended shows its head. Rows are skipped here, since no server sees all
-//! buckets; each stream stops by itself at as many rows as could be wanted of it.
+//! Each bucket is a stream, and all are read at once. The smallest head (in reverse, the largest) is the next row; it is known
+//! once every stream that has not ended has a head. Offsets are skipped here, because no server sees all buckets; each stream
+//! ends at the most rows that could be needed from it.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -16,18 +16,18 @@ use crate::error::Error;
 use crate::read::row_data::RowData;
 use crate::read::row_stream::RowStream;
 
-/// A merge under way.
+/// The merge of several row streams.
 #[derive(Debug)]
 pub(crate) struct BucketMerge {
     sources: Vec<RowStream>,
-    /// Bytes of each row that do not count in the order.
+    /// Leading bytes of each row that the order ignores.
     skip_bytes: usize,
     reverse: bool,
     offset: u64,
     limit: Option<u64>,
-    /// The next row of each source that has one, by its place in the order.
+    /// The next row of each source that has one, in order.
     heads: BTreeMap<(Bytes, usize), RowData>,
-    /// The sources whose next row is not known.
+    /// The sources whose next row is not known yet.
     waited_for: Vec<usize>,
 }
 
@@ -43,12 +43,12 @@ impl BucketMerge {
         Self { sources, skip_bytes, reverse, offset, limit, heads: BTreeMap::new(), waited_for }
     }
 
-    /// As of when what came so far is complete, if reads of followers bounded it.
+    /// As of when the rows so far are complete, if stale reads bound it.
     pub(crate) fn as_of_ms(&self) -> Option<u64> {
         self.sources.iter().fold(None, |known, source| older(known, source.as_of_ms()))
     }
 
-    /// Looks for the heads that are missing; whether all are known now.
+    /// Polls for the missing heads; ready when all are known.
     fn poll_heads(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let mut still = Vec::new();
         for at in std::mem::take(&mut self.waited_for) {

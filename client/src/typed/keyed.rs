@@ -1,4 +1,4 @@
-//! Tables whose keys are typed and whose columns are named: a struct that derives [`RowKey`] in place of bytes.
+//! Tables with typed keys and named columns: a struct that derives [`RowKey`] instead of bytes.
 
 use std::marker::PhantomData;
 
@@ -13,7 +13,7 @@ use crate::write::outcome::MutationOutcome;
 use crate::write::requests::{WriteRequest, answers};
 use crate::write::row_mutation::RowMutation;
 
-/// A table seen through a key type; columns are named as in a [`Table`]. For structs that are whole rows there is
+/// A table with a typed key; columns are named as in a [`Table`]. For structs that are whole rows see
 /// [`TypedTable`](crate::TypedTable).
 ///
 /// ```no_run
@@ -32,12 +32,12 @@ use crate::write::row_mutation::RowMutation;
 /// let key = Action { user: 7, time: Desc(1_000), action: 3 };
 /// actions.put(&key, |row| row.set("a", "kind", "login")).await?;
 ///
-/// // The user's newest ten, as the key sorts times from high to low.
+/// // The user's newest ten: the key sorts times in descending order.
 /// let mut newest = actions.scan(7).limit(10).await?;
 /// while let Some(row) = newest.next().await {
 ///     println!("{}", row?.key.time.0);
 /// }
-/// // What the user did in the first second, and the last thing before.
+/// // What the user did in the first second, and the last action before `key` in time.
 /// let early = actions.scan(Action::prefix().user(7).time_between(0..1_000)).await?;
 /// let before = actions.higher(&key).within(7).await?;
 /// # Ok(()) }
@@ -54,12 +54,12 @@ impl<K> Clone for KeyedTable<K> {
     }
 }
 
-/// That a table which declares its key declares this one.
+/// Checks that the table declares this key, if it declares any.
 pub(crate) fn check_declared<K: RowKey>(table: &Table) -> Result<(), Error> {
     let (schema, ours) = (table.schema(), K::declaration());
     match &schema.key {
         Some(declared) if *declared != ours => Err(Error::invalid(format!(
-            "table {} declares its key as `{declared}`; the key type given has `{ours}`",
+            "table {} declares its key as `{declared}`; the key type is `{ours}`",
             schema.name
         ))),
         _ => Ok(()),
@@ -67,28 +67,28 @@ pub(crate) fn check_declared<K: RowKey>(table: &Table) -> Result<(), Error> {
 }
 
 impl<K: RowKey + Send + 'static> KeyedTable<K> {
-    /// Sees `table` through the key type. A table that declares its key must declare this one.
+    /// Wraps `table` with the key type. If the table declares a key, it must be this one.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the table declares other parts.
+    /// [`Error::Invalid`] when the table declares another key.
     pub fn new(table: Table) -> Result<Self, Error> {
         check_declared::<K>(&table)?;
         Ok(Self { table, key: PhantomData })
     }
 
-    /// Writes cells of one row: `put(&key, |row| row.set("family", "qualifier", value))`; with `.when(...)` behind it only if
-    /// something holds.
+    /// Writes cells of one row: `put(&key, |row| row.set("family", "qualifier", value))`. Add `.when(...)` to write only if a
+    /// condition holds.
     ///
     /// **Durability** and **retry safety** are those of [`Table::put`].
     ///
     /// # Errors
-    /// As for [`Table::put`]; [`Error::Invalid`] also when the key's parts are too long together.
+    /// As for [`Table::put`]; [`Error::Invalid`] also when the encoded key is too long.
     pub fn put(&self, key: &K, cells: impl FnOnce(Put) -> Put) -> WriteRequest<()> {
         let mutation = key.encode().map_or_else(RowMutation::refused, |row| cells(Put::new(row)).into());
         WriteRequest::new(&self.table, mutation, answers::nothing)
     }
 
-    /// Deletes of one row what `what` names; the whole row if it names nothing.
+    /// Deletes the cells of one row that `what` names; the whole row if it names none.
     ///
     /// **Durability** and **retry safety** are those of [`Table::delete`].
     ///
@@ -103,15 +103,15 @@ impl<K: RowKey + Send + 'static> KeyedTable<K> {
     /// `mutate(&key, |row| row.set("a", "kind", "login").increment("a", "logins", 1))`. As [`Table::mutate`].
     ///
     /// # Errors
-    /// As for [`Table::mutate`]; [`Error::Invalid`] also when the key's parts are too long together.
+    /// As for [`Table::mutate`]; [`Error::Invalid`] also when the encoded key is too long.
     pub fn mutate(&self, key: &K, changes: impl FnOnce(RowMutation) -> RowMutation) -> WriteRequest<MutationOutcome> {
         WriteRequest::new(&self.table, changes(RowMutation::of_key(key)), Ok)
     }
 
-    /// Adds `by` to a counter and answers its new value. As [`Table::increment`].
+    /// Adds `by` to a counter and returns its new value. As [`Table::increment`].
     ///
     /// # Errors
-    /// As for [`Table::increment`]; [`Error::Invalid`] also when the key's parts are too long together.
+    /// As for [`Table::increment`]; [`Error::Invalid`] also when the encoded key is too long.
     pub fn increment(&self, key: &K, family: &str, qualifier: impl AsRef<[u8]>, by: i64) -> WriteRequest<i64> {
         let mutation = RowMutation::of_key(key).increment(family, qualifier, by).returning(Returns::New);
         WriteRequest::new(&self.table, mutation, answers::counter)

@@ -1,9 +1,10 @@
-//! Reading typed tables: by spans of keys, in the order of keys, salted or not.
+//! Reading typed tables: by spans of keys, in key order, salted or not.
 //!
-//! The rows of a salted key lie in as many ranges as it has buckets. They are read at once and merged into the order that the
-//! keys have without their buckets, which is the one order that callers see: limits, offsets and page tokens hold in it.
-//! `rows` has the scans and the merge, `ends` single rows, `page` pages, `count` counts; here is what they share, and the methods that tables
-//! get of them.
+//! The rows of a salted key lie in one range per bucket. All ranges are read at once and merged into the order of the keys
+//! without their buckets. Callers see only this order, and limits, offsets and page tokens refer to it.
+//!
+//! `rows` has scans, `ends` single rows, `page` pages, `count` counts. This module has what they share, and the methods that
+//! typed tables get from them.
 
 use terrane_types::{RowKey, TableRow};
 
@@ -23,18 +24,18 @@ pub use ends::{TypedEnd, TypedGet};
 pub use page::{TypedPage, TypedPageRequest};
 pub use rows::{TypedRows, TypedScan};
 
-/// What a row is read as: a struct that derives `Row`, or a [`TypedRow`] of a key.
+/// What a row is read as: a struct that derives `Row`, or a [`TypedRow`].
 pub trait FromRow: Sized + Send + 'static {
     /// The key of the table.
     type Key: RowKey;
 
-    /// The row as it is wanted.
+    /// Converts a row.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the row's key or columns are no such row.
+    /// [`Error::Invalid`] when the row's key or columns do not have this type.
     fn from_row(row: RowData) -> Result<Self, Error>;
 
-    /// Names the columns that it is made of; none for all.
+    /// Adds the columns to read; none means all.
     fn select(scan: Scan) -> Scan {
         scan
     }
@@ -75,13 +76,13 @@ impl<R: TableRow + Send + 'static> FromRow for R {
     }
 }
 
-/// The options that all typed requests have, and awaiting those that have `async fn run(self) -> Result<AsOf<$value>, Error>`.
+/// The options of all typed requests, and awaiting those with an `async fn run(self) -> Result<AsOf<$value>, Error>`.
 macro_rules! typed_request {
     ($request:ident, $value:ty) => {
         crate::typed::reads::typed_options!($request);
 
         impl<T: FromRow> $request<'_, T> {
-            /// Asks for the time as of which the answer is complete, too: interesting with
+            /// Also returns as of when the answer is complete: useful with
             /// [`Consistency::Stale`](crate::Consistency::Stale).
             pub const fn with_as_of(self) -> crate::read::request::WithAsOf<Self> {
                 crate::read::request::WithAsOf(self)
@@ -108,31 +109,31 @@ macro_rules! typed_request {
     };
 }
 
-/// The options that all typed requests have.
+/// The options of all typed requests.
 macro_rules! typed_options {
     ($request:ident) => {
         impl<T: FromRow> $request<'_, T> {
-            /// How fresh the answer is; [`Consistency::Linearizable`] if not set.
+            /// Which writes the read sees; [`Consistency::Linearizable`] by default.
             pub fn consistency(mut self, consistency: Consistency) -> Self {
                 self.how.consistency = consistency;
                 self
             }
 
-            /// How long it may take, retries included; the table's timeout if not set. Of scans, how long each wait for
-            /// rows may take.
+            /// The timeout of this call, retries included; the table's by default. In a scan it applies to each wait for
+            /// rows.
             pub fn timeout(mut self, timeout: std::time::Duration) -> Self {
                 self.how.timeout(timeout);
                 self
             }
 
-            /// Shows only rows that pass the filter; `docs/filters.md` has the language.
+            /// Only rows that pass the filter; docs/filters.md describes the language.
             pub fn filter(mut self, filter: impl std::fmt::Display) -> Self {
                 self.scan = self.scan.filter(filter);
                 self
             }
 
-            /// Any other option of a scan: columns, versions, times, blocks. Range, direction, limit and offset are set by
-            /// the request's own methods.
+            /// Any other option of a scan: columns, versions, times, blocks. Set range, direction, limit and offset with the
+            /// request's own methods.
             pub fn with(mut self, options: impl FnOnce(Scan) -> Scan) -> Self {
                 self.scan = options(self.scan);
                 self
@@ -143,19 +144,19 @@ macro_rules! typed_options {
 
 use {typed_options, typed_request};
 
-/// The reading methods of typed tables: `$row` is what their rows are read as.
+/// The read methods of typed tables; `$row` is the type of their rows.
 macro_rules! typed_reads {
     ($row:ty, $key:ty) => {
         /// Reads one row.
         ///
         /// # Errors
-        /// As for [`Table::get`]; [`Error::Invalid`] also for a row that is none of this type.
+        /// As for [`Table::get`]; [`Error::Invalid`] also for a row that does not have this type.
         pub fn get(&self, key: &$key) -> TypedGet<'_, $row> {
             TypedGet::new(&self.table, key)
         }
 
-        /// Reads the rows of a span in the order of keys: `..`, the first part of the key by itself, or what `prefix()` of
-        /// the key gives. Salted keys come in the order they have without their buckets.
+        /// Reads the rows of a span in key order. A span is `..`, the first part of the key, or built with the key's
+        /// `prefix()`. Salted keys come in the order of the keys without buckets.
         ///
         /// # Errors
         /// As for [`Table::scan`].
@@ -171,7 +172,7 @@ macro_rules! typed_reads {
             TypedPageRequest::new(&self.table, span)
         }
 
-        /// The first row of a span: where a key sorts times from high to low, `table.latest(user)` is the user's newest.
+        /// The first row of a span. If the key sorts times in descending order, `table.latest(user)` is the user's newest row.
         ///
         /// # Errors
         /// As for [`Table::first`].
@@ -179,9 +180,9 @@ macro_rules! typed_reads {
             self.first(span)
         }
 
-        /// The first row, or the first few ([`TypedScan::rows`]), of the rows that share `parts` leading parts of the key,
-        /// a bucket not counted: `table.latest_of_each(1)` is the newest of every user. As [`Table::latest`]; the table
-        /// must declare its key.
+        /// The first row, or the first few ([`TypedScan::rows`]), of each group of rows that share `parts` leading parts of
+        /// the key, not counting a bucket: `table.latest_of_each(1)` is the newest row of every user. As [`Table::latest`];
+        /// the table must declare its key.
         ///
         /// # Errors
         /// As for [`Table::latest`].
@@ -210,15 +211,15 @@ macro_rules! typed_reads {
         /// # Errors
         /// As for [`Table::floor`].
         pub fn floor(&self, key: &$key) -> TypedEnd<'_, $row> {
-            TypedEnd::beside(&self.table, key, Side::Floor)
+            TypedEnd::next_to(&self.table, key, Side::Floor)
         }
 
-        /// The row with this key, else the first behind it.
+        /// The row with this key, else the first after it.
         ///
         /// # Errors
         /// As for [`Table::ceiling`].
         pub fn ceiling(&self, key: &$key) -> TypedEnd<'_, $row> {
-            TypedEnd::beside(&self.table, key, Side::Ceiling)
+            TypedEnd::next_to(&self.table, key, Side::Ceiling)
         }
 
         /// The last row before this key.
@@ -226,18 +227,18 @@ macro_rules! typed_reads {
         /// # Errors
         /// As for [`Table::lower`].
         pub fn lower(&self, key: &$key) -> TypedEnd<'_, $row> {
-            TypedEnd::beside(&self.table, key, Side::Lower)
+            TypedEnd::next_to(&self.table, key, Side::Lower)
         }
 
-        /// The first row behind this key.
+        /// The first row after this key.
         ///
         /// # Errors
         /// As for [`Table::higher`].
         pub fn higher(&self, key: &$key) -> TypedEnd<'_, $row> {
-            TypedEnd::beside(&self.table, key, Side::Higher)
+            TypedEnd::next_to(&self.table, key, Side::Higher)
         }
 
-        /// How many rows a span has; the servers count. As [`Table::count`].
+        /// The number of rows in a span; the servers count. As [`Table::count`].
         ///
         /// # Errors
         /// As for [`Table::count`].
@@ -245,7 +246,7 @@ macro_rules! typed_reads {
             TypedCount::new(&self.table, span)
         }
 
-        /// The table beneath.
+        /// The underlying table.
         #[must_use]
         pub fn table(&self) -> &Table {
             &self.table

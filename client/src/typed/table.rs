@@ -12,7 +12,7 @@ use crate::write::operations::Delete;
 use crate::write::requests::{WriteManyRequest, WriteRequest, answers};
 use crate::write::row_mutation::RowMutation;
 
-/// A table of structs: each is a row, its fields are the parts of the key and columns.
+/// A table of structs: each struct is a row; its fields are parts of the key, and columns.
 ///
 /// ```no_run
 /// use terrane_client::{Client, Desc, Row, RowKey, TypedTable};
@@ -53,10 +53,10 @@ use crate::write::row_mutation::RowMutation;
 /// # Ok(()) }
 /// ```
 ///
-/// A key that begins with a [`Bucket`](crate::Bucket) spreads rows that are written at one time over the table. Nothing else
-/// changes: the writer computes the bucket, and rows are read in the order of the parts behind it.
+/// A key that starts with a [`Bucket`](crate::Bucket) spreads rows that are written at the same time over the table. Nothing
+/// else changes: the client computes the bucket, and rows are read in the order of the parts after it.
 ///
-/// A row is there as long as it has a column of a field; give it one that is not an `Option`.
+/// A row exists while it has a column of a field; give the struct a field that is not an `Option`.
 #[derive(Debug)]
 pub struct TypedTable<R> {
     table: Table,
@@ -70,11 +70,11 @@ impl<R> Clone for TypedTable<R> {
 }
 
 impl<R: TableRow + Send + 'static> TypedTable<R> {
-    /// Sees `table` as rows of this type. A table that declares its key must declare that of the type, and it must have
-    /// all families that the type names.
+    /// Wraps `table` with the row type. If the table declares a key, it must be that of the type; the table must have all
+    /// families that the type names.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the table declares other parts of the key, or lacks a family.
+    /// [`Error::Invalid`] when the table declares another key, or lacks a family.
     pub fn new(table: Table) -> Result<Self, Error> {
         check_declared::<R::Key>(&table)?;
         let schema = table.schema();
@@ -87,20 +87,19 @@ impl<R: TableRow + Send + 'static> TypedTable<R> {
         Ok(Self { table, row: PhantomData })
     }
 
-    /// Writes a row, all of it or nothing: every column that has a value is put, and every `Option` that is `None` is
-    /// deleted, so that the row reads back as it was put. Columns that the struct does not name are left as they are. It can
-    /// be made to depend on what is there: `actions.put(&row).when(column("a", "kind").is_absent()).await?.held`.
+    /// Writes a row, all or nothing: columns with a value are put, and those of an `Option` that is `None` are deleted, so the
+    /// row reads back as it was put. Columns that the struct does not name keep their values. A condition can guard the write:
+    /// `actions.put(&row).when(column("a", "kind").is_absent()).await?.held`.
     ///
     /// **Durability** and **retry safety** are those of [`Table::mutate`].
     ///
     /// # Errors
-    /// As for [`Table::mutate`]; [`Error::Invalid`] also when the key's parts are too long together, or a value has no
-    /// encoding.
+    /// As for [`Table::mutate`]; [`Error::Invalid`] also when the encoded key is too long, or a value cannot be encoded.
     pub fn put(&self, row: &R) -> WriteRequest<()> {
         WriteRequest::new(&self.table, mutation_of(row).unwrap_or_else(RowMutation::refused), answers::nothing)
     }
 
-    /// Writes many rows as [`TypedTable::put`] does, each by itself, and answers in their order. As [`Table::mutate_many`].
+    /// Writes many rows as [`TypedTable::put`] does, independently; the outcomes come in order. As [`Table::mutate_many`].
     ///
     /// # Errors
     /// As for [`Table::mutate_many`].
@@ -112,25 +111,25 @@ impl<R: TableRow + Send + 'static> TypedTable<R> {
         self.table.mutate_many(mutations.collect())
     }
 
-    /// The mutation that [`TypedTable::put`] sends: for a writer, or for [`Table::atomic`].
+    /// The mutation that [`TypedTable::put`] sends, for a writer or for [`Table::atomic`].
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the key's parts are too long together, or a value has no encoding.
+    /// [`Error::Invalid`] when the encoded key is too long, or a value cannot be encoded.
     pub fn mutation(row: &R) -> Result<RowMutation, Error> {
         Ok(mutation_of(row)?)
     }
 
-    /// Adds `by` to a counter of the row, and answers its new value. As [`Table::increment`]; a field of the struct can be a
-    /// counter if it is an `i64`.
+    /// Adds `by` to a counter of the row and returns its new value. As [`Table::increment`]; an `i64` field of the struct can be
+    /// a counter.
     ///
     /// # Errors
-    /// As for [`Table::increment`]; [`Error::Invalid`] also when the key's parts are too long together.
+    /// As for [`Table::increment`]; [`Error::Invalid`] also when the encoded key is too long.
     pub fn increment(&self, key: &R::Key, family: &str, qualifier: impl AsRef<[u8]>, by: i64) -> WriteRequest<i64> {
         let mutation = RowMutation::of_key(key).increment(family, qualifier, by).returning(Returns::New);
         WriteRequest::new(&self.table, mutation, answers::counter)
     }
 
-    /// Deletes a row, also what it has besides the fields of the struct.
+    /// Deletes the whole row, including columns that the struct does not name.
     ///
     /// **Durability** and **retry safety** are those of [`Table::delete`].
     ///

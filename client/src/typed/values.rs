@@ -1,10 +1,10 @@
-//! Values of columns that are anything serde knows: as JSON, or packed by postcard.
+//! Column values of any serde type: as JSON, or encoded by postcard.
 
 #[cfg(any(feature = "json", feature = "postcard"))]
 use terrane_types::{ColumnValue, Invalid};
 
-/// A column's value as JSON: `tags: Json<Vec<String>>`. Readable by people and every language; names of fields are in every
-/// value. With feature `json`.
+/// A column's value as JSON: `tags: Json<Vec<String>>`. Readable in every language; every value contains the field names. With
+/// feature `json`.
 ///
 /// ```
 /// use terrane_client::{ColumnValue, Json};
@@ -20,22 +20,22 @@ pub struct Json<T>(
     pub T,
 );
 
-/// Some values cannot be JSON: a map whose keys are no texts.
+/// Some values have no JSON form, such as a map whose keys are not text.
 #[cfg(feature = "json")]
 impl<T: serde::Serialize + serde::de::DeserializeOwned> ColumnValue for Json<T> {
     fn to_value(&self) -> Result<Vec<u8>, Invalid> {
-        serde_json::to_vec(&self.0).map_err(|error| Invalid::new(format!("the value cannot be JSON: {error}")))
+        serde_json::to_vec(&self.0).map_err(|error| Invalid::new(format!("the value has no JSON form: {error}")))
     }
 
     fn from_value(value: &[u8]) -> Result<Self, Invalid> {
         serde_json::from_slice(value)
             .map(Self)
-            .map_err(|error| Invalid::new(format!("the value is no such JSON: {error}")))
+            .map_err(|error| Invalid::new(format!("the value is not JSON of this type: {error}")))
     }
 }
 
-/// A column's value packed by [postcard](https://postcard.jamesmunns.com): small and quick, read by programs that know the type. Fields
-/// are known by their order: add new ones to a type of another name. With feature `postcard`.
+/// A column's value encoded by [postcard](https://postcard.jamesmunns.com): small and fast, for programs that know the type.
+/// Fields are identified by their order, so use a new type to add one. With feature `postcard`.
 ///
 /// ```
 /// use terrane_client::{ColumnValue, Postcard};
@@ -51,18 +51,18 @@ pub struct Postcard<T>(
     pub T,
 );
 
-/// Some values cannot be packed: a sequence whose length is not known before it was written.
+/// Some values cannot be encoded, such as a sequence of unknown length.
 #[cfg(feature = "postcard")]
 impl<T: serde::Serialize + serde::de::DeserializeOwned> ColumnValue for Postcard<T> {
     fn to_value(&self) -> Result<Vec<u8>, Invalid> {
-        postcard::to_allocvec(&self.0).map_err(|error| Invalid::new(format!("the value cannot be packed: {error}")))
+        postcard::to_allocvec(&self.0).map_err(|error| Invalid::new(format!("the value cannot be encoded: {error}")))
     }
 
     fn from_value(value: &[u8]) -> Result<Self, Invalid> {
         match postcard::take_from_bytes(value) {
             Ok((read, [])) => Ok(Self(read)),
-            Ok((_, rest)) => Err(Invalid::new(format!("the packed value has {} bytes more than its type", rest.len()))),
-            Err(error) => Err(Invalid::new(format!("the value is not packed as its type: {error}"))),
+            Ok((_, rest)) => Err(Invalid::new(format!("the value has {} bytes more than its type", rest.len()))),
+            Err(error) => Err(Invalid::new(format!("the value is not an encoding of its type: {error}"))),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! The requests of one session: those that wait to be sent, and those that wait for their replies.
+//! The requests of one session: queued ones, and sent ones that wait for their replies.
 //!
-//! Sans-I/O. Each request has a place in a table; the place's index and generation make the request's id.
+//! Sans-I/O. Each request has a slot in a table; the slot's index and generation form the request's id.
 
 use std::collections::VecDeque;
 
@@ -12,16 +12,16 @@ use tokio::time::Instant;
 use crate::wire::failure::Failure;
 use crate::wire::message::Reply;
 
-/// Requests queued or under way on one session.
+/// Requests queued or sent on one session.
 pub(crate) const IN_FLIGHT_MAX: usize = 8192;
-/// Requests and bytes that go into one message; a single larger request travels alone.
+/// Requests and bytes in one message; a larger request travels alone.
 const BATCH_REQUESTS_MAX: usize = 1024;
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
-/// A reply that is no refusal.
+/// A reply that is not a refusal.
 pub(crate) struct Answered {
     pub(crate) reply: Reply,
-    /// The version of the table's schema, where the request named an older one; else 0.
+    /// The version of the table's schema if the request named an older one, otherwise 0.
     pub(crate) schema_version: u64,
 }
 
@@ -33,12 +33,12 @@ pub(crate) struct State {
     pub(crate) queue: VecDeque<v1::Request>,
     pub(crate) slots: Vec<Slot>,
     free: Vec<u32>,
-    /// Requests in the queue that were taken back: skipped on their way out.
+    /// Queued requests that were taken back; they are skipped when the queue is sent.
     taken_back: usize,
 }
 
 pub(crate) enum Phase {
-    /// The hello is not answered yet: nobody has room to queue anything.
+    /// The hello is not answered yet: there are no permits to queue a request.
     Opening,
     Open,
     Broken {
@@ -48,8 +48,8 @@ pub(crate) enum Phase {
     },
 }
 
-/// A place in the table of requests under way. Its index and generation make the request's id, so that a reply which
-/// comes for an earlier user of the place is not taken for the present one's.
+/// A slot in the table of requests. Its index and generation form the request's id, so that a late reply to an earlier request
+/// in the slot is not taken for the reply to the current one.
 #[derive(Default)]
 pub(crate) struct Slot {
     generation: u32,
@@ -62,12 +62,12 @@ impl State {
         Self { phase: Phase::Opening, queue: VecDeque::new(), slots: Vec::new(), free: Vec::new(), taken_back: 0 }
     }
 
-    /// Whether any request is queued or under way.
+    /// Whether any request is queued or sent.
     pub(crate) fn waits(&self) -> bool {
         self.slots.len() > self.free.len()
     }
 
-    /// As much as has queued, up to the limits of one message.
+    /// Everything in the queue, up to the limits of one message.
     pub(crate) fn next_batch(&mut self) -> Option<v1::RequestBatch> {
         if self.queue.is_empty() {
             return None;
@@ -91,8 +91,8 @@ impl State {
         (!requests.is_empty()).then_some(v1::RequestBatch { requests })
     }
 
-    /// One request in the queue was released. It is left where it is, and the queue swept now and then: taking thousands
-    /// back costs no more than queueing them.
+    /// A queued request was released. It stays in the queue, which is swept from time to time: taking thousands back costs no
+    /// more than queueing them.
     pub(crate) fn take_back(&mut self) {
         self.taken_back += 1;
         if self.taken_back > self.queue.len() / 2 {
@@ -105,9 +105,10 @@ impl State {
     pub(crate) fn take_slot(&mut self, sender: ReplySender) -> u64 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
-            u32::try_from(self.slots.len() - 1).expect("permits bound the table far below 2^32")
+            u32::try_from(self.slots.len() - 1).expect("permits keep the table far below 2^32 slots")
         });
         let slot = &mut self.slots[index as usize];
+        assert!(slot.reply.is_none(), "slot {index} has two requests: one would get the reply of the other");
         slot.generation = slot.generation.wrapping_add(1);
         slot.sent = false;
         slot.reply = Some(sender);
@@ -120,7 +121,7 @@ impl State {
         (slot.generation == generation).then_some((index, slot))
     }
 
-    /// False when the request was taken back.
+    /// False if the request was taken back.
     fn mark_sent(&mut self, id: u64) -> bool {
         match self.slot(id) {
             Some((_, slot)) if slot.reply.is_some() => {

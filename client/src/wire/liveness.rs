@@ -1,14 +1,13 @@
-//! Whether a server is alive: silence is answered by a ping, and a silent ping by suspicion.
+//! Whether a server is alive: a silent server gets a ping, and one that does not answer the ping is suspected.
 //!
-//! A slow server and a stopped one look alike to a caller that waits. So while something is awaited from a server and
-//! nothing at all arrives for [`QUIET_TICKS`], it is sent a ping, which any living server answers at once. Without an
-//! answer within its ping_timeout, the server is suspect: the session breaks, its calls go elsewhere, and none goes there until
-//! a new session has been accepted. Suspicion never costs data: reads are repeated, and writes have their operation
-//! numbers.
+//! To a waiting caller, a slow server and a stopped one look alike. So when an answer of a server is expected and nothing at all
+//! arrives for [`QUIET_TICKS`], the client sends a ping, which any live server answers at once. If no answer arrives within
+//! the ping timeout, the server is suspected: the session breaks, its calls go to other members, and no call goes there until
+//! the server accepts a new session. A wrong suspicion costs no data: reads are repeated, and writes have operation numbers.
 //!
-//! Two things keep a busy machine from suspecting healthy servers:
-//! - silence is counted in ticks of this process, not by a clock. A client that was not scheduled itself suspects no server;
-//! - ping_timeout follows the slowest pings seen, and doubles when a suspicion proves wrong.
+//! Two things keep a client on a busy machine from suspecting healthy servers:
+//! - silence is counted in ticks of this process, not by the clock: a client that is not scheduled suspects no server;
+//! - the ping timeout follows the slowest pings, and doubles when a suspicion proves wrong.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -24,19 +23,19 @@ use tonic::transport::Channel;
 
 /// The step in which silence is counted.
 const TICK: Duration = Duration::from_millis(50);
-/// Ticks of silence after which a ping is sent.
+/// Ticks of silence before a ping is sent.
 const QUIET_TICKS: u32 = 4;
-/// Ticks with nothing awaited after which the watch sleeps until something is.
+/// Ticks without an expected answer before the watch goes to sleep.
 const IDLE_TICKS: u32 = 20;
-/// How long a ping may go unanswered. Together with the quiet before it, the least is well below an election's time.
+/// The bounds of the ping timeout. The minimum and the quiet time before it are together well below the time of an election.
 const PING_TIMEOUT_MIN: Duration = Duration::from_millis(400);
 const PING_TIMEOUT_MAX: Duration = Duration::from_secs(2);
-/// A ping that took so long multiplied by this is still not unusual.
+/// The ping timeout is at least this many times the duration of the last ping.
 const USUAL_TIMES: u32 = 8;
-/// A suspect that is back within this time was slow, not stopped.
+/// A suspected server that is back within this time was slow, not stopped.
 const SOON_BACK: Duration = Duration::from_secs(2);
 
-/// How long a server may leave a ping unanswered: learnt over all sessions with it.
+/// How long a server may take to answer a ping: learnt over all sessions with it.
 #[derive(Debug)]
 pub(crate) struct PingTimeout {
     state: Mutex<Learnt>,
@@ -60,18 +59,18 @@ impl PingTimeout {
         u32::try_from(ping_timeout.as_millis().div_ceil(TICK.as_millis())).unwrap_or(u32::MAX)
     }
 
-    /// A ping was answered: more ping_timeout at once if it was slow, less by and by if not.
+    /// A ping was answered: a slow one raises the timeout at once, others lower it gradually.
     fn answered(&self, took: Duration) {
         let mut state = self.state.lock();
-        let calmer = state.ping_timeout - state.ping_timeout / 8;
-        state.ping_timeout = calmer.max(took.saturating_mul(USUAL_TIMES)).clamp(PING_TIMEOUT_MIN, PING_TIMEOUT_MAX);
+        let lower = state.ping_timeout - state.ping_timeout / 8;
+        state.ping_timeout = lower.max(took.saturating_mul(USUAL_TIMES)).clamp(PING_TIMEOUT_MIN, PING_TIMEOUT_MAX);
     }
 
     fn suspected(&self, now: Instant) {
         self.state.lock().suspected = Some(now);
     }
 
-    /// The server accepted a session. If it was suspected just before, the suspicion was wrong.
+    /// The server accepted a session. If it was suspected shortly before, the suspicion was wrong.
     pub(crate) fn accepted(&self, now: Instant) {
         let mut state = self.state.lock();
         if state.suspected.take().is_some_and(|at| now.duration_since(at) < SOON_BACK) {
@@ -80,32 +79,32 @@ impl PingTimeout {
     }
 }
 
-/// What one session hears and waits for.
+/// The signs of life of one server, and whether an answer is expected.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
-    /// Messages that arrived from the server, of whatever stream.
-    heard: AtomicU64,
-    /// Streams beside the session that wait for the server.
+    /// Messages that arrived from the server, on any stream.
+    arrived: AtomicU64,
+    /// Other streams that expect an answer.
     awaiting: AtomicUsize,
-    /// The watch sleeps: a caller that begins to wait wakes it.
+    /// The watch is asleep: a caller that starts to wait wakes it.
     asleep: AtomicBool,
     wake: Notify,
 }
 
 impl Activity {
-    /// Something arrived.
+    /// A message arrived.
     pub(crate) fn hear(&self) {
-        self.heard.fetch_add(1, Ordering::Relaxed);
+        self.arrived.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Something is awaited from now on.
+    /// An answer is expected from now on.
     pub(crate) fn wake_watch(&self) {
         if self.asleep.load(Ordering::SeqCst) {
             self.wake.notify_one();
         }
     }
 
-    /// A stream beside the session waits until this is dropped.
+    /// Another stream expects an answer until this is dropped.
     pub(crate) fn awaits(&self) -> Expecting<'_> {
         self.awaiting.fetch_add(1, Ordering::SeqCst);
         self.wake_watch();
@@ -113,7 +112,7 @@ impl Activity {
     }
 }
 
-/// One wait for the server.
+/// One stream that expects an answer.
 pub(crate) struct Expecting<'a>(&'a Activity);
 
 impl Drop for Expecting<'_> {
@@ -122,14 +121,14 @@ impl Drop for Expecting<'_> {
     }
 }
 
-/// Runs for as long as the server gives signs of life when it is asked for one.
+/// Runs until the server is suspected. `waits`: whether a request of the session waits for a reply.
 pub(crate) async fn watch(activity: &Activity, ping_timeout: &PingTimeout, channel: Channel, waits: impl Fn() -> bool) {
     let mut silence = Silence::default();
     let mut idle = 0;
     let mut pings = FuturesUnordered::new();
     loop {
         tokio::select! {
-            // Signs of life count before time does.
+            // Signs of life take precedence over the tick.
             biased;
             Some(took) = pings.next() => {
                 if let Some(took) = took {
@@ -141,8 +140,8 @@ pub(crate) async fn watch(activity: &Activity, ping_timeout: &PingTimeout, chann
             () = sleep(TICK) => {}
         }
         let waits = || activity.awaiting.load(Ordering::SeqCst) > 0 || waits();
-        let awaited = waits();
-        match silence.tick(activity.heard.load(Ordering::Relaxed), awaited, ping_timeout.ticks()) {
+        let expected = waits();
+        match silence.tick(activity.arrived.load(Ordering::Relaxed), expected, ping_timeout.ticks()) {
             Sign::Enough => {}
             Sign::Wanted => pings.push(ping(channel.clone())),
             Sign::Missing => {
@@ -150,11 +149,11 @@ pub(crate) async fn watch(activity: &Activity, ping_timeout: &PingTimeout, chann
                 return;
             }
         }
-        idle = if awaited { 0 } else { idle + 1 };
+        idle = if expected { 0 } else { idle + 1 };
         if idle >= IDLE_TICKS {
             idle = 0;
             activity.asleep.store(true, Ordering::SeqCst);
-            // Look again: a call that began to wait before the flag was set does not wake the watch.
+            // Checked again: a call that started to wait before the flag was set does not wake the watch.
             if !waits() {
                 activity.wake.notified().await;
             }
@@ -163,7 +162,7 @@ pub(crate) async fn watch(activity: &Activity, ping_timeout: &PingTimeout, chann
     }
 }
 
-/// How long the server took to answer, if it did. A refusal is an answer.
+/// How long the server took to answer; `None` if it did not. A refusal is an answer.
 async fn ping(channel: Channel) -> Option<Duration> {
     use tonic::Code::{ResourceExhausted, Unimplemented};
     let began = Instant::now();
@@ -173,29 +172,29 @@ async fn ping(channel: Channel) -> Option<Duration> {
     }
 }
 
-/// What is missing of a server's signs of life.
+/// What follows a tick.
 #[derive(Debug, PartialEq, Eq)]
 enum Sign {
-    /// Nothing.
+    /// The server has shown a sign of life, or none is due.
     Enough,
-    /// One should be asked for.
+    /// A ping is due.
     Wanted,
-    /// The one that was asked for.
+    /// The ping was not answered: the server is suspected.
     Missing,
 }
 
 /// Ticks since the last sign.
 #[derive(Debug, Default)]
 struct Silence {
-    heard: u64,
+    arrived: u64,
     ticks: u32,
 }
 
 impl Silence {
-    fn tick(&mut self, heard: u64, awaited: bool, ping_timeout: u32) -> Sign {
-        // Once a ping was sent, its answer is awaited.
-        if heard != self.heard || (!awaited && self.ticks < QUIET_TICKS) {
-            *self = Self { heard, ticks: 0 };
+    fn tick(&mut self, arrived: u64, expected: bool, ping_timeout: u32) -> Sign {
+        // Once a ping was sent, its answer is expected.
+        if arrived != self.arrived || (!expected && self.ticks < QUIET_TICKS) {
+            *self = Self { arrived, ticks: 0 };
             return Sign::Enough;
         }
         self.ticks += 1;

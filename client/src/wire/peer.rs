@@ -3,12 +3,12 @@
 use terrane_proto::{hello, v1};
 use terrane_types::{ClusterId, ServerId};
 
-/// Who is expected at the other end, and who asks.
+/// The server at the other end, and this client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     pub(crate) cluster: ClusterId,
     pub(crate) server: ServerId,
-    /// Random per client; told to the server as the boot number, so that its logs can tell clients apart.
+    /// Random per client; sent as the boot number, so that the server's log can distinguish clients.
     pub(crate) boot: u64,
 }
 

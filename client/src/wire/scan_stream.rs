@@ -1,4 +1,4 @@
-//! A stream of scan blocks: from a region server, beside the session with it, or from a master.
+//! A stream of scan blocks: from a region server, over the connection of its session, or from a master.
 
 use terrane_proto::{error, v1};
 use terrane_types::Error as Wire;

@@ -1,20 +1,20 @@
-//! One long-lived stream to one region server, shared by all callers: requests go out in batches, replies come back in
-//! any order and are completed by id.
+//! One long-lived stream to one region server, shared by all callers: requests go out in batches, replies come back in any
+//! order and are matched by id.
 //!
-//! Nothing is spawned per request. Callers put requests into a queue; the outgoing half of the stream takes whatever has
-//! queued whenever the connection has room for it, so batches form by themselves and grow with the load. One task per
-//! session reads replies.
+//! No task is spawned per request. Callers queue requests; the outgoing half of the stream takes everything in the queue
+//! whenever the connection accepts more, so batches form by themselves and grow with the load. One task per session reads
+//! replies.
 //!
 //! Invariants:
-//! - nothing but the hello is sent before the server accepted it: a process of another cluster reads no request;
-//! - a request is answered exactly once: by its reply, or, when the stream breaks, as *not sent* while it was still in the
-//!   queue and as *lost* from the moment it was handed to the connection;
-//! - at most [`IN_FLIGHT_MAX`] requests are queued or under way; further callers wait;
-//! - a caller that goes away (its time is over, or its future is dropped) frees its place at once if its request was not
-//!   sent, and else when the reply comes.
+//! - nothing but the hello is sent before the server has accepted it: a process of another cluster never reads a request;
+//! - a request is answered exactly once: by its reply, or, when the stream breaks, as *not sent* if it was still in the queue,
+//!   and as *lost* once it was handed to the connection;
+//! - at most [`IN_FLIGHT_MAX`] requests are queued or sent; further callers wait;
+//! - a caller that leaves (its time is over, or its future is dropped) frees its slot at once if its request was not sent, and
+//!   otherwise when the reply arrives.
 //!
-//! A broken session stays broken. Whoever needs the server again opens a new one. A session also breaks when the server
-//! shows no sign of life while something is awaited from it: [`crate::wire::liveness`].
+//! A broken session stays broken; the next caller opens a new one. A session also breaks when the server shows no sign of life
+//! while an answer is expected: [`crate::wire::liveness`].
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ use crate::wire::peer::Peer;
 
 /// How long a server may take to accept a connection and answer the hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long calls wait for that. The attempt goes on while they go elsewhere.
+/// How long calls wait for that. After this they go elsewhere, and the attempt continues.
 const OPENING_WAIT: Duration = Duration::from_millis(400);
 
 /// A stream to a server. Dropping the last reference ends it.
@@ -63,16 +63,16 @@ pub(crate) struct Session {
     on_trial: bool,
 }
 
-/// Whether a session is worth queueing on.
+/// Whether a session can take requests.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It takes requests, or is expected to in a moment.
+    /// It takes requests, or will very soon.
     Ready,
-    /// It is not accepted yet, and nothing says that it will be soon.
+    /// The server has not accepted it, and may not do so soon.
     Away,
     /// It ended.
     Broken {
-        /// The server was not reached, or fell silent: a new session may end no better.
+        /// The server could not be reached, or has stopped answering: a new session may fail too.
         doubtful: bool,
         since: Instant,
     },
@@ -86,8 +86,8 @@ impl Drop for Session {
 }
 
 impl Session {
-    /// Begins to open a session; requests may be queued at once. Of one that is opened `on_trial`, to a server that was
-    /// silent or not there before, nothing is expected until it is accepted. Must be called within a runtime.
+    /// Starts to open a session; callers may wait for permits at once. A session `on_trial` goes to a server that was away: no
+    /// call uses it until it is accepted. Must be called within a runtime.
     pub(crate) fn open(
         address: &str,
         peer: Peer,
@@ -111,7 +111,7 @@ impl Session {
         }))
     }
 
-    /// Where it leads to.
+    /// The address of the server.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
@@ -126,7 +126,7 @@ impl Session {
         data_client(self.channel.clone())
     }
 
-    /// What was learnt of the server's ping_timeout, for the next session with it.
+    /// The ping timeout learnt for this server, for the next session with it.
     pub(crate) fn ping_timeout(&self) -> Arc<PingTimeout> {
         Arc::clone(&self.ping_timeout)
     }
@@ -144,32 +144,32 @@ impl Session {
     pub(crate) async fn ended(&self) {
         let ended = self.shared.ended.notified();
         let mut ended = std::pin::pin!(ended);
-        // Registered before looking: an end in between wakes us.
+        // Registered before the check: an end in between wakes us.
         ended.as_mut().enable();
         if !self.shared.is_broken() {
             ended.await;
         }
     }
 
-    /// A stream beside the session waits for the server until this is dropped; what arrives on it is to be [heard].
+    /// Another stream expects answers of the server until this is dropped. The stream reports what arrives with [`hear`].
     ///
-    /// [heard]: Session::hear
+    /// [`hear`]: Session::hear
     pub(crate) fn awaits(&self) -> Expecting<'_> {
         self.shared.activity.awaits()
     }
 
-    /// Something arrived from the server on a stream beside the session.
+    /// A message of the server arrived on another stream.
     pub(crate) fn hear(&self) {
         self.shared.activity.hear();
     }
 
-    /// Cluster time as the server sees it, in milliseconds since 1970. Never ahead of the server's own clock: it is the
-    /// time of its hello and what has passed since the hello came. `None` until the server has answered it.
+    /// Cluster time on the server, in milliseconds since 1970: the time in its hello plus what has passed since it arrived. Never
+    /// ahead of the server's clock. `None` until the server has answered the hello.
     pub(crate) fn cluster_time_ms(&self) -> Option<u64> {
-        self.shared.clock.lock().map(|(told, at)| told + u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX))
+        self.shared.clock.lock().map(|(time, at)| time + u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// The server found an operation older than it can be: the clock of its host may have been set since the hello.
+    /// The server found an operation too old, which it cannot be: its clock may have been set since the hello.
     pub(crate) fn doubt_clock(&self) {
         self.clock_in_doubt.store(true, Ordering::Relaxed);
     }
@@ -178,21 +178,22 @@ impl Session {
         self.clock_in_doubt.load(Ordering::Relaxed)
     }
 
-    /// If the clock is in doubt: asks the server for its time again, on a connection of its own.
+    /// If the clock is in doubt, gets the server's time again, over a new session.
     pub(crate) async fn refresh_clock(&self, until: Instant) -> Result<(), Failure> {
         if !self.clock_in_doubt.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
         let other = Self::open(&self.address, self.peer, self.ping_timeout(), false)?;
         let _permit = other.permit(until).await?;
-        let told = *other.shared.clock.lock();
-        if told.is_some() {
-            *self.shared.clock.lock() = told;
+        let clock = *other.shared.clock.lock();
+        if clock.is_some() {
+            *self.shared.clock.lock() = clock;
         }
         Ok(())
     }
 
-    /// Waits until one more request may be queued. For the hello it waits a moment only: others may know better.
+    /// Waits until one more request may be queued. While the hello is unanswered it waits only briefly: another member may be
+    /// up.
     pub(crate) async fn permit(&self, until: Instant) -> Result<Permit<'_>, Failure> {
         if let Ok(permit) = self.shared.permits.try_acquire() {
             return Ok(Permit(permit));
@@ -208,12 +209,12 @@ impl Session {
                     return Err(Failure::NotSent(format!("{} did not answer the hello in time", self.address)));
                 }
                 Err(_) if limit < until => limit = until,
-                Err(_) => return Err(Failure::NotSent(format!("too many requests wait for {}", self.address))),
+                Err(_) => return Err(Failure::NotSent(format!("too many requests are waiting for {}", self.address))),
             }
         }
     }
 
-    /// Sends one request and waits for its reply, for as long as `until`.
+    /// Sends one request and waits for its reply until `until`.
     pub(crate) async fn call(
         &self,
         permit: Permit<'_>,
@@ -236,7 +237,7 @@ impl Session {
 /// The right to queue one request.
 pub(crate) struct Permit<'a>(SemaphorePermit<'a>);
 
-/// A caller that waits for its reply. Dropping it takes the request back if it can be.
+/// A caller that waits for its reply. Dropping it takes the request back if possible.
 struct Waiting<'a> {
     shared: &'a Shared,
     id: u64,
@@ -244,11 +245,11 @@ struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    /// The caller's time is over.
+    /// The caller has run out of time.
     fn give_up(mut self, address: &str) -> Failure {
         self.done = true;
         if self.shared.take_back(self.id) {
-            return Failure::NotSent(format!("{address} took no requests in time"));
+            return Failure::NotSent(format!("{address} accepted no requests in time"));
         }
         Failure::Lost(format!("{address} did not answer in time"))
     }
@@ -268,14 +269,14 @@ fn data_client(channel: Channel) -> DataClient<Channel> {
 
 struct Shared {
     state: Mutex<State>,
-    /// Woken when the outgoing half has something to take.
+    /// Woken when there is something to send.
     outgoing: AtomicWaker,
-    /// One per request in the table; none before the hello is answered. Closed when the session breaks.
+    /// One per free slot; none before the hello is answered. Closed when the session breaks.
     permits: Semaphore,
-    /// The cluster time in the server's hello, and when that came.
+    /// The cluster time in the server's hello, and when it arrived.
     clock: Mutex<Option<(u64, Instant)>>,
     activity: Activity,
-    /// Told when the session breaks.
+    /// Notified when the session breaks.
     ended: Notify,
 }
 
@@ -302,7 +303,7 @@ impl Shared {
         if let Phase::Broken { why, .. } = &state.phase {
             return Err(not_sent(why));
         }
-        // Given back when the request leaves the table, which may be after its caller has gone.
+        // Added again when the request leaves the table, which may be after its caller has left.
         permit.forget();
         let id = state.take_slot(sender);
         let was_empty = state.queue.is_empty();
@@ -316,8 +317,8 @@ impl Shared {
         Ok((id, receiver))
     }
 
-    /// Nobody waits for this request any more. One that is still in the queue was certainly not sent, and is not going to
-    /// be (true); one that is under way keeps its place until the reply comes, so that its id means nothing else meanwhile.
+    /// The caller no longer waits for this request. A request in the queue is removed: it was not sent and will not be (true).
+    /// A sent one keeps its slot until the reply arrives, so that its id is not reused meanwhile.
     fn take_back(&self, id: u64) -> bool {
         let mut state = self.state.lock();
         if state.slot(id).is_none_or(|(_, slot)| slot.sent) || state.release(id).is_none() {
@@ -337,9 +338,9 @@ impl Shared {
     }
 
     fn accepted(&self, reply: &v1::HelloReply) {
-        // A server that does not tell the time is taken to have ours.
-        let told = Some(reply.cluster_time_ms).filter(|told| *told > 0).unwrap_or_else(terrane_env::time::wall_ms);
-        *self.clock.lock() = Some((told, Instant::now()));
+        // A server that does not send its time is assumed to have ours.
+        let time = Some(reply.cluster_time_ms).filter(|time| *time > 0).unwrap_or_else(terrane_env::time::wall_ms);
+        *self.clock.lock() = Some((time, Instant::now()));
         let mut state = self.state.lock();
         if matches!(state.phase, Phase::Opening) {
             state.phase = Phase::Open;
@@ -347,7 +348,7 @@ impl Shared {
         }
     }
 
-    /// What goes out next.
+    /// The next message to send.
     fn next_batch(&self) -> Option<v1::RequestBatch> {
         let mut state = self.state.lock();
         if matches!(state.phase, Phase::Open) { state.next_batch() } else { None }
@@ -369,12 +370,12 @@ impl Shared {
                 Some(body) => Ok(Answered { reply: Reply(body), schema_version }),
                 None => Err(Failure::Refused(Wire::Internal { message: "the server sent an empty reply".to_owned() })),
             };
-            // A caller that ran out of time has gone; its reply is of no use to anybody.
+            // The caller may have run out of time and left.
             let _ = sender.send(result);
         }
     }
 
-    /// Ends the session: whatever waits is answered, whatever comes is refused.
+    /// Ends the session: fails all waiting requests, and refuses new ones.
     fn fail_all(&self, why: &Failure, doubtful: bool) {
         let mut state = self.state.lock();
         if matches!(state.phase, Phase::Broken { .. }) {
@@ -399,13 +400,13 @@ impl Shared {
         matches!(self.state.lock().phase, Phase::Broken { .. })
     }
 
-    /// Whether any request is queued or under way.
+    /// Whether any request is queued or sent.
     fn waits(&self) -> bool {
         self.state.lock().waits()
     }
 }
 
-/// What broke a session, as told to somebody whose request never went out.
+/// What broke a session, for a caller whose request was not sent.
 fn not_sent(why: &Failure) -> Failure {
     match why {
         Failure::Lost(cause) => Failure::NotSent(cause.clone()),
@@ -413,7 +414,7 @@ fn not_sent(why: &Failure) -> Failure {
     }
 }
 
-/// The outgoing half: first the hello, then whatever has queued. Polled by the connection when it has room.
+/// The outgoing half: first the hello, then the queue. The connection polls it when it accepts more.
 struct Outgoing {
     hello: Option<v1::Hello>,
     shared: Arc<Shared>,
@@ -426,7 +427,7 @@ impl Stream for Outgoing {
         if let Some(hello) = self.hello.take() {
             return Poll::Ready(Some(v1::SessionRequest { body: Some(session_request::Body::Hello(hello)) }));
         }
-        // Registered before looking: a request queued in between wakes us.
+        // Registered before the check: a request queued in between wakes us.
         self.shared.outgoing.register(context.waker());
         if let Some(batch) = self.shared.next_batch() {
             return Poll::Ready(Some(v1::SessionRequest { body: Some(session_request::Body::Batch(batch)) }));
@@ -445,7 +446,7 @@ async fn run(shared: Arc<Shared>, channel: Channel, address: String, peer: Peer,
                 biased;
                 why = read(&shared, replies, &address) => (why, false),
                 () = liveness::watch(&shared.activity, &ping_timeout, channel, || shared.waits()) => {
-                    (Failure::Lost(format!("{address} is silent and answers no ping")), true)
+                    (Failure::Lost(format!("{address} is silent and does not answer pings")), true)
                 }
             }
         }

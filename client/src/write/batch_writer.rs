@@ -1,15 +1,15 @@
-//! A writer for many rows: gathers mutations, sends them in batches by itself, and holds its callers back when too much is
-//! under way.
+//! A writer for many rows: collects mutations, sends them in batches in the background, and applies back-pressure when too many
+//! are in flight.
 //!
-//! Callers check their rows and queue them; one task gathers what is queued into batches. A batch goes out when it is full,
-//! or when its first row has lingered long enough, so nobody has to flush for rows to get there. Bounds keep memory in
-//! hand: of the bytes taken over and not yet answered, and of the batches under way.
+//! Callers check their rows and queue them; one task collects them into batches. A batch is sent when it is full, or when its
+//! first row has waited long enough, so rows arrive without a flush. Bounds on the unanswered bytes and on the batches in
+//! flight limit the memory.
 //!
 //! Invariants:
-//! - mutations of one row are applied in the order given, as long as none of them fails: one whose row is under way
-//!   waits, and all behind it, until the batch with it is answered;
-//! - a row that fails is told: to the holder of its receipt, or else to the next flush;
-//! - a flush answers when every row given before it is answered.
+//! - mutations of one row are applied in the order given while none of them fails: a mutation whose row is in flight waits,
+//!   with all mutations after it, until that batch is answered;
+//! - a failure of a row is reported once: through its receipt, or else by the next flush;
+//! - a flush returns when every row given before it is answered.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
@@ -35,30 +35,30 @@ use crate::write::operations::{Delete, Put};
 use crate::write::outcome::MutationOutcome;
 use crate::write::row_mutation::RowMutation;
 
-/// Rows queued between the callers and the task that gathers them.
+/// Rows queued between the callers and the writer's task.
 const QUEUE_ROWS: usize = 1024;
 const RUNTIME_GONE: &str = "the writer's runtime was shut down";
-/// What a row takes besides its own bytes.
+/// The memory of a row in addition to its own bytes.
 const ROW_OVERHEAD_BYTES: usize = 256;
 
 /// Bounds of a [`BatchWriter`].
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriterOptions {
-    /// Bytes after which a batch is sent. 512 KiB if not set.
+    /// A batch is sent when it has this many bytes. 512 KiB by default.
     pub batch_bytes: usize,
-    /// Rows after which a batch is sent. 4096 if not set.
+    /// A batch is sent when it has this many rows. 4096 by default.
     pub batch_rows: usize,
-    /// How long the first row of a batch waits for others, before the batch is sent as it is. 5 ms if not set; zero
-    /// sends whenever another batch may go.
+    /// How long the first row of a batch waits for others before the batch is sent. 5 ms by default; zero sends as soon as
+    /// another batch may be in flight.
     pub linger: Duration,
-    /// Batches under way at once. 8 if not set.
+    /// Batches in flight at once. 8 by default.
     pub batches_in_flight: usize,
-    /// Bytes taken over and not yet answered; callers wait when there are more. A single larger row travels alone. 64 MiB
-    /// if not set.
+    /// Bytes accepted and not yet answered; callers wait when there are more. A larger row travels alone. 64 MiB by
+    /// default.
     pub memory_bytes: usize,
-    /// Failed rows remembered until [`BatchWriter::flush`]; callers are told at once when there are more. 10,000 if
-    /// not set.
+    /// Failed rows kept for [`BatchWriter::flush`]; when there are more, callers get the first error at once. 10,000 by
+    /// default.
     pub errors_max: usize,
 }
 
@@ -93,18 +93,18 @@ macro_rules! with {
 with! {
     batch_bytes usize, "another number of bytes in a batch";
     batch_rows usize, "another number of rows in a batch";
-    linger Duration, "another time that a batch waits to be full";
-    batches_in_flight usize, "another number of batches under way at once";
+    linger Duration, "another time for which a batch waits for more rows";
+    batches_in_flight usize, "another number of batches in flight at once";
     memory_bytes usize, "another number of bytes not yet answered";
-    errors_max usize, "another number of failed rows remembered";
+    errors_max usize, "another number of failed rows kept";
 }
 
-/// Rows that were given to a writer and not written, or whose outcome is not known.
+/// Rows that a writer has not written, or whose outcome is unknown.
 #[derive(Clone, Debug, thiserror::Error)]
 pub struct FlushError {
-    /// The rows that failed, each with its reason. Those with a receipt are told by it, and not here.
+    /// The rows that failed, each with its error. Rows with a receipt are not among them.
     pub rows: Vec<RowError>,
-    /// How many rows were under way when the writer's runtime was shut down: written or not, nobody knows.
+    /// The number of rows in flight when the writer's runtime was shut down: their outcome is unknown.
     pub unknown: u64,
     #[source]
     first: Option<Error>,
@@ -124,18 +124,19 @@ impl fmt::Display for FlushError {
         }
         match (self.unknown, self.rows.is_empty()) {
             (0, _) => Ok(()),
-            (unknown, true) => write!(f, "the outcome of {unknown} rows is not known: {RUNTIME_GONE}"),
-            (unknown, false) => write!(f, "; the outcome of {unknown} more is not known: {RUNTIME_GONE}"),
+            (unknown, true) => write!(f, "the outcome of {unknown} rows is unknown: {RUNTIME_GONE}"),
+            (unknown, false) => write!(f, "; the outcome of {unknown} more is unknown: {RUNTIME_GONE}"),
         }
     }
 }
 
 /// Writes many rows of one table in batches. Cheap to clone; clones share the batches.
 ///
-/// **Durability**: [`BatchWriter::put`] only takes a row over. When [`BatchWriter::flush`] or [`BatchWriter::close`]
-/// returns `Ok`, or a [`Receipt`] says so, a quorum of servers has the row on disk. What a writer holds when its last
-/// clone is dropped is still sent, as long as the runtime lives, and errors are only logged: close it.
-/// **Retry safety**: as for [`Table::put`], for each row by itself.
+/// **Durability**: [`BatchWriter::put`] only accepts a row. When [`BatchWriter::flush`] or [`BatchWriter::close`] returns `Ok`, or
+/// a [`Receipt`] does, a quorum of servers has the row on disk. Rows that a writer holds when its last clone is dropped are
+/// still sent while the runtime lives, but errors are only logged: close the writer.
+///
+/// **Retry safety**: as for [`Table::put`], for each row.
 ///
 /// ```no_run
 /// # async fn run(table: terrane_client::Table) -> Result<(), Box<dyn std::error::Error>> {
@@ -156,23 +157,23 @@ pub struct BatchWriter {
     queue: mpsc::Sender<Message>,
 }
 
-/// What callers and the gathering task share.
+/// What callers and the writer's task share.
 struct Shared {
     options: WriterOptions,
-    /// A permit per byte that may be taken over.
+    /// A permit per byte that may be accepted.
     memory: Semaphore,
     failed: Mutex<Vec<RowError>>,
     written: AtomicU64,
-    /// Rows taken over and not answered.
+    /// Rows accepted and not answered.
     unanswered: AtomicU64,
-    /// Held while a row is queued, so that every row taken over stands in the queue before the flush of a close.
+    /// Held while a row is queued, so that every accepted row is in the queue before the flush of a close.
     closed: Mutex<bool>,
 }
 
 #[expect(clippy::large_enum_variant, reason = "almost every message is a row")]
 enum Message {
     Row(Item),
-    /// Answered when all rows before it are.
+    /// Answered when all rows before it are answered.
     Flush(oneshot::Sender<()>),
 }
 
@@ -181,18 +182,18 @@ struct Item {
     keeps: Keeps,
 }
 
-/// What is kept of a row while it is under way.
+/// What is kept of a row while it is in flight.
 struct Keeps {
     row: Bytes,
     hash: u64,
-    /// Permits it holds.
+    /// The permits it holds.
     bytes: u32,
     receipt: Option<ReceiptSender>,
 }
 
 type ReceiptSender = oneshot::Sender<Result<MutationOutcome, Error>>;
 
-/// The answer to one row of a writer, to be awaited or dropped.
+/// The outcome of one row of a writer, to await or drop.
 #[derive(Debug)]
 pub struct Receipt(oneshot::Receiver<Result<MutationOutcome, Error>>);
 
@@ -219,7 +220,7 @@ impl BatchWriter {
     pub(crate) fn new(table: Table, options: WriterOptions) -> Self {
         let (queue, queued) = mpsc::channel(QUEUE_ROWS);
         let WriterOptions { batch_bytes, batch_rows, batches_in_flight, .. } = options;
-        // A batch holds something, and some batch may go.
+        // At least one row per batch, and one batch in flight.
         let options = options.batch_bytes(batch_bytes.max(1)).batch_rows(batch_rows.max(1));
         let options = options.batches_in_flight(batches_in_flight.max(1));
         let shared = Arc::new(Shared {
@@ -248,16 +249,16 @@ impl BatchWriter {
         Self { table, shared, queue }
     }
 
-    /// Takes a put over. Waits while the writer holds as much as it may.
+    /// Accepts a put. Waits while the writer's memory is full.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a put outside the limits, which is then not taken. [`Error::Closed`]. When very many rows
-    /// have failed, their first error: [`BatchWriter::flush`] names them all.
+    /// [`Error::Invalid`] for a put outside the limits, which is not accepted. [`Error::Closed`]. When more than
+    /// [`WriterOptions::errors_max`] rows have failed, the first error: [`BatchWriter::flush`] returns them all.
     pub async fn put(&self, put: Put) -> Result<(), Error> {
         self.mutate(put).await
     }
 
-    /// Takes a delete over. Waits while the writer holds as much as it may.
+    /// Accepts a delete. Waits while the writer's memory is full.
     ///
     /// # Errors
     /// As for [`BatchWriter::put`].
@@ -265,7 +266,7 @@ impl BatchWriter {
         self.mutate(delete).await
     }
 
-    /// Takes a mutation over. Waits while the writer holds as much as it may.
+    /// Accepts a mutation. Waits while the writer's memory is full.
     ///
     /// # Errors
     /// As for [`BatchWriter::put`].
@@ -273,8 +274,8 @@ impl BatchWriter {
         self.queue(mutation.into(), None).await
     }
 
-    /// Takes a mutation over and answers a receipt, which tells what became of it. A failure is told by the receipt alone,
-    /// and not by a flush.
+    /// Accepts a mutation and returns a receipt, which resolves to its outcome. Only the receipt reports a failure, not a
+    /// flush.
     ///
     /// # Errors
     /// As for [`BatchWriter::put`].
@@ -302,7 +303,7 @@ impl BatchWriter {
         self.shared.unanswered.fetch_add(1, Ordering::Relaxed);
         slot.send(Message::Row(Item { row, keeps }));
         drop(ended);
-        // Given back when the row is answered.
+        // Added again when the row is answered.
         permits.forget();
         Ok(())
     }
@@ -315,20 +316,20 @@ impl BatchWriter {
         }
     }
 
-    /// Sends what was gathered and waits until everything given so far is answered.
+    /// Sends what is collected, and waits until everything given so far is answered.
     ///
     /// # Errors
-    /// The rows without a receipt that failed since the last flush, each with its reason. The others are written.
+    /// The rows without a receipt that failed since the last flush, each with its error. All others are written.
     pub async fn flush(&self) -> Result<(), FlushError> {
         let (done, flushed) = oneshot::channel();
-        let told = self.queue.send(Message::Flush(done)).await.is_ok() && flushed.await.is_ok();
+        let flushed_all = self.queue.send(Message::Flush(done)).await.is_ok() && flushed.await.is_ok();
         let failed = std::mem::take(&mut *self.shared.failed.lock());
-        // The task is gone, and what it had with it.
-        let unknown = if told { 0 } else { self.shared.unanswered.swap(0, Ordering::Relaxed) };
+        // Otherwise the task is gone, with the rows it had.
+        let unknown = if flushed_all { 0 } else { self.shared.unanswered.swap(0, Ordering::Relaxed) };
         if failed.is_empty() && unknown == 0 { Ok(()) } else { Err(FlushError::new(failed, unknown)) }
     }
 
-    /// Flushes and ends the writer and its clones: rows given to them later are refused with [`Error::Closed`].
+    /// Flushes, and closes the writer and its clones: they refuse later rows with [`Error::Closed`].
     ///
     /// # Errors
     /// As for [`BatchWriter::flush`].
@@ -348,24 +349,24 @@ fn closed() -> Error {
     Error::Closed { what: "the writer".to_owned() }
 }
 
-/// The task behind a writer.
+/// The task of a writer.
 struct Gatherer {
     table: Table,
     shared: Arc<Shared>,
     queued: mpsc::Receiver<Message>,
-    /// Taken from the queue and not looked at yet.
+    /// Taken from the queue and not collected yet.
     incoming: VecDeque<Message>,
     gathered: Vec<RowWrite>,
-    /// Of each gathered row.
+    /// What is kept of each gathered row.
     keeps: Vec<Keeps>,
     bytes: usize,
-    /// When what is gathered goes out, full or not; `None` when nothing is.
+    /// When the gathered rows are sent, full batch or not; `None` without rows.
     due: Option<Instant>,
-    /// Batches under way; each answers the hashes of its rows.
+    /// Batches in flight; each returns the hashes of its rows.
     sent: JoinSet<Vec<u64>>,
-    /// Rows under way, by hash. Two rows that share one wait for each other without need.
+    /// Rows in flight, by hash. Two rows with the same hash wait for each other without need.
     busy: HashSet<u64>,
-    /// Callers that wait until nothing is under way; nothing more is taken in until then.
+    /// Flushes that wait until nothing is in flight; no more rows are collected until then.
     flushes: Vec<oneshot::Sender<()>>,
     /// Whether all writers are gone.
     ended: bool,
@@ -384,7 +385,7 @@ impl Gatherer {
             if self.gathered.is_empty() && self.sent.is_empty() {
                 if !self.flushes.is_empty() {
                     for flush in self.flushes.drain(..) {
-                        // A caller that has gone wants no answer.
+                        // The caller may have left.
                         let _ = flush.send(());
                     }
                     continue;
@@ -397,11 +398,11 @@ impl Gatherer {
         }
         let failed = self.shared.failed.lock();
         if let Some(first) = failed.first() {
-            tracing::warn!(rows = failed.len(), %first, "a writer was dropped before it told which rows failed");
+            tracing::warn!(rows = failed.len(), %first, "a writer was dropped before a flush reported which rows failed");
         }
     }
 
-    /// Waits until there is something new to do: rows, answers, or a batch that has lingered long enough.
+    /// Waits for something to do: rows, answers, or a batch that has waited long enough.
     async fn wait(&mut self, may_send: bool) {
         let takes = self.incoming.is_empty() && !self.ended && !self.is_full();
         let lingers = self.due.filter(|_| may_send);
@@ -409,7 +410,7 @@ impl Gatherer {
         tokio::select! {
             biased;
             Some(answered) = self.sent.join_next(), if !self.sent.is_empty() => {
-                let hashes = answered.expect("batches are not aborted while the writer's task lives, and do not panic");
+                let hashes = answered.expect("a batch is not aborted while the writer's task lives, and does not panic");
                 hashes.iter().for_each(|hash| {
                     self.busy.remove(hash);
                 });
@@ -422,13 +423,13 @@ impl Gatherer {
         }
     }
 
-    /// Takes in rows up to a full batch, one that has to wait for its row, or a flush.
+    /// Collects rows up to a full batch, a row that must wait, or a flush.
     fn gather(&mut self) {
         while self.flushes.is_empty() && !self.is_full() {
             match self.incoming.pop_front() {
                 Some(Message::Row(item)) if self.busy.contains(&item.keeps.hash) => {
                     self.incoming.push_front(Message::Row(item));
-                    // What it waits for must not wait for others.
+                    // The rows before it are sent, and not held back for a fuller batch.
                     return;
                 }
                 Some(Message::Row(item)) => {
@@ -449,10 +450,10 @@ impl Gatherer {
     }
 
     fn send(&mut self) {
-        // The next batch will be about as large: its memory is taken once.
-        let room = self.gathered.len();
-        let rows = std::mem::replace(&mut self.gathered, Vec::with_capacity(room));
-        let keeps = std::mem::replace(&mut self.keeps, Vec::with_capacity(room));
+        // The next batch will be about as large: its memory is allocated once.
+        let capacity = self.gathered.len();
+        let rows = std::mem::replace(&mut self.gathered, Vec::with_capacity(capacity));
+        let keeps = std::mem::replace(&mut self.keeps, Vec::with_capacity(capacity));
         self.bytes = 0;
         self.due = None;
         self.busy.extend(keeps.iter().map(|row| row.hash));
@@ -460,7 +461,7 @@ impl Gatherer {
     }
 }
 
-/// Sends a batch and tells what became of its rows.
+/// Sends a batch and reports the outcomes of its rows.
 async fn send_batch(table: Table, shared: Arc<Shared>, rows: Vec<RowWrite>, keeps: Vec<Keeps>) -> Vec<u64> {
     let mut sent = table.write_prepared(rows, table.timeout).await;
     let mut failed = Vec::new();
@@ -471,7 +472,7 @@ async fn send_batch(table: Table, shared: Arc<Shared>, rows: Vec<RowWrite>, keep
         bytes += permits as usize;
         written += u64::from(!sent.has_failed(index));
         if let Some(receipt) = receipt {
-            // A holder who dropped the receipt does not want to know.
+            // The receipt may have been dropped.
             let _ = receipt.send(sent.take(index));
         } else if sent.has_failed(index)
             && let Err(error) = sent.take(index)

@@ -1,25 +1,25 @@
-//! One cell as a value of its own.
+//! One cell as an owned value.
 
 use bytes::Bytes;
 use terrane_types::{CellKind, CellRef};
 
-/// One cell with a memory of its own.
+/// One owned cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cell {
     /// The family's name.
     pub family: Bytes,
     /// The qualifier.
     pub qualifier: Bytes,
-    /// The timestamp; [`LATEST`] in a cell to be written means the server's.
+    /// The timestamp in milliseconds. In a cell to write, [`LATEST`](crate::LATEST) means the server's time.
     pub timestamp: i64,
-    /// Whether it is a value or a kind of delete marker. Reads answer values only.
+    /// Whether it is a value or a kind of tombstone. Reads return only values.
     pub kind: CellKind,
     /// The value.
     pub value: Bytes,
 }
 
 impl Cell {
-    /// A value to be written.
+    /// A value to write.
     #[must_use]
     pub fn put(family: &str, qualifier: impl AsRef<[u8]>, timestamp: i64, value: impl AsRef<[u8]>) -> Self {
         Self {

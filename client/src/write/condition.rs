@@ -1,4 +1,4 @@
-//! Conditions on a row, as they are written in a program.
+//! Conditions on a row.
 //!
 //! ```
 //! use terrane_client::column;
@@ -12,16 +12,15 @@ use std::marker::PhantomData;
 use bytes::Bytes;
 use terrane_types::{ColumnTest, FamilyName, Invalid, Test, ValueType};
 
-/// What must hold of a row for a mutation of it to be applied; built by [`column()`].
+/// A condition that must hold for a row so that a mutation is applied; built by [`column()`].
 ///
-/// It looks at the newest version of each column it names and is evaluated once, on the server, in the order in which
-/// the row's writes are applied: nothing comes between the test and the mutation. At most 64 tests, 8 deep, comparing
-/// with 256 values.
+/// It tests the newest version of each column it names. The server evaluates it once, in the order of the row's writes: no
+/// write comes between the test and the mutation. At most 64 tests, nested 8 deep, comparing with 256 values.
 #[derive(Clone, Debug)]
 pub struct Condition(Result<terrane_types::Condition, Invalid>);
 
 impl Condition {
-    /// Both hold.
+    /// Holds if both hold.
     #[must_use]
     pub fn and(self, other: impl Into<Self>) -> Self {
         self.join(other.into(), |one, other| match one {
@@ -33,7 +32,7 @@ impl Condition {
         })
     }
 
-    /// At least one of the two holds.
+    /// Holds if at least one of the two holds.
     #[must_use]
     pub fn or(self, other: impl Into<Self>) -> Self {
         self.join(other.into(), |one, other| match one {
@@ -45,14 +44,14 @@ impl Condition {
         })
     }
 
-    /// All of them hold; of none, it does.
+    /// Holds if all of them hold; also if there are none.
     #[must_use]
     pub fn all(parts: impl IntoIterator<Item = Self>) -> Self {
         let parts: Result<Vec<_>, Invalid> = parts.into_iter().map(|part| part.0).collect();
         Self(parts.map(terrane_types::Condition::All))
     }
 
-    /// At least one of them holds; of none, it does not.
+    /// Holds if at least one of them holds; not if there are none.
     #[must_use]
     pub fn any(parts: impl IntoIterator<Item = Self>) -> Self {
         let parts: Result<Vec<_>, Invalid> = parts.into_iter().map(|part| part.0).collect();
@@ -70,7 +69,7 @@ impl Condition {
         }
     }
 
-    /// The condition, if its names, values and size are within the limits.
+    /// The condition, if its names, values and size are within limits.
     pub(crate) fn checked(self) -> Result<terrane_types::Condition, Invalid> {
         let condition = self.0?;
         condition.check()?;
@@ -84,8 +83,8 @@ impl From<terrane_types::Condition> for Condition {
     }
 }
 
-/// The newest version of a column, to be tested. Values are compared byte by byte, or as numbers or text by
-/// [`Column::as_i64`] and its like.
+/// The newest version of a column, to test. Values are compared as bytes, or as numbers or text with [`Column::as_i64`] and
+/// similar methods.
 #[must_use]
 pub fn column(family: &str, qualifier: impl AsRef<[u8]>) -> Column {
     Column {
@@ -96,11 +95,11 @@ pub fn column(family: &str, qualifier: impl AsRef<[u8]>) -> Column {
     }
 }
 
-/// Values compared byte by byte, or as text.
+/// Values compared as bytes or text.
 #[derive(Clone, Copy, Debug)]
 pub enum Raw {}
 
-/// A column to be tested, its values read as `T`.
+/// A column to test, its values read as `T`.
 #[derive(Clone, Debug)]
 pub struct Column<T = Raw> {
     family: String,
@@ -113,10 +112,10 @@ mod sealed {
     pub trait Sealed<T> {}
 }
 
-/// What a column read as `T` can be compared with: anything made of bytes where it is read as bytes or text, a number of the
-/// same type where it is read as a number. Not to be implemented elsewhere.
+/// A value that a column read as `T` can be compared with: any bytes if it is read as bytes or text, a number of the same type
+/// if it is read as a number. Sealed: implemented only in this crate.
 pub trait Comparable<T>: sealed::Sealed<T> {
-    /// The bytes that stand for it in a cell.
+    /// Its bytes in a cell.
     fn cell_bytes(&self) -> Bytes;
 }
 
@@ -140,7 +139,7 @@ macro_rules! numbers {
 
         impl Column<Raw> {
             $(
-                #[doc = concat!("Its values are read as ", $words, ", big-endian. A cell that is none fails the mutation.")]
+                #[doc = concat!("Reads its values as ", $words, ", big-endian. Another value fails the mutation.")]
                 #[must_use]
                 pub fn $method(self) -> Column<$number> {
                     let Self { family, qualifier, .. } = self;
@@ -148,7 +147,7 @@ macro_rules! numbers {
                 }
             )*
 
-            /// Its values are read as UTF-8 text. A cell that is none fails the mutation.
+            /// Reads its values as UTF-8 text. Another value fails the mutation.
             #[must_use]
             pub fn as_text(mut self) -> Self {
                 self.read_as = ValueType::Text;
@@ -160,69 +159,69 @@ macro_rules! numbers {
 
 numbers! {
     as_i32 i32, I32, "signed numbers of 4 bytes";
-    as_i64 i64, I64, "signed numbers of 8 bytes, as counters are";
+    as_i64 i64, I64, "signed numbers of 8 bytes, such as counters";
     as_u32 u32, U32, "unsigned numbers of 4 bytes";
     as_u64 u64, U64, "unsigned numbers of 8 bytes";
     as_f64 f64, F64, "floating point numbers of 8 bytes";
 }
 
 impl<T> Column<T> {
-    /// It has this value.
+    /// The column has this value.
     #[must_use]
     pub fn equals(self, value: impl Comparable<T>) -> Condition {
         self.test(Test::Equal(value.cell_bytes()))
     }
 
-    /// It has another value. A column that is absent has none: `.or(column(..).is_absent())` lets it pass too.
+    /// The column has another value. An absent column has none: add `.or(column(..).is_absent())` to let it pass.
     #[must_use]
     pub fn not_equals(self, value: impl Comparable<T>) -> Condition {
         self.test(Test::NotEqual(value.cell_bytes()))
     }
 
-    /// It is below this value. A column that is absent is not.
+    /// The column is below this value. An absent column fails.
     #[must_use]
     pub fn less_than(self, value: impl Comparable<T>) -> Condition {
         self.test(Test::Less(value.cell_bytes()))
     }
 
-    /// It is not above this value. A column that is absent fails.
+    /// The column is at most this value. An absent column fails.
     #[must_use]
     pub fn at_most(self, value: impl Comparable<T>) -> Condition {
         self.test(Test::LessOrEqual(value.cell_bytes()))
     }
 
-    /// It is above this value. A column that is absent is not.
+    /// The column is above this value. An absent column fails.
     #[must_use]
     pub fn greater_than(self, value: impl Comparable<T>) -> Condition {
         self.test(Test::Greater(value.cell_bytes()))
     }
 
-    /// It is not below this value. A column that is absent fails.
+    /// The column is at least this value. An absent column fails.
     #[must_use]
     pub fn at_least(self, value: impl Comparable<T>) -> Condition {
         self.test(Test::GreaterOrEqual(value.cell_bytes()))
     }
 
-    /// Its value is one of these.
+    /// The column has one of these values.
     #[must_use]
     pub fn one_of<V: Comparable<T>>(self, values: impl IntoIterator<Item = V>) -> Condition {
         let values = values.into_iter().map(|value| value.cell_bytes()).collect();
         self.test(Test::In(values))
     }
 
-    /// There is no such column.
+    /// The column is absent.
     #[must_use]
     pub fn is_absent(self) -> Condition {
         self.test(Test::Absent)
     }
 
-    /// There is one, of whatever value.
+    /// The column exists, with any value.
     #[must_use]
     pub fn exists(self) -> Condition {
         self.test(Test::Exists)
     }
 
-    /// Its newest version has this timestamp, in milliseconds: compare-and-set by version.
+    /// The newest version has this timestamp, in milliseconds: compare-and-set by version.
     #[must_use]
     pub fn version_is(self, timestamp: i64) -> Condition {
         self.test(Test::Version(timestamp))
@@ -259,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_anywhere_in_it_is_told() {
+    fn an_error_anywhere_in_a_condition_is_returned() {
         let wrong = column("f", "a").exists().and(column("no/family", "b").exists()).or(column("f", "c").exists());
         assert!(wrong.checked().is_err());
         let deep = (0..20).fold(column("f", "q").exists(), |inner, index| {

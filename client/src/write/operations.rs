@@ -1,15 +1,13 @@
-//! What callers ask to be written: puts, deletes, increments and appends. Mixtures of them are in [`crate::write::row_mutation`], and
-//! what they ask to read is in [`crate::read::scan`].
+//! The single kinds of writes: puts, deletes, increments and appends. [`crate::write::row_mutation`] mixes them.
 //!
-//! Writes are packed into the one cell format while they are built, so a cell is encoded once on its way in. Lengths are
-//! checked while building; the first violation is kept and answered, as a sentence, when the operation is used. Whether
-//! the families exist is known only to the table, which checks it then too.
+//! Cells are packed while a write is built, so each is encoded once. Lengths are checked at the same time; the first violation
+//! is recorded and returned when the write is used. Only the table knows whether the families exist, and checks that then.
 
 use terrane_types::{CellKind, LATEST};
 
 use crate::write::row_mutation::RowMutation;
 
-/// Cells to write into one row, applied as one: all of them or none.
+/// Cells to write into one row, all or none.
 ///
 /// ```
 /// use terrane_client::Put;
@@ -34,7 +32,7 @@ impl Put {
         self
     }
 
-    /// Writes a cell with a timestamp of the caller's, in milliseconds since 1970 unless the application means otherwise.
+    /// Writes a cell with the caller's timestamp: milliseconds since 1970, unless the application defines another meaning.
     #[must_use]
     pub fn set_at(
         mut self,
@@ -54,17 +52,17 @@ impl Put {
     }
 }
 
-/// Cells to delete from one row. Without any column or family named, the whole row. Where no timestamp is given, what has one up
-/// to the server's time is deleted: cells that were written with a timestamp in the future stay.
+/// Cells to delete from one row; the whole row if no column or family is named. Without a timestamp, versions up to the server's
+/// time are deleted: cells that were written with a timestamp in the future stay.
 ///
-/// A delete hides what was written before it, whatever the timestamps of later writes.
+/// A delete hides only what was written before it, whatever the timestamps of later writes.
 #[derive(Clone, Debug)]
 pub struct Delete {
     mutation: RowMutation,
 }
 
 impl Delete {
-    /// A delete in `row`; of the whole row unless something is named.
+    /// A delete in `row`: the whole row, unless columns or families are named.
     #[must_use]
     pub fn new(row: impl AsRef<[u8]>) -> Self {
         Self { mutation: RowMutation::new(row) }
@@ -84,14 +82,14 @@ impl Delete {
         self
     }
 
-    /// Deletes the one version of a column that has exactly this timestamp.
+    /// Deletes the version of a column with exactly this timestamp.
     #[must_use]
     pub fn version(mut self, family: &str, qualifier: impl AsRef<[u8]>, timestamp: i64) -> Self {
         self.mutation.push_at(CellKind::Delete, family, qualifier.as_ref(), timestamp, &[]);
         self
     }
 
-    /// Deletes everything of a family.
+    /// Deletes all cells of a family.
     #[must_use]
     pub fn family(mut self, family: &str) -> Self {
         self.mutation.push(CellKind::DeleteFamily, family, &[], LATEST, &[]);
@@ -105,7 +103,7 @@ impl Delete {
         self
     }
 
-    /// Deletes the cells of a family that have exactly this timestamp.
+    /// Deletes the cells of a family with exactly this timestamp.
     #[must_use]
     pub fn family_version(mut self, family: &str, timestamp: i64) -> Self {
         self.mutation.push_at(CellKind::DeleteFamilyVersion, family, &[], timestamp, &[]);
@@ -133,10 +131,10 @@ impl From<Delete> for RowMutation {
     }
 }
 
-/// Adds to counters of one row, all or none: a counter is a column of 8 bytes, a big-endian `i64`, as HBase keeps them. One
-/// that is absent counts as 0.
+/// Adds to counters of one row, all or none. A counter is a column of 8 bytes, a big-endian `i64`, as in HBase. An absent column
+/// counts as 0.
 ///
-/// A column that holds something else, or would overflow, fails the whole mutation: [`crate::Error::Invalid`] names it,
+/// A column that holds another value, or would overflow, fails the whole mutation: [`crate::Error::Invalid`] names the column,
 /// and nothing is applied.
 ///
 /// ```
@@ -169,7 +167,7 @@ impl Increment {
     }
 }
 
-/// Puts bytes behind the values of columns of one row, all or none. A column that is absent counts as empty.
+/// Appends bytes to the values of columns of one row, all or none. An absent column counts as empty.
 ///
 /// A value that would grow above 10 MiB fails the whole mutation.
 #[derive(Clone, Debug)]
@@ -184,7 +182,7 @@ impl Append {
         Self { mutation: RowMutation::new(row) }
     }
 
-    /// Puts `value` behind what a column holds.
+    /// Appends `value` to the value of a column.
     #[must_use]
     pub fn value(mut self, family: &str, qualifier: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Self {
         self.mutation = self.mutation.append(family, qualifier, value);
@@ -217,8 +215,8 @@ impl RowMutation {
         self.join(put.into())
     }
 
-    /// Adds the markers of a delete; its row must be the same. One that names nothing deletes the whole row, before all else
-    /// in this mutation takes effect: with cells set beside it, a row is replaced.
+    /// Adds the tombstones of a delete; its row must be the same. A delete that names nothing deletes the whole row before the
+    /// rest of this mutation takes effect: together with cells, it replaces a row.
     #[must_use]
     pub fn delete(self, delete: Delete) -> Self {
         self.join(delete.into())
@@ -249,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_outside_the_limits_is_refused_with_what_and_the_limit() {
+    fn errors_name_the_violation_and_the_limit() {
         assert!(sentence(Put::new("").set("f", "q", "v")).contains("1 to 32767"));
         assert!(sentence(Put::new(vec![0; 32_768]).set("f", "q", "v")).contains("32768 bytes"));
         assert!(sentence(Put::new("r").set("f", "q", vec![0; VALUE_BYTES_MAX + 1])).contains("10485760"));
@@ -263,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delete_that_names_nothing_is_of_the_whole_row() {
+    fn a_delete_that_names_nothing_deletes_the_whole_row() {
         assert!(RowMutation::from(Delete::new("r")).whole_row);
         assert!(!RowMutation::from(Delete::new("r").column("f", "q")).whole_row);
     }

@@ -1,4 +1,4 @@
-//! What mutations answer.
+//! The outcomes of mutations.
 
 use terrane_types::{Row, RowOutcome};
 
@@ -6,22 +6,22 @@ use crate::read::row_data::RowData;
 use crate::wire::failure::Failure;
 use crate::wire::failure::broken_reply;
 
-/// What became of a mutation of one row that did not fail.
+/// The outcome of a mutation of one row that did not fail.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MutationOutcome {
-    /// Whether its condition held; true without one. If false, nothing of it was applied.
+    /// Whether its condition held; true without one. If false, nothing was applied.
     pub held: bool,
-    /// The cells that were asked for: old or new ones by [`crate::RowMutation::returning`], or, where the condition did not
-    /// hold, what it found by [`crate::RowMutation::return_found`]. `None` when nothing was asked for, or nothing is there.
+    /// The requested cells: old or new ones with [`crate::RowMutation::returning`], or, if the condition did not hold, those it
+    /// found with [`crate::RowMutation::return_found`]. `None` if none were requested, or none exist.
     pub row: Option<RowData>,
-    /// The time that servers gave it, in milliseconds since 1970: the timestamp of cells written without one. That of the
-    /// first try, if it took several. 0: not known any more.
+    /// The time that the server assigned, in milliseconds since 1970: the timestamp of cells written without one. If it took
+    /// several tries, that of the try that was applied. 0: no longer known.
     pub stamp_ms: u64,
 }
 
 impl MutationOutcome {
-    /// Applied, with nothing to tell.
+    /// Applied, with nothing to return.
     pub(crate) const fn applied(stamp_ms: u64) -> Self {
         Self { held: true, row: None, stamp_ms }
     }
@@ -39,12 +39,12 @@ impl MutationOutcome {
     }
 }
 
-/// What became of an atomic batch that did not fail.
+/// The outcome of an atomic batch that did not fail.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AtomicOutcome {
-    /// Whether all conditions held. If false, nothing of the batch was applied, and no row of it `held`; those that asked for
-    /// it ([`crate::RowMutation::return_found`]) and whose own condition did not hold say what they found.
+    /// Whether all conditions held. If false, nothing of the batch was applied, and `held` is false for every row. Rows with
+    /// [`crate::RowMutation::return_found`] whose own condition did not hold contain what it found.
     pub held: bool,
     /// The outcome of each row, in the order given.
     pub rows: Vec<MutationOutcome>,

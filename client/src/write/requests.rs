@@ -1,7 +1,7 @@
-//! Writes that are asked for and not yet sent: they take more settings, and begin when they are awaited.
+//! Writes that are built and not yet sent: they accept more settings, and start when they are awaited.
 //!
-//! Each is a future of its own, so that it can be awaited, joined with others or spawned as it is. It owns what it needs.
-//! Dropping it gives the call up: what was not sent is not sent, and what was may be applied.
+//! Each is a future that owns what it needs, so it can be awaited, joined with others or spawned. Dropping it gives the call up:
+//! a request that was not sent will not be, and one that was may be applied.
 
 use std::fmt;
 use std::future::Future;
@@ -19,7 +19,7 @@ use crate::write::condition::Condition;
 use crate::write::outcome::{AtomicOutcome, MutationOutcome};
 use crate::write::row_mutation::RowMutation;
 
-/// A write of one row, to be awaited. `T` is what it answers.
+/// A write of one row; it is sent when it is awaited. `T` is its result.
 ///
 /// ```no_run
 /// # async fn run(table: terrane_client::Table) -> Result<(), terrane_client::Error> {
@@ -40,13 +40,13 @@ use crate::write::row_mutation::RowMutation;
 #[must_use = "a write is not sent until it is awaited"]
 pub struct WriteRequest<T> {
     state: State,
-    /// Makes of the row's outcome what the caller wants to know.
+    /// Converts the row's outcome to the result.
     answer: fn(MutationOutcome) -> Result<T, Error>,
 }
 
 enum State {
     Built(Built),
-    /// For the moment in which the call is made of it.
+    /// While the call is created.
     Begins,
     Sent(BoxFuture<'static, Result<MutationOutcome, Error>>),
 }
@@ -63,23 +63,23 @@ impl<T> WriteRequest<T> {
         Self { state: State::Built(built), answer }
     }
 
-    /// Gives this call so much time, waits and retries included, in place of the table's.
+    /// The timeout of this call, waits and retries included; the table's by default.
     pub fn timeout(self, timeout: Duration) -> Self {
         self.build(|built| built.timeout = timeout)
     }
 
-    /// Applies it only if this holds; the outcome tells. See [`RowMutation::when`].
+    /// Applies the write only if this condition holds; the outcome says whether it did. See [`RowMutation::when`].
     pub fn when(self, condition: impl Into<Condition>) -> WriteRequest<MutationOutcome> {
         let with = |mutation: RowMutation| mutation.when(condition);
         self.change(with).outcome()
     }
 
-    /// Answers with cells as they were, or as they are then. See [`RowMutation::returning`].
+    /// Returns cells as they were before or as they are after. See [`RowMutation::returning`].
     pub fn returning(self, returns: Returns) -> WriteRequest<MutationOutcome> {
         self.change(|mutation| mutation.returning(returns)).outcome()
     }
 
-    /// If its condition does not hold, answers with the columns that it names. See [`RowMutation::return_found`].
+    /// If the condition does not hold, returns the columns that it names. See [`RowMutation::return_found`].
     pub fn return_found(self) -> WriteRequest<MutationOutcome> {
         self.change(RowMutation::return_found).outcome()
     }
@@ -95,12 +95,12 @@ impl<T> WriteRequest<T> {
         })
     }
 
-    /// Settings come before the first await; one that has begun is sent as it was then.
+    /// Settings apply before the first await; a write that has started is not changed.
     fn build(mut self, set: impl FnOnce(&mut Built)) -> Self {
         match &mut self.state {
             State::Built(built) => set(built),
             State::Begins | State::Sent(_) => {
-                tracing::warn!("a write was changed after it was sent: the change has no effect")
+                tracing::warn!("a write was changed after it was sent; the change has no effect")
             }
         }
         self
@@ -132,16 +132,16 @@ impl<T> fmt::Debug for WriteRequest<T> {
     }
 }
 
-/// What single writes answer.
+/// The results of single writes.
 pub(crate) mod answers {
     use super::{Bytes, Error, MutationOutcome};
 
-    #[expect(clippy::unnecessary_wraps, reason = "others of its kind fail")]
+    #[expect(clippy::unnecessary_wraps, reason = "the other conversions can fail")]
     pub(crate) fn nothing(_: MutationOutcome) -> Result<(), Error> {
         Ok(())
     }
 
-    #[expect(clippy::unnecessary_wraps, reason = "others of its kind fail")]
+    #[expect(clippy::unnecessary_wraps, reason = "the other conversions can fail")]
     pub(crate) fn held(outcome: MutationOutcome) -> Result<bool, Error> {
         Ok(outcome.held)
     }
@@ -150,13 +150,15 @@ pub(crate) mod answers {
     pub(crate) fn value(outcome: MutationOutcome) -> Result<Bytes, Error> {
         let row = outcome.row.as_ref();
         let value = row.and_then(|row| row.cells().next().map(|cell| Bytes::copy_from_slice(cell.value)));
-        value.ok_or_else(|| Error::internal("the server did not return the value that it wrote"))
+        value.ok_or_else(|| Error::internal("the server did not return the value it wrote"))
     }
 
     pub(crate) fn counter(outcome: MutationOutcome) -> Result<i64, Error> {
         let value = value(outcome)?;
         let bytes = <[u8; 8]>::try_from(&value[..]);
-        bytes.map(i64::from_be_bytes).map_err(|_| Error::internal("the server returned a counter that has not 8 bytes"))
+        bytes
+            .map(i64::from_be_bytes)
+            .map_err(|_| Error::internal("the server returned a counter that does not have 8 bytes"))
     }
 }
 
@@ -176,7 +178,7 @@ macro_rules! batch_request {
                 Self { table: table.clone(), mutations, timeout: table.timeout, sent: None }
             }
 
-            /// Gives this call so much time, waits and retries included, in place of the table's.
+            /// The timeout of this call, waits and retries included; the table's by default.
             pub fn timeout(mut self, timeout: Duration) -> Self {
                 self.timeout = timeout;
                 self
@@ -206,11 +208,12 @@ macro_rules! batch_request {
 }
 
 batch_request! {
-    /// Writes of many rows, each by itself, to be awaited: [`Table::mutate_many`]. Answers an outcome per row, in order.
+    /// Independent writes of many rows; they are sent when awaited. Created by [`Table::mutate_many`]. The outcomes come in the
+    /// order of the rows.
     WriteManyRequest, Vec<Result<MutationOutcome, RowError>>, write_many
 }
 
 batch_request! {
-    /// Writes of several rows as one, to be awaited: [`Table::atomic`].
+    /// An atomic write of several rows; it is sent when it is awaited. Created by [`Table::atomic`].
     AtomicRequest, AtomicOutcome, write_atomic
 }

@@ -1,8 +1,7 @@
-//! The mutation of one row: any mixture of puts, deletes, increments and appends, with a condition and with what it is to
-//! return.
+//! The mutation of one row: any mixture of puts, deletes, increments and appends, with a condition and the cells to return.
 //!
-//! Cells are packed while they are built; what only some mutations have is kept apart, so that a plain put stays small.
-//! The first limit that is passed is kept and answered when the mutation is used.
+//! Cells are packed while the mutation is built. What only some mutations have is kept in a box, so that a plain put stays
+//! small. The first violated limit is recorded and returned when the mutation is used.
 
 use bytes::Bytes;
 use terrane_types::cell::pack;
@@ -17,11 +16,11 @@ use crate::wire::mutate::RowWriteExtra;
 use crate::write::cell::Cell;
 use crate::write::condition::Condition;
 
-/// Any mixture of puts, deletes, increments and appends of one row, applied as one: all of it or nothing.
+/// Any mixture of puts, deletes, increments and appends of one row, applied atomically.
 ///
-/// Everything in it takes effect at one moment: its condition, its increments and its appends see the row as it was
-/// before. Where it both deletes and puts a column, the two are part of the same write: a delete hides what was there
-/// *before* it. A column is named by one increment or append at most, and not by a cell beside it.
+/// Everything takes effect at one moment: the condition, increments and appends see the row as it was before. If a mutation
+/// both deletes and puts a column, the delete hides only what was there *before* the mutation. A column may be named by at most
+/// one increment or append, and then by no cell.
 ///
 /// ```
 /// use terrane_client::{Returns, RowMutation, column};
@@ -35,11 +34,11 @@ use crate::write::condition::Condition;
 pub struct RowMutation {
     pub(crate) row: Bytes,
     pub(crate) cells: Vec<u8>,
-    /// A delete that named nothing: before the cells take effect, all that the row has is deleted.
+    /// Deletes the whole row before the cells take effect: a delete that named nothing.
     pub(crate) whole_row: bool,
     /// What plain puts and deletes do not have.
     pub(crate) extra: Option<Box<RowWriteExtra>>,
-    /// The first limit that was passed while building.
+    /// The first limit that was violated while building.
     invalid: Option<Invalid>,
 }
 
@@ -52,7 +51,7 @@ impl RowMutation {
         Self { row: Bytes::copy_from_slice(row), cells: Vec::new(), whole_row: false, extra: None, invalid }
     }
 
-    /// A mutation that cannot be sent, and why: whoever awaits it is told.
+    /// A mutation that cannot be sent; awaiting it returns this error.
     pub(crate) fn refused(invalid: Invalid) -> Self {
         Self { row: Bytes::new(), cells: Vec::new(), whole_row: false, extra: None, invalid: Some(invalid) }
     }
@@ -69,26 +68,26 @@ impl RowMutation {
         self
     }
 
-    /// Adds one cell as it is, timestamp included ([`LATEST`]: the server's).
+    /// Adds one cell with its timestamp ([`LATEST`]: the server's).
     #[must_use]
     pub fn cell(mut self, cell: &Cell) -> Self {
         self.push_at(cell.kind, &String::from_utf8_lossy(&cell.family), &cell.qualifier, cell.timestamp, &cell.value);
         self
     }
 
-    /// Adds `by` to a counter, a column of 8 bytes, big-endian; one that is absent counts as 0.
+    /// Adds `by` to a counter: a column of 8 bytes, a big-endian `i64`. An absent column counts as 0.
     #[must_use]
     pub fn increment(self, family: &str, qualifier: impl AsRef<[u8]>, by: i64) -> Self {
         self.rmw(family, qualifier.as_ref(), ReadModifyWriteKind::Increment(by))
     }
 
-    /// Puts `value` behind what a column holds; one that is absent counts as empty.
+    /// Appends `value` to the value of a column. An absent column counts as empty.
     #[must_use]
     pub fn append(self, family: &str, qualifier: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Self {
         self.rmw(family, qualifier.as_ref(), ReadModifyWriteKind::Append(Bytes::copy_from_slice(value.as_ref())))
     }
 
-    /// Applies it only if this holds of the row. A further condition is joined to the first: both must hold.
+    /// Applies the mutation only if this condition holds for the row. With several conditions, all must hold.
     #[must_use]
     pub fn when(mut self, condition: impl Into<Condition>) -> Self {
         let condition = match self.extra.as_mut().and_then(|extra| extra.condition.take()) {
@@ -104,8 +103,8 @@ impl RowMutation {
         self
     }
 
-    /// Answers with the cells of the columns it names, as they were before or as they are then: the newest version of
-    /// each, up to 1 MiB together. More is refused, and nothing applied.
+    /// Returns the newest version of each column that the mutation names, as it was before or as it is after: up to 1 MiB
+    /// together. With more, the mutation is refused and nothing is applied.
     #[must_use]
     pub fn returning(mut self, returns: Returns) -> Self {
         if returns != Returns::Nothing || self.extra.is_some() {
@@ -114,7 +113,7 @@ impl RowMutation {
         self
     }
 
-    /// If its condition does not hold, answers with the columns that the condition names, as they are.
+    /// If the condition does not hold, returns the columns that it names.
     #[must_use]
     pub fn return_found(mut self) -> Self {
         self.extra().return_found = true;
@@ -127,7 +126,7 @@ impl RowMutation {
         &self.row
     }
 
-    /// About how many bytes this mutation takes in a batch.
+    /// The approximate size of this mutation in a batch, in bytes.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
         self.row.len() + self.parts().value_bytes()
@@ -187,7 +186,7 @@ impl RowMutation {
         self.invalid.get_or_insert(Invalid::new(what));
     }
 
-    /// What was wrong while building, or is now that it is complete.
+    /// Checks the complete mutation, and returns what was wrong while building.
     pub(crate) fn check(&self) -> Result<(), Invalid> {
         if let Some(invalid) = &self.invalid {
             return Err(invalid.clone());
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_further_condition_is_joined_to_the_first() {
+    fn several_conditions_are_joined() {
         let both =
             RowMutation::new("r").set("f", "q", "v").when(column("f", "a").exists()).when(column("f", "b").exists());
         let condition = both.extra.unwrap().condition.unwrap();

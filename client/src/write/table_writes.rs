@@ -1,4 +1,4 @@
-//! A table's writing side: what is checked before anything is sent, and the calls that send it.
+//! The write calls of a table, and the checks before a request is sent.
 
 use std::time::Duration;
 
@@ -23,21 +23,21 @@ use crate::write::unit::Unit;
 ///
 /// **Durability**: when a write returns `Ok`, a quorum of servers has it on disk.
 ///
-/// **Retry safety**: every row mutation has an operation number under which it is applied once, whatever happens to its
-/// answer: a lost reply, another leader, a split. The client tries again by itself until the deadline and gets the first
-/// answer. After [`Error::Timeout`] with [`Error::is_uncertain`], and after [`Error::Uncertain`], a write may have been
-/// applied; making the call again is a new operation.
+/// **Retry safety**: every row mutation has an operation number and is applied once, even if its answer is lost, the leader
+/// changes or the region splits. The client repeats it until the deadline and returns the first answer. After
+/// [`Error::Timeout`] with [`Error::is_uncertain`], and after [`Error::Uncertain`], a write may have been applied; calling again
+/// is a new operation.
 impl Table {
-    /// Writes cells of one row, all or none. More can be set before it is awaited: see [`WriteRequest`].
+    /// Writes cells of one row, all or none. [`WriteRequest`] has further settings.
     ///
     /// # Errors
-    /// [`Error::Invalid`] before anything is sent, for rows, families and values outside the limits; see [`Error`].
+    /// [`Error::Invalid`] before any request is sent, for rows, families and values outside the limits; see [`Error`].
     pub fn put(&self, put: Put) -> WriteRequest<()> {
         WriteRequest::new(self, put.into(), answers::nothing)
     }
 
-    /// Deletes cells of one row, all or none; the whole row if the delete names nothing. The whole row is
-    /// every family that the table has when the delete takes effect, whether this client knows it or not.
+    /// Deletes cells of one row, all or none; the whole row if the delete names nothing. The whole row is every family that
+    /// the table has when the delete takes effect, including families that this client does not know yet.
     ///
     /// # Errors
     /// As for [`Table::put`].
@@ -48,14 +48,14 @@ impl Table {
     /// Applies a mixture of puts, deletes, increments and appends to one row, all or none.
     ///
     /// # Errors
-    /// As for [`Table::put`]. [`Error::Invalid`] also when an increment meets a column that is no counter or would
-    /// overflow; nothing is applied then.
+    /// As for [`Table::put`]. [`Error::Invalid`] also when an incremented column is not a counter or would overflow; nothing is
+    /// applied then.
     pub fn mutate(&self, mutation: impl Into<RowMutation>) -> WriteRequest<MutationOutcome> {
         WriteRequest::new(self, mutation.into(), Ok)
     }
 
-    /// Adds `by` to a counter and answers its new value. A counter is a column of 8 bytes, a big-endian `i64`; one that
-    /// is absent counts as 0.
+    /// Adds `by` to a counter and returns its new value. A counter is a column of 8 bytes, a big-endian `i64`; an absent
+    /// column counts as 0.
     ///
     /// # Errors
     /// As for [`Table::mutate`].
@@ -70,12 +70,12 @@ impl Table {
         WriteRequest::new(self, mutation, answers::counter)
     }
 
-    /// Puts `value` behind what a column holds and answers the whole new value (up to 1 MiB; to append to larger ones, use
-    /// [`Table::mutate`], which returns nothing). A column that is absent counts as empty.
+    /// Appends `value` to the value of a column and returns the whole new value (up to 1 MiB; to append to larger values use
+    /// [`Table::mutate`], which returns none). An absent column counts as empty.
     ///
     /// # Errors
-    /// As for [`Table::mutate`]. [`Error::ResultLost`] when the answer was lost and the value is above 4 KiB: it was
-    /// appended, once.
+    /// As for [`Table::mutate`]. [`Error::ResultLost`] when the answer was lost and the new value is above 4 KiB: `value` was
+    /// appended once.
     pub fn append(
         &self,
         row: impl AsRef<[u8]>,
@@ -87,8 +87,8 @@ impl Table {
         WriteRequest::new(self, mutation, answers::value)
     }
 
-    /// Puts if a condition holds of the row, and answers whether it did. The condition is evaluated on the server, in
-    /// the order of the row's writes: nothing comes between it and the put.
+    /// Puts if a condition holds for the row; returns whether it did. The server evaluates the condition in the order of the
+    /// row's writes: no write comes between the condition and the put.
     ///
     /// ```no_run
     /// # async fn run(jobs: terrane_client::Table) -> Result<(), terrane_client::Error> {
@@ -101,12 +101,12 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// As for [`Table::put`]. [`Error::Invalid`] also when a column cannot be read as the condition compares it.
+    /// As for [`Table::put`]. [`Error::Invalid`] also when a column does not have the type that the condition compares.
     pub fn check_and_put(&self, condition: impl Into<Condition>, put: Put) -> WriteRequest<bool> {
         self.check_and_mutate(condition, put)
     }
 
-    /// Deletes if a condition holds of the row, and answers whether it did.
+    /// Deletes if a condition holds for the row; returns whether it did.
     ///
     /// # Errors
     /// As for [`Table::check_and_put`].
@@ -114,7 +114,7 @@ impl Table {
         self.check_and_mutate(condition, delete)
     }
 
-    /// Mutates a row if a condition holds of it, and answers whether it did.
+    /// Mutates a row if a condition holds; returns whether it did.
     ///
     /// # Errors
     /// As for [`Table::check_and_put`] and [`Table::mutate`].
@@ -126,21 +126,20 @@ impl Table {
         WriteRequest::new(self, mutation.into().when(condition), answers::held)
     }
 
-    /// Applies many mutations, grouped by the servers that host their rows. Each is atomic by itself and has an answer of its
-    /// own, in the order given; all together are not atomic. Mutations of one row are applied in the order given, as long
-    /// as none of them fails.
+    /// Applies many mutations, grouped by server. Each is atomic and has its own outcome, in the order given; together they are
+    /// not atomic. Mutations of one row are applied in the order given while none of them fails.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when any of them is outside the limits: then nothing was sent. Of a row that comes twice, a
-    /// mutation that deletes is not answered with what was there or is left: it is refused by itself, so send the two apart.
+    /// [`Error::Invalid`] when any mutation is outside the limits; then no request was sent. If a row occurs twice, a mutation
+    /// of it that deletes cannot return cells: that mutation is refused, so send the two in separate calls.
     pub fn mutate_many(&self, mutations: Vec<RowMutation>) -> WriteManyRequest {
         WriteManyRequest::new(self, mutations)
     }
 
-    /// Applies mutations of several rows as one: all or none, at one moment, conditions among them. One condition that
-    /// does not hold, or one error, and nothing is applied.
+    /// Applies mutations of several rows atomically: all or none, at one moment, including their conditions. If one condition
+    /// does not hold, or one mutation fails, nothing is applied.
     ///
-    /// The rows must share the table's atomic key prefix: the first `atomic=N` parts of the key that it declares.
+    /// The rows must share the table's atomic key prefix: the first `atomic=N` parts of its declared key.
     ///
     /// ```no_run
     /// # async fn run(client: terrane_client::Client) -> Result<(), terrane_client::Error> {
@@ -163,13 +162,13 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`] before anything is sent, when the rows do not share the prefix (naming them), the table declares
-    /// none, or a mutation is outside the limits. An error of one row is the error of the batch.
+    /// [`Error::Invalid`] before any request is sent, when the rows do not share the prefix (the message names them), the table
+    /// declares none, or a mutation is outside the limits. An error of one row is the error of the batch.
     pub fn atomic(&self, mutations: Vec<RowMutation>) -> AtomicRequest {
         AtomicRequest::new(self, mutations)
     }
 
-    /// A writer that gathers mutations into batches and sends them by itself. Must be called within a runtime.
+    /// A writer that collects mutations into batches and sends them in the background. Must be called within a runtime.
     #[must_use]
     pub fn writer(&self, options: WriterOptions) -> BatchWriter {
         BatchWriter::new(self.clone(), options)
@@ -197,7 +196,7 @@ impl Table {
         Ok(outcomes.map(|(index, row)| sent.take(index).map_err(|error| RowError { row, error })).collect())
     }
 
-    /// Sends mutations that were checked.
+    /// Sends checked mutations.
     pub(crate) async fn write_prepared(&self, rows: Vec<RowWrite>, timeout: Duration) -> Outcomes {
         scatter::send_many(&self.core.router, &self.target, rows, timeout).await
     }
@@ -226,14 +225,14 @@ impl Table {
         Ok(AtomicOutcome { held: rows.iter().all(|row| row.held), rows })
     }
 
-    /// Checks a mutation against the limits and the schema and gives it its final bytes, but for its number.
+    /// Checks a mutation against the limits and the schema. The result is complete except for its operation number.
     pub(crate) async fn prepare(&self, mutation: RowMutation) -> Result<RowWrite, Error> {
         if self.target.table == TableId::META {
             return Err(Error::ReadOnly { what: "table meta".to_owned() });
         }
         mutation.check()?;
         if self.target.is_outdated() {
-            // What is rare is kept apart in memory, so that the future of a plain put stays small.
+            // Rare, so it has a box of its own: the future of a plain put stays small.
             Box::pin(self.catch_up()).await;
         }
         let mut schema = self.target.schema();

@@ -54,7 +54,7 @@ fn lane(lanes: &Lanes) -> Arc<Lane> {
 }
 
 #[test]
-fn nobody_waits_where_nobody_is_refused() {
+fn without_a_refusal_no_caller_waits() {
     assert!(enter(&Lanes::default()).is_none());
 }
 
@@ -66,20 +66,20 @@ async fn a_refusal_stops_the_lane_for_its_pause_and_lowers_the_bound() {
     assert_eq!((lane.state.lock().bound, lane.turns.available_permits()), (358, 0));
     lane.resume();
     let until = Instant::now() + Duration::from_secs(60);
-    let mut under_way = Vec::new();
+    let mut in_flight = Vec::new();
     for _ in 0..358 {
-        under_way.push(lanes.enter(GROUP, Load::Writes, until).await.expect("in time").expect("a lane"));
+        in_flight.push(lanes.enter(GROUP, Load::Writes, until).await.expect("in time").expect("a lane"));
     }
     let late = lanes.enter(GROUP, Load::Writes, Instant::now()).await;
     assert!(matches!(late, Err(Failure::Queued)), "{late:?}");
     let reads = lanes.enter(GROUP, Load::Reads, until).now_or_never().expect("no lane").expect("in time");
     assert!(reads.is_none());
-    drop(under_way);
+    drop(in_flight);
     assert!(lane.turns.available_permits() >= 358);
 }
 
 #[test]
-fn a_lane_closes_when_the_bound_has_risen_again() {
+fn a_lane_closes_when_its_bound_has_recovered() {
     let lanes = Lanes::default();
     lanes.lanes.write().insert((GROUP, Load::Writes), Arc::default());
     lanes.open.store(1, Ordering::Relaxed);

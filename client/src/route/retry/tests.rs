@@ -100,12 +100,12 @@ fn waits_are_bounded_and_spread() {
         }
     }
     assert_ne!(backoff(5, 1), backoff(5, 20_000_000));
-    let asked = told(Duration::from_secs(3600), 1, u64::MAX);
+    let asked = requested(Duration::from_secs(3600), 1, u64::MAX);
     assert!(asked <= RETRY_AFTER_MAX + RETRY_AFTER_MAX / 4, "{asked:?}");
 }
 
 #[test]
-fn what_teaches_and_what_was_not_sent_is_tried_again_for_nothing() {
+fn redirects_and_unsent_requests_are_retried_for_free() {
     assert!(!Failure::Refused(not_leader()).costs_a_retry());
     assert!(!Failure::NotSent("refused".into()).costs_a_retry());
     assert!(Failure::Lost("reset".into()).costs_a_retry());

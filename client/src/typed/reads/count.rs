@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::read::request::How;
 use crate::read::scan::Scan;
 
-/// How many rows a span has; counted on the servers when it is awaited, over all ranges of the span at once.
+/// The number of rows in a span. The servers count when it is awaited, in all ranges of the span at once.
 #[must_use = "a request is sent when it is awaited"]
 pub struct TypedCount<'t, T: FromRow> {
     table: &'t Table,
@@ -23,7 +23,7 @@ pub struct TypedCount<'t, T: FromRow> {
 typed_request!(TypedCount, u64);
 
 impl<'t, T: FromRow> TypedCount<'t, T> {
-    /// Rows count whatever columns they have.
+    /// All rows count, whatever columns they have.
     pub(crate) fn new(table: &'t Table, span: impl IntoSpan<T::Key>) -> Self {
         Self { table, span: span.into_span(), scan: Scan::all(), how: How::new(Consistency::Linearizable) }
     }

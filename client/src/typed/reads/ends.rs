@@ -15,9 +15,9 @@ use crate::consistency::{AsOf, Consistency};
 use crate::error::Error;
 use crate::read::get::Get;
 use crate::read::request::How;
-use crate::read::scan::{Scan, behind};
+use crate::read::scan::{Scan, key_after};
 
-/// One typed row, by its key; read when it is awaited, `None` if there is none.
+/// One typed row by its key; read when it is awaited, `None` if there is none.
 #[must_use = "a request is sent when it is awaited"]
 pub struct TypedGet<'t, T: FromRow> {
     table: &'t Table,
@@ -45,7 +45,7 @@ impl<'t, T: FromRow> TypedGet<'t, T> {
 
 /// The row at an end of a span or next to a key; read when it is awaited, `None` if there is none.
 ///
-/// It costs about what a get does; of salted keys, as much for each bucket, all at once.
+/// It costs about as much as a get; with salted keys, one per bucket, all at once.
 #[must_use = "a request is sent when it is awaited"]
 pub struct TypedEnd<'t, T: FromRow> {
     table: &'t Table,
@@ -57,7 +57,7 @@ pub struct TypedEnd<'t, T: FromRow> {
 
 typed_request!(TypedEnd, Option<T>);
 
-/// On which side of a key.
+/// Which side of a key.
 #[derive(Clone, Copy)]
 pub(crate) enum Side {
     Floor,
@@ -73,13 +73,13 @@ impl<'t, T: FromRow> TypedEnd<'t, T> {
         Self { table, span: Ok(span.into_span()), within: None, scan, how: How::new(Consistency::Linearizable) }
     }
 
-    pub(crate) fn beside(table: &'t Table, key: &T::Key, side: Side) -> Self {
+    pub(crate) fn next_to(table: &'t Table, key: &T::Key, side: Side) -> Self {
         let mut end = Self::of(table, .., matches!(side, Side::Floor | Side::Lower));
-        end.span = beside(key, side);
+        end.span = next_to(key, side);
         end
     }
 
-    /// Looks at keys of this span only.
+    /// Considers only keys of this span.
     pub fn within(mut self, span: impl IntoSpan<T::Key>) -> Self {
         self.within = Some(span.into_span());
         self
@@ -99,14 +99,14 @@ impl<'t, T: FromRow> TypedEnd<'t, T> {
     }
 }
 
-fn beside<K: RowKey>(key: &K, side: Side) -> Result<KeySpan<K>, Error> {
+fn next_to<K: RowKey>(key: &K, side: Side) -> Result<KeySpan<K>, Error> {
     let row = key.encode()?;
     let key = Bytes::copy_from_slice(behind_bucket::<K>(&row)?);
     let (start, end) = match side {
-        Side::Floor => (Bytes::new(), behind(&key)),
+        Side::Floor => (Bytes::new(), key_after(&key)),
         Side::Ceiling => (key, Bytes::new()),
         Side::Lower => (Bytes::new(), key),
-        Side::Higher => (behind(&key), Bytes::new()),
+        Side::Higher => (key_after(&key), Bytes::new()),
     };
     Ok(KeySpan::new(KeyRange { start, end }))
 }

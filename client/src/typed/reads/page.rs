@@ -1,6 +1,6 @@
 //! Pages of typed rows.
 //!
-//! A token holds one position in the order without buckets; every bucket goes on behind it.
+//! A token holds one position in the order without buckets; every bucket continues after it.
 
 use std::pin::Pin;
 
@@ -18,12 +18,12 @@ use crate::read::page_token::PageToken;
 use crate::read::request::How;
 use crate::read::scan::Scan;
 
-/// Typed rows of one page, and where the next begins.
+/// The typed rows of one page, and where the next one starts.
 #[derive(Clone, Debug)]
 pub struct TypedPage<T> {
     /// The rows, in the order of keys.
     pub rows: Vec<T>,
-    /// Give it to [`TypedPageRequest::after`] for the rows that follow. `None`: nothing followed.
+    /// The token for [`TypedPageRequest::after`], which reads the following rows. `None`: no row followed.
     pub next: Option<PageToken>,
 }
 
@@ -43,25 +43,25 @@ impl<'t, T: FromRow> TypedPageRequest<'t, T> {
         Self { table, span: span.into_span(), scan: T::select(Scan::all()), how: How::new(Consistency::Linearizable) }
     }
 
-    /// Goes on behind the page that gave this token. Span, direction and filter must be those of that page.
+    /// Continues after the page that returned this token. Span, direction and filter must be those of that page.
     pub fn after(mut self, token: impl Into<Option<PageToken>>) -> Self {
         self.scan.after = token.into();
         self
     }
 
-    /// So many rows; [`PAGE_ROWS_DEFAULT`](crate::PAGE_ROWS_DEFAULT) if not set.
+    /// At most this many rows; [`PAGE_ROWS_DEFAULT`](crate::PAGE_ROWS_DEFAULT) by default.
     pub fn limit(mut self, rows: u64) -> Self {
         self.scan = self.scan.limit(rows);
         self
     }
 
-    /// Skips so many rows first, as [`TypedScan::offset`](crate::TypedScan::offset) does.
+    /// Skips this many rows first, as [`TypedScan::offset`](crate::TypedScan::offset) does.
     pub fn offset(mut self, rows: u64) -> Self {
         self.scan = self.scan.offset(rows);
         self
     }
 
-    /// From the last key of the span to the first.
+    /// Reads from the last key of the span to the first.
     pub fn reverse(mut self) -> Self {
         self.scan = self.scan.reverse();
         self
@@ -85,7 +85,7 @@ impl<'t, T: FromRow> TypedPageRequest<'t, T> {
                 }
             }
         };
-        // One row more tells whether anything follows.
+        // One row more, to know whether any follows.
         scan.limit = Some(wanted as u64 + 1);
         let mut stream = merged(table, &KeySpan::<T::Key>::new(rest), scan, None, how).await?;
         let mut rows = Vec::new();

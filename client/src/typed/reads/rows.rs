@@ -19,13 +19,13 @@ use crate::read::row_stream::RowStream;
 use crate::read::scan::{LatestPer, Scan};
 use crate::typed::bucket_merge::BucketMerge;
 
-/// A scan of typed rows that begins when it is awaited, and gives its rows as [`TypedRows`].
+/// A scan of typed rows; awaiting it starts it and gives its rows as [`TypedRows`].
 #[must_use = "a request is sent when it is awaited"]
 pub struct TypedScan<'t, T: FromRow> {
     table: &'t Table,
     span: KeySpan<T::Key>,
     scan: Scan,
-    /// Of the rows that share so many leading parts, so many only.
+    /// Of each group of rows that share this many leading parts, only this many rows.
     latest: Option<(usize, u32)>,
     how: How,
 }
@@ -48,25 +48,26 @@ impl<'t, T: FromRow> TypedScan<'t, T> {
         self
     }
 
-    /// From the last key of the span to the first.
+    /// Reads from the last key of the span to the first.
     pub fn reverse(mut self) -> Self {
         self.scan = self.scan.reverse();
         self
     }
 
-    /// Ends after so many rows; if not set, with the span.
+    /// Ends after this many rows; by default at the end of the span.
     pub fn limit(mut self, rows: u64) -> Self {
         self.scan = self.scan.limit(rows);
         self
     }
 
-    /// Skips so many rows first. On the servers, unless the key is salted: then rows of all buckets are read to skip them.
+    /// Skips this many rows first: on the servers, unless the key is salted. Then the client reads the rows of all buckets to
+    /// skip them.
     pub fn offset(mut self, rows: u64) -> Self {
         self.scan = self.scan.offset(rows);
         self
     }
 
-    /// Of a request for the latest rows: so many of each; 1 if not set. Others are not changed by it.
+    /// For `latest_of_each`: this many rows of each group; 1 by default. Other scans ignore it.
     pub fn rows(mut self, rows: u32) -> Self {
         self.latest = self.latest.map(|(parts, _)| (parts, rows));
         self
@@ -75,11 +76,13 @@ impl<'t, T: FromRow> TypedScan<'t, T> {
     async fn run(self) -> Result<TypedRows<T>, Error> {
         let Self { table, span, scan, latest, how } = self;
         if latest.is_some_and(|(parts, rows)| parts == 0 || rows == 0) {
-            return Err(Error::invalid("the latest rows are at least one row, of at least one part of the key"));
+            return Err(Error::invalid(
+                "the latest rows need at least one part of the key and at least one row of each",
+            ));
         }
         let (offset, limit) = (scan.offset, scan.limit);
         let rows = merged(table, &span, scan, latest, how).await?;
-        // In a salted table a prefix has its latest rows in every bucket; the first of them in order count.
+        // In a salted table a prefix has latest rows in every bucket; the first of them in order count.
         let thin = latest.filter(|_| buckets::<T::Key>().is_some()).map(|(parts, most)| Thin {
             parts,
             most,
@@ -101,18 +104,18 @@ impl<'t, T: FromRow> IntoFuture for TypedScan<'t, T> {
     }
 }
 
-/// What ends a scan in the order of its rows has no meaning where all buckets are read at once.
+/// A filter that ends the scan has no meaning when all buckets are read at once.
 pub(super) fn check_buckets<K: RowKey>(scan: &Scan) -> Result<(), Error> {
     match scan.selection.ends_the_scan()?.filter(|_| buckets::<K>().is_some()) {
         None => Ok(()),
         Some(what) => Err(Error::invalid(format!(
-            "`{what}` of a filter ends a scan in the order of its rows, and a salted key is read from all buckets at once: \
+            "`{what}` in a filter ends a scan in the order of its rows, but a salted key is read from all buckets at once: \
              use `limit`, or stop reading"
         ))),
     }
 }
 
-/// Opens the scans of all ranges of the span.
+/// The merged scans of all ranges of the span.
 pub(super) async fn merged<K: RowKey>(
     table: &Table,
     span: &KeySpan<K>,
@@ -121,24 +124,25 @@ pub(super) async fn merged<K: RowKey>(
     how: How,
 ) -> Result<BucketMerge, Error> {
     if scan.latest.is_some() {
-        return Err(Error::invalid("ask for the latest rows of typed keys with `latest_of_each`"));
+        return Err(Error::invalid("for the latest rows of typed keys use `latest_of_each`"));
     }
     let salted = buckets::<K>().is_some();
     check_buckets::<K>(&scan)?;
     let skip_bytes = usize::from(salted);
     let known = K::declaration().parts().len() - skip_bytes;
     if let Some((parts, _)) = latest.filter(|(parts, _)| *parts > known) {
-        let behind = if salted { " behind its bucket" } else { "" };
-        return Err(Error::invalid(format!("the key has {known} parts{behind}, not {parts}")));
+        let after = if salted { " after its bucket" } else { "" };
+        return Err(Error::invalid(format!("the key has {known} parts{after}, not {parts}")));
     }
     let (offset, limit) = (scan.offset, scan.limit);
     let mut scan = scan;
     if let Some((parts, rows)) = latest {
-        let parts = u32::try_from(parts + skip_bytes).map_err(|_| Error::invalid("a key has not so many parts"))?;
+        let parts =
+            u32::try_from(parts + skip_bytes).map_err(|_| Error::invalid("a key does not have that many parts"))?;
         scan = scan.latest(LatestPer::parts(parts), rows);
     }
     if salted {
-        // What is skipped may lie in any bucket.
+        // The rows to skip may be in any bucket.
         scan.offset = 0;
         scan.limit = if latest.is_some() { None } else { limit.map(|limit| limit.saturating_add(offset)) };
     }
@@ -146,7 +150,7 @@ pub(super) async fn merged<K: RowKey>(
     for range in span.ranges().into_iter().filter(|range| !range.is_empty()) {
         sources.push(RowStream::new(table.scanner(&scan, range, how).await?));
     }
-    // Of one range the server counts; thinned rows are counted where they are thinned out.
+    // With one range the server counts; thinned rows are counted where they are thinned out.
     let (offset, limit) = if salted && latest.is_none() { (offset, limit) } else { (0, None) };
     Ok(BucketMerge::new(sources, skip_bytes, scan.reverse, offset, limit))
 }
@@ -154,18 +158,18 @@ pub(super) async fn merged<K: RowKey>(
 /// The rows of a typed scan, one after another: a [`Stream`], or a loop over [`TypedRows::next`]. As
 /// [`RowStream`].
 ///
-/// A row whose key or columns are no `T` is an error; the scan can go on behind it.
+/// A row that is not a `T` is an error; the scan continues after it.
 pub struct TypedRows<T: FromRow> {
     rows: BucketMerge,
     thin: Option<Thin>,
     row: PhantomData<fn() -> T>,
 }
 
-/// Leaves of merged rows that share their leading parts the first ones.
+/// Keeps only the first rows of each group of merged rows that share their leading parts.
 struct Thin {
     parts: usize,
     most: u32,
-    /// That of the last row, and how many rows had it.
+    /// The prefix of the last row, and how many rows had it.
     prefix: Bytes,
     shown: u32,
     offset: u64,
@@ -173,7 +177,7 @@ struct Thin {
 }
 
 impl Thin {
-    /// Whether the row is shown; `None`: it was the limit before it.
+    /// Whether the row is returned; `None`: the limit is reached.
     fn shows<K: RowKey>(&mut self, row: &RowData) -> Result<Option<bool>, Error> {
         if self.limit == Some(0) {
             return Ok(None);
@@ -203,7 +207,7 @@ impl<T: FromRow> std::fmt::Debug for TypedRows<T> {
 }
 
 impl<T: FromRow + Unpin> TypedRows<T> {
-    /// The next row; `None` at the end. A call that is dropped loses nothing.
+    /// The next row; `None` at the end. Dropping this future loses nothing.
     pub async fn next(&mut self) -> Option<Result<T, Error>> {
         std::future::poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
     }
