@@ -33,6 +33,7 @@ mod cursor;
 mod filter;
 mod merge;
 mod run;
+mod view;
 
 use std::fmt;
 use std::ops::Range;
@@ -49,9 +50,10 @@ use self::cursor::MemtableCursor;
 use self::merge::Dropping;
 pub(crate) use self::merge::{Limits, Retention};
 use self::run::SortedRun;
+use self::view::{Due, View, sizes};
 use crate::Error;
 use crate::cells::{Cell, Cells};
-use crate::common_prefix::Prefix;
+use crate::row_heads::Prefix;
 use crate::row_range::RowRange;
 use crate::source::{Cursor, Reading, RowKey, Source};
 
@@ -59,20 +61,6 @@ use crate::source::{Cursor, Reading, RowKey, Source};
 const RUN_CELLS_MIN: usize = 512;
 /// A batch of this many bytes becomes a run too.
 const RUN_BYTES_MIN: usize = 512 << 10;
-/// Runs that a reader tolerates.
-const READ_RUNS_MAX: usize = 12;
-/// The most runs without readers.
-const RUNS_MAX: usize = 64;
-/// The most cells that an incidental merge writes, done by the writer or by a reader that must not wait: a few
-/// milliseconds.
-const MERGE_CELLS_SHORT: usize = 16 << 10;
-/// The most cells that a merge by a reader that may wait writes.
-const MERGE_CELLS_LONG: usize = 64 << 10;
-/// The most cells that a merge on an idle thread writes, where there are readers: a fraction of a second. It also
-/// bounds the memory that runs and their merge take meanwhile.
-const MERGE_CELLS_IDLE: usize = 2 << 20;
-/// Runs that such a merge leaves: every seek looks into each of them, and no filter avoids it.
-const IDLE_RUNS_MAX: usize = 4;
 /// The most cells that a merge of runs full of replaced puts reads: it writes far fewer.
 const MERGE_CELLS_REPLACED: usize = 256 << 10;
 /// Cells of a new run that are looked up in the older ones, to see whether the same columns are written repeatedly.
@@ -96,64 +84,6 @@ pub(crate) struct Memtable {
     /// The sequence number since which the family keeps one version and no deleted cells; [`NEVER`] when it does not.
     one_version_since: AtomicU64,
     retention: Option<Arc<dyn Retention>>,
-}
-
-/// What a reader takes in one load.
-struct View {
-    active: Arc<Active>,
-    /// Oldest first.
-    runs: Vec<Arc<SortedRun>>,
-    /// Bytes of the runs.
-    run_bytes: u64,
-    /// The common beginning of the rows of all runs.
-    prefix: Prefix,
-    due: Due,
-}
-
-/// The merges that are due, decided once per list of runs.
-#[derive(Clone, Debug, Default)]
-struct Due {
-    short: Option<Range<usize>>,
-    long: Option<Range<usize>>,
-    /// Worth it where there are readers and a thread is idle.
-    idle: Option<Range<usize>>,
-    /// There are too many runs, read or not.
-    at_once: Option<Range<usize>>,
-}
-
-impl View {
-    fn new(active: Arc<Active>, runs: Vec<Arc<SortedRun>>) -> Self {
-        let run_bytes = runs.iter().map(|run| run.memory_bytes() as u64).sum();
-        let prefix = match runs.split_first() {
-            Some((first, rest)) => rest.iter().fold(first.prefix().clone(), |all, run| all.common_with(run.prefix())),
-            None => Prefix::default(),
-        };
-        let due = Due::of(&runs);
-        Self { active, runs, run_bytes, prefix, due }
-    }
-}
-
-impl Due {
-    fn of(runs: &[Arc<SortedRun>]) -> Self {
-        if runs.len() <= IDLE_RUNS_MAX {
-            return Self::default();
-        }
-        let sizes = sizes(runs);
-        let idle = merge::pick_idle(&sizes, MERGE_CELLS_IDLE);
-        if runs.len() <= READ_RUNS_MAX {
-            return Self { idle, ..Self::default() };
-        }
-        Self {
-            idle,
-            short: merge::pick(&sizes, MERGE_CELLS_SHORT),
-            long: merge::pick(&sizes, MERGE_CELLS_LONG),
-            at_once: if runs.len() > RUNS_MAX { merge::pick_any(&sizes) } else { None },
-        }
-    }
-}
-
-fn sizes(runs: &[Arc<SortedRun>]) -> Vec<(usize, usize)> {
-    runs.iter().map(|run| (run.cells().len(), run.cells().data_bytes())).collect()
 }
 
 /// Puts of a batch that replace older ones, for [`Memtable::remove_all_replaced`] once they are published.

@@ -17,7 +17,7 @@ use crossbeam_skiplist::set::Entry as Handle;
 use terrane_types::CellKind;
 
 use crate::cells::{Cell, Cells};
-use crate::common_prefix::Prefix;
+use crate::row_heads::Prefix;
 use crate::row_range::RowRange;
 
 /// Cells of a full buffer: with their heads and towers they stay in the second-level cache.

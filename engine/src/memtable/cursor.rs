@@ -19,8 +19,8 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use self::lanes::Lanes;
-use super::View;
 use super::active::is_wanted;
+use super::view::View;
 use crate::Error;
 use crate::cells::{Cell, Cells};
 use crate::row_range::RowRange;

@@ -20,7 +20,7 @@ use terrane_types::CellKind;
 
 use super::run::SortedRun;
 use crate::cells::{Cell, Cells};
-use crate::common_prefix::Prefix;
+use crate::row_heads::Prefix;
 
 /// The most runs merged at once; at least a third of these, so that merging is worth the copy.
 const FAN_IN: [usize; 3] = [8, 6, 4];

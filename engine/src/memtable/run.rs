@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use super::filter::Filter;
 use crate::cells::{Cell, Cells, Mark};
-use crate::common_prefix::Prefix;
+use crate::row_heads::Prefix;
 use crate::source::{RowKey, hash_of};
 
 /// Rows with more cells than this are searched for the wanted columns instead of being copied whole.

@@ -24,7 +24,7 @@ use terrane_types::CellKind;
 use super::block::PADDING_BYTES;
 use super::varint;
 use crate::cells::{Cell, Cells};
-use crate::common_prefix::{head_after, head_of};
+use crate::row_heads::{head_after, head_of};
 
 /// Cells from one restart to the next.
 pub(super) const RESTART_INTERVAL: usize = 16;
@@ -201,7 +201,7 @@ pub(crate) struct DataBlock {
 /// A cell that refers to nothing before it.
 #[derive(Clone, Copy, Debug)]
 struct Restart {
-    /// Of its row, after what the rows of all restarts have in common (see [`crate::common_prefix`]).
+    /// Of its row, after what the rows of all restarts have in common (see [`crate::row_heads`]).
     head: u64,
     /// Where the cell begins.
     at: u32,

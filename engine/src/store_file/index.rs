@@ -19,7 +19,7 @@ use std::cmp::Ordering;
 use super::block::{BlockAt, PADDING_BYTES};
 use super::data_block::{Malformed, Place, common_prefix};
 use super::varint;
-use crate::common_prefix::head_after;
+use crate::row_heads::head_after;
 
 /// Marks the end of all columns of a row in [`Entry::qualifier_len`].
 const WHOLE_ROW: u32 = u32::MAX;
@@ -129,7 +129,7 @@ pub(crate) struct IndexBlock {
     entries: Box<[Entry]>,
     /// Bytes that the rows of all entries begin with.
     common: usize,
-    /// The head of each entry's row after those (see [`crate::common_prefix`]): a search stays within a few cache
+    /// The head of each entry's row after those (see [`crate::row_heads`]): a search stays within a few cache
     /// lines, and reads rows only where heads are equal.
     heads: Box<[u64]>,
 }

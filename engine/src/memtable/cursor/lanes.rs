@@ -7,8 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::cells::{Cell, Cells, Mark};
-use crate::memtable::View;
 use crate::memtable::run::SortedRun;
+use crate::memtable::view::View;
 use crate::row_range::RowRange;
 
 /// Rows of the active buffer in the first chunk; each later chunk is twice as long, up to the last.

@@ -1,0 +1,83 @@
+//! What readers of a memtable take in one load: the active buffer, the runs, and which merges of them are due.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::active::Active;
+use super::merge;
+use super::run::SortedRun;
+use crate::row_heads::Prefix;
+
+/// Runs that a reader tolerates.
+const READ_RUNS_MAX: usize = 12;
+/// The most runs without readers.
+const RUNS_MAX: usize = 64;
+/// The most cells that an incidental merge writes, done by the writer or by a reader that must not wait: a few
+/// milliseconds.
+const MERGE_CELLS_SHORT: usize = 16 << 10;
+/// The most cells that a merge by a reader that may wait writes.
+const MERGE_CELLS_LONG: usize = 64 << 10;
+/// The most cells that a merge on an idle thread writes, where there are readers: a fraction of a second. It also
+/// bounds the memory that runs and their merge take meanwhile.
+const MERGE_CELLS_IDLE: usize = 2 << 20;
+/// Runs that such a merge leaves: every seek looks into each of them, and no filter avoids it.
+const IDLE_RUNS_MAX: usize = 4;
+
+/// What a reader takes in one load.
+pub(super) struct View {
+    pub(super) active: Arc<Active>,
+    /// Oldest first.
+    pub(super) runs: Vec<Arc<SortedRun>>,
+    /// Bytes of the runs.
+    pub(super) run_bytes: u64,
+    /// The common beginning of the rows of all runs.
+    pub(super) prefix: Prefix,
+    pub(super) due: Due,
+}
+
+/// The merges that are due, decided once per list of runs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Due {
+    pub(super) short: Option<Range<usize>>,
+    pub(super) long: Option<Range<usize>>,
+    /// Worth it where there are readers and a thread is idle.
+    pub(super) idle: Option<Range<usize>>,
+    /// There are too many runs, read or not.
+    pub(super) at_once: Option<Range<usize>>,
+}
+
+impl View {
+    pub(super) fn new(active: Arc<Active>, runs: Vec<Arc<SortedRun>>) -> Self {
+        let run_bytes = runs.iter().map(|run| run.memory_bytes() as u64).sum();
+        let prefix = match runs.split_first() {
+            Some((first, rest)) => rest.iter().fold(first.prefix().clone(), |all, run| all.common_with(run.prefix())),
+            None => Prefix::default(),
+        };
+        let due = Due::of(&runs);
+        Self { active, runs, run_bytes, prefix, due }
+    }
+}
+
+impl Due {
+    fn of(runs: &[Arc<SortedRun>]) -> Self {
+        if runs.len() <= IDLE_RUNS_MAX {
+            return Self::default();
+        }
+        let sizes = sizes(runs);
+        let idle = merge::pick_idle(&sizes, MERGE_CELLS_IDLE);
+        if runs.len() <= READ_RUNS_MAX {
+            return Self { idle, ..Self::default() };
+        }
+        Self {
+            idle,
+            short: merge::pick(&sizes, MERGE_CELLS_SHORT),
+            long: merge::pick(&sizes, MERGE_CELLS_LONG),
+            at_once: if runs.len() > RUNS_MAX { merge::pick_any(&sizes) } else { None },
+        }
+    }
+}
+
+/// The cells and bytes of data of each run.
+pub(super) fn sizes(runs: &[Arc<SortedRun>]) -> Vec<(usize, usize)> {
+    runs.iter().map(|run| (run.cells().len(), run.cells().data_bytes())).collect()
+}
