@@ -1,8 +1,8 @@
-//! A whole cluster in this process: a master and its region servers on loopback ports that were free, with real files.
+//! A whole cluster in this process: a master and region servers on free loopback ports, with real files.
 //!
-//! Each part can be stopped and started by itself. It comes back on the port it had, on the directory it had, as a process
-//! would; only `kill -9` has no counterpart here (the simulator and the tests with real processes have it). What is started
-//! under other settings than before (a smaller log limit, say) takes them from [`Settings`], which may be changed meanwhile.
+//! Each node can be stopped and restarted individually, on the same port and directory, like a process. Only `kill -9` is
+//! missing here; the simulator and the tests with real processes cover it. A node that starts takes its configuration from
+//! [`Settings`], which tests may change meanwhile (to a smaller log limit, for example).
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -18,12 +18,12 @@ use terrane_regionserver::{BackendKind, RegionServer, ServerConfig};
 use crate::eventually::eventually;
 use crate::numbers;
 
-/// How long the groups may take to elect leaders; far more than they need.
+/// How long to wait for leaders; far longer than needed.
 const LEADERS_WITHIN: Duration = Duration::from_secs(30);
-/// How often servers report: often, so that tests see the map as it is.
+/// How often servers report; often, so that tests see an up-to-date map.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
 
-/// What a cluster is started with.
+/// The settings of a cluster.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub servers: usize,
@@ -37,7 +37,7 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// Three servers, small files: tests write little, and segments are allocated ahead.
+    /// Three servers with small files, since tests write little and log segments are preallocated.
     fn default() -> Self {
         Self {
             servers: 3,
@@ -52,9 +52,9 @@ impl Default for Settings {
     }
 }
 
-/// A cluster whose parts run, or are stopped for now.
+/// A cluster whose nodes are running or stopped.
 pub struct Cluster {
-    /// What parts are started with from now on.
+    /// The settings of nodes that start from now on.
     pub settings: Settings,
     master: Part<Master>,
     servers: Vec<Part<RegionServer>>,
@@ -62,7 +62,7 @@ pub struct Cluster {
     directory: tempfile::TempDir,
 }
 
-/// A part of the cluster: where it listens once it has run, and itself while it runs.
+/// A node: its address once it has run, and the node itself while it runs.
 struct Part<T> {
     address: Option<String>,
     running: Option<T>,
@@ -75,7 +75,7 @@ impl<T> Default for Part<T> {
 }
 
 impl<T> Part<T> {
-    /// The port it had, or any free one the first time.
+    /// The previous port, or any free port the first time.
     fn listen(&self) -> String {
         self.address.clone().unwrap_or_else(|| "127.0.0.1:0".to_owned())
     }
@@ -87,10 +87,10 @@ impl<T> Part<T> {
 }
 
 impl Cluster {
-    /// Starts all parts and waits until every group has a leader.
+    /// Starts all nodes and waits until every group has a leader.
     ///
     /// # Errors
-    /// When a part does not start, or no leaders come.
+    /// If a node does not start, or a group gets no leader.
     pub async fn start(settings: Settings) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let servers = (0..settings.servers).map(|_| Part::default()).collect();
@@ -100,7 +100,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Starts what is stopped and waits until every group has a leader.
+    /// Starts all stopped nodes and waits until every group has a leader.
     ///
     /// # Errors
     /// As for [`Cluster::start`].
@@ -109,7 +109,7 @@ impl Cluster {
             self.start_master().await?;
         }
         let stopped: Vec<usize> = (0..self.servers.len()).filter(|&index| self.server(index).is_none()).collect();
-        // Together: a server's groups elect once a majority of them is there.
+        // In parallel: a group elects a leader once a majority of its members runs.
         let started = try_join_all(stopped.iter().map(|&index| RegionServer::start(self.server_config(index)))).await?;
         for (index, server) in stopped.into_iter().zip(started) {
             self.servers[index].runs(server.address().to_string(), server);
@@ -117,7 +117,7 @@ impl Cluster {
         self.wait_for_leaders().await
     }
 
-    /// Stops everything, servers first, in order and with their flushes.
+    /// Stops everything cleanly, servers first, one after another.
     pub async fn stop_all(&mut self) {
         let servers: Vec<RegionServer> = self.servers.iter_mut().filter_map(|part| part.running.take()).collect();
         futures::future::join_all(servers.into_iter().map(|server| server.shutdown(|_| {}))).await;
@@ -125,7 +125,7 @@ impl Cluster {
     }
 
     /// # Errors
-    /// When the master does not start.
+    /// If the master does not start.
     pub async fn start_master(&mut self) -> Result<()> {
         let config = MasterConfig {
             data_dir: self.directory.path().join("master"),
@@ -147,19 +147,19 @@ impl Cluster {
     }
 
     /// # Errors
-    /// When the server does not start.
+    /// If the server does not start.
     pub async fn start_server(&mut self, index: usize) -> Result<()> {
-        ensure!(self.server(index).is_none(), "server {index} runs");
+        ensure!(self.server(index).is_none(), "server {index} is running");
         let server = RegionServer::start(self.server_config(index)).await;
         let server = server.with_context(|| format!("start server {index}"))?;
         self.servers[index].runs(server.address().to_string(), server);
         Ok(())
     }
 
-    /// Starts a server over a directory that is not its own.
+    /// Starts a server on a foreign directory.
     ///
     /// # Errors
-    /// As it should.
+    /// The expected refusal.
     pub async fn start_server_over(&mut self, index: usize, data_dir: &Path) -> Result<()> {
         let config = ServerConfig { data_dir: data_dir.to_owned(), ..self.server_config(index) };
         let server = RegionServer::start(config).await?;
@@ -167,7 +167,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Stops everything and starts another cluster, with empty directories, on the same ports.
+    /// Stops everything and starts another cluster on the same ports, with empty directories.
     ///
     /// # Errors
     /// As for [`Cluster::start`].
@@ -190,33 +190,33 @@ impl Cluster {
         self.servers[index].running.as_ref()
     }
 
-    /// A server's wall clock, which it keeps when it is started again.
+    /// A server's wall clock, which survives restarts.
     #[must_use]
     pub fn clock(&self, index: usize) -> &WallClock {
         &self.clocks[index]
     }
 
-    /// Where a server listens, or did.
+    /// The present or last address of a server.
     #[must_use]
     pub fn server_address(&self, index: usize) -> SocketAddr {
-        let address = self.servers[index].address.as_deref().expect("all servers were started once");
-        address.parse().expect("servers say where they are bound")
+        let address = self.servers[index].address.as_deref().expect("all servers have been started");
+        address.parse().expect("a server has a socket address")
     }
 
-    /// Where the master listens, or did.
+    /// The present or last address of the master.
     #[must_use]
     pub fn masters(&self) -> &str {
-        self.master.address.as_deref().expect("the master was started first")
+        self.master.address.as_deref().expect("the master is started first")
     }
 
-    /// A number that a running server shows, 0 while it has not got it.
+    /// A metric of a running server; 0 if it is not exposed.
     #[must_use]
     pub fn number(&self, index: usize, name: &str) -> f64 {
         let numbers = self.server(index).map(|server| numbers::read(&server.registry())).unwrap_or_default();
         numbers.get(name).copied().unwrap_or_default()
     }
 
-    /// A number summed over the servers that run.
+    /// A metric summed over the running servers.
     #[must_use]
     pub fn total(&self, name: &str) -> f64 {
         (0..self.servers.len()).map(|index| self.number(index, name)).sum()
@@ -231,22 +231,22 @@ impl Cluster {
     /// A client of this cluster.
     ///
     /// # Errors
-    /// When no master answers.
+    /// If no master responds.
     pub async fn client(&self) -> Result<Client> {
         Ok(self.client_builder().build().await?)
     }
 
-    /// Waits until every group has a leader that runs, as the master hears it.
+    /// Waits until the master knows a running leader of every group.
     ///
     /// # Errors
-    /// When they do not come.
+    /// If that takes too long.
     pub async fn wait_for_leaders(&self) -> Result<()> {
         let client = self.client().await?;
         let least = self.settings.servers * self.settings.groups_per_server;
         eventually("a leader for every group", LEADERS_WITHIN, async || {
             let status = client.admin().status().await?;
             ensure!(status.waiting_for.is_empty(), "the cluster waits for {}", status.waiting_for);
-            ensure!(status.groups as usize >= least, "{} of {least} groups are made", status.groups);
+            ensure!(status.groups as usize >= least, "{} of {least} groups exist", status.groups);
             ensure!(status.groups_without_leader == 0, "{} groups have no leader", status.groups_without_leader);
             Ok(())
         })

@@ -1,24 +1,24 @@
-//! Waiting for a condition, with a limit and a sentence about what did not come.
+//! Waits for a condition, with a timeout and a description of what did not happen.
 
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use tokio::time::Instant;
 
-/// How often a condition is looked at.
+/// How often a condition is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Looks until `look` answers `Ok`; the error of the last look is told when `within` has passed.
+/// Calls `look` until it returns `Ok`; after `within`, fails with its last error.
 ///
 /// # Errors
-/// When the condition did not come in time.
+/// If the condition did not hold in time.
 pub async fn eventually<T>(what: &str, within: Duration, mut look: impl AsyncFnMut() -> Result<T>) -> Result<T> {
     let deadline = Instant::now() + within;
     loop {
         match look().await {
             Ok(value) => return Ok(value),
             Err(error) if Instant::now() >= deadline => {
-                bail!("{what} did not come within {} s: {error:#}", within.as_secs())
+                bail!("{what}: not within {} s: {error:#}", within.as_secs())
             }
             Err(_) => tokio::time::sleep(LOOK_EVERY).await,
         }

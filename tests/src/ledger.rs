@@ -1,31 +1,32 @@
-//! What became of every operation that must count exactly once, and whether what is read agrees with it.
+//! The ledger: the outcome of every operation that must count exactly once, and whether reads agree with it.
 //!
-//! Three kinds of objects, each written by any number of clients at once:
-//! - a **counter** is only ever incremented by 1, and every increment answers the new value. No two may get the same one,
-//!   none a value at or below what was certain when it began, none above what was ever begun;
-//! - a **list** is only ever appended to, eight bytes an operation, and every append answers the whole of it. All answers
-//!   are beginnings of one sequence, in which no operation comes twice;
-//! - a **register** is only ever replaced by check-and-mutate, naming the operation whose value it replaces. Followed back
-//!   from its last value, every operation that was told that its condition held is met, and none that was told it did not.
+//! There are three kinds of objects, each written by any number of concurrent clients:
+//! - A **counter** is only incremented by 1, and every increment returns the new value. No two increments may return the
+//!   same value, none a value at or below what was certain when it started, none above the number of increments started.
+//! - A **list** is only appended to, eight bytes per operation, and every append returns the whole list. All returned lists
+//!   are prefixes of one sequence, in which no operation occurs twice.
+//! - A **register** is only replaced by check-and-mutate, which names the operation whose value it replaces. The chain of
+//!   replacements back from the last value contains every operation whose condition held, and none whose condition did
+//!   not.
 //!
-//! An operation was *applied*, *refused* (nothing of it was done), or its fate is *unknown*: it then counts once or not at
-//! all, and never twice.
+//! An operation was *applied*, *refused* (it had no effect), or its fate is *unknown*: it then counts once or not at all,
+//! but never twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The number of an operation; 0 stands for none.
+/// The number of an operation; 0 means none.
 pub type Operation = u64;
 
-/// Bytes that one operation appends to a list, and that a register holds.
+/// Bytes that one operation appends to a list, and the size of a register.
 pub const TOKEN_BYTES: usize = 8;
 
-/// What stands for an operation in a list or register.
+/// The bytes of an operation in a list or register.
 #[must_use]
 pub const fn token(operation: Operation) -> [u8; TOKEN_BYTES] {
     operation.to_be_bytes()
 }
 
-/// The operations of a list, in order; `None` when it is not made of whole tokens.
+/// The operations of a list, in order; `None` if its length is not a multiple of a token.
 #[must_use]
 pub fn tokens(value: &[u8]) -> Option<Vec<Operation>> {
     let chunks = value.chunks_exact(TOKEN_BYTES);
@@ -42,17 +43,17 @@ enum Fate {
     Unknown,
 }
 
-/// An operation that has begun.
+/// An operation that has started.
 #[derive(Clone, Debug)]
 #[must_use = "an operation that began has to be told how it ended"]
 pub struct Begun {
     pub operation: Operation,
     key: Vec<u8>,
-    /// What was certain of its object: a counter's value, a list's length, that a register was written.
+    /// What was certain about its object: a counter's value, a list's length, whether a register was written.
     certain: u64,
 }
 
-/// A read that has begun.
+/// A read that has started.
 #[derive(Clone, Debug)]
 #[must_use = "a read that began has to be judged when it ends"]
 pub struct Reading {
@@ -73,27 +74,27 @@ pub struct Ledger {
 #[derive(Debug, Default)]
 struct Object {
     fates: BTreeMap<Operation, Fate>,
-    /// What reads and answers have shown: the highest value of a counter.
+    /// The highest value of a counter that a read or reply has shown.
     seen: u64,
     applied: u64,
     refused: u64,
-    /// Values that increments were answered.
+    /// Values that increments returned.
     answered: BTreeSet<u64>,
-    /// The longest beginning of a list that was shown.
+    /// The longest prefix of a list that was shown.
     list: Vec<Operation>,
-    /// For each operation of a register, the one whose value it replaces.
+    /// For each operation on a register, the operation whose value it replaces.
     replaces: BTreeMap<Operation, Operation>,
-    /// Who replaced a value and was told so.
+    /// For each replaced value, the operation whose condition held.
     replaced_by: BTreeMap<Operation, Operation>,
-    /// Operations whose value a register was seen to have.
+    /// Operations whose value a register has shown.
     shown: BTreeSet<Operation>,
 }
 
-/// What must not be, in a sentence.
+/// `Ok`, or a sentence that describes the violation.
 pub type Verdict = Result<(), String>;
 
 impl Ledger {
-    /// An operation on an object begins.
+    /// Starts an operation on an object.
     pub fn begin(&mut self, key: &[u8]) -> Begun {
         self.last += 1;
         let object = self.objects.entry(key.to_vec()).or_default();
@@ -101,91 +102,91 @@ impl Ledger {
         Begun { operation: self.last, key: key.to_vec(), certain: object.certain() }
     }
 
-    /// An operation on a register begins, which replaces the value of `replaced` (0: there is none yet).
+    /// Starts an operation that replaces the value of `replaced` in a register; 0 means that the register is absent.
     pub fn begin_replacing(&mut self, key: &[u8], replaced: Operation) -> Begun {
         let begun = self.begin(key);
         self.objects.entry(key.to_vec()).or_default().replaces.insert(begun.operation, replaced);
         begun
     }
 
-    /// An operation of several objects at once begins on a further one, under the same number.
+    /// Adds another object to an operation, under the same number.
     pub fn begin_also(&mut self, begun: &Begun, key: &[u8]) -> Begun {
         let object = self.objects.entry(key.to_vec()).or_default();
         object.fates.insert(begun.operation, Fate::Open);
         Begun { operation: begun.operation, key: key.to_vec(), certain: object.certain() }
     }
 
-    /// An increment was applied and answered the new value of its counter.
+    /// An increment was applied and returned the new value of its counter.
     ///
     /// # Errors
-    /// When that cannot be.
+    /// If that is impossible.
     pub fn incremented(&mut self, begun: &Begun, value: u64) -> Verdict {
         self.settle(begun, Fate::Applied);
         let object = self.object(&begun.key);
         object.within(begun.certain + 1, value)?;
         object.seen = object.seen.max(value);
-        if object.answered.insert(value) { Ok(()) } else { Err(format!("two increments were answered {value}")) }
+        if object.answered.insert(value) { Ok(()) } else { Err(format!("two increments returned {value}")) }
     }
 
-    /// An append was applied and answered the whole list.
+    /// An append was applied and returned the whole list.
     ///
     /// # Errors
-    /// When that cannot be.
+    /// If that is impossible.
     pub fn appended(&mut self, begun: &Begun, value: &[u8]) -> Verdict {
         self.settle(begun, Fate::Applied);
         let list = self.object(&begun.key).showed_list(begun.certain + 1, value)?;
         match list.last() {
             Some(last) if *last == begun.operation => Ok(()),
-            last => Err(format!("the append {} was answered a list that ends with {last:?}", begun.operation)),
+            last => Err(format!("the append {} returned a list that ends with {last:?}", begun.operation)),
         }
     }
 
-    /// A check-and-mutate was told that its condition held.
+    /// The condition of a check-and-mutate held.
     ///
     /// # Errors
-    /// When another was told so of the same value.
+    /// If the condition of another one held for the same value.
     pub fn replaced(&mut self, begun: &Begun) -> Verdict {
         self.settle(begun, Fate::Applied);
         let object = self.object(&begun.key);
         let replaced = object.replaces.get(&begun.operation).copied().unwrap_or_default();
         match object.replaced_by.insert(replaced, begun.operation) {
             None => Ok(()),
-            Some(other) => Err(format!("both {other} and {} were told that they replaced {replaced}", begun.operation)),
+            Some(other) => Err(format!("both {other} and {} replaced {replaced}", begun.operation)),
         }
     }
 
-    /// An operation was applied; what it answered was lost, or it answers nothing.
+    /// An operation was applied, but its result is lost, or it has none.
     pub fn applied(&mut self, begun: &Begun) {
         self.settle(begun, Fate::Applied);
     }
 
-    /// Nothing of an operation was done: its condition did not hold, or it failed for good.
+    /// An operation had no effect: its condition did not hold, or it failed permanently.
     ///
     /// # Errors
-    /// When its effect was seen before.
+    /// If its effect was shown before.
     pub fn refused(&mut self, begun: &Begun) -> Verdict {
         self.settle(begun, Fate::Refused);
         let object = self.object(&begun.key);
         if object.list.contains(&begun.operation) || object.shown.contains(&begun.operation) {
-            return Err(format!("operation {} was refused, and its effect was seen", begun.operation));
+            return Err(format!("operation {} was refused, but its effect was shown", begun.operation));
         }
         object.within(0, object.seen)
     }
 
-    /// Nobody knows whether an operation was applied.
+    /// The outcome of an operation is unknown.
     pub fn unknown(&mut self, begun: &Begun) {
         self.settle(begun, Fate::Unknown);
     }
 
-    /// A read of an object begins.
+    /// Starts a read of an object.
     pub fn begin_read(&mut self, key: &[u8]) -> Reading {
         Reading { key: key.to_vec(), certain: self.object(key).certain() }
     }
 
-    /// A counter reads as `value`; 0 when it is absent.
+    /// A read of a counter returned `value`; 0 if it is absent.
     ///
     /// # Errors
-    /// When it may not.
+    /// If that is impossible.
     pub fn read_counter(&mut self, reading: &Reading, value: u64) -> Verdict {
         let object = self.object(&reading.key);
         object.within(reading.certain, value)?;
@@ -193,18 +194,18 @@ impl Ledger {
         Ok(())
     }
 
-    /// A list reads as `value`; empty when it is absent.
+    /// A read of a list returned `value`; empty if it is absent.
     ///
     /// # Errors
-    /// When it may not.
+    /// If that is impossible.
     pub fn read_list(&mut self, reading: &Reading, value: &[u8]) -> Verdict {
         self.object(&reading.key).showed_list(reading.certain, value).map(drop)
     }
 
-    /// A register has the value of `operation`; 0 when it is absent.
+    /// A read of a register returned the value of `operation`; 0 if it is absent.
     ///
     /// # Errors
-    /// When nobody can have given it.
+    /// If no operation can have written it.
     pub fn read_register(&mut self, reading: &Reading, operation: Operation) -> Verdict {
         let object = self.object(&reading.key);
         if operation == 0 {
@@ -215,30 +216,30 @@ impl Ledger {
         Ok(())
     }
 
-    /// Nothing is under way any more, and the counter is `value`.
+    /// No operation is in flight, and the counter is `value`.
     ///
     /// # Errors
-    /// When increments are missing, or counted twice.
+    /// If increments are missing or counted twice.
     pub fn final_counter(&mut self, key: &[u8], value: u64) -> Verdict {
         let object = self.object(key);
         let least = object.applied.max(object.seen);
         object.within(least, value)
     }
 
-    /// Nothing is under way any more, and the list is `value`.
+    /// No operation is in flight, and the list is `value`.
     ///
     /// # Errors
-    /// When appends are missing, or there twice.
+    /// If appends are missing or occur twice.
     pub fn final_list(&mut self, key: &[u8], value: &[u8]) -> Verdict {
         let object = self.object(key);
         let list = object.showed_list(object.list.len() as u64, value)?;
         object.all_applied_are_in(&list.into_iter().collect())
     }
 
-    /// Nothing is under way any more, and the register has the value of `operation`.
+    /// No operation is in flight, and the register has the value of `operation`.
     ///
     /// # Errors
-    /// When a replacement that held is missing.
+    /// If an applied replacement is missing.
     pub fn final_register(&mut self, key: &[u8], operation: Operation) -> Verdict {
         let object = self.object(key);
         let (mut chain, mut at) = (BTreeSet::new(), operation);
@@ -252,7 +253,7 @@ impl Ledger {
         object.all_applied_are_in(&chain)
     }
 
-    /// Operations that were applied, refused, and of unknown fate so far.
+    /// The numbers of applied, refused and unknown operations so far.
     #[must_use]
     pub const fn counts(&self) -> (u64, u64, u64) {
         (self.applied, self.refused, self.unknown)
@@ -281,12 +282,12 @@ impl Ledger {
 }
 
 impl Object {
-    /// What no later read or answer may be below.
+    /// The lower bound of later reads and replies.
     fn certain(&self) -> u64 {
         self.applied.max(self.seen).max(self.list.len() as u64).max(self.shown.len() as u64)
     }
 
-    /// Whether a counter may be `value` now, when it was at least `least`.
+    /// Whether a counter that was at least `least` can be `value` now.
     fn within(&self, least: u64, value: u64) -> Verdict {
         let most = self.fates.len() as u64 - self.refused;
         if (least..=most).contains(&value) {
@@ -294,28 +295,29 @@ impl Object {
         }
         let Self { applied, refused, seen, .. } = self;
         Err(format!(
-            "is {value}, but can only be {least} to {most} ({applied} applied, {refused} refused of {} begun, {seen} seen)",
+            "is {value}, but can only be {least} to {most} ({applied} applied, {refused} refused of {} started, {seen} seen)",
             self.fates.len()
         ))
     }
 
     fn may_show(&self, operation: Operation) -> Verdict {
         match self.fates.get(&operation) {
-            None => Err(format!("shows operation {operation}, which never began here")),
+            None => Err(format!("shows operation {operation}, which never started here")),
             Some(Fate::Refused) => Err(format!("shows operation {operation}, which was refused")),
             Some(Fate::Open | Fate::Applied | Fate::Unknown) => Ok(()),
         }
     }
 
-    /// A list was shown, at least so long: it goes on where the longest before ended, or is a beginning of it.
+    /// A list was shown, at least this long: it extends the longest one shown before, or is a prefix of it.
     fn showed_list(&mut self, least: u64, value: &[u8]) -> Result<Vec<Operation>, String> {
-        let list = tokens(value).ok_or_else(|| format!("a list of {} bytes is not whole", value.len()))?;
+        let list = tokens(value)
+            .ok_or_else(|| format!("a list has {} bytes, which is no whole number of operations", value.len()))?;
         let common = list.len().min(self.list.len());
         if list[..common] != self.list[..common] {
             return Err(format!("the list {list:?} does not agree with {:?}, which was shown before", self.list));
         }
         if (list.len() as u64) < least {
-            return Err(format!("the list {list:?} has not the {least} operations that are certain"));
+            return Err(format!("the list {list:?} lacks some of the {least} certain operations"));
         }
         let distinct: BTreeSet<Operation> = list.iter().copied().collect();
         if distinct.len() < list.len() {
@@ -330,7 +332,7 @@ impl Object {
 
     fn all_applied_are_in(&self, there: &BTreeSet<Operation>) -> Verdict {
         let missing = self.fates.iter().find(|(operation, fate)| **fate == Fate::Applied && !there.contains(operation));
-        missing.map_or(Ok(()), |(operation, _)| Err(format!("operation {operation} was applied and is not there")))
+        missing.map_or(Ok(()), |(operation, _)| Err(format!("operation {operation} was applied but is missing")))
     }
 }
 
@@ -410,7 +412,7 @@ mod tests {
         assert!(ledger.read_list(&reading, &list_of(&[2])).unwrap_err().contains("certain"));
         assert!(ledger.read_list(&reading, &list_of(&[1, 2])).unwrap_err().contains("agree"));
         assert!(ledger.read_list(&reading, &list_of(&[2, 1, 1])).unwrap_err().contains("twice"));
-        assert!(ledger.read_list(&reading, &list_of(&[2, 1, 9])).unwrap_err().contains("never began"));
+        assert!(ledger.read_list(&reading, &list_of(&[2, 1, 9])).unwrap_err().contains("never started"));
         ledger.final_list(b"l", &list_of(&[2, 1, 3])).unwrap();
         ledger.final_list(b"l", &list_of(&[2, 1])).unwrap_err();
     }
@@ -442,7 +444,7 @@ mod tests {
 
     #[test]
     fn a_retry_that_is_answered_anew_is_found() {
-        // Its first try was applied, and the second was told that the condition does not hold: its own value is there.
+        // Its first try was applied; the condition of the second did not hold, because its own value is there.
         let mut ledger = Ledger::default();
         let (one, early) = (ledger.begin_replacing(b"r", 0), ledger.begin_read(b"r"));
         ledger.read_register(&early, 1).unwrap();

@@ -1,10 +1,10 @@
-//! What the tests of whole clusters share: a cluster in this process, oracles for reads and for what must count once,
-//! waiting for conditions, and, under the feature `sim`, the simulated run itself.
+//! The shared parts of whole-cluster tests: a cluster in this process, oracles for reads and for exactly-once operations,
+//! waiting for conditions and, with the feature `sim`, the simulated run.
 //!
-//! Two worlds, one code under test. `cluster` runs masters and servers on real sockets and files, on the real clock;
-//! `simulation` runs the same servers and the same client on turmoil's network, disk and clock, where crashes lose what
-//! was not synced and a seed gives the same run twice. The feature swaps the doors of `terrane-env` for the whole build,
-//! so the two are never built together: `cargo xtask sim` builds the second with a target directory of its own.
+//! Both environments test the same code. `cluster` runs masters and servers on real sockets, files and clocks. `simulation`
+//! runs the same servers and client on turmoil's network, disk and clock, where crashes lose what was not synced and the
+//! same seed gives the same run. The feature replaces the implementation of `terrane-env` in the whole build, so the two
+//! are never built together: `cargo xtask sim` builds the simulator in its own target directory.
 
 #[cfg(not(feature = "sim"))]
 pub mod cluster;

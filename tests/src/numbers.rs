@@ -1,10 +1,10 @@
-//! Reads a node's metrics as numbers by name, as a scrape would show them.
+//! Reads a node's metrics by name, as a scrape would return them.
 
 use std::collections::BTreeMap;
 
 use prometheus_client::registry::Registry;
 
-/// All numbers of a registry, by the name they are shown with (counters end in `_total`); labelled ones with the labels.
+/// All values of a registry by exposed name; counters end in `_total`, and labels are part of the name.
 #[must_use]
 pub fn read(registry: &Registry) -> BTreeMap<String, f64> {
     let mut shown = String::new();

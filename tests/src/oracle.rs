@@ -1,18 +1,18 @@
-//! What a read may answer, decided from what was written and read before it.
+//! The oracle: decides from earlier writes and reads what a read may return.
 //!
-//! Every key has one writer, which writes the numbers 1, 2, 3... to it, each only after the one before was acknowledged.
-//! Linearizability is then two comparisons per read: not older than the newest number that was acknowledged to the writer,
-//! or shown to any reader, before the read began; not newer than the newest attempted when it ended. An absent key reads
-//! as 0. The same history says at the end what must be there and what may be.
+//! Every key has one writer, which writes the numbers 1, 2, 3, ..., each after the previous one was acknowledged.
+//! Linearizability then takes two comparisons per read. The result is not older than the newest number that was
+//! acknowledged to the writer or shown to a reader before the read started, and not newer than the newest number attempted
+//! when it ended. An absent key reads as 0. At the end, the same history says which keys must exist and which may.
 //!
-//! Writers give each number as the cell's timestamp. A write that was retried, and whose first try arrives late after all,
-//! is then without effect on newer ones, so every violation is the cluster's and none is the missing exactly-once window's.
+//! The number is also the cell's timestamp. A retried write whose first try arrives late therefore cannot hide newer ones,
+//! so that every violation is a fault of the cluster and none is due to the limited exactly-once window.
 
 use std::collections::BTreeMap;
 
 use terrane_types::KeyRange;
 
-/// Writes and reads of all keys so far.
+/// The writes and reads of all keys so far.
 #[derive(Debug, Default)]
 pub struct History {
     keys: BTreeMap<Vec<u8>, Marks>,
@@ -27,7 +27,7 @@ struct Marks {
     seen: u64,
 }
 
-/// A read that has begun: what it must not be older than.
+/// A read that has started, with the oldest value it may return.
 #[derive(Clone, Debug)]
 #[must_use = "a read that began has to be judged when it ends"]
 pub struct Read {
@@ -36,13 +36,13 @@ pub struct Read {
 }
 
 impl Read {
-    /// A read of a key that nobody had begun to write when it began.
+    /// A read of a key that had never been written when the read started.
     pub fn of_unwritten(key: &[u8]) -> Read {
         Read { key: key.to_vec(), floor: 0 }
     }
 }
 
-/// A read outside of what it may answer.
+/// A read with an impossible result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     pub key: Vec<u8>,
@@ -66,7 +66,7 @@ impl std::fmt::Display for Violation {
 impl std::error::Error for Violation {}
 
 impl History {
-    /// A new write of `key` begins; its number.
+    /// Starts a write of `key`; returns its number.
     pub fn attempt(&mut self, key: &[u8]) -> u64 {
         let marks = self.keys.entry(key.to_vec()).or_default();
         marks.attempted += 1;
@@ -81,22 +81,22 @@ impl History {
         self.acknowledged += 1;
     }
 
-    /// A read of `key` begins now.
+    /// Starts a read of `key`.
     pub fn begin_read(&self, key: &[u8]) -> Read {
         Read { key: key.to_vec(), floor: self.marks(key).floor() }
     }
 
-    /// Reads of all keys of `range` written so far begin now, as a scan reads them. By key.
+    /// Starts reads of all keys of `range` written so far, as a scan does; by key.
     #[must_use]
     pub fn begin_scan(&self, range: &KeyRange) -> BTreeMap<Vec<u8>, Read> {
         let keys = self.keys.keys().filter(|key| range.contains(key));
         keys.map(|key| (key.clone(), self.begin_read(key))).collect()
     }
 
-    /// The read ended with `got` (0: the key is absent).
+    /// Ends a read that returned `got`; 0 means that the key is absent.
     ///
     /// # Errors
-    /// When it may not have.
+    /// If that is impossible.
     pub fn end_read(&mut self, read: Read, got: u64) -> Result<(), Violation> {
         self.reads += 1;
         let ceiling = self.marks(&read.key).attempted;
@@ -114,19 +114,19 @@ impl History {
         self.keys.keys().map(Vec::as_slice)
     }
 
-    /// Keys that must be there: some write of them was acknowledged or read.
+    /// The number of keys that must exist, because a write of them was acknowledged or read.
     #[must_use]
     pub fn certain_keys(&self) -> u64 {
         self.keys.values().filter(|marks| marks.floor() > 0).count() as u64
     }
 
-    /// Writes acknowledged so far.
+    /// The number of acknowledged writes.
     #[must_use]
     pub const fn acknowledged(&self) -> u64 {
         self.acknowledged
     }
 
-    /// Reads judged so far.
+    /// The number of checked reads.
     #[must_use]
     pub const fn reads(&self) -> u64 {
         self.reads
@@ -202,7 +202,7 @@ mod tests {
         history.end_read(first, 1).unwrap();
         let next = history.begin_read(b"k");
         history.end_read(next, 0).unwrap_err();
-        // It began before anybody saw the write.
+        // It started before the write was visible to anyone.
         history.end_read(late, 0).unwrap();
         assert_eq!(history.certain_keys(), 1);
     }

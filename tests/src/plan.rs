@@ -1,8 +1,8 @@
-//! What a seed of the simulated run decides: sizes, speeds, latencies, and which faults strike where and when.
+//! The parameters of a simulated run, drawn from its seed: sizes, speeds, latencies, and the kind, place and time of faults.
 //!
-//! Parameters vary on purpose. With a disk of one speed, "acknowledged before it was synced" was found by 2 of 20 seeds;
-//! with drawn speeds and faults aimed at acknowledgements, by half of them. The disk's character is drawn by
-//! `terrane_env::sim`.
+//! The parameters vary on purpose. With a fixed disk speed, 2 of 20 seeds found a write that was acknowledged before it was
+//! synced; with random speeds, and faults aimed at acknowledgements, half of them do. `terrane_env::sim` draws the
+//! parameters of the disk.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
-/// Rows that the writers put.
+/// Number of rows that the writers put.
 pub const ROWS: usize = 2_000;
 /// The prefix of the writers' keys.
 pub const ROW_PREFIX: &[u8] = b"row-";
-/// Region servers.
+/// The hosts of the region servers.
 pub const SERVERS: [&str; 3] = ["s1", "s2", "s3"];
-/// The plan's own stream of random numbers: apart from turmoil's, which has the seed itself.
+/// Separates the plan's random numbers from those of turmoil, which uses the seed itself.
 const STREAM: u64 = 0x7065_7272_616e_6500;
 
 /// The parameters of one run.
@@ -26,7 +26,7 @@ pub struct Plan {
     pub tick: Duration,
     pub latency_min: Duration,
     pub latency_max: Duration,
-    /// Regions that the table is made with.
+    /// Initial regions of the table.
     pub first_regions: usize,
     pub region_size: u64,
     pub flush_size: u64,
@@ -35,24 +35,24 @@ pub struct Plan {
     pub log_cache_bytes: u64,
     pub groups_per_server: usize,
     pub value_bytes: usize,
-    /// One put in so many is followed by an overwrite of an earlier row.
+    /// One put in this many is followed by an overwrite of an earlier row.
     pub overwrite_one_in: u32,
-    /// Whether unlucky but legal things happen at the fault points in the code.
+    /// Whether the fault points in the code are active, at which unlikely but legal events happen.
     pub fault_points: bool,
     pub crash: Crash,
     pub cut: Cut,
     pub cut_off: CutOff,
-    /// What else befalls a run whose answers matter.
+    /// Faults that lose replies, for the workload of counters.
     pub lost_answers: LostAnswers,
 }
 
 /// What the clients of a run do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Workload {
-    /// They put and read rows.
+    /// Put and read rows.
     #[default]
     Rows,
-    /// They increment, append, and check and mutate: whatever is applied twice is seen.
+    /// Increment, append, and check and mutate, which shows writes that are applied twice.
     Counters,
 }
 
@@ -68,16 +68,16 @@ impl std::str::FromStr for Workload {
     }
 }
 
-/// Answers that do not arrive, so that clients ask again for what was done.
+/// Lost replies, which make clients retry operations that were applied.
 #[derive(Clone, Debug)]
 pub struct LostAnswers {
-    /// One batch of answers in so many is lost, and its session with it.
+    /// One batch of replies in this many is lost, together with its session.
     pub one_in: u64,
-    /// Links on which for a while nothing comes back.
+    /// Links that for a while deliver no replies.
     pub deaf: Vec<Deaf>,
 }
 
-/// A client hears nothing of a server, which hears the client.
+/// A link that works only from client to server.
 #[derive(Clone, Debug)]
 pub struct Deaf {
     pub server: &'static str,
@@ -90,16 +90,16 @@ pub struct Deaf {
 #[derive(Clone, Debug)]
 pub struct Crash {
     pub server: &'static str,
-    /// When so many rows are there.
+    /// After this many rows.
     pub after_rows: usize,
-    /// In the moment of the next acknowledgement, rather than anywhere.
+    /// Right at the next acknowledgement, rather than at any time.
     pub at_acknowledgement: bool,
-    /// Its peers see silence, as with a real power cut, rather than closed connections.
+    /// Its peers see no closed connections, as in a real power failure.
     pub silent: bool,
     pub down: Duration,
 }
 
-/// One link between two hosts does not work.
+/// A broken link between two hosts.
 #[derive(Clone, Debug)]
 pub struct Cut {
     pub between: (&'static str, &'static str),
@@ -108,22 +108,22 @@ pub struct Cut {
     pub lasts: Duration,
 }
 
-/// How a link fails.
+/// How a link is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CutKind {
-    /// Everything is dropped, both ways.
+    /// All packets are dropped in both directions.
     Drop,
-    /// Everything one way is dropped.
+    /// All packets in one direction are dropped.
     DropOneWay,
-    /// Everything waits, and arrives when the link is back.
+    /// All packets are delayed until the link is repaired.
     Hold,
 }
 
-/// The server that leads most groups is cut off from its peers; one client still reaches it, and only it.
+/// The server that leads most groups is isolated from its peers; one client reaches it, and only it.
 #[derive(Clone, Debug)]
 pub struct CutOff {
     pub after_rows: usize,
-    /// Whether the master is on the other side too.
+    /// Whether it is also isolated from the master.
     pub from_master: bool,
     pub lasts: Duration,
 }
@@ -186,7 +186,7 @@ impl CutOff {
         CutOff {
             after_rows: rng.random_range(ROWS / 2..ROWS * 4 / 5),
             from_master: rng.random_bool(0.5),
-            // Longer than any lease and any election: a new leader takes writes while the old one is asked.
+            // Longer than leases and elections, so that a new leader accepts writes while the old one receives reads.
             lasts: milliseconds(rng.random_range(2_000..6_000)),
         }
     }

@@ -1,23 +1,21 @@
 //! One simulated run of a whole cluster: a master, three region servers and clients in one process, under simulated time,
 //! network and disk.
 //!
-//! [`run`] is the loop: it steps the simulation, lets the [`faults`] act between two steps, and watches the [`run_state`], where
-//! clients and nodes leave what they saw. The story of a run has three acts. In the first, writers fill a table whose
-//! regions are tiny, so that flushes, purges and splits happen, readers check every answer against the
-//! [`crate::oracle::History`], and three scenes of faults are played: a server is crashed, a link is cut, a leader is cut
-//! off from its peers while a client still reaches it. In the second, everything is healed and all rows are read in
-//! several ways and compared. In the third, the whole cluster loses power at once, starts again, and all rows are read
-//! once more.
+//! [`run`] steps the simulation, applies [`faults`] between steps, and watches the [`run_state`], in which clients and nodes
+//! record what they observe. A run has three phases. In the first, writers fill a table with tiny regions, so that flushes,
+//! purges and splits happen; readers check every result against the [`crate::oracle::History`]; and three faults occur: a
+//! server crashes, a link breaks, and a leader is isolated from its peers while a client still reaches it. In the second
+//! phase, everything is repaired, and all rows are read in several ways and compared. In the third, the whole cluster loses
+//! power at once and restarts, and all rows are read again.
 //!
-//! That is the workload of [`Workload::Rows`]. In that of [`Workload::Counters`] the clients increment, append, and check and
-//! mutate, the [`crate::ledger::Ledger`] keeps the books, and answers are lost all the time: every fault of the first
-//! workload strikes here too.
+//! That is [`Workload::Rows`]. With [`Workload::Counters`], clients increment, append, and check and mutate, the
+//! [`crate::ledger::Ledger`] checks their results, and replies are lost all the time, in addition to the faults above.
 //!
-//! What holds:
-//! - Everything is drawn from the seed: sizes, speeds, latencies, the moments and targets of faults ([`crate::plan`]).
-//! - One seed per process. Its whole trace ([`trace`]) is the same each time; dependencies may change it, so hashes are
-//!   compared between two runs of one build, never stored.
-//! - A run that does not come to its end within [`TIME_MAX`] of simulated time has failed: something is stuck.
+//! Invariants:
+//! - Everything is drawn from the seed: sizes, speeds, latencies, times and targets of faults ([`crate::plan`]).
+//! - One seed per process. Its whole [`trace`] is the same each time. Updated dependencies may change it, so hashes are only
+//!   compared between runs of one build, never stored.
+//! - A run that does not end within [`TIME_MAX`] of simulated time has failed: it is stuck.
 
 mod clients;
 mod counting;
@@ -33,19 +31,19 @@ use run_state::RunState;
 
 use crate::plan::{Plan, Workload};
 
-/// Simulated time after which a run is stuck.
+/// Simulated time after which a run counts as stuck.
 pub const TIME_MAX: Duration = Duration::from_secs(180);
 /// The simulated wall clock at the start: 2026-01-01, in every run.
 const EPOCH_SECONDS: u64 = 1_767_225_600;
 
-/// What a run that went well has to show.
+/// The summary of a successful run.
 #[derive(Clone, Copy, Debug)]
 pub struct Summary {
     pub simulated: Duration,
     pub acknowledged: u64,
-    /// Operations of which nothing was done: conditions that did not hold, and errors that say so.
+    /// Operations without effect: conditions that did not hold, and errors that guarantee it.
     pub refused: u64,
-    /// Operations whose clients never heard what became of them.
+    /// Operations with an unknown outcome.
     pub unknown: u64,
     pub reads: u64,
     pub flushes: u64,
@@ -73,17 +71,17 @@ impl std::fmt::Display for Summary {
     }
 }
 
-/// Plays the run of `seed`.
+/// Runs the simulation of `seed`.
 ///
 /// # Errors
-/// What was lost, stuck or never happened.
+/// What was lost, got stuck or never happened.
 pub fn run(seed: u64, workload: Workload) -> Result<Summary, String> {
     let plan = Plan::drawn(seed);
     trace::note(format_args!("plan {plan:?} disk {:?}", terrane_env::sim::disk()));
     terrane_env::sim::set_fault_points(plan.fault_points);
     let mut run = SimulatedRun { sim: world(&plan), state: RunState::new(), plan, workload };
     let outcome = run.all();
-    // Its destructors would run hundreds of half-finished futures outside of any host; the process ends anyway.
+    // Its destructor would drop hundreds of unfinished futures outside of any host; the process exits anyway.
     std::mem::forget(run.sim);
     outcome
 }
@@ -99,13 +97,13 @@ fn world(plan: &Plan) -> turmoil::Sim<'static> {
         .max_message_latency(plan.latency_max)
         .tcp_capacity(TCP_CAPACITY)
         .enable_random_order();
-    // Small blocks: a write that was under way at a power cut is torn.
+    // Small blocks, so that a power failure tears writes in flight.
     builder.fs().block_size(512);
     builder.fs().io_latency().min_latency(Duration::from_micros(100)).max_latency(Duration::from_millis(5));
     builder.build()
 }
 
-/// Segments that a simulated connection may have under way. A sender that overruns it would lose some.
+/// Segments in flight on a simulated connection. A sender that exceeds it would lose some.
 const TCP_CAPACITY: usize = 65_536;
 
 struct SimulatedRun {
@@ -126,8 +124,8 @@ impl SimulatedRun {
         self.until_clients_end(|sim, state| nemesis.act(sim, state))?;
         trace::note(format_args!("healed: reading everything"));
         self.read_everything("reading-healed")?;
-        trace::note(format_args!("power cut of all"));
-        faults::power_cut_of_all(&mut self.sim);
+        trace::note(format_args!("power failure of all"));
+        faults::power_failure_of_all(&mut self.sim);
         self.read_everything("reading-restarted")?;
         self.summary()
     }
@@ -153,7 +151,7 @@ impl SimulatedRun {
         }
     }
 
-    /// turmoil tells the end of its time in the same way as a host's error.
+    /// turmoil reports its time limit in the same way as a host's error.
     fn stalled_or(&self, error: &str) -> String {
         if self.sim.elapsed() < TIME_MAX {
             return error.to_owned();
@@ -161,12 +159,12 @@ impl SimulatedRun {
         format!("stalled: not at the end after {} simulated s; {}", TIME_MAX.as_secs(), self.state.progress())
     }
 
-    /// What must have happened for the run to mean anything.
+    /// The summary; fails if the run did not exercise what it should.
     fn summary(&self) -> Result<Summary, String> {
         let summary = self.state.summary(self.sim.elapsed());
         let purges = ("purge of a log segment", summary.purges);
         let shown = [("flush", summary.flushes), ("split", summary.splits)].into_iter();
-        // Counters are few and small: a run of them may fit into one segment.
+        // Counters are few and small, so that a run may fit into one segment.
         for (what, count) in shown.chain((self.workload == Workload::Rows).then_some(purges)) {
             if count == 0 {
                 return Err(format!("no {what} happened, so the run shows little: {summary}"));

@@ -1,5 +1,5 @@
-//! The ports against clients that promise, stall, cancel and send garbage. In a test binary of its own, with an allocator
-//! that counts.
+//! Servers against clients that announce large bodies, stall, cancel and send garbage. A test binary of its own, since it
+//! counts allocations.
 
 use std::alloc::System;
 use std::time::Duration;
@@ -21,7 +21,7 @@ static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 #[expect(clippy::disallowed_types, reason = "a raw client, to send what no client of ours sends")]
 type RawStream = tokio::net::TcpStream;
 
-/// What announces a message of 39 MiB.
+/// The header of a message of 39 MiB.
 const PROMISE: [u8; 5] = [0, 0x02, 0x70, 0, 0];
 
 async fn one_server() -> Result<(Cluster, String)> {
@@ -31,7 +31,7 @@ async fn one_server() -> Result<(Cluster, String)> {
     Ok((cluster, address))
 }
 
-/// A connection of HTTP/2 whose frames are driven by a task.
+/// An HTTP/2 connection driven by a task.
 async fn connect(address: &str) -> Result<SendRequest<Bytes>> {
     let (client, connection) = h2::client::handshake(RawStream::connect(address).await?).await?;
     tokio::spawn(connection);
@@ -45,7 +45,7 @@ async fn call(client: SendRequest<Bytes>, path: &str) -> Result<(ResponseFuture,
     Ok(client.send_request(request, false)?)
 }
 
-/// The gRPC status of an answer: in its headers when it has no body, else in its trailers.
+/// The gRPC status of a response: in its headers if it has no body, otherwise in its trailers.
 async fn status(response: ResponseFuture) -> Result<String> {
     let (head, mut body): (_, RecvStream) = response.await?.into_parts();
     let told = |headers: &http::HeaderMap| {
@@ -79,7 +79,7 @@ async fn promised_bodies_take_no_memory_until_they_arrive() -> Result<()> {
         }
         clients.push(client);
     }
-    // What was sent before is read before: once these are answered, the server has seen all promises.
+    // Requests are read in order: once these are answered, the server has seen all announcements.
     for client in clients {
         let (response, mut body) = call(client, METHODS[0]).await?;
         body.send_data(Bytes::from_static(&[0, 0, 0, 0, 0]), true)?;
@@ -116,7 +116,7 @@ async fn a_session_that_sends_garbage_is_told_so() -> Result<()> {
     let client = cluster.client().await?;
     let ours = hello::ours(Some(client.cluster_id()), ServerId(0), ServerId(0), 1);
     let first = v1::SessionRequest { body: Some(v1::session_request::Body::Hello(ours)) };
-    // No batch follows a hello twice.
+    // A second hello is invalid.
     let requests = futures::stream::iter([first.clone(), first]);
     let mut service = DataClient::new(terrane_env::net::channel(&address)?);
     let mut answers = service.session(requests).await?.into_inner();
@@ -128,7 +128,7 @@ async fn a_session_that_sends_garbage_is_told_so() -> Result<()> {
     Ok(())
 }
 
-/// A frame of HTTP/2.
+/// An HTTP/2 frame.
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).expect("a short frame").to_be_bytes();
     let mut frame = vec![length[1], length[2], length[3], kind, flags];
@@ -144,11 +144,11 @@ const GOAWAY: u8 = 7;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// A server that was stopped for a while finds calls and their cancellations together.
+/// A server that was suspended for a while receives calls together with their cancellations.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_cancelled_while_the_server_stood_still_do_not_cost_the_connection() -> Result<()> {
     let (mut cluster, address) = one_server().await?;
-    // POST, http, a path and an authority, in the words of HPACK.
+    // POST, http, a path and an authority, encoded by HPACK.
     let mut headers = vec![0x83, 0x86, 0x04, 20];
     headers.extend_from_slice(b"/terrane.v1.Data/Get");
     headers.extend_from_slice(&[0x01, 1, b's']);

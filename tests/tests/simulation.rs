@@ -1,24 +1,24 @@
-//! Simulated runs of a whole cluster: ten that put rows, one of them twice, and twenty that count.
+//! Simulated runs of a whole cluster: ten of the workload `rows`, one of them twice, and twenty of `counters`.
 //!
-//! The simulator swaps the doors of `terrane-env` for the whole build, so it is a program of its own, built here by a
-//! nested cargo with its own flags, profile and target directory, as `cargo xtask sim` builds it: an ordinary build never
-//! sees a switched door. One seed per process, two processes at a time.
+//! The simulator replaces the implementation of `terrane-env` in the whole build. It is therefore a program of its own, built
+//! here by a nested cargo with the flags, profile and target directory of `cargo xtask sim`, so that an ordinary build never
+//! sees the replacement. One seed per process, two processes at a time.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 
-/// Seeds of the runs; any would do.
+/// Seeds of the workload of rows; any will do.
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=10;
 /// Seeds of the workload of counters, which is shorter.
 const COUNTING: std::ops::RangeInclusive<u64> = 1..=20;
 /// The seed that is run twice.
 const TWICE: u64 = 4;
 
-/// Seeds that look for planted bugs, one after another until one finds it.
+/// Seeds to find planted bugs, tried until one finds the bug.
 const PLANTED: [u64; 3] = [1, 2, 3];
 
-/// Builds the simulator, once for all tests of this file.
+/// Builds the simulator once for all tests in this file.
 fn simulator() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -31,7 +31,7 @@ fn simulator() -> &'static Path {
             .arg(&target)
             .current_dir(root)
             .env("RUSTFLAGS", "--cfg tokio_unstable")
-            // It would win over the variable above.
+            // It would override the variable above.
             .env_remove("CARGO_ENCODED_RUSTFLAGS")
             .status()
             .expect("cargo can be started");
@@ -61,8 +61,8 @@ fn ten_seeds_lose_nothing() {
     all_go_well(SEEDS, "rows");
 }
 
-/// Increments, appends and check-and-mutates, while answers are lost, regions split and servers lose power: each counts
-/// once.
+/// Increments, appends and check-and-mutates count exactly once while replies are lost, regions split and servers lose
+/// power.
 #[test]
 fn twenty_seeds_count_exactly() {
     all_go_well(COUNTING, "counters");
@@ -87,7 +87,7 @@ fn a_seed_gives_the_same_trace_twice() {
     }
 }
 
-/// A harness that finds nothing proves nothing: mistakes made on purpose have to be found.
+/// The simulator must find deliberate bugs; otherwise its successes mean nothing.
 #[test]
 fn planted_bugs_are_found() {
     let bugs = [
@@ -109,7 +109,7 @@ fn planted_bugs_are_found() {
 }
 
 #[test]
-fn a_wrong_command_line_is_told_apart_from_a_failed_run() {
+fn an_invalid_command_line_differs_from_a_failed_run() {
     let output = Command::new(simulator()).args(["--seed", "seven"]).output().expect("the simulator can be started");
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("--seed N"));

@@ -1,12 +1,14 @@
-//! `sim --seed N [--workload rows|counters] [--verbose] [--plant BUG]`: one simulated run of a whole cluster; `cargo xtask sim` builds and starts it.
+//! `sim --seed N [--workload rows|counters] [--verbose] [--plant BUG]`: one simulated run of a whole cluster. `cargo xtask sim`
+//! builds and starts it.
 //!
-//! The last line on standard output is `seed N ok trace HASH` (exit status 0), or `seed N FAILED: what` (1); the lines before
-//! a good end say what happened. `--verbose` prints every traced event to standard error. `--plant` has a mistake made on
-//! purpose (see `terrane_env::planted!`), which shows whether the run would notice. A wrong command line is 2.
+//! The last line on standard output is `seed N ok trace HASH` (exit status 0) or `seed N FAILED: what` (status 1); after a
+//! success, the lines before it summarise the run. `--verbose` prints every traced event to standard error. `--plant`
+//! activates a deliberate bug (see `terrane_env::planted!`), which the run should find. An invalid command line exits with
+//! status 2.
 
 #![allow(
     clippy::disallowed_methods,
-    reason = "the harness around the simulation: it ends the process, and seeds what the doors cannot reach"
+    reason = "the harness around the simulation exits the process and seeds what `env` cannot reach"
 )]
 
 use mad_turmoil_rand::SeedableRng;
@@ -28,7 +30,7 @@ fn main() {
         eprintln!("{USAGE}");
         std::process::exit(2);
     };
-    // First of all: whatever asks the system for randomness or time from here on gets the seed's.
+    // Before anything else, so that all randomness and time of the process come from the seed.
     mad_turmoil::rand::set_rng(StdRng::seed_from_u64(seed));
     terrane_env::sim::seed(seed);
     if let Some(bug) = plant {
@@ -63,7 +65,7 @@ fn arguments(mut given: impl Iterator<Item = String>) -> Option<Arguments> {
     Some(Arguments { seed: seed?, workload, verbose, plant })
 }
 
-/// Any panic, in any task of any node, is a finding. Unwinding it would tear the simulation apart before it could be told.
+/// A panic in any task of any node fails the run. Report it here: unwinding would destroy the simulation first.
 fn fail_at_panic(seed: u64, panic: &std::panic::PanicHookInfo<'_>) {
     let payload = panic.payload();
     let said = payload.downcast_ref::<String>().map(String::as_str).or_else(|| payload.downcast_ref().copied());

@@ -1,9 +1,9 @@
-//! The clients of the simulated cluster: writers, readers, and the captive, a client that still reaches a cut-off leader.
+//! The clients of the simulated cluster: writers, readers, and the captive, a client that only reaches an isolated leader.
 //!
-//! A row has two columns that are written together. `f:n` carries the write's number as value and as timestamp: a write
-//! that was applied twice, the second time late, changes nothing there, so every read of it is judged. `g:s` carries the
-//! same number under the server's stamp, and has to be equal to the first in every row whose writes all had known outcomes:
-//! rows are written as one, and stamps never go back.
+//! A row has two columns that are written together. `f:n` has the write's number as its value and timestamp: a late second
+//! application of a write has no effect there, so every read of it is checked. `g:s` has the same number with a timestamp
+//! from the server. It must equal the first column in every row whose writes all had known outcomes, because row writes are
+//! atomic and stamps never go back.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,25 +19,25 @@ use crate::plan::{Plan, ROW_PREFIX, ROWS};
 
 /// The table of the run.
 pub const TABLE: &str = "t";
-/// Writers on each writing host; each has keys of its own.
+/// Writers per host; each has its own keys.
 const WRITERS_PER_HOST: usize = 8;
 const WRITER_HOSTS: [&str; 2] = ["w1", "w2"];
 const READER_HOSTS: [&str; 2] = ["r1", "r2"];
 const READERS_PER_HOST: usize = 3;
-/// The host of the client that a cut-off leader keeps.
+/// The host of the client that reaches the isolated leader.
 pub const CAPTIVE: &str = "captive";
 /// All client hosts.
 pub const HOSTS: [&str; 5] = ["w1", "w2", "r1", "r2", CAPTIVE];
-/// Keys that the captive writes itself.
+/// Keys that the captive writes.
 const CAPTIVE_KEYS: u64 = 24;
-/// Readers on the captive's host, and how long they pause between two reads, at most.
+/// Readers on the captive's host, and their longest pause between two reads.
 const CAPTIVE_READERS: usize = 4;
 const CAPTIVE_PAUSE_MS: u64 = 20;
 
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The captive gives up soon: it shall ask often, not wait until everything is healed.
+/// Short, so that the captive calls often instead of waiting until everything is repaired.
 const CAPTIVE_PATIENCE: Duration = Duration::from_millis(300);
-/// Pauses between two calls, at most.
+/// Longest pauses between two calls.
 const WRITER_PAUSE_MS: u64 = 10;
 const READER_PAUSE_MS: u64 = 60;
 const SCAN_LIMIT: u64 = 50;
@@ -53,7 +53,7 @@ pub fn add(sim: &mut turmoil::Sim<'static>, plan: &Plan, state: &RunState) {
     sim.client(CAPTIVE, watch(CAPTIVE, state.clone(), be_captive(plan.clone(), state.clone())));
 }
 
-/// Runs a client; its error is the run's failure.
+/// Runs a client; its error fails the run.
 pub async fn watch(
     host: &'static str,
     state: RunState,
@@ -65,7 +65,7 @@ pub async fn watch(
     Ok(())
 }
 
-/// Connects, waiting for a master as long as it takes: a run that waits for ever is stalled.
+/// Connects, however long it takes: a run that never connects is stuck.
 pub async fn connect(timeout: Duration) -> Result<Client, Error> {
     loop {
         let built = Client::builder().masters(MASTER).timeout(timeout).build().await;
@@ -76,7 +76,7 @@ pub async fn connect(timeout: Duration) -> Result<Client, Error> {
     }
 }
 
-/// Opens the table, waiting for the master as long as it takes.
+/// Opens the table, however long it takes.
 pub async fn open_table(client: &Client) -> Result<Table, Error> {
     loop {
         match client.table(TABLE).await {
@@ -86,7 +86,7 @@ pub async fn open_table(client: &Client) -> Result<Table, Error> {
     }
 }
 
-/// Whether waiting helps. Anything else that a client is told in these runs is a finding.
+/// Whether an error may be transient. Any other error fails the run.
 pub fn passes(error: &Error) -> bool {
     error.is_retry_safe() || error.is_uncertain()
 }
@@ -95,9 +95,9 @@ async fn write_rows(host: &'static str, index: usize, plan: Plan, state: RunStat
     let client = connect(PATIENCE).await?;
     if index == 0 {
         create_table(&client, &plan).await?;
-        state.table_is_made();
+        state.table_is_created();
     }
-    state.table_made().await;
+    state.table_created().await;
     let table = open_table(&client).await?;
     let writers = WRITER_HOSTS.len() * WRITERS_PER_HOST;
     let tasks = (0..WRITERS_PER_HOST).map(|task| {
@@ -115,12 +115,12 @@ async fn create_table(client: &Client, plan: &Plan) -> Result<(), Error> {
         .family("g", &[("versions", "3")])?
         .region_size(plan.region_size)
         .set("flush_size", &format!("{}B", plan.flush_size))?;
-    // Regions of several groups, hence led by several servers, from the start: daughters stay in their parent's group.
+    // Several initial regions, in several groups with several leaders: daughters stay in their parent's group.
     let first_regions = 1..plan.first_regions;
     let spec = first_regions.fold(spec, |spec, region| spec.split_at(&row_key(region * ROWS / plan.first_regions)));
     loop {
         match client.admin().create_table(spec.clone()).await {
-            Err(error) if passes(&error) => trace::note(format_args!("table not made yet: {}", chain(&error))),
+            Err(error) if passes(&error) => trace::note(format_args!("table not created yet: {}", chain(&error))),
             Ok(_) | Err(Error::AlreadyExists { .. }) => return Ok(()),
             Err(error) => return Err(error),
         }
@@ -149,7 +149,7 @@ pub async fn pause(up_to_ms: u64) {
     tokio::time::sleep(Duration::from_millis(terrane_env::rand::range(0..up_to_ms))).await;
 }
 
-/// One sequence of writes; nobody else writes its keys.
+/// One sequence of writes; the only writer of its keys.
 struct Writer {
     who: String,
     table: Table,
@@ -158,7 +158,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Writes all keys once, some again, and goes on with that until the faults are over.
+    /// Writes all keys, some repeatedly, and continues until the faults are over.
     async fn run(self, keys: Vec<Vec<u8>>) -> Result<(), Error> {
         for (written, key) in keys.iter().enumerate() {
             self.write(key).await?;
@@ -174,7 +174,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the next number to `key`, again and again until it is acknowledged.
+    /// Writes the next number to `key`, retrying until it is acknowledged.
     async fn write(&self, key: &[u8]) -> Result<(), Error> {
         let number = self.state.attempt(key);
         let put = put(key, number, self.plan.value_bytes);
@@ -198,7 +198,7 @@ fn put(key: &[u8], number: u64, value_bytes: usize) -> Put {
     Put::new(key).set_at("f", "n", timestamp, filled(key, number, value_bytes)).set("g", "s", text)
 }
 
-/// The number, and bytes that follow from key and number, so that a mixed-up value is seen.
+/// The number, followed by bytes derived from key and number, so that a wrong value is detected.
 fn filled(key: &[u8], number: u64, value_bytes: usize) -> Vec<u8> {
     let mut value = format!("{number}:").into_bytes();
     let shift = u8::try_from(number % 251).expect("below 251");
@@ -206,10 +206,10 @@ fn filled(key: &[u8], number: u64, value_bytes: usize) -> Vec<u8> {
     value
 }
 
-/// Readers of all keys, whoever writes them.
+/// Reads keys of all writers.
 async fn read_rows(host: &'static str, state: RunState) -> Result<(), Error> {
     let client = connect(PATIENCE).await?;
-    state.table_made().await;
+    state.table_created().await;
     let table = open_table(&client).await?;
     let tasks = (0..READERS_PER_HOST).map(|task| {
         let reader = Reader { who: format!("{host}.{task}"), table: table.clone(), state: state.clone() };
@@ -224,7 +224,7 @@ async fn read_rows(host: &'static str, state: RunState) -> Result<(), Error> {
     join_all(tasks).await.into_iter().collect()
 }
 
-/// Reads in several ways and has every answer judged.
+/// Reads in several ways and has every result checked.
 pub struct Reader {
     pub who: String,
     pub table: Table,
@@ -259,7 +259,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Scans, judges every row that came and every row that did not, and answers the rows with their numbers.
+    /// Scans, checks every returned and every missing row, and returns the rows with their numbers.
     pub async fn scan(&self, range: KeyRange, reverse: bool, limit: Option<u64>) -> Result<Vec<(Vec<u8>, u64)>, Error> {
         let mut reads = self.state.begin_scan(&range);
         let mut scan = Scan::range(range.clone());
@@ -272,7 +272,7 @@ impl Reader {
             let (key, got) = (row.row().to_vec(), self.number_in(&row));
             let in_order = rows.last().is_none_or(|(last, _)| if reverse { key < *last } else { key > *last });
             if !in_order || !range.contains(&key) {
-                self.state.fail(format_args!("{}: row {} does not belong there", self.who, key.escape_ascii()));
+                self.state.fail(format_args!("{}: row {} is out of range or order", self.who, key.escape_ascii()));
             }
             let read = reads.remove(&key).unwrap_or_else(|| Read::of_unwritten(&key));
             self.state.end_read(&self.who, read, got);
@@ -298,7 +298,7 @@ impl Reader {
         Ok(rows)
     }
 
-    /// The write that a row shows; its two columns and its filling have to agree.
+    /// The write that a row shows; its two columns and its padding must agree.
     fn number_in(&self, row: &RowData) -> u64 {
         let key = row.row();
         let value = row.value("f", "n").unwrap_or_default();
@@ -327,13 +327,12 @@ fn until(end: Vec<u8>) -> KeyRange {
     KeyRange { start: Default::default(), end: end.into() }
 }
 
-/// Clients that go on asking whomever they still reach. They must get right answers or none.
+/// Clients that keep calling the isolated leader. They must get correct results or errors.
 ///
-/// Those who read have a location cache of their own: as long as the cut-off leader answers them, nothing makes them look
-/// for another.
+/// Readers have their own location cache, so that nothing makes them look for another leader while this one responds.
 async fn be_captive(plan: Plan, state: RunState) -> Result<(), Error> {
     let (reading, writing) = (connect(PATIENCE).await?, connect(PATIENCE).await?);
-    state.table_made().await;
+    state.table_created().await;
     let read_from = open_table(&reading).await?.with_timeout(CAPTIVE_PATIENCE);
     let write_to = open_table(&writing).await?.with_timeout(CAPTIVE_PATIENCE);
     let readers = (0..CAPTIVE_READERS).map(|reader| {
@@ -359,7 +358,7 @@ async fn write_on(table: Table, plan: &Plan, state: &RunState) -> Result<(), Err
     let mut open: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
     while !state.is_over() {
         let key = format!("captive-{:02}", terrane_env::rand::range(0..CAPTIVE_KEYS)).into_bytes();
-        // A write that found no end is tried again before the key's next one: one number after another.
+        // A write with an unknown outcome is retried before the key's next write, so that numbers stay in order.
         let number = *open.entry(key.clone()).or_insert_with(|| state.attempt(&key));
         match table.put(put(&key, number, plan.value_bytes)).await {
             Ok(()) => {

@@ -1,9 +1,9 @@
-//! The clients of the workload of counters: workers whose operations must each count once, a reader, a captive worker, and
-//! somebody who splits regions under their hands.
+//! The clients of the workload `counters`: workers whose operations must count exactly once, a reader, a captive worker, and
+//! a client that splits regions meanwhile.
 //!
-//! The table declares its key, so that rows of one group may be written as one. Each group of rows has a plain counter; a
-//! row with a counter and a list that change together; a register that is replaced by check-and-mutate; and two lists that
-//! are only appended to as one. Operations carry some padding, so that there is something to flush.
+//! The table declares its key, so that rows of one group can be written atomically. Each group of rows has a plain counter;
+//! a row with a counter and a list that change together; a register that is replaced by check-and-mutate; and two lists
+//! that are only appended to together. Operations have some padding, so that there is something to flush.
 
 use std::time::Duration;
 
@@ -22,17 +22,17 @@ const WORKERS_PER_HOST: usize = 6;
 const READER: &str = "r1";
 const SPLITTER: &str = "r2";
 
-/// Groups of rows, and the few of them that get half of all operations.
+/// Groups of rows, and the number of hot groups, which get half of all operations.
 const GROUPS: usize = 24;
 const HOT_GROUPS: usize = 3;
-/// Rows of one batch, at most.
+/// Most rows of one batch.
 const BATCH_MAX: usize = 8;
-/// Regions after which nobody splits any more.
+/// Number of regions at which splitting stops.
 const REGIONS_MAX: usize = 16;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const CAPTIVE_PATIENCE: Duration = Duration::from_millis(300);
-/// Pauses between two calls, at most.
+/// Longest pauses between two calls.
 const WORKER_PAUSE_MS: u64 = 40;
 const READER_PAUSE_MS: u64 = 60;
 const SPLITTER_PAUSE_MS: u64 = 1_500;
@@ -53,7 +53,7 @@ pub fn add(sim: &mut turmoil::Sim<'static>, plan: &Plan, state: &RunState) {
     sim.client(CAPTIVE, watch(CAPTIVE, state.clone(), be_captive(plan.clone(), state.clone())));
 }
 
-/// Adds a client that reads everything when nothing is written any more, and compares.
+/// Adds a client that reads and checks everything after all writes.
 pub fn add_last_readings(sim: &mut turmoil::Sim<'static>, host: &'static str, state: &RunState) {
     sim.client(host, watch(host, state.clone(), read_everything(host, state.clone())));
 }
@@ -64,12 +64,12 @@ fn row(group: usize, name: &str) -> Vec<u8> {
     [&group.to_be_bytes()[..], name.as_bytes()].concat()
 }
 
-/// What the ledger calls a column of a row.
+/// The ledger's name of a column of a row.
 fn object(row: &[u8], column: &str) -> Vec<u8> {
     [row, b"/", column.as_bytes()].concat()
 }
 
-/// Any group, the hot ones often.
+/// A random group; hot ones more often.
 fn some_group() -> usize {
     below(if below(2) == 0 { HOT_GROUPS } else { GROUPS })
 }
@@ -85,7 +85,7 @@ async fn create_table(client: &Client, plan: &Plan) -> Result<(), Error> {
     let spec = first_regions.fold(spec, |spec, region| spec.split_at(&row(region * GROUPS / plan.first_regions, "")));
     loop {
         match client.admin().create_table(spec.clone()).await {
-            Err(error) if passes(&error) => trace::note(format_args!("table not made yet: {}", chain(&error))),
+            Err(error) if passes(&error) => trace::note(format_args!("table not created yet: {}", chain(&error))),
             Ok(_) | Err(Error::AlreadyExists { .. }) => return Ok(()),
             Err(error) => return Err(error),
         }
@@ -96,9 +96,9 @@ async fn work(host: &'static str, index: usize, plan: Plan, state: RunState) -> 
     let client = connect(PATIENCE).await?;
     if index == 0 {
         create_table(&client, &plan).await?;
-        state.table_is_made();
+        state.table_is_created();
     }
-    state.table_made().await;
+    state.table_created().await;
     let table = open_table(&client).await?;
     let workers = (0..WORKERS_PER_HOST).map(|worker| {
         let who = format!("{host}.{worker}");
@@ -107,10 +107,10 @@ async fn work(host: &'static str, index: usize, plan: Plan, state: RunState) -> 
     join_all(workers).await.into_iter().collect()
 }
 
-/// A client that still reaches a leader that was cut off, and has little time.
+/// A client of the isolated leader, with a short timeout.
 async fn be_captive(plan: Plan, state: RunState) -> Result<(), Error> {
     let client = connect(PATIENCE).await?;
-    state.table_made().await;
+    state.table_created().await;
     let table = open_table(&client).await?.with_timeout(CAPTIVE_PATIENCE);
     Worker { who: CAPTIVE.to_owned(), table, state, padding: padding(&plan) }.run(WORKER_PAUSE_MS).await
 }
@@ -119,17 +119,17 @@ fn padding(plan: &Plan) -> Vec<u8> {
     vec![b'p'; plan.value_bytes]
 }
 
-/// How an operation ended, as its client was told.
-enum Told<T> {
+/// The outcome of an operation, as its client knows it.
+enum Ended<T> {
     Answer(T),
-    /// Applied; what it answers is lost.
+    /// Applied; the result is lost.
     ResultLost,
-    /// Nothing was done.
+    /// Without effect.
     Refused,
     Unknown,
 }
 
-/// One operation after another.
+/// Makes one operation after another.
 struct Worker {
     who: String,
     table: Table,
@@ -153,36 +153,36 @@ impl Worker {
         Ok(())
     }
 
-    fn told<T>(&self, what: &[u8], operation: Operation, outcome: Result<T, Error>) -> Result<Told<T>, Error> {
+    fn ended<T>(&self, what: &[u8], operation: Operation, outcome: Result<T, Error>) -> Result<Ended<T>, Error> {
         let error = match outcome {
             Ok(answer) => {
                 trace::note(format_args!("{} did {operation} of {}", self.who, what.escape_ascii()));
                 self.state.advance();
-                return Ok(Told::Answer(answer));
+                return Ok(Ended::Answer(answer));
             }
             Err(error) => error,
         };
         let (who, what) = (&self.who, what.escape_ascii());
-        trace::note(format_args!("{who} did not hear of {operation} of {what}: {}", chain(&error)));
+        trace::note(format_args!("{who} got no result of {operation} of {what}: {}", chain(&error)));
         match error {
-            Error::ResultLost => Ok(Told::ResultLost),
-            error if error.is_uncertain() => Ok(Told::Unknown),
-            error if error.is_retry_safe() => Ok(Told::Refused),
+            Error::ResultLost => Ok(Ended::ResultLost),
+            error if error.is_uncertain() => Ok(Ended::Unknown),
+            error if error.is_retry_safe() => Ok(Ended::Refused),
             error => Err(error),
         }
     }
 
-    /// The books of an operation that was not answered.
-    fn without_answer<T>(&self, begun: &Begun, object: &[u8], told: &Told<T>) {
+    /// Records an operation without a result.
+    fn without_answer<T>(&self, begun: &Begun, object: &[u8], ended: &Ended<T>) {
         let mut ledger = self.state.ledger();
-        let verdict = match told {
-            Told::Answer(_) => Ok(()),
-            Told::ResultLost => {
+        let verdict = match ended {
+            Ended::Answer(_) => Ok(()),
+            Ended::ResultLost => {
                 ledger.applied(begun);
                 Ok(())
             }
-            Told::Refused => ledger.refused(begun),
-            Told::Unknown => {
+            Ended::Refused => ledger.refused(begun),
+            Ended::Unknown => {
                 ledger.unknown(begun);
                 Ok(())
             }
@@ -196,9 +196,9 @@ impl Worker {
         let counter = object(&row, COUNTER);
         let begun = self.state.ledger().begin(&counter);
         let outcome = self.table.mutate(increment(&row, &self.padding)).await;
-        let told = self.told(&counter, begun.operation, outcome)?;
-        let Told::Answer(outcome) = &told else {
-            self.without_answer(&begun, &counter, &told);
+        let ended = self.ended(&counter, begun.operation, outcome)?;
+        let Ended::Answer(outcome) = &ended else {
+            self.without_answer(&begun, &counter, &ended);
             return Ok(());
         };
         let verdict = self.state.ledger().incremented(&begun, counter_in(outcome.row.as_ref()));
@@ -206,7 +206,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Several counters in one call, each by itself, some of them twice.
+    /// Several independent counters in one call, some of them twice.
     async fn increment_many(&self) -> Result<(), Error> {
         let rows: Vec<Vec<u8>> = (0..=below(BATCH_MAX)).map(|_| row(some_group(), "counter")).collect();
         let counters: Vec<Vec<u8>> = rows.iter().map(|row| object(row, COUNTER)).collect();
@@ -217,9 +217,9 @@ impl Worker {
             Err(error) => vec![Err(error); rows.len()],
         };
         for ((outcome, begun), counter) in outcomes.into_iter().zip(&begun).zip(&counters) {
-            let told = self.told(counter, begun.operation, outcome)?;
-            let Told::Answer(outcome) = &told else {
-                self.without_answer(begun, counter, &told);
+            let ended = self.ended(counter, begun.operation, outcome)?;
+            let Ended::Answer(outcome) = &ended else {
+                self.without_answer(begun, counter, &ended);
                 continue;
             };
             let verdict = self.state.ledger().incremented(begun, counter_in(outcome.row.as_ref()));
@@ -235,10 +235,10 @@ impl Worker {
         let counted = self.state.ledger().begin(&counter);
         let appended = self.state.ledger().begin_also(&counted, &list);
         let mutation = increment(&row, &self.padding).append(FAMILY, LIST, token(counted.operation));
-        let told = self.told(&counter, counted.operation, self.table.mutate(mutation).await)?;
-        let Told::Answer(outcome) = &told else {
-            self.without_answer(&counted, &counter, &told);
-            self.without_answer(&appended, &list, &told);
+        let ended = self.ended(&counter, counted.operation, self.table.mutate(mutation).await)?;
+        let Ended::Answer(outcome) = &ended else {
+            self.without_answer(&counted, &counter, &ended);
+            self.without_answer(&appended, &list, &ended);
             return Ok(());
         };
         let (value, appends) = (counter_in(outcome.row.as_ref()), list_in(outcome.row.as_ref()));
@@ -250,7 +250,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Reads a register and replaces what was read, if it is still there.
+    /// Reads a register and replaces its value unless it has changed.
     async fn replace(&self, group: usize) -> Result<(), Error> {
         let row = row(group, "register");
         let register = object(&row, REGISTER);
@@ -264,11 +264,11 @@ impl Worker {
         let tested = column(FAMILY, REGISTER);
         let condition = if before == 0 { tested.is_absent() } else { tested.equals(token(before)) };
         let mutation = RowMutation::new(&row).set(FAMILY, REGISTER, token(begun.operation)).when(condition);
-        let told = self.told(&register, begun.operation, self.table.mutate(mutation.return_found()).await)?;
-        let Told::Answer(outcome) = &told else {
-            // Whether the condition held is not known then.
-            let told: Told<()> = if matches!(told, Told::Refused) { Told::Refused } else { Told::Unknown };
-            self.without_answer(&begun, &register, &told);
+        let ended = self.ended(&register, begun.operation, self.table.mutate(mutation.return_found()).await)?;
+        let Ended::Answer(outcome) = &ended else {
+            // It is unknown whether the condition held.
+            let ended: Ended<()> = if matches!(ended, Ended::Refused) { Ended::Refused } else { Ended::Unknown };
+            self.without_answer(&begun, &register, &ended);
             return Ok(());
         };
         if outcome.held {
@@ -285,7 +285,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Two rows as one.
+    /// Appends to two rows atomically.
     async fn append_to_both(&self, group: usize) -> Result<(), Error> {
         let rows = ["left", "right"].map(|name| row(group, name));
         let [left, right] = [&rows[0], &rows[1]].map(|row| object(row, LIST));
@@ -296,10 +296,10 @@ impl Worker {
             mutation.set(FAMILY, "p", &self.padding).returning(Returns::New)
         };
         let outcome = self.table.atomic(rows.iter().map(append).collect()).await;
-        let told = self.told(&left, begun_left.operation, outcome)?;
-        let Told::Answer(outcome) = &told else {
-            self.without_answer(&begun_left, &left, &told);
-            self.without_answer(&begun_right, &right, &told);
+        let ended = self.ended(&left, begun_left.operation, outcome)?;
+        let Ended::Answer(outcome) = &ended else {
+            self.without_answer(&begun_left, &left, &ended);
+            self.without_answer(&begun_right, &right, &ended);
             return Ok(());
         };
         let lists: Vec<Vec<u8>> = outcome.rows.iter().map(|row| list_in(row.row.as_ref())).collect();
@@ -313,7 +313,7 @@ impl Worker {
         Ok(())
     }
 
-    /// What was read, or nothing when it only has to be tried later.
+    /// The result of a read; `None` after a transient error.
     fn read<T>(&self, outcome: Result<T, Error>) -> Result<Option<T>, Error> {
         match outcome {
             Ok(found) => Ok(Some(found)),
@@ -332,7 +332,7 @@ fn increment(row: &[u8], padding: &[u8]) -> RowMutation {
 
 fn counter_in(row: Option<&RowData>) -> u64 {
     let value = row.and_then(|row| row.value(FAMILY, COUNTER));
-    // A counter of another length is no value that it can have, which the ledger then says.
+    // A counter of another length becomes an impossible value, which the ledger rejects.
     value.map_or(0, |value| value.try_into().map_or(u64::MAX, u64::from_be_bytes))
 }
 
@@ -353,7 +353,7 @@ fn changed_together(counter: u64, list: &[u8]) -> Result<(), String> {
 /// Reads rows of all kinds, singly and by scans, while they change.
 async fn read(state: RunState) -> Result<(), Error> {
     let client = connect(PATIENCE).await?;
-    state.table_made().await;
+    state.table_created().await;
     let reader = Reader { who: READER.to_owned(), table: open_table(&client).await?, state };
     while !reader.state.is_over() {
         let group = some_group();
@@ -399,7 +399,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The second list is read later, so it is never shorter.
+    /// Reads both lists; the second is read later, so it cannot be shorter.
     async fn pair(&self, group: usize) -> Result<(), Error> {
         let mut longest = 0;
         for name in ["left", "right"] {
@@ -434,11 +434,11 @@ impl Reader {
     }
 }
 
-/// Splits a region now and then, between two groups, whatever else goes on.
+/// Splits a region between two groups now and then.
 async fn split(state: RunState) -> Result<(), Error> {
     let client = connect(PATIENCE).await?;
     let admin = client.admin().with_timeout(Duration::from_secs(2));
-    state.table_made().await;
+    state.table_created().await;
     while !state.is_over() {
         pause(SPLITTER_PAUSE_MS).await;
         let regions = match admin.regions(Some(TABLE)).await {
@@ -459,7 +459,7 @@ async fn split(state: RunState) -> Result<(), Error> {
         let outcome = admin.split(region.descriptor.region, Some(&at)).await;
         trace::note(format_args!("{SPLITTER} splits at {}: {}", at.escape_ascii(), outcome.is_ok()));
         match outcome {
-            // It was split meanwhile, or the map the master has is old.
+            // It was split meanwhile, or the master's map is outdated.
             Err(error) if !(passes(&error) || error.is_invalid() || error.is_not_found()) => return Err(error),
             Ok(_) | Err(_) => {}
         }
@@ -467,7 +467,7 @@ async fn split(state: RunState) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads every row when nothing is written any more.
+/// Reads and checks every row after all writes.
 async fn read_everything(host: &'static str, state: RunState) -> Result<(), Error> {
     let client = connect(Duration::from_secs(20)).await?;
     let table = open_table(&client).await?;

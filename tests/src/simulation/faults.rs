@@ -1,8 +1,8 @@
-//! The faults of faults, one after another, each begun when enough rows are written and ended by healing: three in every
-//! run, and further ones where answers matter.
+//! Applies the faults of a run one after another; each starts when enough rows are written and ends with a repair. Every run
+//! has three, and the workload `counters` has more.
 //!
-//! They act between two steps of the simulation. A crash in the moment of an acknowledgement is aimed: the step in which a
-//! client saw it has just ended, and whatever had only been promised is lost.
+//! Faults act between two steps of the simulation. A crash can be aimed at an acknowledgement: it comes right after the step
+//! in which the client received it, so that anything that was not durable is lost.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use super::run_state::RunState;
 use super::{clients, trace};
 use crate::plan::{Crash, Cut, CutKind, CutOff, Deaf, Plan, SERVERS, Workload};
 
-/// How long everything is left alone between two faults.
+/// Pause between two faults.
 const CALM: Duration = Duration::from_millis(800);
 const MASTER_HOST: &str = "master";
 
-/// The metric that tells how many groups a server leads.
+/// The metric of the number of groups that a server leads.
 const GROUPS_LED: &str = "terrane_server_groups_led";
 
-/// Plays the faults of a plan.
+/// Applies the faults of a plan.
 pub struct Nemesis {
     faults: VecDeque<Fault>,
     phase: Phase,
@@ -32,16 +32,16 @@ enum Fault {
 }
 
 enum Phase {
-    /// Nothing before this time.
+    /// No fault before this time.
     Calm {
         until: Duration,
     },
-    /// The crash comes with the next acknowledgement after so many.
+    /// The crash comes with the next acknowledgement after this many.
     Aiming {
         crash: Crash,
         acknowledged: u64,
     },
-    /// Healed at this time.
+    /// The fault ends at this time.
     Struck {
         heal_at: Duration,
         heal: Heal,
@@ -70,7 +70,7 @@ impl Nemesis {
         Nemesis { faults: faults.into(), phase: Phase::Calm { until: Duration::ZERO } }
     }
 
-    /// Does what is due after this step.
+    /// Acts after a step of the simulation.
     pub fn act(&mut self, sim: &mut Sim, state: &RunState) {
         let elapsed = sim.elapsed();
         match &self.phase {
@@ -126,7 +126,7 @@ fn strike_crash(sim: &mut Sim, crash: &Crash) -> Phase {
     let server = crash.server;
     trace::note(format_args!("CRASH of {server}, silent {}", crash.silent));
     if crash.silent {
-        // A crash runs destructors, which say goodbye to peers; a real power cut does not.
+        // A crash runs destructors, which close connections; a real power failure does not.
         all_but(server).for_each(|other| sim.partition(server, other));
     }
     sim.crash(server);
@@ -160,7 +160,7 @@ fn strike_cut_off(sim: &mut Sim, cut_off: &CutOff, state: &RunState) -> Phase {
             sim.partition(server, other);
         }
     }
-    // The captive hears nothing of what the others decide.
+    // The captive cannot learn what the others decide.
     SERVERS.into_iter().filter(|other| *other != server).for_each(|other| sim.partition(clients::CAPTIVE, other));
     Phase::Struck { heal_at: sim.elapsed() + cut_off.lasts, heal: Heal::Links { server } }
 }
@@ -196,14 +196,14 @@ impl Heal {
     }
 }
 
-/// All hosts but one that were there from the start.
+/// All original hosts but one.
 fn all_but(host: &'static str) -> impl Iterator<Item = &'static str> {
     let nodes = SERVERS.into_iter().chain([MASTER_HOST]);
     nodes.chain(clients::HOSTS).filter(move |other| *other != host)
 }
 
-/// All nodes lose power in one moment, and have it back in the next.
-pub fn power_cut_of_all(sim: &mut Sim) {
+/// All nodes lose power at once and restart immediately.
+pub fn power_failure_of_all(sim: &mut Sim) {
     let nodes = || SERVERS.into_iter().chain([MASTER_HOST]);
     nodes().for_each(|node| sim.crash(node));
     nodes().for_each(|node| sim.bounce(node));

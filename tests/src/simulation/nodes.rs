@@ -1,7 +1,7 @@
-//! The nodes of the simulated cluster: what each host runs, and runs again after a crash.
+//! The nodes of the simulated cluster: what each host runs, also after a crash.
 //!
-//! A node boots from its files alone, as a process does. Around it stands what stands around a process: a supervisor that
-//! starts it again when it found no master in time, and an eye on its metrics and on the files of its log.
+//! Like a process, a node starts from its files only. A supervisor restarts it if it finds no master in time, and its metrics
+//! and log files are recorded.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ use super::trace::{self, chain};
 use crate::numbers;
 use crate::plan::{Plan, SERVERS};
 
-/// Where everybody finds the master.
+/// The address of the master.
 pub const MASTER: &str = "master:7600";
-/// Where nodes keep their data; every simulated host has a disk of its own.
+/// The data directory of nodes; every simulated host has its own disk.
 const DATA: &str = "/data";
-/// How often a node is looked at.
+/// How often a node's metrics and log files are recorded.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How long a server looks for a master before it ends; the supervisor starts it again.
+/// How long a server looks for a master before it exits and the supervisor restarts it.
 const REGISTER_TIMEOUT: Duration = Duration::from_secs(3);
 const RESTART_PAUSE: Duration = Duration::from_millis(500);
 /// How often servers report to the master.
@@ -51,8 +51,8 @@ fn add_node<F>(
     sim.host(host, move || {
         boots.set(boots.get() + 1);
         let boot = boots.get();
-        trace::note(format_args!("{host} starts for the {boot}. time"));
-        // Consensus draws its randomness (election timeouts) from a seed of its own in each life of each node.
+        trace::note(format_args!("{host} starts, boot {boot}"));
+        // Each start of each node has its own seed for the randomness of consensus (election timeouts).
         terrane_raft::scope(terrane_env::rand::u64(), run(plan.clone(), state.clone(), boot))
     });
 }
@@ -66,12 +66,12 @@ async fn run_master(plan: Plan) -> turmoil::Result {
         report_every: REPORT_EVERY,
         ..MasterConfig::default()
     };
-    let _master = Master::start(config).await.map_err(|error| told("master", &error))?;
+    let _master = Master::start(config).await.map_err(|error| start_error("master", &error))?;
     std::future::pending().await
 }
 
 async fn run_server(host: &'static str, boot: u32, plan: Plan, state: RunState) -> turmoil::Result {
-    let server = start_server(host, &plan).await.map_err(|error| told(host, &error))?;
+    let server = start_server(host, &plan).await.map_err(|error| start_error(host, &error))?;
     trace::note(format_args!("{host} serves as server {}", server.server_id()));
     loop {
         state.show(host, boot, numbers::read(&server.registry()));
@@ -80,8 +80,8 @@ async fn run_server(host: &'static str, boot: u32, plan: Plan, state: RunState) 
     }
 }
 
-/// A node's last words. A supervisor cannot help with them: the run has failed.
-fn told(host: &str, error: &dyn std::error::Error) -> String {
+/// The error of a node that does not start, which fails the run.
+fn start_error(host: &str, error: &dyn std::error::Error) -> String {
     format!("{host} does not start: {}", chain(error))
 }
 

@@ -1,4 +1,4 @@
-//! Reading everything, in several ways, when nothing writes any more: whatever was acknowledged has to be there.
+//! Reads everything in several ways after all writes: every acknowledged write must be there.
 
 use std::time::Duration;
 
@@ -25,16 +25,15 @@ async fn read_everything(host: &'static str, state: RunState) -> Result<(), Erro
     backward.reverse();
     let counted = patiently(async || reader.table.count(KeyRange::all()).await).await?;
     if let Some((one, other)) = forward.iter().zip(&backward).find(|(one, other)| one != other) {
-        state.fail(format_args!("{host}: forwards {one:?}, backwards {other:?}, and nobody wrote"));
+        state.fail(format_args!("{host}: forwards {one:?}, backwards {other:?}, without writes in between"));
     }
     let lengths = [forward.len() as u64, backward.len() as u64, counted];
     if lengths.iter().any(|length| *length != lengths[0]) || lengths[0] < state.certain_keys() {
         let least = state.certain_keys();
-        state
-            .fail(format_args!("{host}: forwards, backwards and counted {lengths:?} rows; at least {least} are there"));
+        state.fail(format_args!("{host}: forwards, backwards and counted {lengths:?} rows; at least {least} exist"));
     }
     if forward.len() < ROWS {
-        state.fail(format_args!("{host}: {} rows are there, {ROWS} were written", forward.len()));
+        state.fail(format_args!("{host}: {} rows exist, {ROWS} were written", forward.len()));
     }
     for (key, _) in forward.iter().step_by(7) {
         patiently(async || reader.get(key).await).await?;
@@ -45,7 +44,7 @@ async fn read_everything(host: &'static str, state: RunState) -> Result<(), Erro
     Ok(())
 }
 
-/// Goes on asking while the answer is only late: a cluster that never answers is a stalled run.
+/// Retries after transient errors: if the cluster never recovers, the run is stuck.
 pub async fn patiently<T>(mut ask: impl AsyncFnMut() -> Result<T, Error>) -> Result<T, Error> {
     loop {
         match ask().await {

@@ -1,7 +1,7 @@
-//! What clients, nodes and faults know of each other's doings: one value, shared by everything on the simulation's thread.
+//! The state of a run, shared by clients, nodes and faults on the simulation's thread.
 //!
-//! Nothing in here is part of the system under test. Nodes leave their metrics, clients leave what they wrote and read, and
-//! the loop outside looks at it between two steps.
+//! It is not part of the system under test: nodes record their metrics, clients record their writes and reads, and the main
+//! loop examines both between two steps.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,13 +15,13 @@ use super::{Summary, trace};
 use crate::ledger::{Ledger, Verdict};
 use crate::oracle::{History, Read};
 
-/// A handle to the one state of the run.
+/// A handle to the state of the run.
 #[derive(Clone, Default)]
 pub struct RunState {
     inner: Rc<Inner>,
 }
 
-/// A host, and how often it has started.
+/// A host and its boot number.
 type Life = (&'static str, u32);
 type Numbers = BTreeMap<String, f64>;
 
@@ -29,17 +29,17 @@ type Numbers = BTreeMap<String, f64>;
 struct Inner {
     history: RefCell<History>,
     ledger: RefCell<Ledger>,
-    /// Judgements by the ledger.
+    /// Number of checks by the ledger.
     judged: Cell<u64>,
-    /// Keys of which some write had an unknown outcome for a while: it may have been applied twice.
+    /// Keys with a write whose outcome was unknown for a while, so that it may have been applied twice.
     doubtful: RefCell<BTreeSet<Vec<u8>>>,
-    table_made: Cell<bool>,
+    table_created: Cell<bool>,
     rows_written: Cell<usize>,
     faults_over: Cell<bool>,
     failure: RefCell<Option<String>>,
-    /// Metrics by host and boot, as last shown.
+    /// The last metrics by host and boot.
     numbers: RefCell<BTreeMap<Life, Numbers>>,
-    /// Log segments by host and boot, the first and how many have gone.
+    /// The log segments by host and boot.
     segments: RefCell<BTreeMap<Life, Segments>>,
     regions: Cell<u64>,
 }
@@ -55,7 +55,7 @@ impl RunState {
         RunState::default()
     }
 
-    /// Ends the run as failed; the first failure is the one that counts.
+    /// Fails the run; the first failure counts.
     pub fn fail(&self, what: Arguments<'_>) {
         trace::note(format_args!("FAILURE {what}"));
         self.inner.failure.borrow_mut().get_or_insert_with(|| what.to_string());
@@ -65,18 +65,18 @@ impl RunState {
         self.inner.failure.borrow().clone()
     }
 
-    pub fn table_is_made(&self) {
-        self.inner.table_made.set(true);
+    pub fn table_is_created(&self) {
+        self.inner.table_created.set(true);
     }
 
-    /// Waits until the table can be used.
-    pub async fn table_made(&self) {
-        while !self.inner.table_made.get() {
+    /// Waits until the table is created.
+    pub async fn table_created(&self) {
+        while !self.inner.table_created.get() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 
-    /// Whether clients are to end: all rows are written and all faults were played.
+    /// Whether clients should stop: all rows are written and all faults are over.
     pub fn is_over(&self) -> bool {
         self.inner.faults_over.get() && self.rows_written() >= crate::plan::ROWS
     }
@@ -85,12 +85,12 @@ impl RunState {
         self.inner.faults_over.set(true);
     }
 
-    /// Rows that were acknowledged at least once.
+    /// Rows with at least one acknowledged write.
     pub fn rows_written(&self) -> usize {
         self.inner.rows_written.get()
     }
 
-    /// A new write begins; its number.
+    /// Starts a write; returns its number.
     pub fn attempt(&self, key: &[u8]) -> u64 {
         self.inner.history.borrow_mut().attempt(key)
     }
@@ -103,12 +103,12 @@ impl RunState {
         }
     }
 
-    /// What becomes of operations that must count once.
+    /// The ledger of operations that must count exactly once.
     pub fn ledger(&self) -> RefMut<'_, Ledger> {
         self.inner.ledger.borrow_mut()
     }
 
-    /// What the ledger says of an answer or a read; a violation ends the run.
+    /// Records a verdict of the ledger; a violation fails the run.
     pub fn judge(&self, who: &str, what: &[u8], verdict: Verdict) {
         self.inner.judged.set(self.inner.judged.get() + 1);
         if let Err(violation) = verdict {
@@ -116,12 +116,12 @@ impl RunState {
         }
     }
 
-    /// An operation was acknowledged: the run gets on as with a row.
+    /// An operation was acknowledged; counts as a written row.
     pub fn advance(&self) {
         self.inner.rows_written.set(self.rows_written() + 1);
     }
 
-    /// A write of `key` has an unknown outcome.
+    /// Records that a write of `key` has an unknown outcome.
     pub fn doubt(&self, key: &[u8]) {
         self.inner.doubtful.borrow_mut().insert(key.to_vec());
     }
@@ -138,7 +138,7 @@ impl RunState {
         self.inner.history.borrow().begin_scan(range)
     }
 
-    /// Judges a read; a violation ends the run.
+    /// Checks a read; a violation fails the run.
     pub fn end_read(&self, who: &str, read: Read, got: u64) {
         if let Err(violation) = self.inner.history.borrow_mut().end_read(read, got) {
             self.fail(format_args!("{who}: {violation}"));
@@ -153,16 +153,16 @@ impl RunState {
         self.inner.history.borrow().certain_keys()
     }
 
-    /// What a node shows at the moment.
+    /// Records the present metrics of a node.
     pub fn show(&self, host: &'static str, boot: u32, numbers: Numbers) {
         self.inner.numbers.borrow_mut().insert((host, boot), numbers);
     }
 
-    /// The log segments a node has at the moment; those it had before and has no more were purged.
+    /// Records the present log segments of a node; those that disappeared were purged.
     pub fn show_segments(&self, host: &'static str, boot: u32, names: impl IntoIterator<Item = String>) {
         let mut segments = self.inner.segments.borrow_mut();
         let segments = segments.entry((host, boot)).or_default();
-        // The spare is none yet.
+        // The preallocated segment does not count.
         let there: BTreeSet<String> = names.into_iter().filter(|name| name.ends_with(".log")).collect();
         segments.gone += segments.there.difference(&there).count() as u64;
         segments.there = there;
@@ -172,14 +172,14 @@ impl RunState {
         self.inner.regions.set(regions as u64);
     }
 
-    /// The newest number of that name that a host shows.
+    /// The last value of a metric of a host.
     pub fn number(&self, host: &'static str, name: &str) -> f64 {
         let numbers = self.inner.numbers.borrow();
         let newest = numbers.range((host, 0)..=(host, u32::MAX)).next_back();
         newest.and_then(|(_, numbers)| numbers.get(name)).copied().unwrap_or_default()
     }
 
-    /// Where a run that is stuck stands.
+    /// The progress of the run, for a run that is stuck.
     pub fn progress(&self) -> String {
         format!(
             "{} of {} rows written, {} writes acknowledged, faults {}",
@@ -192,7 +192,7 @@ impl RunState {
 
     pub fn summary(&self, simulated: Duration) -> Summary {
         let numbers = self.inner.numbers.borrow();
-        // Every boot counts from 0; what a host counted after its last look is missing, which only makes it less.
+        // Counters restart at every boot. Increments after the last record of a boot are missing, so totals are lower bounds.
         let total = |name: &str| numbers.values().filter_map(|numbers| numbers.get(name)).sum::<f64>() as u64;
         let (_, refused, unknown) = self.inner.ledger.borrow().counts();
         Summary {

@@ -1,7 +1,7 @@
-//! What happened, as one hash: our own events and what the layers below logged, each with its simulated time.
+//! The trace of a run as a hash: the run's own events and the log lines of the layers below, each with its simulated time.
 //!
-//! Two runs of a seed with the same build must give the same hash. Where they do not, `--verbose` prints the events, and
-//! comparing two outputs shows the first that differs: somewhere before it, something looked outside of the simulation.
+//! Two runs of a seed with one build must have the same hash. If they differ, compare their events (`--verbose`): before the
+//! first difference, some code used time, randomness or I/O from outside of the simulation.
 
 use std::cell::RefCell;
 use std::fmt::{Arguments, Write};
@@ -14,7 +14,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use xxhash_rust::xxh3::Xxh3;
 
 thread_local! {
-    /// A simulation runs on one thread, so this is one trace.
+    /// A simulation runs on one thread, so there is one trace.
     static TRACE: RefCell<Trace> = RefCell::new(Trace::default());
 }
 
@@ -24,7 +24,7 @@ struct Trace {
     events: u64,
     verbose: bool,
     line: String,
-    /// The last time that a host saw; outside of hosts there is none.
+    /// The last simulated time inside a host; outside of hosts there is none.
     now: Duration,
 }
 
@@ -45,7 +45,7 @@ impl Trace {
     }
 }
 
-/// Begins tracing: everything the layers below log becomes part of it.
+/// Starts tracing, including the log lines of the layers below.
 pub fn begin(verbose: bool) {
     TRACE.with_borrow_mut(|trace| trace.verbose = verbose);
     let layers = Targets::new()
@@ -56,7 +56,7 @@ pub fn begin(verbose: bool) {
     tracing_subscriber::registry().with(HashLayer.with_filter(layers)).init();
 }
 
-/// The crates of the nodes, as their log lines name them.
+/// The crates of the nodes, as log targets.
 const NODES: [&str; 6] =
     ["terrane_env", "terrane_engine", "terrane_raft", "terrane_regionserver", "terrane_master", "terrane_client"];
 
@@ -67,7 +67,7 @@ pub fn note(what: Arguments<'_>) {
     });
 }
 
-/// The hash of all events so far, and how many they are.
+/// The hash of all events so far, and their number.
 #[must_use]
 pub fn digest() -> (u64, u64) {
     TRACE.with_borrow(|trace| (trace.hash.digest(), trace.events))
@@ -84,7 +84,7 @@ struct HashLayer;
 impl<S: tracing::Subscriber> Layer<S> for HashLayer {
     fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
         TRACE.with(|trace| {
-            // An event from inside of a `Display` that is being traced: part of that line already.
+            // An event logged while another is being formatted is already part of that line.
             let Ok(mut trace) = trace.try_borrow_mut() else { return };
             trace.take(|line| {
                 line.push_str(event.metadata().target());

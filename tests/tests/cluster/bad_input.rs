@@ -1,5 +1,5 @@
-//! Bad input is refused with a sentence that names what and the limit: at the client, and again at the servers' edges for
-//! whoever does not use our client. Nothing of it is written.
+//! Bad input is rejected with a message that names the problem and the limit: by the client, and again by the servers for
+//! other clients. Nothing of it is written.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ async fn bad_input_is_refused_at_the_client_and_at_the_edge() -> Result<()> {
     refused_by_the_master(&cluster, &client).await.context("master")?;
     assert_eq!(table.count(KeyRange::all()).await?, 0, "nothing was written");
     assert_eq!(client.admin().list_tables().await?.len(), 1, "no table was made");
-    // What is just inside of the limits is taken.
+    // Input at the limits is accepted.
     let widest = Put::new(vec![b'r'; limits::ROW_BYTES_MAX]);
     let widest = widest.set("f", vec![b'q'; limits::QUALIFIER_BYTES_MAX], vec![0; limits::VALUE_BYTES_MAX]);
     table.put(widest).await?;
@@ -89,7 +89,7 @@ fn put_cell<'a>(family: &'a str, qualifier: &'a [u8], value: &'a [u8]) -> CellRe
     CellRef { family: family.as_bytes(), qualifier, timestamp: LATEST, kind: CellKind::Put, tags: &[], value }
 }
 
-/// The data service of the region's leader, and a header that it takes.
+/// The data service of the region's leader, and a valid request header.
 struct Edge {
     service: DataClient<Channel>,
     hello: v1::Hello,

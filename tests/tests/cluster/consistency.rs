@@ -1,4 +1,4 @@
-//! Reads at any member of a group, spoken on the wire as any language would.
+//! Reads from any member of a group, at the level of the wire protocol.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use tonic::transport::Channel;
 
 use crate::{NEVER_SPLIT, SOON, plain_table, with_engine};
 
-/// A region, and a line to each server that has a replica of it.
+/// A region, and a connection to each server with a replica.
 pub(crate) struct Lines {
     header: v1::RequestHeader,
     hello: v1::Hello,
@@ -53,7 +53,7 @@ impl Lines {
         self.servers.keys().copied().filter(|address| *address != self.leader).collect()
     }
 
-    /// Values that this server shows of a row, and as of when.
+    /// The values of a row on this server, and as of when.
     pub(crate) async fn get(
         &mut self,
         server: SocketAddr,
@@ -80,7 +80,7 @@ async fn write(table: &Table, value: &str) -> Result<u64> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn followers_answer_and_their_bound_is_kept_and_goes_on() -> Result<()> {
+async fn followers_serve_stale_reads_with_an_advancing_bound() -> Result<()> {
     let mut cluster = Cluster::start(with_engine(BackendKind::Memory)).await?;
     let client = cluster.client().await?;
     let table = plain_table(&client, "t", NEVER_SPLIT).await?;
@@ -90,7 +90,7 @@ async fn followers_answer_and_their_bound_is_kept_and_goes_on() -> Result<()> {
     for number in 1..=5u32 {
         let acknowledged = write(&table, &number.to_string()).await?;
         for follower in lines.followers() {
-            // It answers at any time. Once it says that it is complete up to here, it shows what was acknowledged.
+            // It responds at any time. Once its result is complete as of now, it includes what was acknowledged.
             eventually("a bound beyond the write", SOON, async || {
                 let (values, as_of) = lines.get(follower, "row", v1::Consistency::Stale).await?;
                 ensure!(as_of > acknowledged, "complete up to {as_of}, written at {acknowledged}");
@@ -113,7 +113,7 @@ async fn followers_answer_and_their_bound_is_kept_and_goes_on() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_member_without_a_quorum_still_answers_stale_reads() -> Result<()> {
+async fn a_member_without_a_quorum_still_serves_stale_reads() -> Result<()> {
     let mut cluster = Cluster::start(with_engine(BackendKind::Memory)).await?;
     let client = cluster.client().await?;
     let table = plain_table(&client, "t", NEVER_SPLIT).await?;
@@ -130,7 +130,7 @@ async fn a_member_without_a_quorum_still_answers_stale_reads() -> Result<()> {
     for index in others {
         cluster.stop_server(index).await;
     }
-    // It may have led last, and answers for the present until its lease has run out. Then its bound stands still.
+    // If it led last, it serves up-to-date reads until its lease expires. Then its bound no longer advances.
     eventually("it says that it falls behind", SOON, async || {
         let (values, as_of) = lines.get(last, "row", v1::Consistency::Stale).await?;
         assert_eq!(values, ["kept"]);

@@ -1,5 +1,5 @@
-//! The data model over several regions: put, get, scan, delete, versions, time ranges, pages; and all of it again after
-//! every part was restarted.
+//! The data model across several regions: put, get, scan, delete, versions, time ranges and pages, before and after a
+//! restart of all nodes.
 
 use anyhow::{Context, Result};
 use terrane_client::{Client, Delete, Get, KeyRange, Put, RowMutation, Scan, Table, TableSpec};
@@ -43,7 +43,7 @@ async fn the_data_model_holds(engine: BackendKind) -> Result<()> {
     }
     cluster.stop_all().await;
     cluster.start_all().await?;
-    // The same client, and one that knows nothing yet.
+    // The same client, and a new one.
     assert_eq!(all_rows(&table, Scan::all().versions(10)).await?, before, "everything was restarted");
     let fresh = cluster.client().await?.table("cells").await?;
     assert_eq!(all_rows(&fresh, Scan::all().versions(10)).await?, before, "everything was restarted");
@@ -56,7 +56,7 @@ async fn make_table(client: &Client) -> Result<Table> {
         TableSpec::new("cells")?.family("a", &[("versions", "3")])?.family("b", &[])?.split_at(b"g").split_at(b"p");
     let made = client.admin().create_table(spec).await?;
     assert_eq!((made.state.as_str(), made.regions), ("enabled", 3));
-    // Usable the moment `create` returns, by anybody.
+    // Usable by every client once `create` returns.
     let table = client.table("cells").await?;
     assert_eq!(table.count(KeyRange::all()).await?, 0);
     let ranges: Vec<KeyRange> =
@@ -119,7 +119,7 @@ async fn check_deletes(table: &Table) -> Result<()> {
     assert!(table.get(Get::new("h").family("b")).await?.is_none());
     table.delete(Delete::new("h").family("a")).await?;
     assert!(table.get(Get::new("h")).await?.is_none());
-    // Deletes and puts in one mutation are one write: the delete hides only what was there before.
+    // Deletes and puts in one mutation are one write: the delete only hides older cells.
     let swap = RowMutation::new("k").delete(Delete::new("k").family("a")).put(Put::new("k").set_at("a", "v", 7, "new"));
     table.mutate(swap).await?;
     assert_eq!(versions_of(table, "k").await?, [7]);
@@ -167,7 +167,7 @@ async fn check_pages(table: &Table) -> Result<()> {
             pages += 1;
             paged.extend(page.rows);
             match page.next {
-                // As a browser would: through text.
+                // Pass it as text, as a browser does.
                 Some(token) => next = Some(token.to_string().parse()?),
                 None => break,
             }
@@ -177,7 +177,7 @@ async fn check_pages(table: &Table) -> Result<()> {
     Ok(())
 }
 
-/// Cells without a timestamp get the server's, which follows the clock and never goes back.
+/// Cells without a timestamp get one from the server, which follows the clock and never goes back.
 async fn check_stamps(table: &Table) -> Result<()> {
     let before = i64::try_from(terrane_env::time::wall_ms())?;
     table.put(Put::new("stamp").set("a", "v", "1")).await?;

@@ -1,4 +1,4 @@
-//! Clusters that are not what a client thinks, and a log that cannot grow.
+//! Clients and servers of another cluster, and a full log.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use terrane_tests::eventually::eventually;
 
 use crate::{NEVER_SPLIT, SOON, all_rows, plain_table, told};
 
-/// A client of yesterday's cluster finds today's on the same ports, with the same ids of tables and regions.
+/// A client of an old cluster finds a new one on the same ports, with the same ids of tables and regions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_of_another_cluster_is_refused_and_writes_nothing() -> Result<()> {
     let yesterday = Cluster::start(Settings { groups_per_server: 1, ..Settings::default() }).await?;
@@ -37,7 +37,7 @@ async fn a_client_of_another_cluster_is_refused_and_writes_nothing() -> Result<(
     Ok(())
 }
 
-/// A server with yesterday's directory does not join today's cluster.
+/// A server with the directory of an old cluster does not join the new one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_of_another_cluster_is_refused_by_its_directory() -> Result<()> {
     let settings = Settings { servers: 1, replication: 1, groups_per_server: 1, ..Settings::default() };
@@ -54,11 +54,11 @@ async fn a_server_of_another_cluster_is_refused_by_its_directory() -> Result<()>
 
 const TINY_LOG: u64 = 1 << 20;
 const VALUE_BYTES: usize = 16 << 10;
-/// Longer than a purge takes on a busy machine, short enough to wait out a log that stays full.
+/// Longer than a purge on a busy machine, but short enough to wait for a log that stays full.
 const PATIENCE: Duration = Duration::from_secs(4);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_log_names_who_holds_it_back_and_reads_go_on() -> Result<()> {
+async fn a_full_log_names_what_holds_it_back_and_reads_continue() -> Result<()> {
     let settings = Settings {
         groups_per_server: 1,
         log_limit: TINY_LOG,
@@ -71,7 +71,7 @@ async fn a_full_log_names_who_holds_it_back_and_reads_go_on() -> Result<()> {
     let table = plain_table(&client, "t", NEVER_SPLIT).await?;
     table.put(Put::new("first").set("f", "q", "1")).await?;
 
-    // As long as all are there, far more than the limit is written: what everybody has is purged.
+    // While all servers run, far more than the limit can be written: entries that every member has are purged.
     for row in 0..u64::from(4 * TINY_LOG as u32) / VALUE_BYTES as u64 {
         write(&table, row).await.with_context(|| format!("row {row} with all servers up"))?;
     }
@@ -84,7 +84,7 @@ async fn a_full_log_names_who_holds_it_back_and_reads_go_on() -> Result<()> {
         match write(&table, written).await {
             Ok(()) => written += 1,
             Err(error) if told(&error).contains("log") && told(&error).contains("full") => break error,
-            // Leaders of the stopped server's groups move.
+            // The stopped server's groups elect other leaders.
             Err(error) => ensure!(error.is_retry_safe() || error.is_uncertain(), "{}", told(&error)),
         }
         ensure!(written < 1_000, "the log never was full");

@@ -1,4 +1,4 @@
-//! Servers that must not lead: one with a wrong clock, one that stops. What clients see of it is nothing.
+//! Servers that must not lead: one with a wrong clock, one that is stopping. Clients notice nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,7 +18,7 @@ const DAY_MS: i64 = 86_400_000;
 
 async fn check_rows(table: &Table, expected: &[String], when: &str) -> Result<()> {
     assert_eq!(keys(&all_rows(table, Scan::all()).await?), expected, "{when}");
-    // Members are asked in turn, so each of the three is.
+    // Members are called in turn, so that each of the three is.
     for row in expected.iter().take(9) {
         let found = table.get(Get::new(row.clone())).consistency(Consistency::Stale).await?;
         ensure!(found.is_some(), "{when}: a member hides {row}");
@@ -103,7 +103,7 @@ async fn a_server_that_stops_sends_its_clients_to_the_new_leaders() -> Result<()
         anyhow::Ok(())
     });
     let over = ended.clone();
-    // As a client whose map is old: it goes on asking the server that stops.
+    // Like a client with an outdated map, keep calling the stopping server.
     let asker = tokio::spawn(async move {
         let mut redirects = 0;
         while !over.load(Ordering::Relaxed) {

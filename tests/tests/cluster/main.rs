@@ -1,7 +1,7 @@
-//! Whole clusters in this process, on the real clock, sockets and files: what a user of the client sees of them.
+//! Whole clusters in this process, on real clocks, sockets and files, tested through the client.
 //!
-//! Every wait is for a condition with a limit. The data is fixed and every check holds in every interleaving, so that what is
-//! random prints nothing; but for `model`, which draws its data from a seed and names it.
+//! Every wait has a condition and a timeout. The data is fixed, and every check holds for every interleaving; only `model`
+//! draws its data from a seed, which its failures name.
 
 #![cfg(not(feature = "sim"))]
 
@@ -22,10 +22,10 @@ use terrane_client::{Client, Error, KeyRange, RowData, Scan, Table, TableSpec};
 use terrane_regionserver::BackendKind;
 use terrane_tests::cluster::Settings;
 
-/// Far more than anything here takes on a busy machine.
+/// Far longer than anything here takes on a busy machine.
 const SOON: Duration = Duration::from_secs(30);
 
-/// A region size at which nothing splits by itself.
+/// A region size that is never reached, so that no region splits.
 const NEVER_SPLIT: u64 = 1 << 30;
 
 fn with_engine(engine: BackendKind) -> Settings {
@@ -56,7 +56,7 @@ fn range(start: &str, end: &str) -> KeyRange {
     KeyRange::new(start.to_owned(), end.to_owned()).expect("start is below end")
 }
 
-/// An error with everything it came from, as a person sees it.
+/// An error and its causes as text.
 fn told(error: &Error) -> String {
     let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))

@@ -1,10 +1,10 @@
-//! The whole data model at once: random mixes of everything that a client can write and read, through real servers, while
-//! regions split, flush and compact beside it, against a plain model of it (`plain`).
+//! The whole data model: random sequences of all writes and reads through real servers, while regions split, flush and
+//! compact, compared with a plain model (`plain`).
 //!
-//! One client writes and reads in turn, so that every answer has to be exactly the model's. Then many at once, on counters
-//! and by check-and-mutate, whose outcome has to be exact in sum (`terrane_tests::ledger`).
+//! First, one client writes and reads in turn, so that every result must equal the model's. Then many clients increment,
+//! append and check-and-mutate concurrently, and the result must be exact (`terrane_tests::ledger`).
 //!
-//! A failure names its seed; `TERRANE_SEED` runs that one alone.
+//! A failure names its seed; `TERRANE_SEED` runs only that one.
 
 mod concurrent;
 mod draw;
@@ -26,11 +26,11 @@ use crate::{all_rows, with_engine};
 
 const SEEDS: std::ops::Range<u64> = 0..2;
 const STEPS: usize = 400;
-/// One step in so many has something done to the regions beside it.
+/// One step in this many also splits, flushes or compacts.
 const BESIDE_ONE_IN: usize = 12;
 const REGIONS_MAX: usize = 14;
 
-/// Names the seed when the test unwinds or fails.
+/// Runs the test with each seed, and names the seed of a failure.
 async fn with_seeds<F: Future<Output = Result<()>>>(seeds: std::ops::Range<u64>, run: impl Fn(u64) -> F) -> Result<()> {
     let only = std::env::var("TERRANE_SEED").ok().map(|seed| seed.parse().expect("TERRANE_SEED is a number"));
     for seed in only.map_or(seeds, |seed| seed..seed + 1) {
@@ -41,7 +41,7 @@ async fn with_seeds<F: Future<Output = Result<()>>>(seeds: std::ops::Range<u64>,
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_answer_is_the_plain_models_while_regions_split() -> Result<()> {
+async fn every_result_equals_the_plain_models_while_regions_split() -> Result<()> {
     with_seeds(SEEDS, async |seed| {
         let mut cluster = Cluster::start(with_engine(BackendKind::Lsm)).await?;
         let client = cluster.client().await?;
@@ -60,7 +60,7 @@ async fn every_answer_is_the_plain_models_while_regions_split() -> Result<()> {
     .await
 }
 
-/// A table, its model, and what is done to its regions meanwhile.
+/// A table, its model, and the maintenance of its regions meanwhile.
 struct World {
     table: Table,
     admin: Admin,
@@ -69,7 +69,7 @@ struct World {
     beside: JoinSet<()>,
 }
 
-/// A table whose rows of one group may be written as one.
+/// A table whose rows of one group can be written atomically.
 async fn grouped_table(client: &Client, name: &str) -> Result<Table> {
     let mut spec = TableSpec::new(name)?.key("group:u32, rest:tail")?.set("atomic", "1")?;
     for (family, versions) in FAMILIES {
@@ -116,7 +116,7 @@ impl World {
         self.judge(&change, decision, outcome)
     }
 
-    /// Compares an outcome with what had to come of a change, and applies it to the model.
+    /// Compares the outcome of a change with the expected one, and applies it to the model.
     fn judge(
         &mut self,
         change: &Change,
@@ -139,10 +139,10 @@ impl World {
         Ok(())
     }
 
-    /// Rows by themselves; those of one row in the order given.
+    /// Independent row mutations; those of the same row in the given order.
     async fn write_many(&mut self) -> Result<()> {
         let mut changes: Vec<Change> = (0..=self.draw.below(8)).map(|_| self.draw.change()).collect();
-        // Of a row that comes twice with a delete, some are refused; then each row comes once.
+        // A batch that has a row twice is refused if one mutation deletes; then repeat it with each row once.
         if changes.iter().any(|change| change.events.iter().any(|event| event.kind != plain::Kind::Put)) {
             let mut rows = BTreeSet::new();
             changes.retain(|change| rows.insert(change.row.clone()));
@@ -325,9 +325,9 @@ impl World {
     }
 }
 
-/// What happens to the regions of the table beside its reads and writes.
+/// Maintenance of the regions during reads and writes.
 async fn meddle(admin: &Admin, choice: usize, at: &[u8]) {
-    // A region may be split while it is flushed, and gone when it is to be split: the model says whether that matters.
+    // Errors are fine: a region may be split during a flush, or gone before its split. The model decides whether it matters.
     let done = match choice {
         0 => admin.flush_table("model", |_| {}).await.map(drop),
         1 => admin.compact_table("model", |_| {}).await.map(drop),

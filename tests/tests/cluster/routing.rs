@@ -1,4 +1,4 @@
-//! What a client costs: a warm one asks no master, and a scan over many regions asks a handful of times.
+//! The cost of a client: a warm one makes no calls to the master, and a scan of many regions makes only a few.
 
 use anyhow::Result;
 use futures::future::try_join_all;
@@ -12,7 +12,7 @@ const ROWS: u32 = 200;
 const LOOKUPS_MAX: u64 = 3;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_warm_client_asks_no_master() -> Result<()> {
+async fn a_warm_client_calls_no_master() -> Result<()> {
     let mut cluster = Cluster::start(Settings::default()).await?;
     let writer = cluster.client().await?;
     let spec = TableSpec::new("many")?.family("f", &[])?;
@@ -40,7 +40,7 @@ async fn a_warm_client_asks_no_master() -> Result<()> {
     assert_eq!(warm.master_lookups, cold.master_lookups, "warm reads and writes");
     assert_eq!(warm.master_calls, cold.master_calls, "warm reads and writes");
 
-    // The masters may be away: nothing that a warm client does needs them.
+    // The master may be down: a warm client does not need it.
     cluster.stop_master().await;
     table.put(Put::new(key(8)).set("f", "q", "no master")).await?;
     assert_eq!(all_rows(&table, Scan::all()).await?.len(), ROWS as usize);

@@ -1,5 +1,5 @@
-//! Schemas that change while tables serve: families come and go, limits fall and rise, and what clients hear of it. Each
-//! is looked at again after flushes, compactions, splits and restarts, for what readers see depends on none of them.
+//! Schema changes of tables in use: adding and dropping families, changing limits, and how clients learn of them. Each is
+//! checked again after flushes, compactions, splits and restarts, since none of these may change what readers see.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -88,7 +88,7 @@ async fn what_old_limits_hid_stays_hidden() -> Result<()> {
         put(&table, row, "t", 1).await?;
         put(&table, row, "t", now).await?;
     }
-    // Some of it is in files, some in memory.
+    // Part of it is in files, part in memory.
     split(&client, "t", "f").await?;
     flush(&client, "t").await?;
     for row in ROWS {
@@ -122,7 +122,7 @@ async fn what_old_limits_hid_stays_hidden() -> Result<()> {
     check(&table, "after a compaction").await?;
     restart(&mut cluster).await?;
     check(&cluster.client().await?.table("t").await?, "after another restart").await?;
-    // The new limit holds for what is written from now on.
+    // The new limit applies to later writes.
     for row in ROWS {
         put(&table, row, "v", 5).await?;
     }
@@ -131,7 +131,7 @@ async fn what_old_limits_hid_stays_hidden() -> Result<()> {
     Ok(())
 }
 
-/// Writes to family `f` until told to end; answers how many writes of each row were acknowledged.
+/// Writes to family `f` until `over` is set; returns the number of acknowledged writes per row.
 async fn write_on(table: Table, over: Arc<AtomicBool>) -> Result<i64> {
     let mut written = 0;
     while !over.load(Ordering::Relaxed) {
@@ -144,7 +144,7 @@ async fn write_on(table: Table, over: Arc<AtomicBool>) -> Result<i64> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn families_come_and_go_while_writes_go_on() -> Result<()> {
+async fn families_are_added_and_dropped_during_writes() -> Result<()> {
     let mut cluster = small_cluster().await?;
     let client = cluster.client().await?;
     let spec = TableSpec::new("t")?.family("f", &[])?.split_at(b"m").region_size(NEVER_SPLIT);
@@ -185,7 +185,7 @@ async fn families_come_and_go_while_writes_go_on() -> Result<()> {
         compact(&client, "t").await?;
         assert_eq!(all_versions(&table, "g").await?, [vec![20], vec![], vec![], vec![]], "{when} and compacted");
     }
-    // A count goes over rows of all families: those of the dropped one make no rows.
+    // A count includes rows of all families; cells of the dropped one do not count.
     alter(&client, "t", TableChange::new().drop_family("f")).await?;
     assert_eq!(table.count(KeyRange::all()).await?, 1);
     cluster.stop_all().await;
@@ -222,7 +222,7 @@ async fn every_attribute_is_altered_online_and_described() -> Result<()> {
     ];
     let mut version = 1;
     for (name, value) in of_table {
-        // Parts of the key are counted only where there is one, so each is set by itself and in this order.
+        // Attributes that count key parts need a declared key, so they are set one by one in this order.
         alter(&client, "t", TableChange::new().set(name, value)).await?;
         version += 1;
     }
@@ -270,7 +270,7 @@ async fn without_a_split_policy_regions_split_on_request_only() -> Result<()> {
     for row in 0..100 {
         table.put(Put::new(format!("{row:03}")).set("f", "q", "x".repeat(1_000))).await?;
     }
-    // Over its size six times, and reported as such: the leader has looked at it and left it alone.
+    // Six times its size, and reported as such: the leader has examined it and not split it.
     eventually("the size of the region", SOON, async || {
         let all = regions(&client, "t").await?;
         ensure!(all.iter().map(|region| region.bytes).sum::<u64>() > 90_000, "{all:?}");
@@ -293,7 +293,7 @@ async fn without_a_split_policy_regions_split_on_request_only() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_alter_goes_on_when_its_groups_have_leaders_again() -> Result<()> {
+async fn an_alter_continues_when_its_groups_have_leaders_again() -> Result<()> {
     let mut cluster = small_cluster().await?;
     let client = cluster.client().await?;
     let spec = TableSpec::new("t")?.family("f", &[("versions", "3")])?.split_at(b"m");
@@ -311,7 +311,7 @@ async fn an_alter_goes_on_when_its_groups_have_leaders_again() -> Result<()> {
     let waiting = hasty.alter_table("t", TableChange::new().family("f", &[("versions", "1")])).await;
     ensure!(waiting.is_err(), "no group has a quorum");
     assert_eq!(client.admin().describe_table("t").await?.state, "altering");
-    // Whoever goes on with it finds it in the catalog.
+    // The intent is in the catalog.
     cluster.stop_master().await;
     cluster.start_master().await?;
     cluster.start_all().await?;
@@ -327,7 +327,7 @@ async fn an_alter_goes_on_when_its_groups_have_leaders_again() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_hear_of_a_newer_schema_and_can_insist_on_theirs() -> Result<()> {
+async fn clients_learn_of_a_newer_schema_and_can_insist_on_theirs() -> Result<()> {
     let mut cluster = small_cluster().await?;
     let (client, other) = (cluster.client().await?, cluster.client().await?);
     let table = plain_table(&client, "t", NEVER_SPLIT).await?;
@@ -335,13 +335,13 @@ async fn clients_hear_of_a_newer_schema_and_can_insist_on_theirs() -> Result<()>
     let change = TableChange::new().add_family("h", &[]);
     alter(&other, "t", change).await?;
     put(&other.table("t").await?, "b", "h", 1).await?;
-    // A delete of the whole row is of all families, also by who does not know them all.
+    // Deleting a row deletes all families, even if the client does not know all of them.
     table.delete(Delete::new("b")).await?;
     assert_eq!(table.schema().families.len(), 1, "nobody told this client yet");
     assert!(table.get(Get::new("b")).await?.is_none());
     assert_eq!(other.table("t").await?.count(KeyRange::all()).await?, 0);
 
-    // Calls that name an older schema are answered, unless they insist on it.
+    // Calls with an older schema succeed unless they insist on it.
     put(&table, "b", "f", 9).await?;
     let region = regions(&client, "t").await?.pop().context("a table has regions")?;
     let get = async |schema_version: u64, exact_schema: bool| -> Result<v1::GetReply> {
@@ -359,7 +359,7 @@ async fn clients_hear_of_a_newer_schema_and_can_insist_on_theirs() -> Result<()>
             header: Some(header),
             body: Some(v1::Get { rows: vec!["b".into()], ..v1::Get::default() }),
         };
-        // Whoever leads by now: the map is as old as the last report.
+        // Find the present leader: the map is only as recent as the last report.
         eventually("an answer of the leader", SOON, async || {
             let leader = regions(&client, "t").await?.pop().context("a table has regions")?.leader;
             match DataClient::new(terrane_env::net::channel(&leader)?).get(call.clone()).await {
@@ -386,7 +386,7 @@ async fn clients_hear_of_a_newer_schema_and_can_insist_on_theirs() -> Result<()>
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn namespaces_hold_tables() -> Result<()> {
+async fn namespaces_contain_tables() -> Result<()> {
     let mut cluster = small_cluster().await?;
     let client = cluster.client().await?;
     let admin = client.admin();

@@ -1,4 +1,4 @@
-//! Splits, by hand and by themselves, under clients that write and scan; and restarts of what has been split.
+//! Manual and automatic splits while clients write and scan, and restarts after splits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl Load {
         Ok(())
     }
 
-    /// Scans and judges until the load is over; answers how often.
+    /// Scans and checks until the load is over; returns the number of scans.
     async fn scan_on(&self, reverse: bool) -> Result<usize> {
         let mut scans = 0;
         while !self.is_over() {
@@ -86,7 +86,7 @@ impl Load {
         Ok(gets)
     }
 
-    /// All rows as they have to be: the last number acknowledged, since nothing is under way.
+    /// Checks that all rows have their last acknowledged number; no writes are in flight.
     async fn check_all(&self) -> Result<()> {
         let expected: BTreeMap<Vec<u8>, Read> = self.history.lock().begin_scan(&KeyRange::all());
         ensure!(self.table.count(KeyRange::all()).await? == expected.len() as u64, "the count differs");
@@ -100,13 +100,13 @@ fn number_in(value: Option<&[u8]>) -> u64 {
     text.split_once(':').and_then(|(number, _)| number.parse().ok()).unwrap_or(0)
 }
 
-/// Keys that spread over the whole table from the first one on.
+/// Keys that spread over the whole table.
 fn row_key(row: usize) -> String {
     format!("{:03}-{row:05}", row * 631 % 1000)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_split_by_hand_is_not_noticed_by_clients() -> Result<()> {
+async fn a_manual_split_is_invisible_to_clients() -> Result<()> {
     let mut cluster = Cluster::start(with_engine(BackendKind::Memory)).await?;
     let client = cluster.client().await?;
     let load = Load::new(plain_table(&client, "split", NEVER_SPLIT).await?);
@@ -146,7 +146,7 @@ async fn a_split_by_hand_is_not_noticed_by_clients() -> Result<()> {
         })
         .await?;
     }
-    // Without a row to split at the server picks one near the middle.
+    // Without a split row the server picks one near the middle.
     let region = admin.regions(Some("split")).await?[0].descriptor.clone();
     let middle = admin.split(region.region, None).await?[0].range.end.clone();
     assert!(region.range.contains(&middle) && middle != region.range.start);

@@ -1,4 +1,4 @@
-//! Many at once: counters, lists and registers under regions that split, with a ledger that must come out even.
+//! Concurrent clients: counters, lists and registers in regions that split, checked by the ledger.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use crate::with_engine;
 
 const WRITERS: u64 = 16;
 const OPERATIONS_EACH: usize = 60;
-/// Few rows: every one of them is wanted by several writers at any time.
+/// Few rows, so that several writers compete for each.
 const ROWS: usize = 4;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_writers_of_few_rows_come_out_even_while_regions_split() -> Result<()> {
+async fn many_writers_of_few_rows_count_exactly_while_regions_split() -> Result<()> {
     with_seeds(0..1, async |seed| {
         let mut cluster = Cluster::start(with_engine(BackendKind::Lsm)).await?;
         let client = cluster.client().await?;

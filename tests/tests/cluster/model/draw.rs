@@ -1,4 +1,4 @@
-//! What is drawn at random: rows, columns, changes, selections; and each as the client takes it.
+//! Random rows, columns, changes and selections, for the model and for the client.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -8,20 +8,20 @@ use terrane_client::{
 
 use super::plain::{Answers, Change, Columns, Condition, Event, Filter, Kind, ReadModifyWrite, Selection};
 
-/// Families, and how many versions they keep.
+/// Families and their numbers of versions.
 pub const FAMILIES: [(&str, usize); 2] = [("f", 3), ("g", 1)];
 pub const GROUPS: usize = 16;
 
 const RESTS: [&str; 4] = ["", "a", "ab", "z"];
-/// Counters, lists, and whatever is put.
+/// Qualifiers of counters, lists and put values.
 const COUNTERS: [&str; 2] = ["n", "nn"];
 const TEXTS: [&str; 3] = ["l", "v", "vv"];
-/// Above every stamp of a server.
+/// A timestamp above every stamp of a server.
 const FUTURE: i64 = 5_000_000_000_000;
-/// Clients' own timestamps lie below.
+/// Upper bound of the clients' own timestamps.
 const TIMES: i64 = 12;
 
-/// The first row that a group can have.
+/// The smallest row of a group.
 pub fn group_start(group: usize) -> Vec<u8> {
     u32::try_from(group).expect("few groups").to_be_bytes().to_vec()
 }
@@ -47,7 +47,7 @@ impl Draw {
         from[self.below(from.len())]
     }
 
-    /// The first groups are drawn more often than the last: some rows have long histories.
+    /// Low groups are drawn more often, so that some rows have long histories.
     pub fn group(&mut self) -> usize {
         let most = 1 + self.below(GROUPS);
         self.below(most)
@@ -59,7 +59,7 @@ impl Draw {
         row
     }
 
-    /// A range of rows, often all of them; an empty end is none.
+    /// A range of rows, often all; an empty end is unbounded.
     pub fn range(&mut self) -> (Vec<u8>, Vec<u8>) {
         if self.one_in(3) {
             return (Vec::new(), Vec::new());
@@ -73,7 +73,7 @@ impl Draw {
         }
     }
 
-    /// Small blocks end in the middle of things.
+    /// Small blocks, which end in the middle of results.
     pub fn block_bytes(&mut self) -> u32 {
         self.pick(&[0, 1, 200])
     }
@@ -157,7 +157,7 @@ impl Draw {
             1 => Condition::Exists(family, qualifier),
             2 => Condition::Equals(family, qualifier, value),
             3 => Condition::Differs(family, qualifier, value),
-            // Below others it would matter which is looked at first when a cell is no counter.
+            // Nested, the order of evaluation would matter if a cell is not a counter.
             4 if deep == 2 => Condition::Above(family, self.pick(&COUNTERS), self.rng.random_range(-5..60)),
             4 | 5 => Condition::Version(family, qualifier, self.timestamp()),
             6 => Condition::And(Box::new(self.condition(deep - 1)), Box::new(self.condition(deep - 1))),
@@ -165,7 +165,7 @@ impl Draw {
         }
     }
 
-    /// Changes of different rows of one group.
+    /// Changes of different rows in one group.
     pub fn atomic_changes(&mut self) -> Vec<Change> {
         let group = self.group();
         let first = self.below(2);
@@ -224,7 +224,7 @@ impl Draw {
     }
 }
 
-/// A column may be named by one of them only, and by no cell beside it.
+/// Adds an increment or append unless its column is already in the change.
 fn add_read_modify_write(change: &mut Change, family: &'static str, qualifier: &'static str, rmw: ReadModifyWrite) {
     change.events.retain(|event| event.is_of_family() || event.family != family || event.qualifier != qualifier);
     if !change.read_modify_writes.iter().any(|rmw| rmw.0 == family && rmw.1 == qualifier) {
@@ -232,7 +232,7 @@ fn add_read_modify_write(change: &mut Change, family: &'static str, qualifier: &
     }
 }
 
-/// A change as the client takes it; its cells in the same order.
+/// The change as a client mutation, with its cells in the same order.
 pub fn mutation_of(change: &Change) -> RowMutation {
     let row = &change.row;
     let mut mutation = RowMutation::new(row);
@@ -285,7 +285,7 @@ fn condition_of(condition: &Condition) -> ClientCondition {
     }
 }
 
-/// Gets and scans select in the same words.
+/// Gets and scans have the same selections.
 macro_rules! selected {
     ($read:expr, $selection:expr) => {{
         let (mut read, selection) = ($read.versions(u32::try_from($selection.versions).expect("few")), $selection);

@@ -1,9 +1,9 @@
-//! The plain model: every cell ever applied, in write order, replayed for every question. It shares nothing with the code
-//! under test but names.
+//! The plain model: a list of all applied cells in write order, which every read replays. It shares only names with the code
+//! under test.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a cell of the log does.
+/// The kind of a cell in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Put,
@@ -17,7 +17,7 @@ pub enum Kind {
     FamilyVersion,
 }
 
-/// A cell to be applied; without a timestamp of its own it gets the server's.
+/// A cell to apply; without a timestamp it gets one from the server.
 #[derive(Clone, Debug)]
 pub struct Event {
     pub family: &'static str,
@@ -27,28 +27,28 @@ pub struct Event {
     pub value: Vec<u8>,
 }
 
-/// What one increment or append does.
+/// An increment or append.
 #[derive(Clone, Debug)]
 pub enum ReadModifyWrite {
     Increment(i64),
     Append(Vec<u8>),
 }
 
-/// What must hold of a row.
+/// A condition on a row.
 #[derive(Clone, Debug)]
 pub enum Condition {
     Absent(&'static str, &'static str),
     Exists(&'static str, &'static str),
     Equals(&'static str, &'static str, Vec<u8>),
     Differs(&'static str, &'static str, Vec<u8>),
-    /// Reads the column as a counter: one of another length fails the mutation.
+    /// Reads the column as a counter; a value of another length fails the mutation.
     Above(&'static str, &'static str, i64),
     Version(&'static str, &'static str, i64),
     And(Box<Condition>, Box<Condition>),
     Or(Box<Condition>, Box<Condition>),
 }
 
-/// What a mutation answers of the columns that it names.
+/// The columns that a mutation returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answers {
     Nothing,
@@ -56,7 +56,7 @@ pub enum Answers {
     New,
 }
 
-/// One row's mutation.
+/// A mutation of one row.
 #[derive(Clone, Debug)]
 pub struct Change {
     pub row: Vec<u8>,
@@ -67,24 +67,24 @@ pub struct Change {
     pub return_found: bool,
 }
 
-/// What must come of a change.
+/// The expected outcome of a change.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Decision {
     Applied,
-    /// The condition does not hold; what it named.
+    /// The condition does not hold; has the columns that it names.
     NotHeld(Vec<Seen>),
-    /// An increment or a condition met what is no counter.
+    /// An increment or a condition read a value that is not a counter.
     Refused,
 }
 
-/// What a reader sees of a cell.
+/// A cell as a reader sees it.
 pub type Seen = (String, String, i64, Vec<u8>);
 pub type Rows = Vec<(Vec<u8>, Vec<Seen>)>;
 
-/// What to read of each row.
+/// The selection of each row.
 #[derive(Clone, Debug)]
 pub struct Selection {
-    /// Empty: all. A family with a qualifier, or with a prefix of qualifiers, or whole.
+    /// Families, optionally with a qualifier or a prefix of qualifiers; empty means all.
     pub columns: Vec<Columns>,
     pub versions: usize,
     pub times: Option<(i64, i64)>,
@@ -104,9 +104,9 @@ pub enum Columns {
 pub enum Filter {
     /// The newest version of a column, read as a counter, is above this.
     Above(&'static str, &'static str, i64),
-    /// Cells of this qualifier alone.
+    /// Only cells of this qualifier.
     Qualifier(&'static str),
-    /// Rows that have the column, whatever is shown of them.
+    /// Rows that have the column, whether or not it is selected.
     Exists(&'static str, &'static str),
     Not(Box<Filter>),
 }
@@ -120,7 +120,7 @@ impl Default for Selection {
 /// All rows.
 #[derive(Debug, Default)]
 pub struct Model {
-    /// Families and how many versions they keep.
+    /// Families and their numbers of versions.
     families: BTreeMap<&'static str, usize>,
     rows: BTreeMap<Vec<u8>, Vec<Event>>,
 }
@@ -151,7 +151,7 @@ impl Model {
         if change.read_modify_writes.iter().all(counts) { Decision::Applied } else { Decision::Refused }
     }
 
-    /// Applies a change that the server stamped; what it answers.
+    /// Applies a change with its stamp; returns its result.
     pub fn apply(&mut self, change: &Change, stamp: i64) -> Vec<Seen> {
         let named = |seen: &Seen| {
             let marked = change.events.iter().any(|event| event.is_of_family() && event.family == seen.0);
@@ -200,7 +200,7 @@ impl Model {
         seen.into_iter().find(|seen| seen.0 == family && seen.1 == qualifier)
     }
 
-    /// The cells that a read of one row shows.
+    /// The cells that a read of one row returns.
     pub fn read(&self, row: &[u8], selection: &Selection) -> Vec<Seen> {
         let shown = self.live(row, selection, |family, qualifier| selection.has(family, qualifier));
         let passed: Vec<Seen> = match &selection.filter {
@@ -215,7 +215,7 @@ impl Model {
         cells.map(|seen| if selection.keys_only { (seen.0, seen.1, seen.2, Vec::new()) } else { seen }).collect()
     }
 
-    /// The rows of a range that have anything to show, in order.
+    /// The rows of a range with selected cells, in order.
     pub fn scan(&self, from: &[u8], to: &[u8], selection: &Selection) -> Rows {
         let within = |row: &Vec<u8>| &row[..] >= from && (to.is_empty() || &row[..] < to);
         let rows = self.rows.keys().filter(|row| within(row));
@@ -236,7 +236,7 @@ impl Model {
         seen
     }
 
-    /// What is left of a column, newest first.
+    /// The visible versions of a column, newest first.
     fn versions(&self, events: &[Event], family: &str, qualifier: &str) -> Vec<(i64, Vec<u8>)> {
         let mut live: BTreeMap<i64, Vec<u8>> = BTreeMap::new();
         let of_family = events.iter().filter(|event| event.family == family);
@@ -275,7 +275,7 @@ impl Selection {
 }
 
 impl Filter {
-    /// Whether a cell passes, when `all` is what there is to see of its row.
+    /// Whether a cell passes; `all` are the visible cells of its row.
     fn passes(&self, seen: &Seen, all: &[Seen]) -> bool {
         let newest = |family: &str, qualifier: &str| all.iter().find(|seen| seen.0 == family && seen.1 == qualifier);
         match self {
@@ -301,7 +301,7 @@ impl std::fmt::Display for Filter {
 }
 
 impl Condition {
-    /// Whether it holds; `None` when a column cannot be read as it is compared.
+    /// Whether it holds; `None` if a column does not have the compared type.
     fn holds(&self, newest: &impl Fn(&str, &str) -> Option<Seen>) -> Option<bool> {
         let value = |family, qualifier| newest(family, qualifier).map(|seen| seen.3);
         Some(match self {
