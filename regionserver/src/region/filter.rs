@@ -16,7 +16,7 @@ pub const FILTERED_ROW_BYTES_MAX: usize = 32 << 20;
 /// as reading a few small rows, and often the target is among them.
 const ROWS_BEFORE_SEEK: u32 = 4;
 
-/// What a read is to find: a projection and a filter, which is prepared once per request.
+/// What a read looks for: a projection and a filter, prepared once per request.
 pub struct Lookup {
     projection: Projection,
     filter: Option<RowFilter>,

@@ -1,4 +1,4 @@
-//! How much may be asked for at once, and what happens to answers that are not read.
+//! Limits on how much one request may return, and what happens to answers that are not read.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ async fn a_get_of_many_rows_is_answered_in_order_and_one_of_too_many_is_refused(
     let rows = (0..ROWS).map(|number| put(&row(number), &number.to_be_bytes())).collect();
     client.put(&region, rows).await.unwrap();
     let asked = |count: usize| -> Vec<Vec<u8>> {
-        // One in three is not there.
+        // One in three does not exist.
         (0..count).map(|at| row(u32::try_from(at * 7919 % (ROWS as usize * 3 / 2)).unwrap())).collect()
     };
     let get = async |client: &mut Client, rows: &[Vec<u8>]| {
@@ -63,7 +63,7 @@ async fn a_get_of_many_rows_is_answered_in_order_and_one_of_too_many_is_refused(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_scan_that_is_not_read_ends_and_goes_on_with_its_token() {
+async fn a_scan_that_is_not_read_ends_and_continues_with_its_token() {
     let mut bench = Bench::without_server().await;
     bench.settings.scan_idle = Duration::from_millis(100);
     bench.start_server().await.unwrap();
@@ -71,11 +71,11 @@ async fn a_scan_that_is_not_read_ends_and_goes_on_with_its_token() {
     fill(&mut bench.client().await, &region).await;
     let mut data = small_window(&bench).await;
     let mut blocks = data.scan(scan(&region, Bytes::new())).await.unwrap().into_inner();
-    // Nothing a client sees tells that its stream has ended before it reads on, so this waits for time.
+    // A client cannot see that its stream ended before it reads on, so this waits for a fixed time.
     tokio::time::sleep(Duration::from_millis(500)).await;
     let (mut rows, mut resume, mut ends) = (Vec::new(), Bytes::new(), 0);
     loop {
-        let block = blocks.message().await.unwrap().expect("a stream ends with its last block or with a refusal");
+        let block = blocks.message().await.unwrap().expect("a stream ends with its last block or with an error");
         if let Some(detail) = block.error {
             let refused = error::from_detail(detail);
             assert!(matches!(refused, Error::Unavailable { .. }), "{refused:?}");
@@ -122,7 +122,7 @@ async fn answers_have_one_budget_and_reads_beyond_it_are_refused() {
             tokio::task::yield_now().await;
         }
     });
-    let refused = refused.await.expect("what is not read uses the budget up");
+    let refused = refused.await.expect("unread answers use up the budget");
     assert!(matches!(refused, Error::Busy { .. }), "{refused:?}");
     let refused = session.get(&region, &[&row(1)]).await.unwrap_err();
     assert!(matches!(refused, Error::Busy { .. }), "sessions share it: {refused:?}");
@@ -133,6 +133,6 @@ async fn answers_have_one_budget_and_reads_beyond_it_are_refused() {
             tokio::task::yield_now().await;
         }
     });
-    eased.await.expect("what its reader gave up leaves room");
+    eased.await.expect("an answer that its reader abandons frees its budget");
     bench.stop_server().await;
 }

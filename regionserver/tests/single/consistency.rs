@@ -1,4 +1,4 @@
-//! What reads may miss, scans at one sequence number, and page tokens, over the wire.
+//! Consistency levels, scans at one sequence number, and page tokens, over the wire.
 
 use bytes::Bytes;
 use terrane_proto::v1::data_client::DataClient;
@@ -17,7 +17,7 @@ fn get_call(region: &RegionDescriptor, consistency: v1::Consistency) -> v1::GetC
 }
 
 #[tokio::test]
-async fn stale_reads_say_as_of_when_and_the_others_need_not() {
+async fn stale_reads_name_their_time_and_other_reads_need_not() {
     let mut bench = Bench::start().await;
     let region = bench.create_table(|_| {}).await;
     let written = bench.client().await.put(&region, rows(0..3)).await.unwrap();
@@ -71,7 +71,7 @@ async fn a_snapshot_scan_shows_one_moment_while_its_stream_is_open() {
 }
 
 #[tokio::test]
-async fn between_calls_a_snapshot_is_good_for_as_long_as_history_keeps_it() {
+async fn between_calls_a_snapshot_is_valid_while_history_keeps_it() {
     let mut bench = Bench::start().await;
     let region = bench.create_table(|schema| schema.history_ms = 3_600_000).await;
     let mut client = bench.client().await;
@@ -82,9 +82,9 @@ async fn between_calls_a_snapshot_is_good_for_as_long_as_history_keeps_it() {
     let mut seen = shown(&first.rows);
     seen.extend(client.scan_all(&region, rest).await.unwrap());
     assert_eq!(seen, expected(0..200));
-    // After a split the daughters know the number too.
+    // After a split the number is valid in the daughters too.
     let order = v1::SplitRequest { hello: harness::our_hello(), region: 100, epoch: 1, at: row(80).into() };
-    let daughters = bench.orders().split(order).await.unwrap().into_inner().daughters;
+    let daughters = bench.admin().split(order).await.unwrap().into_inner().daughters;
     let mut seen = Vec::new();
     for daughter in daughters {
         let scan = v1::Scan { at_sequence: first.sequence, ..snapshot_scan() };
@@ -125,7 +125,7 @@ fn refusal(status: &Status) -> String {
 }
 
 #[tokio::test]
-async fn page_tokens_open_for_the_same_question_after_restarts_too() {
+async fn page_tokens_open_for_the_same_request_after_restarts_too() {
     let mut bench = Bench::start().await;
     let region = bench.create_table(|_| {}).await;
     let position = v1::PagePosition { bucket: 3, last: row(7).into(), finished: false };

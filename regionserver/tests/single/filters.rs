@@ -1,4 +1,4 @@
-//! Filters and projections over the wire: block by block, both ways, with all that a scan can be asked beside.
+//! Filters and projections over the wire: block by block, in both directions, combined with the other options of a scan.
 
 use std::fmt::Write as _;
 
@@ -46,7 +46,7 @@ fn rows_of(numbers: impl Iterator<Item = u32>) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn filtered_scans_give_what_passes_both_ways_and_block_by_block() {
+async fn filtered_scans_return_what_passes_in_both_directions_and_block_by_block() {
     let mut bench = Bench::start().await;
     let (region, mut client) = numbered(&mut bench).await;
     type Passes = fn(u32) -> bool;
@@ -82,7 +82,7 @@ async fn filtered_scans_give_what_passes_both_ways_and_block_by_block() {
         let aggregate = Some(v1::Aggregate { family: "f".into(), qualifier: "n".into(), read_as: "u32".into() });
         let projection = Some(v1::Projection { filter: filter.to_owned(), ..Default::default() });
         let summed = client.scan(&region, v1::Scan { aggregate, projection, ..Default::default() }).await.unwrap();
-        // Without the projection some of these filters see more cells, so that only sums over rows are compared.
+        // Without the projection some of these filters see more cells, so only the totals of rows are compared.
         if !filter.contains("skip(") && !filter.contains("value") {
             let part = summed.aggregate.unwrap();
             let sum = if passing.is_empty() {
@@ -101,8 +101,8 @@ async fn filters_see_files_as_they_see_memory() {
     let mut bench = Bench::start().await;
     let (region, mut client) = numbered(&mut bench).await;
     let request = v1::MaintainTableRequest { hello: our_hello(), table: TABLE.0 };
-    let mut told = bench.orders().flush_table(request).await.unwrap().into_inner();
-    while told.message().await.unwrap().is_some() {}
+    let mut progress = bench.admin().flush_table(request).await.unwrap().into_inner();
+    while progress.message().await.unwrap().is_some() {}
     for filter in [
         "row in ('row00003', 'row00400')",
         "u32(f:n) in (3, 400)",
@@ -118,7 +118,7 @@ async fn filters_see_files_as_they_see_memory() {
 }
 
 #[tokio::test]
-async fn pages_and_whiles_end_the_scan_and_say_so() {
+async fn page_and_while_filters_end_the_scan_and_report_it() {
     let mut bench = Bench::start().await;
     let (region, mut client) = numbered(&mut bench).await;
     let page = filtered("page(25) and exists(f:even)");
@@ -148,7 +148,7 @@ async fn pages_and_whiles_end_the_scan_and_say_so() {
 }
 
 #[tokio::test]
-async fn a_row_is_judged_whole_and_by_its_key_in_parts() {
+async fn a_row_is_evaluated_whole_or_in_parts_by_its_key() {
     let mut bench = Bench::start().await;
     let region = bench.create_table(|_| {}).await;
     let mut client = bench.client().await;
@@ -181,7 +181,7 @@ async fn a_row_is_judged_whole_and_by_its_key_in_parts() {
 }
 
 #[tokio::test]
-async fn a_row_too_large_to_be_judged_is_refused_by_name() {
+async fn a_row_too_large_for_a_filter_is_refused_by_name() {
     let mut bench = Bench::start().await;
     let region = bench.create_table(|_| {}).await;
     let mut client = bench.client().await;
@@ -200,7 +200,7 @@ async fn a_row_too_large_to_be_judged_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn gets_take_filters_and_tell_whether_rows_are_there() {
+async fn gets_accept_filters_and_report_whether_rows_exist() {
     let mut bench = Bench::start().await;
     let (region, mut client) = numbered(&mut bench).await;
     let rows: Vec<_> = [1u32, 2, 3, 900, 4].into_iter().map(|number| key(number).into()).collect();
@@ -238,7 +238,7 @@ async fn projections_cut_cells_and_values() {
     assert_eq!(client.scan_all(&region, of(first)).await.unwrap(), ["row00000=yes", "row00001=1"]);
     let keys = v1::Projection { keys_only: true, ..ranged.clone() };
     assert_eq!(client.scan_all(&region, of(keys)).await.unwrap(), ["row00000=,", "row00001="]);
-    // The window is of what passed.
+    // The window applies to the cells that passed.
     let filter = "qualifier != 'even'".to_owned();
     let passed = v1::Projection { cell_limit: 1, filter, ..ranged };
     assert_eq!(client.scan_all(&region, of(passed)).await.unwrap(), ["row00000=0", "row00001=1"]);
@@ -246,7 +246,7 @@ async fn projections_cut_cells_and_values() {
 }
 
 #[tokio::test]
-async fn bad_filters_are_refused_with_their_place() {
+async fn invalid_filters_are_refused_with_the_position_of_the_error() {
     let mut bench = Bench::start().await;
     let (region, mut client) = numbered(&mut bench).await;
     let deep = format!("{}first_key_only()", "not ".repeat(17));

@@ -24,7 +24,7 @@ use tonic::{Request, Response, Status, Streaming};
 pub const CLUSTER: ClusterId = ClusterId([7; 16]);
 pub const TABLE: TableId = TableId(5);
 const GROUP: GroupId = GroupId(1);
-/// Long enough for a busy machine; nothing waits this long unless it is broken.
+/// Long enough for a busy machine; only a failure waits this long.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Hands out ids and keeps the last report.
@@ -139,13 +139,13 @@ impl Master for IdMaster {
     }
 }
 
-/// The master, the directory, and the server when it runs.
+/// The master, the directory, and the server while it runs.
 pub struct Bench {
     pub directory: tempfile::TempDir,
     pub master: String,
     reports: watch::Receiver<v1::ReportRequest>,
     pub server: Option<RegionServer>,
-    /// What servers are started with, besides where things are.
+    /// The configuration of servers, except for paths and addresses.
     pub settings: ServerConfig,
 }
 
@@ -196,11 +196,11 @@ impl Bench {
         net::channel(&self.address()).unwrap()
     }
 
-    pub fn orders(&self) -> RegionServerClient<Channel> {
+    pub fn admin(&self) -> RegionServerClient<Channel> {
         RegionServerClient::new(self.channel())
     }
 
-    /// Waits for a report that shows what is wanted.
+    /// Waits for a report that satisfies a condition.
     pub async fn report(&mut self, wanted: impl Fn(&v1::ReportRequest) -> bool) -> v1::ReportRequest {
         let found = tokio::time::timeout(PATIENCE, self.reports.wait_for(wanted)).await;
         let found = found.map(|report| report.unwrap().clone());
@@ -210,7 +210,7 @@ impl Bench {
         }
     }
 
-    /// Makes the group, waits until it leads, and creates the table with one region.
+    /// Creates the group, waits until this server leads it, and creates the table with one region.
     pub async fn create_table(&mut self, adjust: impl FnOnce(&mut TableSchema)) -> RegionDescriptor {
         let member = v1::GroupMember { replica: 1, server: 1, address: self.address() };
         let request = v1::CreateGroupRequest {
@@ -220,8 +220,8 @@ impl Bench {
             members: vec![member],
             lead: true,
         };
-        self.orders().create_group(request.clone()).await.unwrap();
-        self.orders().create_group(request).await.unwrap();
+        self.admin().create_group(request.clone()).await.unwrap();
+        self.admin().create_group(request).await.unwrap();
         self.report(leads).await;
         let schema = schema(adjust);
         let region = v1::RegionDescriptor {
@@ -239,7 +239,7 @@ impl Bench {
     pub async fn change_tables(&self, schema: Option<&TableSchema>, create: Vec<v1::RegionDescriptor>, drop: u64) {
         let schema = schema.map(v1::TableSchema::from);
         let request = v1::ChangeTablesRequest { hello: our_hello(), group: GROUP.0, schema, create, drop };
-        self.orders().change_tables(request).await.unwrap();
+        self.admin().change_tables(request).await.unwrap();
     }
 
     pub async fn client(&self) -> Client {
@@ -299,7 +299,7 @@ pub struct Client {
     requests: mpsc::Sender<v1::SessionRequest>,
     replies: Streaming<v1::SessionReply>,
     next: u64,
-    /// Of the header of every request.
+    /// A field of the header of every request.
     client_id: Bytes,
     pub lowest_unsettled: u64,
 }
@@ -312,7 +312,7 @@ impl Client {
         client
     }
 
-    /// Opens a session with this hello and answers its first reply.
+    /// Opens a session with this hello and returns its first reply.
     pub async fn greet(mut data: DataClient<Channel>, hello: v1::Hello) -> (Client, Option<v1::session_reply::Body>) {
         let (requests, mut receiver) = mpsc::channel(16);
         let outgoing = async_stream::stream! {
@@ -438,7 +438,7 @@ fn refusal(body: v1::reply::Body) -> Error {
     }
 }
 
-/// The regions of the table as the last report has them, in order of their ranges.
+/// The regions of the table according to the last report, in order of their ranges.
 pub fn regions(report: &v1::ReportRequest) -> Vec<RegionDescriptor> {
     let descriptors = report.regions.iter().filter_map(|region| region.descriptor.clone());
     let mut regions: Vec<RegionDescriptor> = descriptors.map(|descriptor| descriptor.try_into().unwrap()).collect();

@@ -1,4 +1,4 @@
-//! A region server by itself, over real sockets, files and a group of one replica.
+//! A single region server, with real sockets and files and a group of one replica.
 
 #![allow(clippy::unwrap_used, reason = "a test that unwraps in vain fails, which is what it is for")]
 
@@ -72,7 +72,7 @@ async fn requests_of_a_batch_are_all_answered() {
 }
 
 #[tokio::test]
-async fn scans_go_both_ways_with_limit_offset_and_small_blocks() {
+async fn scans_go_in_both_directions_with_limit_offset_and_small_blocks() {
     let mut bench = Bench::start().await;
     let region = bench.create_table(|_| {}).await;
     let mut client = bench.client().await;
@@ -91,7 +91,7 @@ async fn scans_go_both_ways_with_limit_offset_and_small_blocks() {
 }
 
 #[tokio::test]
-async fn a_row_larger_than_a_block_comes_in_parts() {
+async fn a_row_larger_than_a_block_is_sent_in_parts() {
     let mut bench = Bench::start().await;
     let region = bench.create_table(|_| {}).await;
     let mut client = bench.client().await;
@@ -116,7 +116,7 @@ async fn a_row_larger_than_a_block_comes_in_parts() {
 }
 
 #[tokio::test]
-async fn a_row_in_parts_does_not_start_anew_for_writes_in_between() {
+async fn a_row_in_parts_does_not_restart_because_of_writes_in_between() {
     let mut bench = Bench::start().await;
     let region = bench.create_table(|_| {}).await;
     let mut client = bench.client().await;
@@ -133,7 +133,7 @@ async fn a_row_in_parts_does_not_start_anew_for_writes_in_between() {
             break;
         }
         scan.resume = block.resume;
-        // Overwrites a cell, which collects past the moment of the row at hand unless that is held.
+        // Overwrites a cell: without a held snapshot a flush would collect past the sequence number of the row.
         client.put(&region, vec![put(b"row00002", writes.to_string().as_bytes())]).await.unwrap();
     }
     assert_eq!(restarts, 0);
@@ -141,13 +141,13 @@ async fn a_row_in_parts_does_not_start_anew_for_writes_in_between() {
 }
 
 #[tokio::test]
-async fn a_region_without_a_place_to_split_is_in_trouble_only_while_it_is_over_its_size() {
+async fn a_region_without_a_boundary_is_reported_only_while_it_is_over_its_size() {
     let mut bench = Bench::start().await;
     let region = bench.create_table(|schema| schema.region_size = 16 << 10).await;
     let mut client = bench.client().await;
     client.put(&region, rows(0..1)).await.unwrap();
     let order = v1::SplitRequest { hello: harness::our_hello(), region: 100, epoch: 1, at: Bytes::new() };
-    assert!(bench.orders().split(order).await.is_err(), "one row");
+    assert!(bench.admin().split(order).await.is_err(), "one row");
     let small = bench.report(|report| !report.regions.is_empty()).await;
     assert_eq!(small.regions[0].state, "open");
     client.put(&region, vec![put(&row(0), &[7; 32 << 10])]).await.unwrap();
@@ -163,7 +163,7 @@ async fn a_split_serves_both_daughters_at_once_and_redirects_the_parent() {
     client.put(&region, rows(0..200)).await.unwrap();
     let first = client.scan(&region, v1::Scan { limit: 50, ..Default::default() }).await.unwrap();
     let order = v1::SplitRequest { hello: harness::our_hello(), region: 100, epoch: 1, at: row(80).into() };
-    let daughters = bench.orders().split(order).await.unwrap().into_inner().daughters;
+    let daughters = bench.admin().split(order).await.unwrap().into_inner().daughters;
 
     let Err(Error::StaleEpoch { region: RegionId(100), current }) = client.put(&region, rows(0..1)).await else {
         panic!("the parent took a write")
@@ -174,14 +174,14 @@ async fn a_split_serves_both_daughters_at_once_and_redirects_the_parent() {
     client.put(right, rows(200..201)).await.unwrap();
     assert_eq!(client.scan_all(left, v1::Scan::default()).await.unwrap(), expected(0..80));
     assert_eq!(client.scan_all(right, v1::Scan::default()).await.unwrap(), expected(80..201));
-    // A token of the parent goes on in the daughter that holds its position.
+    // A token of the parent continues in the daughter that holds its position.
     let rest = v1::Scan { resume: first.resume, ..Default::default() };
     assert_eq!(client.scan(left, rest).await.unwrap().row_count, 0, "the limit was reached");
     bench.stop_server().await;
 }
 
 #[tokio::test]
-async fn regions_split_by_themselves_and_lose_nothing_over_a_restart() {
+async fn regions_split_automatically_and_lose_nothing_over_a_restart() {
     let mut bench = Bench::start().await;
     let region = bench.create_table(|schema| schema.region_size = 16 << 10).await;
     let mut client = bench.client().await;
@@ -215,7 +215,7 @@ async fn regions_split_by_themselves_and_lose_nothing_over_a_restart() {
     bench.stop_server().await;
 }
 
-/// Every row of the table, region by region; starts over when a region is split meanwhile.
+/// Every row of the table, region by region. Starts over if a region is split meanwhile.
 async fn all_rows(bench: &mut Bench, report: &v1::ReportRequest) -> Vec<String> {
     let mut client = bench.client().await;
     let mut pending = regions(report);
@@ -269,7 +269,7 @@ async fn an_alter_adds_a_family_and_a_drop_removes_the_table() {
 }
 
 #[tokio::test]
-async fn plain_unary_calls_take_and_give_messages() {
+async fn unary_calls_accept_and_return_messages() {
     let mut bench = Bench::start().await;
     let region = bench.create_table(|_| {}).await;
     let mut data = DataClient::new(bench.channel());
@@ -313,7 +313,7 @@ async fn a_session_of_another_cluster_is_refused_and_not_read() {
 }
 
 #[tokio::test]
-async fn what_this_build_does_not_know_is_refused_by_number_or_name() {
+async fn unknown_enum_values_and_names_are_refused_by_number_or_name() {
     let mut bench = Bench::start().await;
     let region = bench.create_table(|_| {}).await;
     let mut data = DataClient::new(bench.channel());
@@ -338,7 +338,7 @@ async fn what_this_build_does_not_know_is_refused_by_number_or_name() {
 }
 
 #[tokio::test]
-async fn a_start_that_cannot_work_says_what_to_do() {
+async fn a_failed_start_says_what_to_do() {
     let mut bench = Bench::start().await;
     let second = RegionServer::start(bench.config()).await.err().unwrap().to_string();
     assert!(second.contains("in use by another process"), "{second}");

@@ -1,4 +1,4 @@
-//! What an administrator asks of a server, and what it does about its disk by itself.
+//! Flushes and compactions that an administrator requests, and how the server handles a full disk.
 
 use terrane_proto::v1;
 use terrane_regionserver::BackendKind;
@@ -12,10 +12,10 @@ fn request() -> v1::MaintainTableRequest {
     v1::MaintainTableRequest { hello: our_hello(), table: TABLE.0 }
 }
 
-/// The last message of a stream; all of them say that things only go forward.
-async fn followed(mut told: Streaming<v1::MaintainTableProgress>) -> v1::MaintainTableProgress {
+/// The last message of a stream. Checks that progress never goes back.
+async fn last_progress(mut stream: Streaming<v1::MaintainTableProgress>) -> v1::MaintainTableProgress {
     let mut last = v1::MaintainTableProgress::default();
-    while let Some(next) = told.message().await.unwrap() {
+    while let Some(next) = stream.message().await.unwrap() {
         assert!(!last.done && next.regions_done >= last.regions_done && next.regions_done <= next.regions, "{next:?}");
         last = next;
     }
@@ -30,7 +30,7 @@ async fn bench(cache_bytes: u64) -> Bench {
     bench
 }
 
-/// Stops the server and starts it again, for the `boot`th time; answers its first report as leader.
+/// Restarts the server for its `boot`th time, and returns its first report as leader.
 async fn restart(bench: &mut Bench, boot: u64) -> v1::ReportRequest {
     bench.stop_server().await;
     bench.start_server().await.unwrap();
@@ -38,38 +38,38 @@ async fn restart(bench: &mut Bench, boot: u64) -> v1::ReportRequest {
 }
 
 #[tokio::test]
-async fn a_table_is_flushed_and_compacted_by_hand() {
+async fn a_table_is_flushed_and_compacted_on_request() {
     let mut bench = bench(1 << 20).await;
     let region = bench.create_table(|_| {}).await;
     let mut client = bench.client().await;
     for from in [0, 100, 200] {
         client.put(&region, rows(from..from + 100)).await.unwrap();
-        let flushed = followed(bench.orders().flush_table(request()).await.unwrap().into_inner()).await;
+        let flushed = last_progress(bench.admin().flush_table(request()).await.unwrap().into_inner()).await;
         assert!(flushed.done && flushed.bytes > 0 && flushed.bytes_done == flushed.bytes, "{flushed:?}");
         assert_eq!((flushed.regions, flushed.regions_done, flushed.failures.len()), (1, 1, 0));
     }
     client.put(&region, vec![put(&row(0), b"new")]).await.unwrap();
-    let compacted = followed(bench.orders().compact_table(request()).await.unwrap().into_inner()).await;
+    let compacted = last_progress(bench.admin().compact_table(request()).await.unwrap().into_inner()).await;
     assert!(compacted.done && compacted.bytes > 0 && compacted.bytes_done >= compacted.bytes, "{compacted:?}");
     assert_eq!((compacted.regions, compacted.regions_done, compacted.failures.len()), (1, 1, 0));
     let mut all = expected(0..300);
     all[0] = "row00000=new".to_owned();
     assert_eq!(client.scan_all(&region, v1::Scan::default()).await.unwrap(), all);
     let nothing = v1::MaintainTableRequest { table: 77, ..request() };
-    let told = followed(bench.orders().flush_table(nothing).await.unwrap().into_inner()).await;
-    assert!(told.done && told.regions == 0, "{told:?}");
+    let progress = last_progress(bench.admin().flush_table(nothing).await.unwrap().into_inner()).await;
+    assert!(progress.done && progress.regions == 0, "{progress:?}");
     bench.stop_server().await;
 }
 
 #[tokio::test]
-async fn rows_that_only_the_disk_has_are_got_and_scanned_in_order() {
-    // Next to no cache: nearly every read finds that it needs the disk.
+async fn rows_that_are_only_on_disk_are_read_in_order() {
+    // Almost no cache: nearly every read needs the disk.
     let mut bench = bench(1).await;
     let region = bench.create_table(|_| {}).await;
     let mut client = bench.client().await;
     for from in (0..3000).step_by(500) {
         client.put(&region, rows(from..from + 500)).await.unwrap();
-        followed(bench.orders().flush_table(request()).await.unwrap().into_inner()).await;
+        last_progress(bench.admin().flush_table(request()).await.unwrap().into_inner()).await;
     }
     client.put(&region, rows(3000..3100)).await.unwrap();
     restart(&mut bench, 2).await;
@@ -89,7 +89,7 @@ async fn rows_that_only_the_disk_has_are_got_and_scanned_in_order() {
 }
 
 #[tokio::test]
-async fn a_full_disk_refuses_writes_and_says_so_while_reads_go_on() {
+async fn a_full_disk_rejects_writes_and_is_reported_while_reads_continue() {
     let mut bench = bench(1 << 20).await;
     let region = bench.create_table(|_| {}).await;
     bench.client().await.put(&region, rows(0..10)).await.unwrap();

@@ -1,4 +1,4 @@
-//! Increments, appends, conditions, atomic batches, and retries that name the same number.
+//! Increments, appends, conditions, atomic batches, and retries with the same operation number.
 
 use bytes::Bytes;
 use terrane_proto::{error, v1};
@@ -35,7 +35,7 @@ fn test(comparison: v1::Comparison, values: &[&'static [u8]]) -> Option<v1::Cond
     Some(v1::Condition { kind: Some(v1::condition::Kind::Column(test)) })
 }
 
-/// The values of the cells that a row was answered with.
+/// The values of the cells returned for a row.
 fn returned(reply: &v1::MutateReply, row: u32) -> Vec<Vec<u8>> {
     let result = reply.results.iter().find(|result| result.row == row).unwrap_or_else(|| panic!("{reply:?}"));
     Cells::new(&result.cells).map(|cell| cell.value.to_vec()).collect()
@@ -51,7 +51,7 @@ fn refused(reply: &v1::MutateReply, row: u32) -> Error {
     error::from_detail(error.error.clone().unwrap())
 }
 
-/// Rows of one user are one unit.
+/// Keeps the rows of a user together.
 fn atomic_by_user(schema: &mut terrane_types::TableSchema) {
     schema.set_attribute("key", "user:bytes2, item:tail").unwrap();
     schema.set_attribute("atomic", "1").unwrap();
@@ -66,7 +66,7 @@ async fn atomically(client: &mut Client, region: &RegionDescriptor, rows: Vec<v1
 }
 
 #[tokio::test]
-async fn increments_in_flight_together_add_up_and_each_hears_its_own_sum() {
+async fn concurrent_increments_add_up_and_each_gets_its_own_sum() {
     let mut bench = Bench::start().await;
     let region = bench.create_table(|_| {}).await;
     let mut client = bench.client().await;
@@ -80,7 +80,7 @@ async fn increments_in_flight_together_add_up_and_each_hears_its_own_sum() {
         })
         .collect();
     assert_eq!(sums, (1..=3_000).collect::<Vec<_>>());
-    // Nor does a restart change what is there.
+    // A restart does not change the sum.
     bench.stop_server().await;
     bench.start_server().await.unwrap();
     bench.report(|report| leads(report) && report.boot == 2).await;
@@ -126,7 +126,7 @@ async fn appends_and_old_values_are_returned() {
     let reply = mutate(&mut client, &region, vec![append("cd")]).await;
     assert_eq!(returned(&reply, 0), [b"ab"]);
     assert_eq!(client.get(&region, &[b"row"]).await.unwrap(), ["row=abcd"]);
-    // A whole family's delete tells what there was.
+    // Deleting a whole family returns what it held.
     let mut cells = Vec::new();
     pack(&mut cells, CellRef::delete(terrane_types::CellKind::DeleteFamily, b"f", b"", LATEST));
     let delete = v1::RowMutation {
@@ -142,7 +142,7 @@ async fn appends_and_old_values_are_returned() {
 }
 
 #[tokio::test]
-async fn of_many_that_test_and_set_one_wins() {
+async fn one_of_many_concurrent_test_and_sets_wins() {
     let mut bench = Bench::start().await;
     let region = bench.create_table(|_| {}).await;
     let mut client = bench.client().await;
@@ -193,7 +193,7 @@ async fn an_atomic_batch_is_applied_as_a_whole_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn a_retry_is_answered_as_the_first_time_after_a_restart_and_a_split_too() {
+async fn a_retry_gets_the_first_answer_after_a_restart_and_a_split_too() {
     let mut bench = Bench::start().await;
     let region = bench.create_table(|_| {}).await;
     let mut client = bench.client().await;
@@ -221,7 +221,7 @@ async fn a_retry_is_answered_as_the_first_time_after_a_restart_and_a_split_too()
     assert_eq!(again(retried), expected, "after a restart");
 
     let order = v1::SplitRequest { hello: harness::our_hello(), region: 100, epoch: 1, at: "k".into() };
-    bench.orders().split(order).await.unwrap();
+    bench.admin().split(order).await.unwrap();
     let report = bench.report(|report| report.regions.len() == 2).await;
     let [left, right] = &regions(&report)[..] else { panic!("{report:?}") };
     for operation in &operations {
@@ -238,7 +238,7 @@ async fn a_retry_is_answered_as_the_first_time_after_a_restart_and_a_split_too()
 }
 
 #[tokio::test]
-async fn what_is_below_the_settled_mark_is_not_tried() {
+async fn operations_below_the_settled_mark_are_not_tried() {
     let mut bench = Bench::start().await;
     let region = bench.create_table(|_| {}).await;
     let mut client = bench.client().await;
@@ -251,7 +251,7 @@ async fn what_is_below_the_settled_mark_is_not_tried() {
 }
 
 #[tokio::test]
-async fn a_plain_call_speaks_messages() {
+async fn a_unary_mutation_uses_messages() {
     use terrane_proto::v1::data_client::DataClient;
     let mut bench = Bench::start().await;
     let region = bench.create_table(|_| {}).await;
@@ -268,7 +268,7 @@ async fn a_plain_call_speaks_messages() {
 }
 
 #[tokio::test]
-async fn what_was_first_tried_in_the_future_is_not_tried() {
+async fn an_operation_first_tried_in_the_future_is_not_tried() {
     let mut bench = Bench::start().await;
     let region = bench.create_table(|_| {}).await;
     let mut client = bench.client().await;
@@ -284,7 +284,7 @@ async fn what_was_first_tried_in_the_future_is_not_tried() {
 }
 
 #[tokio::test]
-async fn rows_beyond_what_may_be_read_at_once_are_to_be_sent_again_and_the_others_are_applied() {
+async fn rows_over_the_read_limit_are_postponed_and_the_others_are_applied() {
     let mut bench = Bench::start().await;
     let region = bench.create_table(|_| {}).await;
     let mut client = bench.client().await;
@@ -297,7 +297,7 @@ async fn rows_beyond_what_may_be_read_at_once_are_to_be_sent_again_and_the_other
         numbered(number, v1::RowMutation { condition: test(v1::Comparison::Exists, &[]), ..mutation })
     };
     let mut claims: Vec<_> = (1..).zip(&rows).map(claim).collect();
-    // One that needs nothing read stands behind them, so that mutations of one row keep their order.
+    // A row that needs no read follows them, so that mutations of one row keep their order.
     claims.push(numbered(99, put(b"a", b"last")));
     let (mut rounds, mut left) = (0, claims);
     while !left.is_empty() {
@@ -318,11 +318,11 @@ async fn rows_beyond_what_may_be_read_at_once_are_to_be_sent_again_and_the_other
 }
 
 #[tokio::test]
-async fn a_large_atomic_batch_that_fails_says_why_once_and_leaves_the_group_at_work() {
+async fn a_large_atomic_batch_that_fails_reports_once_and_does_not_block_the_group() {
     let mut bench = Bench::start().await;
     let region = bench.create_table(atomic_by_user).await;
     let mut client = bench.client().await;
-    // Keys of bytes that take four letters each to be shown.
+    // Keys of bytes that take four characters each when escaped.
     let key = |number: u32| [b"u1", &[0xFF; 2_000][..], &number.to_be_bytes()].concat();
     let count = 5_000;
     mutate(&mut client, &region, vec![v1::RowMutation { cells: packed(b"n", b"abc"), ..put(&key(count), b"") }]).await;

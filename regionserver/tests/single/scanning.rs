@@ -11,7 +11,7 @@ use crate::harness::{Bench, Client, TABLE, our_hello, packed, put, regions, show
 
 const USERS: u32 = 40;
 
-/// Users have as many rows as their number says, so some have fewer than are asked for.
+/// User N has N rows, so some users have fewer than are requested.
 fn key(user: u32, time: u32) -> Vec<u8> {
     [user.to_be_bytes(), time.to_be_bytes()].concat()
 }
@@ -50,8 +50,8 @@ async fn fill(bench: &mut Bench, client: &mut Client, region: &RegionDescriptor)
 
 async fn flush(bench: &mut Bench) {
     let request = v1::MaintainTableRequest { hello: our_hello(), table: TABLE.0 };
-    let mut told = bench.orders().flush_table(request).await.unwrap().into_inner();
-    while told.message().await.unwrap().is_some() {}
+    let mut progress = bench.admin().flush_table(request).await.unwrap().into_inner();
+    while progress.message().await.unwrap().is_some() {}
 }
 
 fn value(user: u32, time: u32) -> i32 {
@@ -86,7 +86,7 @@ fn keys(rows: &Bytes) -> Vec<(u32, u32)> {
     terrane_types::PackedRows::new(rows.clone()).map(|row| of(row.unwrap())).collect()
 }
 
-/// Block after block; the last one comes too.
+/// All blocks, including the last one.
 async fn blocks(
     client: &mut Client,
     region: &RegionDescriptor,
@@ -114,7 +114,7 @@ fn of_each(rows: u32) -> Option<v1::Latest> {
 }
 
 #[tokio::test]
-async fn the_latest_rows_of_each_prefix_come_both_ways_in_blocks_of_any_size() {
+async fn the_latest_rows_of_each_prefix_are_found_in_both_directions_with_blocks_of_any_size() {
     let mut bench = Bench::start().await;
     let region = table(&mut bench).await;
     let mut client = bench.client().await;
@@ -143,7 +143,7 @@ async fn the_latest_rows_of_each_prefix_come_both_ways_in_blocks_of_any_size() {
 }
 
 #[tokio::test]
-async fn a_prefix_in_two_regions_is_told_from_one_to_the_other() {
+async fn a_prefix_in_two_regions_is_handed_from_one_to_the_other() {
     let mut bench = Bench::start().await;
     let region = table(&mut bench).await;
     let mut client = bench.client().await;
@@ -151,7 +151,7 @@ async fn a_prefix_in_two_regions_is_told_from_one_to_the_other() {
     let (user, at) = (21, 14);
     assert!(times(user) > at + 2);
     let request = v1::SplitRequest { hello: our_hello(), region: 100, at: key(user, at).into(), ..Default::default() };
-    bench.orders().split(request).await.unwrap();
+    bench.admin().split(request).await.unwrap();
     let report = bench.report(|report| regions(report).len() == 2).await;
     let mut halves = regions(&report);
     halves.sort_by_key(|half| half.range.start.clone());
@@ -173,7 +173,7 @@ async fn a_prefix_in_two_regions_is_told_from_one_to_the_other() {
 }
 
 #[tokio::test]
-async fn a_large_row_among_the_latest_comes_in_parts() {
+async fn a_large_row_among_the_latest_is_sent_in_parts() {
     let mut bench = Bench::start().await;
     let region = table(&mut bench).await;
     let mut client = bench.client().await;
@@ -220,7 +220,7 @@ fn integer(bytes: &Bytes) -> i128 {
 }
 
 #[tokio::test]
-async fn a_column_is_summed_up_both_ways_and_goes_on_from_a_token() {
+async fn a_column_is_aggregated_in_both_directions_and_continues_from_a_token() {
     let mut bench = Bench::start().await;
     let region = table(&mut bench).await;
     let mut client = bench.client().await;
@@ -239,7 +239,7 @@ async fn a_column_is_summed_up_both_ways_and_goes_on_from_a_token() {
             assert_eq!(integer(&part.min), *values.iter().min().unwrap());
             assert_eq!(integer(&part.max), *values.iter().max().unwrap());
         }
-        // Of a page, and of the latest of each user.
+        // With a limit, and with the latest rows of each user.
         let page = v1::Scan { offset: 10, limit: 50, projection: only("n"), ..scan.clone() };
         let mut ordered = values.clone();
         if reverse {
@@ -262,7 +262,7 @@ async fn a_column_is_summed_up_both_ways_and_goes_on_from_a_token() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_summed_up_or_cut_is_refused_in_words() {
+async fn invalid_aggregates_and_prefixes_are_refused_with_a_reason() {
     let mut bench = Bench::start().await;
     let region = table(&mut bench).await;
     let mut client = bench.client().await;
@@ -295,7 +295,7 @@ async fn what_cannot_be_summed_up_or_cut_is_refused_in_words() {
 }
 
 #[tokio::test]
-async fn offsets_and_counts_step_over_rows_in_files_and_memory() {
+async fn offsets_and_counts_pass_over_rows_in_files_and_memory() {
     let mut bench = Bench::start().await;
     let region = table(&mut bench).await;
     let mut client = bench.client().await;
@@ -324,7 +324,7 @@ async fn offsets_and_counts_step_over_rows_in_files_and_memory() {
 }
 
 #[tokio::test]
-async fn a_filter_stands_before_offset_sum_and_latest() {
+async fn a_filter_applies_before_offset_aggregate_and_latest() {
     let mut bench = Bench::start().await;
     let region = table(&mut bench).await;
     let mut client = bench.client().await;

@@ -6,12 +6,12 @@ use terrane_types::{Error, PackedRows};
 use crate::harness::{Bench, TABLE, our_hello, packed, shown};
 
 const ROW: &[u8] = b"wide";
-/// So many columns of so much are more than one answer takes.
+/// This many columns of this size exceed one answer.
 const VALUE_BYTES: usize = 2 << 20;
 const COLUMNS: u8 = 17;
 
 #[tokio::test]
-async fn a_row_over_the_limit_of_a_get_is_refused_found_and_scanned_in_parts() {
+async fn a_row_over_the_limit_of_a_get_is_refused_but_exists_and_is_scanned_in_parts() {
     let mut bench = Bench::start().await;
     let region = bench.create_table(|_| {}).await;
     let mut client = bench.client().await;
@@ -23,8 +23,8 @@ async fn a_row_over_the_limit_of_a_get_is_refused_found_and_scanned_in_parts() {
     for on_disk in [false, true] {
         if on_disk {
             let request = v1::MaintainTableRequest { hello: our_hello(), table: TABLE.0 };
-            let mut told = bench.orders().flush_table(request).await.unwrap().into_inner();
-            while told.message().await.unwrap().is_some() {}
+            let mut progress = bench.admin().flush_table(request).await.unwrap().into_inner();
+            while progress.message().await.unwrap().is_some() {}
         }
         let refused = client.get(&region, &[ROW]).await.unwrap_err();
         assert!(matches!(&refused, Error::Invalid(invalid) if invalid.what.contains("or scan")), "{refused}");
