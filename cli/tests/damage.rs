@@ -1,4 +1,4 @@
-//! `tool check` and `tool dump` on the files of a real cluster: whole ones, and those with a flipped bit anywhere.
+//! `tool check` and `tool dump` on the files of a real cluster, intact and with a flipped bit anywhere.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "real files are damaged from outside")]
 
@@ -12,10 +12,10 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::Value;
 
-/// Small segments, so that the log is more than the zeros it was allocated with.
+/// Small segments, so that the log is more than preallocated zeros.
 const FLAGS: [&str; 1] = ["--log-limit=8MiB"];
 
-/// Rows in two tables, some flushed and compacted, some only in the log and in what a stop flushes.
+/// Writes rows to two tables: some are flushed and compacted, others only in the log until the stop flushes them.
 fn fill(client: &Client) {
     for table in ["t", "u"] {
         client.succeed(&["table", "create", table, "--family", "f:compression=lz4", "g:bloom=rowcol"]);
@@ -36,7 +36,7 @@ fn fill(client: &Client) {
     client.succeed(&["delete", "t", "00000007"]);
 }
 
-/// The directory of a cluster that was stopped.
+/// The directory of a stopped cluster.
 fn stopped(engine: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a directory");
     let dev = Dev::start_with(directory.path(), engine, &FLAGS);
@@ -45,7 +45,7 @@ fn stopped(engine: &str) -> tempfile::TempDir {
     directory
 }
 
-/// Everything below a directory but the lock files, whose content counts for nothing.
+/// All files below a directory except lock files, whose content has no meaning.
 fn files(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).expect("a directory") {
@@ -60,15 +60,15 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Lines of `tool check --json`, which ends with this status.
+/// The lines of `tool check --json`, which must exit with this status.
 fn check(directory: &Path, status: i32) -> Vec<Value> {
     let output = terrane(&["tool", "check", directory.to_str().expect("text"), "--json"]);
     let text = text_of(&output, status);
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
-/// Flips one bit at a time, half of them anywhere among all bytes, half in a file that is as likely as any other, and expects
-/// each to be found in that file, at or before its place.
+/// Flips one bit at a time, half of them in a random byte of all, half in a random file, and expects each to be found in that
+/// file, at or before its place.
 fn each_flipped_bit_is_found(engine: &str, flips: usize, seed: u64) {
     let directory = stopped(engine);
     let whole = check(directory.path(), 0);
@@ -120,7 +120,7 @@ fn each_flipped_bit_is_found_with_the_memory_engine() {
 }
 
 #[test]
-fn what_a_kill_leaves_is_whole_and_what_is_in_use_is_refused() {
+fn a_killed_process_leaves_intact_files_and_a_running_one_is_refused() {
     let directory = tempfile::tempdir().expect("a directory");
     let dev = Dev::start_with(directory.path(), "lsm", &FLAGS);
     fill(&dev.client);
@@ -130,13 +130,13 @@ fn what_a_kill_leaves_is_whole_and_what_is_in_use_is_refused() {
     assert!(errors_of(&refused).contains("in use by another process"), "{}", errors_of(&refused));
     dev.process.kill();
     check(directory.path(), 0);
-    // One process's part of it.
+    // The directory of one process.
     check(&directory.path().join("server-2"), 0);
     check(&directory.path().join("master"), 0);
 }
 
 #[test]
-fn files_that_are_missing_cut_or_nobodys_are_named() {
+fn missing_truncated_and_foreign_files_are_named() {
     let directory = stopped("lsm");
     let tables = directory.path().join("server-1/engine/tables");
     let all = files(&tables);

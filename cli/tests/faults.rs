@@ -1,5 +1,5 @@
-//! A master and three region servers as separate processes, killed with `kill -9` while they work: what was acknowledged
-//! stays, and whoever was writing goes on by itself.
+//! A master and three region servers as separate processes, killed with `kill -9` under load: acknowledged writes survive,
+//! and writers recover by themselves.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "real processes are killed in real time")]
 
@@ -11,21 +11,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use harness::{COMMAND_MAX, Cells, Client, Cluster, assert_same_cells, errors_of, eventually, no_trace, text_of};
 use serde_json::Value;
 
-/// Flushes and splits often, so that a short test has many of both.
+/// Settings with frequent flushes and splits, so that a short test has many of both.
 const SMALL: [&str; 3] = ["--region-size=32KiB", "--set", "flush_size=16KiB"];
 
-/// Cells to be imported, and the same cells as they must come out.
+/// Cells to import, and the same cells as they must be exported.
 struct Written {
     lines: String,
     cells: Cells,
 }
 
-/// So many rows from number `first` on, with a cell in each of these families. Rows come in an order that touches the whole
-/// key range all the time; values differ from row to row.
+/// Rows from number `first` on, with a cell in each family. They are ordered so that writes always spread over the whole key
+/// range; values differ between rows.
 fn rows(first: u64, count: u64, families: &[&str]) -> Written {
     let mut written = Written { lines: String::new(), cells: Cells::new() };
     for number in first..first + count {
-        // An odd factor visits every number below a power of two once.
+        // Multiplying by an odd factor visits every number below a power of two once.
         let row = format!("{:08x}", number.wrapping_mul(0x9E37_79B1) & 0xFFFF_FFFF);
         for family in families {
             let value = format!("{family} of {number} {}", "x".repeat(40));
@@ -47,9 +47,9 @@ fn import(client: &Client, table: &str, lines: &str) {
     assert_eq!((&counts["malformed"], &counts["refused"]), (&0.into(), &0.into()), "{}", errors_of(&output));
 }
 
-/// A stopped process keeps its connections and answers nothing. The import ends while it is stopped.
+/// A suspended process keeps its connections but does not respond. The import completes meanwhile.
 #[test]
-fn an_import_goes_on_without_a_stopped_server() {
+fn an_import_completes_without_a_suspended_server() {
     let cluster = Cluster::start("lsm", &[]);
     let client = cluster.client.clone();
     create(&client, "t", &["f"], &SMALL);
@@ -58,7 +58,7 @@ fn an_import_goes_on_without_a_stopped_server() {
     let mut importing = client.start(&["import", "t", "--format", "tsv", "--json", "-"]);
     let (first, second) = lines.split_at(lines.len() / 2);
     assert!(importing.feed(&first.concat()), "the import ended early");
-    // Only then is it certain that the import is in the middle of its work, and that every server leads some of it.
+    // From here on the import is certainly running, and every server leads part of the table.
     client.wait_for_regions("t", 3);
     cluster.signal_server(0, "STOP");
     assert!(importing.feed(&second.concat()), "the import ended early");
@@ -71,20 +71,20 @@ fn an_import_goes_on_without_a_stopped_server() {
     assert_same_cells(&client.cells("t"), &written.cells);
 }
 
-/// Kills each server in turn while one import runs on.
+/// Kills each server in turn during one import.
 fn an_import_survives_the_loss_of_a_server(engine: &str) {
     let mut cluster = Cluster::start(engine, &[]);
     let client = cluster.client.clone();
     create(&client, "t", &["f"], &SMALL);
     let written = rows(0, 15_000, &["f"]);
-    // Parts larger than what the writer gathers before it sends.
+    // Parts larger than the writer's batches.
     let lines: Vec<&str> = written.lines.split_inclusive('\n').collect();
     let mut importing = client.start(&["import", "t", "--format", "tsv", "--json", "-"]);
     let mut parts = lines.chunks(lines.len().div_ceil(3));
     let mut feed = || assert!(importing.feed(&parts.next().expect("three parts").concat()), "the import ended early");
 
     feed();
-    // Only then is it certain that the import is in the middle of its work, and that every server leads some of it.
+    // From here on the import is certainly running, and every server leads part of the table.
     client.wait_for_regions("t", 3);
     cluster.kill_server(0);
     feed();
@@ -112,7 +112,7 @@ fn an_import_survives_the_loss_of_a_server_on_sled() {
     an_import_survives_the_loss_of_a_server("sled");
 }
 
-/// Puts rows one by one until told to stop or refused, and answers those that were acknowledged.
+/// Puts rows one by one until stopped or refused; returns the acknowledged ones.
 fn put_until(client: &Client, name: &str, stop: &AtomicBool) -> Cells {
     let mut acknowledged = Cells::new();
     for number in 0.. {
@@ -147,7 +147,7 @@ fn acknowledged_rows_outlive_the_loss_of_every_process() {
                 move || put_until(client, name, stop)
             })
         });
-        // In the middle: rows of the import arrive, more are on their way, and puts were acknowledged.
+        // In the middle: rows of the import have arrived, more are in flight, and puts were acknowledged.
         let feeding = scope.spawn(|| importing.feed(&second.lines));
         eventually(COMMAND_MAX, "writes are under way", || {
             let count = client.json(&["count", "t"])["count"].as_u64().expect("a number");
@@ -168,13 +168,13 @@ fn acknowledged_rows_outlive_the_loss_of_every_process() {
         let missing = cells.iter().find(|&(key, value)| found.get(key) != Some(value));
         assert_eq!(missing, None, "an acknowledged cell is gone or changed");
     }
-    // What was on its way may be there or not, but nothing else is.
+    // Writes in flight may or may not be there, but nothing else is.
     let puts = |row: &[u8]| row.starts_with(b"p") || row.starts_with(b"z");
     for (key, value) in found.iter().filter(|((row, _), _)| !puts(row)) {
         let known = first.cells.get(key).or_else(|| second.cells.get(key));
         assert_eq!(known, Some(value), "a cell that nobody wrote: {key:?}");
     }
-    // And the cluster is whole: it takes all that was cut off.
+    // The cluster works: it accepts everything that was interrupted.
     import(&client, "t", &second.lines);
     assert_eq!(client.cells("t").len(), found.keys().filter(|(row, _)| puts(row)).count() + 22_000);
 }
@@ -199,7 +199,7 @@ fn flushed_and_split_families_outlive_the_loss_of_every_process(engine: &str) {
         let mut written = rows(round * 800, 800, &families);
         import(&client, "t", &written.lines);
         expected.append(&mut written.cells);
-        // A row without one of its families, and one that is gone, are remembered as well.
+        // A deleted family and a deleted row survive as well.
         let (row, _) = expected.keys().nth(30).expect("cells").clone();
         let text = String::from_utf8(row.clone()).expect("hex");
         client.succeed(&["delete", "t", &text, "b:q"]);
@@ -223,7 +223,7 @@ fn flushed_and_split_families_outlive_the_loss_of_every_process(engine: &str) {
 }
 
 #[test]
-fn a_full_log_names_who_holds_it_and_takes_writes_again_when_it_is_back() {
+fn a_full_log_names_what_holds_it_back_and_accepts_writes_again_afterwards() {
     let mut cluster = Cluster::start("lsm", &["--log-limit", "256KiB"]);
     let client = cluster.client.clone();
     create(&client, "t", &["f"], &["--split-at", "4", "8", "c"]);
@@ -260,7 +260,7 @@ fn a_full_log_names_who_holds_it_and_takes_writes_again_when_it_is_back() {
         let output = client.run(&["put", "t", "after", "f:q", &value, "--timeout", "5s"]);
         if output.status.success() { Ok(()) } else { Err(errors_of(&output)) }
     });
-    // Not only once: room is made as long as all members follow.
+    // Repeatedly: while all members follow, the log is purged.
     for number in 0..40 {
         client.succeed(&["put", "t", &format!("{:x}more{number}", number % 16), "f:q", &value]);
     }
@@ -270,7 +270,7 @@ fn a_full_log_names_who_holds_it_and_takes_writes_again_when_it_is_back() {
 }
 
 #[test]
-fn a_master_that_was_lost_comes_back_to_the_same_cluster() {
+fn a_killed_master_resumes_the_same_cluster() {
     let mut cluster = Cluster::start("lsm", &[]);
     let client = cluster.client.clone();
     create(&client, "t", &["f"], &[]);

@@ -1,5 +1,5 @@
-//! The grammar is a promise to scripts: names of fields and their order, the forms of keys and files, exit statuses, what is
-//! on standard output and what is not. Here it is held to the letter, by the binary against a real cluster.
+//! Scripts rely on the grammar: names and order of fields, the formats of keys and files, exit statuses, and what is printed
+//! on standard output. These tests check it exactly, with the binary against a real cluster.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "real processes live in real time")]
 
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use harness::{BINARY, Client, Dev, bounded, errors_of, eventually, terrane, text_of, unescaped};
 use serde_json::Value;
 
-/// A line of JSON with its texts and numbers blanked: what is left are the fields and their order.
+/// A line of JSON without its strings and numbers: the fields and their order.
 fn shape(line: &str) -> String {
     let mut shape = String::new();
     let mut rest = line;
@@ -39,13 +39,13 @@ fn start(directory: &tempfile::TempDir) -> Dev {
     Dev::start(directory.path(), "lsm")
 }
 
-/// Ten rows `row0` to `row9`, each `f:q` = its digit at timestamp 1000 and more.
+/// Ten rows `row0` to `row9`; `f:q` is the digit, with timestamps from 1000 on.
 fn ten_rows(client: &Client, table: &str) {
     let lines: String = (0..10).map(|digit| format!("row{digit}\tf:q\t{}\t{digit}\n", 1000 + digit)).collect();
     text_of(&client.run_with_input(&["import", table, "--format", "tsv", "-"], &lines), 0);
 }
 
-/// The digits of the rows that a scan printed.
+/// The digits of the printed rows.
 fn digits(output: &str) -> String {
     let rows = output.lines().filter(|line| line.starts_with("{\"row\""));
     rows.map(|line| line.strip_prefix("{\"row\":\"row").expect("a row")[..1].to_owned()).collect()
@@ -81,7 +81,7 @@ fn rows_are_printed_byte_for_byte() {
     assert_eq!(client.succeed(&["export", "t", "--format", "jsonl", "--json"]), row);
     let tsv = "k\\x00\\\\\tf:q\\x09:\\xFF\t1234\tv \"q\" \\xC3\\xA9\nk\\x00\\\\\tg:\t0\t\n";
     assert_eq!(client.succeed(&["export", "t", "--format", "tsv"]), tsv);
-    // What was printed goes back in, and comes out the same.
+    // Printed rows can be imported and then print the same.
     client.succeed(&["table", "create", "u", "--family", "f:versions=3", "g"]);
     text_of(&client.run_with_input(&["import", "u", "--format", "tsv", "-"], tsv), 0);
     assert_eq!(client.succeed(&["export", "u"]), row);
@@ -119,10 +119,10 @@ fn deletes_hide_what_was_written_before_them() {
             .collect()
     };
     assert_eq!(columns(&client.json(&["get", "t", "r"])), ["f:b", "g:a"]);
-    // A delete hides only what was written before it, whatever the timestamps say.
+    // A delete only hides cells written before it, whatever their timestamps.
     client.succeed(&["put", "t", "r", "f:a", "again", "--timestamp", "5"]);
     assert_eq!(client.json(&["get", "t", "r", "f:a", "--versions", "3"])["cells"][0]["value"], "again");
-    // All versions are all versions: those of a time to come as well, and only those that are there already.
+    // "All versions" includes those with future timestamps, but only those already written.
     for column in [&["f:a"][..], &["f"], &[]] {
         client.succeed(&["put", "t", "r", "f:a", "to come", "--timestamp", "9000000000000000"]);
         client.succeed(&[&["delete", "t", "r"], column].concat());
@@ -133,7 +133,7 @@ fn deletes_hide_what_was_written_before_them() {
     client.succeed(&["delete", "t", "r"]);
     client.fail(&["get", "t", "r"], 3);
     assert_eq!(client.json(&["count", "t"])["count"], 0);
-    // Deleting what is not there is done, as it is not there afterwards.
+    // Deleting a missing row succeeds.
     client.succeed(&["delete", "t", "r"]);
     client.succeed(&["delete", "t", "other", "g:a"]);
 }
@@ -206,7 +206,7 @@ fn ranges_limits_and_pages_are_those_of_the_grammar() {
 }
 
 #[test]
-fn what_is_not_there_is_status_three() {
+fn not_found_is_status_three() {
     let directory = tempfile::tempdir().expect("a directory");
     let dev = start(&directory);
     let client = &dev.client;
@@ -236,7 +236,7 @@ fn what_is_not_there_is_status_three() {
         assert!(!client.fail(line, 3).is_empty(), "{line:?} says nothing");
         assert!(!client.fail(&[line, &["--json"]].concat(), 3).is_empty(), "{line:?} says nothing");
     }
-    // An empty range is no failure where any number of rows is an answer.
+    // An empty range is not an error for commands that return any number of rows.
     assert_eq!(client.succeed(&["scan", "t", "--json"]), "");
     assert_eq!(client.json(&["count", "t"])["count"], 0);
     assert_eq!(client.succeed(&["export", "t"]), "");
@@ -249,7 +249,7 @@ const WORK: &str = r#"{"table":"","servers":0,"replicas":0,"bytes":0,"seconds":0
 const SUMMARY: &str = r#"{"workload":"","operations":0,"rows":0,"seconds":0,"rate":0,"rows_rate":0,"p50_us":0,"p99_us":0,"p999_us":0,"errors":0}"#;
 
 #[test]
-fn parts_of_the_cluster_are_described_as_promised() {
+fn lists_of_the_cluster_have_the_documented_format() {
     let directory = tempfile::tempdir().expect("a directory");
     let dev = start(&directory);
     let client = &dev.client;
@@ -302,7 +302,7 @@ fn a_table_is_flushed_and_compacted_on_all_its_servers() {
     assert_eq!(client.json(&["count", "t"])["count"], 3);
 }
 
-/// `scan meta`: a row per region, key `table,start,region` with the start escaped, eight columns of text.
+/// `scan meta` prints a row per region with key `table,start,region`, the start escaped, and eight text columns.
 fn meta_shows_every_region(client: &Client, regions: &[Value]) {
     let lines = client.json_lines(&["scan", "meta", "--prefix", "t,"]);
     assert_eq!(lines.len(), regions.len());
@@ -328,7 +328,7 @@ fn meta_shows_every_region(client: &Client, regions: &[Value]) {
         assert_eq!(got["cells"][0]["value"], region["region"].to_string());
     }
     assert_eq!(client.json(&["count", "meta"])["count"], 3);
-    // In pages, like any table.
+    // Pages work as for any table.
     let (mut paged, mut after): (Vec<Value>, Option<String>) = (Vec::new(), None);
     loop {
         let mut call = vec!["scan", "meta", "--prefix", "t,", "--limit", "2", "--token"];
@@ -352,7 +352,7 @@ fn meta_shows_every_region(client: &Client, regions: &[Value]) {
 }
 
 #[test]
-fn benchmarks_end_with_the_promised_line() {
+fn benchmarks_end_with_the_documented_line() {
     let directory = tempfile::tempdir().expect("a directory");
     let dev = start(&directory);
     let client = &dev.client;
@@ -379,7 +379,7 @@ fn benchmarks_end_with_the_promised_line() {
             serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{error}: {line}"));
         }
         let last = output.lines().last().expect("a summary");
-        // A workload may add fields of its own behind the promised ones.
+        // A workload may append its own fields.
         assert!(shape(last).starts_with(SUMMARY.trim_end_matches('}')), "{last}");
         let summary: Value = serde_json::from_str(last).expect("JSON");
         assert_eq!((&summary["workload"], &summary["errors"]), (&workload.into(), &0.into()));
@@ -430,7 +430,7 @@ fn tables_are_created_altered_and_dropped() {
     assert!(client.fail(&["put", "n.s-1:b_2", "r", "g:q", "w"], 1).contains("read-only"));
     client.succeed(&["table", "drop", "n.s-1:b_2"]);
     client.fail(&["get", "n.s-1:b_2", "r"], 3);
-    // The name is free again, and nothing of the old table shows.
+    // The name can be used again, and nothing of the old table is visible.
     client.succeed(&["table", "create", "n.s-1:b_2", "--family", "g"]);
     assert_eq!(client.json(&["count", "n.s-1:b_2"])["count"], 0);
 }
@@ -450,7 +450,7 @@ fn masters_and_timeout_come_from_flags_and_environment() {
     };
     text_of(&run(masters, "10s", &[]), 0);
     text_of(&run("127.0.0.1:1", "10s", &["--masters", masters]), 0);
-    // Of several, whichever answers.
+    // Of several addresses, any that responds.
     text_of(&run(&format!("127.0.0.1:1,{masters}"), "10s", &[]), 0);
     let begun = Instant::now();
     text_of(&run("127.0.0.1:1", "500ms", &[]), 1);
@@ -458,7 +458,7 @@ fn masters_and_timeout_come_from_flags_and_environment() {
     text_of(&run("nowhere", "500ms", &[]), 2);
     assert_eq!(text_of(&terrane(&["status", "--timeout", "0"]), 2), "");
 
-    // `ready` is the first line, with the addresses that were asked for.
+    // The first line is `ready`, with the configured addresses.
     assert!(dev.process.ready.starts_with("ready "), "{}", dev.process.ready);
     assert!(dev.process.ready.contains(masters), "{}", dev.process.ready);
     for server in dev.client.json_lines(&["admin", "servers"]) {
@@ -469,7 +469,7 @@ fn masters_and_timeout_come_from_flags_and_environment() {
 }
 
 #[test]
-fn commands_that_exist_are_read_and_others_are_status_two() {
+fn unknown_commands_are_status_two() {
     let nowhere = ["--masters", "127.0.0.1:1", "--timeout", "100ms"];
     for line in [
         "admin servers",

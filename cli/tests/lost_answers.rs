@@ -1,8 +1,8 @@
-//! Every answer may be lost: a proxy before each server lets requests through and cuts the connection before replies come
-//! back, while servers are killed and regions split. What was acknowledged counts once all the same.
+//! Lost replies: a proxy in front of each server forwards requests and cuts the connection before replies arrive, while servers
+//! are killed and regions split. Acknowledged operations still count exactly once.
 //!
-//! The seed of the proxies is printed; `TERRANE_TEST_SEED` takes one. What the network and the processes make of it is not
-//! the same twice, and every check holds in every case.
+//! The seed of the proxies is printed; `TERRANE_TEST_SEED` sets it. Runs with the same seed still differ in timing, and every
+//! check holds for all of them.
 
 #![allow(
     clippy::disallowed_methods,
@@ -26,18 +26,18 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use terrane_client::{Client, Error, Get, RetryBudget, Returns, RowMutation, Table, column};
 
-/// Bytes of replies after which a connection is cut, at most.
+/// Most bytes of replies before a connection is cut.
 const REPLY_BYTES_MAX: u64 = 40_000;
-/// How long requests still go through while nothing comes back.
+/// How long requests are still forwarded after replies are cut.
 const DEAF: Duration = Duration::from_millis(15);
 
 const WORKERS: u64 = 24;
 const OPERATIONS: u64 = 2_500;
 const ROWS: u64 = 8;
-/// Longer than any of this takes: nobody gives up.
+/// Longer than anything here takes, so that no client gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Stands before a server and loses what it answers.
+/// A proxy in front of a server that loses replies.
 struct Proxy {
     address: String,
     state: Arc<ProxyState>,
@@ -60,7 +60,7 @@ impl Proxy {
             calm: AtomicBool::new(false),
             cuts: AtomicU64::new(0),
         });
-        // It ends with the process of the test: so long its port is needed.
+        // It ends with the test process, which needs its port until then.
         std::thread::spawn({
             let state = Arc::clone(&state);
             move || listener.incoming().flatten().for_each(|client| state.accept(client))
@@ -71,7 +71,7 @@ impl Proxy {
 
 impl ProxyState {
     fn accept(self: &Arc<Self>, client: TcpStream) {
-        // While the server is down, a connection to it is refused; ours ends at once.
+        // If the server is down, its connection is refused and ours ends at once.
         let Ok(server) = TcpStream::connect(&self.target) else { return };
         let (Ok(from_client), Ok(to_client)) = (client.try_clone(), client.try_clone()) else { return };
         let Ok(from_server) = server.try_clone() else { return };
@@ -83,7 +83,7 @@ impl ProxyState {
         std::thread::spawn(move || state.answer(from_server, to_client));
     }
 
-    /// Lets replies through up to a drawn number of bytes. Then requests go on for a moment, and their replies are lost.
+    /// Forwards replies up to a random number of bytes. After that, requests are forwarded for a moment, but replies are lost.
     fn answer(&self, server: TcpStream, client: TcpStream) {
         let mut left = self.rng.lock().random_range(0..REPLY_BYTES_MAX);
         let (Ok(server_too), Ok(client_too)) = (server.try_clone(), client.try_clone()) else { return };
@@ -100,7 +100,7 @@ impl ProxyState {
     }
 }
 
-/// Copies until one side ends or `pass` says no; whether it was that. What `pass` says no to is not copied.
+/// Copies until one side ends or `pass` returns false; returns whether it was `pass`. That data is not copied.
 fn forward(mut from: TcpStream, mut to: TcpStream, mut pass: impl FnMut(usize) -> bool) -> bool {
     let mut buffer = vec![0; 16 << 10];
     loop {
@@ -121,22 +121,22 @@ fn forward(mut from: TcpStream, mut to: TcpStream, mut pass: impl FnMut(usize) -
     false
 }
 
-/// What all workers were told.
+/// The results of all workers.
 #[derive(Default)]
 struct Told {
-    /// By row: increments that were acknowledged, and the values they answered.
+    /// By row: acknowledged increments and the values they returned.
     increments: BTreeMap<u64, (u64, BTreeSet<i64>)>,
-    /// By row: tokens of appends that were acknowledged.
+    /// By row: tokens of acknowledged appends.
     appends: BTreeMap<u64, BTreeSet<u64>>,
-    /// By row: numbers that somebody was told to have replaced.
+    /// By row: numbers whose replacement was acknowledged.
     replaced: BTreeMap<u64, BTreeSet<u64>>,
-    /// Operations that nobody knows about, by row and column.
+    /// Operations with an unknown outcome, by row and column.
     unknown: BTreeMap<(u64, &'static str), u64>,
     done: u64,
 }
 
 fn row(number: u64) -> String {
-    // Over the whole range of keys, so that every region and server gets some.
+    // Spread over the whole key range, so that every region and server gets some.
     format!("{:02x}row", number * 256 / ROWS)
 }
 
@@ -185,7 +185,7 @@ impl Worker {
                 let list = tokens(outcome.row.as_ref().and_then(|row| row.value("f", "l")).unwrap_or_default());
                 assert_eq!(list.last(), Some(&token), "an append is answered with the list as it was then");
             }
-            // Answers above 4 KiB are not kept.
+            // Servers do not keep results above 4 KiB.
             Err(Error::ResultLost) => {}
             Err(error) => return Err(error),
         }
@@ -193,7 +193,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Counts by check-and-mutate: replaces the number that is there by the next, if it is still there.
+    /// Counts by check-and-mutate: replaces the present number by the next one unless it has changed.
     async fn replace(&self, number: u64) -> Result<(), Error> {
         let found = self.table.get(Get::new(row(number)).column("f", "v")).await?;
         let before = number_in(found.as_ref().and_then(|row| row.value("f", "v")));
@@ -217,7 +217,7 @@ fn tokens(value: &[u8]) -> Vec<u64> {
 }
 
 #[test]
-fn what_was_acknowledged_counts_once_although_answers_are_lost_and_a_server_is_killed() {
+fn acknowledged_operations_count_once_despite_lost_replies_and_a_killed_server() {
     let seed = std::env::var("TERRANE_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed: u64 = seed.unwrap_or_else(|| u64::from(std::process::id()));
     println!("TERRANE_TEST_SEED={seed}");
@@ -253,7 +253,7 @@ fn what_was_acknowledged_counts_once_although_answers_are_lost_and_a_server_is_k
     cluster.kill_server(1);
     wait_for(4);
     for region in runtime.block_on(client.admin().regions(Some("t"))).expect("regions").into_iter().take(2) {
-        // In the middle of the first row's name, and of a row further up. It may be without a leader at the moment.
+        // Within the first row's key, and further up. The region may have no leader at the moment.
         let at = if region.descriptor.range.start.is_empty() { "20" } else { "80" };
         runtime.block_on(client.admin().split(region.descriptor.region, Some(at.as_bytes()))).ok();
     }

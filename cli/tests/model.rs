@@ -1,5 +1,5 @@
-//! The data model as the command gives it: counters, conditions, filters, aggregates, the latest rows of prefixes, consistency,
-//! and the workloads of `bench` that measure them. By the binary against real clusters.
+//! The data model through the binary, against real clusters: counters, conditions, filters, aggregates, the latest rows of
+//! prefixes, consistency, and the workloads of `bench` that measure them.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "real processes live in real time")]
 
@@ -25,7 +25,7 @@ fn counters_and_conditions_answer_with_value_and_status() {
     assert_eq!(row["cells"][0]["value"], r"\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xF8", "64 bits, big-endian");
     client.fail(&["incr", "none", "r", "f:n"], 3);
     client.fail(&["incr", "t", "r", "g:n"], 1);
-    // What is no counter, or would overflow, is refused with its place, and left as it is.
+    // A value that is not a counter, or would overflow, is an error that names its place; it is left unchanged.
     client.succeed(&["put", "t", "r", "f:text", "five"]);
     let refused = client.fail(&["incr", "t", "r", "f:text"], 1);
     assert!(refused.contains("f:text") && refused.contains('r'), "{refused}");
@@ -54,8 +54,8 @@ fn counters_and_conditions_answer_with_value_and_status() {
     client.fail(&take("eve", "prefix(row, 'j')"), 2);
 }
 
-/// Stations `a`, `b` and `c`, five readings each, `f:t` an `i32`: 10, 20, … 150 in the order of the rows. Two regions meet
-/// among the readings of `b`.
+/// Stations `a`, `b` and `c` with five readings each; `f:t` is an `i32`: 10, 20, … 150 in the order of rows. A region boundary
+/// lies among the readings of `b`.
 fn readings(client: &Client, table: &str) {
     let key = "station:bytes4, reading:tail";
     client.succeed(&["table", "create", table, "--family", "f", "--key", key, "--split-at", "bbbb3"]);
@@ -70,7 +70,7 @@ fn readings(client: &Client, table: &str) {
     text_of(&client.run_with_input(&["import", table, "--format", "tsv", "-"], &lines), 0);
 }
 
-/// The rows that a command printed, stations as one letter: `a0 a1`.
+/// The printed rows, with the first letter of the station: `a0 a1`.
 fn rows(client: &Client, line: &[&str]) -> String {
     let rows = client.json_lines(line);
     let short = |row: &Value| row["row"].as_str().expect("text")[3..].to_owned();
@@ -107,14 +107,14 @@ fn filters_aggregates_and_latest_rows_are_those_of_the_grammar() {
     assert_eq!(aggregate(&["sum", "i32(f:t)", "--start", "bbbb4", "--stop", "cccc1"]), "{\"sum\":210}\n");
     assert_eq!(aggregate(&["sum", "i32(f:t)", "--filter", warm]), "{\"sum\":340}\n");
     assert_eq!(client.succeed(&["aggregate", "t", "sum", "i32(f:t)"]), "1200\n");
-    // Of no values the sum is 0, and the others are not there.
+    // The sum of no values is 0; the other figures do not exist.
     assert_eq!(aggregate(&["sum", "i32(f:t)", "--prefix", "d"]), "{\"sum\":0}\n");
     assert_eq!(aggregate(&["count", "i32(f:none)"]), "{\"count\":0}\n");
     for what in ["min", "max", "avg"] {
         client.fail(&["aggregate", "t", what, "i32(f:none)"], 3);
     }
     let refused = client.fail(&["aggregate", "t", "sum", "i64(f:t)"], 1);
-    // Regions are asked side by side: whichever meets one first names it.
+    // Regions are read in parallel: the error names the value that was found first.
     let names_a_row = ["row aaaa", "row bbbb", "row cccc"].iter().any(|row| refused.contains(row));
     assert!(refused.contains("column f:t: i64 values have 8 bytes") && names_a_row, "row, column and rule: {refused}");
 
@@ -141,7 +141,7 @@ fn reads_have_the_requested_consistency() {
         assert!(!errors_of(&output).contains("as of"), "{how}: what is linearizable has no bound");
         assert_eq!(client.json(&["count", "t", "--consistency", how])["count"], 15);
     }
-    // A follower may lack the newest writes, and says as of when its answer is complete.
+    // A follower may lack the newest writes, and says as of when its result is complete.
     harness::eventually(std::time::Duration::from_secs(20), "a follower has the row", || {
         let output = client.run(&["get", "t", "aaaa0", "--json", "--consistency", "stale"]);
         let (errors, found) = (errors_of(&output), output.status.success());
@@ -150,14 +150,14 @@ fn reads_have_the_requested_consistency() {
     assert_eq!(rows(client, &["scan", "t", "--snapshot", "--prefix", "b"]), "b0 b1 b2 b3 b4");
     assert_eq!(rows(client, &["scan", "t", "--snapshot", "--reverse", "--limit", "3"]), "c4 c3 c2");
 
-    // A token goes on behind the page that gave it: over the next page, or over all that is left.
+    // A token continues after its page: with the next page, or with all remaining rows.
     let page = client.json_lines(&["scan", "t", "--limit", "4", "--token"]);
     let token = page.last().expect("a token")["after"].as_str().expect("more follows").to_owned();
     assert_eq!(rows(client, &["scan", "t", "--limit", "3", "--after", &token]), "a4 b0 b1");
     assert_eq!(rows(client, &["scan", "t", "--after", &token, "--offset", "9"]), "c3 c4");
     let rest = client.json_lines(&["scan", "t", "--after", &token, "--token"]);
     assert_eq!((rest.len(), &rest[11]["after"]), (12, &Value::Null));
-    // It is sealed: for this table, range, direction and filter, and against every change.
+    // It is sealed for its table, range, direction and filter, and cannot be modified.
     client.succeed(&["table", "create", "u", "--family", "f"]);
     let changed = format!("{}A", &token[..token.len() - 1]);
     let other = if changed == token { format!("{}B", &token[..token.len() - 1]) } else { changed };
@@ -174,7 +174,7 @@ fn reads_have_the_requested_consistency() {
     client.fail(&["scan", "t", "--after", "no token"], 2);
 }
 
-/// The fields every summary has, in their order.
+/// The fields of every summary, in order.
 const SUMMARY: [&str; 10] =
     ["workload", "operations", "rows", "seconds", "rate", "rows_rate", "p50_us", "p99_us", "p999_us", "errors"];
 
@@ -198,7 +198,7 @@ fn benchmarks_of_the_model_check_what_they_measure() {
         assert!(summary["operations"].as_u64().expect("N") > 0, "{last}");
         summary
     };
-    // Many counters, one hot counter, batches: what was acknowledged is what is there.
+    // Many counters, one hot counter, batches: the table has exactly what was acknowledged.
     for words in
         ["incr --table c --rows 50", "incr --table c --rows 1", "incr --table c --rows 50 --batch 20 --in-flight 4"]
     {

@@ -1,8 +1,8 @@
-//! Weather records, from the archive where it is there and always of our own making, go in while their table splits, and
-//! every row that comes out is compared with an independent reading of the same lines.
+//! Imports weather records, generated ones and, if available, real ones, while their table splits, and compares every exported
+//! row with an independent parser of the same lines.
 //!
-//! The reading here follows the grammar's words on `--format ncdc` and `--format stations` and shares no code with the
-//! importer. `TERRANE_TEST_DATA` names the folder with real files; without it those tests say so and pass.
+//! The parser here follows the specification of `--format ncdc` and `--format stations` and shares no code with the importer.
+//! `TERRANE_TEST_DATA` names a folder with real files; without it, the tests of real files print a note and pass.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "real processes read real files")]
 
@@ -19,11 +19,11 @@ use flate2::write::GzEncoder;
 use harness::{Cells, Client, Dev, assert_same_cells, cells_of_tsv, errors_of, text_of, unescaped, write_file};
 use serde_json::Value;
 
-/// Splits that must happen while the table is loaded.
+/// Splits that must happen during the import.
 const SPLITS_MIN: usize = 8;
 const NCDC_KEY: &str = "station:bytes12, time:desc i64";
 
-/// What a reading of lines finds.
+/// The content of a set of lines.
 #[derive(Default)]
 struct Reading {
     cells: Cells,
@@ -31,7 +31,7 @@ struct Reading {
     skipped: u64,
 }
 
-/// Days since 1970 by whole years, one after another: slow, and plainly right.
+/// Days since 1970, added up year by year: slow but obviously correct.
 fn days_since_1970(year: i64, month: usize, day: i64) -> i64 {
     let leap = |year: i64| (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
     let of_year = |year: i64| if leap(year) { 366 } else { 365 };
@@ -42,7 +42,7 @@ fn days_since_1970(year: i64, month: usize, day: i64) -> i64 {
     whole_years + months[..month - 1].iter().sum::<i64>() + day - 1
 }
 
-/// Characters `first` to `last` of a line, counted from 1.
+/// Characters `first` to `last` of a line, counting from 1.
 fn characters(line: &[u8], first: usize, last: usize) -> &[u8] {
     let last = last.min(line.len());
     line.get(first - 1..last).unwrap_or_default()
@@ -53,7 +53,7 @@ fn number<T: std::str::FromStr>(text: &[u8]) -> T {
     text.parse().unwrap_or_else(|_| panic!("{text:?} is no number"))
 }
 
-/// Reads records as the grammar describes them.
+/// Parses records as specified.
 fn read_ncdc(lines: &[u8], reading: &mut Reading) {
     for line in lines.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
         let temperature = characters(line, 88, 92);
@@ -71,9 +71,9 @@ fn read_ncdc(lines: &[u8], reading: &mut Reading) {
         let time = days * 86_400_000 + minutes * 60_000;
         let reversed = i128::from(i64::MAX) - i128::from(time);
         let mut row = [characters(line, 5, 10), b"-", characters(line, 11, 15)].concat();
-        // The low 64 bits, as Java's long arithmetic has it.
+        // The low 64 bits, as in Java's long arithmetic.
         row.extend_from_slice(&reversed.to_be_bytes()[8..]);
-        // A later record of the same row is a newer version, and the table keeps one.
+        // A later record of the same row is a newer version; the table keeps one version.
         reading.cells.insert((row, b"data:airtemp".to_vec()), number::<i32>(temperature).to_be_bytes().to_vec());
     }
 }
@@ -103,8 +103,8 @@ fn read_stations(lines: &[u8], reading: &mut Reading) {
     }
 }
 
-/// Invents hourly records of some stations in the NCDC's layout: among them missing and doubtful readings, both ends of
-/// a leap day, and both sides of 1970.
+/// Generates hourly records of some stations in NCDC format, including missing and doubtful readings, both ends of a leap
+/// day, and times before and after 1970.
 fn invented_lines(seed: u64, hours: u32) -> String {
     let days = [(1969, 12, 31), (1970, 1, 1), (2000, 2, 28), (2000, 2, 29), (2000, 3, 1), (1900, 2, 28), (1901, 1, 1)];
     let mut state = seed;
@@ -115,7 +115,7 @@ fn invented_lines(seed: u64, hours: u32) -> String {
     let mut lines = String::new();
     for hour in 0..hours {
         let (year, month, day) = days[usize::try_from(hour / 24).expect("few") % days.len()];
-        // Days come round again, each time in another minute.
+        // Days repeat, each time at another minute.
         let minute = usize::try_from(hour / 24).expect("few") / days.len();
         for station in 0..20 {
             let temperature = if chance(40) == 0 { 9999 } else { i64::try_from(chance(900)).expect("small") - 450 };
@@ -147,7 +147,7 @@ fn gunzipped(path: &Path) -> Vec<u8> {
     bytes
 }
 
-/// The folder of real files, or a word about why not.
+/// The folder of real files; prints a note if there is none.
 fn real_folder() -> Option<PathBuf> {
     let folder = std::env::var_os("TERRANE_TEST_DATA").map(|folder| PathBuf::from(folder).join("ncdc"));
     match folder {
@@ -163,7 +163,7 @@ fn real_folder() -> Option<PathBuf> {
     }
 }
 
-/// Real files whose name makes them years (or not).
+/// Real files, either of years or of stations.
 fn real_files(folder: &Path, years: bool) -> Vec<PathBuf> {
     let entries = folder.read_dir().expect("readable").map(|entry| entry.expect("readable").path());
     let is_year =
@@ -174,8 +174,8 @@ fn real_files(folder: &Path, years: bool) -> Vec<PathBuf> {
     files
 }
 
-/// Imports files and then lines of standard input. Those last lines are given only when the table has split often enough,
-/// so that the splits are known to have happened during the load, and that some rows follow.
+/// Imports files and then lines of standard input. The last lines are sent only after the table has split often enough, so that
+/// the splits certainly happen during the import, with rows after them.
 fn import_while_splitting(client: &Client, table: &str, format: &str, files: &[PathBuf], lines: &str) -> Value {
     let files: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
     let mut arguments = vec!["import", table, "--format", format, "--json"];
@@ -194,7 +194,7 @@ fn assert_counts(counts: &Value, reading: &Reading) {
     assert_eq!((&counts["malformed"], &counts["refused"]), (&0.into(), &0.into()), "{counts}");
 }
 
-/// Compares every row, as `export` and as `scan --json` print it, and their number.
+/// Compares all rows as printed by `export` and `scan --json`, and their number.
 fn assert_table_is(client: &Client, table: &str, expected: &Cells) {
     assert_same_cells(&client.cells(table), expected);
     let mut scanned = Cells::new();
@@ -211,7 +211,7 @@ fn assert_table_is(client: &Client, table: &str, expected: &Cells) {
 }
 
 #[test]
-fn invented_records_are_there_after_many_splits() {
+fn generated_records_are_there_after_many_splits() {
     let directory = tempfile::tempdir().expect("a directory");
     let lines = invented_lines(1, 24 * 25);
     let (first, rest) = lines.split_at(lines.len() / 3 / 120 * 120);

@@ -1,5 +1,5 @@
-//! What `terrane` refuses, and how: the exit status of the grammar, a message that names what and the limit or what to do,
-//! no trace of a panic, and nothing written.
+//! What `terrane` rejects, and how: with the exit status of the grammar, a message that names the problem and the limit or the
+//! remedy, no panic, and nothing written.
 
 #![allow(
     clippy::disallowed_methods,
@@ -19,7 +19,7 @@ use harness::{
 };
 use serde_json::Value;
 
-/// A master and one region server that keeps the only copy: all that most of these tests need.
+/// A master and one region server with a single copy of the data, which is enough for most of these tests.
 struct Pair {
     master: Process,
     server: Process,
@@ -50,7 +50,7 @@ fn master_of(master: &Process) -> String {
     word.expect("a ready line names its address").to_owned()
 }
 
-/// Starts what must not start, and answers what it says.
+/// Runs a process that must not start; returns its standard error.
 fn refused(arguments: &[String], status: i32) -> String {
     let ended = match Process::start(arguments) {
         Ok(process) => panic!("{arguments:?} started: {}", process.ready),
@@ -95,7 +95,7 @@ fn a_directory_serves_one_process_of_its_own_kind() {
     assert_names(&other_engine, &["memory", "sled", &server_data.display().to_string()]);
     let unknown = refused(&arguments("rocks"), 2);
     assert_names(&unknown, &["rocks", "memory", "sled"]);
-    // What refused it did no harm to it.
+    // The refused start did not damage the directory.
     let _server = Process::started(&arguments("memory"));
     pair.client.wait_until_well();
     assert_eq!(pair.client.json(&["get", "t", "r"])["cells"][0]["value"], "v");
@@ -121,7 +121,7 @@ fn a_port_in_use_is_named() {
 fn a_server_without_a_master_gives_up_with_advice() {
     let directory = tempfile::tempdir().expect("a directory");
     let [listen, console] = free_ports();
-    // Port 1 is reserved and nobody serves it.
+    // Port 1 is reserved; nothing listens there.
     let message = refused(&server_arguments(directory.path(), listen, console, "127.0.0.1:1", "memory"), 1);
     assert_names(&message, &["127.0.0.1:1", "--masters", "no master answers yet"]);
 }
@@ -182,9 +182,9 @@ fn a_directory_of_another_cluster_is_refused() {
     assert_eq!(client.json_lines(&["admin", "servers"]), Vec::<Value>::new(), "the stranger was taken in");
 }
 
-/// Everything of one cluster is replaced by another on the same ports while a client and a server of the first still run.
+/// Another cluster takes over the ports of the first, while a client and a server of the first still run.
 #[test]
-fn what_is_left_of_yesterdays_cluster_writes_nothing_into_todays() {
+fn the_rest_of_an_old_cluster_writes_nothing_to_a_new_one() {
     let directory = tempfile::tempdir().expect("a directory");
     let ports = free_ports();
     let yesterday = Pair::start(&directory.path().join("yesterday"), ports, "memory");
@@ -208,7 +208,7 @@ fn what_is_left_of_yesterdays_cluster_writes_nothing_into_todays() {
     assert_names(&errors_of(&output), &["cluster"]);
     assert_eq!(today.client.json(&["count", "t"])["count"], 0);
 
-    // A server of yesterday that still runs finds another master on its master's port.
+    // A server of the old cluster that still runs finds another master on its master's port.
     let [stray, console] = free_ports();
     let arguments = server_arguments(&directory.path().join("stray"), stray, console, &client.masters, "memory");
     let stray = Process::started(&arguments);
@@ -276,7 +276,7 @@ fn requests_beyond_a_limit_name_it_and_write_nothing() {
     assert_eq!(client.json(&["count", "t"])["count"], 0);
     assert_eq!(client.json_lines(&["table", "list"]), before);
 
-    // The longest row is taken, and a value too great for a command line comes through a file.
+    // The longest row is accepted, and a value too long for a command line is imported from a file.
     client.succeed(&["put", "t", &long[1..], "f:q", "v"]);
     let line = |row: &str, bytes: usize| format!("{row}\tf:q\t1\t{}\n", "v".repeat(bytes));
     let lines = line("longest", 10 << 20) + &line("longer", (10 << 20) + 1) + &line("short", 1);

@@ -1,6 +1,6 @@
 //! The binary itself, as users and scripts run it: exit statuses, JSON, and a session against `terrane dev`.
 //!
-//! What single commands do inside is tested beside them; here only real processes count.
+//! The commands' own modules have unit tests; here everything runs in real processes.
 
 mod harness;
 
@@ -8,7 +8,7 @@ use harness::{Client, Dev, errors_of, terrane, text_of};
 use serde_json::Value;
 
 #[test]
-fn mistakes_in_the_command_line_are_status_two() {
+fn an_invalid_command_line_is_status_two() {
     for line in
         [&[][..], &["frobnicate"], &["put", "t", "r"], &["get", "t", r"\q"], &["server", "--listen", "0.0.0.0:1"]]
     {
@@ -20,7 +20,7 @@ fn mistakes_in_the_command_line_are_status_two() {
 
 #[test]
 fn no_master_is_a_clear_message_with_status_one() {
-    // Port 1 is reserved and nobody serves it.
+    // Port 1 is reserved; nothing listens there.
     let output = terrane(&["table", "list", "--masters", "127.0.0.1:1", "--timeout", "500ms"]);
     assert_eq!(text_of(&output, 1), "");
     let errors = errors_of(&output);
@@ -164,9 +164,9 @@ fn a_benchmark_ends_with_its_summary() {
 }
 
 #[test]
-fn the_demo_ends_well() {
+fn the_demo_succeeds() {
     let output = terrane(&["demo", "--records", "20000"]);
-    let story = text_of(&output, 0);
-    assert_eq!(story.matches("the same rows").count(), 2, "{story}");
-    assert!(story.lines().all(|line| line.chars().count() <= 100), "{story}");
+    let report = text_of(&output, 0);
+    assert_eq!(report.matches("the same rows").count(), 2, "{report}");
+    assert!(report.lines().all(|line| line.chars().count() <= 100), "{report}");
 }

@@ -1,4 +1,4 @@
-//! Region servers as separate processes while no master runs: a restart needs none, and what was acknowledged is served.
+//! Region servers as separate processes without a running master: they restart without it and serve acknowledged data.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "real processes are killed in real time")]
 
@@ -11,7 +11,7 @@ use terrane_client::{Client, Get, Put, Table};
 
 const ROWS: [&str; 4] = ["a", "f", "m", "t"];
 
-/// A client that asked the master everything before the master is killed.
+/// A client that has looked up everything before the master is killed.
 async fn warm(cluster: &Cluster) -> Table {
     cluster.client.succeed(&["table", "create", "t", "--family", "f", "--split-at", "c", "h", "q"]);
     let client =
@@ -42,7 +42,7 @@ fn kill_master(cluster: &mut Cluster) {
     cluster.master.process.take().expect("it runs").kill();
 }
 
-/// Gives a server that does not run another port.
+/// Changes the port of a stopped server.
 fn move_server(cluster: &mut Cluster, index: usize) {
     let [port] = free_ports();
     let arguments = &mut cluster.servers[index].arguments;
@@ -62,7 +62,7 @@ async fn servers_that_restart_without_a_master_serve_a_client_that_knows_the_map
     assert_all(&table, "first").await;
     put_all(&table, "second").await;
 
-    // All of them at once, and one is somewhere else: its peers learn that from itself.
+    // All at once, and one at another address, which its peers learn from the server itself.
     for index in 0..3 {
         cluster.kill_server(index);
     }
@@ -71,13 +71,13 @@ async fn servers_that_restart_without_a_master_serve_a_client_that_knows_the_map
         cluster.start_server(index);
     }
     assert_all(&table, "second").await;
-    // Now there is no quorum without the one that moved.
+    // Now there is no quorum without the server that moved.
     cluster.kill_server(0);
     put_all(&table, "third").await;
     assert_all(&table, "third").await;
     cluster.start_server(0);
 
-    // A master that comes back finds all of them, and ids for splits come with it.
+    // The restarted master finds all servers and gives them region ids for splits.
     cluster.master.process = Some(Process::started(&cluster.master.arguments));
     cluster.client.wait_until_well();
     let region = cluster.client.json_lines(&["admin", "regions", "t"])[0]["region"].to_string();
@@ -87,7 +87,7 @@ async fn servers_that_restart_without_a_master_serve_a_client_that_knows_the_map
 }
 
 #[tokio::test]
-async fn a_lone_server_ends_with_the_reason_when_a_master_of_another_cluster_answers() {
+async fn a_server_exits_with_the_reason_when_a_master_of_another_cluster_responds() {
     let mut cluster = Cluster::start("lsm", &[]);
     let _table = warm(&cluster).await;
     kill_master(&mut cluster);
@@ -106,7 +106,7 @@ async fn a_lone_server_ends_with_the_reason_when_a_master_of_another_cluster_ans
 }
 
 #[tokio::test]
-async fn damaged_addresses_are_told_again() {
+async fn damaged_addresses_are_learnt_again() {
     let mut cluster = Cluster::start("lsm", &[]);
     let table = warm(&cluster).await;
     kill_master(&mut cluster);
@@ -115,6 +115,6 @@ async fn damaged_addresses_are_told_again() {
     cluster.start_server(0);
     cluster.kill_server(1);
     assert_all(&table, "first").await;
-    // The remaining servers must have found each other.
+    // The other servers must have found each other.
     tokio::time::timeout(Duration::from_secs(90), put_all(&table, "second")).await.expect("a quorum");
 }

@@ -1,9 +1,8 @@
-//! Real processes for the tests of the binary: starting and killing them, running commands against them, bounded in time.
+//! Real processes for the tests of the binary: starts and kills them and runs commands against them, with timeouts.
 //!
-//! Everything a test starts is owned by a value whose drop kills it, so a test that panics leaves nothing behind. Every
-//! wait has a limit: a watchdog kills the process that does not end, and whoever waits for it sees why. Ports are taken
-//! below the range from which the system gives outgoing connections theirs, so that a killed server finds its own port
-//! free when it starts again.
+//! Every process is owned by a value whose drop kills it, so that a panicking test leaves none behind. Every wait has a
+//! timeout: a watchdog kills a process that does not end, and the test fails with its output. Ports are below the range that
+//! the system uses for outgoing connections, so that a restarted server finds its port free.
 
 #![allow(dead_code, reason = "each test binary uses its part of it")]
 #![allow(
@@ -25,25 +24,25 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_terrane");
-/// How long a role may take to its `ready` line; debug builds share two cores with the rest of the tests.
+/// How long a role may take until its `ready` line; debug builds share two cores with other tests.
 pub const READY_MAX: Duration = Duration::from_secs(60);
 /// How long any other command may take.
 pub const COMMAND_MAX: Duration = Duration::from_secs(90);
-/// Ports are taken from here on...
+/// The first port,
 const PORT_FIRST: u16 = 10_000;
-/// ...so many of them.
+/// the number of ports,
 const PORTS: u16 = 20_000;
-/// ...and two processes started one after the other begin so far apart: more than one test binary takes.
+/// and the distance between the first ports of consecutive processes, more than one test binary uses.
 const PORTS_BETWEEN: u32 = 2_003;
-/// How often a start is tried again after somebody else took one of its ports.
+/// How often a start is retried if one of its ports is taken.
 const START_ATTEMPTS: usize = 10;
 
-/// The next port that this process tries.
+/// The next port to try.
 static PORT_NEXT: AtomicU16 = AtomicU16::new(0);
 
-/// Ports that nobody listens on, and that no other test of this process gets.
+/// Free ports that no other test of this process gets.
 pub fn free_ports<const N: usize>() -> [u16; N] {
-    // Test binaries may run at once: each begins elsewhere, neighbours in the process table far from each other.
+    // Test binaries may run concurrently: each starts at another port, far away for consecutive process ids.
     let begin = std::process::id().wrapping_mul(PORTS_BETWEEN) % u32::from(PORTS);
     let begin = u16::try_from(begin).expect("below the number of ports");
     std::array::from_fn(|_| {
@@ -81,20 +80,20 @@ impl Watchdog {
     }
 }
 
-/// Asks until there is an answer.
+/// Calls until there is a result.
 pub fn eventually<T>(limit: Duration, what: &str, mut ask: impl FnMut() -> Result<T, String>) -> T {
     let deadline = Instant::now() + limit;
     loop {
         match ask() {
             Ok(answer) => return answer,
             Err(why) if Instant::now() >= deadline => panic!("not within {limit:?}: {what}: {why}"),
-            // Between two looks; what is waited for has no call that waits.
+            // Polls, since there is no call that waits.
             Err(_) => std::thread::park_timeout(Duration::from_millis(50)),
         }
     }
 }
 
-/// What a process that ended left behind.
+/// The output of an ended process.
 #[derive(Debug)]
 pub struct Ended {
     pub status: ExitStatus,
@@ -102,7 +101,7 @@ pub struct Ended {
     pub stderr: String,
 }
 
-/// A `dev`, `master` or `server` that serves; killed when dropped.
+/// A running `dev`, `master` or `server`; killed when dropped.
 pub struct Process {
     child: Child,
     errors: File,
@@ -112,9 +111,9 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a role and waits for its first line; `Err` when it ended instead.
+    /// Starts a role and waits for its first line; `Err` if it ends instead.
     pub fn start(arguments: &[String]) -> Result<Process, Ended> {
-        // A file, as nobody reads it while the process runs, and a full pipe would stop it.
+        // A file, since nothing reads it while the process runs and a full pipe would block it.
         let errors = tempfile::tempfile().expect("a file");
         let mut child = Command::new(BINARY)
             .args(arguments)
@@ -132,18 +131,18 @@ impl Process {
         if process.ready.starts_with("ready ") { Ok(process) } else { Err(process.ended()) }
     }
 
-    /// Starts what must start.
+    /// Starts a role that must start.
     pub fn started(arguments: &[String]) -> Process {
         Process::start(arguments).unwrap_or_else(|ended| panic!("{arguments:?} did not start: {ended:?}"))
     }
 
-    /// Ends it without warning, as a lost machine would.
+    /// Kills it without warning, like a lost machine.
     pub fn kill(mut self) {
         self.child.kill().expect("it runs");
         self.child.wait().expect("it ends");
     }
 
-    /// Stops it as a supervisor would, and waits.
+    /// Stops it like a supervisor, and waits.
     pub fn stop(mut self) -> Ended {
         signal(self.child.id(), "TERM");
         let _watchdog = Watchdog::over(self.child.id(), COMMAND_MAX);
@@ -173,13 +172,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Both fail when it has ended already, which is as well.
+        // Both fail if it has already ended, which is fine.
         self.child.kill().ok();
         self.child.wait().ok();
     }
 }
 
-/// A command that runs while the test goes on; killed when dropped.
+/// A command that runs in the background; killed when dropped.
 pub struct Running {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -187,12 +186,12 @@ pub struct Running {
 }
 
 impl Running {
-    /// Gives it more input. False when it no longer reads: how it ended tells why.
+    /// Writes to its input. Returns false if it no longer reads; its outcome then says why.
     pub fn feed(&mut self, input: &str) -> bool {
         self.stdin.as_mut().expect("still open").write_all(input.as_bytes()).is_ok()
     }
 
-    /// Ends its input and waits until it ends. What it prints must fit a pipe.
+    /// Closes its input and waits until it ends. Its output must fit into a pipe.
     pub fn finish(mut self) -> Output {
         drop(self.stdin.take());
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
@@ -209,7 +208,7 @@ impl Drop for Running {
     }
 }
 
-/// Runs one command to its end, without any masters of the environment.
+/// Runs a command to its end, without TERRANE_MASTERS of the environment.
 pub fn terrane(arguments: &[&str]) -> Output {
     bounded(Command::new(BINARY).args(arguments).env_remove("TERRANE_MASTERS"))
 }
@@ -222,7 +221,7 @@ pub fn bounded(command: &mut Command) -> Output {
     child.wait_with_output().expect("it ends")
 }
 
-/// The standard output of a command that ended with this status and without any trace of a panic.
+/// The standard output of a command, which must have this status and no trace of a panic.
 pub fn text_of(output: &Output, status: i32) -> String {
     let errors = errors_of(output);
     assert_eq!(output.status.code(), Some(status), "{errors}");
@@ -234,7 +233,7 @@ pub fn errors_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Messages are for people: no panic, no back trace, no source file.
+/// Messages must not contain a panic, a backtrace or a source file.
 pub fn no_trace(errors: &str) {
     for trace in ["panicked", "stack backtrace", "RUST_BACKTRACE", ".rs:"] {
         assert!(!errors.contains(trace), "{errors}");
@@ -258,7 +257,7 @@ impl Client {
         bounded(&mut self.command(arguments))
     }
 
-    /// Starts a command that takes its input from the test.
+    /// Starts a command with input from the test.
     pub fn start(&self, arguments: &[&str]) -> Running {
         let mut command = self.command(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -273,36 +272,36 @@ impl Client {
         running.finish()
     }
 
-    /// Runs a command that succeeds, and answers its standard output.
+    /// Runs a command that must succeed; returns its standard output.
     pub fn succeed(&self, arguments: &[&str]) -> String {
         text_of(&self.run(arguments), 0)
     }
 
-    /// Runs a command that succeeds with one line of JSON.
+    /// Runs a command that must succeed with one line of JSON.
     pub fn json(&self, arguments: &[&str]) -> Value {
         let text = self.succeed(&[arguments, &["--json"]].concat());
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?}: {error} in {text:?}"))
     }
 
-    /// Runs a command that succeeds with lines of JSON.
+    /// Runs a command that must succeed with lines of JSON.
     pub fn json_lines(&self, arguments: &[&str]) -> Vec<Value> {
         let text = self.succeed(&[arguments, &["--json"]].concat());
         text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
     }
 
-    /// Runs a command that fails with this status and prints nothing else, and answers its standard error.
+    /// Runs a command that must fail with this status and without output; returns its standard error.
     pub fn fail(&self, arguments: &[&str], status: i32) -> String {
         let output = self.run(arguments);
         assert_eq!(text_of(&output, status), "", "{arguments:?}");
         errors_of(&output)
     }
 
-    /// How many regions a table has.
+    /// The number of regions of a table.
     pub fn regions(&self, table: &str) -> usize {
         self.json_lines(&["admin", "regions", table]).len()
     }
 
-    /// Waits until a table has so many regions.
+    /// Waits until a table has this many regions.
     pub fn wait_for_regions(&self, table: &str, least: usize) {
         eventually(COMMAND_MAX, "regions", || {
             let regions = self.regions(table);
@@ -310,7 +309,7 @@ impl Client {
         });
     }
 
-    /// Waits until `status` finds nothing wrong.
+    /// Waits until `status` reports no issues.
     pub fn wait_until_well(&self) {
         eventually(COMMAND_MAX, "status is well", || {
             let output = self.run(&["status", "--json", "--timeout", "2s"]);
@@ -322,16 +321,16 @@ impl Client {
         });
     }
 
-    /// All cells of a table as `export --format tsv` gives them.
+    /// All cells of a table as exported by `export --format tsv`.
     pub fn cells(&self, table: &str) -> Cells {
         cells_of_tsv(&self.succeed(&["export", table, "--format", "tsv"]))
     }
 }
 
-/// Cells by (row, column), timestamps left out, as text with its escapes read.
+/// Cells by (row, column), without timestamps, unescaped.
 pub type Cells = BTreeMap<(Vec<u8>, Vec<u8>), Vec<u8>>;
 
-/// Reads lines of tsv, which must come in the order of rows and columns, each once.
+/// Parses lines of tsv, which must be in the order of rows and columns, without duplicates.
 pub fn cells_of_tsv(text: &str) -> Cells {
     let mut cells = Cells::new();
     for line in text.lines() {
@@ -345,7 +344,7 @@ pub fn cells_of_tsv(text: &str) -> Cells {
     cells
 }
 
-/// Fails with the first difference, not with a hundred thousand cells.
+/// Fails with the first difference instead of a hundred thousand cells.
 pub fn assert_same_cells(found: &Cells, expected: &Cells) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     for ((row, column), value) in expected {
@@ -356,7 +355,7 @@ pub fn assert_same_cells(found: &Cells, expected: &Cells) {
     assert_eq!(invented, None, "a cell that nobody wrote");
 }
 
-/// Reads `\xHH` and `\\`, written here anew: a test that shared the code under test would share its mistakes.
+/// Unescapes `\xHH` and `\\`; implemented here, because shared code would share its bugs with the code under test.
 pub fn unescaped(text: &str) -> Vec<u8> {
     let mut bytes = text.bytes();
     let mut read = Vec::new();
@@ -394,7 +393,7 @@ impl Dev {
     pub fn start_with(data: &Path, engine: &str, flags: &[&str]) -> Dev {
         for _ in 0..START_ATTEMPTS {
             let [base] = free_ports();
-            // Its ports lie within 120 of the first.
+            // Its ports are within 120 of the first.
             PORT_NEXT.fetch_add(120, Ordering::Relaxed);
             let arguments = ["dev", "--engine", engine, "--listen-base", &base.to_string(), "--data"];
             let mut arguments = arguments.map(str::to_owned).to_vec();
@@ -431,7 +430,7 @@ pub struct Cluster {
     pub master: Role,
     pub servers: Vec<Role>,
     pub addresses: Vec<String>,
-    /// Last, so that it goes after the processes.
+    /// Last, so that it is dropped after the processes.
     pub data: tempfile::TempDir,
 }
 
@@ -461,12 +460,12 @@ pub fn server_arguments(data: &Path, listen: u16, console: u16, masters: &str, e
 }
 
 impl Cluster {
-    /// Starts a new one; `flags` are those of every server.
+    /// Starts a new cluster; every server gets `flags`.
     pub fn start(engine: &str, flags: &[&str]) -> Cluster {
         Cluster::start_with(engine, flags, |_| Vec::new())
     }
 
-    /// Starts a new one; each server has flags of its own besides, made from its address.
+    /// Starts a new cluster; each server gets additional flags made from its address.
     pub fn start_with(engine: &str, flags: &[&str], mut own_flags: impl FnMut(&str) -> Vec<String>) -> Cluster {
         for _ in 0..START_ATTEMPTS {
             let mut cluster = Cluster::planned(engine, flags);
@@ -505,7 +504,7 @@ impl Cluster {
         self.data.path().join(format!("server-{index}"))
     }
 
-    /// Starts all four and waits until they are well.
+    /// Starts all four processes and waits until they are healthy.
     pub fn start_all(&mut self) {
         self.try_start_all().unwrap_or_else(|ended| panic!("a part did not start: {ended:?}"));
     }
@@ -520,7 +519,7 @@ impl Cluster {
     }
 
     pub fn kill_all(&mut self) {
-        // At once, so that no part sees another die first and tidies up.
+        // At once, so that no process sees another die first and cleans up.
         let roles = || std::iter::once(&self.master).chain(&self.servers);
         let pids: Vec<String> = roles().filter_map(|role| Some(role.process.as_ref()?.pid().to_string())).collect();
         assert!(Command::new("kill").arg("-KILL").args(&pids).status().expect("kill runs").success());
@@ -534,7 +533,7 @@ impl Cluster {
         self.servers[index].kill();
     }
 
-    /// Sends a signal to a server that runs.
+    /// Sends a signal to a running server.
     pub fn signal_server(&self, index: usize, name: &str) {
         signal(self.servers[index].process.as_ref().expect("it runs").pid(), name);
     }
