@@ -5,7 +5,7 @@ use prost::Message as _;
 const FILES: [&str; 4] =
     ["terrane/v1/common.proto", "terrane/v1/data.proto", "terrane/v1/master.proto", "terrane/v1/regionserver.proto"];
 
-#[allow(clippy::disallowed_methods, reason = "a build script runs outside of the product: there is no door for it")]
+#[allow(clippy::disallowed_methods, reason = "a build script runs outside of the product, without an `env`")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");
     let descriptors = protox::compile(FILES, ["proto"])?;
@@ -16,14 +16,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .build_server(false)
         // Byte fields are slices of the receive buffer: cells are not copied between wire and log.
         .bytes(".")
-        // They would make every request and reply of a session as large as the largest.
+        // Unboxed, these variants would make every request and reply of a session as large as the largest one.
         .boxed(".terrane.v1.Request.body.scan")
         .boxed(".terrane.v1.Request.body.seal_page")
         .boxed(".terrane.v1.Request.body.open_page")
         .boxed(".terrane.v1.Reply.body.scan")
         .boxed(".terrane.v1.Reply.body.error")
         .compile_fds(descriptors)?;
-    // Servers decode the same messages with a codec of their own.
+    // Servers decode the same messages with their own codec.
     let servers = out.join("servers");
     std::fs::create_dir_all(&servers)?;
     tonic_prost_build::configure()

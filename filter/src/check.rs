@@ -1,4 +1,4 @@
-//! The rules that a filter built as a value has to keep, as one read from text does: limits, places and operands.
+//! The rules for every filter, whether parsed or built as a value: limits, placement and operands.
 
 use bytes::Bytes;
 use terrane_types::limits::VALUE_BYTES_MAX;
@@ -8,18 +8,18 @@ use crate::error::FilterError;
 use crate::expression::{Filter, Subject};
 use crate::limits::{DEPTH_MAX, ENTRIES_MAX, NODES_MAX, PATTERNS_MAX, TEXT_BYTES_MAX};
 
-/// What was counted so far.
+/// Totals so far.
 #[derive(Default)]
 struct Counted {
     nodes: usize,
     entries: usize,
     patterns: usize,
-    /// At least so many bytes the text will have.
+    /// A lower bound of the length of the text.
     bytes: usize,
 }
 
 impl Filter {
-    /// Checks limits, operands, and that what is about the whole scan stands outermost. Read from text, a filter was checked.
+    /// Checks limits, operands, and that tests of the whole scan are outermost. Parsing includes this check.
     ///
     /// # Errors
     /// [`FilterError`] that names the rule.
@@ -44,7 +44,8 @@ impl Filter {
         if matches!(self, Self::And(parts) if parts.is_empty()) {
             return Err(empty("and"));
         }
-        // A byte takes up to four in text, and a number or a name some dozens: most filters need not be written to know.
+        // A byte takes up to four characters, and a number or name a few dozen. Most filters are far below the limit,
+        // so they need not be written out to know it.
         if counted.bytes * 4 + (counted.nodes + counted.entries) * NODE_BYTES_MAX > TEXT_BYTES_MAX {
             let bytes = self.to_string().len();
             if bytes > TEXT_BYTES_MAX {
@@ -55,7 +56,7 @@ impl Filter {
     }
 }
 
-/// More than what a node or an entry of a list takes as text, beside the bytes in it: names of families are the longest.
+/// An upper bound of the text of a node or list entry without its bytes; family names are the longest part.
 const NODE_BYTES_MAX: usize = 384;
 
 impl Counted {
@@ -155,7 +156,7 @@ fn check_operand(read_as: ValueType, operand: &Bytes) -> Result<(), FilterError>
     }
 }
 
-/// A lower bound of the bytes that the node takes as text, without what lies inside of it.
+/// A lower bound of the length of the node's text, without nested nodes.
 fn bytes_of(filter: &Filter) -> usize {
     let subject = |subject: &Subject| match subject {
         Subject::Column(column) => column.qualifier.len(),

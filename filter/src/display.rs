@@ -1,4 +1,4 @@
-//! A filter as text: what [`FromStr`](std::str::FromStr) reads back as the same filter.
+//! A filter as text, which [`FromStr`](std::str::FromStr) parses back into the same filter.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -78,7 +78,7 @@ fn list(f: &mut Formatter<'_>, parts: &[Filter], between: &str) -> fmt::Result {
     }
 }
 
-/// A part of a larger expression: a list gets parentheses, so that it stays a list of its own.
+/// A part of a larger expression; a nested `and` or `or` gets parentheses.
 fn enclosed(f: &mut Formatter<'_>, part: &Filter) -> fmt::Result {
     match part {
         Filter::And(parts) | Filter::Or(parts) if parts.len() == 1 => enclosed(f, &parts[0]),
@@ -96,7 +96,7 @@ fn separated(f: &mut Formatter<'_>, entries: impl IntoIterator<Item = impl Displ
     })
 }
 
-/// A subject with the type it is read as; bytes go without saying.
+/// A subject with the type it is read as; the default, bytes, is omitted.
 fn typed(f: &mut Formatter<'_>, subject: &Subject, read_as: ValueType) -> fmt::Result {
     match subject {
         Subject::Column(column) => of_column(f, column, read_as),
@@ -196,16 +196,16 @@ impl Display for Literal<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.0.read(self.1) {
             Ok(Value::Integer(number)) => number.fmt(f),
-            // Debug, since it writes large and small ones with an exponent, and reads back as the same number.
+            // Debug format: it writes an exponent where one is shorter, and parses back into the same number.
             Ok(Value::Float(number)) => fmt::Debug::fmt(&number, f),
             Ok(Value::Text(_) | Value::Bytes(_)) => Quoted(self.1).fmt(f),
-            // Not a value of its type, which check() refuses: shown all the same, since errors show filters too.
+            // Not a value of its type, which check() refuses. It is still shown, because errors show filters.
             Err(_) => Quoted(self.1).fmt(f),
         }
     }
 }
 
-/// Millionths as a share of one.
+/// Millionths as a fraction of one.
 struct Share(u32);
 
 impl Display for Share {

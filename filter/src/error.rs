@@ -1,45 +1,45 @@
-//! What is wrong with a filter, said so that the reader sees the place.
+//! What is wrong with a filter; for text, with the place marked.
 
 use terrane_types::Invalid;
 
-/// A filter that is refused. The same filter will be refused again.
+/// Why a filter is refused. The same filter is always refused.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
-    /// The text is not of the language.
+    /// The text does not parse.
     #[error("{}", drawn(what, text, *at))]
     Syntax {
         /// What is wrong and what was expected.
         what: String,
         /// The text.
         text: String,
-        /// The byte of the text at which it is wrong.
+        /// The byte offset of the error in the text.
         at: usize,
     },
-    /// The text is over the limit.
+    /// The text is too long.
     #[error("the filter has {bytes} bytes of text; the limit is {limit}")]
     TooLong {
-        /// What it has.
+        /// The actual number.
         bytes: usize,
-        /// What is allowed.
+        /// The limit.
         limit: usize,
     },
-    /// Expressions lie too deep in one another.
+    /// Expressions are nested too deep.
     #[error("the filter is nested {depth} deep; the limit is {limit}")]
     TooDeep {
-        /// What it has.
+        /// The actual number.
         depth: usize,
-        /// What is allowed.
+        /// The limit.
         limit: usize,
     },
     /// There is too much of something.
     #[error("the filter has {count} what; the limit is {limit}")]
     TooMany {
-        /// Of what, in the plural.
+        /// The things counted, in the plural.
         what: &'static str,
-        /// What it has.
+        /// The actual number.
         count: usize,
-        /// What is allowed.
+        /// The limit.
         limit: usize,
     },
     /// A regular expression is malformed or too large.
@@ -50,13 +50,13 @@ pub enum FilterError {
         /// What is wrong.
         why: String,
     },
-    /// `page`, `while` or `keys_only` inside of another expression.
+    /// `page`, `while` or `keys_only` inside another expression.
     #[error("{name}() is about the whole scan: it stands alone or in the outermost `and`")]
     Misplaced {
-        /// Which.
+        /// The function's name.
         name: &'static str,
     },
-    /// A value breaks a rule of the test it is given to.
+    /// A value breaks a rule of its test.
     #[error("{what}")]
     BadOperand {
         /// The rule, as a sentence.
@@ -70,7 +70,7 @@ impl From<FilterError> for Invalid {
     }
 }
 
-/// How much of a long text is shown around the place.
+/// How much of a long text is shown on each side of the place.
 const SHOWN_CHARS: usize = 60;
 
 /// The sentence, the line of the text around the place, and a caret below it.
@@ -82,7 +82,7 @@ fn drawn(what: &str, text: &str, at: usize) -> String {
     let before: Vec<char> = text[line_start..at].chars().collect();
     let cut = before.len().saturating_sub(SHOWN_CHARS);
     let after: String = text[at..line_end].chars().take(SHOWN_CHARS).collect();
-    // What a terminal would act on, or show with another width, must not move the caret.
+    // Control characters must not move the caret.
     let plain = |shown: char| if shown.is_control() { ' ' } else { shown };
     let mark = if cut > 0 { "…" } else { "" };
     let shown: String = before[cut..].iter().copied().chain(after.chars()).map(plain).collect();

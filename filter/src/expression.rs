@@ -6,22 +6,22 @@ use terrane_types::{FamilyName, KeyRange, ValueType};
 use crate::fuzzy_key::FuzzyKey;
 use crate::pattern::Pattern;
 
-/// Which rows and cells are shown.
+/// Which rows and cells a read returns.
 ///
 /// ```
 /// use terrane_filter::{Filter, Relation, Subject};
 ///
 /// let warm = Filter::from_text("i32(data:airtemp) > 100 and prefix(row, '0290')")?;
-/// let built = Subject::column("data".parse()?, "airtemp").is(Relation::Greater, 100_i32).and(Filter::row_prefix("0290"));
-/// assert_eq!(warm, built);
+/// let built = Subject::column("data".parse()?, "airtemp").is(Relation::Greater,
+/// 100_i32).and(Filter::row_prefix("0290")); assert_eq!(warm, built);
 /// assert_eq!(built.to_string(), "i32(data:airtemp) > 100 and prefix(row, '0290')");
 /// # Ok::<(), terrane_types::Invalid>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Filter {
-    /// Yes where all say yes.
+    /// Yes if all say yes.
     And(Vec<Filter>),
-    /// Yes where one says yes.
+    /// Yes if at least one says yes.
     Or(Vec<Filter>),
     /// The opposite.
     Not(Box<Filter>),
@@ -29,51 +29,52 @@ pub enum Filter {
     Compare {
         /// What is compared.
         subject: Subject,
-        /// How its bytes are read.
+        /// The type its bytes are read as.
         read_as: ValueType,
-        /// How the two are to stand.
+        /// The comparison.
         relation: Relation,
-        /// The value, in the bytes of its type.
+        /// The value, in its type's encoding.
         operand: Bytes,
     },
     /// Equals one of several values: `qualifier in ('a', 'b')`.
     OneOf {
         /// What is compared.
         subject: Subject,
-        /// How its bytes are read.
+        /// The type its bytes are read as.
         read_as: ValueType,
-        /// The values, in the bytes of their type.
+        /// The values, in their type's encoding.
         operands: Vec<Bytes>,
     },
     /// Begins with these bytes: `prefix(row, '0290')`.
     Prefix {
-        /// What is looked at.
+        /// What is tested.
         subject: Subject,
         /// The bytes it begins with.
         prefix: Bytes,
     },
-    /// Has these bytes in it: `contains(value, 'rain')`; without regard to case, as HBase's substring comparator:
+    /// Contains these bytes: `contains(value, 'rain')`; ignoring case, as HBase's substring comparator:
     /// `icontains(value, 'rain')`.
     Contains {
-        /// What is looked at.
+        /// What is tested.
         subject: Subject,
-        /// The bytes looked for.
+        /// The bytes to find.
         part: Bytes,
-        /// Upper and lower case are alike, in what is UTF-8.
+        /// Ignore case, for UTF-8 text.
         ignore_case: bool,
     },
-    /// A regular expression is found in it: `matches(value, '^[0-9]+$')`.
+    /// A regular expression matches somewhere in it: `matches(value, '^[0-9]+$')`.
     Matches {
-        /// What is looked at.
+        /// What is tested.
         subject: Subject,
         /// The expression.
         pattern: Pattern,
     },
-    /// It has as many bytes as the mask, and joined with it bit by bit they are not all zero: `bits(value, and, '\x01')`.
+    /// It is as long as the mask, and combining the two bit by bit gives a bit that is not zero: `bits(value, and,
+    /// '\x01')`.
     Bits {
-        /// What is looked at.
+        /// What is tested.
         subject: Subject,
-        /// How the bits are joined.
+        /// How the bits are combined.
         operator: BitOperator,
         /// The mask.
         mask: Bytes,
@@ -87,52 +88,52 @@ pub enum Filter {
     },
     /// The row lies in one of the ranges: `rows('a'..'c', 'x'..)`.
     Rows(Vec<KeyRange>),
-    /// The row looks like one of the keys: `fuzzy('????-2024')`.
+    /// The row matches one of the keys: `fuzzy('????-2024')`.
     Fuzzy(Vec<FuzzyKey>),
     /// The qualifier lies between two: `qualifiers('a'..'c')`.
     Qualifiers {
-        /// The first inside.
+        /// The first qualifier inside.
         start: Bytes,
-        /// The first beyond; empty: no bound.
+        /// The first qualifier after the end; empty: unbounded.
         end: Bytes,
     },
     /// The cell has one of these timestamps: `timestamps(1, 2)`.
     Timestamps(Vec<i64>),
-    /// The cell is of one of so many columns of the row, counted from the first after the offset, as the projection shows
-    /// them: `columns(10, 20)` is the 21st to 30th.
+    /// The cell's column is among the first `limit` columns of the row after `offset`, as the projection selects them:
+    /// `columns(10, 20)` is the 21st to 30th.
     Columns {
         /// How many columns.
         limit: u32,
-        /// How many before them.
+        /// How many columns before them.
         offset: u32,
     },
-    /// The first cell of the row, as the projection shows it: `first_key_only()`.
+    /// The first cell of the row that the projection selects: `first_key_only()`.
     FirstKeyOnly,
-    /// A share of all rows, the same at each read: `random(0.1)`, `random(0.1, 7)`.
+    /// A fraction of all rows, the same ones at each read: `random(0.1)`, `random(0.1, 7)`.
     Random {
-        /// The share, in millionths.
+        /// The fraction, in millionths.
         millionths: u32,
-        /// Another seed takes other rows.
+        /// Another seed selects other rows.
         seed: u64,
     },
     /// Every cell of the row gets a yes: `skip(value != '0')` skips rows that hold a zero.
     Skip(Box<Filter>),
     /// Some cell of the row gets a yes: `any(value = '0')` shows whole rows that hold a zero.
     Any(Box<Filter>),
-    /// As [`Filter::Skip`], and the first row that everything else lets pass and this does not ends the scan:
+    /// As [`Filter::Skip`], but the first row that fails it, among those that pass everything else, ends the scan:
     /// `while(row < 'k')`.
     While(Box<Filter>),
-    /// Ends the scan after so many rows: `page(10)`.
+    /// Ends the scan after this many rows: `page(10)`.
     Page(u64),
     /// Cells come without their values, or with the value's length as a 4-byte big-endian number: `keys_only()`,
     /// `keys_only(lengths)`.
     KeysOnly {
-        /// With lengths.
+        /// Replace values by their lengths.
         lengths: bool,
     },
 }
 
-/// What a test looks at.
+/// What a test examines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// The row key.
@@ -147,7 +148,7 @@ pub enum Subject {
     Column(ColumnSubject),
 }
 
-/// A column that is tested by name.
+/// A column tested by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnSubject {
     /// The family.
@@ -156,11 +157,11 @@ pub struct ColumnSubject {
     pub qualifier: Bytes,
     /// Rows without the column pass.
     pub pass_missing: bool,
-    /// All versions that the projection shows are looked at, and one that passes is enough; else the newest alone.
+    /// The test passes if any selected version passes; otherwise only the newest version counts.
     pub any_version: bool,
 }
 
-/// How two values are to stand.
+/// A comparison of two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
     /// `=`
@@ -177,19 +178,19 @@ pub enum Relation {
     GreaterOrEqual,
 }
 
-/// How a value's bits are joined with a mask.
+/// How a value's bits are combined with a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BitOperator {
-    /// Bits that both have.
+    /// Bits set in both.
     And,
-    /// Bits that one has.
+    /// Bits set in either.
     Or,
-    /// Bits that only one has.
+    /// Bits set in exactly one.
     Xor,
 }
 
 impl Relation {
-    /// Whether values that compare so stand in the relation.
+    /// Whether the relation holds for this ordering of two values.
     #[must_use]
     pub fn holds(self, ordering: std::cmp::Ordering) -> bool {
         match self {
@@ -203,12 +204,12 @@ impl Relation {
     }
 }
 
-/// A value to compare with, and the type it says to read the other side as.
+/// A value to compare with; its type determines how the other side is read.
 pub trait Operand {
     /// The type.
     const READ_AS: ValueType;
 
-    /// The value in the bytes of its type.
+    /// The value in its type's encoding.
     fn to_operand(self) -> Bytes;
 }
 
@@ -266,7 +267,7 @@ impl Subject {
         Self::Column(ColumnSubject { family, qualifier, pass_missing: false, any_version: false })
     }
 
-    /// Rows without the column pass. Of other subjects, which are never missing, this changes nothing.
+    /// Rows without the column pass. Has no effect on other subjects, which are never missing.
     #[must_use]
     pub fn or_missing(mut self) -> Self {
         if let Self::Column(column) = &mut self {
@@ -275,7 +276,7 @@ impl Subject {
         self
     }
 
-    /// All versions of the column that are read are looked at. Of other subjects this changes nothing.
+    /// Tests all versions of the column that are read. Has no effect on other subjects.
     #[must_use]
     pub fn any_version(mut self) -> Self {
         if let Self::Column(column) = &mut self {
@@ -303,13 +304,13 @@ impl Subject {
         Filter::Prefix { subject: self, prefix: prefix.into() }
     }
 
-    /// Has these bytes in it.
+    /// Contains these bytes.
     #[must_use]
     pub fn contains(self, part: impl Into<Bytes>) -> Filter {
         Filter::Contains { subject: self, part: part.into(), ignore_case: false }
     }
 
-    /// The expression is found in it.
+    /// The expression matches somewhere in it.
     #[must_use]
     pub fn matches(self, pattern: Pattern) -> Filter {
         Filter::Matches { subject: self, pattern }
@@ -323,7 +324,7 @@ impl Filter {
         Subject::Row.has_prefix(prefix)
     }
 
-    /// Yes where both say yes.
+    /// Yes if both say yes.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -343,7 +344,7 @@ impl Filter {
         }
     }
 
-    /// Yes where one of the two says yes.
+    /// Yes if at least one of the two says yes.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         match (self, other) {
@@ -363,14 +364,14 @@ impl Filter {
         }
     }
 
-    /// How many rows its `page(n)` lets pass, the least where it has several; `None` without one. Who reads across regions counts them: a server
-    /// sees its own region only.
+    /// The row limit of its `page(n)`, the least if there are several; `None` without one. The client counts the rows,
+    /// because a server sees only its own region.
     #[must_use]
     pub fn page(&self) -> Option<u64> {
         self.conjuncts().iter().filter_map(|part| if let Self::Page(rows) = part { Some(*rows) } else { None }).min()
     }
 
-    /// The parts of the outermost `and`, or the filter itself.
+    /// The operands of the outermost `and`, or the filter itself.
     pub(crate) fn conjuncts(&self) -> &[Self] {
         match self {
             Self::And(all) => all,

@@ -1,26 +1,26 @@
-//! Keys of which some bytes are given and others may be anything, with the next key that looks like one.
+//! Fuzzy keys: some bytes are fixed, others may be anything. A scan can jump to the next row that matches one.
 //!
-//! A row looks like a fuzzy key when it is at least as long and its first bytes are those given. For keys whose leading part is
-//! open (`fuzzy('????2024')`) no range of rows says what passes; but from any row the next one that can pass is easily
-//! told, so a scan hops from one to the next instead of reading everything between.
+//! A row matches a fuzzy key if it is at least as long and agrees with it in all fixed bytes. If the leading bytes are
+//! open (`fuzzy('????2024')`), no range contains just the matching rows. The next row that can match is easily computed
+//! from any row, though, so a scan seeks to it instead of reading everything in between.
 
 use std::fmt;
 
 use terrane_types::limits::ROW_BYTES_MAX;
 use terrane_types::{Invalid, KeyRange, escape};
 
-/// A key with open places.
+/// A key with open bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct FuzzyKey {
-    /// A byte for each place, `None` where any will do; never empty.
+    /// One entry per byte, `None` where any byte matches; never empty.
     places: Vec<Option<u8>>,
 }
 
 impl FuzzyKey {
-    /// A key from its places: the byte that must be there, or `None` for any.
+    /// A key from its bytes: a fixed byte, or `None` for any.
     ///
     /// # Errors
-    /// [`Invalid`] when there is no place, or more than a row has bytes.
+    /// [`Invalid`] for no bytes, or more than a row can have.
     pub fn new(places: Vec<Option<u8>>) -> Result<Self, Invalid> {
         if places.is_empty() || places.len() > ROW_BYTES_MAX {
             return Err(Invalid::new(format!("a fuzzy key has 1 to {ROW_BYTES_MAX} places, not {}", places.len())));
@@ -28,10 +28,10 @@ impl FuzzyKey {
         Ok(Self { places })
     }
 
-    /// A key as HBase gives it: bytes, and beside each 0 where it must be there and anything else where any will do.
+    /// A key as HBase describes it: bytes, and a mask that is 0 for each fixed byte and anything else for an open one.
     ///
     /// # Errors
-    /// [`Invalid`] when the two differ in length, are empty, or longer than a row.
+    /// [`Invalid`] if the two differ in length, are empty, or are longer than a row.
     pub fn with_mask(key: &[u8], mask: &[u8]) -> Result<Self, Invalid> {
         if key.len() != mask.len() {
             return Err(Invalid::new(format!(
@@ -43,32 +43,32 @@ impl FuzzyKey {
         Self::new(key.iter().zip(mask).map(|(byte, open)| (*open == 0).then_some(*byte)).collect())
     }
 
-    /// The places.
+    /// The bytes, `None` for an open one.
     #[must_use]
     pub fn places(&self) -> &[Option<u8>] {
         &self.places
     }
 
-    /// Whether the row looks like the key.
+    /// Whether the row matches.
     #[must_use]
     pub fn matches(&self, row: &[u8]) -> bool {
         row.len() >= self.places.len()
             && self.places.iter().zip(row).all(|(place, byte)| place.is_none_or(|wanted| wanted == *byte))
     }
 
-    /// The rows that begin as the key does up to its first open place.
+    /// The rows that share the key's bytes up to the first open one.
     pub(crate) fn range(&self) -> KeyRange {
         let fixed: Vec<u8> = self.places.iter().map_while(|place| *place).collect();
         KeyRange::prefix(&fixed)
     }
 
-    /// The least row at or after `row` that looks like the key.
+    /// The least row at or after `row` that matches.
     pub(crate) fn at_or_after(&self, row: &[u8]) -> Option<Vec<u8>> {
         if self.matches(row) {
             return Some(row.to_vec());
         }
-        // The places before `at` are as in `row`. At the first that cannot be, or where the row ends, the rest takes its least
-        // value; where the row is already beyond, the last open place before is raised.
+        // The bytes before `at` are those of `row`. At the first mismatch, or where the row ends, the rest takes its
+        // least value; if the row is already greater there, the last open byte before it is raised.
         let mut raised = None;
         let mut at = 0;
         while let (Some(place), Some(&byte)) = (self.places.get(at), row.get(at)) {
@@ -86,12 +86,12 @@ impl FuzzyKey {
             }
             at += 1;
         }
-        // The row is a beginning of what looks like the key.
+        // The row is a prefix of a match.
         Some(self.filled(&row[..at], 0))
     }
 
-    /// The least bound known of all rows at or before `row` that look like the key; `None` when there is no such row. Longer rows
-    /// look like the key as well and have no greatest one, so the bound is mostly the first row behind them.
+    /// An upper bound, as low as possible, of all rows at or before `row` that match; `None` if there is none. Longer
+    /// rows match as well and have no greatest one, so the bound is mostly the first row after them.
     pub(crate) fn at_or_before(&self, row: &[u8]) -> Option<Vec<u8>> {
         if self.matches(row) {
             return Some(row.to_vec());
@@ -103,13 +103,13 @@ impl FuzzyKey {
                 None if byte > 0 => lowered = Some(at),
                 None => {}
                 Some(wanted) if *wanted == byte => {}
-                // All rows that go on from here with the wanted byte lie below.
+                // All rows that continue with the fixed byte lie below.
                 Some(wanted) if *wanted < byte => return Some(successor(&self.filled(&row[..at], 0xFF))),
                 Some(_) => return self.lower(row, lowered),
             }
             at += 1;
         }
-        // The row ends inside of the key: what looks like the key from here on is longer, and so lies above.
+        // The row ends inside the key: a match with this prefix is longer, so it lies above.
         self.lower(row, lowered)
     }
 
@@ -120,21 +120,21 @@ impl FuzzyKey {
         Some(successor(&self.filled(&head, 0xFF)))
     }
 
-    /// The key with these first bytes and `open` in its open places behind them.
+    /// The key with these first bytes, and with `open` for each open byte after them.
     fn filled(&self, head: &[u8], open: u8) -> Vec<u8> {
         let rest = self.places[head.len()..].iter().map(|place| place.unwrap_or(open));
         head.iter().copied().chain(rest).collect()
     }
 }
 
-/// The first row after all that begin with `head`, of which at least one byte is below 0xFF: the one that was lowered, or that
-/// is below a row's own.
+/// The first row after all rows with the prefix `head`, of which at least one byte is below 0xFF: the lowered one, or
+/// one below the row's byte.
 fn successor(head: &[u8]) -> Vec<u8> {
     terrane_types::range::prefix_end(head).to_vec()
 }
 
 impl fmt::Display for FuzzyKey {
-    /// The key as a filter's text has it: `?` for an open place, `\x3F` for a question mark.
+    /// The key in a filter's text: `?` for an open byte, `\x3F` for a question mark.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for place in &self.places {
             match place {

@@ -1,36 +1,37 @@
-//! Filters: which rows and cells a read shows, decided on the server.
+//! Filters: the server decides which rows and cells a read returns.
 //!
-//! A filter is an expression from a closed set that covers what HBase's filters can say. It is built as a value or read from
-//! text (`i32(data:airtemp) > 100 and prefix(row, '0290')`); the text is its form on the wire, so both are the same thing:
-//! what [`Display`](std::fmt::Display) writes, [`FromStr`](std::str::FromStr) reads back. `docs/filters.md` is the language on one page.
+//! A filter is an expression in a small language that covers HBase's filters. It is built as a value or parsed from
+//! text (`i32(data:airtemp) > 100 and prefix(row, '0290')`). The text is also its form on the wire:
+//! [`FromStr`](std::str::FromStr) parses what [`Display`](std::fmt::Display) writes into the same filter.
+//! `docs/filters.md` describes the language.
 //!
 //! # What a filter means
 //!
-//! A filter is a yes or no for **each cell of a row**; a row is shown with the cells that got a yes, and not at all when none
-//! did. Tests of the row key, of a column by name and of the row as a whole have one answer for all cells of the row; tests of
-//! family, qualifier, value and timestamp have one for each. `and`, `or` and `not` join the answers cell by cell. So a filter has
-//! no state and no order of evaluation, and `not` always means the opposite.
+//! A filter answers yes or no for **each cell of a row**. A row is returned with its yes cells, and not at all without
+//! one. Tests of the row key, of a named column and of the whole row give all cells of the row the same answer; tests
+//! of family, qualifier, value and timestamp answer per cell. `and`, `or` and `not` combine the answers cell by cell. A
+//! filter therefore has no state and no order of evaluation, and `not` always means the opposite.
 //!
-//! - It sees the cells that the projection shows, before the projection's own offset and limit of cells. A column tested by
-//!   name is read even when it is not asked for, and left out of the answer then.
-//! - A column tested by name stands for its newest version inside the projection's times, unless all versions are to be
-//!   looked at. When it is absent the test fails, unless told otherwise.
-//! - A value that cannot be read as the type it is compared as (a wrong length, no UTF-8) fails the test, whichever it is.
-//! - [`Filter::Page`], [`Filter::While`] and [`Filter::KeysOnly`] are about the scan, not about a cell: they stand alone or in the
-//!   outermost `and`.
+//! - The filter sees the cells that the projection selects, before the projection's offset and limit of cells. A column
+//!   that is tested by name is read even if the projection does not select it, and is then left out of the answer.
+//! - A column tested by name means its newest version in the projection's time range, unless `any_version` is set. If
+//!   the column is absent, the test fails, unless `pass_missing` is set.
+//! - A value that cannot be read as the compared type (wrong length, not UTF-8) fails the test, whatever the
+//!   comparison.
+//! - [`Filter::Page`], [`Filter::While`] and [`Filter::KeysOnly`] apply to the scan, not to a cell: they stand alone or
+//!   in the outermost `and`.
 //!
 //! # Invariants
-//! - The same row at the same moment gets the same answer on every replica and at every retry: [`Filter::Random`] is a hash of
-//!   the row, not a die.
-//! - Cost is bounded before anything is read: length, depth, nodes, lists and compiled patterns all have limits.
+//! - The same row gets the same answer on every replica and at every retry: [`Filter::Random`] hashes the row key.
+//! - Cost is bounded before anything is read: text length, depth, nodes, lists and compiled patterns have limits.
 //!
 //! # Modules
 //!
 //! - [`expression`]: the filter as a value; [`limits`] and `check`: what a filter may hold.
-//! - `token`, `parse`, `display`: its text. [`error`]: what is wrong with a text, and where.
+//! - `token`, `parse`, `display`: its text. [`error`]: what is wrong with a filter, and where.
 //! - `pattern` (regular expressions within limits) and `fuzzy_key` (keys with open places): two tests of their own.
-//! - `row_set`: the rows that can pass, as ranges. `plan`: the filter prepared for evaluation. [`row_filter`]: evaluation over
-//!   packed rows.
+//! - `row_set`: the rows that can pass, as ranges. `plan`: the filter prepared for evaluation. [`row_filter`]:
+//!   evaluation on packed rows.
 
 #![warn(missing_docs)]
 

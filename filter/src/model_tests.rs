@@ -1,4 +1,4 @@
-//! Filters against a plain evaluation of what they mean, over random rows of few letters, so that things meet.
+//! Filters compared with a naive evaluation of their definition, on random rows over a small alphabet.
 
 use proptest::prelude::*;
 

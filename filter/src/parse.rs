@@ -1,7 +1,7 @@
-//! Reads a filter's text, by descent: `or` over `and` over `not` over tests.
+//! A recursive-descent parser for a filter's text: `or`, then `and`, then `not`, then tests.
 //!
-//! What cannot be read is answered with the place, what was expected there, and for a misspelt name the one that was
-//! probably meant. Nothing is allocated by a length in the text, and nesting is counted before it is entered.
+//! An error shows the place and what was expected there, and suggests a name for a misspelled one. Nesting is counted
+//! before it is entered, so that hostile text cannot overflow the stack.
 
 use std::str::FromStr;
 
@@ -16,10 +16,10 @@ use crate::limits::{DEPTH_MAX, TEXT_BYTES_MAX};
 use crate::pattern::Pattern;
 use crate::token::{Token, TokenKind, syntax, tokens};
 
-/// Parentheses count here, and each list may have a pair.
+/// Parentheses count as nesting here, and each list may have a pair.
 const NESTING_MAX: usize = 2 * DEPTH_MAX;
 
-/// Every name that is followed by a parenthesis, but for the types.
+/// Every name that is followed by a parenthesis, except types.
 const FUNCTIONS: [&str; 20] = [
     "prefix",
     "contains",
@@ -62,10 +62,10 @@ impl FromStr for Filter {
 }
 
 impl Filter {
-    /// Reads a filter from its text, as [`FromStr`] does.
+    /// Parses a filter, as [`FromStr`] does.
     ///
     /// # Errors
-    /// [`FilterError`], which shows the place.
+    /// [`FilterError`] that shows the place.
     pub fn from_text(text: &str) -> Result<Self, FilterError> {
         text.parse()
     }
@@ -78,7 +78,7 @@ struct Parser<'a> {
     nesting: usize,
 }
 
-/// A subject with how it is read.
+/// A subject and the type it is read as.
 struct Typed {
     subject: Subject,
     read_as: ValueType,
@@ -114,7 +114,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Takes the word if it is next, and is no family.
+    /// Takes the word if it is next and does not name a family.
     fn takes_word(&mut self, word: &str) -> bool {
         let found = self.peek() == TokenKind::Word(word) && self.token(1).kind != TokenKind::Colon;
         if found {
@@ -141,7 +141,7 @@ impl<'a> Parser<'a> {
         Ok(one_or(parts, Filter::And))
     }
 
-    /// One level deeper; the way back is not needed after an error.
+    /// Parses one level deeper. After an error the level is not restored, because parsing ends.
     fn nested<T>(&mut self, inner: impl FnOnce(&mut Self) -> Result<T, FilterError>) -> Result<T, FilterError> {
         self.nesting += 1;
         if self.nesting > NESTING_MAX {
@@ -231,7 +231,7 @@ impl<'a> Parser<'a> {
         Ok(filter)
     }
 
-    /// The rest of a test that looks at a subject's bytes: `subject, 'bytes'`.
+    /// The arguments of a test of a subject's bytes: `subject, 'bytes'`.
     fn of_subject(
         &mut self,
         make: impl FnOnce(&Self, Subject, Bytes) -> Result<Filter, FilterError>,
@@ -243,7 +243,7 @@ impl<'a> Parser<'a> {
     }
 
     fn pattern(&self, subject: Subject, text: &Bytes) -> Result<Filter, FilterError> {
-        // The string's token is the one that was just taken.
+        // The token just taken is the string.
         let at = self.tokens[self.next - 1].at;
         let text = std::str::from_utf8(text)
             .map_err(|_| syntax(self.text, at, "a regular expression is UTF-8; write (?-u:\\\\xFF) for any byte"))?;
@@ -285,7 +285,7 @@ impl<'a> Parser<'a> {
         Ok(Filter::Compare { subject, read_as, relation, operand: self.literal(read_as)? })
     }
 
-    /// A subject whose bytes are looked at as they are.
+    /// A subject that is tested as raw bytes.
     fn untyped_subject(&mut self) -> Result<Subject, FilterError> {
         let begin = self.next;
         let Typed { subject, read_as } = self.subject()?;
@@ -375,7 +375,7 @@ impl<'a> Parser<'a> {
         Ok((family, qualifier))
     }
 
-    /// What the quoted string that is next means.
+    /// The bytes of the quoted string that is next.
     fn unescaped(&self) -> Result<Bytes, FilterError> {
         let TokenKind::Quoted(text) = self.peek() else { return Err(self.expected("a string in single quotes")) };
         unescape(text).map(Bytes::from).map_err(|error| self.error(error.what))
@@ -424,7 +424,7 @@ impl<'a> Parser<'a> {
         Ok(number)
     }
 
-    /// A share from 0 to 1 with up to six digits behind the point, in millionths.
+    /// A fraction from 0 to 1 with up to six decimal places, in millionths.
     fn share(&mut self) -> Result<u32, FilterError> {
         let TokenKind::Word(word) = self.peek() else { return Err(self.expected("a share from 0 to 1")) };
         let (whole, rest) = word.split_once('.').unwrap_or((word, ""));
@@ -458,7 +458,7 @@ impl<'a> Parser<'a> {
         Ok(key)
     }
 
-    /// `'a'..'b'`, either side left out for no bound; `..=` takes the end in.
+    /// `'a'..'b'`; a side that is left out is unbounded, and `..=` includes the end.
     fn range(&mut self) -> Result<(Bytes, Bytes), FilterError> {
         let start = match self.peek() {
             TokenKind::Quoted(_) => self.string("the start of a range")?,
@@ -494,7 +494,7 @@ impl<'a> Parser<'a> {
         Ok(entries)
     }
 
-    /// A further argument, if there is one.
+    /// An optional further argument.
     fn optional<T>(
         &mut self,
         argument: impl FnOnce(&mut Self) -> Result<T, FilterError>,
@@ -532,7 +532,7 @@ fn number_bytes(read_as: ValueType, word: &str) -> Option<Bytes> {
     })
 }
 
-/// Says that a name is not known, and which one was probably meant.
+/// Reports an unknown name and suggests a similar one.
 fn unknown_name<'n>(kind: &str, name: &str, known: impl IntoIterator<Item = &'n str>) -> String {
     let lower = name.to_lowercase();
     let nearest = known.into_iter().map(|known| (distance(&lower, known), known)).min();
@@ -544,8 +544,7 @@ fn unknown_name<'n>(kind: &str, name: &str, known: impl IntoIterator<Item = &'n 
     }
 }
 
-/// How many letters have to be put in, taken out or replaced to make one word of the other (Levenshtein); the same letters in
-/// another order are one mistake.
+/// The Levenshtein distance of two words; the same letters in another order count as one edit.
 fn distance(left: &str, right: &str) -> usize {
     let sorted = |word: &str| {
         let mut letters = word.as_bytes().to_vec();
@@ -555,7 +554,7 @@ fn distance(left: &str, right: &str) -> usize {
     if left != right && left.len() == right.len() && sorted(left) == sorted(right) {
         return 1;
     }
-    // Names have few letters; what is far longer is far away.
+    // Names are short; a much longer word is not similar to any.
     if left.len() > 32 {
         return left.len();
     }

@@ -1,8 +1,8 @@
 //! Regular expressions of filters.
 //!
-//! They are the `regex` crate's: matching takes time linear in the input whatever the expression, so that what comes from
-//! outside cannot stall a server. Backreferences and look-around, which would break that, do not exist there. Text and
-//! compiled size are limited. An expression works on bytes: `(?-u:\xFF)` names any byte, and `.` without that a UTF-8 character.
+//! They use the `regex` crate, whose matching time is linear in the input for every expression, so that an expression
+//! from a client cannot stall a server. It has no backreferences or look-around for that reason. Text and compiled size
+//! are limited. An expression matches bytes: `(?-u:\xFF)` names any byte, and a plain `.` one UTF-8 character.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ impl Pattern {
             regex::Error::CompiledTooBig(limit) => {
                 refused(format!("it takes more than {limit} bytes once compiled; use fewer or smaller repetitions"))
             }
-            // The last line says what is wrong; those before draw the place, which a single line cannot.
+            // The last line is the message; those before it mark the place over several lines.
             other => refused(
                 other.to_string().lines().last().unwrap_or("malformed").trim().trim_start_matches("error: ").to_owned(),
             ),
@@ -43,7 +43,7 @@ impl Pattern {
         self.0.as_str()
     }
 
-    /// Whether it is found anywhere in the bytes.
+    /// Whether it matches anywhere in the bytes.
     #[must_use]
     pub fn is_match(&self, bytes: &[u8]) -> bool {
         self.0.is_match(bytes)

@@ -1,7 +1,7 @@
-//! A filter made ready for rows: tests with one answer for a row apart from those with one for each cell.
+//! A filter prepared for evaluation: tests with one answer per row, and tests with one answer per cell.
 //!
-//! What is about the whole row is asked once and first, the row key before any cell. Inside of expressions that differ from cell
-//! to cell, such a part has a slot in which its answer is kept while the row is judged.
+//! Row tests are evaluated first and once, the row key before any cell. A row test inside a cell expression has a slot
+//! that caches its answer for the current row.
 
 use bytes::Bytes;
 use memchr::memmem::Finder;
@@ -12,30 +12,30 @@ use crate::fuzzy_key::FuzzyKey;
 use crate::pattern::Pattern;
 use crate::row_set::RowSet;
 
-/// A filter, ready.
+/// A prepared filter.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// The rows that can pass at all.
+    /// The rows that can pass.
     pub(crate) rows: RowSet,
-    /// Fuzzy keys of which a row must look like one, a list for each such test.
+    /// For each fuzzy test, the keys of which a row must match one.
     pub(crate) fuzzy: Vec<Vec<FuzzyKey>>,
-    /// What must hold for the row.
+    /// Tests that the row must pass.
     pub(crate) row_tests: Vec<RowNode>,
-    /// What must hold for a cell.
+    /// Tests that a cell must pass.
     pub(crate) cell_tests: Vec<CellNode>,
-    /// What ends the scan where it does not hold for every cell.
+    /// Tests that end the scan unless every cell passes them.
     pub(crate) whiles: Vec<CellNode>,
-    /// Whether a cell that passes has to be the first of its row.
+    /// Whether only the first cell of a row can pass.
     pub(crate) first_only: bool,
     /// Whether values are left out.
     pub(crate) keys_only: bool,
-    /// Whether lengths stand in their place.
+    /// Whether their lengths replace them.
     pub(crate) lengths: bool,
-    /// Slots for answers about rows.
+    /// The number of slots for cached row answers.
     pub(crate) slots: usize,
 }
 
-/// One answer for a row.
+/// A test with one answer per row.
 #[derive(Clone, Debug)]
 pub(crate) enum RowNode {
     All(Vec<RowNode>),
@@ -51,7 +51,7 @@ pub(crate) enum RowNode {
     SomeCell(Box<CellNode>),
 }
 
-/// One answer for each cell.
+/// A test with one answer per cell.
 #[derive(Clone, Debug)]
 pub(crate) enum CellNode {
     Row {
@@ -77,7 +77,7 @@ pub(crate) enum CellNode {
     First,
 }
 
-/// A question to bytes.
+/// A test of bytes.
 #[derive(Clone, Debug)]
 pub(crate) enum Test {
     Compare {
@@ -85,7 +85,7 @@ pub(crate) enum Test {
         relation: Relation,
         operand: Operand,
     },
-    /// The bytes of values, sorted: within one type, values are equal when their bytes are.
+    /// Encoded values, sorted: values of one type are equal if their bytes are.
     OneOf {
         read_as: ValueType,
         operands: Vec<Bytes>,
@@ -101,17 +101,17 @@ pub(crate) enum Test {
     },
 }
 
-/// The value compared with, read once.
+/// The decoded operand of a comparison.
 #[derive(Clone, Debug)]
 pub(crate) enum Operand {
     Integer(i128),
     Float(f64),
-    /// Text too: UTF-8 sorts as its bytes do.
+    /// Also text: UTF-8 sorts as its bytes do.
     Bytes(Bytes),
 }
 
 impl Plan {
-    /// Makes a filter ready that was checked.
+    /// Prepares a checked filter.
     pub(crate) fn of(filter: &Filter) -> Self {
         let mut plan = Self {
             rows: RowSet::of(filter),
@@ -136,7 +136,7 @@ impl Plan {
                     let ends = plan.cell_node(inner);
                     plan.whiles.push(ends);
                 }
-                // Ranges of rows say all of these exactly.
+                // `rows` expresses all of these exactly.
                 Filter::Rows(_)
                 | Filter::Prefix { subject: Subject::Row, .. }
                 | Filter::Compare { subject: Subject::Row, read_as: ValueType::Bytes, .. } => {}
@@ -151,12 +151,12 @@ impl Plan {
                 }
             }
         }
-        // What needs the key alone is asked before what looks for a column.
+        // Tests of the key alone come before tests that look up a column.
         plan.row_tests.sort_by_key(|test| !test.is_about_key());
         plan
     }
 
-    /// Whether the answer depends on the row key alone.
+    /// Whether the answer depends only on the row key.
     pub(crate) fn is_about_key(&self) -> bool {
         self.cell_tests.is_empty() && self.whiles.is_empty() && self.row_tests.iter().all(RowNode::is_about_key)
     }
@@ -177,7 +177,7 @@ impl Plan {
             other => match test_of(other) {
                 Some((Subject::Row, test)) => RowNode::Key(test),
                 Some((Subject::Column(column), test)) => RowNode::Column { column: column.clone(), test },
-                // What differs between cells never comes here: see is_about_row().
+                // Unreachable for tests that differ between cells: see is_about_row().
                 _ => RowNode::EveryCell(Box::new(self.cell_node(other))),
             },
         }
@@ -205,7 +205,7 @@ impl Plan {
                 Some((Subject::Family, test)) => CellNode::Family(test),
                 Some((Subject::Qualifier, test)) => CellNode::Qualifier(test),
                 Some((Subject::Value, test)) => CellNode::Value(test),
-                // What is about the scan and inside of something was refused by check(), and lets pass what comes.
+                // check() refused scan tests inside other expressions; here they pass everything.
                 _ => CellNode::All(Vec::new()),
             },
         }
@@ -213,7 +213,7 @@ impl Plan {
 }
 
 impl RowNode {
-    /// Whether the row key says it all.
+    /// Whether the row key alone decides.
     pub(crate) fn is_about_key(&self) -> bool {
         match self {
             Self::All(parts) | Self::Any(parts) => parts.iter().all(Self::is_about_key),
@@ -224,7 +224,7 @@ impl RowNode {
     }
 }
 
-/// Whether the filter says the same of all cells of a row.
+/// Whether the filter gives all cells of a row the same answer.
 fn is_about_row(filter: &Filter) -> bool {
     match filter {
         Filter::And(parts) | Filter::Or(parts) => parts.iter().all(is_about_row),
@@ -274,7 +274,7 @@ fn test_of(filter: &Filter) -> Option<(&Subject, Test)> {
     Some((subject, test))
 }
 
-/// Bytes that are no UTF-8 become the replacement character, which equals nothing that is.
+/// Bytes that are not UTF-8 become the replacement character, which matches no valid text.
 fn lower_case(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).to_lowercase()
 }
@@ -284,7 +284,7 @@ impl Operand {
         match read_as.read(bytes) {
             Ok(Value::Integer(number)) => Self::Integer(number),
             Ok(Value::Float(number)) => Self::Float(number),
-            // An operand that is none of its type was refused by check().
+            // check() refused operands that are not of their type.
             Ok(Value::Text(_) | Value::Bytes(_)) | Err(_) => Self::Bytes(bytes.clone()),
         }
     }
@@ -298,8 +298,8 @@ impl Operand {
     }
 }
 
-/// The value, unless the bytes are none of the type. Says no without the sentence that [`ValueType::read`] makes: a scan may
-/// meet millions of such values.
+/// The value, unless the bytes are not of the type. Avoids building the error message of [`ValueType::read`], because a
+/// scan may meet millions of such values.
 fn read(read_as: ValueType, bytes: &[u8]) -> Option<Value<'_>> {
     match read_as.width() {
         Some(width) if width != bytes.len() => None,

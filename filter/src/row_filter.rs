@@ -1,10 +1,10 @@
-//! Filters over packed rows: which are shown, with which of their cells, and where a scan goes on.
+//! Evaluates filters on packed rows: which rows and cells are returned, and where the scan continues.
 //!
-//! A reader reads what [`RowFilter::reads`] says, hands each packed row to [`RowFilter::judge`], which leaves of it what is shown,
-//! and asks [`RowFilter::seek`] whether rows may be jumped over. The filter sees whole rows only: whoever reads rows in parts puts
-//! them together first.
+//! A reader reads the columns in [`RowFilter::reads`], passes each packed row to [`RowFilter::judge`], which reduces it
+//! to the cells to return, and calls [`RowFilter::seek`] to skip rows. The filter sees only whole rows: a reader that
+//! reads a row in parts joins them first.
 //!
-//! Rows that pass unchanged are not copied, and where the row key alone decides, cells are not looked at.
+//! Rows that pass unchanged are not copied, and if the row key alone decides, cells are not examined.
 
 use std::sync::Arc;
 
@@ -16,35 +16,35 @@ use crate::expression::{ColumnSubject, Filter, Subject};
 use crate::fuzzy_key::FuzzyKey;
 use crate::plan::{CellNode, Plan, RowNode};
 
-/// What becomes of a row.
+/// The filter's answer for a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is shown, as it lies in the block now.
+    /// The row is returned, as it is in the block now.
     Shown,
-    /// It is not shown.
+    /// The row is not returned.
     Hidden,
-    /// It is not shown, and neither is any row after it: the scan is over, in all regions.
+    /// Neither this row nor any later one is returned: the scan ends, in all regions.
     End,
 }
 
-/// Where a scan goes on behind a row.
+/// Where a scan continues after a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seek {
-    /// With the next row.
+    /// At the next row.
     Next,
-    /// With the first row, in the direction of the scan, that is not before this one: no row between can pass.
+    /// At the first row, in the direction of the scan, that is not before this one: no row in between can pass.
     To(Vec<u8>),
-    /// No further row can pass. (In this direction; it is no end of a `while`.)
+    /// No further row in this direction can pass. (Unlike the end of a `while`, this does not end the scan elsewhere.)
     Nothing,
 }
 
-/// A projection's filter at work. Cheap to clone; each reader has its own.
+/// A filter being evaluated. Cheap to clone; each reader has its own.
 #[derive(Clone, Debug)]
 pub struct RowFilter {
     shared: Arc<Shared>,
-    /// Answers about the row at hand, by slot.
+    /// Cached answers for the current row, by slot.
     answers: Vec<Option<bool>>,
-    /// The row as it is shown, on its way.
+    /// A buffer for the row to return.
     shown: Vec<u8>,
 }
 
@@ -52,21 +52,21 @@ pub struct RowFilter {
 struct Shared {
     plan: Plan,
     reads: Projection,
-    /// What the answer is made of, where more than that is read.
+    /// The requested projection, if more than that is read.
     asked: Option<Projection>,
-    /// Cells left out first, and shown then, of those that passed.
+    /// How many passing cells to skip, and how many to return.
     window: (usize, usize),
     keys_only: bool,
     lengths: bool,
-    /// Rows that pass are shown as they are read.
+    /// Rows that pass are returned as they are read.
     as_read: bool,
 }
 
-/// A cell with its place among those of the row.
+/// A cell and its position in the row.
 #[derive(Clone, Copy)]
 struct Placed<'a> {
     cell: CellRef<'a>,
-    /// Which column of the row it is of, counted from 0.
+    /// The ordinal of its column in the row, from 0.
     column: u32,
     is_first: bool,
 }
@@ -80,7 +80,7 @@ impl RowFilter {
         let mut asked = None;
         let keys_only = projection.keys_only || plan.keys_only;
         let lengths = plan.lengths && !projection.keys_only;
-        // What the reader can do itself, where no cell is looked at.
+        // The reader can apply these limits itself if the filter examines no cell.
         let as_read = plan.is_about_key() && !lengths && !(plan.first_only && projection.limits_cells());
         if as_read {
             reads.keys_only = keys_only;
@@ -100,46 +100,46 @@ impl RowFilter {
         Self { shared: Arc::new(shared), answers, shown: Vec::new() }
     }
 
-    /// What is to be read: the columns asked for and those that the filter looks at, with offset and limit of cells where the filter
-    /// does not come first.
+    /// What to read: the requested columns and those that the filter tests, with the offset and limit of cells if the
+    /// filter examines no cell.
     #[must_use]
     pub fn reads(&self) -> &Projection {
         &self.shared.reads
     }
 
-    /// The part of a range outside of which no row can pass; `None` when none can.
+    /// The part of a range outside of which no row can pass; `None` if no row can.
     #[must_use]
     pub fn clip(&self, range: &KeyRange) -> Option<KeyRange> {
         self.shared.plan.rows.clip(range)
     }
 
-    /// Whether the row can pass, as far as its key tells.
+    /// Whether the row can pass, judging by its key.
     #[must_use]
     pub fn may_pass(&self, row: &[u8]) -> bool {
         let Plan { rows, fuzzy, .. } = &self.shared.plan;
         rows.contains(row) && fuzzy.iter().all(|keys| keys.iter().any(|key| key.matches(row)))
     }
 
-    /// Whether the row key alone decides: a part of a row can then be judged as the whole.
+    /// Whether the row key alone decides. A part of a row can then be judged like the whole.
     #[must_use]
     pub fn is_about_key(&self) -> bool {
         self.shared.as_read
     }
 
-    /// Whether the filter lets pass all rows of one range, and what is read for it is shown as it is: once a range was clipped,
-    /// nothing is left to do.
+    /// Whether the filter passes exactly the rows of one range, unchanged: once the range is clipped, nothing is left
+    /// to do.
     #[must_use]
     pub fn is_range(&self) -> bool {
         self.shared.as_read && self.shared.plan.row_tests.is_empty() && !self.may_seek()
     }
 
-    /// Whether some rows may be jumped over inside of what [`RowFilter::clip`] gives.
+    /// Whether rows inside the clipped range can be skipped.
     #[must_use]
     pub fn may_seek(&self) -> bool {
         !self.shared.plan.fuzzy.is_empty() || self.shared.plan.rows.is_parted()
     }
 
-    /// Where to go on behind a row that was read.
+    /// Where to continue after a row that was read.
     #[must_use]
     pub fn seek(&self, row: &[u8], reverse: bool) -> Seek {
         if reverse { self.seek_down(row) } else { self.seek_up(row) }
@@ -173,12 +173,12 @@ impl RowFilter {
                 None => return Seek::Nothing,
             }
         }
-        // The row itself is done, so that it is no place to go on at.
+        // The row itself was read already, so the scan cannot continue there.
         if target == row { Seek::Next } else { Seek::To(target) }
     }
 
-    /// Judges the packed row that begins at `from` and ends the block, and leaves of it what is shown. Of a row that is not shown,
-    /// the caller takes away what it put there.
+    /// Judges the packed row from `from` to the end of the block, and reduces it to the cells to return. If the row is
+    /// not returned, the caller truncates the block.
     pub fn judge(&mut self, block: &mut Vec<u8>, from: usize) -> Verdict {
         let shared = Arc::clone(&self.shared);
         let (row, cells) = parts_of(&block[from..]);
@@ -255,7 +255,7 @@ struct Judging<'a> {
 }
 
 impl<'a> Judging<'a> {
-    /// The cells that the projection shows, each with its place.
+    /// The cells that the projection selects, with their positions.
     fn placed(&self) -> impl Iterator<Item = Placed<'a>> + use<'a> {
         let asked = self.asked;
         let is_asked = move |cell: &CellRef<'_>| asked.is_none_or(|asked| asked.selects(cell.family, cell.qualifier));
@@ -342,7 +342,7 @@ impl<'a> Judging<'a> {
     }
 }
 
-/// Whether values matter for what passes.
+/// Whether the filter tests values.
 fn looks_at_values(filter: &Filter) -> bool {
     match filter {
         Filter::And(parts) | Filter::Or(parts) => parts.iter().any(looks_at_values),
@@ -357,8 +357,8 @@ fn looks_at_values(filter: &Filter) -> bool {
     }
 }
 
-/// The projection with the columns that the filter names. Not every column needs to exist: a family that the table does not
-/// have is refused where the schema is known, as with one that is asked for.
+/// The projection, extended by the columns that the filter names. Whether their families exist is checked where the
+/// schema is known, as for requested ones.
 fn widen(projection: &Projection, filter: &Filter) -> Projection {
     let mut wide = projection.clone();
     if !wide.families.is_empty() {
@@ -372,7 +372,7 @@ fn widen(projection: &Projection, filter: &Filter) -> Projection {
     wide
 }
 
-/// Hands over every column that a test names.
+/// Calls `take` for every column that a test names.
 fn named_columns(filter: &Filter, take: &mut impl FnMut(&FamilyName, &[u8])) {
     match filter {
         Filter::And(parts) | Filter::Or(parts) => parts.iter().for_each(|part| named_columns(part, take)),

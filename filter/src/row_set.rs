@@ -1,20 +1,20 @@
-//! Which rows can pass a filter at all, as sorted ranges: what a scan need not read.
+//! The rows that can pass a filter, as sorted ranges: a scan need not read the rest.
 //!
-//! The ranges may hold rows that do not pass, never the other way round. Filters on the row key give exact ranges, which `and`,
-//! `or` and `not` join as sets; everything else gives all rows.
+//! The ranges may include rows that do not pass, but never exclude one that does. Filters on the row key give exact
+//! ranges, which `and`, `or` and `not` combine as sets; every other filter gives all rows.
 //!
-//! Invariant: the ranges of a [`RowSet`] are sorted, not empty, and apart from each other.
+//! Invariant: the ranges of a [`RowSet`] are sorted, not empty, and neither overlap nor touch.
 
 use bytes::Bytes;
 use terrane_types::{KeyRange, ValueType};
 
 use crate::expression::{Filter, Relation, Subject};
 
-/// Rows, as ranges.
+/// A set of rows, as ranges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RowSet(Vec<KeyRange>);
 
-/// The rows that can pass, and whether all of them do.
+/// The rows that can pass, and whether all of them pass.
 struct Rows {
     set: RowSet,
     exact: bool,
@@ -30,7 +30,7 @@ impl RowSet {
         Self(vec![KeyRange::all()])
     }
 
-    /// Takes ranges in any order that may meet.
+    /// Sorts ranges and joins those that overlap or touch.
     pub(crate) fn new(mut ranges: Vec<KeyRange>) -> Self {
         ranges.retain(|range| range.end.is_empty() || range.start < range.end);
         ranges.sort();
@@ -54,7 +54,7 @@ impl RowSet {
         let mut both = Vec::new();
         while let (Some(a), Some(b)) = (left.peek(), right.peek()) {
             both.extend(a.intersect(b));
-            // Whichever ends first can meet nothing more.
+            // The range that ends first cannot overlap anything else.
             let left_ends = !a.end.is_empty() && (b.end.is_empty() || a.end < b.end);
             if left_ends {
                 left.next()
@@ -86,23 +86,23 @@ impl RowSet {
         self.range_from(row).is_some_and(|range| range.start[..] <= *row)
     }
 
-    /// The range that holds the row, or else the next one behind it.
+    /// The range that contains the row, or the next one after it.
     pub(crate) fn range_from(&self, row: &[u8]) -> Option<&KeyRange> {
         self.0.get(self.0.partition_point(|range| !range.is_before_end(row)))
     }
 
-    /// The last range that has rows before this one.
+    /// The last range that contains rows before this one.
     pub(crate) fn range_before(&self, row: &[u8]) -> Option<&KeyRange> {
         let behind = self.0.partition_point(|range| range.start[..] < *row);
         self.0[..behind].last()
     }
 
-    /// Whether there are rows between the first and the last that cannot pass.
+    /// Whether the set has gaps: rows that cannot pass between rows that can.
     pub(crate) fn is_parted(&self) -> bool {
         self.0.len() > 1
     }
 
-    /// The part of `range` from the first row inside to the last; `None` when there is none.
+    /// `range` clipped to the first and last rows of the set; `None` if nothing is left.
     pub(crate) fn clip(&self, range: &KeyRange) -> Option<KeyRange> {
         let inside = self.intersect(&Self(vec![range.clone()]));
         let (first, last) = (inside.0.first()?, inside.0.last()?);
@@ -130,8 +130,8 @@ fn rows_of(filter: &Filter) -> Rows {
             Rows { set, exact: true } => exact(set.complement()),
             Rows { exact: false, .. } => all(),
         },
-        // A row passes when some or all of its cells pass, and a row test says the same of each.
-        // (Not so with `while`: a row that it does not let pass has to be met, since it ends the scan.)
+        // A row test gives all cells the same answer, so `any` and `skip` of it are the test itself.
+        // (`while` differs: a row that fails it must be read, because that row ends the scan.)
         Filter::Skip(inner) | Filter::Any(inner) => Rows { exact: false, ..rows_of(inner) },
         Filter::Rows(ranges) => exact(RowSet::new(ranges.clone())),
         Filter::Fuzzy(keys) => {
@@ -152,7 +152,7 @@ fn compared(relation: Relation, operand: &Bytes) -> RowSet {
     let KeyRange { start, end: behind } = KeyRange::row(operand);
     let from = |start: Bytes| KeyRange { start, end: Bytes::new() };
     let until = |end: Bytes| KeyRange { start: Bytes::new(), end };
-    // No row is empty, so nothing lies before or at the empty operand; and an empty end would say no bound.
+    // No row is empty, so nothing lies at or before an empty operand; and an empty end would mean unbounded.
     let before = if start.is_empty() { Vec::new() } else { vec![until(start.clone())] };
     RowSet::new(match relation {
         Relation::Equal => vec![KeyRange { start, end: behind }],

@@ -1,4 +1,4 @@
-//! The text of filters: what is written is read back, and what is wrong is said with its place.
+//! The text of filters: what is written parses back into the same filter, and errors show the place.
 
 use proptest::prelude::*;
 

@@ -1,9 +1,9 @@
-//! The words of a filter's text.
+//! The tokens of a filter's text.
 
 use crate::error::FilterError;
 use crate::expression::Relation;
 
-/// A word, with the bytes of the text that it takes.
+/// A token and its offset in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token<'a> {
     pub(crate) kind: TokenKind<'a>,
@@ -14,14 +14,14 @@ pub(crate) struct Token<'a> {
 pub(crate) enum TokenKind<'a> {
     /// Letters, digits, `_`, `-` and single dots: names and numbers alike.
     Word(&'a str),
-    /// What stands between single quotes, escapes and all.
+    /// The text between single quotes, with its escapes.
     Quoted(&'a str),
     Relation(Relation),
     Colon,
     Comma,
     Open,
     Close,
-    /// `..`, with `=` where the end is inside.
+    /// `..`, or `..=` if the end is included.
     Dots {
         inclusive: bool,
     },
@@ -29,7 +29,7 @@ pub(crate) enum TokenKind<'a> {
 }
 
 impl TokenKind<'_> {
-    /// The word as an error names it.
+    /// The token as an error names it.
     pub(crate) fn shown(&self) -> String {
         match self {
             Self::Word(word) => format!("`{}`", shortened(word)),
@@ -57,7 +57,7 @@ pub(crate) fn syntax(text: &str, at: usize, what: impl Into<String>) -> FilterEr
     FilterError::Syntax { what: what.into(), text: text.to_owned(), at }
 }
 
-/// Takes the text apart; the last token is [`TokenKind::End`].
+/// Splits the text into tokens; the last one is [`TokenKind::End`].
 pub(crate) fn tokens(text: &str) -> Result<Vec<Token<'_>>, FilterError> {
     let bytes = text.as_bytes();
     let mut tokens = Vec::new();
@@ -96,7 +96,7 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<Token<'_>>, FilterError> {
     Ok(tokens)
 }
 
-/// Whether a name can stand without quotes.
+/// Whether a name needs no quotes.
 pub(crate) fn is_word(name: &[u8]) -> bool {
     !name.is_empty() && word_length(name, 0) == name.len()
 }
@@ -105,7 +105,7 @@ fn is_word_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
 }
 
-/// A word ends before two dots, which say a range.
+/// A word ends before two dots, which denote a range.
 fn word_length(bytes: &[u8], at: usize) -> usize {
     let rest = &bytes[at..];
     let is_end = |index: &usize| !is_word_byte(rest[*index]) || rest[*index..].starts_with(b"..");

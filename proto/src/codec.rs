@@ -1,6 +1,7 @@
-//! The codec of servers: prost's, except that what cannot be decoded is the caller's mistake and is told as such.
+//! The codec of servers: prost's, except that a message that cannot be decoded is reported as the caller's error.
 //!
-//! Clients keep prost's own codec: an answer that cannot be decoded leaves the outcome open, and must not read as a refusal.
+//! Clients keep prost's own codec: an answer that cannot be decoded leaves the outcome unknown and must not look like a
+//! refusal.
 
 use std::marker::PhantomData;
 
@@ -43,7 +44,7 @@ where
     }
 }
 
-/// Decodes what callers send.
+/// Decodes requests.
 #[derive(Debug)]
 pub struct RequestDecoder<U> {
     message: PhantomData<U>,

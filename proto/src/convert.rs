@@ -1,6 +1,6 @@
-//! Conversions between messages and types, one direction each, in one place.
+//! Conversions between messages and types.
 //!
-//! `TryFrom` is for what comes from outside and may be wrong; `From` for what goes out and cannot be.
+//! `TryFrom` is for incoming messages, which may be invalid; `From` is for outgoing ones, which cannot be.
 
 use bytes::Bytes;
 use terrane_types::cell::Cells;
@@ -91,7 +91,7 @@ impl TryFrom<v1::FamilySchema> for FamilySchema {
     }
 }
 
-/// How a family is stored. What a peer left out, since it does not care or is older than the attribute, has its default.
+/// How a family is stored. An attribute that the peer left out, or is too old to know, has its default.
 fn storage(family: &v1::FamilySchema) -> Result<FamilyStorage, Error> {
     let defaults = FamilyStorage::default();
     let compression = match v1::Compression::try_from(family.compression) {
@@ -159,12 +159,12 @@ impl TryFrom<v1::TableSchema> for TableSchema {
     }
 }
 
-/// Where a group lives, as the map and redirects tell it.
+/// Where a group is, according to the map or a redirect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupLocation {
     /// The group.
     pub group: GroupId,
-    /// Its leader, when one is known.
+    /// Its leader, if known.
     pub leader: Option<ServerId>,
     /// The term that leader was seen in.
     pub term: u64,
@@ -194,13 +194,13 @@ impl From<v1::GroupLocation> for GroupLocation {
     }
 }
 
-/// A server and the address others reach it at.
+/// A server, and the address where others reach it.
 #[must_use]
 pub fn server_address(server: ServerId, address: &str) -> v1::ServerAddress {
     v1::ServerAddress { server: server.0, address: address.to_owned() }
 }
 
-/// Packs cells that came as messages.
+/// Packs cells that arrived as messages.
 ///
 /// # Errors
 /// [`Error::Invalid`] when a cell is outside the limits or its kind is unknown.
@@ -226,7 +226,7 @@ pub fn pack_messages(cells: &[v1::Cell]) -> Result<PackedCells, Error> {
     Ok(PackedCells::validate(packed.into())?)
 }
 
-/// Packed rows as messages, for callers that asked for them.
+/// Packed rows as messages, for callers that request them.
 ///
 /// # Errors
 /// [`Error::Invalid`] when the packed bytes are not whole rows.

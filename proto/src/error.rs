@@ -1,7 +1,7 @@
-//! The one mapping between the errors' vocabulary and the wire. `docs/errors.md` is its table.
+//! The only mapping between [`Error`] and the wire. `docs/errors.md` has the table.
 //!
 //! On streams an error travels as an [`v1::ErrorDetail`]; on unary calls as a gRPC status whose details hold the same
-//! message, so that callers in other languages read one thing.
+//! message, so that callers in other languages read one format.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use tonic::{Code, Status};
 use crate::v1;
 use crate::v1::error_detail::Kind;
 
-/// What a caller does that is told to wait and not for how long.
+/// How long a caller waits when an answer says to wait but not how long.
 const RETRY_AFTER_DEFAULT: Duration = Duration::from_millis(50);
 
-/// An error as it goes over the wire.
+/// An error as a message.
 #[must_use]
 pub fn detail(error: &Error) -> v1::ErrorDetail {
     v1::ErrorDetail { message: error.to_string(), kind: Some(kind(error)) }
@@ -66,12 +66,12 @@ fn kind(error: &Error) -> Kind {
             Kind::SchemaChanged(v1::SchemaChanged { table: table.0, version: *version })
         }
         Error::ReadOnly { what } => Kind::ReadOnly(v1::ReadOnly { what: what.clone() }),
-        // The vocabulary may grow before this mapping does; an unknown word is still an answer.
+        // `Error` may gain variants before this mapping does; such an error is still an answer.
         _ => Kind::Internal(v1::Internal {}),
     }
 }
 
-/// The error behind a message from the wire.
+/// The error in a message.
 #[must_use]
 pub fn from_detail(detail: v1::ErrorDetail) -> Error {
     let v1::ErrorDetail { message, kind } = detail;
@@ -111,7 +111,7 @@ pub fn from_detail(detail: v1::ErrorDetail) -> Error {
     }
 }
 
-/// Bytes that an error takes in a message.
+/// The size of an error in a message, in bytes.
 #[must_use]
 pub fn detail_bytes(detail: &v1::ErrorDetail) -> usize {
     detail.encoded_len()
@@ -141,10 +141,10 @@ pub fn status(error: &Error) -> Status {
     Status::with_details(code, detail.message.clone(), detail.encode_to_vec().into())
 }
 
-/// The error behind a gRPC status, ours or the transport's.
+/// The error in a gRPC status, whether a server or the transport produced it.
 ///
-/// A status without our details comes from the transport: the call may or may not have reached the server. Callers that
-/// wrote something must take [`Error::Unavailable`] from here as an unknown outcome.
+/// A status without our details comes from the transport: the call may or may not have reached the server. For a write,
+/// [`Error::Unavailable`] from this function therefore means that the outcome is unknown.
 #[must_use]
 pub fn from_status(status: &Status) -> Error {
     if !status.details().is_empty()
@@ -169,7 +169,7 @@ fn wait(ms: u32) -> Duration {
     if ms == 0 { RETRY_AFTER_DEFAULT } else { Duration::from_millis(u64::from(ms)) }
 }
 
-/// An id in an error only explains it, so a malformed one reads as nil instead of hiding the error.
+/// An id in an error is only informative, so a malformed one reads as zero instead of hiding the error.
 fn cluster(bytes: &[u8]) -> ClusterId {
     ClusterId(<[u8; 16]>::try_from(bytes).unwrap_or_default())
 }

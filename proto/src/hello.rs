@@ -1,7 +1,8 @@
-//! The hello that opens every stream and travels in every unary call.
+//! The hello: the first message of every stream, and part of every unary call.
 //!
-//! It keeps strangers apart: a client that still remembers yesterday's cluster on the same port, a peer whose directory
-//! was copied, a build that speaks another protocol. Whoever is refused hears why, and nothing else of the stream is read.
+//! It rejects callers that are in the wrong place: a client that remembers an earlier cluster on the same port, a peer
+//! whose directory was copied, a build that speaks another protocol. The refusal states the reason, and the rest of the
+//! stream is not read.
 
 use bytes::Bytes;
 use terrane_types::{ClusterId, Error, ServerId};
@@ -9,18 +10,18 @@ use terrane_types::{ClusterId, Error, ServerId};
 use crate::v1;
 use crate::{FEATURE_LEVEL, PROTOCOL_VERSIONS};
 
-/// Who answers a hello.
+/// The process that answers a hello.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity {
     /// The cluster this process belongs to.
     pub cluster: ClusterId,
     /// Its server id; 0 for a master.
     pub server: ServerId,
-    /// How often it started on its directory.
+    /// How many times it has started on its directory.
     pub boot: u64,
 }
 
-/// A hello as this build sends it.
+/// This build's hello.
 #[must_use]
 pub fn ours(cluster: Option<ClusterId>, expected: ServerId, own: ServerId, boot: u64) -> v1::Hello {
     v1::Hello {
@@ -34,7 +35,7 @@ pub fn ours(cluster: Option<ClusterId>, expected: ServerId, own: ServerId, boot:
     }
 }
 
-/// The cluster id of a hello or of its answer; `None` when the sender does not know one yet.
+/// The cluster id of a hello or of its answer; `None` if the sender does not know it yet.
 ///
 /// # Errors
 /// [`Error::Invalid`] for an id of any length but 0 and 16.
@@ -79,8 +80,8 @@ pub fn check(hello: &v1::Hello, here: Identity, cluster_time_ms: u64) -> Result<
     })
 }
 
-/// Checks the cluster id alone, as unary calls carry it. `may_be_new` lets a caller through that names no cluster, which
-/// is right for the first call to a master only.
+/// Checks only the cluster id, which is all that unary calls carry. `may_be_new` also accepts a caller that names no
+/// cluster, which is right only for the first call to a master.
 ///
 /// # Errors
 /// [`Error::WrongCluster`], or [`Error::Invalid`] when the id is missing or malformed.

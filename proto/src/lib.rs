@@ -1,7 +1,7 @@
 //! The wire: generated messages and services, and the only conversions between them and the types of `terrane-types`.
 //!
-//! Nothing in here decides anything. Servers and the client decode at their edge with [`convert`], and every error
-//! crosses the wire through the one mapping in [`error`]. Byte fields are slices of the receive buffer, so cells are not
+//! This crate makes no decisions. Servers and the client decode at their edge with [`convert`], and every error crosses
+//! the wire through the mapping in [`error`]. Byte fields are slices of the receive buffer, so cells are not
 //! copied between the socket and the log.
 
 pub mod codec;
@@ -27,7 +27,7 @@ pub mod v1 {
 /// The compiled `.proto` files as a descriptor set, served by gRPC reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/terrane.descriptors"));
 
-/// The largest message either side of any service takes: a whole batch (32 MiB) and room for its headers.
+/// The largest message either side of any service takes: a whole batch (32 MiB) and its headers.
 pub const MESSAGE_BYTES_MAX: usize = 40 << 20;
 
 /// The version of the packed bytes (cells, rows, resume tokens) that request headers name.
@@ -36,15 +36,15 @@ pub const PACKED_FORMAT: u32 = 1;
 /// Protocol versions this build speaks.
 pub const PROTOCOL_VERSIONS: std::ops::RangeInclusive<u32> = 1..=1;
 
-/// What this build can do beyond the protocol version; raised when all members of a cluster must know a thing.
+/// What this build can do beyond the protocol version. It is raised when a feature requires all members of a cluster.
 ///
-/// - 2: peers answer what their clock shows.
+/// - 2: peers report their clock.
 pub const FEATURE_LEVEL: u32 = 2;
 
 /// The reflection service of every role, so that `grpcurl` needs no files.
 ///
 /// # Errors
-/// When the embedded descriptor set cannot be read, which is a fault of the build.
+/// When the embedded descriptor set cannot be read, which is a defect of the build.
 pub fn reflection() -> Result<
     tonic_reflection::server::v1::ServerReflectionServer<impl tonic_reflection::server::v1::ServerReflection>,
     tonic_reflection::server::Error,
@@ -55,7 +55,7 @@ pub fn reflection() -> Result<
         .build_v1()
 }
 
-/// Health is served beside our own services; reflection lists it too.
+/// The health service runs next to our own; reflection lists it too.
 const fn tonic_health_descriptors() -> &'static [u8] {
     tonic_health::pb::FILE_DESCRIPTOR_SET
 }

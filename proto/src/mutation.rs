@@ -1,4 +1,5 @@
-//! Conversions of what a row's mutation has besides its cells: conditions, increments and appends, returns, and what came of it.
+//! Conversions of the parts of a row's mutation other than its cells: conditions, increments and appends, returned
+//! cells, and the outcome.
 
 use bytes::Bytes;
 use terrane_types::{
@@ -24,7 +25,7 @@ impl From<&Condition> for v1::Condition {
 impl TryFrom<v1::Condition> for Condition {
     type Error = Error;
 
-    /// What comes out has been checked. The depth of a message is bounded where it is decoded, so this ends.
+    /// The result is checked. The recursion ends because decoding bounds the depth of a message.
     fn try_from(condition: v1::Condition) -> Result<Self, Error> {
         let condition = condition_from(condition)?;
         condition.check()?;
@@ -38,7 +39,7 @@ fn condition_from(condition: v1::Condition) -> Result<Condition, Error> {
         Some(v1::condition::Kind::Column(test)) => Ok(Condition::Column(test.try_into()?)),
         Some(v1::condition::Kind::All(parts)) => Ok(Condition::All(joined(parts)?)),
         Some(v1::condition::Kind::Any(parts)) => Ok(Condition::Any(joined(parts)?)),
-        None => Err(invalid("a condition is empty, or of a kind that this server does not know".to_owned())),
+        None => Err(invalid("a condition is empty, or of a kind this server does not know".to_owned())),
     }
 }
 
@@ -119,7 +120,7 @@ impl From<&ReadModifyWrite> for v1::ReadModifyWrite {
 impl TryFrom<v1::ReadModifyWrite> for ReadModifyWrite {
     type Error = Error;
 
-    /// What comes out has been checked.
+    /// The result is checked.
     fn try_from(rmw: v1::ReadModifyWrite) -> Result<Self, Error> {
         let what = match rmw.what {
             Some(v1::read_modify_write::What::Increment(by)) => ReadModifyWriteKind::Increment(by),
@@ -142,10 +143,10 @@ impl From<Returns> for v1::Returns {
     }
 }
 
-/// What a mutation asks to be returned, as the wire numbers it.
+/// Which cells a mutation returns, from its number on the wire.
 ///
 /// # Errors
-/// [`Error::Invalid`] for a number without a meaning.
+/// [`Error::Invalid`] for an unknown number.
 pub fn returns(number: i32) -> Result<Returns, Error> {
     match v1::Returns::try_from(number) {
         Ok(v1::Returns::Nothing) => Ok(Returns::Nothing),
@@ -155,7 +156,7 @@ pub fn returns(number: i32) -> Result<Returns, Error> {
     }
 }
 
-/// The outcome of the `row`-th row of a request, its cells packed or as messages, as the request wants them.
+/// The outcome of the `row`-th row of a request, with its cells packed or, if `messages` is set, as messages.
 #[must_use]
 pub fn row_result(row: u32, outcome: RowOutcome, messages: bool) -> v1::RowResult {
     let RowOutcome { condition_failed, cells, stamp } = outcome;
@@ -164,7 +165,7 @@ pub fn row_result(row: u32, outcome: RowOutcome, messages: bool) -> v1::RowResul
     v1::RowResult { row, condition_failed, cells, messages, stamp }
 }
 
-/// Which row of the request an outcome is of, and the outcome.
+/// The index of the row in the request, and its outcome.
 ///
 /// # Errors
 /// [`Error::Invalid`] when its cells are malformed.
@@ -174,7 +175,7 @@ pub fn row_outcome(result: v1::RowResult) -> Result<(u32, RowOutcome), Error> {
     Ok((row, RowOutcome { condition_failed, cells, stamp }))
 }
 
-/// What a condition takes in a message.
+/// The size of a condition in a message, in bytes.
 #[must_use]
 pub fn condition_bytes(condition: &v1::Condition) -> usize {
     prost::Message::encoded_len(condition)

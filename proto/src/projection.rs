@@ -4,7 +4,7 @@ use terrane_types::{Columns, Error, FamilyName, Invalid, Projection, QualifierRa
 
 use crate::v1;
 
-/// Without a filter.
+/// The message has no filter.
 impl From<&Projection> for v1::Projection {
     fn from(projection: &Projection) -> Self {
         let Projection { families, versions, time_min, time_max, cell_offset, cell_limit, keys_only, first_cell_only } =
@@ -32,7 +32,7 @@ impl From<&Projection> for v1::Projection {
     }
 }
 
-/// The projection, checked, and the text of its filter, which is empty where there is none.
+/// The checked projection and the text of its filter, which is empty if there is none.
 ///
 /// # Errors
 /// [`Error::Invalid`] for a projection that breaks a rule.

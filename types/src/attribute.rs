@@ -30,10 +30,10 @@ const METADATA_PREFIX: &str = "meta.";
 const SLIP_MAX: usize = 2;
 
 impl FamilySchema {
-    /// Sets an attribute by its name. Of the rules: `versions`, `min_versions`, `ttl` (see [`parse_duration_ms`]; `none`
-    /// for cells that stay) and `keep_deleted_cells`. Of the storage: `compression` (`none`, `lz4`, `zstd`), `bloom`
-    /// (`none`, `row`, `rowcol`), `block_size` (see [`parse_size`]) and `in_memory`. And free metadata as `meta.NAME` (an
-    /// empty value takes the entry away).
+    /// Sets an attribute by its name. Of the rules: `versions`, `min_versions`, `ttl` (see [`parse_duration_ms`];
+    /// `none` for cells that stay) and `keep_deleted_cells`. Of the storage: `compression` (`none`, `lz4`, `zstd`),
+    /// `bloom` (`none`, `row`, `rowcol`), `block_size` (see [`parse_size`]) and `in_memory`. And free metadata as
+    /// `meta.NAME` (an empty value takes the entry away).
     ///
     /// Attributes that must fit each other (`min_versions` is at most `versions`) are compared by
     /// [`TableSchema::check`], so that they may be set in any order.
@@ -126,8 +126,8 @@ impl TableSchema {
         Ok(())
     }
 
-    /// All attributes with their values, as [`TableSchema::set_attribute`] takes them; of metadata what is there, of the
-    /// key and what depends on it only where a key is declared.
+    /// All attributes with their values, as [`TableSchema::set_attribute`] takes them; of metadata what is there, of
+    /// the key and what depends on it only where a key is declared.
     #[must_use]
     pub fn attributes(&self) -> BTreeMap<String, String> {
         let attributes = [
@@ -147,8 +147,8 @@ impl TableSchema {
     }
 }
 
-/// Sets an entry of free metadata; any other name is refused. `valid` has the names that the owner takes, and those that
-/// the other kind of owner takes.
+/// Sets an entry of free metadata; any other name is refused. `valid` has the names that the owner takes, and those
+/// that the other kind of owner takes.
 fn set_metadata(
     metadata: &mut BTreeMap<String, String>,
     owner: &str,

@@ -1,7 +1,8 @@
 //! One bounded reader for every hand-written binary layout: schemas, log records, manifests, catalog edits, tokens.
 //!
-//! All integers are little-endian. The reader never trusts a length: each field is compared with the bytes that are left, so
-//! a length from outside never becomes the size of an allocation. What the fields mean, and checksums, are the caller's.
+//! All integers are little-endian. The reader never trusts a length: each field is compared with the bytes that are
+//! left, so a length from outside never becomes the size of an allocation. What the fields mean, and checksums, are the
+//! caller's.
 //!
 //! Each crate keeps an error type of its own and converts [`Malformed`] into it, so that `?` works in its decoders.
 

@@ -77,8 +77,8 @@ impl Columns {
         self.qualifiers.is_empty() && self.ranges.is_empty()
     }
 
-    /// What to look for in a row: its single columns, or with none of them whatever the row has, since there are ranges or the
-    /// whole family is meant.
+    /// What to look for in a row: its single columns, or with none of them whatever the row has, since there are ranges
+    /// or the whole family is meant.
     #[must_use]
     pub fn sought(&self) -> &[Bytes] {
         if self.ranges.is_empty() { &self.qualifiers } else { &[] }

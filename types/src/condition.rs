@@ -1,14 +1,14 @@
 //! Conditions on a row: what must hold of it for a mutation to be applied.
 //!
-//! A condition looks at the newest version of some columns and is evaluated once, by the leader of the row's group, in the
-//! order of the log. It is a closed set of tests joined by *and* and *or*, bounded in depth and number, so that evaluating
-//! one takes a bounded time.
+//! A condition looks at the newest version of some columns and is evaluated once, by the leader of the row's group, in
+//! the order of the log. It is a closed set of tests joined by *and* and *or*, bounded in depth and number, so that
+//! evaluating one takes a bounded time.
 //!
 //! Invariants:
 //! - What [`Condition::check`] has passed holds the limits, and all values of its tests can be read as what they are
 //!   compared as. So an error in evaluating is always about the cell that was found.
-//! - A column that is absent passes [`Test::Absent`] only, as in a filter: what is not there is neither equal to a value nor
-//!   different from it.
+//! - A column that is absent passes [`Test::Absent`] only, as in a filter: what is not there is neither equal to a
+//!   value nor different from it.
 
 use std::cmp::Ordering;
 

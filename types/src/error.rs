@@ -61,8 +61,8 @@ pub enum Error {
     /// Sent, outcome unknown: the caller decides.
     #[error("the outcome is unknown: the write may or may not have been applied")]
     Uncertain {
-        /// The request applied nothing: the operation is older than what the region remembers. Whether an earlier try of it
-        /// was applied is not known.
+        /// The request applied nothing: the operation is older than what the region remembers. Whether an earlier try
+        /// of it was applied is not known.
         not_tried: bool,
     },
     /// Applied by an earlier try whose result is no longer kept.
@@ -82,9 +82,9 @@ pub enum Error {
         /// Where in it.
         offset: u64,
     },
-    /// The request was made for an older schema of the table, and says that it holds under no other, or it deletes a whole row
-    /// and the table was altered meanwhile: nothing was done, make the request anew (by the table's description, if it
-    /// depends on that).
+    /// The request was made for an older schema of the table, and says that it holds under no other, or it deletes a
+    /// whole row and the table was altered meanwhile: nothing was done, make the request anew (by the table's
+    /// description, if it depends on that).
     #[error("table {table} has schema version {version} by now; look at it again")]
     SchemaChanged {
         /// The table.
@@ -117,8 +117,9 @@ pub enum Error {
         /// The server that answered.
         server: ServerId,
     },
-    /// The deadline passed. A region server answers this only for a request that it has not started: nothing was applied. A
-    /// master answers it when a region server did not answer the master in time: the change may still be made.
+    /// The deadline passed. A region server answers this only for a request that it has not started: nothing was
+    /// applied. A master answers it when a region server did not answer the master in time: the change may still be
+    /// made.
     #[error("the deadline passed before an answer came")]
     DeadlineExceeded,
     /// What was to be made is there already.

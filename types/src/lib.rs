@@ -1,8 +1,8 @@
 //! The vocabulary of Terrane: what every room agrees about, and nothing that does anything.
 //!
 //! Ids, limits, row keys and ranges, table schemas, the packed cell, the rules that say which cells a reader sees, and
-//! the typed row-key codec. No I/O, no async, no protobuf: values go in and values come out, so that everything here can
-//! be tested by plain property tests and be the same in a client, a server and an offline tool.
+//! the typed row-key codec. No I/O, no async, no protobuf: values go in and values come out, so that everything here
+//! can be tested by plain property tests and be the same in a client, a server and an offline tool.
 //!
 //! A value of one of these types is valid: input is checked where it becomes such a value (`new`, `validate`, `parse`),
 //! and needs no checking after.

@@ -21,12 +21,12 @@ pub const ROW_MUTATION_BYTES_MAX: usize = 16 << 20;
 /// Most bytes in one batch (32 MiB), cut between rows where need be.
 pub const BATCH_BYTES_MAX: usize = 32 << 20;
 
-/// Most rows in one request that writes, and so in one atomic batch: each takes its turn where a whole group's writes wait.
-/// Batches of rows that are independent are cut by the client.
+/// Most rows in one request that writes, and so in one atomic batch: each takes its turn where a whole group's writes
+/// wait. Batches of rows that are independent are cut by the client.
 pub const BATCH_ROWS_MAX: usize = 16_384;
 
-/// Most rows in one request that reads by key: each is looked up before the next request of its caller. Clients cut longer
-/// lists.
+/// Most rows in one request that reads by key: each is looked up before the next request of its caller. Clients cut
+/// longer lists.
 pub const GET_ROWS_MAX: usize = 16_384;
 
 /// Most requests in one message of a session.
@@ -80,8 +80,8 @@ pub const SCHEMA_BYTES_MAX: usize = 1 << 20;
 /// Most regions beyond the first that a table may begin with; more come by splitting.
 pub const SPLIT_POINTS_MAX: usize = 10_000;
 
-/// Most bytes in all split points of a new table (8 MiB): its regions travel to their groups in one message, each boundary
-/// twice.
+/// Most bytes in all split points of a new table (8 MiB): its regions travel to their groups in one message, each
+/// boundary twice.
 pub const SPLIT_POINTS_BYTES_MAX: usize = 8 << 20;
 
 /// How deep the ands and ors of a condition may be nested: it is evaluated where a whole group's writes wait.

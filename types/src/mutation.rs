@@ -57,8 +57,8 @@ impl ReadModifyWrite {
     /// The column's new value, of what its newest version holds.
     ///
     /// # Errors
-    /// [`Invalid`] that names the column and the rule: an incremented value has 8 bytes and does not overflow; an appended
-    /// one stays within the limit of a value.
+    /// [`Invalid`] that names the column and the rule: an incremented value has 8 bytes and does not overflow; an
+    /// appended one stays within the limit of a value.
     pub fn apply(&self, newest: Option<&[u8]>) -> Result<Vec<u8>, Invalid> {
         match &self.what {
             ReadModifyWriteKind::Increment(by) => {

@@ -1,8 +1,9 @@
 //! What part of a row a reader asks for: families, columns, versions, a time range, how many cells, and a filter.
 //!
-//! What is shown of a row is decided in this order: columns, versions and times; then the filter, which sees the cells that
-//! are left (and, for the columns it tests by name, those as well when they are not asked for); then the cells' offset and
-//! limit, counted over what the filter let pass; then values are left out. A row of which no cell is left is not shown.
+//! What is shown of a row is decided in this order: columns, versions and times; then the filter, which sees the cells
+//! that are left (and, for the columns it tests by name, those as well when they are not asked for); then the cells'
+//! offset and limit, counted over what the filter let pass; then values are left out. A row of which no cell is left is
+//! not shown.
 
 use bytes::Bytes;
 
@@ -84,8 +85,8 @@ impl Projection {
         self
     }
 
-    /// Adds a range of columns: their qualifiers from `start` up to, not including, `end`, an empty `end` being no bound.
-    /// In a family that is asked for whole this changes nothing.
+    /// Adds a range of columns: their qualifiers from `start` up to, not including, `end`, an empty `end` being no
+    /// bound. In a family that is asked for whole this changes nothing.
     #[must_use]
     pub fn with_qualifier_range(mut self, family: FamilyName, start: impl Into<Bytes>, end: impl Into<Bytes>) -> Self {
         if let Some(columns) = self.columns_mut(family) {
@@ -154,8 +155,8 @@ impl Projection {
     /// Brings what came from outside into the form that [`Projection::selects`] relies on, and checks it.
     ///
     /// # Errors
-    /// [`Invalid`] for no versions or too many, a time range turned round, a family named twice, too many columns, a range
-    /// of columns turned round, or a filter that breaks a rule.
+    /// [`Invalid`] for no versions or too many, a time range turned round, a family named twice, too many columns, a
+    /// range of columns turned round, or a filter that breaks a rule.
     pub fn checked(mut self) -> Result<Self, Invalid> {
         if !(1..=VERSIONS_MAX).contains(&self.versions) {
             return Err(Invalid::new(format!("{} versions are asked for; ask for 1 to {VERSIONS_MAX}", self.versions)));

@@ -117,8 +117,8 @@ impl KeyRange {
     /// Cuts the range in two at `at`, which becomes the first row of the second.
     ///
     /// # Errors
-    /// [`Invalid`] unless `at` lies inside and is not the first row, so that neither half is empty; and when `at` is longer
-    /// than a bound can be, so that both halves can be read again wherever they are recorded.
+    /// [`Invalid`] unless `at` lies inside and is not the first row, so that neither half is empty; and when `at` is
+    /// longer than a bound can be, so that both halves can be read again wherever they are recorded.
     pub fn split(&self, at: &[u8]) -> Result<(Self, Self), Invalid> {
         check_bound(at)?;
         if !self.contains(at) || at == &self.start[..] {

@@ -50,9 +50,9 @@ use crate::row::Row;
 /// A struct whose fields are the parts of a row key, in order. Derived; see [the module](self).
 ///
 /// Besides these methods the derive gives the struct `prefix_1(&a)`, `prefix_2(&a, &b)` and so on: the range that holds
-/// exactly the keys beginning with those parts. Where the first part is a [`Bucket`](crate::Bucket), keys of one prefix are spread over
-/// all buckets, so these functions leave the bucket out and give one range for each. And it gives `prefix()`, which takes
-/// the leading parts one after another, the last of them bounded if wanted: see [`KeySpan`].
+/// exactly the keys beginning with those parts. Where the first part is a [`Bucket`](crate::Bucket), keys of one prefix
+/// are spread over all buckets, so these functions leave the bucket out and give one range for each. And it gives
+/// `prefix()`, which takes the leading parts one after another, the last of them bounded if wanted: see [`KeySpan`].
 pub trait RowKey: Sized {
     /// The names of the parts, which are those of the fields.
     const PARTS: &'static [&'static str];

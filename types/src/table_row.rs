@@ -35,8 +35,8 @@
 //! # Ok::<(), terrane_types::Invalid>(())
 //! ```
 //!
-//! Instead of naming each part, a struct may hold its key whole, in a field with `#[row(key)]`. A column that the struct
-//! needs and the row lacks is an error that names it; a column that is an `Option` may be absent.
+//! Instead of naming each part, a struct may hold its key whole, in a field with `#[row(key)]`. A column that the
+//! struct needs and the row lacks is an error that names it; a column that is an `Option` may be absent.
 //!
 //! Values are encoded by [`ColumnValue`]: numbers raw and big-endian, as HBase's `Bytes` writes them and as increments,
 //! filters and aggregates read them; texts as UTF-8; bytes as they are.

@@ -1,13 +1,13 @@
 //! How the bytes of a value are read where values are compared or summed up.
 //!
 //! A cell's value is bytes; whoever compares it says how to read it: `i32(data:airtemp) > 100`. The numbers are raw and
-//! big-endian, as HBase's `Bytes` writes them, so that values written by programs of that world read the same here. (The
-//! parts of row keys are another thing: they sort as bytes, see [`crate::keycodec`].)
+//! big-endian, as HBase's `Bytes` writes them, so that values written by programs of that world read the same here.
+//! (The parts of row keys are another thing: they sort as bytes, see [`crate::keycodec`].)
 //!
 //! Invariants:
 //! - [`ValueType::read`] never guesses: a value that does not fit the type is an error that says what the type wants.
-//! - [`Value`] has a total order among values of one type, with floats in the order of IEEE 754's `totalOrder`, so that a
-//!   comparison has an answer for every two values and every replica comes to the same.
+//! - [`Value`] has a total order among values of one type, with floats in the order of IEEE 754's `totalOrder`, so that
+//!   a comparison has an answer for every two values and every replica comes to the same.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -143,7 +143,8 @@ impl FromStr for ValueType {
 }
 
 impl Value<'_> {
-    /// The order among values of one type. Values of different types are in the order of their types; nobody compares such.
+    /// The order among values of one type. Values of different types are in the order of their types; nobody compares
+    /// such.
     #[must_use]
     pub fn order(&self, other: &Self) -> Ordering {
         match (self, other) {

@@ -26,9 +26,9 @@
 //!
 //! Cells of one row and family come in storage order: qualifier ascending, timestamp descending, sequence descending,
 //! position descending. A [`Resolver`] (reads) or [`Collector`] (flush, compaction, memtable) is made once per scan or
-//! run and family; [`Resolver::start_row`] begins a row, and each column's cells are handed over in one slice. Markers of
-//! the whole family have an empty qualifier, so they are in the first column and are remembered from there; **a reader
-//! who wants other columns only must still hand over the family markers first.**
+//! run and family; [`Resolver::start_row`] begins a row, and each column's cells are handed over in one slice. Markers
+//! of the whole family have an empty qualifier, so they are in the first column and are remembered from there; **a
+//! reader who wants other columns only must still hand over the family markers first.**
 //!
 //! ```
 //! use terrane_types::cell::CellKind;
@@ -72,7 +72,8 @@ pub struct CellMeta {
     pub timestamp: i64,
     /// The sequence number of the mutation that wrote it.
     pub sequence: u64,
-    /// The cell's place among the cells of that mutation: within one sequence number, later ones act after earlier ones.
+    /// The cell's place among the cells of that mutation: within one sequence number, later ones act after earlier
+    /// ones.
     pub position: u32,
     /// What it does.
     pub kind: CellKind,

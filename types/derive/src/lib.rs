@@ -1,9 +1,9 @@
-//! `#[derive(RowKey)]`: a struct of typed parts becomes an order-preserving row key. `#[derive(Row)]`: a struct becomes a row
-//! of a table.
+//! `#[derive(RowKey)]`: a struct of typed parts becomes an order-preserving row key. `#[derive(Row)]`: a struct becomes
+//! a row of a table.
 //!
-//! The macro only arranges calls: how a part is encoded, and which places a part may have, is `terrane_types::keycodec`'s
-//! to know. What the macro cannot see from tokens (a tail hidden behind a type alias, say) is checked by constants that
-//! the compiler evaluates, so that a wrong layout never compiles.
+//! The macro only arranges calls: how a part is encoded, and which places a part may have, is
+//! `terrane_types::keycodec`'s to know. What the macro cannot see from tokens (a tail hidden behind a type alias, say)
+//! is checked by constants that the compiler evaluates, so that a wrong layout never compiles.
 
 #![warn(missing_docs)]
 

@@ -1,8 +1,8 @@
 //! `#[derive(Row)]`: fields of a struct become parts of a key and columns of a row.
 //!
-//! What a value's bytes are is `terrane_types::table_row`'s to know; the macro names key, families and qualifiers and puts
-//! the fields where they belong. That all parts of the key are there is checked by taking the key apart: a pattern that
-//! lacks a field does not compile.
+//! What a value's bytes are is `terrane_types::table_row`'s to know; the macro names key, families and qualifiers and
+//! puts the fields where they belong. That all parts of the key are there is checked by taking the key apart: a pattern
+//! that lacks a field does not compile.
 
 use proc_macro2::{Ident, TokenStream as Tokens};
 use quote::quote;

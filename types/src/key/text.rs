@@ -140,7 +140,8 @@ fn decode_text(kind: PartKind, input: &mut PartReader<'_>) -> Result<Option<Stri
     Ok(Some(text))
 }
 
-/// Takes one part and checks it as [`decode_text`] does, without making text of it: flushes and reads ask for every row.
+/// Takes one part and checks it as [`decode_text`] does, without making text of it: flushes and reads ask for every
+/// row.
 fn skip(kind: PartKind, input: &mut PartReader<'_>) -> Result<(), Invalid> {
     match kind.part {
         PartType::U32 => take::<u32>(kind, input).map(drop),

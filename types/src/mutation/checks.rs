@@ -2,7 +2,8 @@
 //! edge checks them again for callers it does not know.
 //!
 //! What one value can check by itself is checked where the value is created ([`Row`](crate::Row),
-//! [`PackedCells`], [`Condition::check`], [`ReadModifyWrite::check`]). Here are the rules that span a whole row or batch.
+//! [`PackedCells`], [`Condition::check`], [`ReadModifyWrite::check`]). Here are the rules that span a whole row or
+//! batch.
 
 use std::collections::BTreeSet;
 
@@ -41,8 +42,8 @@ impl MutationParts<'_> {
         self.cells.len() + self.read_modify_writes.iter().map(rmw_bytes).sum::<usize>()
     }
 
-    /// Checks everything that does not depend on the table: the mutation changes something, stays within the limits, and
-    /// names a column of an increment or append only once.
+    /// Checks everything that does not depend on the table: the mutation changes something, stays within the limits,
+    /// and names a column of an increment or append only once.
     ///
     /// # Errors
     /// [`Invalid`] that names the row and the rule.
@@ -137,8 +138,8 @@ impl<'s> KnownFamily<'s> {
     }
 }
 
-/// Checks the cells of one row's mutation, in one pass: what [`PackedCells::validate_mutation`] checks, and that the table has
-/// their families.
+/// Checks the cells of one row's mutation, in one pass: what [`PackedCells::validate_mutation`] checks, and that the
+/// table has their families.
 ///
 /// # Errors
 /// [`Invalid`] that names what is wrong and the limit.

@@ -1,8 +1,9 @@
-//! Keys that lie together: all of a table, those that begin with some parts, those whose next part lies between two values.
+//! Keys that lie together: all of a table, those that begin with some parts, those whose next part lies between two
+//! values.
 //!
-//! A span is made from the leading parts of a key, in order, by `Key::prefix()` (derived with [`RowKey`]): each part is a
-//! method of what the part before gave, so that parts that are not leading do not compile. It is kept without the bucket
-//! byte of salted keys; the rows it stands for are one range, or one of each bucket.
+//! A span is made from the leading parts of a key, in order, by `Key::prefix()` (derived with [`RowKey`]): each part is
+//! a method of what the part before gave, so that parts that are not leading do not compile. It is kept without the
+//! bucket byte of salted keys; the rows it stands for are one range, or one of each bucket.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -67,8 +68,9 @@ pub struct KeySpan<K> {
     key: PhantomData<fn() -> K>,
 }
 
-/// What stands for a [`KeySpan`] of `K`: a span, what `K::prefix()` and its methods give, `..` for all keys, the first part
-/// of the key by itself (of a `String` also a `&str`), the first parts as a tuple, or a [`KeyRange`] of keys (without their buckets).
+/// What stands for a [`KeySpan`] of `K`: a span, what `K::prefix()` and its methods give, `..` for all keys, the first
+/// part of the key by itself (of a `String` also a `&str`), the first parts as a tuple, or a [`KeyRange`] of keys
+/// (without their buckets).
 pub trait IntoSpan<K> {
     /// The span.
     fn into_span(self) -> KeySpan<K>;
@@ -158,8 +160,8 @@ impl<K> IntoSpan<K> for KeyRange {
     }
 }
 
-/// The keys that begin with `prefix` and whose next part lies in these bounds, of values as they are meant: for a part that
-/// sorts from high to low too, `a..b` holds what is at least `a` and less than `b`. For the derive's use.
+/// The keys that begin with `prefix` and whose next part lies in these bounds, of values as they are meant: for a part
+/// that sorts from high to low too, `a..b` holds what is at least `a` and less than `b`. For the derive's use.
 #[doc(hidden)]
 #[must_use]
 pub fn between<K, T: KeyPart>(prefix: &[u8], desc: bool, bounds: &impl RangeBounds<T>) -> KeySpan<K> {
@@ -212,8 +214,8 @@ pub fn behind_bucket<K: RowKey>(row: &[u8]) -> Result<&[u8], Invalid> {
     row.get(usize::from(buckets::<K>().is_some())..).ok_or_else(|| Invalid::new("the row is too short for a bucket"))
 }
 
-/// How many bytes the first `parts` parts of a key take, the bucket not counted among the parts and not among the bytes, of
-/// a row without its bucket. All of them where the key has fewer parts.
+/// How many bytes the first `parts` parts of a key take, the bucket not counted among the parts and not among the
+/// bytes, of a row without its bucket. All of them where the key has fewer parts.
 ///
 /// # Errors
 /// [`Invalid`] when the bytes are no such key.

@@ -2,8 +2,9 @@
 //! memory.
 //!
 //! These attributes stand apart from [`super::FamilyRules`] because they decide what reading costs and never what a
-//! reader sees. So they need no history: an alter takes effect in the files that are written after it, files from before
-//! stay readable as they are (each says in itself how it was written), and replicas may differ for a while without harm.
+//! reader sees. So they need no history: an alter takes effect in the files that are written after it, files from
+//! before stay readable as they are (each says in itself how it was written), and replicas may differ for a while
+//! without harm.
 //!
 //! The numbers of [`Compression`] and [`Bloom`] reach disk, in schemas and in files. They are never given to another
 //! meaning.

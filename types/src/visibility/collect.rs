@@ -1,18 +1,19 @@
 //! Collecting: which cells a flush, a compaction or a memtable may leave out, and no reader ever notices.
 //!
 //! What is collected is a part of the log: the cells of one row and family written between two moments, everything
-//! older included (`covers_older`) or not. The replay is a machine whose state is the set of live cells, so a part of the
-//! log may be replaced by a smaller one that takes **every** earlier state to the same state at the oldest snapshot;
-//! all that comes later goes on from there alike. Cells above the oldest snapshot are therefore kept as they are, and the
-//! rest (the *settled* cells) is made smaller.
+//! older included (`covers_older`) or not. The replay is a machine whose state is the set of live cells, so a part of
+//! the log may be replaced by a smaller one that takes **every** earlier state to the same state at the oldest
+//! snapshot; all that comes later goes on from there alike. Cells above the oldest snapshot are therefore kept as they
+//! are, and the rest (the *settled* cells) is made smaller.
 //!
-//! With everything older at hand the state is known: the live cells stay, the rest goes. Else a cell may go when all its
-//! effect is known to be wiped out later in the part. A put or delete only ever touches cells of its own timestamp and
-//! lower ones, so the effects of everything written before some moment are wiped out
+//! With everything older at hand the state is known: the live cells stay, the rest goes. Else a cell may go when all
+//! its effect is known to be wiped out later in the part. A put or delete only ever touches cells of its own timestamp
+//! and lower ones, so the effects of everything written before some moment are wiped out
 //! - up to the timestamp of a later `DeleteColumn` or `DeleteFamily`, and
 //! - below a timestamp that has `versions` puts of one *era* above it. Eras are the stretches between one-version
 //!   deletes. Inside one the order of writing does not matter, so such puts surely push out all below them. Across
-//!   one-version deletes this cannot be said: an older, unseen cell may have kept such a put out, and been deleted since.
+//!   one-version deletes this cannot be said: an older, unseen cell may have kept such a put out, and been deleted
+//!   since.
 //!
 //! What is surely hidden (its timestamp put again, or deleted) and yet has effects that are not wiped out stays as a
 //! *stub*, without its value.
@@ -80,15 +81,15 @@ impl Collector {
         self.in_parts = false;
     }
 
-    /// Begins a row of which [`Collector::column_in_parts`] may be asked: its family markers stay, unless later ones make
-    /// them superfluous, because what they delete may stay as well.
+    /// Begins a row of which [`Collector::column_in_parts`] may be asked: its family markers stay, unless later ones
+    /// make them superfluous, because what they delete may stay as well.
     pub fn start_row_in_parts(&mut self) {
         self.markers.clear();
         self.in_parts = true;
     }
 
-    /// The fate of each cell of a part of a column that is too large to be handed over whole: what has expired goes, the rest
-    /// stays. All parts of the column, in storage order, are to be judged in this way.
+    /// The fate of each cell of a part of a column that is too large to be handed over whole: what has expired goes,
+    /// the rest stays. All parts of the column, in storage order, are to be judged in this way.
     pub fn column_in_parts(&mut self, cells: &[CellMeta]) -> &[Fate] {
         debug_assert!(self.in_parts, "the row was begun as one that comes in parts");
         self.fates.clear();
@@ -157,7 +158,8 @@ impl Collector {
         if !self.covers_older || self.rules.keep_deleted_cells {
             return false;
         }
-        // Only up to the last cell at hand: changes of the rules after it may come after newer cells that are elsewhere.
+        // Only up to the last cell at hand: changes of the rules after it may come after newer cells that are
+        // elsewhere.
         self.replay.run(cells, &self.markers, &self.history, span.highest, |_, _| true);
         self.live.clear();
         self.live.extend(self.replay.live());

@@ -81,8 +81,8 @@ impl Resolver {
     /// The indices of the cells that are seen, newest first. `cells` are all cells of one column in storage order; the
     /// markers of the family, which have an empty qualifier, come with the first column of the row.
     ///
-    /// What is seen at and above some timestamp depends on nothing below it: puts push out, and deletes delete, at their own
-    /// timestamp and below. So the cells down to some timestamp may be handed over by themselves.
+    /// What is seen at and above some timestamp depends on nothing below it: puts push out, and deletes delete, at
+    /// their own timestamp and below. So the cells down to some timestamp may be handed over by themselves.
     pub fn column(&mut self, cells: &[CellMeta]) -> &[u32] {
         self.visible.clear();
         let contents = Contents::of(cells, self.view.sequence);
@@ -111,7 +111,8 @@ impl Resolver {
     /// else of the row has to be read to know that the row is there. `false` says nothing.
     ///
     /// What hides a cell lies before it: markers of its family and deletes at its timestamp or above. (A delete at its
-    /// timestamp that lies behind it was written before it.) And no version above it is left that could have pushed it out.
+    /// timestamp that lies behind it was written before it.) And no version above it is left that could have pushed it
+    /// out.
     #[must_use]
     pub fn first_shows(&self, first: &CellMeta) -> bool {
         first.kind == CellKind::Put

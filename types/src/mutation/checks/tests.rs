@@ -2,9 +2,10 @@
 //!
 //! - `table families=f,g [atomic=N] [KEY DECLARATION]` declares the table.
 //! - `atomic ROW ROW ...` checks the rows of an atomic batch.
-//! - `mutation ROW PART PART ...` checks one row's mutation. A part is `put=FAMILY:QUALIFIER`, `put=FAMILY:QUALIFIER*BYTES`
-//!   (a value of so many bytes), `delete=FAMILY:QUALIFIER`, `delete_family=FAMILY`, `delete_row`,
-//!   `increment=FAMILY:QUALIFIER`, `append=FAMILY:QUALIFIER*BYTES` or `if=FAMILY:QUALIFIER` (a condition: the column exists).
+//! - `mutation ROW PART PART ...` checks one row's mutation. A part is `put=FAMILY:QUALIFIER`,
+//!   `put=FAMILY:QUALIFIER*BYTES` (a value of so many bytes), `delete=FAMILY:QUALIFIER`, `delete_family=FAMILY`,
+//!   `delete_row`, `increment=FAMILY:QUALIFIER`, `append=FAMILY:QUALIFIER*BYTES` or `if=FAMILY:QUALIFIER` (a condition:
+//!   the column exists).
 //! - `batch rows=N bytes=N` checks the size of a request.
 
 use std::fmt::Write as _;
