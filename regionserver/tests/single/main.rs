@@ -1,6 +1,6 @@
 //! A single region server, with real sockets and files and a group of one replica.
 
-#![allow(clippy::unwrap_used, reason = "a test that unwraps in vain fails, which is what it is for")]
+#![allow(clippy::unwrap_used, reason = "a test that unwraps an error fails, as it should")]
 
 mod answers;
 mod consistency;
@@ -348,14 +348,14 @@ async fn a_failed_start_says_what_to_do() {
     let taken = RegionServer::start(taken).await.err().unwrap().to_string();
     assert!(taken.contains("the port is in use"), "{taken}");
 
-    let nobody = ServerConfig {
+    let unreachable = ServerConfig {
         data_dir: elsewhere.path().to_owned(),
         masters: vec!["127.0.0.1:1".to_owned()],
         register_timeout: std::time::Duration::from_millis(100),
         ..bench.config()
     };
-    let nobody = RegionServer::start(nobody).await.err().unwrap().to_string();
-    assert!(nobody.contains("127.0.0.1:1") && nobody.contains("--masters"), "{nobody}");
+    let unreachable = RegionServer::start(unreachable).await.err().unwrap().to_string();
+    assert!(unreachable.contains("127.0.0.1:1") && unreachable.contains("--masters"), "{unreachable}");
 
     bench.stop_server().await;
     let stamp = terrane_env::fs::read(&bench.directory.path().join("server")).await.unwrap();

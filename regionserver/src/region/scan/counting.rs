@@ -8,7 +8,8 @@ use terrane_types::cell::Cells;
 use terrane_types::rows::ROW_HEADER_BYTES;
 use terrane_types::{Error, Invalid, escape};
 
-use super::{Filler, Halt, ROWS_PASSED_PER_STEP, ScanRequest, Source, key_of};
+use super::block::ScanRequest;
+use super::{Filler, Halt, ROWS_PASSED_PER_STEP, Source, key_of};
 use crate::group::region_state::RegionState;
 use crate::region::aggregate::Aggregate;
 
