@@ -2,8 +2,8 @@
 //!
 //! Scripts rely on this grammar, so commands, flags and their meanings may be added but never change. Values are parsed
 //! into types that cannot be invalid (escaped keys, table names, columns, sizes, durations) while the command line is
-//! read, so a malformed one exits with status 2 before anything is done. What only a cluster can judge (unknown families,
-//! limits of a table) is left to it and exits with status 1.
+//! read, so a malformed one exits with status 2 before anything is done. What only a cluster can judge (unknown
+//! families, limits of a table) is left to it and exits with status 1.
 //!
 //! The doc comments here are the text of `--help`: users read them.
 

@@ -71,8 +71,8 @@ impl ClusterPlan {
         }
     }
 
-    /// As many groups as the server's share of the processors can keep busy. A log entry costs the same however full it is,
-    /// and the servers of one process share the processors that a single server would have for itself.
+    /// As many groups as the server's share of the processors can keep busy. A log entry costs the same however full it
+    /// is, and the servers of one process share the processors that a single server would have for itself.
     fn groups_per_server(&self) -> usize {
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let servers = usize::try_from(self.servers).expect("32 bits fit a length").max(1);
@@ -202,8 +202,8 @@ impl Cluster {
         self.master.shutdown().await;
     }
 
-    /// Waits until the master knows this many groups and a leader for each. A table could be created with fewer, but its
-    /// regions would then share those.
+    /// Waits until the master knows this many groups and a leader for each. A table could be created with fewer, but
+    /// its regions would then share those.
     async fn wait_for_leaders(&self, groups: usize) -> Result<(), Failure> {
         let client = Client::builder().masters(self.masters()).timeout(LEADERS_WAIT_MAX).build().await?;
         let deadline = Instant::now() + LEADERS_WAIT_MAX;

@@ -1,9 +1,9 @@
 //! Settings of servers. Flags override the environment, which overrides a TOML file, which overrides defaults.
 //!
-//! Every setting has one name in three spellings (`--memtable-budget`, `TERRANE_MEMTABLE_BUDGET`, `memtable-budget = "…"`
-//! in the role's section of the file) and one parser. Its origin is recorded, so that a server prints at startup which
-//! values it uses and where they come from. An unknown name in the file is an error: a misspelled setting that is silently
-//! ignored would only be noticed when it does damage.
+//! Every setting has one name in three spellings (`--memtable-budget`, `TERRANE_MEMTABLE_BUDGET`, `memtable-budget =
+//! "…"` in the role's section of the file) and one parser. Its origin is recorded, so that a server prints at startup
+//! which values it uses and where they come from. An unknown name in the file is an error: a misspelled setting that is
+//! silently ignored would only be noticed when it does damage.
 
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -165,8 +165,8 @@ fn reach(address: &str) -> Result<Reach, Failure> {
     })
 }
 
-/// Rejects addresses that would expose a server unintentionally, or that others could not connect to. Returns a warning if
-/// the user allowed the exposure.
+/// Rejects addresses that would expose a server unintentionally, or that others could not connect to. Returns a warning
+/// if the user allowed the exposure.
 pub fn check_exposure(
     listen: &str,
     console: &str,

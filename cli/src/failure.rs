@@ -1,7 +1,7 @@
 //! Failed commands: the exit status, what failed, and what the user can do next.
 //!
-//! Every error in this binary becomes a [`Failure`] and is printed once, by `main`: what was attempted and the causes on
-//! one line, advice on the next. The exit statuses are part of the grammar.
+//! Every error in this binary becomes a [`Failure`] and is printed once, by `main`: what was attempted and the causes
+//! on one line, advice on the next. The exit statuses are part of the grammar.
 
 use std::error::Error as StdError;
 use std::fmt;

@@ -1,12 +1,12 @@
 //! The four text formats that `import` reads; `export` writes two of them.
 //!
-//! Everything here is pure: a parser takes the bytes of a line and returns a record or an error. Files, compression, line
-//! numbers and the handling of bad lines belong to the `import` command. Lines are bytes rather than text, since weather
-//! files contain whatever their stations typed.
+//! Everything here is pure: a parser takes the bytes of a line and returns a record or an error. Files, compression,
+//! line numbers and the handling of bad lines belong to the `import` command. Lines are bytes rather than text, since
+//! weather files contain whatever their stations typed.
 //!
 //! Invariants:
-//! - A parsed record is within all limits of rows, columns, timestamps and values, so a bad line is found here, where its
-//!   number is known, and not by a server a thousand lines later.
+//! - A parsed record is within all limits of rows, columns, timestamps and values, so a bad line is found here, where
+//!   its number is known, and not by a server a thousand lines later.
 //! - `tsv` and `jsonl` read back exactly the cells they wrote.
 
 pub mod jsonl;

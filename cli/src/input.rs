@@ -1,10 +1,10 @@
 //! Lines of files and of standard input, plain or gzipped.
 //!
-//! Compression is recognised by the first two bytes, not by the file name. [`LineReader::fill`] reads and decompresses one
-//! chunk, [`LineReader::line`] returns the complete lines in it, so that only `fill` waits.
+//! Compression is recognised by the first two bytes, not by the file name. [`LineReader::fill`] reads and decompresses
+//! one chunk, [`LineReader::line`] returns the complete lines in it, so that only `fill` waits.
 //!
-//! Invariants: memory is bounded by one line of [`LINE_BYTES_MAX`] plus one decompressed chunk; a longer line is returned
-//! once as [`Line::TooLong`] and skipped; damaged or truncated compression is an error, never a silent end.
+//! Invariants: memory is bounded by one line of [`LINE_BYTES_MAX`] plus one decompressed chunk; a longer line is
+//! returned once as [`Line::TooLong`] and skipped; damaged or truncated compression is an error, never a silent end.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};

@@ -28,23 +28,23 @@ use tracing_subscriber::EnvFilter;
 
 use failure::{Exit, Failure};
 
-/// Takes 10 to 20 % less CPU per put than glibc's allocator in paired runs of `bench put`: many small cells are allocated
-/// on one thread and freed on another.
+/// Takes 10 to 20 % less CPU per put than glibc's allocator in paired runs of `bench put`: many small cells are
+/// allocated on one thread and freed on another.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The environment variable that selects what is logged, in the syntax of `tracing_subscriber::EnvFilter`.
 const LOG_VARIABLE: &str = "TERRANE_LOG";
-/// Warnings of our own crates. openraft logs every heartbeat that a busy or stopping peer did not answer; what matters of
-/// that (a lost leader, a failed disk) our crates log themselves.
+/// Warnings of our own crates. openraft logs every heartbeat that a busy or stopping peer did not answer; what matters
+/// of that (a lost leader, a failed disk) our crates log themselves.
 const LOG_DEFAULT: &str = "warn,openraft=off";
 
 fn main() -> ExitCode {
     let cli = match args::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version go to standard output with status 0, errors to standard error with status 2. If even that
-            // cannot be written, there is nothing left to do.
+            // Help and version go to standard output with status 0, errors to standard error with status 2. If even
+            // that cannot be written, there is nothing left to do.
             error.print().ok();
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(Exit::Usage as u8));
         }

@@ -1,7 +1,7 @@
 //! Standard output: one JSON object per line under `--json`, otherwise tables and plain lines.
 //!
-//! Nothing else in this crate writes to standard output, so that under `--json` it carries only JSON; progress, messages
-//! and warnings go to standard error.
+//! Nothing else in this crate writes to standard output, so that under `--json` it carries only JSON; progress,
+//! messages and warnings go to standard error.
 
 use std::io::{self, Write};
 
@@ -56,8 +56,8 @@ impl Output {
     }
 }
 
-/// Columns separated by spaces, no wider than the terminal. If the output is not a terminal, nothing is wrapped, so that
-/// tools see one line per row.
+/// Columns separated by spaces, no wider than the terminal. If the output is not a terminal, nothing is wrapped, so
+/// that tools see one line per row.
 pub fn table(heading: &[&str], rows: Vec<Vec<String>>) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);

@@ -1,9 +1,9 @@
 //! Generates weather in the fixed-width format of the National Climatic Data Center.
 //!
 //! The demo imports these lines with the code that imports real records, so the parser must accept them: they have the
-//! mandatory section of 105 characters and the cloud section that most records of 1901 have, with the length of the latter
-//! in the first four characters. Lines are in order of time, one per station and hour. The same seed gives the same lines,
-//! since all arithmetic is on integers.
+//! mandatory section of 105 characters and the cloud section that most records of 1901 have, with the length of the
+//! latter in the first four characters. Lines are in order of time, one per station and hour. The same seed gives the
+//! same lines, since all arithmetic is on integers.
 
 use crate::formats::ncdc::{date_of_day, days_since_1970};
 use crate::random::Random;
@@ -82,7 +82,8 @@ impl Station {
         }
     }
 
-    /// The temperature without noise, in tenths of °C: seasons by latitude, opposite in the two hemispheres, and a daily cycle.
+    /// The temperature without noise, in tenths of °C: seasons by latitude, opposite in the two hemispheres, and a
+    /// daily cycle.
     fn expected(&self, day_of_year: i64, hour_of_day: i64) -> i64 {
         let season = triangle(day_of_year - 15, 365) * self.latitude * 3 / 1_000_000;
         let daily = triangle(hour_of_day - 3, 24) * 40 / 1000;

@@ -67,8 +67,8 @@ fn check(directory: &Path, status: i32) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
-/// Flips one bit at a time, half of them in a random byte of all, half in a random file, and expects each to be found in that
-/// file, at or before its place.
+/// Flips one bit at a time, half of them in a random byte of all, half in a random file, and expects each to be found
+/// in that file, at or before its place.
 fn each_flipped_bit_is_found(engine: &str, flips: usize, seed: u64) {
     let directory = stopped(engine);
     let whole = check(directory.path(), 0);

@@ -1,5 +1,5 @@
-//! A master and three region servers as separate processes, killed with `kill -9` under load: acknowledged writes survive,
-//! and writers recover by themselves.
+//! A master and three region servers as separate processes, killed with `kill -9` under load: acknowledged writes
+//! survive, and writers recover by themselves.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "real processes are killed in real time")]
 
@@ -20,8 +20,8 @@ struct Written {
     cells: Cells,
 }
 
-/// Rows from number `first` on, with a cell in each family. They are ordered so that writes always spread over the whole key
-/// range; values differ between rows.
+/// Rows from number `first` on, with a cell in each family. They are ordered so that writes always spread over the
+/// whole key range; values differ between rows.
 fn rows(first: u64, count: u64, families: &[&str]) -> Written {
     let mut written = Written { lines: String::new(), cells: Cells::new() };
     for number in first..first + count {
@@ -172,7 +172,7 @@ fn acknowledged_rows_outlive_the_loss_of_every_process() {
     let puts = |row: &[u8]| row.starts_with(b"p") || row.starts_with(b"z");
     for (key, value) in found.iter().filter(|((row, _), _)| !puts(row)) {
         let known = first.cells.get(key).or_else(|| second.cells.get(key));
-        assert_eq!(known, Some(value), "a cell that nobody wrote: {key:?}");
+        assert_eq!(known, Some(value), "a cell that was never written: {key:?}");
     }
     // The cluster works: it accepts everything that was interrupted.
     import(&client, "t", &second.lines);
@@ -256,7 +256,7 @@ fn a_full_log_names_what_holds_it_back_and_accepts_writes_again_afterwards() {
     assert_eq!(status["healthy"], false);
 
     cluster.start_server(2);
-    eventually(COMMAND_MAX, "writes go on", || {
+    eventually(COMMAND_MAX, "writes continue", || {
         let output = client.run(&["put", "t", "after", "f:q", &value, "--timeout", "5s"]);
         if output.status.success() { Ok(()) } else { Err(errors_of(&output)) }
     });

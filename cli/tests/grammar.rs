@@ -1,5 +1,5 @@
-//! Scripts rely on the grammar: names and order of fields, the formats of keys and files, exit statuses, and what is printed
-//! on standard output. These tests check it exactly, with the binary against a real cluster.
+//! Scripts rely on the grammar: names and order of fields, the formats of keys and files, exit statuses, and what is
+//! printed on standard output. These tests check it exactly, with the binary against a real cluster.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "real processes live in real time")]
 

@@ -1,8 +1,8 @@
-//! Lost replies: a proxy in front of each server forwards requests and cuts the connection before replies arrive, while servers
-//! are killed and regions split. Acknowledged operations still count exactly once.
+//! Lost replies: a proxy in front of each server forwards requests and cuts the connection before replies arrive, while
+//! servers are killed and regions split. Acknowledged operations still count exactly once.
 //!
-//! The seed of the proxies is printed; `TERRANE_TEST_SEED` sets it. Runs with the same seed still differ in timing, and every
-//! check holds for all of them.
+//! The seed of the proxies is printed; `TERRANE_TEST_SEED` sets it. Runs with the same seed still differ in timing, and
+//! every check holds for all of them.
 
 #![allow(
     clippy::disallowed_methods,
@@ -83,7 +83,8 @@ impl ProxyState {
         std::thread::spawn(move || state.answer(from_server, to_client));
     }
 
-    /// Forwards replies up to a random number of bytes. After that, requests are forwarded for a moment, but replies are lost.
+    /// Forwards replies up to a random number of bytes. After that, requests are forwarded for a moment, but replies
+    /// are lost.
     fn answer(&self, server: TcpStream, client: TcpStream) {
         let mut left = self.rng.lock().random_range(0..REPLY_BYTES_MAX);
         let (Ok(server_too), Ok(client_too)) = (server.try_clone(), client.try_clone()) else { return };
@@ -202,7 +203,7 @@ impl Worker {
         let mutation = RowMutation::new(row(number)).set("f", "v", (before + 1).to_be_bytes());
         if self.table.check_and_mutate(condition, mutation).await? {
             let first = self.told.lock().replaced.entry(number).or_default().insert(before);
-            assert!(first, "two were told that they replaced {before} of {}", row(number));
+            assert!(first, "two operations replaced {before} of {}", row(number));
         }
         Ok(())
     }
@@ -284,7 +285,7 @@ fn acknowledged_operations_count_once_despite_lost_replies_and_a_killed_server()
         assert_eq!(there.len(), list.len(), "an append counted twice");
         let appended = told.appends.get(&number).cloned().unwrap_or_default();
         assert_eq!(appended.difference(&there).next(), None, "an append is lost");
-        assert!(list.len() as u64 <= appended.len() as u64 + unknown("l"), "an append that nobody was told of");
+        assert!(list.len() as u64 <= appended.len() as u64 + unknown("l"), "an append that no client made");
 
         let replaced = told.replaced.get(&number).map_or(0, BTreeSet::len) as u64;
         let value = number_in(found.value("f", "v"));

@@ -1,5 +1,5 @@
-//! The data model through the binary, against real clusters: counters, conditions, filters, aggregates, the latest rows of
-//! prefixes, consistency, and the workloads of `bench` that measure them.
+//! The data model through the binary, against real clusters: counters, conditions, filters, aggregates, the latest rows
+//! of prefixes, consistency, and the workloads of `bench` that measure them.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "real processes live in real time")]
 
@@ -54,8 +54,8 @@ fn counters_and_conditions_answer_with_value_and_status() {
     client.fail(&take("eve", "prefix(row, 'j')"), 2);
 }
 
-/// Stations `a`, `b` and `c` with five readings each; `f:t` is an `i32`: 10, 20, … 150 in the order of rows. A region boundary
-/// lies among the readings of `b`.
+/// Stations `a`, `b` and `c` with five readings each; `f:t` is an `i32`: 10, 20, … 150 in the order of rows. A region
+/// boundary lies among the readings of `b`.
 fn readings(client: &Client, table: &str) {
     let key = "station:bytes4, reading:tail";
     client.succeed(&["table", "create", table, "--family", "f", "--key", key, "--split-at", "bbbb3"]);

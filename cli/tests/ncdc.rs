@@ -1,8 +1,9 @@
-//! Imports weather records, generated ones and, if available, real ones, while their table splits, and compares every exported
-//! row with an independent parser of the same lines.
+//! Imports weather records, generated ones and, if available, real ones, while their table splits, and compares every
+//! exported row with an independent parser of the same lines.
 //!
-//! The parser here follows the specification of `--format ncdc` and `--format stations` and shares no code with the importer.
-//! `TERRANE_TEST_DATA` names a folder with real files; without it, the tests of real files print a note and pass.
+//! The parser here follows the specification of `--format ncdc` and `--format stations` and shares no code with the
+//! importer. `TERRANE_TEST_DATA` names a folder with real files; without it, the tests of real files print a note and
+//! pass.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "real processes read real files")]
 
@@ -103,8 +104,8 @@ fn read_stations(lines: &[u8], reading: &mut Reading) {
     }
 }
 
-/// Generates hourly records of some stations in NCDC format, including missing and doubtful readings, both ends of a leap
-/// day, and times before and after 1970.
+/// Generates hourly records of some stations in NCDC format, including missing and doubtful readings, both ends of a
+/// leap day, and times before and after 1970.
 fn invented_lines(seed: u64, hours: u32) -> String {
     let days = [(1969, 12, 31), (1970, 1, 1), (2000, 2, 28), (2000, 2, 29), (2000, 3, 1), (1900, 2, 28), (1901, 1, 1)];
     let mut state = seed;
@@ -153,7 +154,7 @@ fn real_folder() -> Option<PathBuf> {
     match folder {
         Some(folder) if folder.is_dir() => Some(folder),
         Some(folder) => {
-            eprintln!("skipped: {} is not there", folder.display());
+            eprintln!("skipped: {} does not exist", folder.display());
             None
         }
         None => {
@@ -174,8 +175,8 @@ fn real_files(folder: &Path, years: bool) -> Vec<PathBuf> {
     files
 }
 
-/// Imports files and then lines of standard input. The last lines are sent only after the table has split often enough, so that
-/// the splits certainly happen during the import, with rows after them.
+/// Imports files and then lines of standard input. The last lines are sent only after the table has split often enough,
+/// so that the splits certainly happen during the import, with rows after them.
 fn import_while_splitting(client: &Client, table: &str, format: &str, files: &[PathBuf], lines: &str) -> Value {
     let files: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
     let mut arguments = vec!["import", table, "--format", format, "--json"];

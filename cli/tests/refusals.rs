@@ -1,5 +1,5 @@
-//! What `terrane` rejects, and how: with the exit status of the grammar, a message that names the problem and the limit or the
-//! remedy, no panic, and nothing written.
+//! What `terrane` rejects, and how: with the exit status of the grammar, a message that names the problem and the limit
+//! or the remedy, no panic, and nothing written.
 
 #![allow(
     clippy::disallowed_methods,

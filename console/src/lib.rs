@@ -1,7 +1,7 @@
 //! The HTTP endpoints of a node: `/metrics`, `/healthz` and `/readyz`.
 //!
-//! There is no web console yet, despite the crate's name: no pages for people, only these three endpoints for Prometheus
-//! and process supervisors. The name reserves the place and the port for one.
+//! There is no web console yet, despite the crate's name: no pages for people, only these three endpoints for
+//! Prometheus and process supervisors. The name reserves the place and the port for one.
 //!
 //! - `/healthz` returns 200 while the process can respond at all: a failure means "restart me".
 //! - `/readyz` returns 200 when the role is serving, otherwise 503 with the reason as text: "send no traffic yet".

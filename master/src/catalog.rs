@@ -1,11 +1,11 @@
 //! The catalog: tables, the map of regions, groups and servers, as plain ordered maps.
 //!
 //! It is the state machine of group 0. Only [`CatalogEdit`] values change it, applied in log order. Applying is a pure
-//! function of catalog, edit and stamp, so that every master has the same catalog. State that changes by the second (load,
-//! liveness, leaders, sizes) is not part of it and never enters the log.
+//! function of catalog, edit and stamp, so that every master has the same catalog. State that changes by the second
+//! (load, liveness, leaders, sizes) is not part of it and never enters the log.
 //!
-//! Invariants: an edit is applied as a whole or refused as a whole; ids are never reused; the regions of a table cover all
-//! keys.
+//! Invariants: an edit is applied as a whole or refused as a whole; ids are never reused; the regions of a table cover
+//! all keys.
 
 pub mod checkpoint;
 pub mod codec;
@@ -172,8 +172,9 @@ impl Catalog {
     }
 
     fn add_server(&mut self, registration: &Registration) -> Result<Outcome, Refusal> {
-        // A server that died after it got an id and before it stored it registers as a fresh server from the same address.
-        // Nothing refers to the earlier id unless it has replicas, so it is removed rather than listed as silent.
+        // A server that died after it got an id and before it stored it registers as a fresh server from the same
+        // address. Nothing refers to the earlier id unless it has replicas, so it is removed rather than listed as
+        // silent.
         let abandoned: Vec<ServerId> = self
             .servers
             .iter()

@@ -1,5 +1,5 @@
-//! The settings of a master, checked before anything is opened. Values that need no setting are constants where they are
-//! used.
+//! The settings of a master, checked before anything is opened. Values that need no setting are constants where they
+//! are used.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! The `master` file: the cluster of a master's data directory, and the number of its starts.
 //!
-//! It is written before the first entry of group 0, whose log contains the cluster id; that entry then records the same id
-//! in the catalog. The file is readable text with a version and a checksum. Each start increments the boot number and
-//! syncs the file before anything else is opened.
+//! It is written before the first entry of group 0, whose log contains the cluster id; that entry then records the same
+//! id in the catalog. The file is readable text with a version and a checksum. Each start increments the boot number
+//! and syncs the file before anything else is opened.
 
 use std::path::{Path, PathBuf};
 

@@ -4,9 +4,9 @@
 //! incarnation, the others count up from 1. The incarnation starts at 0 and increases when a lost catalog is rebuilt. A
 //! rebuilt catalog does not know how far the lost one had counted, but with a new incarnation it never repeats an id.
 //!
-//! Invariants: a counter only goes up. It is part of the catalog: an id is taken once the edit that took it is committed,
-//! and an edit with an unknown outcome wastes ids rather than repeating them. Id 0 of every kind is reserved (the meta
-//! table, the master's group, "no server"), and the first replica ids belong to the masters' group.
+//! Invariants: a counter only goes up. It is part of the catalog: an id is taken once the edit that took it is
+//! committed, and an edit with an unknown outcome wastes ids rather than repeating them. Id 0 of every kind is reserved
+//! (the meta table, the master's group, "no server"), and the first replica ids belong to the masters' group.
 
 use std::ops::Range;
 

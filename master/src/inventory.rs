@@ -1,8 +1,8 @@
 //! What servers report about groups and regions: leaders, sizes, progress. In memory only, without I/O.
 //!
-//! Reports arrive late and out of order, so terms decide: a group's leader is that of its newest term, and only this leader
-//! describes the group's regions. Regions whose descriptors may differ from the map (after a split) are returned as
-//! claims, which the catalog accepts or ignores by epoch.
+//! Reports arrive late and out of order, so terms decide: a group's leader is that of its newest term, and only this
+//! leader describes the group's regions. Regions whose descriptors may differ from the map (after a split) are returned
+//! as claims, which the catalog accepts or ignores by epoch.
 
 use std::collections::BTreeMap;
 

@@ -2,9 +2,9 @@
 //!
 //! Durable state is the catalog, the state machine of group 0 (`catalog`, `machine`, `journal`). Observed state (which
 //! servers are alive, who leads a group, how large regions are) stays in memory (`liveness`, `inventory`, `observed`).
-//! Changes of several steps are journaled intents, driven to completion (`procedures`, `orders`); `planner` decides where
-//! groups and regions go. `context` holds what these components share. The gRPC edge (`service`) decodes, calls and
-//! encodes; `server` starts and stops everything.
+//! Changes of several steps are journaled intents, driven to completion (`procedures`, `orders`); `planner` decides
+//! where groups and regions go. `context` holds what these components share. The gRPC edge (`service`) decodes, calls
+//! and encodes; `server` starts and stops everything.
 //!
 //! Client reads and writes do not pass through the master: a region server serves its regions without it, groups elect
 //! their leaders themselves, and a lost reply of the master costs a lookup, never data.

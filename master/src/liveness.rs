@@ -1,8 +1,8 @@
 //! Which servers are alive, judged by their reports. Without I/O or a clock of its own; nothing survives a restart.
 //!
-//! Liveness never enters the log: it changes by the second, every master observes it itself, and a restarted master learns
-//! it from the first reports, within a second. Safety does not depend on it: groups elect leaders without the master, and
-//! the planner merely prefers live servers.
+//! Liveness never enters the log: it changes by the second, every master observes it itself, and a restarted master
+//! learns it from the first reports, within a second. Safety does not depend on it: groups elect leaders without the
+//! master, and the planner merely prefers live servers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Group 0's state machine: each operation is a catalog edit, each answer its outcome.
+//! Group 0's state machine: each operation is a catalog edit, each reply its outcome.
 //!
 //! Applying is pure and in memory. Apart from the log, only the checkpoint is written to disk, by a task of its own
 //! ([`CatalogMachine::write_checkpoints`]): when the log needs to be purged, after many edits, and at shutdown.
@@ -82,8 +82,8 @@ impl CatalogMachine {
         }
     }
 
-    /// Writes the present catalog. A failure loses nothing, since the previous checkpoint and its log entries stay; it shows
-    /// in `status`, and the next request for a checkpoint tries again.
+    /// Writes the present catalog. A failure loses nothing, since the previous checkpoint and its log entries stay; it
+    /// shows in `status`, and the next request for a checkpoint tries again.
     pub async fn write_checkpoint(&self) {
         let _writing = self.writing.lock().await;
         let (applied, bytes) = {

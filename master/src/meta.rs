@@ -1,7 +1,7 @@
 //! The meta table: a read-only view with a row per region, made from the catalog and the observed state during a scan.
 //!
-//! Keys are `table,start,region` with the start escaped; values are text in the family `info`. Scripts rely on this format.
-//! Rows sort by the bytes of their keys, as in every table. Nothing is stored.
+//! Keys are `table,start,region` with the start escaped; values are text in the family `info`. Scripts rely on this
+//! format. Rows sort by the bytes of their keys, as in every table. Nothing is stored.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! The master's metrics: few, each for a question an operator has during an incident.
 //!
-//! Each master has its own registry, since several nodes may share a process. A periodic task sets the gauges, so a scrape
-//! costs nothing.
+//! Each master has its own registry, since several nodes may share a process. A periodic task sets the gauges, so a
+//! scrape costs nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

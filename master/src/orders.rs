@@ -1,4 +1,5 @@
-//! Orders to region servers: the only place that has their channels, finds a group's leader and knows what can be retried.
+//! Orders to region servers: the only place that has their channels, finds a group's leader and knows what can be
+//! retried.
 //!
 //! Every order is idempotent (by group, replica, region or table id), so it can be sent again whenever its outcome is
 //! unknown. Each call has a deadline; a round asks each member about once, and the caller waits between rounds.

@@ -1,7 +1,7 @@
 //! Creates keys for page tokens and passes them to servers.
 //!
-//! There is no timer: each registration and report checks whether a key is due and creates one if necessary. Two calls that
-//! do so at once propose the same id, and the catalog accepts one of them.
+//! There is no timer: each registration and report checks whether a key is due and creates one if necessary. Two calls
+//! that do so at once propose the same id, and the catalog accepts one of them.
 
 use bytes::Bytes;
 use terrane_proto::v1;

@@ -1,8 +1,9 @@
 //! Decides where groups and new regions go. Pure functions of the present state; `procedures` carries the plans out.
 //!
-//! Groups: every live server leads a set number of groups (4 by default). The replicas of a group are on distinct servers,
-//! and followers are spread so that all servers have about the same number. Regions: a new region goes to the leader with
-//! the fewest regions and there to the group with the fewest, so that adjacent regions get different leaders.
+//! Groups: every live server leads a set number of groups (4 by default). The replicas of a group are on distinct
+//! servers, and followers are spread so that all servers have about the same number. Regions: a new region goes to the
+//! leader with the fewest regions and there to the group with the fewest, so that adjacent regions get different
+//! leaders.
 
 use std::collections::BTreeMap;
 
@@ -54,8 +55,8 @@ pub fn plan_groups(fleet: &Fleet) -> Vec<GroupPlan> {
     planned
 }
 
-/// The leader, and the other servers with the fewest replicas. Ties are broken around the ring, from another place in each
-/// round, so that one leader's groups do not all have the same followers.
+/// The leader, and the other servers with the fewest replicas. Ties are broken around the ring, from another place in
+/// each round, so that one leader's groups do not all have the same followers.
 fn members(fleet: &Fleet, place: usize, round: usize, replicas: &BTreeMap<ServerId, usize>) -> Vec<ServerId> {
     let count = fleet.live.len();
     let mut others: Vec<(usize, usize, ServerId)> = (1..count)
@@ -123,8 +124,8 @@ mod tests {
         counts
     }
 
-    /// `groups` plans for a fleet and prints each group's servers, the leader first; `keep groups` makes the planned groups
-    /// those that exist. `place` places regions.
+    /// `groups` plans for a fleet and prints each group's servers, the leader first; `keep groups` makes the planned
+    /// groups those that exist. `place` places regions.
     #[test]
     fn plans() {
         terrane_testscript::check_scripts(concat!(env!("CARGO_MANIFEST_DIR"), "/src/planner/testdata"), || {

@@ -1,15 +1,15 @@
 //! Procedures: journaled intents, driven to completion.
 //!
-//! An intent is a state in the catalog: a table that is `creating`, `altering` or `dropping`, or a group that is `creating`.
-//! It is recorded before any server receives an order. The driver looks at the catalog after each change and starts a
-//! procedure for every intent that has none. It needs nothing else, so a restarted master continues on the same path, and
-//! the caller of a change only waits until the catalog shows its completion.
+//! An intent is a state in the catalog: a table that is `creating`, `altering` or `dropping`, or a group that is
+//! `creating`. It is recorded before any server receives an order. The driver looks at the catalog after each change
+//! and starts a procedure for every intent that has none. It needs nothing else, so a restarted master continues on the
+//! same path, and the caller of a change only waits until the catalog shows its completion.
 //!
-//! What a procedure does next is decided without I/O in `rollout` (tables) and `group_creation` (groups); `change_table`
-//! and `create_groups` send the orders and record the edits; `turns` bounds how many procedures run.
+//! What a procedure does next is decided without I/O in `rollout` (tables) and `group_creation` (groups);
+//! `change_table` and `create_groups` send the orders and record the edits; `turns` bounds how many procedures run.
 //!
-//! Invariants: one procedure at a time per table and per group, so a drop sends no order before an unfinished create has
-//! ended; every order is idempotent; a procedure ends with an edit, or with the process.
+//! Invariants: one procedure at a time per table and per group, so a drop sends no order before an unfinished create
+//! has ended; every order is idempotent; a procedure ends with an edit, or with the process.
 
 mod change_table;
 mod create_groups;
@@ -46,8 +46,8 @@ fn intents(catalog: &Catalog) -> Vec<Subject> {
         .collect()
 }
 
-/// Starts a procedure for every intent that has none, until `stop` is cancelled. Procedures that run then are aborted: the
-/// journal has their intents.
+/// Starts a procedure for every intent that has none, until `stop` is cancelled. Procedures that run then are aborted:
+/// the journal has their intents.
 pub async fn drive(context: Arc<MasterContext>, stop: CancellationToken) {
     let mut running = Running::default();
     let mut changes = context.journal.changes();
@@ -100,7 +100,8 @@ impl Running {
         }
     }
 
-    /// Waits until a procedure has ended, even by a panic: its intent is then tried again. Never returns while none runs.
+    /// Waits until a procedure has ended, even by a panic: its intent is then tried again. Never returns while none
+    /// runs.
     async fn one_ended(&mut self) {
         let id = match self.tasks.join_next_with_id().await {
             Some(Ok((id, ()))) => id,

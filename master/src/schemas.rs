@@ -130,8 +130,8 @@ pub fn altered<'a>(
     Ok(next)
 }
 
-/// Rejects a change of the key declaration. Clients that opened the table split row keys by the old declaration, and so do
-/// region bounds and the filters of store files. Declaring the key of a table that has none is fine.
+/// Rejects a change of the key declaration. Clients that opened the table split row keys by the old declaration, and so
+/// do region bounds and the filters of store files. Declaring the key of a table that has none is fine.
 fn check_key(schema: &TableSchema, next: &TableSchema) -> Result<(), Invalid> {
     match &schema.key {
         Some(key) if next.key.as_ref() != Some(key) => Err(Invalid::new(format!(

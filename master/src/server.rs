@@ -128,7 +128,8 @@ struct Running {
 impl Master {
     /// Opens the directory, creates the cluster at the first start, and serves. The master is ready when this returns.
     ///
-    /// Boxed, because an `async fn` is compiled by the crate that awaits it: every binary would compile the whole master.
+    /// Boxed, because an `async fn` is compiled by the crate that awaits it: every binary would compile the whole
+    /// master.
     pub fn start(config: MasterConfig) -> BoxFuture<'static, Result<Self, StartError>> {
         Box::pin(Self::open_and_serve(config))
     }

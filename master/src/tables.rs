@@ -1,6 +1,7 @@
 //! Creates, alters and drops tables: checks the request, journals the intent and waits for its completion.
 //!
-//! Waiting only serves the caller: if it gives up, the journaled intent is completed all the same (`crate::procedures`).
+//! Waiting only serves the caller: if it gives up, the journaled intent is completed all the same
+//! (`crate::procedures`).
 
 use std::sync::Arc;
 use std::time::Duration;

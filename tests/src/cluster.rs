@@ -1,8 +1,8 @@
 //! A whole cluster in this process: a master and region servers on free loopback ports, with real files.
 //!
-//! Each node can be stopped and restarted individually, on the same port and directory, like a process. Only `kill -9` is
-//! missing here; the simulator and the tests with real processes cover it. A node that starts takes its configuration from
-//! [`Settings`], which tests may change meanwhile (to a smaller log limit, for example).
+//! Each node can be stopped and restarted individually, on the same port and directory, like a process. Only `kill -9`
+//! is missing here; the simulator and the tests with real processes cover it. A node that starts takes its configuration
+//! from [`Settings`], which tests may change meanwhile (to a smaller log limit, for example).
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -1,16 +1,17 @@
 //! The ledger: the outcome of every operation that must count exactly once, and whether reads agree with it.
 //!
 //! There are three kinds of objects, each written by any number of concurrent clients:
-//! - A **counter** is only incremented by 1, and every increment returns the new value. No two increments may return the
-//!   same value, none a value at or below what was certain when it started, none above the number of increments started.
-//! - A **list** is only appended to, eight bytes per operation, and every append returns the whole list. All returned lists
-//!   are prefixes of one sequence, in which no operation occurs twice.
-//! - A **register** is only replaced by check-and-mutate, which names the operation whose value it replaces. The chain of
-//!   replacements back from the last value contains every operation whose condition held, and none whose condition did
-//!   not.
+//! - A **counter** is only incremented by 1, and every increment returns the new value. No two increments may return
+//!   the same value, none a value at or below what was certain when it started, none above the number of increments
+//!   started.
+//! - A **list** is only appended to, eight bytes per operation, and every append returns the whole list. All returned
+//!   lists are prefixes of one sequence, in which no operation occurs twice.
+//! - A **register** is only replaced by check-and-mutate, which names the operation whose value it replaces. The chain
+//!   of replacements back from the last value contains every operation whose condition held, and none whose condition
+//!   did not.
 //!
-//! An operation was *applied*, *refused* (it had no effect), or its fate is *unknown*: it then counts once or not at all,
-//! but never twice.
+//! An operation was *applied*, *refused* (it had no effect), or its fate is *unknown*: it then counts once or not at
+//! all, but never twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,7 +46,7 @@ enum Fate {
 
 /// An operation that has started.
 #[derive(Clone, Debug)]
-#[must_use = "an operation that began has to be told how it ended"]
+#[must_use = "the outcome of a started operation has to be recorded"]
 pub struct Begun {
     pub operation: Operation,
     key: Vec<u8>,

@@ -2,11 +2,12 @@
 //!
 //! Every key has one writer, which writes the numbers 1, 2, 3, ..., each after the previous one was acknowledged.
 //! Linearizability then takes two comparisons per read. The result is not older than the newest number that was
-//! acknowledged to the writer or shown to a reader before the read started, and not newer than the newest number attempted
-//! when it ended. An absent key reads as 0. At the end, the same history says which keys must exist and which may.
+//! acknowledged to the writer or shown to a reader before the read started, and not newer than the newest number
+//! attempted when it ended. An absent key reads as 0. At the end, the same history says which keys must exist and which
+//! may.
 //!
-//! The number is also the cell's timestamp. A retried write whose first try arrives late therefore cannot hide newer ones,
-//! so that every violation is a fault of the cluster and none is due to the limited exactly-once window.
+//! The number is also the cell's timestamp. A retried write whose first try arrives late therefore cannot hide newer
+//! ones, so that every violation is a fault of the cluster and none is due to the limited exactly-once window.
 
 use std::collections::BTreeMap;
 

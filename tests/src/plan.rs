@@ -1,7 +1,8 @@
-//! The parameters of a simulated run, drawn from its seed: sizes, speeds, latencies, and the kind, place and time of faults.
+//! The parameters of a simulated run, drawn from its seed: sizes, speeds, latencies, and the kind, place and time of
+//! faults.
 //!
-//! The parameters vary on purpose. With a fixed disk speed, 2 of 20 seeds found a write that was acknowledged before it was
-//! synced; with random speeds, and faults aimed at acknowledgements, half of them do. `terrane_env::sim` draws the
+//! The parameters vary on purpose. With a fixed disk speed, 2 of 20 seeds found a write that was acknowledged before it
+//! was synced; with random speeds, and faults aimed at acknowledgements, half of them do. `terrane_env::sim` draws the
 //! parameters of the disk.
 
 use std::time::Duration;

@@ -1,20 +1,20 @@
-//! One simulated run of a whole cluster: a master, three region servers and clients in one process, under simulated time,
-//! network and disk.
+//! One simulated run of a whole cluster: a master, three region servers and clients in one process, under simulated
+//! time, network and disk.
 //!
-//! [`run`] steps the simulation, applies [`faults`] between steps, and watches the [`run_state`], in which clients and nodes
-//! record what they observe. A run has three phases. In the first, writers fill a table with tiny regions, so that flushes,
-//! purges and splits happen; readers check every result against the [`crate::oracle::History`]; and three faults occur: a
-//! server crashes, a link breaks, and a leader is isolated from its peers while a client still reaches it. In the second
-//! phase, everything is repaired, and all rows are read in several ways and compared. In the third, the whole cluster loses
-//! power at once and restarts, and all rows are read again.
+//! [`run`] steps the simulation, applies [`faults`] between steps, and watches the [`run_state`], in which clients and
+//! nodes record what they observe. A run has three phases. In the first, writers fill a table with tiny regions, so
+//! that flushes, purges and splits happen; readers check every result against the [`crate::oracle::History`]; and three
+//! faults occur: a server crashes, a link breaks, and a leader is isolated from its peers while a client still reaches
+//! it. In the second phase, everything is repaired, and all rows are read in several ways and compared. In the third,
+//! the whole cluster loses power at once and restarts, and all rows are read again.
 //!
 //! That is [`Workload::Rows`]. With [`Workload::Counters`], clients increment, append, and check and mutate, the
 //! [`crate::ledger::Ledger`] checks their results, and replies are lost all the time, in addition to the faults above.
 //!
 //! Invariants:
 //! - Everything is drawn from the seed: sizes, speeds, latencies, times and targets of faults ([`crate::plan`]).
-//! - One seed per process. Its whole [`trace`] is the same each time. Updated dependencies may change it, so hashes are only
-//!   compared between runs of one build, never stored.
+//! - One seed per process. Its whole [`trace`] is the same each time. Updated dependencies may change it, so hashes are
+//!   only compared between runs of one build, never stored.
 //! - A run that does not end within [`TIME_MAX`] of simulated time has failed: it is stuck.
 
 mod clients;

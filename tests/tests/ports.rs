@@ -1,5 +1,5 @@
-//! Servers against clients that announce large bodies, stall, cancel and send garbage. A test binary of its own, since it
-//! counts allocations.
+//! Servers against clients that announce large bodies, stall, cancel and send garbage. A test binary of its own, since
+//! it counts allocations.
 
 use std::alloc::System;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Simulated runs of a whole cluster: ten of the workload `rows`, one of them twice, and twenty of `counters`.
 //!
-//! The simulator replaces the implementation of `terrane-env` in the whole build. It is therefore a program of its own, built
-//! here by a nested cargo with the flags, profile and target directory of `cargo xtask sim`, so that an ordinary build never
-//! sees the replacement. One seed per process, two processes at a time.
+//! The simulator replaces the implementation of `terrane-env` in the whole build. It is therefore a program of its own,
+//! built here by a nested cargo with the flags, profile and target directory of `cargo xtask sim`, so that an ordinary
+//! build never sees the replacement. One seed per process, two processes at a time.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

@@ -1,9 +1,9 @@
 //! The conditions of `--if`: the part of the filter language that tests columns by name.
 //!
-//! Conditions and filters share one language, so that users learn it once. A condition is evaluated on one row during the
-//! write and can only name columns: tests of row keys or of any value, patterns and bit masks are rejected with a list of
-//! what is supported. A missing column fails every comparison, including `!=`, as it does in a filter; `not exists(f:q)`
-//! tests for absence.
+//! Conditions and filters share one language, so that users learn it once. A condition is evaluated on one row during
+//! the write and can only name columns: tests of row keys or of any value, patterns and bit masks are rejected with a
+//! list of what is supported. A missing column fails every comparison, including `!=`, as it does in a filter; `not
+//! exists(f:q)` tests for absence.
 
 use terrane_filter::{ColumnSubject, Filter, Relation, Subject};
 use terrane_types::{ColumnTest, Condition, FamilyName, Invalid, Test, ValueType};

@@ -11,7 +11,8 @@ use super::values::{Column, Escaped, TypedColumn, full_column};
 /// Which rows and cells a read returns, and how recent they must be.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ReadFlags {
-    /// Return only rows and cells that pass this filter, such as "i32(data:airtemp) > 100 and prefix(row, '0290')"; see docs/filters.md.
+    /// Return only rows and cells that pass this filter, such as "i32(data:airtemp) > 100 and prefix(row, '0290')";
+    /// see docs/filters.md.
     #[arg(long, value_name = "EXPR")]
     pub filter: Option<Filter>,
     /// Which writes the read is guaranteed to see.
@@ -59,7 +60,8 @@ pub struct Put {
     /// The cell's timestamp in milliseconds (default: assigned by the server).
     #[arg(long, value_name = "MS", allow_negative_numbers = true)]
     pub timestamp: Option<i64>,
-    /// Write only if this condition holds for the row, such as "not exists(f:owner) or i64(f:lease) < 5"; otherwise exit with status 3.
+    /// Write only if this condition holds for the row, such as "not exists(f:owner) or i64(f:lease) < 5"; otherwise
+    /// exit with status 3.
     #[arg(long = "if", value_name = "CONDITION", value_parser = condition)]
     pub condition: Option<Condition>,
     #[command(flatten)]
@@ -73,7 +75,8 @@ pub struct Increment {
     /// The row key; write a byte as `\xHH`.
     #[arg(allow_hyphen_values = true)]
     pub row: Escaped,
-    /// The counter's column, `family:qualifier`. The cell holds a 64-bit big-endian integer; a missing cell counts as 0.
+    /// The counter's column, `family:qualifier`. The cell holds a 64-bit big-endian integer; a missing cell counts as
+    /// 0.
     #[arg(value_parser = full_column)]
     pub column: Column,
     /// The amount to add; may be negative.

@@ -1,4 +1,5 @@
-//! `admin`: lists servers, regions and groups; splits, flushes and compacts by hand. The JSON output is part of the grammar.
+//! `admin`: lists servers, regions and groups; splits, flushes and compacts by hand. The JSON output is part of the
+//! grammar.
 
 use serde::Serialize;
 use terrane_client::{GroupInfo, Maintained, RegionDescriptor, RegionId, RegionInfo, ServerInfo};

@@ -2,8 +2,8 @@
 //!
 //! A fixed number of workers each keep one call in flight; latency is the time from request to response at the client.
 //! Only calls acknowledged within the measured time count. A missing table is created, and workloads that read fill an
-//! empty table first, so that the rows exist. Results with an exact expected value (counters, compare-and-set, sums) are
-//! checked. `benches/engine` compares the storage engines themselves, without a cluster.
+//! empty table first, so that the rows exist. Results with an exact expected value (counters, compare-and-set, sums)
+//! are checked. `benches/engine` compares the storage engines themselves, without a cluster.
 //!
 //! Modules: `workload` and `keys` say what is called and on which rows, `calls` makes the calls, `run` is what workers
 //! share and `measure` runs them, `fill` fills a table first, `stats`, `gaps` and `cpu` are the figures, `tally` checks

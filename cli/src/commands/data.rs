@@ -39,8 +39,8 @@ pub async fn put(args: args::Put) -> Result<(), Failure> {
 pub async fn delete(args: args::Delete) -> Result<(), Failure> {
     let table = open(&args.connection, &args.table).await?;
     let delete = Delete::new(&args.row.0);
-    // A tombstone hides versions up to its timestamp. The one with the current time is for reads of the past; the one with
-    // the largest timestamp also hides versions with timestamps in the future.
+    // A tombstone hides versions up to its timestamp. The one with the current time is for reads of the past; the one
+    // with the largest timestamp also hides versions with timestamps in the future.
     let of_family = |delete: Delete, family: &str| delete.family(family).family_until(family, TIMESTAMP_MAX);
     let delete = match &args.column {
         Some(Column { family, qualifier: Some(qualifier) }) => {

@@ -1,8 +1,8 @@
 //! `import`: writes the records of files into a table, through the client's batch writer.
 //!
 //! Malformed lines are counted, and the first few are printed with file and line number; so are rows that servers
-//! rejected. Everything else is imported. Under `--strict`, the first malformed line ends the import with exit status 1,
-//! after the lines before it have been written. The demo imports its generated weather through [`Importer`], too.
+//! rejected. Everything else is imported. Under `--strict`, the first malformed line ends the import with exit status
+//! 1, after the lines before it have been written. The demo imports its generated weather through [`Importer`], too.
 
 use std::path::Path;
 

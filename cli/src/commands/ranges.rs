@@ -48,8 +48,8 @@ pub async fn scan(args: args::Scan) -> Result<(), Failure> {
     printer.end(args.token.then_some(next))
 }
 
-/// Prints the rows after a token, page by page, so that a large limit needs no more memory than a small one. Returns the
-/// token after the last row.
+/// Prints the rows after a token, page by page, so that a large limit needs no more memory than a small one. Returns
+/// the token after the last row.
 async fn pages(
     table: &Table,
     scan: Scan,

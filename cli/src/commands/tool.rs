@@ -1,5 +1,5 @@
-//! `tool`: inspects the files of a stopped process. The crates know their own formats; this module finds the files, calls
-//! the crates and prints the results.
+//! `tool`: inspects the files of a stopped process. The crates know their own formats; this module finds the files,
+//! calls the crates and prints the results.
 
 mod check;
 mod dump;

@@ -1,7 +1,7 @@
 //! One row per line: `{"row":"…","cells":[{"column":"f:q","timestamp":1234,"value":"…"}]}`.
 //!
-//! Strings are escaped twice: first with `\xHH`, as everywhere, which turns any bytes into ASCII text, then as JSON. `get`
-//! and `scan` print rows in the same format under `--json`, so their output can be imported.
+//! Strings are escaped twice: first with `\xHH`, as everywhere, which turns any bytes into ASCII text, then as JSON.
+//! `get` and `scan` print rows in the same format under `--json`, so their output can be imported.
 
 use serde::{Deserialize, Serialize};
 use terrane_types::escape;

@@ -1,8 +1,8 @@
 //! The National Climatic Data Center's fixed-width hourly records.
 //!
-//! The parser uses six fields of the mandatory section (positions count from 1, both ends inclusive): USAF station 5–10,
-//! WBAN station 11–15, date 16–23, time 24–27, air temperature 88–92 (a sign and four digits, tenths of °C) and its
-//! quality code at 93. It ignores everything after that, so records that end there are accepted.
+//! The parser uses six fields of the mandatory section (positions count from 1, both ends inclusive): USAF station
+//! 5–10, WBAN station 11–15, date 16–23, time 24–27, air temperature 88–92 (a sign and four digits, tenths of °C) and
+//! its quality code at 93. It ignores everything after that, so records that end there are accepted.
 //!
 //! Row key: `USAF-WBAN`, then `Long.MAX_VALUE - time` as eight big-endian bytes, so that a station's newest reading
 //! comes first. Times before 1970 are negative; the subtraction wraps, which in unsigned byte order still sorts newest

@@ -1,8 +1,8 @@
 //! Real processes for the tests of the binary: starts and kills them and runs commands against them, with timeouts.
 //!
 //! Every process is owned by a value whose drop kills it, so that a panicking test leaves none behind. Every wait has a
-//! timeout: a watchdog kills a process that does not end, and the test fails with its output. Ports are below the range that
-//! the system uses for outgoing connections, so that a restarted server finds its port free.
+//! timeout: a watchdog kills a process that does not end, and the test fails with its output. Ports are below the range
+//! that the system uses for outgoing connections, so that a restarted server finds its port free.
 
 #![allow(dead_code, reason = "each test binary uses its part of it")]
 #![allow(
@@ -352,7 +352,7 @@ pub fn assert_same_cells(found: &Cells, expected: &Cells) {
         assert_eq!(there, Some(value), "row {:?} {:?} column {}", text(row), row, text(column));
     }
     let invented = found.keys().find(|key| !expected.contains_key(*key));
-    assert_eq!(invented, None, "a cell that nobody wrote");
+    assert_eq!(invented, None, "a cell that was never written");
 }
 
 /// Unescapes `\xHH` and `\\`; implemented here, because shared code would share its bugs with the code under test.

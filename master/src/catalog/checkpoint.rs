@@ -1,9 +1,9 @@
 //! The checkpoint: the whole catalog as of one applied index, in one file with a checksum.
 //!
-//! The master starts from the checkpoint and the entries of group 0's log above its index. The file is replaced atomically
-//! (temporary file, sync, rename, sync of the directory), so a crash leaves the old or the new one. A file with a wrong
-//! checksum is damaged; the master refuses to start from it rather than lose acknowledged changes. The layout is
-//! documented in `docs/formats/catalog.md`.
+//! The master starts from the checkpoint and the entries of group 0's log above its index. The file is replaced
+//! atomically (temporary file, sync, rename, sync of the directory), so a crash leaves the old or the new one. A file
+//! with a wrong checksum is damaged; the master refuses to start from it rather than lose acknowledged changes. The
+//! layout is documented in `docs/formats/catalog.md`.
 
 use std::io;
 use std::path::{Path, PathBuf};

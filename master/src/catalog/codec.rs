@@ -1,7 +1,7 @@
 //! The catalog's encoding: fixed-width little-endian numbers, and lengths before data.
 //!
-//! `docs/formats/catalog.md` documents what is encoded. A length in the input is never used for an allocation: the reader
-//! returns slices of its input, and lists grow as their elements are read.
+//! `docs/formats/catalog.md` documents what is encoded. A length in the input is never used for an allocation: the
+//! reader returns slices of its input, and lists grow as their elements are read.
 
 use bytes::Bytes;
 use terrane_types::{ByteReader, Invalid, Malformed};

@@ -1,8 +1,8 @@
 //! Edits: the only way to change the catalog. Each is an operation in group 0's log.
 //!
-//! An edit describes the change; ids are assigned when it is applied, in log order, so that two masters can never assign one
-//! id twice. An edit that no longer fits the catalog when it is applied is refused as a whole. The layout is documented in
-//! `docs/formats/catalog.md`.
+//! An edit describes the change; ids are assigned when it is applied, in log order, so that two masters can never
+//! assign one id twice. An edit that no longer fits the catalog when it is applied is refused as a whole. The layout is
+//! documented in `docs/formats/catalog.md`.
 
 use bytes::Bytes;
 use terrane_types::{ClusterId, GroupId, NamespaceName, RegionDescriptor, ServerId, TableId, TableSchema};
@@ -27,7 +27,8 @@ pub enum CatalogEdit {
     UpdateServer { server: ServerId, registration: Registration },
     /// Takes a block of region ids, for splits without a master.
     TakeRegionIds { count: u32 },
-    /// The intent to create groups. `expected` is the id of the first one: a plan made from an older catalog is refused.
+    /// The intent to create groups. `expected` is the id of the first one: a plan made from an older catalog is
+    /// refused.
     AddGroups { expected: GroupId, groups: Vec<GroupPlan> },
     /// Every member of the group has created its replica.
     OpenGroup { group: GroupId },
@@ -64,7 +65,7 @@ pub struct NewTable {
     pub split_at: Vec<Bytes>,
     /// The group of each region, one more than split points.
     pub groups: Vec<GroupId>,
-    /// Whether the edit also creates the table's namespace. Builds before namespaces had edits of their own worked that way,
+    /// Whether the edit also creates the table's namespace. Builds from before namespaces worked that way,
     /// and their entries must have the same effect when they are replayed.
     pub implies_namespace: bool,
 }

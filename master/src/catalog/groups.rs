@@ -1,7 +1,7 @@
 //! The log groups: their replicas, the servers of these, and the planned leaders.
 //!
-//! The present leader of a group is known from reports and kept in memory (`crate::inventory`). The planned leader starts
-//! the first election and is the first server to ask.
+//! The present leader of a group is known from reports and kept in memory (`crate::inventory`). The planned leader
+//! starts the first election and is the first server to ask.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -71,7 +71,7 @@ impl GroupPlan {
     }
 }
 
-/// All groups by id; the master's own is not among them.
+/// All groups by id, except the master's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Groups {
     by_id: BTreeMap<GroupId, GroupEntry>,

@@ -1,8 +1,8 @@
 //! The namespaces: groups of tables, created before the first table in them.
 //!
-//! `default` always exists and is not stored. A table needs an existing namespace, and only a namespace without tables can
-//! be dropped. Both are checked when the edit is applied, so that a concurrent create and drop see each other. Catalogs and
-//! edits of builds before namespaces imply the namespaces of their tables.
+//! `default` always exists and is not stored. A table needs an existing namespace, and only a namespace without tables
+//! can be dropped. Both are checked when the edit is applied, so that a concurrent create and drop see each other.
+//! Catalogs and edits of builds before namespaces imply the namespaces of their tables.
 
 use std::collections::BTreeSet;
 

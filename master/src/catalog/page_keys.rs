@@ -1,9 +1,9 @@
 //! The keys with which region servers seal page tokens.
 //!
-//! They are part of the catalog because every server must open the tokens of every other, even after all have restarted.
-//! The newest key seals, the previous one still opens. A new key is created when the newest is [`ROTATE_AFTER_MS`] old, so
-//! a token is valid for one to two such periods. Anyone who can read the catalog's files could forge tokens, but could
-//! read every row as well.
+//! They are part of the catalog because every server must open the tokens of every other, even after all have
+//! restarted. The newest key seals, the previous one still opens. A new key is created when the newest is
+//! [`ROTATE_AFTER_MS`] old, so a token is valid for one to two such periods. Anyone who can read the catalog's files
+//! could forge tokens, but could read every row as well.
 
 use std::fmt;
 

@@ -82,7 +82,8 @@ impl Regions {
         regions.range(first..).map(|(_, entry)| entry).take(limit).collect()
     }
 
-    /// Up to `limit` regions in descending order, starting with the one that contains `key`; an empty key starts at the last.
+    /// Up to `limit` regions in descending order, starting with the one that contains `key`; an empty key starts at
+    /// the last.
     pub fn down_from(&self, table: TableId, key: &[u8], limit: usize) -> Vec<&RegionEntry> {
         let Some(regions) = self.by_table.get(&table) else { return Vec::new() };
         if key.is_empty() {

@@ -1,8 +1,8 @@
 //! The latest requests for changes, by the id that the caller chose for each.
 //!
-//! A caller that lost a reply sends the same request again with the same id and gets the outcome of the first one, so that
-//! a change is made once and a retried create does not fail because its own table exists. Only requests that changed
-//! something are recorded: a refused one had no effect.
+//! A caller that lost a reply sends the same request again with the same id and gets the outcome of the first one, so
+//! that a change is made once and a retried create does not fail because its own table exists. Only requests that
+//! changed something are recorded: a refused one had no effect.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,7 +1,7 @@
 //! The tables: their schemas and states, and the ids of dropped tables.
 //!
-//! A state other than `Enabled` is a journaled intent: a procedure drives it to completion, and a restarted master resumes
-//! it. The id of a dropped table is kept, since a replica that missed the drop may still report its regions.
+//! A state other than `Enabled` is a journaled intent: a procedure drives it to completion, and a restarted master
+//! resumes it. The id of a dropped table is kept, since a replica that missed the drop may still report its regions.
 
 use std::collections::{BTreeMap, BTreeSet};
 

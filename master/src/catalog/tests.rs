@@ -1,4 +1,4 @@
-//! Edits applied to a catalog: what each does, what it refuses, and that bytes keep all of it.
+//! Edits of the catalog: their effects and refusals, and that encoding keeps everything.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -94,25 +94,25 @@ fn a_cluster_is_bootstrapped_once() {
 }
 
 #[test]
-fn an_id_is_never_given_twice_even_when_its_server_left() {
+fn an_id_is_never_assigned_twice_even_if_its_server_is_removed() {
     let mut catalog = Catalog::default();
     applied(&mut catalog, CatalogEdit::Bootstrap(bootstrap()));
     let add = |catalog: &mut Catalog, address: &str| applied(catalog, CatalogEdit::AddServer(registration(address)));
     assert_eq!(add(&mut catalog, "a:1"), Outcome::Server(ServerId(1)));
-    // The same address again: the first never kept its id, so it is forgotten, and the id with it.
+    // The same address again: the first server never stored its id, so its registration is removed.
     assert_eq!(add(&mut catalog, "a:1"), Outcome::Server(ServerId(2)));
     assert_eq!(catalog.servers().iter().map(|(server, _)| server.0).collect::<Vec<_>>(), [2]);
 }
 
 #[test]
-fn a_server_with_replicas_is_not_forgotten_for_a_newcomer() {
+fn a_server_with_replicas_is_not_replaced_by_a_fresh_one() {
     let mut catalog = small();
     applied(&mut catalog, CatalogEdit::AddServer(registration("a:1")));
     assert_eq!(catalog.servers().iter().len(), 2);
 }
 
 #[test]
-fn region_ids_of_blocks_and_tables_do_not_meet() {
+fn region_ids_of_blocks_and_tables_are_distinct() {
     let mut catalog = small();
     assert_eq!(applied(&mut catalog, CatalogEdit::TakeRegionIds { count: 100 }), Outcome::RegionIds(RegionId(1)));
     applied(&mut catalog, create("t", &["m"]));
@@ -121,7 +121,7 @@ fn region_ids_of_blocks_and_tables_do_not_meet() {
 }
 
 #[test]
-fn a_plan_of_groups_from_an_older_catalog_loses() {
+fn a_plan_of_groups_from_an_older_catalog_is_refused() {
     let mut catalog = small();
     let groups = vec![GroupPlan { leader: ServerId(1), servers: vec![ServerId(1)] }];
     let late = CatalogEdit::AddGroups { expected: GroupId(1), groups };
@@ -177,11 +177,11 @@ fn names(catalog: &Catalog) -> Vec<String> {
 }
 
 #[test]
-fn a_namespace_is_there_before_its_tables_and_as_long_as_they_are() {
+fn a_namespace_exists_before_and_as_long_as_its_tables() {
     let mut catalog = small();
     assert_eq!(names(&catalog), ["default"]);
-    let Refusal::Invalid(told) = refused(&mut catalog, create("ns:t", &[])) else { panic!() };
-    assert!(told.contains("no namespace ns") && told.contains("terrane namespace create ns"), "{told}");
+    let Refusal::Invalid(message) = refused(&mut catalog, create("ns:t", &[])) else { panic!() };
+    assert!(message.contains("no namespace ns") && message.contains("terrane namespace create ns"), "{message}");
     let make = || CatalogEdit::CreateNamespace { name: namespace("ns") };
     applied(&mut catalog, make());
     assert!(matches!(refused(&mut catalog, make()), Refusal::AlreadyExists(_)));
@@ -190,11 +190,11 @@ fn a_namespace_is_there_before_its_tables_and_as_long_as_they_are() {
         applied(&mut catalog, create(name, &[]));
     }
     let away = || CatalogEdit::DropNamespace { name: namespace("ns") };
-    let Refusal::Invalid(told) = refused(&mut catalog, away()) else { panic!() };
-    assert_eq!(told, "namespace ns has tables: ns:a, ns:b, ns:c and 1 more; drop them first");
+    let Refusal::Invalid(message) = refused(&mut catalog, away()) else { panic!() };
+    assert_eq!(message, "namespace ns has tables: ns:a, ns:b, ns:c and 1 more; drop them first");
     for table in 1..=4 {
         applied(&mut catalog, CatalogEdit::DropTable { table: TableId(table) });
-        assert!(matches!(refused(&mut catalog, away()), Refusal::Invalid(_)), "a table that is being dropped is there");
+        assert!(matches!(refused(&mut catalog, away()), Refusal::Invalid(_)), "a table that is being dropped exists");
         applied(&mut catalog, CatalogEdit::RemoveTable { table: TableId(table) });
     }
     applied(&mut catalog, away());
@@ -203,7 +203,7 @@ fn a_namespace_is_there_before_its_tables_and_as_long_as_they_are() {
 }
 
 #[test]
-fn the_default_namespace_is_neither_made_nor_dropped() {
+fn the_default_namespace_cannot_be_created_or_dropped() {
     let mut catalog = small();
     let name = NamespaceName::default();
     let make = CatalogEdit::CreateNamespace { name: name.clone() };
@@ -211,7 +211,7 @@ fn the_default_namespace_is_neither_made_nor_dropped() {
     assert!(matches!(refused(&mut catalog, CatalogEdit::DropNamespace { name }), Refusal::Invalid(_)));
 }
 
-/// The edit of a build before there were namespaces: its tag is 7, its fields are those of 16.
+/// The edit of a build before namespaces: tag 7 with the fields of tag 16.
 fn create_of_old(name: &str) -> CatalogEdit {
     let mut bytes = create(name, &[]).encode();
     assert_eq!(bytes[1], 16);
@@ -220,7 +220,7 @@ fn create_of_old(name: &str) -> CatalogEdit {
 }
 
 #[test]
-fn entries_of_before_namespaces_bring_theirs_with_them() {
+fn entries_from_before_namespaces_imply_theirs() {
     let mut catalog = small();
     applied(&mut catalog, create_of_old("ns:t"));
     applied(&mut catalog, create_of_old("t"));
@@ -233,7 +233,7 @@ fn requested(id: u8, edit: CatalogEdit) -> CatalogEdit {
 }
 
 #[test]
-fn a_request_that_is_sent_again_gets_the_first_outcome_and_changes_nothing() {
+fn a_repeated_request_gets_the_first_outcome_and_changes_nothing() {
     let mut catalog = small();
     let first = applied(&mut catalog, requested(1, create("t", &["m"])));
     let before = catalog.clone();
@@ -245,7 +245,7 @@ fn a_request_that_is_sent_again_gets_the_first_outcome_and_changes_nothing() {
     applied(&mut catalog, requested(3, CatalogEdit::DropTable { table }));
     applied(&mut catalog, CatalogEdit::RemoveTable { table });
     assert_eq!(applied(&mut catalog, requested(3, CatalogEdit::DropTable { table })), first);
-    // One that was refused left nothing behind, and may be made later.
+    // A refused request had no effect and may succeed later.
     applied(&mut catalog, requested(2, create("t", &[])));
     assert_ne!(applied(&mut catalog, requested(2, create("t", &[]))), first);
 
@@ -256,11 +256,11 @@ fn a_request_that_is_sent_again_gets_the_first_outcome_and_changes_nothing() {
     applied(&mut catalog, requested(5, CatalogEdit::DropNamespace { name }));
 }
 
-/// A checkpoint of version 1, as written before there were namespaces: one server and group, and the table `ns:t`.
+/// A checkpoint of version 1, written before namespaces: one server, one group and the table `ns:t`.
 const CHECKPOINT_1: &[u8] = include_bytes!("testdata/checkpoint-1");
 
 #[test]
-fn checkpoints_of_before_namespaces_are_read_with_those_that_tables_are_in() {
+fn checkpoints_from_before_namespaces_imply_those_of_their_tables() {
     let mut catalog = small();
     applied(&mut catalog, create_of_old("ns:t"));
     let expected = Checkpoint { applied: 77, stamp: 1_234, catalog };
@@ -268,7 +268,7 @@ fn checkpoints_of_before_namespaces_are_read_with_those_that_tables_are_in() {
 }
 
 #[test]
-fn split_points_that_do_not_ascend_make_no_table() {
+fn split_points_must_ascend() {
     let mut catalog = small();
     for points in [&["m", "a"][..], &["a", "a"], &[""]] {
         assert!(matches!(refused(&mut catalog, create("t", points)), Refusal::Invalid(_)), "{points:?}");
@@ -281,7 +281,7 @@ fn a_reported_split_takes_the_parents_place() {
     applied(&mut catalog, create("t", &[]));
     report(&mut catalog, &[descriptor(1, "", "m", 2), descriptor(9, "m", "", 2)]);
     assert_eq!(map(&catalog), "r1@2[,m) r9@2[m,)");
-    // A daughter that split again, reported together with its unchanged sibling.
+    // A daughter that has split again, reported together with its unchanged sibling.
     report(&mut catalog, &[descriptor(1, "", "m", 2), descriptor(9, "m", "t", 3), descriptor(10, "t", "", 3)]);
     assert_eq!(map(&catalog), "r1@2[,m) r9@3[m,t) r10@3[t,)");
 }
@@ -296,7 +296,7 @@ fn daughters_may_both_have_new_ids() {
 }
 
 #[test]
-fn a_report_of_the_past_changes_nothing() {
+fn an_outdated_report_changes_nothing() {
     let mut catalog = small();
     applied(&mut catalog, create("t", &[]));
     report(&mut catalog, &[descriptor(1, "", "m", 2), descriptor(9, "m", "", 2)]);
@@ -307,12 +307,12 @@ fn a_report_of_the_past_changes_nothing() {
 }
 
 #[test]
-fn half_a_split_waits_for_the_other_half() {
+fn half_of_a_split_waits_for_the_other_half() {
     let mut catalog = small();
     applied(&mut catalog, create("t", &["c"]));
     report(&mut catalog, &[descriptor(9, "m", "", 2)]);
     assert_eq!(map(&catalog), "r1@1[,c) r2@1[c,)");
-    // Even when a claim beside it could stand alone.
+    // Even if another claim in the report can be accepted.
     report(&mut catalog, &[descriptor(1, "", "b", 2), descriptor(8, "b", "c", 2), descriptor(9, "m", "", 2)]);
     assert_eq!(map(&catalog), "r1@2[,b) r8@2[b,c) r2@1[c,)");
 }
@@ -327,7 +327,7 @@ fn several_splits_between_two_reports_enter_at_once() {
 }
 
 #[test]
-fn regions_of_tables_that_are_not_there_are_ignored() {
+fn regions_of_unknown_tables_are_ignored() {
     let mut catalog = small();
     let before = catalog.clone();
     report(&mut catalog, &[descriptor(5, "", "", 9)]);
@@ -335,7 +335,7 @@ fn regions_of_tables_that_are_not_there_are_ignored() {
 }
 
 #[test]
-fn regions_of_groups_that_are_not_there_are_ignored() {
+fn regions_of_unknown_groups_are_ignored() {
     let mut catalog = small();
     applied(&mut catalog, create("t", &[]));
     let before = catalog.clone();
@@ -344,7 +344,7 @@ fn regions_of_groups_that_are_not_there_are_ignored() {
 }
 
 #[test]
-fn look_ups_begin_at_the_region_that_holds_the_key() {
+fn lookups_start_at_the_region_that_contains_the_key() {
     let mut catalog = small();
     applied(&mut catalog, create("t", &["h", "p"]));
     let up = |key: &str, limit| {
@@ -360,7 +360,7 @@ fn look_ups_begin_at_the_region_that_holds_the_key() {
     assert!(catalog.regions().up_from(TableId(2), b"a", 9).is_empty());
 }
 
-/// A catalog with something of everything.
+/// A catalog with entries of every kind.
 pub(crate) fn full() -> Catalog {
     let mut catalog = small();
     applied(&mut catalog, CatalogEdit::AddServer(registration("b:1")));
@@ -411,17 +411,17 @@ fn add_page_key(id: u32) -> CatalogEdit {
 #[test]
 fn the_last_two_page_keys_are_valid() {
     let mut catalog = small();
-    assert!(catalog.page_keys().is_due(0), "without any one is wanted at once");
+    assert!(catalog.page_keys().is_due(0), "without a key, one is due at once");
     applied(&mut catalog, add_page_key(1));
-    assert!(matches!(refused(&mut catalog, add_page_key(1)), Refusal::Changed(_)), "made by two at once");
+    assert!(matches!(refused(&mut catalog, add_page_key(1)), Refusal::Changed(_)), "proposed twice at once");
     assert!(!catalog.page_keys().is_due(1_000 + ROTATE_AFTER_MS - 1));
-    assert!(!catalog.page_keys().is_due(0), "a clock that went back wants none");
+    assert!(!catalog.page_keys().is_due(0), "not due if the clock went back");
     assert!(catalog.page_keys().is_due(1_000 + ROTATE_AFTER_MS));
     applied(&mut catalog, add_page_key(2));
     applied(&mut catalog, add_page_key(3));
     let keys: Vec<_> = catalog.page_keys().iter().map(|key| (key.id, key.secret.0[0])).collect();
     assert_eq!(keys, [(3, 3), (2, 2)]);
-    assert!(!format!("{catalog:?}").contains("3, 3, 3"), "secrets are not shown");
+    assert!(!format!("{catalog:?}").contains("3, 3, 3"), "secrets are not printed");
 }
 
 fn any_id() -> impl Strategy<Value = u64> {
@@ -482,12 +482,12 @@ fn any_edit() -> impl Strategy<Value = CatalogEdit> {
 
 proptest! {
     #[test]
-    fn edits_keep_their_bytes(edit in any_edit()) {
+    fn edits_decode_to_what_was_encoded(edit in any_edit()) {
         prop_assert_eq!(CatalogEdit::decode(&edit.encode()).unwrap(), edit);
     }
 
     #[test]
-    fn edits_cut_short_are_refused(edit in any_edit(), cut in any::<prop::sample::Index>()) {
+    fn truncated_edits_are_refused(edit in any_edit(), cut in any::<prop::sample::Index>()) {
         let bytes = edit.encode();
         prop_assert!(CatalogEdit::decode(&bytes[..cut.index(bytes.len())]).is_err());
     }
@@ -499,7 +499,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_reported_the_map_covers_all_keys(
+    fn the_map_covers_all_keys_whatever_is_reported(
         splits in prop::collection::btree_set("[a-f]{1,2}", 0..4),
         reports in prop::collection::vec(prop::collection::vec(
             (1..12_u64, "[a-g]{0,2}", "[a-g]{0,2}", 1..5_u64), 1..5), 1..12),
@@ -518,12 +518,12 @@ proptest! {
             report(&mut catalog, &regions);
             prop_assert!(catalog.regions().covers_all_keys(TableId(1)), "{}", map(&catalog));
             let ids = catalog.regions().of_table(TableId(1)).count();
-            prop_assert_eq!(catalog.regions().len(), ids, "an id for each region");
+            prop_assert_eq!(catalog.regions().len(), ids, "one id per region");
         }
     }
 
     #[test]
-    fn any_run_of_edits_survives_the_checkpoint(edits in prop::collection::vec(any_edit(), 0..12)) {
+    fn any_sequence_of_edits_survives_the_checkpoint(edits in prop::collection::vec(any_edit(), 0..12)) {
         let mut catalog = small();
         for edit in &edits {
             catalog.apply(edit, 5);

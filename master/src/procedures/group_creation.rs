@@ -1,7 +1,7 @@
 //! The order in which the members of a new group create their replicas, as a state machine without I/O.
 //!
-//! First as many followers as make a quorum with the leader, then the planned leader, then the other followers. The leader
-//! starts an election as soon as it has its replica, and wins it only if a quorum can answer.
+//! First as many followers as make a quorum with the leader, then the planned leader, then the other followers. The
+//! leader starts an election as soon as it has its replica, and wins it only if a quorum can answer.
 
 use std::collections::BTreeSet;
 

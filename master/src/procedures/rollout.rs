@@ -1,7 +1,7 @@
 //! The rollout of a table's change to its groups, as a state machine without I/O.
 //!
-//! A rollout is made from the catalog alone, so a restarted master resumes it by making it again: orders are idempotent,
-//! and a group that has already followed one answers it at once.
+//! A rollout is derived from the catalog only, so a restarted master resumes it by deriving it again: orders are
+//! idempotent, and a group that has already followed one confirms it at once.
 
 use std::collections::BTreeMap;
 
@@ -24,8 +24,8 @@ pub struct Rollout {
 }
 
 impl Rollout {
-    /// The rollout that a table's state in the catalog asks for; `None` if the table is enabled or gone. Regions stay in
-    /// their groups, so the groups are those that have regions of the table now.
+    /// The rollout that a table's state in the catalog asks for; `None` if the table is enabled or gone. Regions stay
+    /// in their groups, so the groups are those that have regions of the table now.
     pub fn resume(catalog: &Catalog, table: TableId) -> Option<Self> {
         let entry = catalog.tables().get(table)?;
         let schema = Some(entry.schema.clone());
@@ -80,8 +80,8 @@ impl Rollout {
         })
     }
 
-    /// The edit that follows a refusal. A create is turned into a drop, so that no partial table stays; an alter and a drop
-    /// have none and are retried.
+    /// The edit that follows a refusal. A create is turned into a drop, so that no partial table stays; an alter and a
+    /// drop have none and are retried.
     pub fn undo(&self) -> Option<CatalogEdit> {
         (self.state == TableState::Creating).then_some(CatalogEdit::DropTable { table: self.table })
     }

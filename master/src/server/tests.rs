@@ -1,4 +1,4 @@
-//! A whole master over its real log and files, with region servers that only pretend.
+//! A whole master with its real log and files, and fake region servers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,20 +16,20 @@ use super::*;
 mod namespaces;
 mod requests;
 
-/// How the pretended servers answer a change of tables.
+/// How the fake servers respond to a change of tables.
 #[derive(Clone, Debug, Default)]
 enum Mood {
     #[default]
     Willing,
-    /// Nothing can be done now.
+    /// Temporarily unavailable.
     Away,
-    /// The order is wrong, for ever.
+    /// Permanently refuses.
     Refusing,
-    /// Another server leads every group.
+    /// Redirects to another server.
     Follows(u64),
 }
 
-/// What the servers of a test were ordered to do.
+/// The orders that the servers of a test received.
 #[derive(Default)]
 struct Ordered {
     mood: Mutex<BTreeMap<u64, Mood>>,
@@ -37,13 +37,13 @@ struct Ordered {
     tables: Mutex<Vec<(u64, v1::ChangeTablesRequest)>>,
 }
 
-struct Pretender {
+struct FakeServer {
     server: u64,
     ordered: Arc<Ordered>,
 }
 
 #[tonic::async_trait]
-impl RegionServer for Pretender {
+impl RegionServer for FakeServer {
     async fn create_group(
         &self,
         request: Request<v1::CreateGroupRequest>,
@@ -108,7 +108,7 @@ impl RegionServer for Pretender {
     }
 }
 
-/// A master, the servers that pretend, and a caller.
+/// A master, fake servers and a client.
 struct Cluster {
     master: Master,
     client: MasterClient<Channel>,
@@ -134,7 +134,7 @@ impl Cluster {
         Self { master, client, ordered: Arc::default(), stop: CancellationToken::new() }
     }
 
-    /// The same directory under a new process, with the same servers.
+    /// Restarts the master on the same directory, with the same servers.
     async fn restarted(self, dir: &Path) -> Self {
         self.master.shutdown().await;
         let master = start(dir, |_| {}).await.unwrap();
@@ -145,16 +145,16 @@ impl Cluster {
         Some(hello::ours(Some(self.master.cluster_id()), ServerId(0), ServerId(own), 1))
     }
 
-    /// Serves the orders of one more server and registers it.
+    /// Starts and registers another fake server.
     async fn add_server(&mut self, server: u64) {
         let listener = terrane_env::net::listen("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let pretender = Pretender { server, ordered: Arc::clone(&self.ordered) };
+        let fake = FakeServer { server, ordered: Arc::clone(&self.ordered) };
         let stop = self.stop.clone();
         let intake = terrane_env::net::Intake::new(terrane_env::net::IntakeLimits::default());
         tokio::spawn(async move {
             terrane_env::net::server(&intake)
-                .add_service(RegionServerServer::new(pretender))
+                .add_service(RegionServerServer::new(fake))
                 .serve_with_incoming_shutdown(listener.incoming(&intake), stop.cancelled_owned())
                 .await
         });
@@ -310,7 +310,7 @@ async fn a_create_without_servers_says_what_it_waits_for() {
 }
 
 #[tokio::test]
-async fn a_create_that_waits_goes_on_when_the_servers_come() {
+async fn a_waiting_create_continues_when_servers_join() {
     let dir = tempfile::tempdir().unwrap();
     let mut cluster = Cluster::new(dir.path()).await;
     let (mut other, request) = (cluster.client.clone(), cluster.create("t", &[]));
@@ -321,16 +321,16 @@ async fn a_create_that_waits_goes_on_when_the_servers_come() {
 }
 
 #[tokio::test]
-async fn groups_are_spread_and_each_member_is_told_once_it_matters() {
+async fn groups_are_spread_and_members_get_orders() {
     let dir = tempfile::tempdir().unwrap();
     let mut cluster = Cluster::new(dir.path()).await;
     cluster.add_servers().await;
     cluster.create_table("t", &["c", "f", "i", "l", "o", "r", "u", "x", "y", "z", "zz"]).await;
     let groups = cluster.ordered.groups.lock().clone();
-    let led = |server| groups.iter().filter(|(told, order)| *told == server && order.lead).count();
+    let led = |server| groups.iter().filter(|(to, order)| *to == server && order.lead).count();
     assert_eq!((led(1), led(2), led(3)), (4, 4, 4));
     assert!(groups.iter().all(|(_, order)| order.members.len() == 3));
-    // Twelve regions over twelve groups: one each, one order each, to the planned leader.
+    // Twelve regions in twelve groups: one region and one order each, to the planned leader.
     let tables = cluster.ordered.tables.lock().clone();
     assert_eq!(tables.len(), 12);
     assert!(tables.iter().all(|(_, order)| order.create.len() == 1));
@@ -356,7 +356,7 @@ async fn a_created_table_can_be_located_at_once() {
 }
 
 #[tokio::test]
-async fn bad_tables_are_refused_in_words() {
+async fn invalid_tables_are_refused_with_a_message() {
     let dir = tempfile::tempdir().unwrap();
     let mut cluster = Cluster::new(dir.path()).await;
     cluster.add_servers().await;
@@ -408,14 +408,14 @@ async fn an_alter_reaches_every_group_and_a_drop_leaves_nothing() {
     cluster.client.drop_table(v1::DropTableRequest { hello, name: "t".into(), ..Default::default() }).await.unwrap();
     assert_eq!(cluster.ordered.tables.lock().iter().map(|(_, order)| order.drop).collect::<Vec<_>>(), [1, 1]);
     assert!(cluster.regions().await.is_empty());
-    // A replica that slept through it hears of it when it reports.
+    // A replica that missed the drop learns of it when it reports.
     let late = v1::RegionDescriptor { region: 31, table: 1, epoch: 1, group: 1, ..v1::RegionDescriptor::default() };
     assert_eq!(cluster.report(1, 1, vec![late]).await.dropped_tables, [1]);
     cluster.end().await;
 }
 
 #[tokio::test]
-async fn a_restarted_master_ends_what_it_had_begun() {
+async fn a_restarted_master_completes_what_it_started() {
     let dir = tempfile::tempdir().unwrap();
     let mut cluster = Cluster::new(dir.path()).await;
     cluster.add_servers().await;
@@ -429,14 +429,14 @@ async fn a_restarted_master_ends_what_it_had_begun() {
     cluster.set_mood(&Mood::Willing);
     let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
     while cluster.describe("t").await.unwrap().state != "enabled" {
-        assert!(tokio::time::Instant::now() < deadline, "the create did not end");
+        assert!(tokio::time::Instant::now() < deadline, "the create was not completed");
         tokio::task::yield_now().await;
     }
     assert_eq!(cluster.regions().await.len(), 2);
     cluster.end().await;
 }
 
-/// What a killed process leaves: every file as it is at this moment, and no goodbye.
+/// Copies all files as a killed process would leave them.
 async fn copy_dir(from: &Path, to: &Path) {
     fs::create_dir_all(to).await.unwrap();
     for name in fs::list(from).await.unwrap() {
@@ -448,12 +448,12 @@ async fn copy_dir(from: &Path, to: &Path) {
 }
 
 #[tokio::test]
-async fn a_killed_master_comes_back_from_its_log() {
+async fn a_killed_master_recovers_from_its_log() {
     let (dir, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut cluster = Cluster::new(dir.path()).await;
     cluster.add_servers().await;
     cluster.create_table("u", &[]).await;
-    // What follows is in the log alone, and what came before must not be applied a second time.
+    // Later entries are only in the log; earlier ones must not be applied twice.
     cluster.master.machine.write_checkpoint().await;
     cluster.create_table("t", &["h", "p"]).await;
     let (regions, index) = (cluster.regions().await, cluster.status().await.catalog_index);
@@ -465,13 +465,13 @@ async fn a_killed_master_comes_back_from_its_log() {
     assert_eq!(ids(&cluster.regions().await), ids(&regions));
     assert!(cluster.status().await.catalog_index >= index);
     assert_eq!(cluster.describe("t").await.unwrap().state, "enabled");
-    // An id that was handed out before is not handed out again.
+    // An id that was handed out is not handed out again.
     cluster.add_server(4).await;
     cluster.end().await;
 }
 
 #[tokio::test]
-async fn a_create_that_servers_refuse_for_ever_is_undone() {
+async fn a_create_that_servers_refuse_is_undone() {
     let dir = tempfile::tempdir().unwrap();
     let mut cluster = Cluster::new(dir.path()).await;
     cluster.add_servers().await;
@@ -479,7 +479,7 @@ async fn a_create_that_servers_refuse_for_ever_is_undone() {
     cluster.set_mood(&Mood::Refusing);
     let (mut other, request) = (cluster.client.clone(), cluster.create("t", &[]));
     let creating = tokio::spawn(async move { refusal(other.create_table(request)).await });
-    // The drop that undoes it must get through.
+    // The drop that undoes it must succeed.
     let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
     while !matches!(cluster.describe("t").await, Ok(reply) if reply.state == "dropping") {
         assert!(tokio::time::Instant::now() < deadline, "the create was not undone");
@@ -506,7 +506,7 @@ async fn orders_follow_the_leader() {
 }
 
 #[tokio::test]
-async fn reported_splits_change_the_map_and_reports_of_the_past_do_not() {
+async fn reported_splits_change_the_map_and_outdated_reports_do_not() {
     let dir = tempfile::tempdir().unwrap();
     let mut cluster = Cluster::new(dir.path()).await;
     cluster.add_servers().await;
@@ -526,13 +526,13 @@ async fn reported_splits_change_the_map_and_reports_of_the_past_do_not() {
     assert_eq!(shown, [(1, 7), (2, 7)]);
     let index = cluster.status().await.catalog_index;
     cluster.report(2, 5, vec![daughter(1, "", "k"), daughter(2, "k", "")]).await;
-    assert_eq!(cluster.status().await.catalog_index, index, "a report without news is not written down");
+    assert_eq!(cluster.status().await.catalog_index, index, "a report without news records nothing");
     assert_eq!(cluster.locate("z").await.groups[0].leader, 2);
     cluster.end().await;
 }
 
 #[tokio::test]
-async fn a_split_that_was_ordered_is_in_the_map_when_the_call_returns() {
+async fn a_requested_split_is_in_the_map_when_the_call_returns() {
     let dir = tempfile::tempdir().unwrap();
     let mut cluster = Cluster::new(dir.path()).await;
     cluster.add_servers().await;
@@ -574,7 +574,7 @@ async fn the_meta_table_is_scanned_like_a_table() {
 }
 
 #[tokio::test]
-async fn strangers_are_refused() {
+async fn callers_of_another_cluster_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let mut cluster = Cluster::new(dir.path()).await;
     let stranger = Some(hello::ours(Some(ClusterId([9; 16])), ServerId(0), ServerId(1), 1));
@@ -584,26 +584,26 @@ async fn strangers_are_refused() {
     assert!(matches!(refusal(cluster.client.register(request)).await, Error::WrongCluster { .. }));
     let request = v1::ClusterRequest { hello: None };
     assert!(matches!(refusal(cluster.client.status(request)).await, Error::Invalid(_)));
-    // Whoever does not know the cluster yet asks for it first.
+    // A client that does not know the cluster yet calls `identify` first.
     let known = cluster.client.identify(hello::ours(None, ServerId(0), ServerId(0), 1)).await.unwrap().into_inner();
     assert_eq!(known.cluster_id, cluster.master.cluster_id().0[..]);
-    // A server that this catalog never knew.
+    // A server that this catalog does not know.
     let request = v1::ReportRequest { hello: cluster.hello(9), server: 9, boot: 1, ..Default::default() };
     assert!(matches!(refusal(cluster.client.report(request)).await, Error::NotFound { .. }));
     cluster.end().await;
 }
 
 #[tokio::test]
-async fn servers_are_told_one_page_key_which_outlives_the_master() {
+async fn servers_get_one_page_key_which_survives_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let mut cluster = Cluster::new(dir.path()).await;
     cluster.add_servers().await;
-    let told = cluster.report(1, 1, Vec::new()).await.page_keys;
-    assert_eq!(told.len(), 1);
-    assert_eq!((told[0].id, told[0].secret.len()), (1, 32));
-    assert_eq!(cluster.report(2, 1, Vec::new()).await.page_keys, told, "every server has the same");
+    let keys = cluster.report(1, 1, Vec::new()).await.page_keys;
+    assert_eq!(keys.len(), 1);
+    assert_eq!((keys[0].id, keys[0].secret.len()), (1, 32));
+    assert_eq!(cluster.report(2, 1, Vec::new()).await.page_keys, keys, "every server has the same");
     cluster.end().await;
     let mut cluster = Cluster::new(dir.path()).await;
-    assert_eq!(cluster.report(3, 1, Vec::new()).await.page_keys, told);
+    assert_eq!(cluster.report(3, 1, Vec::new()).await.page_keys, keys);
     cluster.end().await;
 }

@@ -1,10 +1,10 @@
-//! `sim --seed N [--workload rows|counters] [--verbose] [--plant BUG]`: one simulated run of a whole cluster. `cargo xtask sim`
-//! builds and starts it.
+//! `sim --seed N [--workload rows|counters] [--verbose] [--plant BUG]`: one simulated run of a whole cluster. `cargo
+//! xtask sim` builds and starts it.
 //!
-//! The last line on standard output is `seed N ok trace HASH` (exit status 0) or `seed N FAILED: what` (status 1); after a
-//! success, the lines before it summarise the run. `--verbose` prints every traced event to standard error. `--plant`
-//! activates a deliberate bug (see `terrane_env::planted!`), which the run should find. An invalid command line exits with
-//! status 2.
+//! The last line on standard output is `seed N ok trace HASH` (exit status 0) or `seed N FAILED: what` (status 1);
+//! after a success, the lines before it summarise the run. `--verbose` prints every traced event to standard error.
+//! `--plant` activates a deliberate bug (see `terrane_env::planted!`), which the run should find. An invalid command
+//! line exits with status 2.
 
 #![allow(
     clippy::disallowed_methods,

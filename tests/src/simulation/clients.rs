@@ -1,9 +1,10 @@
-//! The clients of the simulated cluster: writers, readers, and the captive, a client that only reaches an isolated leader.
+//! The clients of the simulated cluster: writers, readers, and the captive, a client that only reaches an isolated
+//! leader.
 //!
-//! A row has two columns that are written together. `f:n` has the write's number as its value and timestamp: a late second
-//! application of a write has no effect there, so every read of it is checked. `g:s` has the same number with a timestamp
-//! from the server. It must equal the first column in every row whose writes all had known outcomes, because row writes are
-//! atomic and stamps never go back.
+//! A row has two columns that are written together. `f:n` has the write's number as its value and timestamp: a late
+//! second application of a write has no effect there, so every read of it is checked. `g:s` has the same number with a
+//! timestamp from the server. It must equal the first column in every row whose writes all had known outcomes, because
+//! row writes are atomic and stamps never go back.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

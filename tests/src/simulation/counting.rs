@@ -1,9 +1,9 @@
-//! The clients of the workload `counters`: workers whose operations must count exactly once, a reader, a captive worker, and
-//! a client that splits regions meanwhile.
+//! The clients of the workload `counters`: workers whose operations must count exactly once, a reader, a captive
+//! worker, and a client that splits regions meanwhile.
 //!
-//! The table declares its key, so that rows of one group can be written atomically. Each group of rows has a plain counter;
-//! a row with a counter and a list that change together; a register that is replaced by check-and-mutate; and two lists
-//! that are only appended to together. Operations have some padding, so that there is something to flush.
+//! The table declares its key, so that rows of one group can be written atomically. Each group of rows has a plain
+//! counter; a row with a counter and a list that change together; a register that is replaced by check-and-mutate; and
+//! two lists that are only appended to together. Operations have some padding, so that there is something to flush.
 
 use std::time::Duration;
 

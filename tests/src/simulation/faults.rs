@@ -1,8 +1,8 @@
-//! Applies the faults of a run one after another; each starts when enough rows are written and ends with a repair. Every run
-//! has three, and the workload `counters` has more.
+//! Applies the faults of a run one after another; each starts when enough rows are written and ends with a repair.
+//! Every run has three, and the workload `counters` has more.
 //!
-//! Faults act between two steps of the simulation. A crash can be aimed at an acknowledgement: it comes right after the step
-//! in which the client received it, so that anything that was not durable is lost.
+//! Faults act between two steps of the simulation. A crash can be aimed at an acknowledgement: it comes right after the
+//! step in which the client received it, so that anything that was not durable is lost.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The nodes of the simulated cluster: what each host runs, also after a crash.
 //!
-//! Like a process, a node starts from its files only. A supervisor restarts it if it finds no master in time, and its metrics
-//! and log files are recorded.
+//! Like a process, a node starts from its files only. A supervisor restarts it if it finds no master in time, and its
+//! metrics and log files are recorded.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};

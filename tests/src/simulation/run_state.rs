@@ -1,7 +1,7 @@
 //! The state of a run, shared by clients, nodes and faults on the simulation's thread.
 //!
-//! It is not part of the system under test: nodes record their metrics, clients record their writes and reads, and the main
-//! loop examines both between two steps.
+//! It is not part of the system under test: nodes record their metrics, clients record their writes and reads, and the
+//! main loop examines both between two steps.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};
@@ -192,7 +192,8 @@ impl RunState {
 
     pub fn summary(&self, simulated: Duration) -> Summary {
         let numbers = self.inner.numbers.borrow();
-        // Counters restart at every boot. Increments after the last record of a boot are missing, so totals are lower bounds.
+        // Counters restart at every boot. Increments after the last record of a boot are missing, so totals are lower
+        // bounds.
         let total = |name: &str| numbers.values().filter_map(|numbers| numbers.get(name)).sum::<f64>() as u64;
         let (_, refused, unknown) = self.inner.ledger.borrow().counts();
         Summary {

@@ -1,7 +1,8 @@
-//! The trace of a run as a hash: the run's own events and the log lines of the layers below, each with its simulated time.
+//! The trace of a run as a hash: the run's own events and the log lines of the layers below, each with its simulated
+//! time.
 //!
-//! Two runs of a seed with one build must have the same hash. If they differ, compare their events (`--verbose`): before the
-//! first difference, some code used time, randomness or I/O from outside of the simulation.
+//! Two runs of a seed with one build must have the same hash. If they differ, compare their events (`--verbose`):
+//! before the first difference, some code used time, randomness or I/O from outside of the simulation.
 
 use std::cell::RefCell;
 use std::fmt::{Arguments, Write};

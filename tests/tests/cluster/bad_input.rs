@@ -1,5 +1,5 @@
-//! Bad input is rejected with a message that names the problem and the limit: by the client, and again by the servers for
-//! other clients. Nothing of it is written.
+//! Bad input is rejected with a message that names the problem and the limit: by the client, and again by the servers
+//! for other clients. Nothing of it is written.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use terrane_tests::cluster::{Cluster, Settings};
 use terrane_types::{ClusterId, ServerId, limits};
 use tonic::transport::Channel;
 
-use crate::{NEVER_SPLIT, all_rows, plain_table, told};
+use crate::{NEVER_SPLIT, all_rows, plain_table, text_of};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bad_input_is_refused_at_the_client_and_at_the_edge() -> Result<()> {
@@ -37,7 +37,7 @@ async fn bad_input_is_refused_at_the_client_and_at_the_edge() -> Result<()> {
 fn refusal<T>(what: &str, outcome: Result<T, Error>) -> Result<String> {
     match outcome {
         Err(error @ Error::Invalid(_)) => Ok(error.to_string()),
-        Err(other) => bail!("{what}: {}", told(&other)),
+        Err(other) => bail!("{what}: {}", text_of(&other)),
         Ok(_) => bail!("{what} was taken"),
     }
 }

@@ -147,7 +147,7 @@ async fn check_scans(table: &Table) -> Result<()> {
     assert_eq!(keys(&some), ["pp", "p", "m"]);
     assert_eq!(keys(&all_rows(table, Scan::prefix("c")).await?), ["c", "cc"]);
     let column = all_rows(table, Scan::all().column("a", "v")).await?;
-    assert_eq!(keys(&column), ["c", "k"], "rows without the column are not there");
+    assert_eq!(keys(&column), ["c", "k"], "rows without the column are not returned");
     assert_eq!(table.count(KeyRange::all()).await?, every.len() as u64);
     assert_eq!(table.count(range("d", "q")).await?, 5);
     let ends = (table.first(KeyRange::all()).await?, table.last(KeyRange::all()).await?);

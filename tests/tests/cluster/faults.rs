@@ -7,7 +7,7 @@ use terrane_client::{Error, Get, KeyRange, Put, Scan};
 use terrane_tests::cluster::{Cluster, Settings};
 use terrane_tests::eventually::eventually;
 
-use crate::{NEVER_SPLIT, SOON, all_rows, plain_table, told};
+use crate::{NEVER_SPLIT, SOON, all_rows, plain_table, text_of};
 
 /// A client of an old cluster finds a new one on the same ports, with the same ids of tables and regions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -30,7 +30,7 @@ async fn a_client_of_another_cluster_is_refused_and_writes_nothing() -> Result<(
         stale.admin().list_tables().await.err(),
     ] {
         let error = failed.context("a stale client was served")?;
-        assert!(matches!(error, Error::WrongCluster { .. }), "{}", told(&error));
+        assert!(matches!(error, Error::WrongCluster { .. }), "{}", text_of(&error));
     }
     assert_eq!(table.count(KeyRange::all()).await?, 0, "nothing was written");
     today.stop_all().await;
@@ -83,17 +83,17 @@ async fn a_full_log_names_what_holds_it_back_and_reads_continue() -> Result<()> 
     let full = loop {
         match write(&table, written).await {
             Ok(()) => written += 1,
-            Err(error) if told(&error).contains("log") && told(&error).contains("full") => break error,
+            Err(error) if text_of(&error).contains("log") && text_of(&error).contains("full") => break error,
             // The stopped server's groups elect other leaders.
-            Err(error) => ensure!(error.is_retry_safe() || error.is_uncertain(), "{}", told(&error)),
+            Err(error) => ensure!(error.is_retry_safe() || error.is_uncertain(), "{}", text_of(&error)),
         }
         ensure!(written < 1_000, "the log never was full");
     };
-    let said = told(&full);
+    let said = text_of(&full);
     assert!(said.contains(&format!("server {server}")) || said.contains(&address), "who holds it back? {said}");
 
     let first = table.get(Get::new("first")).await?.expect("was put");
-    assert_eq!(first.value("f", "q"), Some(&b"1"[..]), "reads go on");
+    assert_eq!(first.value("f", "q"), Some(&b"1"[..]), "reads continue");
     assert!(all_rows(&table, Scan::all()).await?.len() as u64 > written.min(1));
 
     cluster.start_server(down).await?;

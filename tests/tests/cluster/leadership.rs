@@ -120,7 +120,7 @@ async fn a_server_that_stops_sends_its_clients_to_the_new_leaders() -> Result<()
     });
     cluster.stop_server(index).await;
     let before = written.load(Ordering::Relaxed);
-    eventually("writes go on", SOON, async || {
+    eventually("writes continue", SOON, async || {
         ensure!(written.load(Ordering::Relaxed) > before, "no write since the server stopped");
         Ok(())
     })

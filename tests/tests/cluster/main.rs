@@ -1,7 +1,7 @@
 //! Whole clusters in this process, on real clocks, sockets and files, tested through the client.
 //!
-//! Every wait has a condition and a timeout. The data is fixed, and every check holds for every interleaving; only `model`
-//! draws its data from a seed, which its failures name.
+//! Every wait has a condition and a timeout. The data is fixed, and every check holds for every interleaving; only
+//! `model` draws its data from a seed, which its failures name.
 
 #![cfg(not(feature = "sim"))]
 
@@ -57,7 +57,7 @@ fn range(start: &str, end: &str) -> KeyRange {
 }
 
 /// An error and its causes as text.
-fn told(error: &Error) -> String {
+fn text_of(error: &Error) -> String {
     let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

@@ -1,8 +1,8 @@
 //! The whole data model: random sequences of all writes and reads through real servers, while regions split, flush and
 //! compact, compared with a plain model (`plain`).
 //!
-//! First, one client writes and reads in turn, so that every result must equal the model's. Then many clients increment,
-//! append and check-and-mutate concurrently, and the result must be exact (`terrane_tests::ledger`).
+//! First, one client writes and reads in turn, so that every result must equal the model's. Then many clients
+//! increment, append and check-and-mutate concurrently, and the result must be exact (`terrane_tests::ledger`).
 //!
 //! A failure names its seed; `TERRANE_SEED` runs only that one.
 
@@ -327,14 +327,15 @@ impl World {
 
 /// Maintenance of the regions during reads and writes.
 async fn meddle(admin: &Admin, choice: usize, at: &[u8]) {
-    // Errors are fine: a region may be split during a flush, or gone before its split. The model decides whether it matters.
+    // Errors are fine: a region may be split during a flush, or gone before its split. The model decides whether it
+    // matters.
     let done = match choice {
         0 => admin.flush_table("model", |_| {}).await.map(drop),
         1 => admin.compact_table("model", |_| {}).await.map(drop),
         _ => split(admin, "model", at).await,
     };
     if let Err(error) = done {
-        println!("beside: {error}");
+        println!("maintenance: {error}");
     }
 }
 

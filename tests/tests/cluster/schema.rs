@@ -1,5 +1,5 @@
-//! Schema changes of tables in use: adding and dropping families, changing limits, and how clients learn of them. Each is
-//! checked again after flushes, compactions, splits and restarts, since none of these may change what readers see.
+//! Schema changes of tables in use: adding and dropping families, changing limits, and how clients learn of them. Each
+//! is checked again after flushes, compactions, splits and restarts, since none of these may change what readers see.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use terrane_tests::cluster::{Cluster, Settings};
 use terrane_tests::eventually::eventually;
 use terrane_types::ServerId;
 
-use crate::{NEVER_SPLIT, SOON, all_rows, plain_table, told};
+use crate::{NEVER_SPLIT, SOON, all_rows, plain_table, text_of};
 
 const ROWS: [&str; 4] = ["b", "k", "q", "x"];
 
@@ -237,7 +237,7 @@ async fn every_attribute_is_altered_online_and_described() -> Result<()> {
             }
         }
         let refused = table.put(Put::new("a").set("f", "q", "w")).await.expect_err("the table is read-only");
-        assert!(matches!(refused, Error::ReadOnly { .. }), "{}", told(&refused));
+        assert!(matches!(refused, Error::ReadOnly { .. }), "{}", text_of(&refused));
         assert_eq!(table.count(KeyRange::all()).await?, 1, "{when}");
         restart(&mut cluster).await?;
     }
@@ -254,7 +254,7 @@ async fn every_attribute_is_altered_online_and_described() -> Result<()> {
         (TableChange::new(), "at least one attribute"),
     ] {
         let refused = client.admin().alter_table("t", change).await.expect_err(named);
-        assert!(told(&refused).contains(named), "{}", told(&refused));
+        assert!(text_of(&refused).contains(named), "{}", text_of(&refused));
     }
     cluster.stop_all().await;
     Ok(())
@@ -337,7 +337,7 @@ async fn clients_learn_of_a_newer_schema_and_can_insist_on_theirs() -> Result<()
     put(&other.table("t").await?, "b", "h", 1).await?;
     // Deleting a row deletes all families, even if the client does not know all of them.
     table.delete(Delete::new("b")).await?;
-    assert_eq!(table.schema().families.len(), 1, "nobody told this client yet");
+    assert_eq!(table.schema().families.len(), 1, "this client does not know yet");
     assert!(table.get(Get::new("b")).await?.is_none());
     assert_eq!(other.table("t").await?.count(KeyRange::all()).await?, 0);
 
@@ -392,7 +392,7 @@ async fn namespaces_contain_tables() -> Result<()> {
     let admin = client.admin();
     let spec = || TableSpec::new("ns:t")?.family("f", &[]);
     let refused = admin.create_table(spec()?).await.expect_err("there is no such namespace");
-    assert!(told(&refused).contains("terrane namespace create ns"), "{}", told(&refused));
+    assert!(text_of(&refused).contains("terrane namespace create ns"), "{}", text_of(&refused));
     admin.create_namespace("ns").await?;
     assert!(matches!(admin.create_namespace("ns").await, Err(Error::AlreadyExists { .. })));
     admin.create_table(spec()?).await?;
@@ -408,7 +408,7 @@ async fn namespaces_contain_tables() -> Result<()> {
     put(&inside, "a", "f", 1).await?;
     assert_eq!(client.table("t").await?.count(KeyRange::all()).await?, 0, "another table of the same name");
     let refused = admin.drop_namespace("ns").await.expect_err("it has a table");
-    assert!(told(&refused).contains("ns:t"), "{}", told(&refused));
+    assert!(text_of(&refused).contains("ns:t"), "{}", text_of(&refused));
     restart(&mut cluster).await?;
     let listed: Vec<String> = admin.list_namespaces().await?.iter().map(ToString::to_string).collect();
     assert_eq!(listed, ["default", "ns"]);

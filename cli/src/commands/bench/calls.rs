@@ -213,9 +213,9 @@ impl Worker {
         }
     }
 
-    /// Sets the next state of a row if it has the state set last. The worker learns what earlier runs left in the row from
-    /// the first condition that fails; after that it is the only writer, and a failed condition means that a write was
-    /// lost or applied twice.
+    /// Sets the next state of a row if it has the state set last. The worker learns what earlier runs left in the row
+    /// from the first condition that fails; after that it is the only writer, and a failed condition means that a write
+    /// was lost or applied twice.
     async fn compare_and_set(&mut self, row: u64) -> Result<u64, Error> {
         let known = self.states.get(&row).copied();
         let column = column(FAMILY, STATE);

@@ -8,8 +8,8 @@ pub async fn cpu_time() -> Option<Duration> {
     cpu_time_of(&String::from_utf8_lossy(&stat))
 }
 
-/// Parses user and system time, the 14th and 15th field; the second field, in parentheses, may contain spaces. The unit is
-/// ticks, a hundredth of a second on all Linux systems.
+/// Parses user and system time, the 14th and 15th field; the second field, in parentheses, may contain spaces. The unit
+/// is ticks, a hundredth of a second on all Linux systems.
 fn cpu_time_of(stat: &str) -> Option<Duration> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().skip(11);

@@ -1,7 +1,7 @@
 //! `bench ends`: first, last, floor and ceiling against gets.
 //!
-//! Each kind of call runs alone for a slice of the time, gets first, in several rounds. Mixed calls would wait in one queue
-//! and look alike; slices far apart would compare different states of the machine.
+//! Each kind of call runs alone for a slice of the time, gets first, in several rounds. Mixed calls would wait in one
+//! queue and look alike; slices far apart would compare different states of the machine.
 
 use std::time::Duration;
 

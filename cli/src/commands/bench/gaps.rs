@@ -1,8 +1,8 @@
 //! The longest time without an acknowledged call to some part of the table.
 //!
-//! A mean rate hides an interruption: while one region waits for a new leader, the others continue. So the rows are divided
-//! into as many equal ranges as the table had regions at first, and each range records its longest pause between two
-//! acknowledged calls, including the pause at the end of the run.
+//! A mean rate hides an interruption: while one region waits for a new leader, the others continue. So the rows are
+//! divided into as many equal ranges as the table had regions at first, and each range records its longest pause
+//! between two acknowledged calls, including the pause at the end of the run.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,7 +13,8 @@ pub struct Gaps {
     ranges: Vec<Pauses>,
 }
 
-/// Times are nanoseconds since the start of the run; 0 means no call yet. Relaxed accesses are enough: they order nothing.
+/// Times are nanoseconds since the start of the run; 0 means no call yet. Relaxed accesses are enough: they order
+/// nothing.
 #[derive(Default)]
 struct Pauses {
     last: AtomicU64,

@@ -1,7 +1,7 @@
 //! Keys and values of the load generator.
 //!
-//! The key of row `n` is the number as 40 digits, so that all runs use the same keys, keys sort by number, and split points
-//! can be computed. Each worker has its own seed, so that two runs make the same calls whatever the timing.
+//! The key of row `n` is the number as 40 digits, so that all runs use the same keys, keys sort by number, and split
+//! points can be computed. Each worker has its own seed, so that two runs make the same calls whatever the timing.
 
 use terrane_types::Row;
 

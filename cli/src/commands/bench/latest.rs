@@ -1,7 +1,7 @@
 //! `bench latest`: the first row of every prefix in one call, against gets of the same rows.
 //!
-//! Each round reads the same rows in three ways, so that all see the same state of the machine: the latest rows, gets in
-//! one call, and single gets with `--in-flight` calls in flight. All three must return the same rows.
+//! Each round reads the same rows in three ways, so that all see the same state of the machine: the latest rows, gets
+//! in one call, and single gets with `--in-flight` calls in flight. All three must return the same rows.
 
 use std::time::Duration;
 

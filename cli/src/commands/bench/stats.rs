@@ -2,8 +2,8 @@
 //!
 //! An operation is one call, however many rows it has, and counts only if it was acknowledged; failed calls are counted
 //! separately and record no latency. Latencies are kept in histograms with three significant digits, one per shard of
-//! workers, so that recording rarely waits for a lock. A reporter drains the shards every second; the totals are the sum
-//! of the drained intervals.
+//! workers, so that recording rarely waits for a lock. A reporter drains the shards every second; the totals are the
+//! sum of the drained intervals.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The plain model: a list of all applied cells in write order, which every read replays. It shares only names with the code
-//! under test.
+//! The plain model: a list of all applied cells in write order, which every read replays. It shares only names with the
+//! code under test.
 
 use std::collections::{BTreeMap, BTreeSet};
 
