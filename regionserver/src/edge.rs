@@ -1,21 +1,36 @@
-//! What the data path does with a request once it is decoded: find the region, check, read or propose.
+//! The data path of one server: sessions and requests in, answers out, all of them values.
 //!
-//! Writes are handed to the group's log without waiting: the outcome comes to a callback, so that a stream of requests
-//! never stands still behind one of them. Reads take a read point of the group first (many reads may share one), and only
-//! then look at region, epoch and state: what was checked before the read point could be older than it.
+//! This is what a protocol is translated to. The gRPC services (`service`) are one such translator; nothing here knows
+//! protobuf. A translator reads its requests into [`Request`]s, passes batches of them to a [`Session`], and writes the
+//! [`Outgoing`] answers that come out of it in whatever order they are ready. Single calls go to [`Edge`] directly:
+//! [`Edge::mutate`], [`Edge::get`], [`Edge::scan`].
+//!
+//! A request names its region and epoch; the edge finds the region, checks the request, and reads or proposes. What a
+//! caller must know to find regions, retry and number its writes is the client's part (`docs/wire.md`).
+//!
+//! The edge hands writes to the group's log without waiting: the outcome comes to a callback, so that a stream of requests
+//! never stops for one of them. Reads take a read point of the group first (many reads may share one), and only then look
+//! at region, epoch and state: what was checked before the read point could be older than it.
+
+mod answer;
+mod request;
+mod session;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use terrane_env::net::Intake;
-use terrane_proto::hello::Identity;
-use terrane_types::{Error, GroupId, RegionEpoch, RegionId, RowOutcome, TableId};
+use terrane_raft::ProposeError;
+use terrane_types::{Error, GroupId, RegionId, ServerId};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use self::answer::{Answer, Mutated, RowFailure};
+pub use self::request::{Body, DEADLINE_DEFAULT, Header, Mutation, Request};
+pub use self::session::{Outgoing, Session, UNITS_MAX};
 use crate::addresses::Addresses;
-use crate::admission::Admission;
-use crate::consistency::{Consistency, ReadTime};
+use crate::admission::{Admission, Admitted};
+pub use crate::consistency::{Consistency, ReadTime};
 use crate::error_mapping::{not_leader, propose_error, stopping};
 use crate::evaluate::Columns;
 use crate::evaluate::prefetch::Prefetch;
@@ -23,129 +38,74 @@ use crate::hosted::HostedRegion;
 use crate::metrics::Metrics;
 use crate::operation::{Settle, WriteHeader};
 use crate::page_token::PageSeal;
-use crate::proposal::{Group, GroupHost};
-use crate::region::read::{self, GetRequest, Got};
-use crate::region::scan::{self, Begun, Block, Cursor, ScanRequest, Unfinished};
-use crate::region::write::{self, RowMutation};
+pub use crate::page_token::{Binding as PageBinding, Position as PagePosition};
+pub use crate::proposal::RowRequest;
+use crate::proposal::{Group, GroupHost, Proposal, Write};
+pub use crate::region::aggregate::Aggregate;
+pub use crate::region::filter::Lookup;
+pub use crate::region::latest::{Cut, Latest, PrefixProgress};
+pub use crate::region::read::{GetRequest, Got};
+pub use crate::region::scan::{Begun, Block, Cursor, ScanRequest, Unfinished};
+pub use crate::region::write::ReceivedRow;
+use crate::region::{read, scan, write};
 use crate::replicas::Replicas;
 use crate::reply::{Applied, Reply};
-use crate::window::UnderWay;
+pub use crate::window::{ClientId, UnderWay};
 
-/// How long a request may take when it does not say.
-pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
-
-/// How long a caller waits that knows a newer epoch or schema than this replica: the entry is on its way.
+/// How long a caller with a newer epoch or schema than this replica's waits: the entry is on its way.
 const BEHIND_RETRY: Duration = Duration::from_millis(10);
-
-/// About what a row of a write takes beside its bytes.
-const ROW_OVERHEAD: usize = size_of::<RowMutation>();
-
-/// What every data request says.
-#[derive(Clone, Copy, Debug)]
-pub struct Header {
-    pub table: TableId,
-    pub region: RegionId,
-    pub epoch: RegionEpoch,
-    /// Of the table, as the caller knows it; 0: not known.
-    pub schema_version: u64,
-    /// Whether the request means nothing under a newer schema.
-    pub exact_schema: bool,
-    pub deadline: Duration,
-    pub client: [u8; 16],
-    pub lowest_unsettled: u64,
-    /// What a read is to show.
-    pub consistency: Consistency,
-}
-
-/// A write as it came in.
-#[derive(Default)]
-pub struct Mutation {
-    pub rows: Vec<RowMutation>,
-    /// All rows or none.
-    pub atomic: bool,
-    /// Which of its numbers the client still waits for, where it says so.
-    pub under_way: Option<UnderWay>,
-}
-
-impl Mutation {
-    /// About what it takes in memory.
-    pub fn bytes(&self) -> usize {
-        let of_row =
-            |row: &RowMutation| ROW_OVERHEAD + row.row.len() + row.cells.as_ref().map_or(0, |cells| cells.len());
-        self.rows.iter().map(of_row).sum()
-    }
-}
-
-/// The outcome of a write: the rows that failed and those that have something to tell, by their place, and the stamp of
-/// the others.
-#[derive(Debug, Default)]
-pub struct Mutated {
-    /// By place in the request, in its order.
-    pub errors: Vec<RowFailure>,
-    pub results: Vec<(u32, RowOutcome)>,
-    pub stamp: u64,
-}
-
-/// Why a row was not applied.
-#[derive(Debug)]
-pub struct RowFailure {
-    pub row: u32,
-    pub error: Error,
-    /// The log says so; else it was refused before its number was looked up.
-    pub decided: bool,
-}
 
 /// The data path of one server.
 pub struct Edge {
-    pub identity: Identity,
-    pub replicas: Arc<Replicas>,
-    pub host: Arc<GroupHost>,
-    pub addresses: Arc<Addresses>,
-    pub admission: Arc<Admission>,
-    pub metrics: Arc<Metrics>,
-    pub prefetch: Prefetch,
-    pub page_seal: Arc<PageSeal>,
+    /// This server.
+    pub(crate) server: ServerId,
+    pub(crate) replicas: Arc<Replicas>,
+    pub(crate) host: Arc<GroupHost>,
+    pub(crate) addresses: Arc<Addresses>,
+    pub(crate) admission: Arc<Admission>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) prefetch: Prefetch,
+    pub(crate) page_seal: Arc<PageSeal>,
     /// How long a block of a scan's stream waits for its reader before the stream ends.
-    pub scan_idle: Duration,
-    /// What the server's port holds, answers that have not left among it.
-    pub intake: Arc<Intake>,
-    /// Set when the server stops and has handed its leaderships over: what is new is sent to the new leaders.
-    pub closing: CancellationToken,
-    /// Reads and scans under way, waited for when the server stops.
-    pub tasks: TaskTracker,
+    pub(crate) scan_idle: Duration,
+    /// What the server's port holds, including answers that have not left.
+    pub(crate) intake: Arc<Intake>,
+    /// Set when the server stops and has handed its leaderships over: new requests are redirected to the new leaders.
+    pub(crate) closing: CancellationToken,
+    /// Reads and scans in progress, waited for when the server stops.
+    pub(crate) tasks: TaskTracker,
     /// Set when nothing more is answered: sessions end.
-    pub ended: CancellationToken,
-    /// What runs as long as a session.
-    pub sessions: TaskTracker,
+    pub(crate) ended: CancellationToken,
+    /// Tasks that run as long as a session.
+    pub(crate) sessions: TaskTracker,
 }
 
 impl Edge {
-    /// Checks a write and hands it to the log; `done` hears the outcome, at once when it is refused here.
+    /// Checks a write and hands it to the log; `done` receives the outcome, at once if the write is refused here.
     pub fn mutate<D>(self: &Arc<Self>, header: &Header, mutation: Mutation, done: D)
     where
         D: FnOnce(Result<Mutated, Error>) + Send + 'static,
     {
         let count = mutation.rows.len();
-        match self.propose(header, mutation) {
+        match self.prepare(header, mutation) {
             Err(error) => {
                 self.metrics.refused.inc();
                 done(Err(error));
             }
-            Ok(Proposal { operation: None, errors, .. }) => done(Ok(put_together(errors, &[], Applied::default()))),
-            Ok(Proposal { operation: Some((operation, admitted)), errors, places, group }) => {
+            Ok(Prepared { write: None, errors, .. }) => done(Ok(Mutated::join(errors, &[], Applied::default()))),
+            Ok(Prepared { write: Some((write, admitted)), errors, places, group }) => {
                 let edge = self.clone();
                 let id = group.id();
-                let finish = move |outcome: Result<bytes::Bytes, terrane_raft::ProposeError>| {
+                group.submit(Proposal::Write(write), move |outcome| {
                     drop(admitted);
                     let applied = count - errors.len();
-                    done(edge.outcome(id, outcome, applied).map(|applied| put_together(errors, &places, applied)));
-                };
-                group.submit(operation, finish);
+                    done(edge.outcome(id, outcome, applied).map(|applied| Mutated::join(errors, &places, applied)));
+                });
             }
         }
     }
 
-    fn propose(&self, header: &Header, mutation: Mutation) -> Result<Proposal, Error> {
+    fn prepare(&self, header: &Header, mutation: Mutation) -> Result<Prepared, Error> {
         let (hosted, group) = self.find(header)?;
         let write_header = WriteHeader {
             region: header.region,
@@ -157,54 +117,44 @@ impl Edge {
             exact_schema: header.exact_schema,
             families_checked: false,
         };
-        let prepared = write::prepare(&write_header, mutation.rows, &hosted.state())?;
+        let checked = write::check(&write_header, mutation.rows, &hosted.state())?;
         if let Some(under_way) = mutation.under_way {
             let settle = Settle { region: header.region, client: header.client, under_way };
-            // Nobody waits for it: where it is lost, the next one says more.
-            group.submit(settle.encode(), drop);
+            // Nothing waits for it: if it is lost, the next one says more.
+            group.submit(Proposal::Settle(settle), drop);
         }
-        let operation = match prepared.operation {
-            Some(operation) => {
-                let admitted = self.admission.admit(operation.len()).map_err(|busy| self.elsewhere(&group, busy))?;
-                if prepared.evaluates {
+        let write = match checked.write {
+            Some(write) => {
+                let admitted = self.admission.admit(write.bytes()).map_err(|busy| self.elsewhere(&group, busy))?;
+                if write.evaluation().is_some() {
                     let columns: Arc<dyn Columns> = hosted;
-                    self.prefetch.begin(&columns, &operation, &self.tasks);
+                    self.prefetch.begin(&columns, &write, &self.tasks);
                 }
-                Some((operation, admitted))
+                Some((write, admitted))
             }
             None => None,
         };
-        Ok(Proposal { operation, errors: prepared.errors, places: prepared.places, group })
+        Ok(Prepared { write, errors: checked.errors, places: checked.places, group })
     }
 
-    /// A server that refuses for now is asked again, so one that does not lead sends to the leader instead.
+    /// A caller retries a server that refuses for now, so one that does not lead redirects to the leader instead.
     fn elsewhere(&self, group: &Group, refusal: Error) -> Error {
         let status = group.status();
         match status.leader {
-            Some((_, leader)) if leader != self.identity.server => {
-                not_leader(group, status.term, Some(leader), &self.addresses)
-            }
+            Some((_, leader)) if leader != self.server => not_leader(group, status.term, Some(leader), &self.addresses),
             _ => refusal,
         }
     }
 
-    /// Where to go with a request that comes while this server stops.
+    /// The answer to a request that comes while this server stops.
     fn leaving(&self, region: RegionId) -> Error {
         let group = self.replicas.regions.get(region).and_then(|hosted| self.host.group(hosted.group));
         group.map_or_else(stopping, |group| self.elsewhere(&group, stopping()))
     }
 
-    fn outcome(
-        &self,
-        group: GroupId,
-        outcome: Result<bytes::Bytes, terrane_raft::ProposeError>,
-        rows: usize,
-    ) -> Result<Applied, Error> {
+    fn outcome(&self, group: GroupId, outcome: Result<Reply, ProposeError>, rows: usize) -> Result<Applied, Error> {
         let result = match outcome {
-            Ok(reply) => match Reply::decode(reply) {
-                Ok(reply) => reply.applied(),
-                Err(error) => Err(Error::Internal { message: error.to_string() }),
-            },
+            Ok(reply) => reply.applied(),
             Err(error) => Err(match self.host.group(group) {
                 Some(group) => propose_error(error, &group, &self.addresses),
                 None => stopping(),
@@ -217,7 +167,7 @@ impl Edge {
         result
     }
 
-    /// The region that a request names and its group, checked as things stand here and now.
+    /// The region that a request names, checked as things stand here and now, and its group.
     pub fn find(&self, header: &Header) -> Result<(Arc<HostedRegion>, Group), Error> {
         let hosted = self.find_region(header)?;
         let group = self.host.group(hosted.group).ok_or_else(stopping)?;
@@ -234,8 +184,8 @@ impl Edge {
         Ok(hosted)
     }
 
-    /// A caller whose schema is newer than the region's must not be answered under the old one; one whose schema is older
-    /// is, since data is always judged by the server's rules, unless it says that its request depends on what it knows.
+    /// A caller whose schema is newer than the region's must not be answered under the old one. A caller whose schema is older
+    /// is answered, because the server's rules always apply, unless its request depends on the schema it knows.
     fn check_schema(&self, header: &Header, hosted: &HostedRegion) -> Result<(), Error> {
         let version = hosted.schema_version();
         if header.schema_version > version {
@@ -249,7 +199,7 @@ impl Edge {
         Ok(())
     }
 
-    /// The version of the table's schema that a caller does not know who named an older one; 0 when there is no news.
+    /// The version of the table's schema, if it is newer than the one that the caller named; otherwise 0.
     pub fn schema_news(&self, header: &Header) -> u64 {
         if header.schema_version == 0 {
             return 0;
@@ -258,8 +208,8 @@ impl Edge {
         if version > header.schema_version { version } else { 0 }
     }
 
-    /// What the caller knows of is in the log and not applied here: a follower sends it to the leader, a leader that is
-    /// still applying asks it to wait a little.
+    /// What the caller knows is in the log and not applied here: a follower redirects it to the leader, a leader that is still
+    /// applying asks it to wait a little.
     fn not_yet(&self, group: GroupId, message: impl FnOnce() -> String) -> Error {
         match self.host.group(group) {
             Some(group) if !group.status().is_leader => {
@@ -270,7 +220,7 @@ impl Edge {
         }
     }
 
-    /// A caller that knows a newer epoch than this replica has not to be redirected to the past.
+    /// A caller that knows a newer epoch than this replica must not be redirected to the past.
     fn behind(&self, header: &Header, error: Error) -> Error {
         let Error::StaleEpoch { current, .. } = &error else { return error };
         let Some(ours) = current.iter().find(|ours| ours.region == header.region) else { return error };
@@ -280,7 +230,12 @@ impl Edge {
         self.not_yet(ours.group, || format!("region {} is not yet at epoch {} here", header.region, header.epoch))
     }
 
-    /// A read point of the group: what reads that start now see is what `consistency` promises.
+    /// The time that most servers agree on; clients number their writes by it.
+    pub fn time_ms(&self) -> u64 {
+        self.host.time_ms()
+    }
+
+    /// A read point of the group: reads that start after it see what `consistency` promises.
     pub async fn read_point(
         &self,
         group: &Group,
@@ -290,7 +245,7 @@ impl Edge {
         consistency.read_point(group, &self.addresses, deadline).await
     }
 
-    /// Rows by key; a read point was taken since the request came in.
+    /// Rows by key. The caller has taken a read point since the request came in.
     pub fn get(&self, header: &Header, request: &GetRequest, now_ms: i64) -> Result<Got, Error> {
         let hosted = self.find_region(header)?;
         let got = read::get(&hosted, request, now_ms)?;
@@ -298,7 +253,7 @@ impl Edge {
         Ok(got)
     }
 
-    /// Begins the next block of a scan with what is in memory; a read point was taken since the scan began.
+    /// Begins the next block of a scan with what is in memory. The caller has taken a read point since the scan began.
     pub fn begin_scan(
         &self,
         header: &Header,
@@ -314,7 +269,7 @@ impl Edge {
         Ok(begun)
     }
 
-    /// Ends what [`Edge::begin_scan`] began, if answers have room for a block.
+    /// Finishes what [`Edge::begin_scan`] began, if the budget of answers has a block left.
     pub async fn end_scan(&self, rest: Unfinished) -> Result<Block, Error> {
         let share = self.intake.answer(rest.block_bytes() as u64);
         let _share = share.ok_or(Error::Busy { retry_after: read::ROOM_RETRY })?;
@@ -323,7 +278,7 @@ impl Edge {
         Ok(block)
     }
 
-    /// The next block of a scan; a read point was taken since the scan began.
+    /// The next block of a scan. The caller has taken a read point since the scan began.
     pub async fn scan(
         &self,
         header: &Header,
@@ -338,26 +293,11 @@ impl Edge {
     }
 }
 
-/// A checked write on its way to the log.
-struct Proposal {
-    operation: Option<(Vec<u8>, crate::admission::Admitted)>,
+/// A checked write before it is proposed.
+struct Prepared {
+    write: Option<(Write, Admitted)>,
     errors: Vec<(u32, Error)>,
     /// Where in the request the proposed rows are, unless all are.
     places: Vec<u32>,
     group: Group,
-}
-
-/// The outcome of the proposed rows and the errors of the others, in the order of the request.
-fn put_together(refused: Vec<(u32, Error)>, places: &[u32], applied: Applied) -> Mutated {
-    let refused = refused.into_iter().map(|(row, error)| RowFailure { row, error, decided: false });
-    let (mut errors, mut results) = (refused.collect::<Vec<_>>(), Vec::new());
-    for (row, outcome) in applied.rows {
-        let at = usize::try_from(row).ok().and_then(|row| places.get(row)).copied().unwrap_or(row);
-        match outcome {
-            Ok(outcome) => results.push((at, outcome)),
-            Err(error) => errors.push(RowFailure { row: at, error, decided: true }),
-        }
-    }
-    errors.sort_by_key(|failure| failure.row);
-    Mutated { errors, results, stamp: applied.stamp }
 }

@@ -1,22 +1,22 @@
-//! What the leader of a group decides for all members: numbers seen before, conditions, increments, appends.
+//! What the leader of a group decides for all members: operation numbers seen before, conditions, increments, appends.
 //!
-//! It decides once, in the order of the log, when an operation is packed into an entry: against what is applied here and
-//! its own writes in flight. The entry carries the outcome, final cells and results, so applying only writes. Nothing is
-//! locked: hot counters go into one entry after another without waiting for any to land.
+//! It decides once, in log order, when it packs an operation into an entry: against what is applied here and its own
+//! writes in flight. The entry carries the outcome, final cells and results, so applying only writes. Nothing is locked:
+//! a hot counter is incremented in one entry after another without waiting for any of them to land.
 //!
-//! Parts: [`in_flight`] knows the operation numbers under way, [`overlay`] the newest versions of the columns that were
-//! looked at, [`needs`] says which columns a row needs, [`row`] evaluates it, [`packer`] writes down what came of all.
+//! Parts: [`in_flight`] holds the operation numbers in flight, [`overlay`] the newest versions of columns read lately,
+//! [`needs`] says which columns a row needs, [`row`] evaluates it, [`packer`] writes the outcome of all rows.
 //!
-//! Why the decision holds when the entry is applied:
-//! - An entry takes effect only if exactly those before it in its term did (the raft room sees to that), so what was in
-//!   flight is applied by then, or the entry is skipped and its operations come back here.
-//! - What changes regions or schemas is packed only when nothing is in flight, and nothing is packed behind it before it
-//!   has landed. So the region is in the entry what it is here.
-//! - A column is read from the engine only when no write to it is in flight. So it does not matter how far applying is.
+//! Why the decision still holds when the entry is applied:
+//! - An entry takes effect only if exactly those before it in its term did (the raft crate guarantees that). So either
+//!   what was in flight is applied by then, or the entry is skipped and its operations are prepared again.
+//! - What changes regions or schemas is packed only when nothing is in flight, and nothing is packed after it before it
+//!   has landed. So the region is the same in the entry as it is here.
+//! - A column is read from the engine only while no write to it is in flight. So it does not matter how far applying is.
 //!
 //! Invariants:
 //! - An operation is either packed as a whole or leaves nothing behind, in the entry and in here.
-//! - Losing the lead, or an entry, forgets everything: the next operation begins with what is applied.
+//! - Losing leadership, or an entry, clears everything: the next operation starts from what is applied.
 
 mod in_flight;
 mod needs;
@@ -26,7 +26,6 @@ pub mod prefetch;
 mod row;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -40,12 +39,13 @@ use self::in_flight::InFlight;
 use self::needs::Needs;
 use self::overlay::{Look, Overlay};
 use self::packer::Packer;
-use crate::operation::{self, Request, ResultKind, RowResult, Submitted, SubmittedRow};
-use crate::record::Malformed;
+use crate::operation::{LoggedRow, ResultKind, RowResult, WriteEncoder};
+use crate::proposal::{CheckedRow, EvaluationId, RowRequest, Write};
 use crate::reply::Reply;
 use crate::window::{Kept, Known, NO_CLIENT, Window};
 
-/// What the rows of one write may make the leader read. Nothing else bounds it: a condition is small, what it looks at is not.
+/// What the rows of one write may make the leader read. Nothing else bounds it: a condition is small, the cells that it
+/// tests need not be.
 const READ_BYTES_MAX: usize = 64 << 20;
 
 /// Where the leader reads columns of a region as they are applied.
@@ -87,11 +87,11 @@ pub struct Evaluator {
     term: u64,
     in_flight: InFlight,
     overlay: Overlay,
-    /// What is being read for the operation that was asked about last. Any other operation finds it stale.
-    reading: Option<(u64, Fetching)>,
+    /// What is being read for the write prepared last. It is stale for any other write.
+    reading: Option<(EvaluationId, Fetching)>,
 }
 
-/// Filled by whoever reads.
+/// Filled by the task that reads.
 type Fetching = Arc<Mutex<Option<Result<Fetched, Error>>>>;
 
 /// What was read for a write.
@@ -111,13 +111,8 @@ struct Read {
 }
 
 impl Evaluator {
-    /// Looks the numbers of a write up, in the window as it is applied and among those in flight.
-    pub fn look_up(
-        &mut self,
-        packing: &Packing,
-        window: Option<&Window>,
-        write: &Submitted<'_>,
-    ) -> Result<Numbers, Malformed> {
+    /// Looks up the numbers of a write, in the window as it is applied and among those in flight.
+    pub fn look_up(&mut self, packing: &Packing, window: Option<&Window>, write: &Write) -> Numbers {
         self.come_to(packing);
         let client = write.header.client;
         let known = window.and_then(|window| window.client(&client));
@@ -126,7 +121,6 @@ impl Evaluator {
         let mut highest = self.in_flight.highest(&client).max(known.map_or(0, |known| known.highest()));
         let mut plain = true;
         for row in write.rows() {
-            let row = row?;
             let numbered = row.operation != 0 && client != NO_CLIENT;
             let was_away = match known {
                 Some(known) => known.was_away(row.first_try_ms),
@@ -139,17 +133,16 @@ impl Evaluator {
             }
         }
         if plain {
-            return Ok(Numbers::Plain);
+            return Numbers::Plain;
         }
         let mut each = Vec::new();
         let mut own = BTreeSet::new();
         for row in write.rows() {
-            let row = row?;
             let mut known =
                 window.map_or(Known::New, |window| window.look_up(&client, row.operation, row.first_try_ms));
             if row.operation != 0 && client != NO_CLIENT {
                 if known == Known::New && self.in_flight.contains(&client, row.operation) {
-                    return Ok(Numbers::InFlight);
+                    return Numbers::InFlight;
                 }
                 // Twice in one request: only the first can be meant. And one from the future would, once its client is
                 // forgotten, pass for one that was first tried after that.
@@ -160,7 +153,7 @@ impl Evaluator {
             }
             each.push(known);
         }
-        Ok(Numbers::Each(each))
+        Numbers::Each(each)
     }
 
     fn come_to(&mut self, packing: &Packing) {
@@ -181,72 +174,67 @@ impl Evaluator {
     pub fn pack_plain(
         &mut self,
         packing: &Packing,
-        write: &Submitted<'_>,
+        write: &Write,
         target: Option<&Target<'_>>,
-        operation: &[u8],
         entry: &mut Vec<u8>,
-    ) -> Result<Prepared<Bytes>, Malformed> {
-        // What was read for another operation does not know of this one.
+    ) -> Prepared<Reply> {
+        // What was read for another write does not reflect this one.
         self.reading = None;
-        let start = entry.len();
-        entry.extend_from_slice(operation);
-        operation::stamp(&mut entry[start..], stamp_of(packing))?;
-        let header = write.header;
         self.overlay.rest(packing.stamp);
-        if let Some(target) = target.filter(|_| self.overlay.is_active()) {
-            let packed = Submitted::read(&entry[start..])?.ok_or(Malformed("a write is no write"))?;
-            for row in packed.rows() {
-                let row = row?;
-                self.overlay.note(packing.ordinal, header.region, row.row, row.cells, target.schema);
+        let target = target.filter(|_| self.overlay.is_active());
+        let header = &write.header;
+        let mut encoder = WriteEncoder::new(entry, header, stamp_of(packing));
+        for row in write.rows() {
+            let stamped = encoder.push(&logged(row, row.cells.as_bytes(), None));
+            if let Some(target) = target {
+                self.overlay.note(packing.ordinal, header.region, &row.row, stamped, target.schema);
+            }
+            if header.client != NO_CLIENT {
+                self.in_flight.note(packing.ordinal, header.client, row.operation);
             }
         }
-        if header.client != NO_CLIENT {
-            for row in write.rows() {
-                self.in_flight.note(packing.ordinal, header.client, row?.operation);
-            }
-        }
-        Ok(Prepared::Packed)
+        encoder.finish();
+        Prepared::Packed
     }
 
-    /// Packs a write of which rows have to be evaluated, or were applied before.
+    /// Packs a write with rows that have to be evaluated, or that were applied before.
     pub fn pack(
         &mut self,
         packing: &Packing,
-        write: &Submitted<'_>,
+        write: &Write,
         target: &Target<'_>,
         known: Vec<Known>,
-        operation: &[u8],
         entry: &mut Vec<u8>,
-    ) -> Result<Prepared<Bytes>, Malformed> {
-        let rows = write.rows().zip(known).map(|(row, known)| Item::new(row?, known)).collect::<Result<Vec<_>, _>>()?;
-        let fetched = match self.take_fetched(operation) {
+    ) -> Prepared<Reply> {
+        let rows: Vec<_> = write.rows().iter().zip(known).map(|(row, known)| Item::new(row, known)).collect();
+        let fetched = match self.take_fetched(write) {
             Some(Ok(fetched)) => fetched,
-            Some(Err(error)) => return Ok(Prepared::Refused(Reply::failed(error).encode())),
+            Some(Err(error)) => return Prepared::Refused(Reply::failed(error)),
             None => Fetched::default(),
         };
         let evaluates = rows.iter().any(|item| item.request.is_some());
         if evaluates && !self.overlay.is_active() {
             if !packing.alone {
-                return Ok(Prepared::WhenLanded);
+                return Prepared::WhenLanded;
             }
             self.overlay.wake();
         }
         let early = rows.iter().position(|item| item.is_early(stamp_of(packing)));
         if early.is_some() && (write.header.atomic || terrane_env::time::wall_ms() >= packing.stamp) {
-            // Others pass it meanwhile: of versions that are still to come it may name any number.
-            return Ok(Prepared::Later);
+            // Others pass it meanwhile: it may name any number of versions that do not exist yet.
+            return Prepared::Later;
         }
         let (whole, until) = if evaluates {
             self.overlay.evaluated(packing.stamp);
-            match self.gather(packing, write.header.region, &rows, target, fetched)? {
-                // An atomic batch is for nobody to cut.
+            match self.gather(packing, write.header.region, &rows, target, fetched) {
+                // An atomic batch cannot be cut.
                 Gathered::Until(until, _) if until < rows.len() && write.header.atomic => {
-                    return Ok(Prepared::Refused(Reply::failed(too_much_to_read()).encode()));
+                    return Prepared::Refused(Reply::failed(too_much_to_read()));
                 }
                 Gathered::Until(until, whole) => (whole, early.map_or(until, |early| early.min(until))),
-                Gathered::WhenLanded => return Ok(Prepared::WhenLanded),
-                Gathered::NeedsDisk(reads, had) => return Ok(self.fetch(packing, target, operation, reads, had)),
-                Gathered::Failed(error) => return Ok(Prepared::Refused(Reply::failed(error).encode())),
+                Gathered::WhenLanded => return Prepared::WhenLanded,
+                Gathered::NeedsDisk(reads, had) => return self.fetch(packing, target, write, reads, had),
+                Gathered::Failed(error) => return Prepared::Refused(Reply::failed(error)),
             }
         } else {
             self.overlay.rest(packing.stamp);
@@ -255,7 +243,7 @@ impl Evaluator {
         let repeated = if whole.is_empty() { BTreeSet::new() } else { repeated(&rows) };
         let packer = Packer { evaluator: self, packing, write, target, rows: &rows, whole: &whole, repeated, until };
         packer.pack(entry);
-        Ok(Prepared::Packed)
+        Prepared::Packed
     }
 
     /// Brings the columns that the rows need into the overlay, for as many of the rows as may be read for at once.
@@ -266,7 +254,7 @@ impl Evaluator {
         rows: &[Item<'_>],
         target: &Target<'_>,
         mut fetched: Fetched,
-    ) -> Result<Gathered, Malformed> {
+    ) -> Gathered {
         let now_ms = stamp_of(packing);
         let (mut whole, mut reads) = (BTreeMap::new(), Vec::new());
         let mut read_bytes = 0;
@@ -279,65 +267,65 @@ impl Evaluator {
             }
             let mut missing = Vec::new();
             for column in &needs.columns {
-                match self.overlay.look(region, item.row.row, column, target.schema, now_ms) {
+                match self.overlay.look(region, &item.row.row, column, target.schema, now_ms) {
                     Look::Known(_) => {}
-                    Look::InFlight => return Ok(Gathered::WhenLanded),
+                    Look::InFlight => return Gathered::WhenLanded,
                     Look::Unknown => missing.push(column.clone()),
                 }
             }
-            if needs.whole.is_some() && self.overlay.is_row_in_flight(region, item.row.row) {
-                return Ok(Gathered::WhenLanded);
+            if needs.whole.is_some() && self.overlay.is_row_in_flight(region, &item.row.row) {
+                return Gathered::WhenLanded;
             }
             if !missing.is_empty() {
                 let projection = needs::columns(&missing);
-                match read(target.columns, &mut fetched, (at, false), item.row.row, &projection, now_ms) {
+                match read(target.columns, &mut fetched, (at, false), &item.row.row, &projection, now_ms) {
                     Ok(cells) => {
                         read_bytes += cells.len();
-                        self.overlay.insert(region, item.row.row, &missing, &cells, target.schema, now_ms);
+                        self.overlay.insert(region, &item.row.row, &missing, &cells, target.schema, now_ms);
                     }
                     Err(terrane_engine::Error::NeedsDisk) => {
-                        reads.push(Read { at: (at, false), row: Bytes::copy_from_slice(item.row.row), projection });
+                        reads.push(Read { at: (at, false), row: item.row.row.clone(), projection });
                     }
-                    Err(error) => return Ok(Gathered::Failed(target.columns.failure(error))),
+                    Err(error) => return Gathered::Failed(target.columns.failure(error)),
                 }
             }
             if let Some(projection) = &needs.whole {
-                match read(target.columns, &mut fetched, (at, true), item.row.row, projection, now_ms) {
+                match read(target.columns, &mut fetched, (at, true), &item.row.row, projection, now_ms) {
                     Ok(cells) => {
                         read_bytes += cells.len();
                         whole.insert(at, cells);
                     }
                     Err(terrane_engine::Error::NeedsDisk) => {
                         let projection = projection.clone();
-                        reads.push(Read { at: (at, true), row: Bytes::copy_from_slice(item.row.row), projection });
+                        reads.push(Read { at: (at, true), row: item.row.row.clone(), projection });
                     }
-                    Err(error) => return Ok(Gathered::Failed(target.columns.failure(error))),
+                    Err(error) => return Gathered::Failed(target.columns.failure(error)),
                 }
             }
         }
         if reads.is_empty() {
-            return Ok(Gathered::Until(until, whole));
+            return Gathered::Until(until, whole);
         }
-        // What memory had now it may not have the next time, and then it would never come to an end.
+        // Memory may not have the next time what it has now, and then this would never end.
         let had = whole.into_iter().filter_map(|(at, cells)| {
             let projection = rows[at].request.as_ref()?.1.whole.clone()?;
             Some(((at, true), (projection, cells)))
         });
         let had = Fetched { cells: had.collect(), cut: (until < rows.len()).then_some(until) };
-        Ok(Gathered::NeedsDisk(reads, had))
+        Gathered::NeedsDisk(reads, had)
     }
 
-    /// Reads off the runtime's threads, for the same operation when it is asked about again.
+    /// Reads off the runtime's threads, for when the same write is prepared again.
     fn fetch(
         &mut self,
         packing: &Packing,
         target: &Target<'_>,
-        operation: &[u8],
+        write: &Write,
         reads: Vec<Read>,
         had: Fetched,
-    ) -> Prepared<Bytes> {
+    ) -> Prepared<Reply> {
         let fetching = Fetching::default();
-        self.reading = Some((hash_of(operation), fetching.clone()));
+        self.reading = write.evaluation().map(|evaluation| (evaluation, fetching.clone()));
         let (columns, now_ms) = (target.columns.clone(), stamp_of(packing));
         Prepared::NeedsDisk(Box::pin(async move {
             let fetched = run_blocking(move || {
@@ -363,17 +351,17 @@ impl Evaluator {
         }))
     }
 
-    /// What was read for this operation, if it was and nothing was asked about in between: then nothing was packed either,
-    /// and what was read is as it was.
-    fn take_fetched(&mut self, operation: &[u8]) -> Option<Result<Fetched, Error>> {
-        let (hash, fetching) = self.reading.take()?;
-        if hash != hash_of(operation) {
+    /// What was read for this write, unless another was prepared in between. Nothing was packed since then, so what was read
+    /// is still current.
+    fn take_fetched(&mut self, write: &Write) -> Option<Result<Fetched, Error>> {
+        let (evaluation, fetching) = self.reading.take()?;
+        if Some(evaluation) != write.evaluation() {
             return None;
         }
         fetching.lock().take()
     }
 
-    /// Forgets everything: what is applied is all that counts.
+    /// Clears everything: only what is applied counts from here.
     pub fn forget(&mut self) {
         *self = Self { term: self.term, ..Self::default() };
     }
@@ -381,27 +369,24 @@ impl Evaluator {
 
 /// A row of a write with what is to be done about it.
 struct Item<'a> {
-    row: SubmittedRow<'a>,
+    row: &'a CheckedRow,
     known: Known,
     /// What is to be evaluated; `None` for a plain row, and for one that was applied before.
-    request: Option<(Request, Needs)>,
+    request: Option<(&'a RowRequest, Needs)>,
 }
 
 impl<'a> Item<'a> {
-    fn new(row: SubmittedRow<'a>, known: Known) -> Result<Self, Malformed> {
-        let request = row.request.filter(|_| known == Known::New).map(Request::decode).transpose()?;
-        let request = request.map(|request| {
-            let needs = Needs::of(&row, &request);
-            (request, needs)
-        });
-        Ok(Self { row, known, request })
+    fn new(row: &'a CheckedRow, known: Known) -> Self {
+        let request = row.request.as_deref().filter(|_| known == Known::New);
+        let request = request.map(|request| (request, Needs::of(row, request)));
+        Self { row, known, request }
     }
 
-    /// Whether it sets a column that has a version of this very time, if that is still the version. The new one would have
-    /// the same time, and whoever has read the old one could take it for that. So it waits for the next millisecond; where
-    /// the clock is behind the log's time, which takes longer, its caller does.
+    /// Whether it sets a column on condition that its version has this very stamp. The new version would have the same
+    /// timestamp, and a reader of the old one could mistake it for that. So it waits for the next millisecond; where the
+    /// clock is behind the log time, which takes longer, its caller waits instead.
     fn is_early(&self, stamp: i64) -> bool {
-        let Some((Request { condition: Some(condition), .. }, _)) = &self.request else { return false };
+        let Some((RowRequest { condition: Some(condition), .. }, _)) = &self.request else { return false };
         let tests = |test: &ColumnTest| if test.test == Test::Version(stamp) { Err(()) } else { Ok(()) };
         condition.each_test(&mut { tests }).is_err()
     }
@@ -425,18 +410,18 @@ struct Answer {
 }
 
 enum Gathered {
-    /// Everything is there for the rows up to this place; of some of them all that they have, by their place.
+    /// Everything is there for the rows before this place; for some of them all that they have, by their place.
     Until(usize, BTreeMap<usize, Vec<u8>>),
     WhenLanded,
-    /// What is to be read, and what was read of the same write already.
+    /// What is to be read, and what was read for the same write already.
     NeedsDisk(Vec<Read>, Fetched),
     Failed(Error),
 }
 
-/// Where a row comes that came before.
+/// The places of rows whose key came before.
 fn repeated(rows: &[Item<'_>]) -> BTreeSet<usize> {
     let mut keys = BTreeSet::new();
-    (0..rows.len()).filter(|at| !keys.insert(rows[*at].row.row)).collect()
+    (0..rows.len()).filter(|at| !keys.insert(&rows[*at].row.row)).collect()
 }
 
 fn read(
@@ -466,10 +451,10 @@ fn stamp_ms(ms: u64) -> i64 {
     i64::try_from(ms).unwrap_or(i64::MAX - 1)
 }
 
-fn hash_of(operation: &[u8]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    hasher.write(operation);
-    hasher.finish()
+/// A row in its logged form, with these cells and this result.
+fn logged<'a>(row: &'a CheckedRow, cells: &'a [u8], result: Option<&'a [u8]>) -> LoggedRow<&'a [u8]> {
+    let CheckedRow { operation, first_try_ms, row, .. } = row;
+    LoggedRow { operation: *operation, first_try_ms: *first_try_ms, row, cells, result, untracked: false }
 }
 
 fn too_much_to_read() -> Error {

@@ -1,8 +1,8 @@
-//! The operations in a group's log, in our own versioned layout (`docs/formats/operations.md`).
+//! The operations in a group's log, in their versioned layout (`docs/formats/operations.md`).
 //!
-//! An operation is written once, at the edge of the leader, and read by every replica at apply, also after years and by
-//! later builds. So it starts with a format version and a kind, flags that a build does not know are refused rather than
-//! skipped, and the fields of exactly-once and of conditions have their place from the first version on.
+//! The leader writes an operation once, when it packs the entry, and every replica reads it at apply, possibly years
+//! later and with a later build. It starts with a format version and a kind, and a build refuses flags that it does not
+//! know instead of skipping them.
 //!
 //! ```text
 //! operation    = format u8 (2) | kind u8 | body
@@ -18,23 +18,23 @@
 //!
 //! Format 1 had neither the flags of a Write nor results; it is still read. The rows of a Write are read one by one and
 //! share the entry's buffer.
+//!
+//! What is proposed to a group are values ([`crate::proposal`]); these bytes come into being when the leader packs them.
 
-mod request;
 mod result;
 mod write;
 
 use bytes::Bytes;
 use terrane_types::{RegionDescriptor, RegionEpoch, RegionId, TableId, TableSchema};
 
-pub use self::request::Request;
 pub use self::result::{ResultKind, RowResult};
-pub use self::write::{Submitted, SubmittedRow, Tracked, Write, WriteBuilder, WriteHeader, stamp};
+pub use self::write::{LoggedRow, LoggedWrite, ROW_HEADER_BYTES, WRITE_HEADER_BYTES, WriteEncoder, WriteHeader};
 use crate::record::{Malformed, Reader, put_count, put_long, put_short, put_u64};
 use crate::window::{ClientId, UnderWay};
 
 /// The layout this build writes.
 const FORMAT: u8 = 2;
-/// The one before, whose writes are plain; read from old logs.
+/// The layout before it, whose writes are plain; read from old logs.
 const FORMAT_PLAIN: u8 = 1;
 
 const WRITE: u8 = 1;
@@ -45,15 +45,15 @@ const SETTLE: u8 = 5;
 
 /// One operation as it is read at apply.
 pub enum Operation {
-    Write(Write),
+    Write(LoggedWrite),
     ChangeTables(ChangeTables),
     Split(Split),
-    /// Nothing happens but time: an empty entry carries the leader's stamp.
+    /// Changes nothing but the log time: an empty entry carries the leader's stamp.
     Tick,
     Settle(Settle),
 }
 
-/// What a client no longer waits for, for the window of one region.
+/// The operation numbers that a client no longer waits for, for the window of one region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settle {
     pub region: RegionId,
@@ -61,7 +61,7 @@ pub struct Settle {
     pub under_way: UnderWay,
 }
 
-/// Table schemas, new regions, dropped tables: one entry per group.
+/// Table schemas, new regions, dropped tables: one operation per group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeTables {
     pub schema: Option<TableSchema>,
@@ -69,7 +69,7 @@ pub struct ChangeTables {
     pub drop: Option<TableId>,
 }
 
-/// One region becomes two at a row.
+/// Splits one region into two at a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split {
     pub region: RegionId,
@@ -88,7 +88,7 @@ impl Operation {
             return Err(Malformed("the operation's format is not known to this build"));
         }
         match reader.u8()? {
-            WRITE => Write::decode(format, reader).map(Self::Write),
+            WRITE => LoggedWrite::decode(format, reader).map(Self::Write),
             CHANGE_TABLES => ChangeTables::decode(reader).map(Self::ChangeTables),
             SPLIT => Split::decode(reader).map(Self::Split),
             TICK => Ok(reader.finish().map(|()| Self::Tick)?),
@@ -98,29 +98,20 @@ impl Operation {
     }
 }
 
-/// An empty entry's operation.
-#[must_use]
-pub fn tick() -> Vec<u8> {
-    vec![FORMAT, TICK]
-}
-
-/// Whether an operation changes what regions and tables there are, so that nothing is evaluated across it.
-#[must_use]
-pub fn changes_regions(operation: &[u8]) -> bool {
-    matches!(operation, [FORMAT, CHANGE_TABLES | SPLIT, ..])
+/// Appends the operation that changes nothing but the log time.
+pub fn encode_tick(out: &mut Vec<u8>) {
+    out.extend_from_slice(&[FORMAT, TICK]);
 }
 
 impl ChangeTables {
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
-        let mut out = vec![FORMAT, CHANGE_TABLES];
-        put_long(&mut out, &self.schema.as_ref().map(TableSchema::encode).unwrap_or_default());
-        put_count(&mut out, self.create.len());
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[FORMAT, CHANGE_TABLES]);
+        put_long(out, &self.schema.as_ref().map(TableSchema::encode).unwrap_or_default());
+        put_count(out, self.create.len());
         for descriptor in &self.create {
-            put_descriptor(&mut out, descriptor);
+            put_descriptor(out, descriptor);
         }
-        put_u64(&mut out, self.drop.map_or(0, |table| table.0));
-        out
+        put_u64(out, self.drop.map_or(0, |table| table.0));
     }
 
     fn decode(mut reader: Reader) -> Result<Self, Malformed> {
@@ -135,18 +126,15 @@ impl ChangeTables {
 }
 
 impl Split {
-    /// The operation's bytes.
-    ///
     /// # Errors
     /// [`Malformed`] for a boundary that is longer than any row.
-    pub fn encode(&self) -> Result<Vec<u8>, Malformed> {
-        let mut out = vec![FORMAT, SPLIT];
-        put_u64(&mut out, self.region.0);
-        put_u64(&mut out, self.epoch.0);
-        put_u64(&mut out, self.left.0);
-        put_u64(&mut out, self.right.0);
-        put_short(&mut out, &self.at)?;
-        Ok(out)
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), Malformed> {
+        out.extend_from_slice(&[FORMAT, SPLIT]);
+        put_u64(out, self.region.0);
+        put_u64(out, self.epoch.0);
+        put_u64(out, self.left.0);
+        put_u64(out, self.right.0);
+        put_short(out, &self.at)
     }
 
     fn decode(mut reader: Reader) -> Result<Self, Malformed> {
@@ -163,20 +151,24 @@ impl Split {
 }
 
 impl Settle {
+    /// Bytes that it takes in the log.
     #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
+    pub fn encoded_len(&self) -> usize {
+        2 + 8 + 16 + 8 + 4 + 16 * self.under_way.ranges().len()
+    }
+
+    pub fn encode(&self, out: &mut Vec<u8>) {
         let ranges = self.under_way.ranges();
-        let mut out = Vec::with_capacity(2 + 8 + 16 + 8 + 4 + 16 * ranges.len());
+        out.reserve(self.encoded_len());
         out.extend_from_slice(&[FORMAT, SETTLE]);
-        put_u64(&mut out, self.region.0);
+        put_u64(out, self.region.0);
         out.extend_from_slice(&self.client);
-        put_u64(&mut out, self.under_way.below);
-        put_count(&mut out, ranges.len());
+        put_u64(out, self.under_way.below);
+        put_count(out, ranges.len());
         for (first, last) in ranges {
-            put_u64(&mut out, *first);
-            put_u64(&mut out, *last);
+            put_u64(out, *first);
+            put_u64(out, *last);
         }
-        out
     }
 
     fn decode(mut reader: Reader) -> Result<Self, Malformed> {
@@ -188,10 +180,10 @@ impl Settle {
     }
 }
 
-/// The least a descriptor takes: its length.
-pub const DESCRIPTOR_BYTES_MIN: usize = 4;
+/// The least that a descriptor takes: its length.
+const DESCRIPTOR_BYTES_MIN: usize = 4;
 
-/// Appends a descriptor, as operations, replies and durable points hold it.
+/// Appends a descriptor, in the layout of operations and durable points.
 pub fn put_descriptor(out: &mut Vec<u8>, descriptor: &RegionDescriptor) {
     put_long(out, &descriptor.encode());
 }

@@ -1,9 +1,157 @@
-//! The handles of the server's groups, with the types of what is proposed to them.
+//! What the edge proposes to a group, and the group's handles with these types.
+//!
+//! Proposals stay values, with rows that are slices of the buffer they were received in, until the leader packs them into
+//! an entry: that writes their bytes once ([`crate::operation`]). A row has one form per stage of its way:
+//!
+//! | stage                            | form                                                            |
+//! |----------------------------------|-----------------------------------------------------------------|
+//! | on the wire                      | `v1::RowMutation` (protobuf)                                    |
+//! | received, not checked            | [`ReceivedRow`](crate::region::write::ReceivedRow)              |
+//! | checked at the edge and proposed | [`CheckedRow`]                                                  |
+//! | in the log                       | [`LoggedRow`](crate::operation::LoggedRow): final cells, result |
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use terrane_types::mutation::checks::MutationParts;
+use terrane_types::{ColumnTest, Condition, PackedCells, ReadModifyWrite, Returns};
 
-/// A group's handle.
-pub type Group = terrane_raft::Group<Vec<u8>, Bytes>;
+use crate::operation::{ChangeTables, ROW_HEADER_BYTES, Settle, Split, WRITE_HEADER_BYTES, WriteHeader};
+use crate::reply::Reply;
+
+/// A group's handle: takes a [`Proposal`], answers a [`Reply`].
+pub type Group = terrane_raft::Group<Proposal, Reply>;
 
 /// The server's replicas.
-pub type GroupHost = terrane_raft::GroupHost<Vec<u8>, Bytes>;
+pub type GroupHost = terrane_raft::GroupHost<Proposal, Reply>;
+
+/// What is proposed to a group.
+pub enum Proposal {
+    Write(Write),
+    ChangeTables(Box<ChangeTables>),
+    Split(Split),
+    Settle(Settle),
+    /// Changes nothing but the log time.
+    Tick,
+}
+
+impl terrane_raft::Proposal for Proposal {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Write(write) => write.bytes,
+            Self::ChangeTables(change) => {
+                // Rare, and nothing counts on a cheap answer.
+                let mut encoded = Vec::new();
+                change.encode(&mut encoded);
+                encoded.len()
+            }
+            Self::Split(split) => 64 + split.at.len(),
+            Self::Settle(settle) => settle.encoded_len(),
+            Self::Tick => 2,
+        }
+    }
+}
+
+/// Mutations of rows of one region that the edge has checked.
+pub struct Write {
+    pub header: WriteHeader,
+    rows: Vec<CheckedRow>,
+    bytes: usize,
+    evaluation: Option<EvaluationId>,
+}
+
+/// Distinguishes a write that is to be evaluated from all others in this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EvaluationId(u64);
+
+impl EvaluationId {
+    fn next() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// One row's mutation, checked: its key and cells are within their limits, in the region's range, and name families that
+/// the table had under the header's schema version.
+#[derive(Clone, Debug)]
+pub struct CheckedRow {
+    /// The client's number for it; 0: it has none.
+    pub operation: u64,
+    /// When the client first tried it.
+    pub first_try_ms: u64,
+    pub row: Bytes,
+    pub cells: PackedCells,
+    /// What the leader evaluates; `None` for a plain row.
+    pub request: Option<Box<RowRequest>>,
+}
+
+/// What is requested of a row in addition to its cells. Condition, increments and appends have been checked one by one
+/// ([`Condition::check`], [`ReadModifyWrite::check`]) where they were read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RowRequest {
+    /// Nothing of the row is applied unless it holds.
+    pub condition: Option<Condition>,
+    pub read_modify_writes: Vec<ReadModifyWrite>,
+    pub returns: Returns,
+    /// If the condition does not hold: return the columns it names.
+    pub return_found: bool,
+}
+
+impl Write {
+    #[must_use]
+    pub fn new(header: WriteHeader, rows: Vec<CheckedRow>) -> Self {
+        let bytes = WRITE_HEADER_BYTES + rows.iter().map(CheckedRow::bytes).sum::<usize>();
+        let evaluates = rows.iter().any(|row| row.request.is_some());
+        Self { header, rows, bytes, evaluation: evaluates.then(EvaluationId::next) }
+    }
+
+    #[must_use]
+    pub fn rows(&self) -> &[CheckedRow] {
+        &self.rows
+    }
+
+    /// About what it takes in memory and in the log.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Its identity, if any of its rows is to be evaluated.
+    #[must_use]
+    pub fn evaluation(&self) -> Option<EvaluationId> {
+        self.evaluation
+    }
+}
+
+impl CheckedRow {
+    fn bytes(&self) -> usize {
+        let request = self.request.as_ref().map_or(0, |request| request.bytes());
+        ROW_HEADER_BYTES + self.row.len() + self.cells.as_bytes().len() + request
+    }
+}
+
+impl RowRequest {
+    /// The request as rows carry it: `None` if there is nothing to evaluate.
+    #[must_use]
+    pub fn boxed(self) -> Option<Box<Self>> {
+        let evaluates =
+            self.condition.is_some() || !self.read_modify_writes.is_empty() || self.returns != Returns::Nothing;
+        evaluates.then(|| Box::new(self))
+    }
+
+    /// About what it takes in memory.
+    fn bytes(&self) -> usize {
+        let read_modify_writes = &self.read_modify_writes;
+        let parts = MutationParts { row: &[], delete_row: false, cells: &[], condition: None, read_modify_writes };
+        let mut bytes = parts.value_bytes();
+        if let Some(condition) = &self.condition {
+            let mut add = |test: &ColumnTest| {
+                let values: usize = test.test.values().iter().map(Bytes::len).sum();
+                bytes += test.family.as_bytes().len() + test.qualifier.len() + values;
+                Ok::<(), std::convert::Infallible>(())
+            };
+            condition.each_test(&mut add).unwrap_or_else(|never| match never {});
+        }
+        bytes
+    }
+}

@@ -23,7 +23,7 @@ use crate::masters::{CALL_TIMEOUT, Masters, RegisterError, Registered, addresses
 use crate::metrics::{FamilyLabels, Metrics};
 use crate::operation::ChangeTables;
 use crate::page_token::PageSeal;
-use crate::proposal::GroupHost;
+use crate::proposal::{GroupHost, Proposal};
 use crate::region_ids::RegionIdStock;
 use crate::replicas::Replicas;
 
@@ -240,7 +240,7 @@ impl Reporter {
             if machine.has_table(table) && group.status().is_leader {
                 let change = ChangeTables { schema: None, create: Vec::new(), drop: Some(table) };
                 // If it fails, the next answer repeats the id.
-                group.propose(change.encode()).await.ok();
+                group.propose(Proposal::ChangeTables(Box::new(change))).await.ok();
             }
         }
     }

@@ -161,6 +161,7 @@ impl RegionServer {
         let edge = parts.edge(identity, &host, &config);
         let stop_serving = CancellationToken::new();
         let admin = AdminService {
+            identity,
             edge: edge.clone(),
             region_ids: parts.region_ids.clone(),
             maintenance: parts.maintenance(&edge, &engine),
@@ -284,7 +285,7 @@ struct Parts {
 impl Parts {
     fn edge(&self, identity: HelloIdentity, host: &Arc<GroupHost>, config: &ServerConfig) -> Arc<Edge> {
         Arc::new(Edge {
-            identity,
+            server: identity.server,
             replicas: self.replicas.clone(),
             host: host.clone(),
             addresses: self.addresses.clone(),
@@ -415,7 +416,7 @@ async fn serve(
     listener: Listener,
     stop: CancellationToken,
 ) -> Result<JoinHandle<()>, StartError> {
-    let data = v1::data_server::DataServer::new(DataService { edge: edge.clone() })
+    let data = v1::data_server::DataServer::new(DataService { identity: admin.identity, edge: edge.clone() })
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
     let admin = v1::region_server_server::RegionServerServer::new(admin)

@@ -257,6 +257,19 @@ impl PackedCells {
         Ok(Self(bytes))
     }
 
+    /// Takes bytes that were validated before they were stored. It checks their structure only (whole cells of known kinds,
+    /// nothing left over): what is stored is protected by a checksum.
+    ///
+    /// # Errors
+    /// [`Invalid`] that names the first byte at which no cell begins.
+    pub fn stored(bytes: Bytes) -> Result<Self, Invalid> {
+        let mut at = 0;
+        while at < bytes.len() {
+            at += unpack(&bytes[at..]).ok_or_else(|| malformed(at, bytes.len()))?.1;
+        }
+        Ok(Self(bytes))
+    }
+
     /// Checks bytes that are the mutation of one row: as [`PackedCells::validate`], not empty, not over
     /// [`ROW_MUTATION_BYTES_MAX`], and without what cells cannot do yet.
     ///
@@ -349,15 +362,16 @@ impl fmt::Debug for PackedCells {
 }
 
 /// Checks packed cells in one pass, each by its own rules and by further ones.
+fn malformed(at: usize, bytes: usize) -> Invalid {
+    Invalid::new(format!(
+        "the packed cells are malformed at byte {at} of {bytes}: no whole cell of a known kind begins there"
+    ))
+}
+
 fn check_cells(bytes: &[u8], mut further: impl FnMut(&CellRef<'_>) -> Result<(), Invalid>) -> Result<(), Invalid> {
     let mut at = 0;
     while at < bytes.len() {
-        let Some((cell, length)) = unpack(&bytes[at..]) else {
-            return Err(Invalid::new(format!(
-                "the packed cells are malformed at byte {at} of {}: no whole cell of a known kind begins there",
-                bytes.len()
-            )));
-        };
+        let (cell, length) = unpack(&bytes[at..]).ok_or_else(|| malformed(at, bytes.len()))?;
         cell.check()?;
         further(&cell)?;
         at += length;

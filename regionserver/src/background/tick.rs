@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{Background, Finished, InFlight};
-use crate::operation;
+use crate::proposal::Proposal;
 use tokio::time::Instant;
 
 /// How often quiet groups with cells that expire write an empty entry.
@@ -34,7 +34,7 @@ impl Background {
                         biased;
                         () = stop.cancelled() => {}
                         // If it fails, the next leader tries again in a minute.
-                        _ = group.propose(operation::tick()) => {}
+                        _ = group.propose(Proposal::Tick) => {}
                     }
                     Finished::Tick
                 });

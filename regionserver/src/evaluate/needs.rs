@@ -4,22 +4,21 @@ use std::collections::BTreeSet;
 use std::convert::Infallible;
 
 use bytes::Bytes;
-use terrane_types::cell::Cells;
 use terrane_types::{CellKind, Condition, FamilyName, Projection, Returns};
 
 use super::overlay::Column;
-use crate::operation::{Request, SubmittedRow};
+use crate::proposal::{CheckedRow, RowRequest};
 
 /// What a row needs.
 pub struct Needs {
     /// Columns of which the newest version is needed.
     pub columns: BTreeSet<Column>,
-    /// What is returned takes more than newest versions: all of this has to be read.
+    /// What is to be returned takes more than newest versions: all of this has to be read.
     pub whole: Option<Projection>,
 }
 
 impl Needs {
-    pub fn of(row: &SubmittedRow<'_>, request: &Request) -> Self {
+    pub fn of(row: &CheckedRow, request: &RowRequest) -> Self {
         let mut columns = BTreeSet::new();
         if let Some(condition) = &request.condition {
             columns.extend(tested(condition));
@@ -29,11 +28,11 @@ impl Needs {
             return Self { columns, whole: None };
         }
         let takes_more = |kind| !matches!(kind, CellKind::Put | CellKind::DeleteColumn);
-        if Cells::new(row.cells).any(|cell| takes_more(cell.kind)) {
+        if row.cells.iter().any(|cell| takes_more(cell.kind)) {
             let whole = whole(row, &columns);
             return Self { columns, whole };
         }
-        columns.extend(Cells::new(row.cells).map(|cell| Column::new(cell.family, cell.qualifier)));
+        columns.extend(row.cells.iter().map(|cell| Column::new(cell.family, cell.qualifier)));
         Self { columns, whole: None }
     }
 }
@@ -53,13 +52,13 @@ pub fn tested(condition: &Condition) -> Vec<Column> {
 
 /// Everything that a mutation with deletes of versions or of families names, with so many versions that one is left of
 /// each column after the deletes of single versions.
-fn whole(row: &SubmittedRow<'_>, read: &BTreeSet<Column>) -> Option<Projection> {
+fn whole(row: &CheckedRow, read: &BTreeSet<Column>) -> Option<Projection> {
     let exact = |kind| matches!(kind, CellKind::Delete | CellKind::DeleteFamilyVersion);
-    let versions = 1 + Cells::new(row.cells).filter(|cell| exact(cell.kind)).count();
+    let versions = 1 + row.cells.iter().filter(|cell| exact(cell.kind)).count();
     let versions = u32::try_from(versions).unwrap_or(u32::MAX).min(terrane_types::limits::VERSIONS_MAX);
     let mut projection = Projection::all().with_versions(versions);
     let (mut families, mut columns) = (BTreeSet::new(), read.clone());
-    for cell in Cells::new(row.cells) {
+    for cell in row.cells.iter() {
         match cell.kind.is_family_marker() {
             true => drop(families.insert(cell.family)),
             false => drop(columns.insert(Column::new(cell.family, cell.qualifier))),
@@ -68,7 +67,7 @@ fn whole(row: &SubmittedRow<'_>, read: &BTreeSet<Column>) -> Option<Projection> 
     for family in families {
         projection = projection.with_family(family_of(family)?);
     }
-    // In order, so that each is put behind the last: a mutation may name a great many.
+    // In order, so that each is appended: a mutation may name a great many.
     for column in columns {
         projection = projection.with_column(family_of(column.family())?, Bytes::copy_from_slice(column.qualifier()));
     }

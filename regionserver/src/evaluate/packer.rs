@@ -1,7 +1,8 @@
-//! A write in its logged form: rows evaluated one after another, or all before any of an atomic batch.
+//! Writes the logged form of a write: rows are evaluated one after another, or all before the first is written if the
+//! batch is atomic.
 //!
-//! What is written here is bounded: an entry that followers could not take would stand in the way of all behind it. Rows
-//! beyond the bound are postponed, and sentences that say why something is refused are short where there may be many.
+//! What is written here is bounded: an entry too large for followers would block all after it. Rows beyond the bound are
+//! postponed, and sentences that say why rows are refused are short where there may be many.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,74 +10,75 @@ use terrane_raft::Packing;
 
 use super::overlay::Look;
 use super::row::{Evaluated, Row};
-use super::{Answer, Evaluator, Item, Target, stamp_of};
-use crate::operation::{ResultKind, RowResult, Submitted, SubmittedRow, Tracked, WriteBuilder};
+use super::{Answer, Evaluator, Item, Target, logged, stamp_of};
+use crate::operation::{LoggedRow, ResultKind, RowResult, WriteEncoder};
+use crate::proposal::Write;
 use crate::window::{Known, NO_CLIENT};
 
-/// Bytes that one write may take in the log once it is evaluated. With the largest entry before it, it still travels in one
-/// piece.
+/// Bytes that one write may take in the log once it is evaluated. Together with the largest entry before it, it still fits
+/// one frame to a follower.
 const LOGGED_BYTES_MAX: usize = 40 << 20;
 
 /// Lays the logged form of a write out. Nothing fails from here on.
-pub(super) struct Packer<'a, 'w> {
+pub(super) struct Packer<'a> {
     pub(super) evaluator: &'a mut Evaluator,
     pub(super) packing: &'a Packing,
-    pub(super) write: &'a Submitted<'w>,
+    pub(super) write: &'a Write,
     pub(super) target: &'a Target<'a>,
-    pub(super) rows: &'a [Item<'w>],
+    pub(super) rows: &'a [Item<'a>],
     pub(super) whole: &'a BTreeMap<usize, Vec<u8>>,
-    /// Where a row comes that came before, if that matters.
+    /// The places of rows whose key came before, if that matters.
     pub(super) repeated: BTreeSet<usize>,
-    /// New rows from this place on are left for another time.
+    /// New rows from this place on are postponed.
     pub(super) until: usize,
 }
 
-impl Packer<'_, '_> {
+impl Packer<'_> {
     pub(super) fn pack(mut self, entry: &mut Vec<u8>) {
-        let mut builder = WriteBuilder::new(entry, &self.write.header);
+        let mut encoder = WriteEncoder::new(entry, &self.write.header, stamp_of(self.packing));
         if self.write.header.atomic {
-            self.pack_together(&mut builder)
+            self.pack_together(&mut encoder)
         } else {
-            self.pack_each(&mut builder)
+            self.pack_each(&mut encoder)
         }
-        builder.finish();
+        encoder.finish();
     }
 
-    fn pack_each(&mut self, builder: &mut WriteBuilder<'_>) {
+    fn pack_each(&mut self, encoder: &mut WriteEncoder<'_>) {
         for (at, item) in self.rows.iter().enumerate() {
             if let Some(answer) = item.answer(self.packing.stamp) {
-                self.put_answer(builder, item, answer);
+                self.put_answer(encoder, item, answer);
                 continue;
             }
             if at < self.until {
                 let evaluated = self.evaluate(at, item);
-                if builder.len() + evaluated.bytes(&item.row) <= LOGGED_BYTES_MAX {
-                    self.put(builder, item, &evaluated);
+                if encoder.len() + evaluated.bytes(item.row) <= LOGGED_BYTES_MAX {
+                    self.put(encoder, item, &evaluated);
                     continue;
                 }
-                // Those behind it wait too, so that mutations of one row keep their order.
+                // Those after it are postponed too, so that mutations of one row keep their order.
                 self.until = at;
             }
             let kind = ResultKind::Postponed;
             let postponed = RowResult { stamp: self.packing.stamp, kind }.encode();
-            self.put_answer(builder, item, Answer { result: Some(postponed.into()) });
+            self.put_answer(encoder, item, Answer { result: Some(postponed.into()) });
         }
     }
 
     /// All or nothing: every row is evaluated before any is written, and no two are of one key.
-    fn pack_together(&mut self, builder: &mut WriteBuilder<'_>) {
+    fn pack_together(&mut self, encoder: &mut WriteEncoder<'_>) {
         if self.rows.iter().any(|item| item.known != Known::New) {
             // It was applied before, as a whole. A number that was not was never one of this batch.
             for item in self.rows {
                 let stamp = self.packing.stamp;
                 let not_tried = RowResult { stamp, kind: ResultKind::NotTried }.encode();
                 let answer = item.answer(stamp).unwrap_or(Answer { result: Some(not_tried.into()) });
-                self.put_answer(builder, item, answer);
+                self.put_answer(encoder, item, answer);
             }
             return;
         }
         let mut all: Vec<_> = self.rows.iter().enumerate().map(|(at, item)| self.evaluate(at, item)).collect();
-        let bytes: usize = all.iter().zip(self.rows).map(|(evaluated, item)| evaluated.bytes(&item.row)).sum();
+        let bytes: usize = all.iter().zip(self.rows).map(|(evaluated, item)| evaluated.bytes(item.row)).sum();
         if bytes > LOGGED_BYTES_MAX
             && let Some(first) = all.first_mut()
         {
@@ -87,7 +89,7 @@ impl Packer<'_, '_> {
         let failed = all.iter().position(|evaluated| matches!(evaluated, Evaluated::Refused { .. }));
         let unmet = all.iter().any(|evaluated| matches!(evaluated, Evaluated::ConditionFailed { .. }));
         if let Some(failed) = failed {
-            // The sentence may be long and the rows many, so it is told in full where a caller looks first.
+            // The sentence may be long and the rows many, so it is given in full only where a caller looks first.
             let why = match &all[failed] {
                 Evaluated::Refused { what } => what.clone(),
                 _ => String::new(),
@@ -107,24 +109,24 @@ impl Packer<'_, '_> {
             }
         }
         for (item, evaluated) in self.rows.iter().zip(&all) {
-            self.put(builder, item, evaluated);
+            self.put(encoder, item, evaluated);
         }
     }
 
     fn evaluate(&mut self, at: usize, item: &Item<'_>) -> Evaluated {
         let Some((request, needs)) = &item.request else {
-            return Evaluated::Applied { cells: item.row.cells.to_vec(), returned: None };
+            return Evaluated::plain(item.row);
         };
         let now_ms = stamp_of(self.packing);
         let (overlay, region, schema) = (&mut self.evaluator.overlay, self.write.header.region, self.target.schema);
         let mut columns = BTreeMap::new();
         for column in &needs.columns {
-            let Look::Known(newest) = overlay.look(region, item.row.row, column, schema, now_ms) else {
+            let Look::Known(newest) = overlay.look(region, &item.row.row, column, schema, now_ms) else {
                 // Everything was there before the first row was evaluated, so it was a row of this very write.
                 return Evaluated::refused(format!(
                     "row {} comes twice in the batch, first with a delete that leaves open what {column} holds: \
                      send the two apart",
-                    terrane_types::escape(item.row.row)
+                    terrane_types::escape(&item.row.row)
                 ));
             };
             columns.insert(column.clone(), newest);
@@ -133,28 +135,27 @@ impl Packer<'_, '_> {
         if whole.is_some() && self.repeated.contains(&at) {
             return Evaluated::refused(format!(
                 "row {} comes twice in the batch, and what is asked to be returned needs all of it: send the two apart",
-                terrane_types::escape(item.row.row)
+                terrane_types::escape(&item.row.row)
             ));
         }
-        Row { row: &item.row, request, columns: &columns, whole, schema, stamp: now_ms }.evaluate()
+        Row { row: item.row, request, columns: &columns, whole, schema, stamp: now_ms }.evaluate()
     }
 
-    fn put(&mut self, builder: &mut WriteBuilder<'_>, item: &Item<'_>, evaluated: &Evaluated) {
+    fn put(&mut self, encoder: &mut WriteEncoder<'_>, item: &Item<'_>, evaluated: &Evaluated) {
         let (header, packing) = (&self.write.header, self.packing);
         let result = evaluated.result(packing.stamp).map(|result| result.encode());
-        let cells = evaluated.cells();
-        let stamped = builder.push_logged(&item.row, Tracked::Yes, cells, result.as_deref(), stamp_of(packing));
+        let stamped = encoder.push(&logged(item.row, evaluated.cells(), result.as_deref()));
         if self.evaluator.overlay.is_active() && !stamped.is_empty() {
-            self.evaluator.overlay.note(packing.ordinal, header.region, item.row.row, stamped, self.target.schema);
+            self.evaluator.overlay.note(packing.ordinal, header.region, &item.row.row, stamped, self.target.schema);
         }
         if header.client != NO_CLIENT {
             self.evaluator.in_flight.note(packing.ordinal, header.client, item.row.operation);
         }
     }
 
-    /// Nothing of the row is applied, so its key is of no use in the log.
-    fn put_answer(&self, builder: &mut WriteBuilder<'_>, item: &Item<'_>, answer: Answer) {
-        let row = SubmittedRow { row: &[], ..item.row };
-        builder.push_logged(&row, Tracked::No, &[], answer.result.as_deref(), stamp_of(self.packing));
+    /// Writes the answer to a row to which nothing is applied, without its key, which is of no use in the log.
+    fn put_answer(&self, encoder: &mut WriteEncoder<'_>, item: &Item<'_>, answer: Answer) {
+        let row = logged(item.row, &[], answer.result.as_deref());
+        encoder.push(&LoggedRow { row: &[], untracked: true, ..row });
     }
 }

@@ -1,12 +1,11 @@
 //! Reads ahead what the leader will need, while the write that needs it waits in its queue.
 //!
-//! The leader evaluates one operation after another, so each that has to wait for the disk would make all behind it wait as
-//! well. So the edge looks whether the columns are in memory, and if they are not has them read by many threads at once;
-//! when the leader comes to the operation, they are in the block cache. This is a favour: nothing depends on it, and it is
-//! left out when there is much of it.
+//! The leader evaluates one write after another, so one that waits for the disk makes all after it wait too. The edge
+//! therefore checks whether the columns are in memory, and otherwise has many threads read them at once; when the leader
+//! comes to the write, they are in the block cache. Nothing depends on this, and it is skipped when there is much of it.
 //!
-//! Rows that were looked at lately are not looked at again, or every increment of a hot counter would be read at the edge
-//! too. They are known by a hash in a table of fixed size: a row that takes another's place makes the edge look once more.
+//! Rows that were checked lately are not checked again, or the edge would also read every increment of a hot counter.
+//! They are known by a hash in a table of fixed size: a row that takes another's place costs one more look.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
@@ -20,16 +19,16 @@ use tokio_util::task::TaskTracker;
 
 use super::needs::{self, Needs};
 use super::{Columns, stamp_ms};
-use crate::operation::{Request, Submitted};
+use crate::proposal::Write;
 
 /// Rows remembered.
 const ROWS: usize = 16 << 10;
-/// Rows of one write that are looked at: the leader gathers what a large write needs at once anyway.
+/// Rows of one write that are checked: the leader gathers what a large write needs at once anyway.
 const ROWS_OF_WRITE_MAX: usize = 64;
-/// Writes that are read ahead for at the same time.
+/// Writes for which reading ahead may run at the same time.
 const READS_MAX: usize = 64;
 
-/// The rows that were looked at lately, and how much is being read.
+/// The rows that were checked lately, and how much is being read.
 pub struct Prefetch {
     rows: Box<[AtomicU32]>,
     reading: Arc<AtomicUsize>,
@@ -42,24 +41,22 @@ impl Default for Prefetch {
 }
 
 impl Prefetch {
-    /// Has the columns read that a submitted write needs and that memory does not have. Returns at once.
-    pub fn begin(&self, columns: &Arc<dyn Columns>, operation: &[u8], tasks: &TaskTracker) {
-        let Ok(Some(write)) = Submitted::read(operation) else { return };
+    /// Starts to read the columns that a write needs and that memory does not have. Returns at once.
+    pub fn begin(&self, columns: &Arc<dyn Columns>, write: &Write, tasks: &TaskTracker) {
         let now_ms = stamp_ms(terrane_env::time::wall_ms());
         let mut cold = Vec::new();
-        for row in write.rows().take(ROWS_OF_WRITE_MAX).flatten() {
-            let Some(request) = row.request else { continue };
-            if !self.is_new(write.header.region, row.row) {
+        for row in write.rows().iter().take(ROWS_OF_WRITE_MAX) {
+            let Some(request) = &row.request else { continue };
+            if !self.is_new(write.header.region, &row.row) {
                 continue;
             }
-            let Ok(request) = Request::decode(request) else { continue };
-            let needs = Needs::of(&row, &request);
+            let needs = Needs::of(row, request);
             let newest: Vec<_> = needs.columns.into_iter().collect();
             let newest = (!newest.is_empty()).then(|| needs::columns(&newest));
             for projection in newest.into_iter().chain(needs.whole) {
-                let read = columns.read(row.row, &projection, now_ms, Patience::MemoryOnly, &mut Vec::new());
+                let read = columns.read(&row.row, &projection, now_ms, Patience::MemoryOnly, &mut Vec::new());
                 if let Err(terrane_engine::Error::NeedsDisk) = read {
-                    cold.push((Bytes::copy_from_slice(row.row), projection));
+                    cold.push((row.row.clone(), projection));
                 }
             }
         }
@@ -78,7 +75,7 @@ impl Prefetch {
         tasks.spawn(async move {
             run_read(move || {
                 for (row, projection) in cold {
-                    // Whoever needs it meets the error again, and answers for it.
+                    // The leader meets the error again, and answers with it.
                     columns.read(&row, &projection, now_ms, Patience::MayBlock, &mut Vec::new()).ok();
                 }
             })
@@ -87,13 +84,13 @@ impl Prefetch {
         });
     }
 
-    /// Whether a row was not looked at lately; from now on it was.
+    /// Whether a row was not checked lately. Records that it was.
     fn is_new(&self, region: RegionId, row: &[u8]) -> bool {
         let mut hasher = DefaultHasher::new();
         hasher.write_u64(region.0);
         hasher.write(row);
         let hash = hasher.finish();
-        // The upper half tells rows of one place apart; 0 is nobody.
+        // The upper half distinguishes rows of one place; 0 stands for none.
         let tag = u32::try_from(hash >> 32).unwrap_or(1).max(1);
         let place = usize::try_from(hash % ROWS as u64).unwrap_or(0);
         self.rows[place].swap(tag, Ordering::Relaxed) != tag

@@ -1,5 +1,4 @@
-//! One row's mutation evaluated: columns as they were in, final cells and what is to be told out. Nothing else is looked
-//! at.
+//! Evaluates one row's mutation: from the columns as they were to final cells and a result. It looks at nothing else.
 
 use std::collections::BTreeMap;
 
@@ -10,30 +9,31 @@ use terrane_types::{CellKind, CellRef, Invalid, Returns, TableSchema, escape};
 
 use super::needs::tested;
 use super::overlay::{Column, Newest, Version, is_expired, rules_of};
-use crate::operation::{Request, ResultKind, RowResult, SubmittedRow};
+use crate::operation::{ResultKind, RowResult};
+use crate::proposal::{CheckedRow, RowRequest};
 
-/// Bytes of a sentence that says why a row is refused: names of rows in it may be long. Well below what the window keeps of a
+/// Bytes of a sentence that says why a row is refused: keys in it may be long. Well below what the window keeps of a
 /// result.
 const REFUSAL_BYTES_MAX: usize = 2 << 10;
 
 /// A row with all that its request needs.
 pub struct Row<'a> {
-    pub row: &'a SubmittedRow<'a>,
-    pub request: &'a Request,
+    pub row: &'a CheckedRow,
+    pub request: &'a RowRequest,
     /// The newest versions of the columns that [`super::needs::Needs`] names.
     pub columns: &'a BTreeMap<Column, Newest>,
     /// Versions of everything that the mutation names, where newest ones are not enough.
     pub whole: Option<&'a [u8]>,
     pub schema: &'a TableSchema,
-    /// The entry's stamp, which is the time of reading too.
+    /// The entry's stamp, which is also the time of reading.
     pub stamp: i64,
 }
 
-/// What comes of a row.
+/// The outcome of a row.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Evaluated {
     /// These cells are applied; those without a timestamp get the stamp.
-    Applied { cells: Vec<u8>, returned: Option<Vec<u8>> },
+    Applied { cells: Bytes, returned: Option<Vec<u8>> },
     /// Nothing is applied.
     ConditionFailed { found: Vec<u8> },
     /// Nothing is applied, and the sentence says why.
@@ -47,6 +47,11 @@ impl Evaluated {
         Self::Refused { what }
     }
 
+    /// The outcome of a row with nothing to evaluate.
+    pub fn plain(row: &CheckedRow) -> Self {
+        Self::Applied { cells: row.cells.as_bytes().clone(), returned: None }
+    }
+
     pub fn cells(&self) -> &[u8] {
         match self {
             Self::Applied { cells, .. } => cells,
@@ -55,7 +60,7 @@ impl Evaluated {
     }
 
     /// About what it takes in the log.
-    pub fn bytes(&self, row: &SubmittedRow<'_>) -> usize {
+    pub fn bytes(&self, row: &CheckedRow) -> usize {
         let own = match self {
             Self::Applied { cells, returned } => cells.len() + returned.as_ref().map_or(0, Vec::len),
             Self::ConditionFailed { found } => found.len(),
@@ -64,7 +69,7 @@ impl Evaluated {
         64 + row.row.len() + own
     }
 
-    /// What there is to tell.
+    /// Its result, if its caller is owed more than success.
     pub fn result(&self, stamp: u64) -> Option<RowResult> {
         let kind = match self {
             Self::Applied { returned: None, .. } => return None,
@@ -78,7 +83,7 @@ impl Evaluated {
     }
 }
 
-/// Makes a refusal short enough for the window to keep: a retry would else be told that the row was applied.
+/// Shortens a refusal so that the window keeps it: otherwise a retry would be answered that the row was applied.
 fn shorten(what: &mut String) {
     if what.len() > REFUSAL_BYTES_MAX {
         let end = (0..=REFUSAL_BYTES_MAX).rev().find(|at| what.is_char_boundary(*at)).unwrap_or(0);
@@ -94,7 +99,7 @@ impl Row<'_> {
     pub fn evaluate(&self) -> Evaluated {
         match self.try_evaluate() {
             Ok(evaluated) => evaluated,
-            Err(Invalid { what }) => Evaluated::refused(format!("row {}: {what}", escape(self.row.row))),
+            Err(Invalid { what }) => Evaluated::refused(format!("row {}: {what}", escape(&self.row.row))),
         }
     }
 
@@ -110,14 +115,7 @@ impl Row<'_> {
                 return Ok(Evaluated::ConditionFailed { found });
             }
         }
-        let mut cells = self.row.cells.to_vec();
-        for rmw in &self.request.read_modify_writes {
-            let newest = self.newest(&Column::new(rmw.family.as_bytes(), &rmw.qualifier));
-            let value = rmw.apply(newest.map(|version| &version.value[..]))?;
-            // Not below the cell that it stands for, whatever timestamp a client gave that one.
-            let timestamp = newest.map_or(self.stamp, |version| version.timestamp.max(self.stamp));
-            pack(&mut cells, CellRef::put(rmw.family.as_bytes(), &rmw.qualifier, timestamp, &value));
-        }
+        let cells = self.final_cells()?;
         if cells.len() > ROW_MUTATION_BYTES_MAX {
             let bytes = cells.len();
             return Err(Invalid::new(format!(
@@ -132,10 +130,27 @@ impl Row<'_> {
         Ok(Evaluated::Applied { cells, returned })
     }
 
-    /// The edge looked already, but the table may have been altered since.
+    /// The cells of the mutation, with what increments and appends come to.
+    fn final_cells(&self) -> Result<Bytes, Invalid> {
+        if self.request.read_modify_writes.is_empty() {
+            return Ok(self.row.cells.as_bytes().clone());
+        }
+        let mut cells = self.row.cells.as_bytes().to_vec();
+        for rmw in &self.request.read_modify_writes {
+            let newest = self.newest(&Column::new(rmw.family.as_bytes(), &rmw.qualifier));
+            let value = rmw.apply(newest.map(|version| &version.value[..]))?;
+            // Not below the cell that it stands for, whatever timestamp a client gave that one.
+            let timestamp = newest.map_or(self.stamp, |version| version.timestamp.max(self.stamp));
+            pack(&mut cells, CellRef::put(rmw.family.as_bytes(), &rmw.qualifier, timestamp, &value));
+        }
+        Ok(cells.into())
+    }
+
+    /// The edge has checked, but the table may have been altered since.
     fn check_families(&self) -> Result<(), Invalid> {
         let tests = self.request.condition.iter().flat_map(tested);
-        let named: Vec<Column> = tests.chain(self.named(self.row.cells)).chain(self.read_modify_written()).collect();
+        let named: Vec<Column> =
+            tests.chain(self.named(self.row.cells.as_bytes())).chain(self.read_modify_written()).collect();
         let gone = named.iter().find(|column| self.schema.family(column.family()).is_none());
         match gone {
             Some(column) => {
@@ -164,14 +179,14 @@ impl Row<'_> {
         packed("the columns that the condition names", found)
     }
 
-    /// What there was of everything that the mutation names.
+    /// The versions of everything that the mutation names, as they were before.
     fn before(&self) -> Versions {
         let mut versions = Versions::new();
         for (column, newest) in self.columns {
             versions.insert(column.clone(), newest.iter().cloned().collect());
         }
         if let Some(whole) = self.whole {
-            // It goes deeper than what the columns tell.
+            // It goes deeper than the columns do.
             let mut deeper = Versions::new();
             for cell in Cells::new(whole) {
                 let version = Version { timestamp: cell.timestamp, value: Bytes::copy_from_slice(cell.value) };
@@ -182,7 +197,7 @@ impl Row<'_> {
         versions
     }
 
-    /// What is left of it, and comes to it, as far as the newest version needs.
+    /// The versions afterwards, as far as the newest one needs.
     fn after(&self, cells: &[u8]) -> Versions {
         let mut versions = self.before();
         for cell in Cells::new(cells) {

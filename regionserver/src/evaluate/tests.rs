@@ -12,14 +12,14 @@ use proptest::prelude::*;
 use terrane_types::cell::{Cells, LATEST, pack};
 use terrane_types::visibility::{CellMeta, Resolver, RulesHistory, View};
 use terrane_types::{
-    CellKind, CellRef, ColumnTest, Condition, FamilyName, FamilyRules, FamilySchema, ReadModifyWrite,
+    CellKind, CellRef, ColumnTest, Condition, FamilyName, FamilyRules, FamilySchema, PackedCells, ReadModifyWrite,
     ReadModifyWriteKind, RegionEpoch, Returns, TableName, Test, ValueType,
 };
 
 use super::overlay::{Column, Newest, Version};
 use super::row::{Evaluated, Row};
 use super::*;
-use crate::operation::{Operation, WriteBuilder, WriteHeader};
+use crate::operation::{Operation, WriteHeader};
 
 const REGION: RegionId = RegionId(7);
 const CLIENT: [u8; 16] = [3; 16];
@@ -127,7 +127,7 @@ impl Columns for Applied {
 struct RowSpec {
     row: u8,
     cells: Vec<(CellKind, usize, u8, i64, u8)>,
-    request: Option<Request>,
+    request: Option<Box<RowRequest>>,
 }
 
 #[derive(Clone, Debug)]
@@ -146,11 +146,11 @@ enum Step {
     NewTerm,
 }
 
-/// An entry in flight: its stamp, and operations as they were submitted and as they are logged.
+/// An entry in flight: its stamp, and writes as they were proposed and as they are logged.
 struct Entry {
     ordinal: u64,
     stamp: u64,
-    operations: Vec<(Vec<u8>, Bytes)>,
+    operations: Vec<(Arc<Write>, Bytes)>,
 }
 
 struct World {
@@ -159,9 +159,9 @@ struct World {
     schema: TableSchema,
     window: Window,
     evaluator: Evaluator,
-    queue: VecDeque<Vec<u8>>,
+    queue: VecDeque<Arc<Write>>,
     in_flight: VecDeque<Entry>,
-    submitted: Vec<Vec<u8>>,
+    submitted: Vec<Arc<Write>>,
     next_number: u64,
     term: u64,
     ordinal: u64,
@@ -224,9 +224,7 @@ impl World {
             exact_schema: false,
             families_checked: false,
         };
-        let mut operation = Vec::new();
-        let mut builder = WriteBuilder::new(&mut operation, &header);
-        let mut seen = BTreeSet::new();
+        let (mut checked, mut seen) = (Vec::new(), BTreeSet::new());
         for spec in rows {
             if atomic && !seen.insert(spec.row) {
                 continue;
@@ -246,18 +244,18 @@ impl World {
                 };
                 pack(&mut cells, cell);
             }
-            let row = [b'r', spec.row];
-            match &spec.request {
-                None => builder.push(self.next_number, self.stamp, &row, &cells),
-                Some(request) => {
-                    builder.push_request(self.next_number, self.stamp, &row, &cells, &request.encode().unwrap());
-                }
-            }
+            checked.push(CheckedRow {
+                operation: self.next_number,
+                first_try_ms: self.stamp,
+                row: vec![b'r', spec.row].into(),
+                cells: PackedCells::validate(cells.into()).unwrap(),
+                request: spec.request.clone(),
+            });
             self.next_number += 1;
         }
-        builder.finish();
-        self.submitted.push(operation.clone());
-        self.queue.push_back(operation);
+        let write = Arc::new(Write::new(header, checked));
+        self.submitted.push(write.clone());
+        self.queue.push_back(write);
     }
 
     /// What a proposer does.
@@ -267,7 +265,7 @@ impl World {
         }
         self.until_landed = false;
         self.stamp += later;
-        let mut operations = Vec::<(Vec<u8>, Bytes)>::new();
+        let mut operations = Vec::<(Arc<Write>, Bytes)>::new();
         let mut asked = 0;
         while operations.len() < count
             && let Some(next) = self.queue.front().cloned()
@@ -315,13 +313,12 @@ impl World {
         }
     }
 
-    fn prepare(&mut self, packing: &Packing, operation: &[u8], entry: &mut Vec<u8>) -> Prepared<Bytes> {
-        let write = Submitted::read(operation).unwrap().unwrap();
+    fn prepare(&mut self, packing: &Packing, write: &Write, entry: &mut Vec<u8>) -> Prepared<Reply> {
         let target = Target { columns: &self.columns, schema: &self.schema };
-        match self.evaluator.look_up(packing, Some(&self.window), &write).unwrap() {
+        match self.evaluator.look_up(packing, Some(&self.window), write) {
             Numbers::InFlight => Prepared::WhenLanded,
-            Numbers::Plain => self.evaluator.pack_plain(packing, &write, Some(&target), operation, entry).unwrap(),
-            Numbers::Each(known) => self.evaluator.pack(packing, &write, &target, known, operation, entry).unwrap(),
+            Numbers::Plain => self.evaluator.pack_plain(packing, write, Some(&target), entry),
+            Numbers::Each(known) => self.evaluator.pack(packing, write, &target, known, entry),
         }
     }
 
@@ -345,10 +342,9 @@ impl World {
         self.landed = entry.ordinal;
     }
 
-    fn apply(&mut self, submitted: &[u8], logged: &Bytes, stamp: u64) {
+    fn apply(&mut self, submitted: &Write, logged: &Bytes, stamp: u64) {
         let Ok(Operation::Write(write)) = Operation::decode(logged.clone()) else { panic!("not a write") };
-        let submitted = Submitted::read(submitted).unwrap().unwrap();
-        let rows: Vec<SubmittedRow<'_>> = submitted.rows().map(Result::unwrap).collect();
+        let rows = submitted.rows();
         let atomic = submitted.header.atomic;
         let expected: Vec<_> = if atomic {
             let all: Vec<_> = rows.iter().map(|row| self.evaluate(row, stamp)).collect();
@@ -367,7 +363,7 @@ impl World {
         }
         drop(noting);
         assert_eq!(logged.len(), rows.len());
-        for (at, (row, submitted)) in logged.iter().zip(&rows).enumerate() {
+        for (at, (row, submitted)) in logged.iter().zip(rows).enumerate() {
             if !numbers[at] {
                 let first = self.answers.get(&row.operation).expect("said to be applied before, and never was");
                 assert_eq!(&row.result, first, "another answer than the first");
@@ -401,30 +397,23 @@ impl World {
     }
 
     /// The row evaluated against the list.
-    fn evaluate(&self, submitted: &SubmittedRow<'_>, stamp: u64) -> Evaluated {
-        let Some(request) = submitted.request.map(|request| Request::decode(request).unwrap()) else {
-            return Evaluated::Applied { cells: submitted.cells.to_vec(), returned: None };
+    fn evaluate(&self, submitted: &CheckedRow, stamp: u64) -> Evaluated {
+        let Some(request) = submitted.request.as_deref() else {
+            return Evaluated::plain(submitted);
         };
         let stamp = i64::try_from(stamp).unwrap();
-        let needs = Needs::of(submitted, &request);
-        let newest = |column: &Column| (column.clone(), self.applied.newest(submitted.row, column, stamp));
+        let needs = Needs::of(submitted, request);
+        let newest = |column: &Column| (column.clone(), self.applied.newest(&submitted.row, column, stamp));
         let columns: BTreeMap<Column, Newest> = needs.columns.iter().map(newest).collect();
-        let whole = needs.whole.map(|projection| self.applied.packed(submitted.row, &projection, stamp));
-        let row = Row {
-            row: submitted,
-            request: &request,
-            columns: &columns,
-            whole: whole.as_deref(),
-            schema: &self.schema,
-            stamp,
-        };
+        let whole = needs.whole.map(|projection| self.applied.packed(&submitted.row, &projection, stamp));
+        let row =
+            Row { row: submitted, request, columns: &columns, whole: whole.as_deref(), schema: &self.schema, stamp };
         row.evaluate()
     }
 
     /// What was returned as new is what a reader sees now, except where that depends on cells that had expired.
-    fn check_new(&self, submitted: &SubmittedRow<'_>, cells: &[u8], result: Option<RowResult>, stamp: u64) {
-        let asks_new =
-            submitted.request.is_some_and(|request| Request::decode(request).unwrap().returns == Returns::New);
+    fn check_new(&self, submitted: &CheckedRow, cells: &[u8], result: Option<RowResult>, stamp: u64) {
+        let asks_new = submitted.request.as_deref().is_some_and(|request| request.returns == Returns::New);
         let Some(RowResult { kind: ResultKind::Applied { returned }, .. }) = result else { return };
         if !asks_new {
             return;
@@ -433,7 +422,7 @@ impl World {
         let expires = |family: &[u8]| overlay::rules_of(&self.schema, family).ttl_ms.is_some();
         let returned: Vec<_> = Cells::new(&returned).filter(|cell| !expires(cell.family)).collect();
         let mut seen = Vec::new();
-        let visible = self.applied.versions(submitted.row, now_ms);
+        let visible = self.applied.versions(&submitted.row, now_ms);
         for (column, versions) in &visible {
             let named = Cells::new(cells).any(|cell| {
                 cell.family == column.family() && (cell.kind.is_family_marker() || cell.qualifier == column.qualifier())
@@ -482,7 +471,7 @@ fn test() -> impl Strategy<Value = Condition> {
     })
 }
 
-fn request() -> impl Strategy<Value = Request> {
+fn request() -> impl Strategy<Value = RowRequest> {
     let condition = proptest::option::of(prop_oneof![
         test(),
         proptest::collection::vec(test(), 2).prop_map(Condition::All),
@@ -499,7 +488,7 @@ fn request() -> impl Strategy<Value = Request> {
         what,
     }));
     let returns = prop_oneof![Just(Returns::Nothing), Just(Returns::Old), Just(Returns::New)];
-    (condition, rmw, returns, any::<bool>()).prop_map(|(condition, rmw, returns, return_found)| Request {
+    (condition, rmw, returns, any::<bool>()).prop_map(|(condition, rmw, returns, return_found)| RowRequest {
         condition,
         read_modify_writes: rmw.into_iter().collect(),
         returns,
@@ -508,7 +497,7 @@ fn request() -> impl Strategy<Value = Request> {
 }
 
 fn row() -> impl Strategy<Value = RowSpec> {
-    let request = prop_oneof![1 => Just(None), 3 => request().prop_map(Some)];
+    let request = prop_oneof![1 => Just(None), 3 => request().prop_map(RowRequest::boxed)];
     (0..3u8, cells(), request, any::<bool>()).prop_map(|(row, cells, request, bare)| {
         let read_modify_writes = request.as_ref().is_some_and(|request| !request.read_modify_writes.is_empty());
         RowSpec { row, cells: if bare && read_modify_writes { Vec::new() } else { cells }, request }

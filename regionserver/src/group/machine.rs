@@ -1,43 +1,38 @@
-//! Applies a group's entries to the engine and to what the edge looks up.
+//! One replica's state machine: what it holds, and what background work does with it.
 //!
-//! Order is everything here. The raft room calls [`GroupMachine::apply`] with committed entries in log order, one call at
-//! a time. Within an entry, operations take effect one after another under the lock of `inner`; a region's freeze for a
-//! flush takes the `boundary` first, which an entry holds from its first operation to its last, so that a durable point
-//! never lies inside an entry. (A point inside one would apply its first operations a second time after a restart, under
-//! other sequence numbers than on the other replicas.)
+//! Parts: [`prepare`] packs proposals on the leader, [`apply`] applies committed entries, [`regions`] what they say about
+//! tables and regions.
 //!
-//! Durability: regions carry their own points; the group's part (schemas, dropped tables) is recorded behind its back by
-//! the housekeeping. Until then `dirty` holds back the log. After a restart each region skips entries up to the point
-//! it was opened with, and entries about regions that are no longer there have no effect.
+//! Durability: regions carry their own points; background work records the group's part (schemas, dropped tables) later.
+//! Until then `dirty` holds back the log. After a restart each region skips entries up to the point with which it was
+//! opened, and entries about regions that no longer exist have no effect.
 //!
-//! A region's window of operations changes with its writes and lies in its durable point, so a replay gives it again.
-//!
-//! An entry that this build cannot read ends the process: going on would make this replica differ from the others.
+//! A region's window of operations changes with its writes and is part of its durable point, so a replay restores it.
 
+mod apply;
 mod prepare;
+mod regions;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use parking_lot::Mutex;
-use terrane_engine::{DurablePoint, Engine, GroupPoint, Region, RegionSpec, SplitDaughter};
-use terrane_env::task::abort_process;
+use terrane_engine::{DurablePoint, Engine, GroupPoint};
 use terrane_raft::{AppliedEntry, BoxFuture, Durable, Packing, Prepared, StateMachine};
-use terrane_types::{GroupId, PackedCells, RegionDescriptor, RegionId, TableSchema};
+use terrane_types::{GroupId, RegionDescriptor, RegionId, TableSchema};
 
+use self::regions::set_attributes;
 use super::region_state::RegionState;
 use super::state::GroupState;
 use crate::evaluate::Evaluator;
 use crate::hosted::{HostedRegion, HostedRegions};
 use crate::metrics::Metrics;
-use crate::operation::{ChangeTables, Operation, Settle, Split, Write};
-use crate::region::bloom_prefix::row_prefix;
+use crate::proposal::Proposal;
 use crate::reply::Reply;
 use crate::signals::Signals;
 use crate::window::Window;
 
-/// Expired cells are looked for every such part of their time to live.
+/// Expired cells are looked for once per this fraction of their time to live.
 const TTL_SHARE: u64 = 16;
 
 /// One replica's state machine.
@@ -47,17 +42,18 @@ pub struct GroupMachine {
     regions: Arc<HostedRegions>,
     signals: Arc<Signals>,
     metrics: Arc<Metrics>,
-    /// Held while an entry is applied, and while a region is frozen. Never held by anything that waits for an apply.
+    /// Held while an entry is applied and while a region is frozen, so that a durable point never lies inside an entry. Never
+    /// held by anything that waits for an apply.
     boundary: tokio::sync::Mutex<()>,
     inner: Mutex<Inner>,
-    /// What the leader decides with. Taken before `inner` where both are held; applying never takes it.
+    /// What the leader decides with. Locked before `inner` where both are held; applying never locks it.
     evaluator: Mutex<Evaluator>,
 }
 
 struct Inner {
     state: GroupState,
     hosted: BTreeMap<RegionId, Arc<HostedRegion>>,
-    /// What the regions remember of operations, as of the last applied entry.
+    /// The operation numbers that the regions have recorded, as of the last applied entry.
     windows: BTreeMap<RegionId, Window>,
     /// Index and stamp of the last entry applied as a whole.
     applied: u64,
@@ -70,20 +66,10 @@ struct Inner {
     discarded: Vec<RegionId>,
 }
 
-/// Rows of consecutive writes of one entry to one region, on their way to its memtables.
-#[derive(Default)]
-struct Gathered {
-    /// The region, and its table's flush size.
-    region: Option<(Arc<HostedRegion>, u64)>,
-    rows: Vec<(Bytes, PackedCells)>,
-    /// Of the entry.
-    stamp: u64,
-}
-
-/// What housekeeping needs to know to flush a region.
+/// What background work needs to know to flush a region.
 pub struct FlushNeed {
     pub region: RegionId,
-    /// All of its bytes in memory, and those of them that no flush has taken up yet.
+    /// All of its bytes in memory, and those of them that no flush has begun to write.
     pub memtable_bytes: u64,
     pub active_bytes: u64,
     pub flush_size: u64,
@@ -139,7 +125,7 @@ impl GroupMachine {
         self.group
     }
 
-    /// The living regions that came from `region` by splits, if this group remembers it.
+    /// The living regions that came from `region` by splits, if this group still has it recorded.
     pub fn successors(&self, region: RegionId) -> Vec<RegionDescriptor> {
         self.inner.lock().state.successors(region)
     }
@@ -195,9 +181,9 @@ impl GroupMachine {
         Ok(())
     }
 
-    /// Marks the regions whose cells may have expired since their recorded point, so that their next flush records the log
-    /// time of now; answers which. They are few per turn of their time to live: it is enough that expired cells go within
-    /// a small part of it.
+    /// Marks the regions whose cells may have expired since their recorded point, so that their next flush records the
+    /// present log time; returns which. There are few in each interval: it is enough that expired cells go within a small
+    /// part of their time to live.
     pub async fn advance_log_time(&self, interval_ms: u64) -> Vec<RegionId> {
         let _boundary = self.boundary.lock().await;
         let inner = self.inner.lock();
@@ -229,22 +215,22 @@ impl GroupMachine {
         inner.dirty.is_some() || !inner.discarded.is_empty()
     }
 
-    /// Records the group's part of the state, and lets go of the files of dropped tables in the same step.
+    /// Records the group's part of the state, and drops the files of dropped tables in the same step.
     ///
-    /// Regions that no record names yet come first. After a restart they are made anew by the entries that made them, and
-    /// those entries must meet the group's part as it was before them, not one that knows what became of the regions.
+    /// Regions that are not in the manifest yet come first. After a restart the entries that created them create them again,
+    /// and those entries must find the group's part as it was before them, not one that already knows the regions' fate.
     pub async fn record(&self) -> Result<(), terrane_engine::Error> {
-        let (point, discarded, unsettled) = {
+        let (point, discarded, unrecorded) = {
             let _boundary = self.boundary.lock().await;
             let inner = self.inner.lock();
-            let unsettled: Vec<_> = inner.hosted.values().filter(|hosted| !hosted.is_in_manifest()).cloned().collect();
+            let unrecorded: Vec<_> = inner.hosted.values().filter(|hosted| !hosted.is_in_manifest()).cloned().collect();
             (
                 GroupPoint { index: inner.applied.max(inner.recorded), state: inner.state.encode() },
                 inner.discarded.clone(),
-                unsettled,
+                unrecorded,
             )
         };
-        for hosted in unsettled {
+        for hosted in unrecorded {
             self.put_on_disk(hosted.region).await?;
         }
         let index = point.index;
@@ -261,7 +247,7 @@ impl GroupMachine {
         Ok(())
     }
 
-    /// Flushes a region that no record names yet. One that was split before that is on disk with its daughters.
+    /// Flushes a region that is not in the manifest yet. One that was split before that is on disk with its daughters.
     async fn put_on_disk(&self, region: RegionId) -> Result<(), terrane_engine::Error> {
         self.flush(region).await?;
         let successors: Vec<_> = {
@@ -274,237 +260,6 @@ impl GroupMachine {
         }
         Ok(())
     }
-
-    /// Applies one entry. The boundary is held throughout, also while a split waits for its parent's own split to be on
-    /// disk: that wait needs writes of the manifest only, no freeze.
-    async fn apply_entry(&self, entry: &AppliedEntry) -> Vec<Bytes> {
-        // Before the boundary, which the flushes that make room need.
-        self.signals.wait_for_memtables(entry.operations.iter().map(|operation| operation.len() as u64).sum()).await;
-        let _boundary = self.boundary.lock().await;
-        let applied = Reply::Applied { stamp: entry.stamp }.encode();
-        let mut replies = Vec::with_capacity(entry.operations.len());
-        let mut gathered = Gathered { stamp: entry.stamp, ..Gathered::default() };
-        for operation in &entry.operations {
-            let operation = self.read(operation, entry.index);
-            if !matches!(operation, Operation::Write(_) | Operation::Settle(_)) {
-                // What changes regions finds them as they are after the writes before it.
-                self.apply_rows(entry.index, &mut gathered);
-            }
-            if let Operation::Split(split) = &operation {
-                self.settle(split, entry.index).await;
-            }
-            let mut inner = self.inner.lock();
-            let reply = match operation {
-                Operation::Write(write) => self.write(&mut inner, entry, write, &mut gathered),
-                Operation::ChangeTables(change) => {
-                    self.change_tables(&mut inner, entry, &change);
-                    Ok(None)
-                }
-                Operation::Split(split) => self.split(&mut inner, entry, &split).map(Some),
-                Operation::Settle(settle) => self.settle_numbers(&mut inner, entry, &settle),
-                Operation::Tick => Ok(None),
-            };
-            replies.push(match reply {
-                Ok(None) => applied.clone(),
-                Ok(Some(reply)) | Err(reply) => reply.encode(),
-            });
-        }
-        self.apply_rows(entry.index, &mut gathered);
-        let mut inner = self.inner.lock();
-        inner.applied = entry.index;
-        inner.stamp = inner.stamp.max(entry.stamp);
-        replies
-    }
-
-    fn read(&self, operation: &Bytes, index: u64) -> Operation {
-        Operation::decode(operation.clone()).unwrap_or_else(|error| self.unreadable(index, &error))
-    }
-
-    fn unreadable(&self, index: u64, error: &dyn std::fmt::Display) -> ! {
-        abort_process(&format!(
-            "entry {index} of group {} cannot be read by this build ({error}); start the build that wrote it",
-            self.group
-        ))
-    }
-
-    /// Gathers the rows of one operation, and notes their numbers. The range needs no second look: it is fixed by region
-    /// id and epoch, and the edge checked each row against it. Families are looked at again if the table was altered since.
-    fn write(
-        &self,
-        inner: &mut Inner,
-        entry: &AppliedEntry,
-        write: Write,
-        gathered: &mut Gathered,
-    ) -> Result<Option<Reply>, Reply> {
-        let index = entry.index;
-        let Inner { state, hosted, windows, .. } = inner;
-        let region = state.check_write(&write.header)?;
-        let rows: Vec<_> = match write.header.families_checked && write.header.schema_version != region.schema.version {
-            true => write.clone().map_while(Result::ok).collect(),
-            false => Vec::new(),
-        };
-        region.check_families(&write.header, rows.iter().map(|row| &row.cells[..]))?;
-        let Some(hosted) = hosted.get(&write.header.region) else {
-            return Err(state.stale(write.header.region));
-        };
-        if index <= hosted.opened_at {
-            return Ok(None);
-        }
-        if gathered.region.as_ref().is_some_and(|(other, _)| other.region != hosted.region) {
-            self.apply_rows(index, gathered);
-        }
-        if gathered.region.is_none() {
-            gathered.region = Some((hosted.clone(), region.schema.flush_size));
-        }
-        gathered.rows.reserve(write.len());
-        let (client, lowest_unsettled) = (write.header.client, write.header.lowest_unsettled);
-        let mut noting = windows.entry(hosted.region).or_default().update(client, lowest_unsettled, entry.stamp);
-        let mut results = Vec::new();
-        for (place, row) in (0u32..).zip(write) {
-            let row = row.unwrap_or_else(|error| self.unreadable(index, &error));
-            let noted = row.untracked || noting.applied(row.operation, row.result.as_ref());
-            if let Some(result) = row.result {
-                results.push((place, result));
-            }
-            if row.untracked {
-                // The window heard of its client, and so has to be on disk before the log may forget it.
-                hosted.engine.touch(index);
-                continue;
-            }
-            if !noted {
-                // The leader looks every number up before it packs it, so this cannot be; applying it twice would be worse.
-                tracing::error!(region = %hosted.region, number = row.operation, "an operation came a second time");
-                continue;
-            }
-            if row.cells.is_empty() {
-                // Only its number is news, and has to be on disk before the log may forget it.
-                hosted.engine.touch(index);
-                continue;
-            }
-            let cells = PackedCells::validate(row.cells).unwrap_or_else(|error| self.unreadable(index, &error));
-            gathered.rows.push((row.row, cells));
-        }
-        Ok((!results.is_empty()).then_some(Reply::Rows { stamp: entry.stamp, results }))
-    }
-
-    /// Notes what a client no longer waits for.
-    fn settle_numbers(&self, inner: &mut Inner, entry: &AppliedEntry, settle: &Settle) -> Result<Option<Reply>, Reply> {
-        let hosted = inner.hosted.get(&settle.region).ok_or_else(|| inner.state.stale(settle.region))?;
-        if entry.index <= hosted.opened_at {
-            return Ok(None);
-        }
-        if let Some(window) = inner.windows.get_mut(&settle.region)
-            && window.client(&settle.client).is_some()
-        {
-            window.update(settle.client, 0, entry.stamp).settle(&settle.under_way);
-            hosted.engine.touch(entry.index);
-        }
-        Ok(None)
-    }
-
-    /// Applies what was gathered, all of it of one region: rows of one entry become visible together, and the engine takes
-    /// many at once faster than one by one.
-    fn apply_rows(&self, index: u64, gathered: &mut Gathered) {
-        let Some((hosted, flush_size)) = gathered.region.take() else { return };
-        hosted.engine.advance(gathered.stamp);
-        if gathered.rows.is_empty() {
-            return;
-        }
-        let first = hosted.engine.sequence() + 1;
-        hosted.engine.apply_all(index, first, gathered.rows.iter().map(|(row, cells)| (&row[..], cells)));
-        gathered.rows.clear();
-        let full = hosted.engine.active_bytes() >= flush_size;
-        self.signals.applied(hosted.note_full(full));
-    }
-
-    fn change_tables(&self, inner: &mut Inner, entry: &AppliedEntry, change: &ChangeTables) {
-        let changes = inner.state.change_tables(change);
-        for created in changes.created {
-            let region = self.engine.create(region_spec(&created), entry.index);
-            set_attributes(&region, &created.schema);
-            let hosted = HostedRegion::new(created, region, 0);
-            hosted.set_in_manifest(false);
-            inner.hosted.insert(hosted.region, hosted.clone());
-            self.regions.insert(hosted.clone());
-            self.signals.request_flush(hosted.region);
-        }
-        for (region, before) in changes.altered {
-            inner.alter(region, entry, &before);
-        }
-        for region in changes.dropped {
-            inner.hosted.remove(&region);
-            inner.windows.remove(&region);
-            self.regions.remove(region);
-            inner.discarded.push(region);
-        }
-        inner.mark_dirty(entry.index);
-        self.signals.wake();
-    }
-
-    async fn settle(&self, split: &Split, index: u64) {
-        let parent = self.inner.lock().hosted.get(&split.region).cloned();
-        let Some(parent) = parent.filter(|parent| parent.opened_at < index) else {
-            return;
-        };
-        if let Err(error) = self.engine.finish_split(&parent.engine).await {
-            abort_process(&format!("region {} cannot be split, its files cannot be written: {error}", split.region));
-        }
-    }
-
-    fn split(&self, inner: &mut Inner, entry: &AppliedEntry, split: &Split) -> Result<Reply, Reply> {
-        let Some(parent) = inner.hosted.get(&split.region).cloned() else {
-            let refusal = inner.state.stale(split.region);
-            // After a restart the daughters may be on disk already, but not yet that they came from here.
-            if inner.state.note_split(split) {
-                inner.mark_dirty(entry.index);
-            }
-            return Err(refusal);
-        };
-        if entry.index <= parent.opened_at {
-            // The region is on disk as it was after this entry, so the entry was refused.
-            return Err(inner.state.stale(split.region));
-        }
-        let (left, right) = inner.state.split(split)?;
-        let window = inner.windows.remove(&split.region).unwrap_or_default();
-        let recorded = window.encode();
-        let daughter = |state: &RegionState| SplitDaughter {
-            region: state.descriptor.region,
-            point: DurablePoint {
-                group: self.group,
-                index: entry.index,
-                sequence: parent.engine.sequence(),
-                stamp: entry.stamp,
-                descriptor: state.encode(),
-                window: recorded.clone(),
-            },
-        };
-        let halves = self.engine.split(&parent.engine, &split.at, daughter(&left), daughter(&right));
-        let (left_half, right_half) = halves.unwrap_or_else(|error| {
-            abort_process(&format!("region {} could not be split: {error}", split.region));
-        });
-        let daughters = vec![left.descriptor.clone(), right.descriptor.clone()];
-        inner.hosted.remove(&split.region);
-        for (state, half) in [(left, left_half), (right, right_half)] {
-            let hosted = HostedRegion::new(state, half, 0);
-            hosted.set_in_manifest(false);
-            // A retry of what was applied to the parent comes to either of the two.
-            if !terrane_env::planted!("a split forgets the window") {
-                inner.windows.insert(hosted.region, window.clone());
-            }
-            // Readers of the parent find their moment here, if they come soon. What is held is nobody's state but theirs.
-            for snapshot in hosted.engine.take_handed_down() {
-                hosted.held_snapshots.hold(snapshot, terrane_env::time::now_ns());
-            }
-            inner.hosted.insert(hosted.region, hosted.clone());
-            self.regions.insert(hosted.clone());
-            self.signals.request_flush(hosted.region);
-        }
-        // Only now: a request always finds the parent or the daughters, never a hole.
-        self.regions.remove(split.region);
-        inner.mark_dirty(entry.index);
-        self.metrics.splits.inc();
-        Ok(Reply::Split { daughters })
-    }
 }
 
 impl Inner {
@@ -512,40 +267,13 @@ impl Inner {
     fn point(&self, group: GroupId, hosted: &HostedRegion, state: &RegionState) -> DurablePoint {
         DurablePoint {
             group,
-            // After a restart, entries come again from below the point that the region was opened with.
+            // After a restart, entries are applied again from below the point with which the region was opened.
             index: self.applied.max(hosted.opened_at),
             sequence: hosted.engine.sequence(),
             stamp: self.stamp,
             descriptor: state.encode(),
             window: self.windows.get(&hosted.region).map(Window::encode).unwrap_or_default(),
         }
-    }
-
-    /// Puts a region under its new schema: families, rules, how files are written. A change of what readers see takes a
-    /// sequence number, as a write does.
-    fn alter(&mut self, region: RegionId, entry: &AppliedEntry, before: &TableSchema) {
-        let (Some(hosted), Some(state)) = (self.hosted.get(&region), self.state.region(region)) else {
-            return;
-        };
-        let next = hosted.engine.sequence() + 1;
-        let mut changes_views = false;
-        for family in &state.schema.families {
-            let known = before.families.iter().find(|known| known.name == family.name);
-            if known.is_none_or(|known| known.rules != family.rules || known.storage != family.storage) {
-                hosted.engine.set_family(next, entry.stamp, family);
-                changes_views |= known.is_none_or(|known| known.rules != family.rules);
-            }
-        }
-        for gone in before.families.iter().filter(|known| state.schema.family(known.name.as_bytes()).is_none()) {
-            hosted.engine.remove_family(&gone.name);
-        }
-        if changes_views {
-            hosted.engine.advance(entry.stamp);
-            hosted.engine.take_sequence(next);
-        }
-        set_attributes(&hosted.engine, &state.schema);
-        hosted.engine.touch(entry.index);
-        hosted.set_state(state.clone());
     }
 
     fn mark_dirty(&mut self, index: u64) {
@@ -557,32 +285,15 @@ impl Inner {
     }
 }
 
-/// Tells the engine what it does not record of a table's attributes. A region that is split hands it to its daughters.
-fn set_attributes(region: &Region, schema: &TableSchema) {
-    region.set_prefix(row_prefix(schema));
-    region.set_history(schema.history_ms);
-    region.set_sizes(schema.region_size, schema.flush_size);
-}
-
-fn region_spec(state: &RegionState) -> RegionSpec {
-    RegionSpec {
-        region: state.descriptor.region,
-        table: state.descriptor.table,
-        group: state.descriptor.group,
-        range: state.descriptor.range.clone(),
-        families: state.schema.families.clone(),
-    }
-}
-
 impl StateMachine for GroupMachine {
-    type Proposal = Vec<u8>;
-    type Answer = Bytes;
+    type Proposal = Proposal;
+    type Answer = Reply;
 
-    fn prepare(&self, packing: &Packing, operation: &Vec<u8>, entry: &mut Vec<u8>) -> Prepared<Bytes> {
-        self.prepare_operation(packing, operation, entry)
+    fn prepare(&self, packing: &Packing, proposal: &Proposal, entry: &mut Vec<u8>) -> Prepared<Reply> {
+        self.prepare_proposal(packing, proposal, entry)
     }
 
-    fn apply<'a>(&'a self, entries: &'a [AppliedEntry]) -> BoxFuture<'a, Vec<Vec<Bytes>>> {
+    fn apply<'a>(&'a self, entries: &'a [AppliedEntry]) -> BoxFuture<'a, Vec<Vec<Reply>>> {
         Box::pin(async move {
             let mut replies = Vec::with_capacity(entries.len());
             for entry in entries {

@@ -1,7 +1,7 @@
-//! What came of a row's mutation, as the log and the exactly-once window hold it.
+//! The result of a row's mutation, as the log and the exactly-once window hold it.
 //!
-//! Results go through the log, those of rows to which nothing was applied too: an answer given before the commit could
-//! speak of a state that never was. A retry is answered with the same bytes.
+//! Every result goes through the log, including those of rows to which nothing was applied: an answer given before the
+//! commit could describe a state that never existed. A retry is answered with the same bytes.
 //!
 //! ```text
 //! result = version u8 (1) | stamp u64 | kind u8 | body
@@ -19,7 +19,7 @@ use crate::record::{Malformed, Reader, put_u64};
 
 const VERSION: u8 = 1;
 
-/// What a caller waits before a postponed row is sent again: the entry before it is all that was in the way.
+/// When to resend a postponed row: it only has to wait for the entry before it.
 const POSTPONED_RETRY: Duration = Duration::from_millis(1);
 
 const APPLIED: u8 = 0;
@@ -29,27 +29,27 @@ const NOT_TRIED: u8 = 3;
 const ALREADY_APPLIED: u8 = 4;
 const POSTPONED: u8 = 5;
 
-/// What came of a row that has something to tell.
+/// The result of a row whose caller is owed more than success.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowResult {
-    /// The stamp of the entry.
+    /// The entry's stamp.
     pub stamp: u64,
     pub kind: ResultKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResultKind {
-    /// Applied; these cells were asked for.
+    /// Applied; these are the cells to return.
     Applied { returned: Bytes },
-    /// Nothing was applied, since the condition did not hold; these are the columns it names, where asked for.
+    /// Nothing was applied because the condition did not hold; these are the columns it names, if requested.
     ConditionFailed { found: Bytes },
-    /// Nothing was applied, and the sentence says why.
+    /// Nothing was applied, for the reason in this sentence.
     Invalid { what: String },
-    /// Nothing was applied: the operation is older than what the region remembers.
+    /// Nothing was applied: the region no longer remembers this operation.
     NotTried,
     /// Applied by an earlier try, whose result is no longer kept.
     AlreadyApplied,
-    /// Nothing was applied, and the number is not noted: the write asked for more than one entry takes. To be sent again.
+    /// Nothing was applied and the number was not noted: the write takes more than one entry may hold. The caller resends it.
     Postponed,
 }
 
@@ -101,7 +101,7 @@ impl RowResult {
         Ok(Self { stamp, kind })
     }
 
-    /// The outcome as the client hears it.
+    /// The outcome as reported to the client.
     pub fn outcome(self) -> Result<RowOutcome, Error> {
         let Self { stamp, kind } = self;
         let cells =

@@ -3,7 +3,6 @@
 use terrane_types::cell::{CellRef, LATEST, pack};
 use terrane_types::{FamilyName, FamilySchema, GroupId, KeyRange, TableName};
 
-use super::write::{ROW_HEADER_BYTES, RowWrite, WRITE_HEADER_BYTES};
 use super::*;
 
 const HEADER: WriteHeader = WriteHeader {
@@ -23,16 +22,26 @@ fn cells(timestamp: i64) -> Vec<u8> {
     out
 }
 
-fn write_of_two_rows() -> Vec<u8> {
+fn plain<'a>(operation: u64, first_try_ms: u64, row: &'a [u8], cells: &'a [u8]) -> LoggedRow<&'a [u8]> {
+    LoggedRow { operation, first_try_ms, row, cells, result: None, untracked: false }
+}
+
+fn encoded(header: &WriteHeader, stamp: i64, rows: &[LoggedRow<&[u8]>]) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut builder = WriteBuilder::new(&mut out, &HEADER);
-    builder.push(11, 1000, b"a", &cells(LATEST));
-    builder.push(12, 1001, b"b", &[cells(5), cells(LATEST)].concat());
-    assert_eq!(builder.finish(), 2);
+    let mut encoder = WriteEncoder::new(&mut out, header, stamp);
+    for row in rows {
+        encoder.push(row);
+    }
+    assert_eq!(encoder.finish() as usize, rows.len());
     out
 }
 
-fn rows(record: Vec<u8>) -> Vec<RowWrite> {
+fn write_of_two_rows() -> Vec<u8> {
+    let (first, second) = (cells(LATEST), [cells(5), cells(LATEST)].concat());
+    encoded(&HEADER, 777, &[plain(11, 1000, b"a", &first), plain(12, 1001, b"b", &second)])
+}
+
+fn rows(record: Vec<u8>) -> Vec<LoggedRow<Bytes>> {
     match Operation::decode(record.into()).unwrap() {
         Operation::Write(write) => {
             assert_eq!(write.header, HEADER);
@@ -44,10 +53,7 @@ fn rows(record: Vec<u8>) -> Vec<RowWrite> {
 
 #[test]
 fn a_write_has_this_layout() {
-    let mut out = Vec::new();
-    let mut builder = WriteBuilder::new(&mut out, &WriteHeader { atomic: true, ..HEADER });
-    builder.push(11, 1000, b"row", &cells(5));
-    builder.finish();
+    let out = encoded(&WriteHeader { atomic: true, ..HEADER }, 9, &[plain(11, 1000, b"row", &cells(5))]);
     let expected = [
         &[2u8, 1][..],
         &7u64.to_le_bytes(),
@@ -95,32 +101,16 @@ fn a_write_of_the_format_before_is_still_read() {
 
 #[test]
 fn a_logged_row_is_stamped_and_carries_its_result() {
-    let submitted = write_of_two_rows();
-    let submitted = Submitted::read(&submitted).unwrap().unwrap();
-    assert_eq!(submitted.header, HEADER);
+    let unstamped = cells(LATEST);
+    let row = LoggedRow { result: Some(&b"result"[..]), ..plain(11, 1000, b"a", &unstamped) };
     let mut out = Vec::new();
-    let mut builder = WriteBuilder::new(&mut out, &submitted.header);
-    for (row, tracked) in submitted.rows().zip([Tracked::Yes, Tracked::No]) {
-        let row = row.unwrap();
-        builder.push_logged(&row, tracked, row.cells, Some(b"result"), 777);
-    }
-    builder.finish();
+    let mut encoder = WriteEncoder::new(&mut out, &HEADER, 777);
+    assert_eq!(encoder.push(&row), cells(777), "the cells as they are applied");
+    encoder.push(&LoggedRow { row: b"", cells: b"", untracked: true, ..row });
+    encoder.finish();
     let rows = rows(out);
     assert_eq!((&rows[0].cells[..], rows[0].untracked), (&cells(777)[..], false));
     assert_eq!((rows[1].result.as_deref(), rows[1].untracked), (Some(&b"result"[..]), true));
-}
-
-#[test]
-fn a_request_is_read_as_submitted_and_refused_in_the_log() {
-    let mut out = Vec::new();
-    let mut builder = WriteBuilder::new(&mut out, &HEADER);
-    builder.push_request(1, 2, b"row", b"", b"request");
-    builder.finish();
-    let row = Submitted::read(&out).unwrap().unwrap().rows().next().unwrap().unwrap();
-    assert_eq!((row.row, row.request), (&b"row"[..], Some(&b"request"[..])));
-    assert!(stamp(&mut out, 1).is_err());
-    let Ok(Operation::Write(mut write)) = Operation::decode(out.into()) else { panic!("not a write") };
-    assert!(write.next().unwrap().is_err());
 }
 
 #[test]
@@ -128,8 +118,10 @@ fn a_split_has_this_layout() {
     let split =
         Split { region: RegionId(1), epoch: RegionEpoch(2), left: RegionId(3), right: RegionId(4), at: "m".into() };
     let numbers: Vec<u8> = [1u64, 2, 3, 4].iter().flat_map(|number| number.to_le_bytes()).collect();
-    assert_eq!(split.encode().unwrap(), [&[2, 3][..], &numbers, &[1, 0, b'm']].concat());
-    assert!(matches!(Operation::decode(split.encode().unwrap().into()), Ok(Operation::Split(read)) if read == split));
+    let mut encoded = Vec::new();
+    split.encode(&mut encoded).unwrap();
+    assert_eq!(encoded, [&[2, 3][..], &numbers, &[1, 0, b'm']].concat());
+    assert!(matches!(Operation::decode(encoded.into()), Ok(Operation::Split(read)) if read == split));
 }
 
 #[test]
@@ -149,27 +141,27 @@ fn changes_of_tables_come_back() {
         ChangeTables { schema: Some(schema), create: vec![region], drop: None },
         ChangeTables { schema: None, create: Vec::new(), drop: Some(TableId(5)) },
     ] {
-        let read = Operation::decode(change.encode().into());
+        let mut encoded = Vec::new();
+        change.encode(&mut encoded);
+        let read = Operation::decode(encoded.into());
         assert!(matches!(read, Ok(Operation::ChangeTables(read)) if read == change));
     }
 }
 
 #[test]
 fn a_stamp_goes_into_cells_without_a_timestamp_and_nowhere_else() {
-    let mut record = write_of_two_rows();
-    stamp(&mut record, 777).unwrap();
-    let rows = rows(record);
+    let rows = rows(write_of_two_rows());
     assert_eq!(rows[0].cells, cells(777));
     assert_eq!(rows[1].cells, [cells(5), cells(777)].concat());
     assert_eq!((rows[1].operation, rows[1].first_try_ms, &rows[1].row[..]), (12, 1001, &b"b"[..]));
 }
 
 #[test]
-fn other_operations_carry_no_stamp() {
-    let mut record = tick();
-    stamp(&mut record, 777).unwrap();
-    assert_eq!(record, tick());
-    assert!(matches!(Operation::decode(record.into()), Ok(Operation::Tick)));
+fn a_tick_has_this_layout() {
+    let mut tick = Vec::new();
+    encode_tick(&mut tick);
+    assert_eq!(tick, [2, 4]);
+    assert!(matches!(Operation::decode(tick.into()), Ok(Operation::Tick)));
 }
 
 #[test]
@@ -183,15 +175,7 @@ fn every_cut_record_is_refused() {
             Ok(_) => false,
         };
         assert!(refused, "cut at {len}");
-        let mut cut = whole[..len].to_vec();
-        assert!(len < WRITE_HEADER_BYTES || stamp(&mut cut, 1).is_err() || is_row_border(len), "stamped at {len}");
     }
-}
-
-/// A write cut between two rows stamps what is there; reading it finds the missing row by the count.
-fn is_row_border(len: usize) -> bool {
-    let first = WRITE_HEADER_BYTES + ROW_HEADER_BYTES + 1 + cells(5).len();
-    len == WRITE_HEADER_BYTES || len == first
 }
 
 #[test]
@@ -208,18 +192,12 @@ fn an_unknown_format_kind_or_flag_is_refused() {
 fn what_the_edge_accepts_at_its_limits_is_read_again() {
     use terrane_types::limits::{BATCH_ROWS_MAX, QUALIFIER_BYTES_MAX, ROW_BYTES_MAX};
     let row = vec![b'r'; ROW_BYTES_MAX];
-    let mut out = Vec::new();
-    let mut builder = WriteBuilder::new(&mut out, &HEADER);
     let mut longest = Vec::new();
     pack(&mut longest, CellRef::put(&[b'f'; 128], &[b'q'; QUALIFIER_BYTES_MAX], LATEST, b"v"));
-    builder.push(u64::MAX, u64::MAX, &row, &longest);
-    builder.finish();
-    assert_eq!(rows(out)[0].row, row);
-    let mut out = Vec::new();
-    let mut builder = WriteBuilder::new(&mut out, &HEADER);
-    (0..BATCH_ROWS_MAX as u64).for_each(|number| builder.push(number, 1, b"r", &cells(5)));
-    builder.finish();
-    assert_eq!(rows(out).len(), BATCH_ROWS_MAX);
+    assert_eq!(rows(encoded(&HEADER, 1, &[plain(u64::MAX, u64::MAX, &row, &longest)]))[0].row, row);
+    let cells = cells(5);
+    let many: Vec<_> = (0..BATCH_ROWS_MAX as u64).map(|number| plain(number, 1, b"r", &cells)).collect();
+    assert_eq!(rows(encoded(&HEADER, 1, &many)).len(), BATCH_ROWS_MAX);
     let split = |at: Vec<u8>| Split {
         region: RegionId(1),
         epoch: RegionEpoch(1),
@@ -227,20 +205,10 @@ fn what_the_edge_accepts_at_its_limits_is_read_again() {
         right: RegionId(3),
         at: at.into(),
     };
-    let longest = split(row.clone());
-    let read = Operation::decode(longest.encode().unwrap().into()).unwrap();
-    assert!(matches!(read, Operation::Split(read) if read == longest));
-    assert!(split(vec![b'r'; 65_536]).encode().is_err(), "refused, and no panic");
-    let test = |qualifier: Vec<u8>| {
-        terrane_types::ColumnTest::new("f".parse().unwrap(), qualifier, terrane_types::Test::Absent)
-    };
-    let request = |qualifier: Vec<u8>| Request {
-        condition: Some(terrane_types::Condition::Column(test(qualifier))),
-        ..Request::default()
-    };
-    let longest = request(vec![b'q'; QUALIFIER_BYTES_MAX]);
-    assert_eq!(Request::decode(&longest.encode().unwrap()).unwrap(), longest);
-    assert!(request(vec![b'q'; 65_536]).encode().is_err(), "refused, and no panic");
+    let (longest, mut encoded) = (split(row), Vec::new());
+    longest.encode(&mut encoded).unwrap();
+    assert!(matches!(Operation::decode(encoded.into()), Ok(Operation::Split(read)) if read == longest));
+    assert!(split(vec![b'r'; 65_536]).encode(&mut Vec::new()).is_err(), "refused, and no panic");
 }
 
 #[test]
@@ -250,7 +218,9 @@ fn what_a_client_waits_for_has_this_layout() {
     let numbers = |numbers: &[u64]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
     let expected =
         [&[2, 5][..], &numbers(&[7]), &[9; 16], &numbers(&[20]), &[2, 0, 0, 0], &numbers(&[3, 3, 7, 9])].concat();
-    assert_eq!(settle.encode(), expected);
+    let mut encoded = Vec::new();
+    settle.encode(&mut encoded);
+    assert_eq!((encoded.len(), &encoded), (settle.encoded_len(), &expected));
     assert!(matches!(Operation::decode(expected.clone().into()), Ok(Operation::Settle(read)) if read == settle));
     for cut in 2..expected.len() {
         assert!(Operation::decode(Bytes::copy_from_slice(&expected[..cut])).is_err(), "cut at {cut}");

@@ -12,7 +12,7 @@ use crate::addresses::Addresses;
 use crate::error_mapping::propose_error;
 use crate::hosted::HostedRegion;
 use crate::operation::Split;
-use crate::proposal::Group;
+use crate::proposal::{Group, Proposal};
 use crate::region_ids::RegionIdStock;
 use crate::reply::Reply;
 
@@ -50,12 +50,10 @@ pub async fn split(
         return Err(Error::Unavailable { message, retry_after: NO_IDS_RETRY });
     };
     let split = Split { region: hosted.region, epoch: state.descriptor.epoch, left, right, at };
-    let operation = split.encode().map_err(|error| Error::Invalid(Invalid::new(error.to_string())))?;
-    let reply = group.propose(operation).await.map_err(|error| propose_error(error, group, addresses))?;
-    match Reply::decode(reply) {
-        Ok(Reply::Split { daughters }) => Ok(daughters),
-        Ok(refused) => Err(super::write::refusal(refused)),
-        Err(error) => Err(Error::Internal { message: error.to_string() }),
+    let reply = group.propose(Proposal::Split(split)).await;
+    match reply.map_err(|error| propose_error(error, group, addresses))? {
+        Reply::Split { daughters } => Ok(daughters),
+        refused => Err(super::write::refusal(refused)),
     }
 }
 

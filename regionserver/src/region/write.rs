@@ -1,296 +1,182 @@
-//! The edge's half of a write: each row is checked once against the limits and the schema, and what passes is laid out as
-//! the log operation right away. The other half is in the group's machine, where region and epoch are checked again.
+//! The edge's half of a write: each row is checked once, against the limits and the schema, and becomes part of what is
+//! proposed. The other half is in the group's machine, which checks region and epoch again.
 //!
 //! A row that fails is an error of its own in the reply; the others are applied. Only what concerns all rows (a stale
-//! epoch, a read-only table, a batch over the limit) refuses the request.
+//! epoch, a read-only table, a batch over the limit) refuses the request. If one row of an atomic batch fails, all do: no
+//! part of it is proposed.
 //!
-//! A whole-row delete has no form of its own behind here: it becomes one DeleteFamily per family. The families are those of
-//! the schema at the edge, so the write takes effect under that version of the schema only: no family is missed.
+//! A whole-row delete exists only up to here: it becomes one DeleteFamily per family of the schema at the edge. Such a write
+//! takes effect under that version of the schema only, so that no family is missed.
 //!
-//! Rows with a condition, increments or appends, or that return something are checked here and evaluated by the leader of the group
-//! (`evaluate`). Of an atomic batch, one row that fails refuses all: no part of it is proposed.
+//! Rows with a condition, increments or appends, or that return something, are checked here and evaluated by the group's
+//! leader (`evaluate`).
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use terrane_types::cell::{CellKind, CellRef, LATEST, pack};
 use terrane_types::escape::escape;
-use terrane_types::limits::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, READ_MODIFY_WRITES_MAX, ROW_MUTATION_BYTES_MAX};
+use terrane_types::mutation::checks::{MutationParts, check_atomic, check_batch_bytes, check_batch_rows, check_cells};
 use terrane_types::row::check_row;
-use terrane_types::{Error, Invalid, PackedCells, ReadModifyWrite, ReadModifyWriteKind, TableSchema};
+use terrane_types::{Error, Invalid, PackedCells, TableSchema};
 
 use crate::group::region_state::RegionState;
-use crate::operation::{Request, WriteBuilder, WriteHeader};
+use crate::operation::WriteHeader;
+use crate::proposal::{CheckedRow, RowRequest, Write};
 use crate::reply::Reply;
 
-/// How long a caller waits that knows a newer schema than this replica: the entry is on its way.
+/// How long a caller with a newer schema than this replica's waits: the entry is on its way.
 const SCHEMA_RETRY: Duration = Duration::from_millis(20);
 
-/// One row's mutation as it came in; its cells failed already when they came as messages that cannot be packed, and its
-/// request when it cannot be read.
-pub struct RowMutation {
-    pub row: Bytes,
-    pub cells: Result<Bytes, Error>,
-    pub request: Result<Request, Error>,
-    /// Before the cells, everything that the row has is deleted.
-    pub delete_row: bool,
+/// One row's mutation as it was received.
+pub struct ReceivedRow {
+    /// The client's number for it; 0: it has none.
     pub operation: u64,
+    /// When the client first tried it.
     pub first_try_ms: u64,
+    pub row: Bytes,
+    /// Before the cells are applied, everything in the row is deleted.
+    pub delete_row: bool,
+    /// Packed cells, or why they could not be packed.
+    pub cells: Result<Bytes, Error>,
+    /// What is to be evaluated, or why it could not be read; `None` for a plain row.
+    pub request: Result<Option<Box<RowRequest>>, Error>,
 }
 
 /// A checked write.
-pub struct Prepared {
-    /// What to propose; `None` when no row passed.
-    pub operation: Option<Vec<u8>>,
+#[derive(Default)]
+pub struct Checked {
+    /// What to propose; `None` if no row passed.
+    pub write: Option<Write>,
     /// The rows that failed, by their place in the request.
     pub errors: Vec<(u32, Error)>,
-    /// The places in the request of the rows that are proposed; empty when none failed, and a row's place is its own.
+    /// The places in the request of the rows that are proposed; empty if none failed, and each row has its own place.
     pub places: Vec<u32>,
-    /// Some of the proposed rows are to be evaluated.
-    pub evaluates: bool,
+}
+
+impl ReceivedRow {
+    /// What counts for the limit of a batch.
+    fn bytes(&self) -> usize {
+        let cells = self.cells.as_ref().map_or(0, Bytes::len);
+        let request = self.request.as_ref().ok().and_then(Option::as_deref);
+        let added = request.map_or(0, |request| parts(&self.row, &[], request).value_bytes());
+        self.row.len() + cells + added
+    }
+
+    /// About what it takes in memory.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.row.len() + self.cells.as_ref().map_or(0, Bytes::len)
+    }
 }
 
 /// Checks a write of `rows` against the region as it is now.
-pub fn prepare(header: &WriteHeader, mut rows: Vec<RowMutation>, region: &RegionState) -> Result<Prepared, Error> {
-    region.check_write(header.epoch).map_err(refusal)?;
-    if header.schema_version > region.schema.version {
-        let message =
-            format!("schema version {} of table {} is not here yet", header.schema_version, region.schema.name);
-        return Err(Error::Unavailable { message, retry_after: SCHEMA_RETRY });
-    }
-    if header.exact_schema && header.schema_version != region.schema.version {
-        return Err(Error::SchemaChanged { table: region.schema.table, version: region.schema.version });
-    }
-    if rows.len() > BATCH_ROWS_MAX {
-        let what = format!("the batch has {} rows; the limit is {BATCH_ROWS_MAX}: send fewer rows at once", rows.len());
-        return Err(Error::Invalid(Invalid { what }));
-    }
-    check_deletes_of_rows(&rows, &region.schema)?;
-    // What is checked here is checked under this version, whichever the caller knows.
-    let mut header = WriteHeader { schema_version: region.schema.version, families_checked: true, ..*header };
-    for mutation in rows.iter_mut().filter(|mutation| mutation.delete_row) {
-        header.exact_schema = true;
-        if let Ok(cells) = &mut mutation.cells {
-            *cells = behind_delete_of_row(cells, &region.schema);
-        }
-    }
-    let header = &header;
-    let bytes = batch_bytes(&rows)?;
-    let mut operation = Vec::with_capacity(bytes);
-    let mut builder = WriteBuilder::new(&mut operation, header);
-    let (mut errors, mut places, mut evaluates) = (Vec::new(), Vec::new(), false);
+pub fn check(header: &WriteHeader, rows: Vec<ReceivedRow>, region: &RegionState) -> Result<Checked, Error> {
+    check_region(header, region)?;
+    check_batch_rows(rows.len())?;
+    let deletes = rows.iter().filter(|row| row.delete_row).count();
+    let delete = if deletes > 0 { delete_of_row(&region.schema) } else { Bytes::new() };
+    check_batch_bytes(deletes * delete.len() + rows.iter().map(ReceivedRow::bytes).sum::<usize>())?;
     if header.atomic {
-        check_together(&rows, &region.schema)?;
+        let keys: Vec<&[u8]> = rows.iter().map(|row| &row.row[..]).collect();
+        check_atomic(&keys, &region.schema)?;
     }
-    for (at, mutation) in (0u32..).zip(rows) {
-        let RowMutation { row, cells, request, delete_row: _, operation, first_try_ms } = mutation;
-        match check(&row, cells, request, region) {
-            Ok((cells, None)) => builder.push(operation, first_try_ms, &row, cells.as_bytes()),
-            Ok((cells, Some(request))) => {
-                evaluates = true;
-                builder.push_request(operation, first_try_ms, &row, cells.as_bytes(), &request);
+    let (mut checked, mut passed) = (Checked::default(), Vec::with_capacity(rows.len()));
+    for (at, row) in (0u32..).zip(rows) {
+        match check_received(row, &delete, region) {
+            Ok(row) => {
+                if !checked.errors.is_empty() {
+                    checked.places.push(at);
+                }
+                passed.push(row);
             }
             Err(error) => {
-                errors.push((at, error));
-                continue;
+                if checked.errors.is_empty() {
+                    checked.places.extend(0..at);
+                }
+                checked.errors.push((at, error));
             }
         }
-        places.push(at);
     }
-    let proposed = builder.finish();
-    if header.atomic && !errors.is_empty() {
-        fail_together(&mut errors, &places);
-        return Ok(Prepared { operation: None, errors, places: Vec::new(), evaluates: false });
+    if header.atomic && !checked.errors.is_empty() {
+        fail_together(&mut checked);
+    } else if !passed.is_empty() {
+        // What is checked here is checked under this version, whichever the caller knows.
+        let header = WriteHeader {
+            schema_version: region.schema.version,
+            exact_schema: header.exact_schema || deletes > 0,
+            families_checked: true,
+            ..*header
+        };
+        checked.write = Some(Write::new(header, passed));
     }
-    if errors.is_empty() {
-        places.clear();
-    }
-    Ok(Prepared { operation: (proposed > 0).then_some(operation), errors, places, evaluates })
+    Ok(checked)
 }
 
-/// The cells with a delete of every family in front of them.
-fn behind_delete_of_row(cells: &[u8], schema: &TableSchema) -> Bytes {
-    let mut out = Vec::with_capacity(cells.len() + 64 * schema.families.len());
+fn check_region(header: &WriteHeader, region: &RegionState) -> Result<(), Error> {
+    region.check_write(header.epoch).map_err(refusal)?;
+    let (known, version) = (header.schema_version, region.schema.version);
+    if known > version {
+        let message = format!("schema version {known} of table {} is not here yet", region.schema.name);
+        return Err(Error::Unavailable { message, retry_after: SCHEMA_RETRY });
+    }
+    if header.exact_schema && known != version {
+        return Err(Error::SchemaChanged { table: region.schema.table, version });
+    }
+    Ok(())
+}
+
+/// A delete of every family, packed.
+fn delete_of_row(schema: &TableSchema) -> Bytes {
+    let mut out = Vec::with_capacity(64 * schema.families.len());
     for family in &schema.families {
         pack(&mut out, CellRef::delete(CellKind::DeleteFamily, family.name.as_bytes(), &[], LATEST));
     }
-    out.extend_from_slice(cells);
     out.into()
 }
 
-/// That the batch is within its limit when each delete of a whole row names every family: told before any does.
-fn check_deletes_of_rows(rows: &[RowMutation], schema: &TableSchema) -> Result<(), Error> {
-    let deletes = rows.iter().filter(|mutation| mutation.delete_row).count();
-    if deletes == 0 {
-        return Ok(());
-    }
-    let bytes = deletes * behind_delete_of_row(&[], schema).len();
-    if bytes > BATCH_BYTES_MAX {
-        let what = format!(
-            "the batch deletes {deletes} rows of {} families each, which takes {bytes} bytes; the limit is {BATCH_BYTES_MAX}: \
-             send fewer rows at once",
-            schema.families.len()
-        );
-        return Err(Error::Invalid(Invalid { what }));
-    }
-    Ok(())
-}
-
-/// Rows of an atomic batch are different ones that share the table's atomic key prefix.
-fn check_together(rows: &[RowMutation], schema: &TableSchema) -> Result<(), Error> {
-    let mut keys: Vec<&[u8]> = rows.iter().map(|mutation| &mutation.row[..]).collect();
-    keys.sort_unstable();
-    if let Some(twice) = keys.windows(2).find(|pair| pair[0] == pair[1]) {
-        let what = format!("row {} comes twice in an atomic batch: put both into one mutation", escape(twice[0]));
-        return Err(Error::Invalid(Invalid { what }));
-    }
-    let [first, others @ ..] = &keys[..] else { return Ok(()) };
-    if others.is_empty() {
-        return Ok(());
-    }
-    let prefix = schema.key.as_ref().filter(|_| schema.atomic > 0);
-    let prefix = prefix.and_then(|key| first.get(..key.prefix_len(first, schema.atomic)?));
-    let Some(prefix) = prefix else {
-        let what = match schema.atomic {
-            0 => format!("table {} declares no atomic key prefix (attribute atomic)", schema.name),
-            parts => format!("row {} does not have the {parts} key parts of the atomic prefix", escape(first)),
-        };
-        return Err(Error::Invalid(Invalid { what: format!("{what}: a batch of several rows cannot be atomic") }));
-    };
-    let key = schema.key.as_ref();
-    let shares = |row: &&&[u8]| {
-        row.starts_with(prefix) && key.and_then(|key| key.prefix_len(row, schema.atomic)) == Some(prefix.len())
-    };
-    match others.iter().find(|row| !shares(row)) {
-        None => Ok(()),
-        Some(other) => {
-            let (parts, first, other) = (schema.atomic, escape(first), escape(other));
-            let what = format!("rows {first} and {other} do not share the {parts} key parts of the atomic prefix");
-            Err(Error::Invalid(Invalid { what }))
-        }
-    }
-}
-
 /// One row failed, so all do.
-fn fail_together(errors: &mut Vec<(u32, Error)>, others: &[u32]) {
-    let Some((first, why)) = errors.first() else { return };
+fn fail_together(checked: &mut Checked) {
+    let Some((first, why)) = checked.errors.first() else { return };
     let what = format!("nothing of the atomic batch was applied, for its row number {first}: {why}");
-    errors.extend(others.iter().map(|other| (*other, Error::Invalid(Invalid { what: what.clone() }))));
-    errors.sort_by_key(|(at, _)| *at);
+    let others = std::mem::take(&mut checked.places).into_iter();
+    checked.errors.extend(others.map(|other| (other, Error::Invalid(Invalid { what: what.clone() }))));
+    checked.errors.sort_by_key(|(at, _)| *at);
 }
 
-/// What the rows will take in the log, refused over the limit of a batch.
-fn batch_bytes(rows: &[RowMutation]) -> Result<usize, Error> {
-    let of_row = |row: &RowMutation| {
-        let appended = row
-            .request
-            .as_ref()
-            .map_or(0, |request| request.read_modify_writes.iter().map(read_modify_write_bytes).sum::<usize>());
-        row.row.len() + row.cells.as_ref().map_or(0, Bytes::len) + appended
-    };
-    let bytes: usize = rows.iter().map(of_row).sum();
-    if bytes > BATCH_BYTES_MAX {
-        let what = format!("the batch has {bytes} bytes; the limit is {BATCH_BYTES_MAX}: send fewer rows at once");
-        return Err(Error::Invalid(Invalid { what }));
-    }
-    let (header, of_each) = WriteBuilder::overhead();
-    Ok(header + bytes + rows.len() * of_each)
-}
-
-fn read_modify_write_bytes(rmw: &ReadModifyWrite) -> usize {
-    let value = match &rmw.what {
-        ReadModifyWriteKind::Increment(_) => 8,
-        ReadModifyWriteKind::Append(value) => value.len(),
-    };
-    rmw.family.as_bytes().len() + rmw.qualifier.len() + value
-}
-
-/// A row as it is proposed; the bytes of its request only where there is something to evaluate.
-fn check(
-    row: &[u8],
-    cells: Result<Bytes, Error>,
-    request: Result<Request, Error>,
-    region: &RegionState,
-) -> Result<(PackedCells, Option<Vec<u8>>), Error> {
-    check_row(row)?;
-    if !region.descriptor.range.contains(row) {
-        let what = format!("row {} is not in region {}", escape(row), region.descriptor.region);
+/// A row as it is proposed.
+fn check_received(received: ReceivedRow, delete: &Bytes, region: &RegionState) -> Result<CheckedRow, Error> {
+    let ReceivedRow { operation, first_try_ms, row, delete_row, cells, request } = received;
+    check_row(&row)?;
+    if !region.descriptor.range.contains(&row) {
+        let what = format!("row {} is not in region {}", escape(&row), region.descriptor.region);
         return Err(Error::Invalid(Invalid { what }));
     }
     let (cells, request) = (cells?, request?);
-    if request.is_plain() {
-        return Ok((check_cells(cells, &region.schema)?, None));
-    }
-    if cells.is_empty() && request.read_modify_writes.is_empty() {
-        let what = format!(
-            "the mutation of row {} changes nothing: it holds no cell, no increment and no append",
-            escape(row)
-        );
-        return Err(Error::Invalid(Invalid { what }));
-    }
-    let cells = if cells.is_empty() { PackedCells::default() } else { check_cells(cells, &region.schema)? };
-    check_request(&request, &cells, &region.schema)?;
-    let request = request.encode().map_err(|error| Invalid::new(error.to_string()))?;
-    Ok((cells, Some(request)))
-}
-
-fn check_cells(cells: Bytes, schema: &TableSchema) -> Result<PackedCells, Error> {
-    let cells = PackedCells::validate_mutation(cells)?;
-    for cell in &cells {
-        check_family(&cell, schema)?;
-    }
-    Ok(cells)
-}
-
-/// Limits and families of what is to be evaluated; and that no column is named twice.
-fn check_request(request: &Request, cells: &PackedCells, schema: &TableSchema) -> Result<(), Error> {
-    if let Some(condition) = &request.condition {
-        condition.check()?;
-        condition.each_test(&mut |test| {
-            check_family(&CellRef::put(test.family.as_bytes(), &test.qualifier, 0, &[]), schema)
-        })?;
-    }
-    let count = request.read_modify_writes.len();
-    if count > READ_MODIFY_WRITES_MAX {
-        return Err(Invalid::new(format!(
-            "the mutation has {count} increments and appends; the limit is {READ_MODIFY_WRITES_MAX}"
-        ))
-        .into());
-    }
-    let bytes: usize = request.read_modify_writes.iter().map(read_modify_write_bytes).sum();
-    if bytes + cells.as_bytes().len() > ROW_MUTATION_BYTES_MAX {
-        let what = format!(
-            "the mutation has {} bytes of cells, increments and appends; the limit is {ROW_MUTATION_BYTES_MAX}",
-            bytes + cells.as_bytes().len()
-        );
-        return Err(Error::Invalid(Invalid { what }));
-    }
-    let beside = cells.iter().filter(|cell| !cell.kind.is_family_marker()).map(|cell| (cell.family, cell.qualifier));
-    let mut named: std::collections::BTreeSet<(&[u8], &[u8])> = beside.collect();
-    for rmw in &request.read_modify_writes {
-        rmw.check()?;
-        let column = CellRef::put(rmw.family.as_bytes(), &rmw.qualifier, 0, &[]);
-        check_family(&column, schema)?;
-        if !named.insert((rmw.family.as_bytes(), &rmw.qualifier)) {
-            let what = format!(
-                "column {column} is named by an increment or append and once more, by a cell or another of them"
-            );
-            return Err(Error::Invalid(Invalid { what }));
+    let cells = match delete_row {
+        false => cells,
+        true if cells.is_empty() => delete.clone(),
+        true => [&delete[..], &cells].concat().into(),
+    };
+    let cells = match &request {
+        None => check_cells(cells, &region.schema)?,
+        Some(request) => {
+            let cells = if cells.is_empty() { PackedCells::default() } else { check_cells(cells, &region.schema)? };
+            let parts = parts(&row, cells.as_bytes(), request);
+            parts.check()?;
+            parts.check_request_families(&region.schema)?;
+            cells
         }
-    }
-    Ok(())
+    };
+    Ok(CheckedRow { operation, first_try_ms, row, cells, request })
 }
 
-fn check_family(cell: &CellRef<'_>, schema: &TableSchema) -> Result<(), Invalid> {
-    if schema.family(cell.family).is_some() {
-        return Ok(());
-    }
-    let known: Vec<&str> = schema.families.iter().map(|family| family.name.as_str()).collect();
-    let known = known.join(", ");
-    Err(Invalid::new(format!("table {} has no family {}; it has {known}", schema.name, escape(cell.family))))
+/// A mutation with a request, for the checks that client and server share. Whole-row deletes are cells here.
+fn parts<'a>(row: &'a [u8], cells: &'a [u8], request: &'a RowRequest) -> MutationParts<'a> {
+    let RowRequest { condition, read_modify_writes, .. } = request;
+    MutationParts { row, delete_row: false, cells, condition: condition.as_ref(), read_modify_writes }
 }
 
-/// A refusal as the client hears it.
+/// A refusal as reported to the client.
 pub fn refusal(reply: Reply) -> Error {
     match reply.applied() {
         Err(error) => error,
@@ -304,11 +190,11 @@ mod tests {
 
     use terrane_types::cell::{LATEST, pack};
     use terrane_types::{
-        FamilyName, FamilySchema, GroupId, KeyRange, RegionDescriptor, RegionEpoch, RegionId, TableId, TableName,
+        FamilyName, FamilySchema, GroupId, KeyRange, ReadModifyWrite, ReadModifyWriteKind, RegionDescriptor,
+        RegionEpoch, RegionId, TableId, TableName,
     };
 
     use super::*;
-    use crate::operation::Operation;
 
     fn region() -> RegionState {
         let mut schema = TableSchema::new(TableName::new("t").unwrap());
@@ -337,33 +223,34 @@ mod tests {
         }
     }
 
-    fn put(row: impl Into<Bytes>, family: &str, value: &[u8]) -> RowMutation {
+    fn put(row: impl Into<Bytes>, family: &str, value: &[u8]) -> ReceivedRow {
         let mut cells = Vec::new();
         pack(&mut cells, CellRef::put(family.as_bytes(), b"q", LATEST, value));
-        RowMutation {
+        ReceivedRow {
             row: row.into(),
             cells: Ok(cells.into()),
-            request: Ok(Request::default()),
+            request: Ok(None),
             delete_row: false,
             operation: 1,
             first_try_ms: 2,
         }
     }
 
-    fn failed(row: RowMutation) -> String {
-        let prepared = prepare(&header(), vec![row], &region()).unwrap();
-        assert!(prepared.operation.is_none());
-        prepared.errors[0].1.to_string()
+    fn failed(row: ReceivedRow) -> String {
+        let checked = check(&header(), vec![row], &region()).unwrap();
+        assert!(checked.write.is_none());
+        checked.errors[0].1.to_string()
     }
 
     #[test]
     fn rows_that_fail_are_named_and_the_others_go_on() {
         let rows = vec![put("c", "f", b"1"), put("d", "nope", b"2"), put("e", "f", b"3")];
-        let prepared = prepare(&header(), rows, &region()).unwrap();
-        assert_eq!(prepared.errors.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [1]);
-        let Ok(Operation::Write(write)) = Operation::decode(prepared.operation.unwrap().into()) else { panic!() };
-        let rows: Vec<_> = write.map(|row| row.unwrap().row).collect();
-        assert_eq!(rows, ["c", "e"]);
+        let checked = check(&header(), rows, &region()).unwrap();
+        assert_eq!(checked.errors.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [1]);
+        assert_eq!(checked.places, [0, 2]);
+        let write = checked.write.unwrap();
+        let rows: Vec<_> = write.rows().iter().map(|row| &row.row[..]).collect();
+        assert_eq!(rows, [b"c", b"e"]);
     }
 
     #[test]
@@ -373,26 +260,26 @@ mod tests {
         assert!(failed(put("c", "g", b"")).contains("no family g; it has f"));
         assert!(failed(put("z", "f", b"")).contains("is not in region 1"));
         assert!(failed(put("c", "f", &vec![0; (10 << 20) + 1])).contains("10485760"));
-        let empty = RowMutation { cells: Ok(Bytes::new()), ..put("c", "f", b"") };
+        let empty = ReceivedRow { cells: Ok(Bytes::new()), ..put("c", "f", b"") };
         assert!(failed(empty).contains("no cell"));
     }
 
     /// A mutation that increments or appends to one column.
-    fn updating(row: &'static str, family: &str, what: ReadModifyWriteKind) -> RowMutation {
+    fn updating(row: &'static str, family: &str, what: ReadModifyWriteKind) -> ReceivedRow {
         let rmw = ReadModifyWrite { family: FamilyName::new(family).unwrap(), qualifier: "n".into(), what };
-        let request = Request { read_modify_writes: vec![rmw], ..Request::default() };
-        RowMutation { cells: Ok(Bytes::new()), request: Ok(request), ..put(row, "f", b"") }
+        let request = RowRequest { read_modify_writes: vec![rmw], ..RowRequest::default() };
+        ReceivedRow { cells: Ok(Bytes::new()), request: Ok(request.boxed()), ..put(row, "f", b"") }
     }
 
     #[test]
     fn what_is_asked_of_a_row_is_checked_too() {
         assert!(failed(updating("c", "g", ReadModifyWriteKind::Increment(1))).contains("no family g; it has f"));
         let mut twice = updating("c", "f", ReadModifyWriteKind::Increment(1));
-        let again = twice.request.as_ref().unwrap().read_modify_writes[0].clone();
-        twice.request.as_mut().unwrap().read_modify_writes.push(again);
-        assert!(failed(twice).contains("f:n is named by an increment or append and once more"));
+        let request = twice.request.as_mut().unwrap().as_mut().unwrap();
+        request.read_modify_writes.push(request.read_modify_writes[0].clone());
+        assert!(failed(twice).contains("names column f:n more than once"));
         let mut nothing = updating("c", "f", ReadModifyWriteKind::Increment(1));
-        nothing.request = Ok(Request { returns: terrane_types::Returns::Old, ..Request::default() });
+        nothing.request = Ok(RowRequest { returns: terrane_types::Returns::Old, ..RowRequest::default() }.boxed());
         assert!(failed(nothing).contains("changes nothing"));
     }
 
@@ -403,7 +290,7 @@ mod tests {
         schema.atomic = atomic;
         let rows = rows.iter().map(|row| put(*row, "f", b"")).collect();
         let header = WriteHeader { atomic: true, ..header() };
-        prepare(&header, rows, &region).err().map(|error| error.to_string())
+        check(&header, rows, &region).err().map(|error| error.to_string())
     }
 
     #[test]
@@ -411,10 +298,10 @@ mod tests {
         let key = Some("user:bytes2, item:tail");
         assert_eq!(refused_together(key, 1, &["c1a", "c1b"]), None);
         assert_eq!(refused_together(None, 0, &["c1a"]), None, "one row is always atomic");
-        assert!(refused_together(key, 1, &["c1a", "c2a"]).unwrap().contains("do not share the 1 key parts"));
+        assert!(refused_together(key, 1, &["c1a", "c2a"]).unwrap().contains("differ there from c1a: c2a"));
         assert!(refused_together(key, 0, &["c1a", "c1b"]).unwrap().contains("declares no atomic key prefix"));
-        assert!(refused_together(key, 1, &["c", "c1"]).unwrap().contains("does not have the 1 key parts"));
-        assert!(refused_together(key, 1, &["c1a", "c1a"]).unwrap().contains("comes twice"));
+        assert!(refused_together(key, 1, &["c", "c1"]).unwrap().contains("not keys of table t"));
+        assert!(refused_together(key, 1, &["c1a", "c1a"]).unwrap().contains("is there twice"));
     }
 
     #[test]
@@ -424,9 +311,9 @@ mod tests {
         let schema = Arc::make_mut(&mut region.schema);
         schema.key = Some("user:bytes2, item:tail".parse().unwrap());
         schema.atomic = 1;
-        let prepared = prepare(&header, vec![put("c1a", "f", b""), put("c1b", "g", b"")], &region).unwrap();
-        assert!(prepared.operation.is_none());
-        let errors: Vec<String> = prepared.errors.iter().map(|(at, error)| format!("{at}: {error}")).collect();
+        let checked = check(&header, vec![put("c1a", "f", b""), put("c1b", "g", b"")], &region).unwrap();
+        assert!(checked.write.is_none());
+        let errors: Vec<String> = checked.errors.iter().map(|(at, error)| format!("{at}: {error}")).collect();
         assert!(errors[0].starts_with("0: nothing of the atomic batch was applied"), "{errors:?}");
         assert!(errors[1].starts_with("1: table t has no family g"), "{errors:?}");
     }
@@ -434,7 +321,7 @@ mod tests {
     #[test]
     fn another_epoch_is_refused_with_the_region_as_it_is() {
         let old = WriteHeader { epoch: RegionEpoch(2), ..header() };
-        let refused = prepare(&old, vec![put("c", "f", b"")], &region()).err();
+        let refused = check(&old, vec![put("c", "f", b"")], &region()).err();
         let current = vec![region().descriptor];
         assert_eq!(refused, Some(Error::StaleEpoch { region: RegionId(1), current }));
     }
@@ -442,10 +329,10 @@ mod tests {
     #[test]
     fn a_newer_schema_than_ours_is_waited_for_and_an_older_one_taken() {
         let newer = WriteHeader { schema_version: 2, ..header() };
-        let refused = prepare(&newer, vec![put("c", "f", b"")], &region()).err();
+        let refused = check(&newer, vec![put("c", "f", b"")], &region()).err();
         assert!(matches!(refused, Some(Error::Unavailable { .. })), "{refused:?}");
         let unknown = WriteHeader { schema_version: 0, ..header() };
-        assert!(prepare(&unknown, vec![put("c", "f", b"")], &region()).is_ok());
+        assert!(check(&unknown, vec![put("c", "f", b"")], &region()).is_ok());
     }
 
     #[test]
@@ -456,17 +343,15 @@ mod tests {
         schema.version = 9;
         region.schema = Arc::new(schema);
         let rows = vec![
-            RowMutation { delete_row: true, ..put("c", "f", b"new") },
-            RowMutation { delete_row: true, cells: Ok(Bytes::new()), ..put("d", "f", b"") },
+            ReceivedRow { delete_row: true, ..put("c", "f", b"new") },
+            ReceivedRow { delete_row: true, cells: Ok(Bytes::new()), ..put("d", "f", b"") },
         ];
-        let prepared = prepare(&header(), rows, &region).unwrap();
-        let Ok(Operation::Write(write)) = Operation::decode(prepared.operation.unwrap().into()) else { panic!() };
+        let checked = check(&header(), rows, &region).unwrap();
+        let write = checked.write.unwrap();
         assert_eq!((write.header.schema_version, write.header.exact_schema), (9, true));
-        let shown = |cells: Bytes| {
-            let cells = PackedCells::validate(cells).unwrap();
-            cells.iter().map(|cell| format!("{:?} {cell}", cell.kind)).collect::<Vec<_>>()
-        };
-        let rows: Vec<_> = write.map(|row| shown(row.unwrap().cells)).collect();
+        let shown =
+            |cells: &PackedCells| cells.iter().map(|cell| format!("{:?} {cell}", cell.kind)).collect::<Vec<_>>();
+        let rows: Vec<_> = write.rows().iter().map(|row| shown(&row.cells)).collect();
         assert_eq!(rows[0], ["DeleteFamily f:", "DeleteFamily g:", "Put f:q"]);
         assert_eq!(rows[1], ["DeleteFamily f:", "DeleteFamily g:"]);
     }
@@ -475,7 +360,7 @@ mod tests {
     fn a_batch_over_the_limit_is_refused_as_a_whole() {
         let value = vec![0; 9 << 20];
         let rows = (0..4).map(|_| put("c", "f", &value)).collect();
-        let refused = prepare(&header(), rows, &region()).err().unwrap();
+        let refused = check(&header(), rows, &region()).err().unwrap();
         assert!(refused.to_string().contains("33554432"), "{refused}");
     }
 }

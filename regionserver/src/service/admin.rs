@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures::{Stream, StreamExt};
+use terrane_proto::hello::Identity;
 use terrane_proto::{error, hello, v1};
 use terrane_raft::GroupSpec;
 use terrane_types::{
@@ -16,13 +17,13 @@ use crate::edge::Edge;
 use crate::error_mapping::{not_leader, propose_error, stopping};
 use crate::maintenance::{Maintenance, Progress};
 use crate::operation::ChangeTables;
-use crate::proposal::Group;
+use crate::proposal::{Group, Proposal};
 use crate::region::split;
 use crate::region_ids::RegionIdStock;
-use crate::reply::Reply;
 
 /// The edge for commands.
 pub struct AdminService {
+    pub identity: Identity,
     pub edge: Arc<Edge>,
     pub region_ids: Arc<RegionIdStock>,
     pub maintenance: Maintenance,
@@ -79,7 +80,7 @@ impl v1::region_server_server::RegionServer for AdminService {
 
 impl AdminService {
     fn check(&self, hello: Option<&v1::Hello>) -> Result<(), Error> {
-        hello::check_cluster(hello, self.edge.identity, false)?;
+        hello::check_cluster(hello, self.identity, false)?;
         if self.edge.closing.is_cancelled() { Err(stopping()) } else { Ok(()) }
     }
 
@@ -92,7 +93,7 @@ impl AdminService {
             addresses.push((ServerId(member.server), member.address));
         }
         let replica = ReplicaId(request.replica);
-        if members.get(&replica) != Some(&self.edge.identity.server) {
+        if members.get(&replica) != Some(&self.identity.server) {
             let what = format!("replica {replica} of group {} is not a member on this server", request.group);
             return Err(Error::Invalid(Invalid { what }));
         }
@@ -105,10 +106,8 @@ impl AdminService {
         self.check(request.hello.as_ref())?;
         let group = self.group(GroupId(request.group))?;
         let change = self.decode_change(request)?;
-        let reply = group.propose(change.encode()).await;
-        let reply = reply.map_err(|error| propose_error(error, &group, &self.edge.addresses))?;
-        let reply = Reply::decode(reply).map_err(|error| Error::Internal { message: error.to_string() })?;
-        reply.applied()?;
+        let reply = group.propose(Proposal::ChangeTables(Box::new(change))).await;
+        reply.map_err(|error| propose_error(error, &group, &self.edge.addresses))?.applied()?;
         Ok(group.status().applied)
     }
 

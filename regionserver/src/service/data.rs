@@ -1,11 +1,12 @@
 //! The service `Data`: the session stream, streaming scans, and the same calls as plain unary.
 //!
-//! Answers of all three come out of one budget of the server. A call that finds none left is answered `Busy`.
+//! Answers of all three share one budget of the server. A call that finds it used up is answered `Busy`.
 
 use std::pin::Pin;
 use std::sync::Arc;
 
 use futures::Stream;
+use terrane_proto::hello::Identity;
 use terrane_proto::{error, hello, v1};
 use terrane_types::Error;
 use tokio::sync::oneshot;
@@ -14,11 +15,12 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::scan_stream::{self, Scan, begin};
 use super::{decode, encode, session};
-use crate::edge::Edge;
-use crate::region::read::{Got, ROOM_RETRY};
+use crate::edge::{Edge, Got};
+use crate::region::read::ROOM_RETRY;
 
-/// The edge of the data path.
+/// Translates the service's calls to the edge.
 pub struct DataService {
+    pub identity: Identity,
     pub edge: Arc<Edge>,
 }
 
@@ -33,7 +35,7 @@ impl v1::data_server::Data for DataService {
         &self,
         request: Request<Streaming<v1::SessionRequest>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
-        Ok(Response::new(Box::pin(session::serve(self.edge.clone(), request.into_inner()))))
+        Ok(Response::new(Box::pin(session::serve(self.edge.clone(), self.identity, request.into_inner()))))
     }
 
     async fn scan(&self, request: Request<v1::ScanCall>) -> Result<Response<Self::ScanStream>, Status> {
@@ -61,7 +63,7 @@ impl v1::data_server::Data for DataService {
         self.open(request.into_inner()).map(Response::new).map_err(|error| error::status(&error))
     }
 
-    /// Takes no room and waits for nothing: a full server is alive too.
+    /// Takes no budget and waits for nothing: a full server is alive too.
     async fn ping(&self, _: Request<v1::PingCall>) -> Result<Response<v1::PingReply>, Status> {
         Ok(Response::new(v1::PingReply {}))
     }
@@ -69,11 +71,11 @@ impl v1::data_server::Data for DataService {
 
 impl DataService {
     fn check(&self, hello: Option<&v1::Hello>) -> Result<(), Error> {
-        hello::check_cluster(hello, self.edge.identity, false)
+        hello::check_cluster(hello, self.identity, false)
     }
 
-    /// Whether answers have room: what is read on the runtime's thread is counted when it is sent.
-    fn check_room(&self) -> Result<(), Error> {
+    /// Refuses while the budget of answers is used up: what is read on the runtime's thread is counted when it is sent.
+    fn check_budget(&self) -> Result<(), Error> {
         if self.edge.intake.answers_are_full() { Err(Error::Busy { retry_after: ROOM_RETRY }) } else { Ok(()) }
     }
 
@@ -82,7 +84,7 @@ impl DataService {
         let under_way = decode::take_under_way(&mut call.header);
         let header = decode::header(call.header)?;
         let body = call.body.unwrap_or_default();
-        // Plain calls are for those who do not pack.
+        // Plain calls are for callers that do not pack cells.
         let messages = !decode::has_packed(&body);
         let mutation = decode::mutate(body, under_way)?;
         if let Some(delay) = self.edge.admission.delay() {
@@ -112,7 +114,7 @@ impl DataService {
         let request = decode::get(body)?;
         let (_, group) = self.edge.find(&header)?;
         let time = self.edge.read_point(&group, header.consistency, header.deadline).await?;
-        self.check_room()?;
+        self.check_budget()?;
         let rows = match self.edge.get(&header, &request, time.now_ms)? {
             Got::Rows(rows) => rows,
             Got::NeedsDisk(rest) => rest.finish(&self.edge.intake).await?,
@@ -144,7 +146,7 @@ impl DataService {
     async fn scan_block(&self, call: v1::ScanCall) -> Result<v1::ScanBlock, Error> {
         let scan = self.decode_scan(call)?;
         let time = begin(&self.edge, &scan).await?;
-        self.check_room()?;
+        self.check_budget()?;
         let block = self.edge.scan(&scan.header, &scan.request, scan.cursor, time.now_ms).await?;
         let block = encode::scan(block, scan.request.reverse, scan.messages)?;
         Ok(v1::ScanBlock { as_of_ms: time.as_of_ms, ..block })

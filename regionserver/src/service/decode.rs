@@ -1,4 +1,4 @@
-//! Requests of the data path from the wire into the room's own terms. What comes out has been checked as far as that is
+//! Requests of the data path, from the wire into the edge's values. What comes out has been checked as far as that is
 //! possible without knowing the region.
 
 use std::sync::Arc;
@@ -11,17 +11,16 @@ use terrane_types::limits::{GET_ROWS_MAX, ROW_BYTES_MAX};
 use terrane_types::{Condition, Error, Invalid, KeyRange, Projection, ReadModifyWrite, RegionEpoch, RegionId, TableId};
 
 use crate::consistency::Consistency;
-use crate::edge::{DEADLINE_DEFAULT, Header, Mutation};
-use crate::operation::Request as Asked;
+use crate::edge::{Body, DEADLINE_DEFAULT, Header, Mutation, Request};
 use crate::page_token::{self, Binding};
+use crate::proposal::RowRequest;
 use crate::region::aggregate::Aggregate;
 use crate::region::filter::Lookup;
 use crate::region::latest::{Cut, Latest, PrefixProgress};
 use crate::region::read::GetRequest;
 use crate::region::scan::{BLOCK_BYTES_DEFAULT, BLOCK_BYTES_MAX, Cursor, ScanRequest};
-use crate::region::write::RowMutation;
+use crate::region::write::ReceivedRow;
 use crate::resume_token::{Position, ResumeToken};
-use crate::session::{Body, Request};
 use crate::window::UnderWay;
 
 /// A request of a stream.
@@ -83,7 +82,7 @@ fn consistency(wire: i32) -> Result<Consistency, Error> {
     }
 }
 
-/// A wish for a page token.
+/// A request for a page token.
 pub fn seal_page(body: v1::SealPage) -> Result<(Binding, Vec<page_token::Position>), Error> {
     let position = |position: v1::PagePosition| page_token::Position {
         bucket: position.bucket,
@@ -93,7 +92,7 @@ pub fn seal_page(body: v1::SealPage) -> Result<(Binding, Vec<page_token::Positio
     Ok((binding(body.binding)?, body.positions.into_iter().map(position).collect()))
 }
 
-/// A page token that comes back.
+/// A page token to be read.
 pub fn open_page(body: v1::OpenPage) -> Result<(Binding, Bytes), Error> {
     Ok((binding(body.binding)?, body.token))
 }
@@ -109,7 +108,7 @@ fn deadline(ms: u32) -> Duration {
     if ms == 0 { DEADLINE_DEFAULT } else { Duration::from_millis(u64::from(ms)) }
 }
 
-/// Callers without an id of their own (grpcurl) share the nil one.
+/// Callers without their own id (grpcurl) share the nil one.
 fn client_id(bytes: &[u8]) -> Result<[u8; 16], Error> {
     if bytes.is_empty() {
         return Ok([0; 16]);
@@ -133,12 +132,12 @@ fn under_way(wire: v1::UnderWay) -> Result<UnderWay, Error> {
 
 /// A write; what is wrong with one row is that row's own error.
 pub fn mutate(body: v1::Mutate, waits_for: Option<v1::UnderWay>) -> Result<Mutation, Error> {
-    let row = |row: v1::RowMutation| RowMutation {
+    let row = |row: v1::RowMutation| ReceivedRow {
         operation: row.operation,
         first_try_ms: row.first_try_ms,
         cells: cells(row.cells, &row.messages),
         delete_row: row.delete_row,
-        request: asked(row.condition, row.read_modify_writes, row.returns, row.return_found),
+        request: row_request(row.condition, row.read_modify_writes, row.returns, row.return_found),
         row: row.row,
     };
     let under_way = waits_for.map(under_way).transpose()?;
@@ -155,18 +154,19 @@ pub fn has_packed(body: &v1::Mutate) -> bool {
     body.rows.iter().any(|row| !row.cells.is_empty())
 }
 
-fn asked(
+fn row_request(
     condition: Option<v1::Condition>,
     read_modify_writes: Vec<v1::ReadModifyWrite>,
     returns: i32,
     return_found: bool,
-) -> Result<Asked, Error> {
-    Ok(Asked {
+) -> Result<Option<Box<RowRequest>>, Error> {
+    let request = RowRequest {
         condition: condition.map(Condition::try_from).transpose()?,
         read_modify_writes: read_modify_writes.into_iter().map(ReadModifyWrite::try_from).collect::<Result<_, _>>()?,
         returns: mutation::returns(returns)?,
         return_found,
-    })
+    };
+    Ok(request.boxed())
 }
 
 fn cells(packed: Bytes, messages: &[v1::Cell]) -> Result<Bytes, Error> {
@@ -191,7 +191,7 @@ pub fn get(body: v1::Get) -> Result<GetRequest, Error> {
     Ok(GetRequest { rows: body.rows, lookup, exists_only: body.exists_only })
 }
 
-/// A scan and where it begins or goes on.
+/// A scan, and where it begins or continues.
 pub fn scan(body: v1::Scan) -> Result<(Arc<ScanRequest>, Cursor), Error> {
     let aggregate = body.aggregate.map(|of| Aggregate::new(&of.family, of.qualifier, &of.read_as)).transpose()?;
     let (latest, group) = body.latest.map(latest).transpose()?.unzip();
@@ -214,7 +214,7 @@ pub fn scan(body: v1::Scan) -> Result<(Arc<ScanRequest>, Cursor), Error> {
             _ => false,
         };
         if !fits || group.is_some() != latest.is_some() {
-            return Err(invalid("the resume token belongs to a scan that aggregates otherwise; start the scan anew"));
+            return Err(invalid("the resume token belongs to a scan that aggregates otherwise; start the scan again"));
         }
         Cursor { limit_left, offset_left, position, group, totals, sequence }
     };
@@ -235,7 +235,7 @@ pub fn scan(body: v1::Scan) -> Result<(Arc<ScanRequest>, Cursor), Error> {
     Ok((Arc::new(request), cursor))
 }
 
-/// What is asked for of each prefix, and how far the regions before came with the prefix they ended in.
+/// What is requested for each prefix, and how far the regions before got with the prefix in which they ended.
 fn latest(wire: v1::Latest) -> Result<(Latest, PrefixProgress), Error> {
     let cut = match wire.prefix {
         Some(v1::latest::Prefix::Parts(parts)) => Cut::Parts(parts),

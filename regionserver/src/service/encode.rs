@@ -4,11 +4,10 @@ use bytes::Bytes;
 use terrane_proto::{convert, error, mutation, v1};
 use terrane_types::Error;
 
-use crate::edge::{Mutated, RowFailure};
+use crate::edge::{Answer, Mutated, RowFailure};
 use crate::page_token::Position;
 use crate::region::aggregate::Totals;
 use crate::region::scan::Block;
-use crate::session::Answer;
 
 /// An answer of a stream; `schema_version` is what the caller does not know of the table yet, or 0.
 pub fn reply(id: u64, answer: Result<Answer, Error>, schema_version: u64) -> v1::Reply {

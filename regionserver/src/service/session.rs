@@ -1,9 +1,10 @@
-//! The bidirectional stream: hello first, then batches both ways until either side ends or the server stops.
+//! The bidirectional stream: a hello first, then batches both ways until either side ends it or the server stops.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
+use terrane_proto::hello::Identity;
 use terrane_proto::{error, hello, v1};
 use terrane_types::limits::SESSION_BATCH_REQUESTS_MAX;
 use terrane_types::{Error, Invalid};
@@ -11,8 +12,7 @@ use tokio::sync::oneshot;
 use tonic::{Status, Streaming};
 
 use super::{decode, encode};
-use crate::edge::Edge;
-use crate::session::{Outgoing, Session};
+use crate::edge::{Edge, Outgoing, Session};
 
 /// Answers put into one batch at most, and the bytes after which a batch is sent as it is.
 const REPLIES_PER_BATCH_MAX: usize = 1024;
@@ -24,10 +24,11 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 /// Serves one client's stream.
 pub fn serve(
     edge: Arc<Edge>,
+    identity: Identity,
     mut requests: Streaming<v1::SessionRequest>,
 ) -> impl Stream<Item = Result<v1::SessionReply, Status>> + Send + 'static {
     async_stream::stream! {
-        match greet(&edge, &mut requests).await {
+        match greet(&edge, identity, &mut requests).await {
             Ok(reply) => yield Ok(message(v1::session_reply::Body::Hello(reply))),
             Err(refused) => {
                 // Nothing else of this stream is read.
@@ -40,7 +41,7 @@ pub fn serve(
         let (session, mut answers) = Session::open(edge);
         let (why, reason) = oneshot::channel();
         sessions.spawn(async move {
-            // A stream that has gone away does not ask why.
+            // A stream that has gone away needs no reason.
             why.send(read(session, requests, ended).await).ok();
         });
         let mut ready = Vec::new();
@@ -64,13 +65,17 @@ fn message(body: v1::session_reply::Body) -> v1::SessionReply {
     v1::SessionReply { body: Some(body) }
 }
 
-async fn greet(edge: &Edge, requests: &mut Streaming<v1::SessionRequest>) -> Result<v1::HelloReply, Error> {
+async fn greet(
+    edge: &Edge,
+    identity: Identity,
+    requests: &mut Streaming<v1::SessionRequest>,
+) -> Result<v1::HelloReply, Error> {
     let first = tokio::time::timeout(HELLO_TIMEOUT, requests.message()).await;
     let first = first.map_err(|_| Error::DeadlineExceeded)?;
     match first.map_err(|status| error::from_status(&status))?.and_then(|first| first.body) {
         Some(v1::session_request::Body::Hello(hello)) => {
-            // Clients number their writes by this time, so it must not be that of one wrong clock.
-            hello::check(&hello, edge.identity, edge.host.time_ms())
+            // Clients number their writes by this time, so it must not depend on one wrong clock.
+            hello::check(&hello, identity, edge.time_ms())
         }
         _ => Err(Error::Invalid(Invalid::new("the first message of a session must be a hello"))),
     }
@@ -88,7 +93,7 @@ async fn read(
             () = ended.cancelled() => return None,
             next = requests.next() => next,
         };
-        // Whatever ends the stream, the client opens another one and tries again what was not answered.
+        // Whatever ends the stream, the client opens another one and retries what was not answered.
         let batch = match next {
             Some(Ok(v1::SessionRequest { body: Some(v1::session_request::Body::Batch(batch)) })) => batch,
             Some(Ok(_)) => return Some(error::status(&Invalid::new("a session takes batches after its hello").into())),
@@ -104,8 +109,8 @@ async fn read(
     }
 }
 
-/// The next answers, as many as a message should hold. The others keep their shares of the server's budget until it is their
-/// turn: a client that does not read leaves them waiting here.
+/// The next answers, as many as a message should hold. The others keep their shares of the server's budget until their turn: a
+/// client that does not read leaves them waiting here.
 fn next_batch(waiting: &mut impl Iterator<Item = Outgoing>) -> Option<v1::ReplyBatch> {
     let (mut replies, mut bytes) = (Vec::new(), 0);
     while bytes < BATCH_BYTES_WANTED {

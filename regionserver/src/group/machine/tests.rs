@@ -5,7 +5,11 @@ use terrane_types::cell::{CellRef, LATEST, pack};
 use terrane_types::{FamilyName, FamilySchema, KeyRange, Projection, RegionEpoch, TableId, TableName};
 
 use super::*;
-use crate::operation::{self, Request, RowResult, WriteBuilder, WriteHeader};
+use bytes::Bytes;
+use terrane_types::PackedCells;
+
+use crate::operation::{ChangeTables, LoggedRow, RowResult, Split, WriteEncoder, WriteHeader};
+use crate::proposal::{CheckedRow, RowRequest, Write};
 
 const GROUP: GroupId = GroupId(2);
 
@@ -24,8 +28,8 @@ async fn open(directory: &tempfile::TempDir) -> (Arc<Engine>, Arc<GroupMachine>)
     (engine, machine)
 }
 
-/// A write of one row as the edge submits it.
-fn submitted(region: u64, epoch: u64, number: u64, row: &str, request: Option<Request>) -> Vec<u8> {
+/// A write of one row as the edge proposes it.
+fn proposed(region: u64, epoch: u64, number: u64, row: &str, request: Option<RowRequest>) -> Proposal {
     let header = WriteHeader {
         region: RegionId(region),
         epoch: RegionEpoch(epoch),
@@ -36,15 +40,30 @@ fn submitted(region: u64, epoch: u64, number: u64, row: &str, request: Option<Re
         exact_schema: false,
         families_checked: false,
     };
-    let (mut cells, mut operation) = (Vec::new(), Vec::new());
-    pack(&mut cells, CellRef::put(b"f", b"q", LATEST, row.as_bytes()));
-    let mut builder = WriteBuilder::new(&mut operation, &header);
-    match request {
-        None => builder.push(number, 900, row.as_bytes(), &cells),
-        Some(request) => builder.push_request(number, 900, row.as_bytes(), &cells, &request.encode().unwrap()),
-    }
-    builder.finish();
+    let checked = CheckedRow {
+        operation: number,
+        first_try_ms: 900,
+        row: Bytes::copy_from_slice(row.as_bytes()),
+        cells: PackedCells::from_cells([CellRef::put(b"f", b"q", LATEST, row.as_bytes())]).unwrap(),
+        request: request.and_then(RowRequest::boxed),
+    };
+    Proposal::Write(Write::new(header, vec![checked]))
+}
+
+/// A row of a client without numbers, as it is logged.
+fn plain<'a>(row: &'a [u8], cells: &'a [u8]) -> LoggedRow<&'a [u8]> {
+    LoggedRow { operation: 0, first_try_ms: 1, row, cells, result: None, untracked: false }
+}
+
+/// The bytes of an operation.
+fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut operation = Vec::new();
+    encode(&mut operation);
     operation
+}
+
+fn encoded_split(split: &Split) -> Vec<u8> {
+    encoded(|out| split.encode(out).unwrap())
 }
 
 impl Replica {
@@ -58,9 +77,9 @@ impl Replica {
     async fn apply(&mut self, operation: Vec<u8>) -> Reply {
         let index = self.log.len() as u64 + 1;
         let entry = AppliedEntry { term: 1, index, stamp: 1000 + index, operations: vec![operation.into()] };
-        let reply = self.machine.apply(std::slice::from_ref(&entry)).await;
+        let mut replies = self.machine.apply(std::slice::from_ref(&entry)).await;
         self.log.push(entry);
-        Reply::decode(reply[0][0].clone()).unwrap()
+        replies.remove(0).remove(0)
     }
 
     /// Forgets what is in memory and applies the log again from where this replica's files leave off.
@@ -92,20 +111,19 @@ impl Replica {
         };
         let (mut cells, mut operation) = (Vec::new(), Vec::new());
         pack(&mut cells, CellRef::put(b"f", b"q", LATEST, row.as_bytes()));
-        let mut builder = WriteBuilder::new(&mut operation, &header);
-        builder.push(1, 1, row.as_bytes(), &cells);
-        builder.finish();
-        operation::stamp(&mut operation, timestamp).unwrap();
+        let mut encoder = WriteEncoder::new(&mut operation, &header, timestamp);
+        encoder.push(&plain(row.as_bytes(), &cells));
+        encoder.finish();
         self.apply(operation).await
     }
 
     /// Prepares a write of one row as the leader would, alone, and applies what comes of it.
-    async fn mutate(&mut self, region: u64, epoch: u64, number: u64, row: &str, request: Option<Request>) -> Reply {
-        let operation = submitted(region, epoch, number, row, request);
+    async fn mutate(&mut self, region: u64, epoch: u64, number: u64, row: &str, request: Option<RowRequest>) -> Reply {
+        let proposal = proposed(region, epoch, number, row, request);
         let ordinal = self.log.len() as u64 + 1;
         let packing = Packing { term: 1, ordinal, stamp: 1000 + ordinal, landed: ordinal - 1, alone: true };
         let mut entry = Vec::new();
-        let Prepared::Packed = self.machine.prepare(&packing, &operation, &mut entry) else { panic!("not packed") };
+        let Prepared::Packed = self.machine.prepare(&packing, &proposal, &mut entry) else { panic!("not packed") };
         self.apply(entry).await
     }
 
@@ -116,7 +134,8 @@ impl Replica {
     }
 
     async fn alter(&mut self, schema: TableSchema) -> Reply {
-        self.apply(ChangeTables { schema: Some(schema), create: Vec::new(), drop: None }.encode()).await
+        let change = ChangeTables { schema: Some(schema), create: Vec::new(), drop: None };
+        self.apply(encoded(|out| change.encode(out))).await
     }
 
     async fn create(&mut self) -> Reply {
@@ -128,12 +147,13 @@ impl Replica {
             group: GROUP,
             schema_version: 1,
         };
-        self.apply(ChangeTables { schema: Some(schema(1)), create: vec![descriptor], drop: None }.encode()).await
+        let change = ChangeTables { schema: Some(schema(1)), create: vec![descriptor], drop: None };
+        self.apply(encoded(|out| change.encode(out))).await
     }
 
     async fn split(&mut self, region: u64, epoch: u64, at: &'static str, left: u64, right: u64) -> Reply {
         let [region, left, right] = [region, left, right].map(RegionId);
-        self.apply(Split { region, epoch: RegionEpoch(epoch), left, right, at: at.into() }.encode().unwrap()).await
+        self.apply(encoded_split(&Split { region, epoch: RegionEpoch(epoch), left, right, at: at.into() })).await
     }
 
     /// `r2[a b] r3[m]`: the regions with their rows.
@@ -223,7 +243,7 @@ async fn a_boundary_that_no_manifest_holds_is_refused_at_its_entry_and_the_regio
     replica.put(1, 1, "a").await;
     let at = Bytes::from(vec![b'k'; 40_000]);
     let split = Split { region: RegionId(1), epoch: RegionEpoch(1), left: RegionId(2), right: RegionId(3), at };
-    let refused = replica.apply(split.encode().unwrap()).await;
+    let refused = replica.apply(encoded_split(&split)).await;
     assert!(matches!(&refused, Reply::Invalid { what } if what.contains("32767")), "{refused:?}");
     replica.machine.flush(RegionId(1)).await.unwrap();
     replica.put(1, 1, "m").await;
@@ -238,7 +258,7 @@ async fn the_longest_boundary_is_split_at_and_read_again() {
     replica.put(1, 1, "a").await;
     let at = Bytes::from(vec![b'c'; terrane_types::limits::ROW_BYTES_MAX]);
     let split = Split { region: RegionId(1), epoch: RegionEpoch(1), left: RegionId(2), right: RegionId(3), at };
-    assert!(matches!(replica.apply(split.encode().unwrap()).await, Reply::Split { .. }));
+    assert!(matches!(replica.apply(encoded_split(&split)).await, Reply::Split { .. }));
     for region in [2, 3] {
         replica.machine.flush(RegionId(region)).await.unwrap();
     }
@@ -254,7 +274,7 @@ async fn a_write_to_a_family_dropped_since_the_edge_checked_it_is_refused_as_a_w
     let mut both = schema(2);
     both.add_family(FamilySchema::new(FamilyName::new("g").unwrap())).unwrap();
     replica.alter(both).await;
-    let write = |families: &[&[u8]], checked: bool| {
+    let write = |families: &[&[u8]], families_checked: bool| {
         let header = WriteHeader {
             region: RegionId(1),
             epoch: RegionEpoch(1),
@@ -263,30 +283,38 @@ async fn a_write_to_a_family_dropped_since_the_edge_checked_it_is_refused_as_a_w
             lowest_unsettled: 0,
             atomic: false,
             exact_schema: false,
-            families_checked: checked,
+            families_checked,
         };
-        let mut operation = Vec::new();
-        let mut builder = WriteBuilder::new(&mut operation, &header);
-        for (family, row) in families.iter().zip(["a", "b"]) {
-            let mut cells = Vec::new();
-            pack(&mut cells, CellRef::put(family, b"q", 5, b"v"));
-            builder.push(0, 1, row.as_bytes(), &cells);
+        let row = |(family, row): (&&[u8], &'static str)| CheckedRow {
+            operation: 0,
+            first_try_ms: 1,
+            row: row.into(),
+            cells: PackedCells::from_cells([CellRef::put(family, b"q", 5, b"v")]).unwrap(),
+            request: None,
+        };
+        Write::new(header, families.iter().zip(["a", "b"]).map(row).collect())
+    };
+    let logged = |families: &[&[u8]], families_checked: bool| {
+        let (write, mut operation) = (write(families, families_checked), Vec::new());
+        let mut encoder = WriteEncoder::new(&mut operation, &write.header, 1);
+        for row in write.rows() {
+            encoder.push(&plain(&row.row, row.cells.as_bytes()));
         }
-        builder.finish();
+        encoder.finish();
         operation
     };
-    assert!(matches!(replica.apply(write(&[b"g"], true)).await, Reply::Applied { .. }));
+    assert!(matches!(replica.apply(logged(&[b"g"], true)).await, Reply::Applied { .. }));
     // The edge took them while g was there, and the drop came first in the log.
     replica.alter(schema(3)).await;
     let refused = Reply::SchemaChanged { table: TableId(5), version: 3 };
     let packing = Packing { term: 1, ordinal: 9, stamp: 2_000, landed: 8, alone: true };
-    let prepared = replica.machine.prepare(&packing, &write(&[b"f", b"g"], true), &mut Vec::new());
-    assert!(matches!(prepared, Prepared::Refused(reply) if Reply::decode(reply.clone()).unwrap() == refused));
-    assert_eq!(replica.apply(write(&[b"f", b"g"], true)).await, refused);
+    let prepared = replica.machine.prepare(&packing, &Proposal::Write(write(&[b"f", b"g"], true)), &mut Vec::new());
+    assert!(matches!(&prepared, Prepared::Refused(reply) if *reply == refused));
+    assert_eq!(replica.apply(logged(&[b"f", b"g"], true)).await, refused);
     assert_eq!(replica.shown(), "r1[]", "nothing of it is applied");
-    assert!(matches!(replica.apply(write(&[b"f"], true)).await, Reply::Applied { .. }), "f is still there");
+    assert!(matches!(replica.apply(logged(&[b"f"], true)).await, Reply::Applied { .. }), "f is still there");
     // Entries of builds that did not say what was checked have the effect that they had.
-    assert!(matches!(replica.apply(write(&[b"f", b"g"], false)).await, Reply::Applied { .. }));
+    assert!(matches!(replica.apply(logged(&[b"f", b"g"], false)).await, Reply::Applied { .. }));
     let before = replica.shown();
     let replica = replica.crash_and_replay().await;
     assert_eq!((replica.shown(), before), ("r1[a]".to_owned(), "r1[a]".to_owned()));
@@ -302,8 +330,8 @@ async fn what_a_client_waits_for_is_replayed_and_holds_back_the_log() {
     replica.machine.record().await.unwrap();
     replica.machine.flush(RegionId(1)).await.unwrap();
     let under_way = crate::window::UnderWay::new(5, vec![(1, 1)]).unwrap();
-    let settle = operation::Settle { region: RegionId(1), client: [4; 16], under_way };
-    assert!(matches!(replica.apply(settle.encode()).await, Reply::Applied { .. }));
+    let settle = crate::operation::Settle { region: RegionId(1), client: [4; 16], under_way };
+    assert!(matches!(replica.apply(encoded(|out| settle.encode(out))).await, Reply::Applied { .. }));
     assert_eq!(replica.machine.durable().index, 5, "it is in the log alone");
     let before = replica.windows();
     let replica = replica.crash_and_replay().await;
@@ -313,9 +341,9 @@ async fn what_a_client_waits_for_is_replayed_and_holds_back_the_log() {
 }
 
 /// A condition that holds of rows without the column.
-fn absent() -> Option<Request> {
+fn absent() -> Option<RowRequest> {
     let test = terrane_types::ColumnTest::new(FamilyName::new("f").unwrap(), "q", terrane_types::Test::Absent);
-    Some(Request { condition: Some(terrane_types::Condition::Column(test)), ..Request::default() })
+    Some(RowRequest { condition: Some(terrane_types::Condition::Column(test)), ..RowRequest::default() })
 }
 
 #[tokio::test]
@@ -367,29 +395,19 @@ async fn what_changes_regions_is_packed_alone_and_a_write_of_a_region_that_is_go
     let split =
         Split { region: RegionId(1), epoch: RegionEpoch(1), left: RegionId(2), right: RegionId(3), at: "c".into() };
     let packing = Packing { term: 1, ordinal: 2, stamp: 1002, landed: 0, alone: false };
-    let prepared = replica.machine.prepare(&packing, &split.encode().unwrap(), &mut Vec::new());
+    let split = Proposal::Split(split);
+    let prepared = replica.machine.prepare(&packing, &split, &mut Vec::new());
     assert!(matches!(prepared, Prepared::WhenLanded));
     let mut entry = Vec::new();
-    let prepared = replica.machine.prepare(&Packing { alone: true, ..packing }, &split.encode().unwrap(), &mut entry);
+    let prepared = replica.machine.prepare(&Packing { alone: true, ..packing }, &split, &mut entry);
     assert!(matches!(prepared, Prepared::PackedAlone));
     replica.apply(entry).await;
-    let mut operation = Vec::new();
-    let header = WriteHeader {
-        region: RegionId(1),
-        epoch: RegionEpoch(1),
-        schema_version: 0,
-        client: [4; 16],
-        lowest_unsettled: 0,
-        atomic: false,
-        exact_schema: false,
-        families_checked: false,
-    };
-    WriteBuilder::new(&mut operation, &header).finish();
+    let write = proposed(1, 1, 1, "a", None);
     let packing = Packing { ordinal: 3, landed: 2, alone: true, ..packing };
-    let Prepared::Refused(reply) = replica.machine.prepare(&packing, &operation, &mut Vec::new()) else {
+    let Prepared::Refused(reply) = replica.machine.prepare(&packing, &write, &mut Vec::new()) else {
         panic!("the parent is gone")
     };
-    assert!(matches!(Reply::decode(reply).unwrap(), Reply::Stale { current, .. } if current.len() == 2));
+    assert!(matches!(reply, Reply::Stale { current, .. } if current.len() == 2));
 }
 
 fn versions_of(replica: &Replica, row: &str) -> Vec<i64> {
@@ -491,11 +509,11 @@ async fn a_set_on_a_version_of_the_same_millisecond_waits_for_the_next() {
     let version = 1000 + ordinal;
     let test = terrane_types::Test::Version(version.cast_signed());
     let test = terrane_types::ColumnTest::new(FamilyName::new("f").unwrap(), "q", test);
-    let request = Request { condition: Some(terrane_types::Condition::Column(test)), ..Request::default() };
-    let operation = submitted(1, 1, 2, "a", Some(request));
+    let request = RowRequest { condition: Some(terrane_types::Condition::Column(test)), ..RowRequest::default() };
+    let proposal = proposed(1, 1, 2, "a", Some(request));
     let prepared = |stamp| {
         let packing = Packing { term: 1, ordinal: ordinal + 1, stamp, landed: ordinal, alone: true };
-        replica.machine.prepare(&packing, &operation, &mut Vec::new())
+        replica.machine.prepare(&packing, &proposal, &mut Vec::new())
     };
     assert!(matches!(prepared(version), Prepared::Later), "it would make the version that it replaces");
     assert!(matches!(prepared(version + 1), Prepared::Packed));

@@ -1,22 +1,21 @@
 //! The long-lived stream of one client: batches of requests in, answers out in whatever order they are ready.
 //!
 //! Requests of one batch never wait for each other. Writes go to their logs one after another without an await, or, while
-//! the server slows writes down, through a queue that reads do not stand in. Reads of a
-//! batch are put together by log group and consistency: one task and one read point for all of them. Answers meet in one bounded queue,
-//! from which the edge takes as many as are ready for the next batch of replies, so replies batch themselves under load.
+//! the server slows writes down, through a queue of their own. Reads of a batch are grouped by log group and consistency:
+//! one task and one read point for all of a group. Answers meet in one bounded queue, from which the translator takes as
+//! many as are ready for its next message, so answers form batches under load.
 //!
-//! What a client may have in flight is counted in units (a scan weighs as much as the block it may answer). A unit is given
-//! back when its answer has left, so a client that does not read its answers is soon not read from either, and the queue
-//! of answers never holds more than its bound. An answer may be far larger than its request promised; so while answers of
-//! more than [`WAITING_BYTES_MAX`] wait to leave, no further read is begun. All answers of the server together have one
-//! budget (`env::net::Intake`); while it is used up, reads are answered `Busy`.
+//! What a client may have in flight is counted in units (a scan weighs as much as the block it may return). A unit is
+//! returned when its answer has left, so a client that does not read its answers is soon not read from either, and the
+//! queue of answers never exceeds its bound. An answer may be far larger than its request suggested; so while answers of
+//! more than [`WAITING_BYTES_MAX`] wait to leave, no further read begins. All answers of the server share one budget
+//! (`env::net::Intake`); while it is used up, reads are answered `Busy`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use terrane_env::budget::Share;
@@ -24,86 +23,46 @@ use terrane_types::{Error, GroupId};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 
+use super::{Answer, Body, Edge, Header, Mutation, Request};
 use crate::consistency::{Consistency, ReadTime};
-use crate::edge::{Edge, Header, Mutated, Mutation};
-use crate::page_token::{Binding, Position};
 use crate::proposal::Group;
-use crate::region::read::{DiskGet, GetRequest, Got, ROOM_RETRY};
-use crate::region::scan::{self, Block, Cursor, ScanRequest};
+use crate::region::read::{DiskGet, Got, ROOM_RETRY};
+use crate::region::scan;
 
 /// Units in flight on one stream, and so the bound of its queue of answers.
 pub const UNITS_MAX: u32 = 8192;
 /// Bytes of a scan's block that weigh one unit; writes and gets weigh one.
 const BYTES_PER_UNIT: usize = 16 << 10;
-/// Bytes of answers that wait to leave, above which no read is begun. What is being read then comes on top.
+/// Bytes of answers that wait to leave, above which no read begins. What is being read then comes on top.
 const WAITING_BYTES_MAX: usize = 64 << 20;
-/// What a caller waits whose write found no place in the queue.
+/// How long a caller waits whose write found the queue full.
 const QUEUE_RETRY: Duration = Duration::from_millis(10);
-/// Scans, and gets that wait for the disk, that go on side by side for one batch and group.
+/// Scans, and gets that wait for the disk, that run concurrently for one batch and group.
 const READS_AT_ONCE: usize = 16;
 /// Gets answered from memory between two yields to other tasks, and how many gets a scan that begins there counts for: it
 /// takes a few dozen rows at the most.
 const GETS_PER_YIELD: u32 = 64;
 const GETS_PER_SCAN: u32 = 4;
 
-/// A decoded request.
-pub struct Request {
-    pub header: Header,
-    pub body: Body,
-    /// The caller wants cells as messages.
-    pub messages: bool,
-}
-
-pub enum Body {
-    Mutate(Mutation),
-    Get(GetRequest),
-    Scan(Box<(Arc<ScanRequest>, Cursor)>),
-    SealPage(Box<(Binding, Vec<Position>)>),
-    OpenPage(Box<(Binding, Bytes)>),
-}
-
-/// What a request came to.
-pub enum Answer {
-    Mutated {
-        mutated: Mutated,
-        messages: bool,
-    },
-    /// Packed rows.
-    Rows {
-        rows: Vec<u8>,
-        messages: bool,
-        as_of_ms: u64,
-    },
-    Block {
-        block: Box<Block>,
-        reverse: bool,
-        messages: bool,
-        as_of_ms: u64,
-    },
-    /// A page token.
-    Sealed(Bytes),
-    Opened(Vec<Position>),
-}
-
-/// An answer on its way out; its units are given back when it is dropped.
+/// An answer on its way out; its units are returned when it is dropped.
 pub struct Outgoing {
     pub id: u64,
     pub answer: Result<Answer, Error>,
-    room: Room,
+    slot: Slot,
 }
 
-/// What every request has with it until its answer is out: its units, and what there is to tell the client besides.
-pub struct Room {
+/// What a request occupies until its answer has left: units of its stream and shares of budgets.
+struct Slot {
     _units: OwnedSemaphorePermit,
-    /// What of the answers that wait is this one's.
+    /// The bytes of its answer, counted among those that wait.
     waiting: Option<(Arc<Waiting>, usize)>,
-    /// Its part of the server's budget of answers.
+    /// Its share of the server's budget of answers.
     share: Option<Share>,
-    /// The version of the table's schema that the client does not know yet; 0: no news.
+    /// A version of the table's schema that is news to the client; 0: no news.
     schema_news: u64,
 }
 
-impl Drop for Room {
+impl Drop for Slot {
     fn drop(&mut self) {
         if let Some((waiting, bytes)) = self.waiting.take() {
             waiting.left(bytes);
@@ -130,10 +89,10 @@ impl Waiting {
         self.bytes.load(Ordering::Acquire) > WAITING_BYTES_MAX
     }
 
-    /// Waits until there is little enough. A client that has gone makes room too: its answers are dropped.
+    /// Waits until few enough bytes wait. A client that has gone counts no more: its answers are dropped.
     async fn ease(&self) {
         while self.is_full() {
-            // Made before looking again: what leaves in between wakes it.
+            // Created before looking again: what leaves in between wakes it.
             let eased = self.eased.notified();
             if self.is_full() {
                 eased.await;
@@ -143,26 +102,12 @@ impl Waiting {
 }
 
 impl Outgoing {
-    /// Gives the units back and the answer out, with the schema version that is news to the client.
+    /// Returns the units; yields the answer and the schema version that is news to the client.
     pub fn take(self) -> (u64, Result<Answer, Error>, u64) {
-        let schema_news = self.room.schema_news;
+        let schema_news = self.slot.schema_news;
         // From here on the transport counts it, as soon as it is encoded.
-        drop(self.room);
+        drop(self.slot);
         (self.id, self.answer, schema_news)
-    }
-}
-
-impl Answer {
-    /// About what it takes in memory.
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Mutated { mutated, .. } => {
-                mutated.results.iter().map(|(_, outcome)| outcome.cells.as_bytes().len()).sum()
-            }
-            Self::Rows { rows, .. } => rows.len(),
-            Self::Block { block, .. } => block.rows.len(),
-            Self::Sealed(_) | Self::Opened(_) => 0,
-        }
     }
 }
 
@@ -171,17 +116,17 @@ pub struct Session {
     edge: Arc<Edge>,
     waiting: Arc<Waiting>,
     answers: mpsc::Sender<Outgoing>,
-    room: Arc<Semaphore>,
+    units: Arc<Semaphore>,
     writes: Writes,
 }
 
-/// The writes of one stream, in the order they came. Under pressure they wait a little before they are proposed; those
-/// that come meanwhile queue up behind them, so that no write passes an earlier one of its stream.
+/// The writes of one stream, in the order they came. Under pressure they wait a little before they are proposed; later ones
+/// queue up after them, so that no write passes an earlier one of its stream.
 struct Writes {
     edge: Arc<Edge>,
     answers: mpsc::Sender<Outgoing>,
     queue: mpsc::Sender<Queued>,
-    /// Writes in the queue and not proposed yet. Only this stream adds to it.
+    /// Writes in the queue, not proposed yet. Only this stream adds to it.
     queued: Arc<AtomicUsize>,
 }
 
@@ -190,7 +135,7 @@ struct Queued {
     arrived: Instant,
     due: Instant,
     write: Write,
-    /// Its part of the bytes that may wait.
+    /// Its share of the bytes that may wait.
     _share: Share,
 }
 
@@ -199,7 +144,7 @@ struct Write {
     header: Header,
     mutation: Mutation,
     messages: bool,
-    room: Room,
+    slot: Slot,
 }
 
 impl Writes {
@@ -218,10 +163,10 @@ impl Writes {
                 if arrived.elapsed() < deadline {
                     propose(&edge, &answers, write);
                 } else {
-                    // Its caller has given up: working on it would take time from those that wait behind it.
-                    send(&answers, write.id, Err(Error::DeadlineExceeded), write.room);
+                    // Its caller has given up: working on it would take time from those that wait after it.
+                    send(&answers, write.id, Err(Error::DeadlineExceeded), write.slot);
                 }
-                // Only now: who sees none queued may propose at once.
+                // Only now: a write that finds none queued is proposed at once.
                 queued.fetch_sub(1, Ordering::Release);
             }
         });
@@ -237,26 +182,26 @@ impl Writes {
         }
         let share = match admission.queue(write.mutation.bytes()) {
             Ok(share) => share,
-            Err(busy) => return send(&self.answers, write.id, Err(busy), write.room),
+            Err(busy) => return send(&self.answers, write.id, Err(busy), write.slot),
         };
         self.queued.fetch_add(1, Ordering::Relaxed);
         let arrived = Instant::now();
         let queued = Queued { arrived, due: arrived + delay.unwrap_or_default(), write, _share: share };
         if let Err(refused) = self.queue.try_send(queued) {
-            let Write { id, room, .. } = refused.into_inner().write;
+            let Write { id, slot, .. } = refused.into_inner().write;
             self.queued.fetch_sub(1, Ordering::Relaxed);
             tracing::error!("a session's queue of writes is full, which its units should prevent");
-            send(&self.answers, id, Err(Error::Busy { retry_after: QUEUE_RETRY }), room);
+            send(&self.answers, id, Err(Error::Busy { retry_after: QUEUE_RETRY }), slot);
         }
     }
 }
 
 fn propose(edge: &Arc<Edge>, answers: &mpsc::Sender<Outgoing>, write: Write) {
-    let Write { id, header, mutation, messages, room } = write;
+    let Write { id, header, mutation, messages, slot } = write;
     let answers = answers.clone();
     edge.mutate(&header, mutation, move |outcome| {
         let answer = outcome.map(|mutated| Answer::Mutated { mutated, messages });
-        send(&answers, id, answer, room);
+        send(&answers, id, answer, slot);
     });
 }
 
@@ -264,7 +209,7 @@ fn propose(edge: &Arc<Edge>, answers: &mpsc::Sender<Outgoing>, write: Write) {
 struct Read {
     id: u64,
     request: Request,
-    room: Room,
+    slot: Slot,
 }
 
 /// The reads of a batch, by what they can share a read point with.
@@ -276,54 +221,59 @@ impl Session {
         let units = usize::try_from(UNITS_MAX).expect("a small number");
         let (answers, receiver) = mpsc::channel(units);
         let writes = Writes::open(edge.clone(), answers.clone(), units);
-        let (room, waiting) = (Arc::new(Semaphore::new(units)), Arc::default());
-        (Self { edge, waiting, answers, room, writes }, receiver)
+        let (units, waiting) = (Arc::new(Semaphore::new(units)), Arc::default());
+        (Self { edge, waiting, answers, units, writes }, receiver)
     }
 
     /// Starts every request of a batch. Waits only when the client has too much in flight.
     pub async fn start(&self, batch: Vec<(u64, Result<Request, Error>)>) {
         let arrived = Instant::now();
         let mut reads = Reads::new();
-        // A batch of many requests speaks of few tables: news of one are told once.
+        // A batch of many requests names few tables: news of one are given once.
         let mut told = None;
         for (id, request) in batch {
-            let units = self.room_for(request.as_ref().ok(), &mut reads, arrived).await;
+            let units = self.acquire_units(request.as_ref().ok(), &mut reads, arrived).await;
             let header = request.as_ref().ok().map(|request| request.header);
             let header = header.filter(|header| told.replace(header.table) != Some(header.table));
             let schema_news = header.map_or(0, |header| self.edge.schema_news(&header));
-            let room = Room { _units: units, waiting: Some((self.waiting.clone(), 0)), share: None, schema_news };
+            let slot = Slot { _units: units, waiting: Some((self.waiting.clone(), 0)), share: None, schema_news };
             match request {
-                Err(error) => self.answer(id, Err(error), room),
+                Err(error) => self.answer(id, Err(error), slot),
                 Ok(request) if arrived.elapsed() > request.header.deadline => {
-                    self.answer(id, Err(Error::DeadlineExceeded), room);
+                    self.answer(id, Err(Error::DeadlineExceeded), slot);
                 }
                 Ok(Request { header, body: Body::Mutate(mutation), messages }) => {
-                    self.writes.take(Write { id, header, mutation, messages, room })
+                    self.writes.take(Write { id, header, mutation, messages, slot })
                 }
                 Ok(Request { body: Body::SealPage(page), .. }) => {
                     let (binding, positions) = *page;
-                    self.answer(id, self.edge.page_seal.seal(&binding, &positions).map(Answer::Sealed), room);
+                    self.answer(id, self.edge.page_seal.seal(&binding, &positions).map(Answer::Sealed), slot);
                 }
                 Ok(Request { body: Body::OpenPage(page), .. }) => {
                     let (binding, token) = *page;
-                    self.answer(id, self.edge.page_seal.open(&binding, token).map(Answer::Opened), room);
+                    self.answer(id, self.edge.page_seal.open(&binding, token).map(Answer::Opened), slot);
                 }
-                Ok(request) => self.collect(Read { id, request, room }, &mut reads),
+                Ok(request) => self.collect(Read { id, request, slot }, &mut reads),
             }
         }
         self.start_reads(&mut reads, arrived);
-        // The next batch is as hungry as this one.
+        // The next batch may read as much as this one.
         self.waiting.ease().await;
     }
 
     /// Units for a request. Before waiting for some, the reads collected so far are started: they hold units themselves.
-    async fn room_for(&self, request: Option<&Request>, reads: &mut Reads, arrived: Instant) -> OwnedSemaphorePermit {
+    async fn acquire_units(
+        &self,
+        request: Option<&Request>,
+        reads: &mut Reads,
+        arrived: Instant,
+    ) -> OwnedSemaphorePermit {
         let units = weight(request);
-        if let Ok(room) = self.room.clone().try_acquire_many_owned(units) {
-            return room;
+        if let Ok(slot) = self.units.clone().try_acquire_many_owned(units) {
+            return slot;
         }
         self.start_reads(reads, arrived);
-        self.room.clone().acquire_many_owned(units).await.expect("the semaphore is never closed")
+        self.units.clone().acquire_many_owned(units).await.expect("the semaphore is never closed")
     }
 
     fn collect(&self, read: Read, reads: &mut Reads) {
@@ -334,7 +284,7 @@ impl Session {
             }
             Err(error) => {
                 self.edge.metrics.refused.inc();
-                self.answer(read.id, Err(error), read.room);
+                self.answer(read.id, Err(error), read.slot);
             }
         }
     }
@@ -348,8 +298,8 @@ impl Session {
         }
     }
 
-    fn answer(&self, id: u64, answer: Result<Answer, Error>, room: Room) {
-        send(&self.answers, id, answer, room);
+    fn answer(&self, id: u64, answer: Result<Answer, Error>, slot: Slot) {
+        send(&self.answers, id, answer, slot);
     }
 }
 
@@ -363,8 +313,8 @@ fn weight(request: Option<&Request>) -> u32 {
     }
 }
 
-/// One read point for all reads of a group, then each of them. What memory answers is answered first, scans for a few rows
-/// among it; what is left, longer scans and what needs the disk, goes on side by side.
+/// Takes one read point for all reads of a group, then runs each of them. What memory can answer comes first, including
+/// scans for a few rows; the rest, longer scans and what needs the disk, runs concurrently.
 async fn run_reads(
     edge: &Arc<Edge>,
     group: &Group,
@@ -373,30 +323,30 @@ async fn run_reads(
     (answers, waiting): (&mpsc::Sender<Outgoing>, &Waiting),
     arrived: Instant,
 ) {
-    // The most patient read decides how long is waited; the others are answered as late at the worst.
+    // The most patient read decides how long to wait; the others are answered that late at worst.
     let deadline = reads.iter().map(|read| read.request.header.deadline).max().unwrap_or_default();
     let point = edge.read_point(group, consistency, deadline.saturating_sub(arrived.elapsed())).await;
     let time = match point {
         Ok(time) => time,
         Err(error) => {
-            for Read { id, room, .. } in reads {
-                finish(edge, answers, id, Err(error.clone()), room);
+            for Read { id, slot, .. } in reads {
+                finish(edge, answers, id, Err(error.clone()), slot);
             }
             return;
         }
     };
     let mut rest = Vec::new();
     let mut since_yield = 0;
-    for Read { id, request, room } in reads {
+    for Read { id, request, slot } in reads {
         waiting.ease().await;
         since_yield += if matches!(request.body, Body::Scan(_)) { GETS_PER_SCAN } else { 1 };
         if edge.intake.answers_are_full() {
-            finish(edge, answers, id, Err(Error::Busy { retry_after: ROOM_RETRY }), room);
+            finish(edge, answers, id, Err(Error::Busy { retry_after: ROOM_RETRY }), slot);
             continue;
         }
         match begin_read(edge, request, time) {
-            Begun::Done(answer) => finish(edge, answers, id, answer, room),
-            Begun::Rest(read) => rest.push((id, read, room)),
+            Begun::Done(answer) => finish(edge, answers, id, answer, slot),
+            Begun::Rest(read) => rest.push((id, read, slot)),
         }
         if since_yield >= GETS_PER_YIELD {
             since_yield = 0;
@@ -411,22 +361,22 @@ async fn run_reads(
         }
         if under_way.len() < READS_AT_ONCE
             && !waiting.is_full()
-            && let Some((id, read, room)) = rest.next()
+            && let Some((id, read, slot)) = rest.next()
         {
-            under_way.push(async move { (id, end_read(edge, read, time).await, room) });
+            under_way.push(async move { (id, end_read(edge, read, time).await, slot) });
             continue;
         }
-        let Some((id, answer, room)) = under_way.next().await else {
+        let Some((id, answer, slot)) = under_way.next().await else {
             match rest.len() {
                 0 => return,
                 _ => continue,
             }
         };
-        finish(edge, answers, id, answer, room);
+        finish(edge, answers, id, answer, slot);
     }
 }
 
-/// How far a read comes without waiting for anything.
+/// How far a read gets without waiting.
 enum Begun {
     Done(Result<Answer, Error>),
     Rest(Unfinished),
@@ -455,7 +405,7 @@ fn begin_read(edge: &Edge, request: Request, time: ReadTime) -> Begun {
             }
         }
         Body::Mutate(_) | Body::SealPage(_) | Body::OpenPage(_) => {
-            Begun::Done(Err(Error::Internal { message: "a request among the reads that is none".to_owned() }))
+            Begun::Done(Err(Error::Internal { message: "a request among the reads that is not a read".to_owned() }))
         }
     }
 }
@@ -473,23 +423,23 @@ async fn end_read(edge: &Edge, read: Unfinished, time: ReadTime) -> Result<Answe
     }
 }
 
-fn finish(edge: &Edge, answers: &mpsc::Sender<Outgoing>, id: u64, answer: Result<Answer, Error>, mut room: Room) {
+fn finish(edge: &Edge, answers: &mpsc::Sender<Outgoing>, id: u64, answer: Result<Answer, Error>, mut slot: Slot) {
     match &answer {
-        Ok(answer) => room.share = Some(edge.intake.count_answer(answer.bytes() as u64)),
+        Ok(answer) => slot.share = Some(edge.intake.count_answer(answer.bytes() as u64)),
         Err(_) => {
             edge.metrics.refused.inc();
         }
     }
-    send(answers, id, answer, room);
+    send(answers, id, answer, slot);
 }
 
-/// Every answer in the queue holds at least one unit, so there is always room; a client that went away hears nothing.
-fn send(answers: &mpsc::Sender<Outgoing>, id: u64, answer: Result<Answer, Error>, mut room: Room) {
-    if let (Ok(answer), Some((waiting, bytes))) = (&answer, &mut room.waiting) {
+/// Every answer in the queue holds at least one unit, so the queue is never full. A client that went away gets nothing.
+fn send(answers: &mpsc::Sender<Outgoing>, id: u64, answer: Result<Answer, Error>, mut slot: Slot) {
+    if let (Ok(answer), Some((waiting, bytes))) = (&answer, &mut slot.waiting) {
         *bytes = answer.bytes();
         waiting.bytes.fetch_add(*bytes, Ordering::AcqRel);
     }
-    if let Err(mpsc::error::TrySendError::Full(_)) = answers.try_send(Outgoing { id, answer, room }) {
+    if let Err(mpsc::error::TrySendError::Full(_)) = answers.try_send(Outgoing { id, answer, slot }) {
         tracing::error!("a session's queue of answers is full, which its units should prevent");
     }
 }
@@ -502,24 +452,24 @@ mod tests {
 
     #[tokio::test]
     async fn reads_wait_while_answers_of_too_many_bytes_have_not_left() {
-        let room = Arc::new(Semaphore::new(2));
+        let free = Arc::new(Semaphore::new(2));
         let (answers, mut queue) = mpsc::channel(2);
         let waiting = Arc::<Waiting>::default();
         let answer = |bytes| Answer::Rows { rows: vec![0; bytes], messages: false, as_of_ms: 0 };
         for bytes in [WAITING_BYTES_MAX, 1] {
             assert!(waiting.ease().now_or_never().is_some(), "as much as may wait is not too much");
-            let units = room.clone().try_acquire_owned().unwrap();
-            let room = Room { _units: units, waiting: Some((waiting.clone(), 0)), share: None, schema_news: 0 };
-            send(&answers, 1, Ok(answer(bytes)), room);
+            let units = free.clone().try_acquire_owned().unwrap();
+            let slot = Slot { _units: units, waiting: Some((waiting.clone(), 0)), share: None, schema_news: 0 };
+            send(&answers, 1, Ok(answer(bytes)), slot);
         }
         let mut ease = Box::pin(waiting.ease());
         assert!((&mut ease).now_or_never().is_none());
-        // An answer makes room when it leaves, and also when nobody wants it any more.
+        // An answer no longer counts when it leaves, or when its receiver is gone.
         drop(queue.recv().await);
         ease.await;
-        assert_eq!((waiting.bytes.load(Ordering::Relaxed), room.available_permits()), (1, 1));
+        assert_eq!((waiting.bytes.load(Ordering::Relaxed), free.available_permits()), (1, 1));
         drop(queue);
         drop(answers);
-        assert_eq!((waiting.bytes.load(Ordering::Relaxed), room.available_permits()), (0, 2));
+        assert_eq!((waiting.bytes.load(Ordering::Relaxed), free.available_permits()), (0, 2));
     }
 }

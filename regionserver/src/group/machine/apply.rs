@@ -1,0 +1,181 @@
+//! Applies committed entries to the engine and to what the edge looks up.
+//!
+//! Order is everything here. The raft crate calls with committed entries in log order, one call at a time. Within an entry,
+//! operations take effect one after another under the lock of `inner`. A region's freeze for a flush takes the `boundary`
+//! first, which an entry holds from its first operation to its last. (A durable point inside an entry would apply its first
+//! operations a second time after a restart, under other sequence numbers than on the other replicas.)
+//!
+//! An entry that this build cannot read ends the process: skipping it would make this replica differ from the others.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use terrane_env::task::abort_process;
+use terrane_raft::AppliedEntry;
+use terrane_types::PackedCells;
+
+use super::{GroupMachine, Inner};
+use crate::hosted::HostedRegion;
+use crate::operation::{LoggedWrite, Operation, Settle};
+use crate::reply::Reply;
+
+/// Rows of consecutive writes of one entry to one region, on their way to its memtables.
+#[derive(Default)]
+struct Gathered {
+    /// The region, and its table's flush size.
+    region: Option<(Arc<HostedRegion>, u64)>,
+    rows: Vec<(Bytes, PackedCells)>,
+    /// Of the entry.
+    stamp: u64,
+}
+
+impl GroupMachine {
+    /// Applies one entry; returns a reply per operation. The boundary is held throughout, also while a split waits for its
+    /// parent's own split to be on disk: that wait needs writes of the manifest only, no freeze.
+    pub(super) async fn apply_entry(&self, entry: &AppliedEntry) -> Vec<Reply> {
+        // Before the boundary, which the flushes that free memory need.
+        self.signals.wait_for_memtables(entry.operations.iter().map(|operation| operation.len() as u64).sum()).await;
+        let _boundary = self.boundary.lock().await;
+        let mut replies = Vec::with_capacity(entry.operations.len());
+        let mut gathered = Gathered { stamp: entry.stamp, ..Gathered::default() };
+        for operation in &entry.operations {
+            let operation = self.read(operation, entry.index);
+            if !matches!(operation, Operation::Write(_) | Operation::Settle(_)) {
+                // What changes regions finds them as the writes before it left them.
+                self.apply_rows(entry.index, &mut gathered);
+            }
+            if let Operation::Split(split) = &operation {
+                self.finish_parents_split(split, entry.index).await;
+            }
+            let mut inner = self.inner.lock();
+            let reply = match operation {
+                Operation::Write(write) => self.gather(&mut inner, entry, write, &mut gathered),
+                Operation::ChangeTables(change) => {
+                    self.change_tables(&mut inner, entry, &change);
+                    Ok(None)
+                }
+                Operation::Split(split) => self.split(&mut inner, entry, &split).map(Some),
+                Operation::Settle(settle) => settle_numbers(&mut inner, entry, &settle),
+                Operation::Tick => Ok(None),
+            };
+            replies.push(match reply {
+                Ok(None) => Reply::Applied { stamp: entry.stamp },
+                Ok(Some(reply)) | Err(reply) => reply,
+            });
+        }
+        self.apply_rows(entry.index, &mut gathered);
+        let mut inner = self.inner.lock();
+        inner.applied = entry.index;
+        inner.stamp = inner.stamp.max(entry.stamp);
+        replies
+    }
+
+    fn read(&self, operation: &Bytes, index: u64) -> Operation {
+        Operation::decode(operation.clone()).unwrap_or_else(|error| self.unreadable(index, &error))
+    }
+
+    fn unreadable(&self, index: u64, error: &dyn std::fmt::Display) -> ! {
+        abort_process(&format!(
+            "entry {index} of group {} cannot be read by this build ({error}); start the build that wrote it",
+            self.group
+        ))
+    }
+
+    /// Gathers the rows of one write and records their numbers. Only what may have changed since the edge is checked again:
+    /// region, epoch, schema, and families if the table was altered. The range is fixed by region id and epoch, and cells
+    /// cannot have changed: their bytes have a checksum.
+    fn gather(
+        &self,
+        inner: &mut Inner,
+        entry: &AppliedEntry,
+        write: LoggedWrite,
+        gathered: &mut Gathered,
+    ) -> Result<Option<Reply>, Reply> {
+        let index = entry.index;
+        let Inner { state, hosted, windows, .. } = inner;
+        let region = state.check_write(&write.header)?;
+        let rows: Vec<_> = match write.header.families_checked && write.header.schema_version != region.schema.version {
+            true => write.clone().map_while(Result::ok).collect(),
+            false => Vec::new(),
+        };
+        region.check_families(&write.header, rows.iter().map(|row| &row.cells[..]))?;
+        let Some(hosted) = hosted.get(&write.header.region) else {
+            return Err(state.stale(write.header.region));
+        };
+        if index <= hosted.opened_at {
+            return Ok(None);
+        }
+        if gathered.region.as_ref().is_some_and(|(other, _)| other.region != hosted.region) {
+            self.apply_rows(index, gathered);
+        }
+        if gathered.region.is_none() {
+            gathered.region = Some((hosted.clone(), region.schema.flush_size));
+        }
+        gathered.rows.reserve(write.len());
+        let (client, lowest_unsettled) = (write.header.client, write.header.lowest_unsettled);
+        let mut window = windows.entry(hosted.region).or_default().update(client, lowest_unsettled, entry.stamp);
+        let mut results = Vec::new();
+        for (place, row) in (0u32..).zip(write) {
+            let row = row.unwrap_or_else(|error| self.unreadable(index, &error));
+            let noted = row.untracked || window.applied(row.operation, row.result.as_ref());
+            if let Some(result) = row.result {
+                results.push((place, result));
+            }
+            if row.untracked {
+                // The window has a new time for its client, which has to be on disk before the log may drop the entry.
+                hosted.engine.touch(index);
+                continue;
+            }
+            if !noted {
+                // The leader looks up every number before it packs it, so this cannot be; applying it twice would be worse.
+                tracing::error!(region = %hosted.region, number = row.operation, "an operation came a second time");
+                continue;
+            }
+            if row.cells.is_empty() {
+                // Only its number is new, which has to be on disk before the log may drop the entry.
+                hosted.engine.touch(index);
+                continue;
+            }
+            let cells = PackedCells::stored(row.cells).unwrap_or_else(|error| self.unreadable(index, &error));
+            gathered.rows.push((row.row, cells));
+        }
+        Ok((!results.is_empty()).then_some(Reply::Rows { stamp: entry.stamp, results }))
+    }
+
+    /// Applies what was gathered, all of one region: rows of one entry become visible together, and the engine takes many at
+    /// once faster than one by one.
+    fn apply_rows(&self, index: u64, gathered: &mut Gathered) {
+        let Some((hosted, flush_size)) = gathered.region.take() else { return };
+        hosted.engine.advance(gathered.stamp);
+        if gathered.rows.is_empty() {
+            return;
+        }
+        let first = hosted.engine.sequence() + 1;
+        hosted.engine.apply_all(index, first, gathered.rows.iter().map(|(row, cells)| (&row[..], cells)));
+        let (rows, last) = (gathered.rows.len() as u64, hosted.engine.sequence());
+        assert_eq!(
+            last,
+            first + rows - 1,
+            "{rows} rows from sequence number {first} on left {} at another",
+            hosted.region
+        );
+        gathered.rows.clear();
+        let full = hosted.engine.active_bytes() >= flush_size;
+        self.signals.applied(hosted.note_full(full));
+    }
+}
+
+/// Records what a client no longer waits for.
+fn settle_numbers(inner: &mut Inner, entry: &AppliedEntry, settle: &Settle) -> Result<Option<Reply>, Reply> {
+    let hosted = inner.hosted.get(&settle.region).ok_or_else(|| inner.state.stale(settle.region))?;
+    if entry.index <= hosted.opened_at {
+        return Ok(None);
+    }
+    if let Some(window) = inner.windows.get_mut(&settle.region)
+        && window.client(&settle.client).is_some()
+    {
+        window.update(settle.client, 0, entry.stamp).settle(&settle.under_way);
+        hosted.engine.touch(entry.index);
+    }
+    Ok(None)
+}

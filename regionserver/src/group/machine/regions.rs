@@ -1,0 +1,151 @@
+//! Applies what entries say about tables and regions: creating, altering, dropping, splitting.
+
+use terrane_engine::{DurablePoint, Region, RegionSpec, SplitDaughter};
+use terrane_env::task::abort_process;
+use terrane_raft::AppliedEntry;
+use terrane_types::{RegionId, TableSchema};
+
+use super::{GroupMachine, Inner};
+use crate::group::region_state::RegionState;
+use crate::hosted::HostedRegion;
+use crate::operation::{ChangeTables, Split};
+use crate::region::bloom_prefix::row_prefix;
+use crate::reply::Reply;
+
+impl GroupMachine {
+    pub(super) fn change_tables(&self, inner: &mut Inner, entry: &AppliedEntry, change: &ChangeTables) {
+        let changes = inner.state.change_tables(change);
+        for created in changes.created {
+            let region = self.engine.create(region_spec(&created), entry.index);
+            set_attributes(&region, &created.schema);
+            let hosted = HostedRegion::new(created, region, 0);
+            hosted.set_in_manifest(false);
+            inner.hosted.insert(hosted.region, hosted.clone());
+            self.regions.insert(hosted.clone());
+            self.signals.request_flush(hosted.region);
+        }
+        for (region, before) in changes.altered {
+            inner.alter(region, entry, &before);
+        }
+        for region in changes.dropped {
+            inner.hosted.remove(&region);
+            inner.windows.remove(&region);
+            self.regions.remove(region);
+            inner.discarded.push(region);
+        }
+        inner.mark_dirty(entry.index);
+        self.signals.wake();
+    }
+
+    /// Waits until the split that created this split's parent is on disk: a region is not split before that.
+    pub(super) async fn finish_parents_split(&self, split: &Split, index: u64) {
+        let parent = self.inner.lock().hosted.get(&split.region).cloned();
+        let Some(parent) = parent.filter(|parent| parent.opened_at < index) else {
+            return;
+        };
+        if let Err(error) = self.engine.finish_split(&parent.engine).await {
+            abort_process(&format!("region {} cannot be split, its files cannot be written: {error}", split.region));
+        }
+    }
+
+    pub(super) fn split(&self, inner: &mut Inner, entry: &AppliedEntry, split: &Split) -> Result<Reply, Reply> {
+        let Some(parent) = inner.hosted.get(&split.region).cloned() else {
+            let refusal = inner.state.stale(split.region);
+            // After a restart the daughters may be on disk already, but not yet the record that they came from this region.
+            if inner.state.note_split(split) {
+                inner.mark_dirty(entry.index);
+            }
+            return Err(refusal);
+        };
+        if entry.index <= parent.opened_at {
+            // The region is on disk as it was after this entry, so the entry was refused.
+            return Err(inner.state.stale(split.region));
+        }
+        let (left, right) = inner.state.split(split)?;
+        let window = inner.windows.remove(&split.region).unwrap_or_default();
+        let recorded = window.encode();
+        let daughter = |state: &RegionState| SplitDaughter {
+            region: state.descriptor.region,
+            point: DurablePoint {
+                group: self.group,
+                index: entry.index,
+                sequence: parent.engine.sequence(),
+                stamp: entry.stamp,
+                descriptor: state.encode(),
+                window: recorded.clone(),
+            },
+        };
+        let halves = self.engine.split(&parent.engine, &split.at, daughter(&left), daughter(&right));
+        let (left_half, right_half) = halves.unwrap_or_else(|error| {
+            abort_process(&format!("region {} could not be split: {error}", split.region));
+        });
+        let daughters = vec![left.descriptor.clone(), right.descriptor.clone()];
+        inner.hosted.remove(&split.region);
+        for (state, half) in [(left, left_half), (right, right_half)] {
+            let hosted = HostedRegion::new(state, half, 0);
+            hosted.set_in_manifest(false);
+            // A retry of what was applied to the parent goes to either of the two.
+            if !terrane_env::planted!("a split forgets the window") {
+                inner.windows.insert(hosted.region, window.clone());
+            }
+            // Readers of the parent find their snapshot here if they come soon. It is held for them only.
+            for snapshot in hosted.engine.take_handed_down() {
+                hosted.held_snapshots.hold(snapshot, terrane_env::time::now_ns());
+            }
+            inner.hosted.insert(hosted.region, hosted.clone());
+            self.regions.insert(hosted.clone());
+            self.signals.request_flush(hosted.region);
+        }
+        // Only now: a request always finds the parent or the daughters, never a gap.
+        self.regions.remove(split.region);
+        inner.mark_dirty(entry.index);
+        self.metrics.splits.inc();
+        Ok(Reply::Split { daughters })
+    }
+}
+
+impl Inner {
+    /// Gives a region its new schema: families, rules, how files are written. A change of what readers see takes a sequence
+    /// number, as a write does.
+    fn alter(&mut self, region: RegionId, entry: &AppliedEntry, before: &TableSchema) {
+        let (Some(hosted), Some(state)) = (self.hosted.get(&region), self.state.region(region)) else {
+            return;
+        };
+        let next = hosted.engine.sequence() + 1;
+        let mut changes_views = false;
+        for family in &state.schema.families {
+            let known = before.families.iter().find(|known| known.name == family.name);
+            if known.is_none_or(|known| known.rules != family.rules || known.storage != family.storage) {
+                hosted.engine.set_family(next, entry.stamp, family);
+                changes_views |= known.is_none_or(|known| known.rules != family.rules);
+            }
+        }
+        for gone in before.families.iter().filter(|known| state.schema.family(known.name.as_bytes()).is_none()) {
+            hosted.engine.remove_family(&gone.name);
+        }
+        if changes_views {
+            hosted.engine.advance(entry.stamp);
+            hosted.engine.take_sequence(next);
+        }
+        set_attributes(&hosted.engine, &state.schema);
+        hosted.engine.touch(entry.index);
+        hosted.set_state(state.clone());
+    }
+}
+
+/// Sets the attributes of a table that the engine does not record. A split passes them on to the daughters.
+pub(super) fn set_attributes(region: &Region, schema: &TableSchema) {
+    region.set_prefix(row_prefix(schema));
+    region.set_history(schema.history_ms);
+    region.set_sizes(schema.region_size, schema.flush_size);
+}
+
+fn region_spec(state: &RegionState) -> RegionSpec {
+    RegionSpec {
+        region: state.descriptor.region,
+        table: state.descriptor.table,
+        group: state.descriptor.group,
+        range: state.descriptor.range.clone(),
+        families: state.schema.families.clone(),
+    }
+}
