@@ -73,7 +73,7 @@ fn play(script: &str, mut command: impl FnMut(&str, &mut String)) -> String {
             command(line, &mut printed);
         }
         let separator = if played.is_empty() { "" } else { "\n" };
-        write!(played, "{separator}{commands}\n").expect("writing to a string");
+        writeln!(played, "{separator}{commands}").expect("writing to a string");
         if !printed.is_empty() {
             write!(played, "---\n{printed}").expect("writing to a string");
         }

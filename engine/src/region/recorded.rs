@@ -1,6 +1,6 @@
 //! The parts of a region's life that change its manifest record: flushes, compactions, ingests, merges.
 //!
-//! Whoever changes the record holds [`Recording`], so that records reach the manifest in the order of what they say.
+//! Each change of the record holds [`Recording`], so that records reach the manifest in the order of what they say.
 
 use std::sync::atomic::Ordering;
 

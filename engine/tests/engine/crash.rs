@@ -1,9 +1,10 @@
 //! The engine over a disk that crashes, tears writes and fails: acknowledged data is there, and wrong data is never read.
 //!
 //! - `workload`: a small alphabet of operations, and all short workloads over it.
-//! - `enumerated`: each short workload, with a power cut at every operation that changes the disk. Of those of three
-//!   operations every fifth, unless `TERRANE_FULL=1` is set.
-//! - `faults`: each short workload, with every disk operation refused once.
+//! - `enumerated`: each short workload, with a power cut at every operation that changes the disk. By default
+//!   every fifth of those of three operations.
+//! - `faults`: each short workload, with every disk operation refused once. By default every fourth of those of two
+//!   operations.
 //! - `ingest`: both, for ingested files and merged regions.
 //! - `sampled`: long random workloads that crash or meet faults again and again, also while they recover.
 //! - `control`: a disk that lies about syncs is caught, so these tests can fail.

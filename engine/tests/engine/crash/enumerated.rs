@@ -65,7 +65,7 @@ async fn world_begun(world: &mut crate::support::world::World, begin: &[Op]) {
 async fn crash_all(backend: BackendKind, length: usize) {
     let start = Start::filled(backend).await;
     let mut tally = Tally::default();
-    // A prime, so that every operation comes in every position.
+    // Coprime to the numbers of operations, so that every operation comes in every position.
     let step = if length < 3 || thorough() { 1 } else { 5 };
     for workload in workloads(length, &ON_DISK).iter().step_by(step) {
         crash_everywhere(&start, workload, &mut tally).await;

@@ -87,7 +87,7 @@ fn is_recorded(engine: &Engine, entry: Entry, index: u64) -> bool {
         Entry::Merge => {
             let merged = regions.iter().any(|region| region.id() == INTO);
             let covered = regions.iter().filter(|region| region.point().index >= index).count();
-            assert_eq!(covered, usize::from(merged), "an entry that was not carried out is to come again");
+            assert_eq!(covered, usize::from(merged), "an entry that was not carried out is applied again");
             merged
         }
     }
