@@ -46,7 +46,7 @@ async fn main() -> anyhow::Result<()> {
     }
     ensure!(busy == PAGES.len() as u64);
 
-    // A quota: raised only while it is below the limit, whoever else raises it. The condition is evaluated on the server, in
+    // A quota: raised only while it is below the limit, even with concurrent writers. The condition is evaluated on the server, in
     // the order of the row's writes.
     let below = || column("stats", "downloads").is_absent().or(column("stats", "downloads").as_i64().less_than(QUOTA));
     let download = || async {

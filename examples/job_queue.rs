@@ -80,8 +80,7 @@ async fn work(jobs: &KeyedTable<JobKey>, worker: u64, now_ms: i64) -> Result<u64
     Ok(finished)
 }
 
-/// Nobody has it, or whoever had it is not heard of any more. And it is there: a job that was finished meanwhile has no
-/// owner either.
+/// A job without an owner, or whose owner's lease has expired, and that still exists: a finished job has no owner either.
 fn is_free(now_ms: i64) -> Condition {
     let left = column("job", "owner").is_absent().or(column("job", "lease").as_i64().less_than(now_ms));
     column("job", "file").exists().and(left)

@@ -4,7 +4,7 @@
 //! - Family `contents` keeps three versions of each page; older ones are collected by themselves. Their timestamps are
 //!   the crawler's.
 //! - Family `anchor` has a column for each page that links here, named by that page: columns need no declaration.
-//! - A crawler replaces a page only if nobody else did meanwhile: compare-and-set on the version it saw.
+//! - A crawler replaces a page only if no other crawler did meanwhile: compare-and-set on the version it saw.
 //!
 //! `cargo run -p terrane-examples --example webtable [MASTER]`
 

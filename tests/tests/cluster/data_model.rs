@@ -99,8 +99,8 @@ async fn check_versions(table: &Table) -> Result<()> {
     let column = table.get(Get::new("c").column("b", "y")).await?.expect("was put");
     assert_eq!((column.cells().count(), column.value("b", "y")), (1, Some(&b"by"[..])));
     assert!(table.get(Get::new("c").column("b", "z")).await?.is_none());
-    assert!(table.get(Get::new("nobody")).await?.is_none());
-    let many = table.get_many(["t", "nobody", "c"].map(Get::new).to_vec()).await?;
+    assert!(table.get(Get::new("absent")).await?.is_none());
+    let many = table.get_many(["t", "absent", "c"].map(Get::new).to_vec()).await?;
     assert_eq!(many.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false, true]);
     Ok(())
 }

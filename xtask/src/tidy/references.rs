@@ -46,7 +46,7 @@ fn broken(reference: &str, sources: &BTreeMap<String, String>) -> Option<String>
     (!defined).then(|| format!("`{path}` defines no `{name}`"))
 }
 
-/// Whether `keyword name` stands in the source as two whole words.
+/// Whether the source contains `keyword name` as two whole words.
 fn defines(source: &str, keyword: &str, name: &str) -> bool {
     let definition = format!("{keyword}{name}");
     source.match_indices(&definition).any(|(at, _)| {
