@@ -1,6 +1,6 @@
 //! The decisions of compaction, without files, clock or randomness.
 //!
-//! A store is a [`Tree`] of file summaries. [`pick`] says which files to rewrite together, move or drop next; [`debt`]
+//! A store is a [`Tree`] of file summaries. [`pick`] says which files to rewrite together, move or drop next; [`debt()`]
 //! says how far behind the store is, [`pressure`] and [`verdict`] what that costs writers, and [`Pacing`] how fast
 //! compaction may read and write. All of them are plain functions of their arguments, so that tests draw trees as text,
 //! and every replica decides alike.
