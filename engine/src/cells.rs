@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_come_back_as_they_went_in_and_share_their_row() {
+    fn cells_round_trip_and_share_their_row() {
         let mut cells = Cells::default();
         cells.push(cell(b"row", b"a", 5, 1, b"one"));
         cells.push(cell(b"row", b"b", 5, 1, b"two"));

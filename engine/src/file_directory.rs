@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_is_read_stays_until_nobody_reads_it() {
+    async fn a_file_stays_until_its_last_reader_is_gone() {
         let directory = tempfile::tempdir().unwrap();
         let files = open(directory.path(), &[]).await;
         let id = make(&files).await;

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_passes_without_writes_lets_go_too() {
+    fn time_without_writes_ends_history_too() {
         let mut history = History::new(100);
         history.mark(1_000, 5);
         assert_eq!(history.current_at_begin(1_099, 6), None);

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn records_behind_damage_count() {
+    fn records_after_damage_count() {
         let (mut bytes, ends) = encoded();
         bytes[ends[0] + FRAME_HEADER_BYTES + 3] ^= 1;
         let found = examine(&bytes);

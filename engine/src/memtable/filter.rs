@@ -70,7 +70,7 @@ mod tests {
     use crate::source::hash_of;
 
     #[test]
-    fn what_went_in_is_found_and_hardly_anything_else() {
+    fn added_rows_are_found_and_hardly_any_others() {
         let hash = |row: u64| hash_of(&row.to_be_bytes());
         for rows in [1, 7, 4_096u64, 20_000] {
             let filter = Filter::new(usize::try_from(rows).unwrap(), (0..rows).map(hash));

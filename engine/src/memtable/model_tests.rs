@@ -391,7 +391,7 @@ fn readers_see_what_a_plain_map_of_all_writes_shows() {
 }
 
 #[test]
-fn merged_runs_hold_one_version_of_what_nobody_else_reads() {
+fn merged_runs_hold_one_version_of_what_no_snapshot_needs() {
     let mut world = World::new(1);
     world.drops = true;
     world.rules = RulesHistory::new(FamilyRules::default());

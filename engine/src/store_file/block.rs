@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn payloads_come_back_with_each_compression() {
+    fn payloads_round_trip_with_each_compression() {
         let runs: Vec<u8> = (0..5000u32).map(|at| (at / 100) as u8).collect();
         for payload in [&b""[..], b"x", &runs] {
             for compression in Compression::ALL {

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_stay_within_the_capacity_and_those_asked_for_again_stay() {
+    fn blocks_stay_within_the_capacity_and_those_requested_again_stay() {
         let cache = BlockCache::new(4 << 20);
         for at in 0..50 {
             cache.insert(key(at), test_block(16_000), false);

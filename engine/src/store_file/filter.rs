@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_added_is_found_and_hardly_anything_else() {
+    fn added_keys_are_found_and_hardly_any_others() {
         for keys in [0u64, 1, 100, 20_000] {
             let hashes: Vec<u64> = (0..keys).map(|key| hash_of(&key.to_le_bytes())).collect();
             let filter = Filter::new(&Filter::build(&hashes)).unwrap();

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_footer_comes_back_and_no_flipped_bit_goes_unseen() {
+    fn a_footer_round_trips_and_every_flipped_bit_is_detected() {
         let bytes = footer().encode();
         assert_eq!(bytes.len(), FOOTER_BYTES);
         let size = 90 + bytes.len() as u64;
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_format_is_told_from_damage() {
+    fn a_newer_format_is_distinguished_from_damage() {
         let mut bytes = footer().encode();
         let at = bytes.len() - 12;
         bytes[at..at + 4].copy_from_slice(&(FORMAT + 1).to_le_bytes());

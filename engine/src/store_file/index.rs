@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_come_back_and_are_found_by_place() {
+    fn entries_round_trip_and_are_found_by_place() {
         let index = build(&[(b"b", None), (b"bx", Some(b"q5")), (b"bx", None), (b"d", None)]);
         assert_eq!(index.entry(2).at, BlockAt { offset: 121, len: 12 });
         let find = |row: &[u8], qualifier: Option<&[u8]>| index.find(Place { row, qualifier });

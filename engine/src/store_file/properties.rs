@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn properties_come_back_and_unknown_ones_are_passed_over() {
+    fn properties_round_trip_and_unknown_ones_are_skipped() {
         let empty = || StoreFileProperties::new(1, 7, FamilyStorage::default());
         let mut written = empty();
         written.first_row = b"a".to_vec();

@@ -181,7 +181,7 @@ fn some_row(random: &mut StdRng, rows: &[Vec<u8>]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn whatever_is_asked_for_comes_back_as_it_went_in() {
+async fn every_way_of_reading_returns_what_was_written() {
     for seed in 0..12u64 {
         println!("seed {seed}");
         let mut random = StdRng::seed_from_u64(seed);
@@ -281,7 +281,7 @@ fn gets(random: &mut StdRng, file: &Arc<StoreFile>, cells: &Cells, rows: &[Vec<u
 }
 
 #[tokio::test]
-async fn a_read_that_must_not_wait_says_so_and_changes_nothing() {
+async fn a_read_that_would_have_to_wait_fails_and_changes_nothing() {
     let world = World::new(64 << 20).await;
     let cells = random_cells(&mut StdRng::seed_from_u64(1), 3000);
     let file = world.file(1, &cells, storage(Compression::Lz4, Bloom::Row, 4096)).await;
@@ -514,7 +514,7 @@ async fn a_file_without_cells_is_refused_and_an_abandoned_one_leaves_nothing() {
 }
 
 #[test]
-fn names_of_files_tell_their_ids() {
+fn file_names_contain_their_ids() {
     let path = path_of(Path::new("/d"), 42);
     assert_eq!(path, Path::new("/d/0000000000000042.tbl"));
     assert_eq!(id_of("0000000000000042.tbl"), Some(42));

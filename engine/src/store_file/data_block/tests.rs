@@ -26,7 +26,7 @@ fn shown(cells: &Cells) -> Vec<String> {
 }
 
 #[test]
-fn cells_of_every_sort_come_back() {
+fn cells_of_every_kind_round_trip() {
     let mut cells = Cells::default();
     let huge = vec![7; 100_000];
     cells.push(cell(b"a", b"", i64::MAX - 1, b""));
@@ -98,7 +98,7 @@ fn seeking_finds_rows_that_begin_each_other_and_rows_from_outside_of_what_all_be
 }
 
 #[test]
-fn a_row_is_said_to_end_where_the_next_cell_of_the_block_is_of_another() {
+fn a_row_ends_where_the_next_cell_of_the_block_belongs_to_another() {
     let mut cells = Cells::default();
     for at in 0..100u8 {
         cells.push(cell(&[1, at / 3], &[at], 5, b"v"));

@@ -46,7 +46,7 @@ async fn flush_and_compact(world: &mut World, region: u64) {
 }
 
 #[tokio::test]
-async fn with_history_old_snapshots_are_readable_until_their_time() {
+async fn with_history_old_snapshots_are_readable_until_they_expire() {
     for backend in backends() {
         let (mut world, region) = world_with_history(backend, HISTORY).await;
         let first = overwrite(&mut world, region, 50);
@@ -78,7 +78,7 @@ async fn with_history_old_snapshots_are_readable_until_their_time() {
 }
 
 #[tokio::test]
-async fn without_history_an_overwritten_version_goes_at_once() {
+async fn without_history_an_overwritten_version_is_dropped_at_once() {
     let (mut world, region) = world_with_history(BackendKind::Memory, 0).await;
     let first = overwrite(&mut world, region, 10);
     let too_old = world.live[&region].snapshot_at(first).unwrap_err();
@@ -86,7 +86,7 @@ async fn without_history_an_overwritten_version_goes_at_once() {
 }
 
 #[tokio::test]
-async fn history_ends_and_begins_when_it_is_told_to() {
+async fn history_can_be_switched_off_and_on() {
     let (mut world, region) = world_with_history(BackendKind::Lsm, HISTORY).await;
     let first = overwrite(&mut world, region, 10);
     world.live[&region].snapshot_at(first).unwrap();
@@ -120,7 +120,7 @@ async fn daughters_keep_the_sequence_numbers_and_the_history() {
 }
 
 #[tokio::test]
-async fn a_snapshot_that_lives_goes_on_in_the_daughters_without_any_history() {
+async fn a_live_snapshot_continues_in_the_daughters_without_any_history() {
     for backend in backends() {
         let (mut world, region) = world_with_history(backend, 0).await;
         let first = overwrite(&mut world, region, 10);

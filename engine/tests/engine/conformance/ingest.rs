@@ -66,7 +66,7 @@ async fn an_ingested_file_counts_as_one_mutation_after_all_before_it() {
 }
 
 #[tokio::test]
-async fn files_that_do_not_fit_are_refused_by_name() {
+async fn unsuitable_files_are_refused_by_name() {
     let (world, id) = one_region(BackendKind::Lsm).await;
     world.freeze(id);
     let elsewhere = tempfile::tempdir().unwrap();
@@ -91,7 +91,7 @@ async fn files_that_do_not_fit_are_refused_by_name() {
 }
 
 #[tokio::test]
-async fn a_checkpoint_holds_its_files_until_it_is_let_go() {
+async fn a_checkpoint_keeps_its_files_until_it_is_dropped() {
     let (mut world, id) = one_region(BackendKind::Lsm).await;
     put(&mut world, id, b"a", "1");
     world.freeze(id);
@@ -130,7 +130,7 @@ async fn merged(world: &mut World, left: u64, right: u64, into: u64) -> Result<(
 }
 
 #[tokio::test]
-async fn two_halves_become_one_again() {
+async fn two_halves_merge_into_one_region() {
     let (mut world, id) = one_region(BackendKind::Lsm).await;
     for row in [b"a", b"b", b"x", b"y"] {
         put(&mut world, id, row, "1");

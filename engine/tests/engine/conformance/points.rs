@@ -74,7 +74,7 @@ async fn rules_changed_after_a_freeze_are_replayed() {
 }
 
 #[tokio::test]
-async fn a_family_that_comes_again_begins_empty() {
+async fn a_family_that_is_added_again_starts_empty() {
     for backend in backends() {
         let (mut world, region) = one_region(backend).await;
         put(&mut world, region, b"a", "of the first");

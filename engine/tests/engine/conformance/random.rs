@@ -53,22 +53,22 @@ async fn run_seeds(backend: BackendKind, seeds: std::ops::Range<u64>, steps: usi
 }
 
 #[tokio::test]
-async fn memory_reads_as_the_model_does_whatever_happens() {
+async fn memory_reads_match_the_model() {
     run_seeds(BackendKind::Memory, seeds(20, 60), 120, false).await;
 }
 
 #[tokio::test]
-async fn lsm_reads_as_the_model_does_whatever_happens() {
+async fn lsm_reads_match_the_model() {
     run_seeds(BackendKind::Lsm, seeds(40, 120), 150, false).await;
 }
 
 #[tokio::test]
-async fn lsm_reads_as_the_model_does_whatever_happens_beside_compactions() {
+async fn lsm_reads_match_the_model_during_compactions() {
     run_seeds(BackendKind::Lsm, seeds(25, 80), 150, true).await;
 }
 
 #[tokio::test]
-async fn the_other_backends_read_as_the_model_does_whatever_happens() {
+async fn reads_of_the_other_backends_match_the_model() {
     let tested = [BackendKind::Memory, BackendKind::Lsm];
     for backend in backends().into_iter().filter(|backend| !tested.contains(backend)) {
         run_seeds(backend, seeds(4, 8), 100, false).await;

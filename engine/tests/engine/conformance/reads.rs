@@ -11,7 +11,7 @@ use crate::support::world::World;
 const HOT_WRITES: u64 = 200_000;
 
 #[tokio::test]
-async fn a_hot_column_stays_one_cell_and_one_for_each_snapshot() {
+async fn a_hot_column_keeps_one_cell_and_one_per_snapshot() {
     let mut world = World::new(BackendKind::Memory).await;
     let region = world.create(KeyRange::all(), &[("f", FamilyRules::default())]);
     let region = world.live[&region].clone();
@@ -44,7 +44,7 @@ async fn a_hot_column_stays_one_cell_and_one_for_each_snapshot() {
 }
 
 #[tokio::test]
-async fn a_scan_returns_now_and_then_from_a_range_of_hidden_rows() {
+async fn a_scan_returns_regularly_from_a_range_of_hidden_rows() {
     let (mut world, region) = one_region(BackendKind::Memory).await;
     for row in 0..9_000u32 {
         world.write(region, vec![cell(&row.to_be_bytes(), 5, CellKind::DeleteColumn, "")]);

@@ -48,7 +48,7 @@ async fn failure(dir: &Path, backend: BackendKind) -> Error {
 /// The manifest of a region that was flushed, split and flushed again, truncated at many places: whatever is left, the
 /// log restores the rest. (A test beside the manifest covers truncation at every byte, without a file.)
 #[tokio::test]
-async fn a_torn_manifest_and_the_log_give_everything_back() {
+async fn a_torn_manifest_and_the_log_restore_everything() {
     let (mut world, region) = one_region(BackendKind::Memory).await;
     let manifest = world.dir.path().join("MANIFEST");
     let made = fs::read(&manifest).await.unwrap().len();

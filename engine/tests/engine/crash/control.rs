@@ -6,7 +6,7 @@ use terrane_env::fs::{Lie, Tear};
 use super::workload::{BACKENDS, Op, Start, run_all, verify};
 
 /// Whether something acknowledged is lost when power fails after a flush.
-async fn is_found_out(backend: BackendKind, lie: Option<Lie>) -> bool {
+async fn is_detected(backend: BackendKind, lie: Option<Lie>) -> bool {
     let start = Start::filled(backend).await;
     // In a task of its own, so that its panic can be observed.
     let run = tokio::spawn(async move {
@@ -22,11 +22,11 @@ async fn is_found_out(backend: BackendKind, lie: Option<Lie>) -> bool {
 }
 
 #[tokio::test]
-async fn a_disk_that_lies_about_syncs_is_found_out() {
+async fn a_disk_that_lies_about_syncs_is_detected() {
     for backend in BACKENDS {
-        assert!(!is_found_out(backend, None).await, "{backend}: an honest disk");
+        assert!(!is_detected(backend, None).await, "{backend}: an honest disk");
         for lie in [Lie::Files, Lie::Directories] {
-            assert!(is_found_out(backend, Some(lie)).await, "{backend}: a disk that lies about {lie:?}");
+            assert!(is_detected(backend, Some(lie)).await, "{backend}: a disk that lies about {lie:?}");
         }
     }
 }

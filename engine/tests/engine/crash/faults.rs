@@ -84,7 +84,7 @@ async fn fail_all(backend: BackendKind, length: usize) {
 }
 
 #[tokio::test]
-async fn a_new_directory_bears_any_refusal_of_the_disk() {
+async fn a_new_directory_survives_any_disk_error() {
     for backend in BACKENDS {
         let start = Start::empty(backend).await;
         fail_everywhere(&start, &[Op::Reopen], &mut 0).await;
@@ -95,7 +95,7 @@ async fn a_new_directory_bears_any_refusal_of_the_disk() {
 }
 
 #[tokio::test]
-async fn workloads_of_up_to_two_operations_bear_any_refusal_of_the_disk_on_lsm() {
+async fn workloads_of_up_to_two_operations_survive_any_disk_error_on_lsm() {
     fail_all(BackendKind::Lsm, 1).await;
     fail_all(BackendKind::Lsm, 2).await;
     if thorough() {
@@ -104,7 +104,7 @@ async fn workloads_of_up_to_two_operations_bear_any_refusal_of_the_disk_on_lsm()
 }
 
 #[tokio::test]
-async fn workloads_of_up_to_two_operations_bear_any_refusal_of_the_disk_in_memory() {
+async fn workloads_of_up_to_two_operations_survive_any_disk_error_in_memory() {
     fail_all(BackendKind::Memory, 1).await;
     fail_all(BackendKind::Memory, 2).await;
     if thorough() {
@@ -143,7 +143,7 @@ async fn fill_up(start: &Start, workload: &[Op], bytes_left: u64) {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_borne_until_there_is_space_again() {
+async fn a_full_disk_is_survived_until_there_is_space_again() {
     for backend in BACKENDS {
         let start = Start::filled(backend).await;
         let step = if thorough() { 1 } else { 4 };

@@ -156,17 +156,17 @@ async fn fail_everywhere(entry: Entry) {
 }
 
 #[tokio::test]
-async fn an_ingest_is_recorded_or_comes_again_after_a_crash_at_any_operation() {
+async fn an_ingest_is_recorded_or_applied_again_after_a_crash_at_any_operation() {
     crash_everywhere(Entry::Ingest).await;
 }
 
 #[tokio::test]
-async fn a_merge_is_recorded_or_comes_again_after_a_crash_at_any_operation() {
+async fn a_merge_is_recorded_or_applied_again_after_a_crash_at_any_operation() {
     crash_everywhere(Entry::Merge).await;
 }
 
 #[tokio::test]
-async fn ingests_and_merges_bear_any_refusal_of_the_disk() {
+async fn ingests_and_merges_survive_any_disk_error() {
     fail_everywhere(Entry::Ingest).await;
     fail_everywhere(Entry::Merge).await;
 }

@@ -109,28 +109,28 @@ async fn memory_survives_crash_after_crash() {
 }
 
 #[tokio::test]
-async fn lsm_bears_fault_after_fault() {
+async fn lsm_survives_fault_after_fault() {
     for seed in seeds(30, 100) {
         fail_again_and_again(BackendKind::Lsm, seed, false).await;
     }
 }
 
 #[tokio::test]
-async fn memory_bears_fault_after_fault() {
+async fn memory_survives_fault_after_fault() {
     for seed in seeds(20, 40) {
         fail_again_and_again(BackendKind::Memory, seed, false).await;
     }
 }
 
 #[tokio::test]
-async fn lsm_survives_crash_after_crash_beside_compactions() {
+async fn lsm_survives_crash_after_crash_during_compactions() {
     for seed in seeds(30, 100) {
         crash_again_and_again(BackendKind::Lsm, seed, true).await;
     }
 }
 
 #[tokio::test]
-async fn lsm_bears_fault_after_fault_beside_compactions() {
+async fn lsm_survives_fault_after_fault_during_compactions() {
     for seed in seeds(30, 100) {
         fail_again_and_again(BackendKind::Lsm, seed, true).await;
     }
