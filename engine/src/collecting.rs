@@ -163,7 +163,7 @@ impl Collecting {
         collector.start_row();
         match collector.column(&[cell.meta()]).first() {
             Some(Fate::Keep) => keep(cell),
-            Some(Fate::Stub) => keep(cell.masked()),
+            Some(Fate::Mask) => keep(cell.masked()),
             Some(Fate::Drop) | None => {}
         }
         self.merge.skip_lone()?;
@@ -192,7 +192,7 @@ impl Collecting {
             for (at, fate) in (first..).zip(fates) {
                 match fate {
                     Fate::Keep => keep(cells.get(at)),
-                    Fate::Stub => keep(cells.get(at).masked()),
+                    Fate::Mask => keep(cells.get(at).masked()),
                     Fate::Drop => {}
                 }
             }

@@ -66,7 +66,7 @@ impl CellKind {
 
     /// Whether the cell acts on the whole family; such a cell has an empty qualifier.
     #[must_use]
-    pub const fn is_family_marker(self) -> bool {
+    pub const fn is_family_tombstone(self) -> bool {
         matches!(self, Self::DeleteFamily | Self::DeleteFamilyVersion)
     }
 
@@ -135,7 +135,7 @@ impl<'a> CellRef<'a> {
         if self.kind.is_delete() && !self.value.is_empty() {
             return Err(Invalid::new(format!("{self} deletes and yet carries a value")));
         }
-        if self.kind.is_family_marker() && !self.qualifier.is_empty() {
+        if self.kind.is_family_tombstone() && !self.qualifier.is_empty() {
             return Err(Invalid::new(format!("{self} deletes in a whole family and yet names a qualifier")));
         }
         check_tags(self.tags).map_err(|why| Invalid::new(format!("the tag section of {self} {why}")))

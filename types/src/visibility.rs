@@ -1,34 +1,35 @@
 //! Which cells a reader sees: the rules, written once for reads, flushes, compactions and tests.
 //!
-//! What a reader sees is a function of the log and of the time of reading, never of when a flush or compaction ran. The
-//! rules below are therefore told as a replay of the log, and everything here gives what that replay would give.
+//! What a reader sees depends on the log and on the time of reading, never on when a flush or compaction ran. The rules
+//! are therefore defined as a replay of the log, and everything here gives the same result as that replay.
 //!
 //! # The replay
 //!
 //! A column holds *live* cells, at most one per timestamp. Mutations act in **write order**: by sequence number, and
-//! within one mutation by position, later after earlier. So a delete followed by a put in one mutation leaves the put
-//! (what HBase promises with `NEW_VERSION_BEHAVIOR`), and of two puts of one cell the later stands.
+//! within one mutation by position. So a delete followed by a put in one mutation leaves the put (as HBase does with
+//! `NEW_VERSION_BEHAVIOR`), and the later of two puts of one cell wins.
 //!
-//! - A **put** replaces the live cell of its timestamp, which is no second version. If then more than `versions` cells
-//!   live, the one with the lowest timestamp is *pushed out*, and stays out whatever happens later.
-//! - A **delete** ends the life of what was written before it: of one timestamp (`Delete`, `DeleteFamilyVersion`) or of
-//!   all timestamps up to its own (`DeleteColumn`, `DeleteFamily`). What is written later is not touched.
-//! - `ttl` hides live cells by the time of reading: those older than it, but for the *protected* ones. A cell is
-//!   protected while it would be live if `versions` were `min_versions`; so a cell that lost its protection to newer
-//!   ones does not get it back when those are deleted.
-//! - When the **rules change**, what the old ones hid stays hidden: cells expired by the stamp of the change end their
-//!   life, lower `versions` push out, and protection is given anew to the top `min_versions`.
-//! - `keep_deleted_cells`: to a reader whose `time_max` is at or below a delete's timestamp that delete did not happen,
-//!   provided that the attribute has held from the delete to the moment of the view.
+//! - A **put** replaces the live cell of its timestamp; this does not count as a second version. If more than
+//!   `versions` cells are live then, the one with the lowest timestamp is *pushed out*, permanently.
+//! - A **tombstone** deletes what was written before it: one timestamp (`Delete`, `DeleteFamilyVersion`) or all
+//!   timestamps up to its own (`DeleteColumn`, `DeleteFamily`). It has no effect on later writes.
+//! - `ttl` hides live cells that are older than it at the time of reading, except *protected* ones. A cell is protected
+//!   while it would be live if `versions` were `min_versions`; a cell that lost its protection to newer ones does not
+//!   regain it when those are deleted.
+//! - When the **rules change**, cells that the old rules hid stay hidden: cells that are expired at the stamp of the
+//!   change are no longer live, a lower `versions` pushes cells out, and the top `min_versions` cells become the
+//!   protected ones.
+//! - `keep_deleted_cells`: a reader ignores tombstones with timestamps at or above its `time_max`, provided that the
+//!   attribute was set from the delete to the moment of the read.
 //! - A reader takes the live, unexpired cells inside its time range, newest first, up to the versions it asks for.
 //!
 //! # How it is used
 //!
-//! Cells of one row and family come in storage order: qualifier ascending, timestamp descending, sequence descending,
-//! position descending. A [`Resolver`] (reads) or [`Collector`] (flush, compaction, memtable) is made once per scan or
-//! run and family; [`Resolver::start_row`] begins a row, and each column's cells are handed over in one slice. Markers
-//! of the whole family have an empty qualifier, so they are in the first column and are remembered from there; **a
-//! reader who wants other columns only must still hand over the family markers first.**
+//! Cells of one row and family come in storage order: qualifier ascending, then timestamp, sequence and position
+//! descending. Create one [`Resolver`] (reads) or [`Collector`] (flush, compaction, memtable) per scan or run and
+//! family, call [`Resolver::start_row`] for each row, and pass the cells of each column as one slice. Family tombstones
+//! have an empty qualifier, so they come with the row's first column and apply to the later ones; **a reader that wants
+//! only other columns must still pass the family tombstones first.**
 //!
 //! ```
 //! use terrane_types::cell::CellKind;
@@ -49,8 +50,8 @@
 //! ```
 //!
 //! Invariants, each held by a property test against a plain replay:
-//! - [`Resolver`] gives what the replay gives.
-//! - Collecting changes nothing for any reader at or above the oldest snapshot, whatever the parts of the log that are
+//! - [`Resolver`] gives the same result as the replay.
+//! - Collecting changes nothing for any reader at or above the oldest snapshot, whichever parts of the log are
 //!   collected, and however often.
 
 mod collect;
@@ -65,21 +66,20 @@ use std::sync::Arc;
 use crate::cell::CellKind;
 use crate::schema::FamilyRules;
 
-/// What the rules need to know of a cell.
+/// The part of a cell that the rules depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CellMeta {
     /// The cell's timestamp, never [`crate::cell::LATEST`].
     pub timestamp: i64,
     /// The sequence number of the mutation that wrote it.
     pub sequence: u64,
-    /// The cell's place among the cells of that mutation: within one sequence number, later ones act after earlier
-    /// ones.
+    /// The cell's position in that mutation: of cells with one sequence number, later ones act after earlier ones.
     pub position: u32,
     /// What it does.
     pub kind: CellKind,
 }
 
-/// The place of a cell in write order: sequence, then position.
+/// A cell's place in write order: sequence, then position.
 type WriteOrder = (u64, u32);
 
 impl CellMeta {
@@ -88,45 +88,49 @@ impl CellMeta {
     }
 }
 
-/// The rules of a family, with the moment from which they hold.
+/// A family's rules, and the moment from which they hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RulesChange {
-    /// Mutations at and above this sequence number fall under the rules.
+    /// The rules apply to mutations from this sequence number on.
     pub sequence: u64,
-    /// The stamp of the log entry that brought them: what the rules before had hidden by then stays hidden.
+    /// The stamp of the log entry that set them: cells that the earlier rules had hidden by then stay hidden.
     pub stamp_ms: i64,
     /// The rules.
     pub rules: FamilyRules,
 }
 
-/// All rules that a family of a region has had, oldest first. Cheap to clone.
+/// All rules that a region's family has had, oldest first. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RulesHistory {
     changes: Arc<[RulesChange]>,
 }
 
 impl RulesHistory {
-    /// Rules that have held from the beginning.
+    /// A history with only these rules.
     #[must_use]
     pub fn new(rules: FamilyRules) -> Self {
         Self { changes: Arc::new([RulesChange { sequence: 0, stamp_ms: 0, rules }]) }
     }
 
-    /// The history with these changes, for what was stored; `None` unless there is one, their sequence numbers rise,
-    /// and the first is 0.
+    /// A stored history; `None` unless there is a change, the sequence numbers rise, and the first one is 0.
     #[must_use]
     pub fn from_changes(changes: &[RulesChange]) -> Option<Self> {
         let rising = changes.windows(2).all(|pair| pair[0].sequence < pair[1].sequence);
         (rising && changes.first()?.sequence == 0).then(|| Self { changes: changes.into() })
     }
 
-    /// Adds a change. One at a sequence number that has a change replaces it; one that changes nothing is left out.
+    /// Adds a change. It replaces a change at the same sequence number; a change to the same rules is dropped.
     ///
     /// # Panics
-    /// When the change lies below the last one: changes come from the log, in its order.
+    /// If the change precedes the last one: changes come from the log, in its order.
     pub fn push(&mut self, change: RulesChange) {
         let last = self.last();
-        assert!(change.sequence >= last.sequence, "rules change in log order");
+        assert!(
+            change.sequence >= last.sequence,
+            "a change of rules at sequence {} precedes the last one at {}",
+            change.sequence,
+            last.sequence
+        );
         if change.rules == last.rules {
             return;
         }
@@ -154,7 +158,7 @@ impl RulesHistory {
     }
 
     fn last(&self) -> &RulesChange {
-        self.changes.last().expect("a history begins with one change and none is taken away")
+        self.changes.last().expect("a history starts with one change and none is ever removed")
     }
 
     /// The index of the change under which this sequence number falls.
@@ -163,18 +167,18 @@ impl RulesHistory {
     }
 }
 
-/// A reader: at which moment, and what of each column.
+/// A reader's view: the moment, and which versions of each column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
     /// Mutations above this sequence number have not happened yet.
     pub sequence: u64,
-    /// The time of reading, by which cells expire.
+    /// The time of reading, which decides what has expired.
     pub now_ms: i64,
-    /// How many versions are shown of each column.
+    /// How many versions of each column are shown.
     pub versions: u32,
     /// The lowest timestamp shown.
     pub time_min: i64,
-    /// The first timestamp above those shown; `i64::MAX` is no bound.
+    /// The first timestamp above those shown; `i64::MAX`: unbounded.
     pub time_max: i64,
 }
 
@@ -186,33 +190,33 @@ impl View {
     }
 }
 
-/// What becomes of a cell when its column is collected.
+/// The fate of a cell when its column is collected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It stays.
+    /// It is kept.
     Keep,
-    /// It stays without its value: no reader sees it, but it bears witness that it once pushed others out.
-    Stub,
-    /// It goes.
+    /// It becomes a masked put: it is kept without its value. No reader sees it, but it still hides older versions.
+    Mask,
+    /// It is dropped.
     Drop,
 }
 
-/// Whether a cell of this timestamp is past the rules' ttl.
+/// Whether a cell with this timestamp is older than the rules' ttl.
 fn is_expired(rules: &FamilyRules, timestamp: i64, now_ms: i64) -> bool {
-    // A ttl beyond what a timestamp can say never passes, and saturating keeps odd clocks from wrapping round.
+    // A ttl beyond the range of timestamps never expires, and saturating arithmetic tolerates wrong clocks.
     rules.ttl_ms.is_some_and(|ttl| now_ms.saturating_sub(timestamp) > i64::try_from(ttl).unwrap_or(i64::MAX))
 }
 
-/// The delete markers of the whole family in one row, each list with timestamps descending.
+/// The family tombstones of one row, each list with timestamps descending.
 #[derive(Clone, Debug, Default)]
-struct FamilyMarkers {
+struct FamilyTombstones {
     /// `DeleteFamily`.
     up_to: Vec<CellMeta>,
     /// `DeleteFamilyVersion`.
     exact: Vec<CellMeta>,
 }
 
-impl FamilyMarkers {
+impl FamilyTombstones {
     fn clear(&mut self) {
         self.up_to.clear();
         self.exact.clear();
@@ -222,7 +226,7 @@ impl FamilyMarkers {
         self.up_to.is_empty() && self.exact.is_empty()
     }
 
-    /// Remembers the markers among a column's cells, those above `sequence` left out.
+    /// Records the family tombstones among a column's cells, except those above `sequence`.
     fn take_from(&mut self, cells: &[CellMeta], sequence: u64) {
         for cell in cells.iter().filter(|cell| cell.sequence <= sequence) {
             match cell.kind {

@@ -59,7 +59,7 @@ fn whole(row: &CheckedRow, read: &BTreeSet<Column>) -> Option<Projection> {
     let mut projection = Projection::all().with_versions(versions);
     let (mut families, mut columns) = (BTreeSet::new(), read.clone());
     for cell in row.cells.iter() {
-        match cell.kind.is_family_marker() {
+        match cell.kind.is_family_tombstone() {
             true => drop(families.insert(cell.family)),
             false => drop(columns.insert(Column::new(cell.family, cell.qualifier))),
         }

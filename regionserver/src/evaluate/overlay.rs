@@ -221,7 +221,7 @@ impl Overlay {
         let hashes = Hashes::of(region, row);
         if let Some((_, touched)) = self.in_flight.back_mut() {
             touched.insert(hashes.row());
-            touched.extend(Cells::new(cells).map(|cell| match cell.kind.is_family_marker() {
+            touched.extend(Cells::new(cells).map(|cell| match cell.kind.is_family_tombstone() {
                 true => hashes.family(cell.family),
                 false => hashes.column(&Column::new(cell.family, cell.qualifier)),
             }));
@@ -238,7 +238,7 @@ impl Overlay {
         let touched: Vec<Column> = {
             let Some(columns) = self.row(region, row) else { return };
             let first = Column::new(cell.family, cell.qualifier);
-            if cell.kind.is_family_marker() {
+            if cell.kind.is_family_tombstone() {
                 let of_family = columns.range(first..).take_while(|(column, _)| column.family() == cell.family);
                 of_family.map(|(column, _)| column.clone()).collect()
             } else {

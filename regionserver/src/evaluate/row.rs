@@ -202,7 +202,7 @@ impl Row<'_> {
         let mut versions = self.before();
         for cell in Cells::new(cells) {
             let timestamp = if cell.timestamp == LATEST { self.stamp } else { cell.timestamp };
-            if cell.kind.is_family_marker() {
+            if cell.kind.is_family_tombstone() {
                 for (_, of_column) in versions.iter_mut().filter(|(column, _)| column.family() == cell.family) {
                     delete(of_column, cell.kind, timestamp);
                 }
@@ -227,7 +227,7 @@ impl Row<'_> {
     /// The newest versions of the columns that the mutation names, packed.
     fn returned(&self, versions: &Versions, cells: &[u8]) -> Result<Vec<u8>, Invalid> {
         let named: std::collections::BTreeSet<Column> = self.named(cells).chain(self.read_modify_written()).collect();
-        let markers = || Cells::new(cells).filter(|cell| cell.kind.is_family_marker());
+        let markers = || Cells::new(cells).filter(|cell| cell.kind.is_family_tombstone());
         let of_family = |column: &Column| markers().any(|cell| cell.family == column.family());
         let shown = versions.iter().filter(|(column, _)| named.contains(column) || of_family(column));
         let newest = shown.filter_map(|(column, versions)| {

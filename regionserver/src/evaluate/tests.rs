@@ -232,7 +232,7 @@ impl World {
             let mut cells = Vec::new();
             for (kind, family, qualifier, timestamp, value) in &spec.cells {
                 let family = FAMILIES[family % FAMILIES.len()].as_bytes();
-                let qualifier = if kind.is_family_marker() { Vec::new() } else { vec![b'p' + qualifier] };
+                let qualifier = if kind.is_family_tombstone() { Vec::new() } else { vec![b'p' + qualifier] };
                 let value = if *kind == CellKind::Put { value_of(*value) } else { Vec::new() };
                 let cell = CellRef {
                     family,
@@ -425,7 +425,8 @@ impl World {
         let visible = self.applied.versions(&submitted.row, now_ms);
         for (column, versions) in &visible {
             let named = Cells::new(cells).any(|cell| {
-                cell.family == column.family() && (cell.kind.is_family_marker() || cell.qualifier == column.qualifier())
+                cell.family == column.family()
+                    && (cell.kind.is_family_tombstone() || cell.qualifier == column.qualifier())
             });
             if named && !expires(column.family()) {
                 let version = &versions[0];

@@ -74,7 +74,7 @@ impl MutationParts<'_> {
                 escape(self.row)
             )));
         }
-        let cells = Cells::new(self.cells).filter(|cell| !cell.kind.is_family_marker());
+        let cells = Cells::new(self.cells).filter(|cell| !cell.kind.is_family_tombstone());
         let mut named: BTreeSet<(&[u8], &[u8])> = cells.map(|cell| (cell.family, cell.qualifier)).collect();
         match self.read_modify_writes.iter().find(|rmw| !named.insert((rmw.family.as_bytes(), &rmw.qualifier))) {
             None => Ok(()),

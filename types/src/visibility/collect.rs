@@ -1,59 +1,59 @@
-//! Collecting: which cells a flush, a compaction or a memtable may leave out, and no reader ever notices.
+//! Collecting: which cells a flush, a compaction or a memtable may drop without any reader noticing.
 //!
-//! What is collected is a part of the log: the cells of one row and family written between two moments, everything
-//! older included (`covers_older`) or not. The replay is a machine whose state is the set of live cells, so a part of
-//! the log may be replaced by a smaller one that takes **every** earlier state to the same state at the oldest
-//! snapshot; all that comes later goes on from there alike. Cells above the oldest snapshot are therefore kept as they
-//! are, and the rest (the *settled* cells) is made smaller.
+//! The input is a part of the log: the cells of one row and family written between two moments, with everything older
+//! (`covers_older`) or without. The replay is a state machine whose state is the set of live cells. A part of the log
+//! may therefore be replaced by a smaller one that takes **every** earlier state to the same state at the oldest
+//! snapshot; later writes continue from the same state. So cells above the oldest snapshot are kept unchanged, and the
+//! rest (the *old* cells) is reduced.
 //!
-//! With everything older at hand the state is known: the live cells stay, the rest goes. Else a cell may go when all
-//! its effect is known to be wiped out later in the part. A put or delete only ever touches cells of its own timestamp
-//! and lower ones, so the effects of everything written before some moment are wiped out
+//! With everything older in the input, the state is known: live cells are kept, the rest is dropped. Otherwise a cell
+//! may be dropped if its whole effect is undone later in the part. A put or tombstone acts only on cells at its own
+//! timestamp and below, so the effects of everything written before some moment are undone
 //! - up to the timestamp of a later `DeleteColumn` or `DeleteFamily`, and
-//! - below a timestamp that has `versions` puts of one *era* above it. Eras are the stretches between one-version
-//!   deletes. Inside one the order of writing does not matter, so such puts surely push out all below them. Across
-//!   one-version deletes this cannot be said: an older, unseen cell may have kept such a put out, and been deleted
-//!   since.
+//! - below a timestamp that has `versions` puts of one *era* above it. Eras are the periods between one-version
+//!   tombstones. Within an era the order of writing does not matter, so such puts certainly push out everything below
+//!   them. Across one-version tombstones this is uncertain: an older cell outside the input may have kept such a put
+//!   out, and been deleted since.
 //!
-//! What is surely hidden (its timestamp put again, or deleted) and yet has effects that are not wiped out stays as a
-//! *stub*, without its value.
+//! A put that is certainly hidden (its timestamp was put again or deleted) but whose effects are not undone is kept as
+//! a *masked put*, without its value.
 //!
-//! With `keep_deleted_cells` there are readers for whom deletes did not happen. What holds in stretches without any
-//! delete holds for all of them; so there every delete ends an era, and no delete wipes anything out.
+//! With `keep_deleted_cells`, some readers ignore tombstones. What holds in periods without any tombstone holds for all
+//! readers; so there every tombstone ends an era, and no tombstone undoes anything.
 
 use super::replay::Replay;
-use super::{CellMeta, FamilyMarkers, Fate, RulesHistory, WriteOrder, is_expired};
+use super::{CellMeta, FamilyTombstones, Fate, RulesHistory, WriteOrder, is_expired};
 use crate::cell::CellKind;
 use crate::schema::FamilyRules;
 
-/// Decides what becomes of each cell of a family, row after row. Made once per flush or compaction and family.
+/// Decides the fate of each cell of a family, row by row. Created once per flush or compaction and family.
 #[derive(Clone, Debug)]
 pub struct Collector {
     history: RulesHistory,
-    /// Readers at and above this sequence number notice nothing.
+    /// Readers at and above this sequence number see no difference.
     snapshot: u64,
     log_time_ms: i64,
     covers_older: bool,
     /// The rules at the snapshot.
     rules: FamilyRules,
-    /// Whether no other rules follow, so that what is expired now stays expired.
+    /// Whether these rules are the last, so that what is expired now stays expired.
     rules_are_last: bool,
-    /// Whether protection by `min_versions` may ever have decided about a cell of the family.
+    /// Whether `min_versions` can ever have protected a cell of the family.
     ever_guarded: bool,
-    markers: FamilyMarkers,
-    /// Whether columns of the row may come in parts, so that what the markers delete may stay.
+    tombstones: FamilyTombstones,
+    /// Whether columns of the row may come in parts, so that cells that the family tombstones delete may be kept.
     in_parts: bool,
     replay: Replay,
     eras: Eras,
     fates: Vec<Fate>,
-    /// Which cells of the column live, for the check of a reduced column.
+    /// The live cells of the column, to verify a reduced column.
     live: Vec<(i64, u32, bool)>,
 }
 
 impl Collector {
-    /// Collects for readers at `oldest_snapshot` and above. Cells expire up to `log_time_ms`, the stamp of the last
-    /// applied entry and never a clock, so that all replicas agree and no reader's time is earlier. `covers_older` says
-    /// that no older cell of these rows is anywhere but in what is handed over.
+    /// Collects for readers at `oldest_snapshot` and above. Cells expire by `log_time_ms`, the stamp of the last
+    /// applied entry and never a clock, so that all replicas agree and no reader's time is earlier. `covers_older`
+    /// states that the input contains every older cell of these rows.
     #[must_use]
     pub fn new(history: &RulesHistory, oldest_snapshot: u64, log_time_ms: i64, covers_older: bool) -> Self {
         let at = history.index_at(oldest_snapshot);
@@ -66,7 +66,7 @@ impl Collector {
             rules: changes[at].rules,
             rules_are_last: at + 1 == changes.len(),
             ever_guarded: changes[..=at].iter().any(|change| is_guarded(&change.rules)),
-            markers: FamilyMarkers::default(),
+            tombstones: FamilyTombstones::default(),
             in_parts: false,
             replay: Replay::default(),
             eras: Eras::default(),
@@ -75,99 +75,98 @@ impl Collector {
         }
     }
 
-    /// Begins a row: forgets the family markers of the one before.
+    /// Starts a row: clears the family tombstones of the previous one.
     pub fn start_row(&mut self) {
-        self.markers.clear();
+        self.tombstones.clear();
         self.in_parts = false;
     }
 
-    /// Begins a row of which [`Collector::column_in_parts`] may be asked: its family markers stay, unless later ones
-    /// make them superfluous, because what they delete may stay as well.
+    /// Starts a row that may use [`Collector::column_in_parts`]. Its family tombstones are kept, unless later ones make
+    /// them superfluous, because cells that they delete may be kept as well.
     pub fn start_row_in_parts(&mut self) {
-        self.markers.clear();
+        self.tombstones.clear();
         self.in_parts = true;
     }
 
-    /// The fate of each cell of a part of a column that is too large to be handed over whole: what has expired goes,
-    /// the rest stays. All parts of the column, in storage order, are to be judged in this way.
+    /// The fate of each cell in a part of a column that is too large to be passed whole: expired cells are dropped, the
+    /// rest is kept. Pass all parts of the column this way, in storage order.
     pub fn column_in_parts(&mut self, cells: &[CellMeta]) -> &[Fate] {
-        debug_assert!(self.in_parts, "the row was begun as one that comes in parts");
+        debug_assert!(self.in_parts, "the row was started with start_row_in_parts");
         self.fates.clear();
-        self.markers.take_from(cells, self.snapshot);
+        self.tombstones.take_from(cells, self.snapshot);
         let expires = self.rules.min_versions == 0;
         for cell in cells {
-            // What an expired put may have pushed out, or a delete have deleted, lies below it and has expired too.
+            // Whatever an expired put pushed out, or an expired tombstone deleted, lies below it and has expired too.
             let is_expired = expires && cell.sequence <= self.snapshot && self.is_expired_for_good(cell.timestamp);
             self.fates.push(if is_expired { Fate::Drop } else { Fate::Keep });
         }
         &self.fates
     }
 
-    /// The fate of each cell of one column, given in storage order; the markers of the family, which have an empty
-    /// qualifier, come with the first column of the row.
+    /// The fate of each cell of one column, given in storage order; family tombstones, which have an empty qualifier,
+    /// come with the first column of the row.
     pub fn column(&mut self, cells: &[CellMeta]) -> &[Fate] {
         self.fates.clear();
         self.fates.resize(cells.len(), Fate::Keep);
-        self.markers.take_from(cells, self.snapshot);
+        self.tombstones.take_from(cells, self.snapshot);
         let Some(span) = self.span_of(cells) else {
             return &self.fates;
         };
         if let ([cell], false) = (cells, span.rules_change())
             && cell.kind == CellKind::Put
-            && self.markers.is_empty()
+            && self.tombstones.is_empty()
         {
-            // By far the most frequent column: one put, which a lone cell's protection keeps, if anything does.
+            // By far the most frequent column: one put, which is kept unless it is expired and not protected.
             if self.rules.min_versions == 0 && self.is_expired_for_good(cell.timestamp) {
                 self.fates[0] = Fate::Drop;
             }
             return &self.fates;
         }
-        self.eras.begin(cells, &self.markers, self.snapshot, self.rules.keep_deleted_cells);
-        // In a single era under the same rules, what the effects leave over is what lives.
+        self.eras.begin(cells, &self.tombstones, self.snapshot, self.rules.keep_deleted_cells);
+        // In a single era under the same rules, the cells whose effects are not undone are the live ones.
         let replay_tells_more = span.rules_change() || self.eras.are_many();
         if !(replay_tells_more && self.reduce_to_live(cells, span)) {
             self.reduce_by_effects(cells, span);
         }
-        self.judge_family_markers(cells);
+        self.judge_family_tombstones(cells);
         self.drop_expired_deletes(cells);
         &self.fates
     }
 
-    /// The moments that the column's settled cells are from, the markers of the family included; `None` for none.
+    /// The period in which the column's old cells and family tombstones were written; `None` without any.
     fn span_of(&self, cells: &[CellMeta]) -> Option<Span> {
         let sequences = || cells.iter().map(|cell| cell.sequence).filter(|&sequence| sequence <= self.snapshot);
         let lowest = sequences().min()?;
-        let highest = sequences().chain(self.markers.iter().map(|marker| marker.sequence)).max()?;
+        let highest = sequences().chain(self.tombstones.iter().map(|tombstone| tombstone.sequence)).max()?;
         let (first_rules, last_rules) = (self.history.index_at(lowest), self.history.index_at(highest));
         Some(Span { highest, first_rules, last_rules, rules: self.history.changes()[last_rules].rules })
     }
 
-    /// Whether a cell of this timestamp is expired for every reader to come, protection aside.
+    /// Whether a cell with this timestamp is expired for every future reader, protection aside.
     fn is_expired_for_good(&self, timestamp: i64) -> bool {
         self.rules_are_last && is_expired(&self.rules, timestamp, self.log_time_ms)
     }
 
-    /// Whether protection, as the column's own span leaves it, is still the protection at the snapshot: a change of the
-    /// rules gives it anew, by what lives then, and newer cells that are elsewhere decide about that.
+    /// Whether the protection at the end of the column's span is still that at the snapshot. A change of the rules
+    /// reassigns it to the cells live then, which depends on newer cells outside the input.
     fn protection_stands(&self, span: Span) -> bool {
         self.history.index_at(self.snapshot) == span.last_rules
     }
 
-    /// With everything older at hand: keeps what lives, drops the rest. Says no where that cannot be done.
+    /// With everything older in the input: keeps live cells, drops the rest. Returns `false` if that is not possible.
     fn reduce_to_live(&mut self, cells: &[CellMeta], span: Span) -> bool {
         if !self.covers_older || self.rules.keep_deleted_cells {
             return false;
         }
-        // Only up to the last cell at hand: changes of the rules after it may come after newer cells that are
-        // elsewhere.
-        self.replay.run(cells, &self.markers, &self.history, span.highest, |_, _| true);
+        // Only up to the last cell in the input: later changes of the rules may follow newer cells outside it.
+        self.replay.run(cells, &self.tombstones, &self.history, span.highest, |_, _| true);
         self.live.clear();
         self.live.extend(self.replay.live());
         if self.was_guarded_in(span) && !self.live_cells_alone_give_the_same(cells, span) {
             return false;
         }
         for (cell, fate) in cells.iter().zip(&mut self.fates) {
-            if cell.sequence <= self.snapshot && !cell.kind.is_family_marker() {
+            if cell.sequence <= self.snapshot && !cell.kind.is_family_tombstone() {
                 *fate = Fate::Drop;
             }
         }
@@ -186,30 +185,30 @@ impl Collector {
         changes.iter().any(|change| is_guarded(&change.rules))
     }
 
-    /// Which cells `min_versions` protects depends on cells that are gone; so where it matters, the reduced column is
-    /// replayed and compared. Markers of one version stay in such a family, the others go.
+    /// Which cells `min_versions` protects depends on dropped cells; where it matters, the reduced column is replayed
+    /// and compared. Such a family keeps its one-version tombstones and drops the others.
     fn live_cells_alone_give_the_same(&mut self, cells: &[CellMeta], span: Span) -> bool {
         let live = &self.live;
         let stays = |index: usize, cell: &CellMeta| {
             cell.kind == CellKind::DeleteFamilyVersion
                 || live.iter().any(|&(_, kept, _)| cell.kind == CellKind::Put && kept as usize == index)
         };
-        self.replay.run(cells, &self.markers, &self.history, span.highest, stays);
+        self.replay.run(cells, &self.tombstones, &self.history, span.highest, stays);
         self.replay.live().eq(self.live.iter().copied())
     }
 
-    /// Without everything older: drops what has its effects wiped out, and makes stubs of what is surely hidden.
+    /// Without everything older: drops cells whose effects are undone, and masks puts that are certainly hidden.
     fn reduce_by_effects(&mut self, cells: &[CellMeta], span: Span) {
         let mixed = span.rules_change();
         if !mixed {
-            self.eras.find_floors(cells, &self.markers, self.snapshot, &span.rules);
+            self.eras.find_floors(cells, &self.tombstones, self.snapshot, &span.rules);
         }
         let protection_stands = self.protection_stands(span);
         let wipes = !self.rules.keep_deleted_cells;
-        let mut wiped = Wiped::new(&self.markers);
+        let mut wiped = Wiped::new(&self.tombstones);
         let mut above = Above::default();
         for (index, cell) in cells.iter().enumerate() {
-            if cell.sequence > self.snapshot || cell.kind.is_family_marker() {
+            if cell.sequence > self.snapshot || cell.kind.is_family_tombstone() {
                 continue;
             }
             if above.timestamp != Some(cell.timestamp) {
@@ -227,8 +226,8 @@ impl Collector {
             self.fates[index] = match cell.kind {
                 _ if is_wiped || is_below => Fate::Drop,
                 CellKind::Put if !mixed && above.put == Some(era) => Fate::Drop,
-                CellKind::Put if hidden => Fate::Stub,
-                // With everything older at hand its victims are all here, and all of them go.
+                CellKind::Put if hidden => Fate::Mask,
+                // With everything older in the input, all cells it deletes are here and are dropped.
                 CellKind::DeleteColumn if wipes && self.covers_older => Fate::Drop,
                 _ => Fate::Keep,
             };
@@ -241,22 +240,22 @@ impl Collector {
         }
     }
 
-    /// Whether a put is deleted by a later one-version delete of its own timestamp.
+    /// Whether a later one-version tombstone deletes the put.
     fn deleted_exactly(&self, cell: &CellMeta, delete: Option<WriteOrder>) -> bool {
-        let at = self.markers.exact.partition_point(|marker| marker.timestamp > cell.timestamp);
-        let family = self.markers.exact[at..].iter().take_while(|marker| marker.timestamp == cell.timestamp);
+        let at = self.tombstones.exact.partition_point(|tombstone| tombstone.timestamp > cell.timestamp);
+        let family = self.tombstones.exact[at..].iter().take_while(|tombstone| tombstone.timestamp == cell.timestamp);
         cell.kind == CellKind::Put
-            && (delete > Some(cell.order()) || family.into_iter().any(|marker| marker.order() > cell.order()))
+            && (delete > Some(cell.order()) || family.into_iter().any(|tombstone| tombstone.order() > cell.order()))
     }
 
-    /// The markers of the family act on every column of the row, so what becomes of them must not depend on one column.
-    fn judge_family_markers(&mut self, cells: &[CellMeta]) {
+    /// Family tombstones act on every column of the row, so their fate must not depend on one column.
+    fn judge_family_tombstones(&mut self, cells: &[CellMeta]) {
         if self.rules.keep_deleted_cells {
             return;
         }
         let mut latest: Option<WriteOrder> = None;
         for (index, cell) in cells.iter().enumerate() {
-            if cell.sequence > self.snapshot || !cell.kind.is_family_marker() {
+            if cell.sequence > self.snapshot || !cell.kind.is_family_tombstone() {
                 continue;
             }
             let wiped = latest > Some(cell.order());
@@ -271,7 +270,7 @@ impl Collector {
         }
     }
 
-    /// A delete whose victims are all expired, itself being no younger than they, deletes nothing any more.
+    /// A tombstone that only covers expired cells, because it is expired itself, has no further effect.
     fn drop_expired_deletes(&mut self, cells: &[CellMeta]) {
         if self.rules.min_versions > 0 {
             return;
@@ -288,7 +287,7 @@ fn is_guarded(rules: &FamilyRules) -> bool {
     rules.min_versions > 0 && rules.ttl_ms.is_some()
 }
 
-/// From when to when a column's settled cells were written.
+/// The period in which a column's old cells were written.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     highest: u64,
@@ -305,57 +304,57 @@ impl Span {
     }
 }
 
-/// What was seen at the timestamp reached, in a walk from later to earlier writes.
+/// What a walk from later to earlier writes has found at the current timestamp.
 #[derive(Clone, Copy, Debug, Default)]
 struct Above {
     timestamp: Option<i64>,
     /// The era of the last put.
     put: Option<usize>,
-    /// The latest one-version delete.
+    /// The latest one-version tombstone.
     delete: Option<WriteOrder>,
 }
 
-/// The latest delete, in write order, that covers the timestamp reached in a walk down the timestamps.
+/// The latest tombstone, in write order, that covers the current timestamp of a walk down the timestamps.
 struct Wiped<'a> {
     family: &'a [CellMeta],
     latest: Option<WriteOrder>,
 }
 
 impl<'a> Wiped<'a> {
-    fn new(markers: &'a FamilyMarkers) -> Self {
-        Self { family: &markers.up_to, latest: None }
+    fn new(tombstones: &'a FamilyTombstones) -> Self {
+        Self { family: &tombstones.up_to, latest: None }
     }
 
     fn before(&mut self, timestamp: i64) -> Option<WriteOrder> {
-        while let [marker, rest @ ..] = self.family
-            && marker.timestamp >= timestamp
+        while let [tombstone, rest @ ..] = self.family
+            && tombstone.timestamp >= timestamp
         {
-            self.latest = self.latest.max(Some(marker.order()));
+            self.latest = self.latest.max(Some(tombstone.order()));
             self.family = rest;
         }
         self.latest
     }
 }
 
-/// The stretches of a part of the log between deletes that make the order of writing matter.
+/// The periods of a part of the log between tombstones that make the order of writing matter.
 #[derive(Clone, Debug, Default)]
 struct Eras {
-    /// The deletes that end an era, in write order.
+    /// The tombstones that end an era, in write order.
     ends: Vec<WriteOrder>,
     eras: Vec<Era>,
 }
 
-/// One era, while the walk goes down the timestamps, and what it found.
+/// One era during a walk down the timestamps, and what the walk has found.
 #[derive(Clone, Copy, Debug)]
 struct Era {
-    /// The latest covering delete inside the era.
+    /// The latest covering tombstone in the era.
     deleted_before: Option<WriteOrder>,
     /// The timestamp of its last put, and how many timestamps have one.
     timestamp: Option<i64>,
     puts: u32,
-    /// Below this timestamp everything written before the era's end, or that of an earlier era, is pushed out.
+    /// Below this timestamp, everything written before the end of the era is pushed out.
     floor: i64,
-    /// The same for `min_versions`: below it nothing is protected.
+    /// Below this timestamp, `min_versions` protects nothing.
     protected_floor: i64,
 }
 
@@ -365,15 +364,15 @@ impl Era {
 }
 
 impl Eras {
-    fn begin(&mut self, cells: &[CellMeta], markers: &FamilyMarkers, snapshot: u64, every_delete: bool) {
+    fn begin(&mut self, cells: &[CellMeta], tombstones: &FamilyTombstones, snapshot: u64, every_delete: bool) {
         self.ends.clear();
         let ends_era = |cell: &&CellMeta| match cell.kind {
             CellKind::Delete | CellKind::DeleteFamilyVersion => true,
             CellKind::DeleteColumn | CellKind::DeleteFamily => every_delete,
             CellKind::Put => false,
         };
-        let settled = cells.iter().filter(|cell| cell.sequence <= snapshot && !cell.kind.is_family_marker());
-        self.ends.extend(settled.chain(markers.iter()).filter(ends_era).map(CellMeta::order));
+        let old = cells.iter().filter(|cell| cell.sequence <= snapshot && !cell.kind.is_family_tombstone());
+        self.ends.extend(old.chain(tombstones.iter()).filter(ends_era).map(CellMeta::order));
         self.ends.sort_unstable();
         self.eras.clear();
         self.eras.resize(self.ends.len() + 1, Era::EMPTY);
@@ -383,13 +382,13 @@ impl Eras {
         !self.ends.is_empty()
     }
 
-    /// The era in which something was written. A delete that ends an era belongs to the one after it.
+    /// The era of a write. A tombstone that ends an era belongs to the next one.
     fn of(&self, order: WriteOrder) -> usize {
         self.ends.partition_point(|end| *end <= order)
     }
 
     fn floor(&self, era: usize, kind: CellKind) -> i64 {
-        debug_assert!(!kind.is_family_marker(), "family markers act on more columns than this one");
+        debug_assert!(!kind.is_family_tombstone(), "family tombstones act on more columns than this one");
         self.eras[era].floor
     }
 
@@ -397,13 +396,13 @@ impl Eras {
         self.eras[era].protected_floor
     }
 
-    fn find_floors(&mut self, cells: &[CellMeta], markers: &FamilyMarkers, snapshot: u64, rules: &FamilyRules) {
-        let mut family = &markers.up_to[..];
+    fn find_floors(&mut self, cells: &[CellMeta], tombstones: &FamilyTombstones, snapshot: u64, rules: &FamilyRules) {
+        let mut family = &tombstones.up_to[..];
         for cell in cells.iter().filter(|cell| cell.sequence <= snapshot) {
-            while let [marker, rest @ ..] = family
-                && marker.timestamp >= cell.timestamp
+            while let [tombstone, rest @ ..] = family
+                && tombstone.timestamp >= cell.timestamp
             {
-                self.note_delete(marker);
+                self.note_delete(tombstone);
                 family = rest;
             }
             match cell.kind {
@@ -412,7 +411,7 @@ impl Eras {
                 _ => {}
             }
         }
-        // What is written in an era is older than what the eras after it push out.
+        // Writes of an era are also pushed out by the eras after it.
         for era in (1..self.eras.len()).rev() {
             let later = self.eras[era];
             let earlier = &mut self.eras[era - 1];

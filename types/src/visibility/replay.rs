@@ -1,24 +1,24 @@
-//! The replay itself, for the columns where nothing shorter gives the same: one-version deletes, rules that changed, or
-//! deletes that some readers do not see.
+//! The replay itself, for columns where no shortcut gives the same result: one-version tombstones, changed rules, or
+//! tombstones that some readers ignore.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{CellMeta, FamilyMarkers, RulesChange, RulesHistory, WriteOrder, is_expired};
+use super::{CellMeta, FamilyTombstones, RulesChange, RulesHistory, WriteOrder, is_expired};
 use crate::cell::CellKind;
 use crate::schema::FamilyRules;
 
-/// A cell or family marker at its place in write order.
+/// A cell or family tombstone, with its place in write order.
 #[derive(Clone, Copy, Debug)]
 struct Event {
     order: WriteOrder,
     timestamp: i64,
     kind: CellKind,
-    /// Where the cell is in its column; unused for markers.
+    /// The cell's index in its column; unused for family tombstones.
     index: u32,
 }
 
-/// Which deletes did not happen for a reader: under `keep_deleted_cells` those at or above its `time_max`, back to the
-/// sequence number from which the attribute has held without a break.
+/// The tombstones that a reader ignores: under `keep_deleted_cells`, those at or above its `time_max`, back to the
+/// sequence number since which the attribute has been set without interruption.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unseen {
     pub(super) since: u64,
@@ -26,7 +26,7 @@ pub(super) struct Unseen {
 }
 
 impl Unseen {
-    /// What a reader at `sequence` does not see; `None` where it sees every delete.
+    /// What a reader at `sequence` ignores; `None` if it sees every tombstone.
     pub(super) fn of(history: &RulesHistory, sequence: u64, time_max: i64) -> Option<Self> {
         let changes = &history.changes()[..=history.index_at(sequence)];
         let held = changes.iter().rev().take_while(|change| change.rules.keep_deleted_cells);
@@ -38,27 +38,27 @@ impl Unseen {
     }
 }
 
-/// A column as the log up to some sequence number leaves it. Its buffers are used again.
+/// The state of a column after the log up to some sequence number. Its buffers are reused.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Replay {
     events: Vec<Event>,
     /// Live cells by timestamp, with their index.
     live: BTreeMap<i64, u32>,
-    /// Timestamps of those that `min_versions` protects; always some of the live ones.
+    /// Timestamps of the live cells that `min_versions` protects.
     protected: BTreeSet<i64>,
 }
 
 impl Replay {
-    /// Replays the cells and markers that `takes` lets through, and the changes of the rules, up to `sequence`.
+    /// Replays the cells and family tombstones that `takes` accepts, and the changes of the rules, up to `sequence`.
     pub(super) fn run(
         &mut self,
         cells: &[CellMeta],
-        markers: &FamilyMarkers,
+        tombstones: &FamilyTombstones,
         history: &RulesHistory,
         sequence: u64,
         takes: impl Fn(usize, &CellMeta) -> bool,
     ) {
-        self.collect_events(cells, markers, sequence, takes);
+        self.collect_events(cells, tombstones, sequence, takes);
         self.live.clear();
         self.protected.clear();
         let (first, later) = history.changes().split_first().expect("a history has at least one change");
@@ -82,7 +82,7 @@ impl Replay {
     fn collect_events(
         &mut self,
         cells: &[CellMeta],
-        markers: &FamilyMarkers,
+        tombstones: &FamilyTombstones,
         sequence: u64,
         takes: impl Fn(usize, &CellMeta) -> bool,
     ) {
@@ -94,13 +94,13 @@ impl Replay {
             index: u32::try_from(index).expect("a column in memory has far fewer than 2^32 cells"),
         };
         for (index, cell) in cells.iter().enumerate() {
-            if cell.sequence <= sequence && !cell.kind.is_family_marker() && takes(index, cell) {
+            if cell.sequence <= sequence && !cell.kind.is_family_tombstone() && takes(index, cell) {
                 self.events.push(event(cell, index));
             }
         }
-        for marker in markers.iter() {
-            if marker.sequence <= sequence && takes(usize::MAX, marker) {
-                self.events.push(event(marker, 0));
+        for tombstone in tombstones.iter() {
+            if tombstone.sequence <= sequence && takes(usize::MAX, tombstone) {
+                self.events.push(event(tombstone, 0));
             }
         }
         self.events.sort_unstable_by_key(|event| event.order);

@@ -1,36 +1,36 @@
-//! Reads: the cells of a column that a view shows.
+//! Reads: which cells of a column a view shows.
 //!
-//! Most columns hold one put, and most others only puts and deletes of everything below a timestamp. There the replay
-//! ends with the top `versions` of what no later delete covers, whatever the order of writing (proof: a push-out needs
-//! live cells above, and a delete that ends their lives covers everything below them as well). One walk over the cells
-//! in storage order finds these, and nothing is allocated. Only one-version deletes, which can take a cell away from
-//! above one that it had pushed out, and changes of the rules need the replay.
+//! Most columns hold one put, and most others hold only puts and tombstones that cover everything below a timestamp.
+//! For these the replay ends with the top `versions` cells that no later tombstone covers, whatever the order of
+//! writing. (Proof: a push-out needs live cells above, and a tombstone that deletes those covers everything below them
+//! as well.) One walk over the cells in storage order finds them without allocating. Only two cases need the replay:
+//! one-version tombstones, which can delete a cell above one that it had pushed out, and changed rules.
 
 use super::replay::{Replay, Unseen};
-use super::{CellMeta, FamilyMarkers, RulesHistory, View, WriteOrder, is_expired};
+use super::{CellMeta, FamilyTombstones, RulesHistory, View, WriteOrder, is_expired};
 use crate::cell::CellKind;
 use crate::schema::FamilyRules;
 
-/// Finds what a view shows of each column of a family, row after row. Made once per read and family.
+/// Finds what a view shows of each column of a family, row by row. Created once per read and family.
 #[derive(Clone, Debug)]
 pub struct Resolver {
     history: RulesHistory,
     view: View,
-    /// The rules at the view's moment, and since which sequence number they have held.
+    /// The rules at the view's moment, and the sequence number since which they hold.
     rules: FamilyRules,
     rules_since: u64,
     unseen: Option<Unseen>,
-    markers: FamilyMarkers,
+    tombstones: FamilyTombstones,
     replay: Replay,
     visible: Vec<u32>,
 }
 
-/// What a column holds, as far as it decides how the column is resolved.
+/// The properties of a column that decide how it is resolved.
 struct Contents {
     puts: usize,
     deletes: bool,
     one_version_deletes: bool,
-    family_markers: bool,
+    family_tombstones: bool,
     lowest_sequence: u64,
 }
 
@@ -40,7 +40,7 @@ impl Contents {
             puts: 0,
             deletes: false,
             one_version_deletes: false,
-            family_markers: false,
+            family_tombstones: false,
             lowest_sequence: u64::MAX,
         };
         for cell in cells.iter().filter(|cell| cell.sequence <= sequence) {
@@ -49,7 +49,7 @@ impl Contents {
                 CellKind::Put => contents.puts += 1,
                 CellKind::Delete => contents.one_version_deletes = true,
                 CellKind::DeleteColumn => contents.deletes = true,
-                CellKind::DeleteFamily | CellKind::DeleteFamilyVersion => contents.family_markers = true,
+                CellKind::DeleteFamily | CellKind::DeleteFamilyVersion => contents.family_tombstones = true,
             }
         }
         contents
@@ -57,7 +57,7 @@ impl Contents {
 }
 
 impl Resolver {
-    /// Reads a family with this history of rules as `view` says.
+    /// A resolver for a family with this history of rules.
     #[must_use]
     pub fn new(history: &RulesHistory, view: View) -> Self {
         let change = history.changes()[history.index_at(view.sequence)];
@@ -67,33 +67,33 @@ impl Resolver {
             rules: change.rules,
             rules_since: change.sequence,
             unseen: Unseen::of(history, view.sequence, view.time_max),
-            markers: FamilyMarkers::default(),
+            tombstones: FamilyTombstones::default(),
             replay: Replay::default(),
             visible: Vec::new(),
         }
     }
 
-    /// Begins a row: forgets the family markers of the one before.
+    /// Starts a row: clears the family tombstones of the previous one.
     pub fn start_row(&mut self) {
-        self.markers.clear();
+        self.tombstones.clear();
     }
 
-    /// The indices of the cells that are seen, newest first. `cells` are all cells of one column in storage order; the
-    /// markers of the family, which have an empty qualifier, come with the first column of the row.
+    /// The indices of the visible cells, newest first. `cells` are all cells of one column in storage order; family
+    /// tombstones, which have an empty qualifier, come with the first column of the row.
     ///
-    /// What is seen at and above some timestamp depends on nothing below it: puts push out, and deletes delete, at
-    /// their own timestamp and below. So the cells down to some timestamp may be handed over by themselves.
+    /// What is visible at and above a timestamp does not depend on anything below it, because puts and tombstones act
+    /// only at their own timestamp and below. So a caller may pass only the cells down to some timestamp.
     pub fn column(&mut self, cells: &[CellMeta]) -> &[u32] {
         self.visible.clear();
         let contents = Contents::of(cells, self.view.sequence);
-        if contents.family_markers {
-            self.markers.take_from(cells, self.view.sequence);
+        if contents.family_tombstones {
+            self.tombstones.take_from(cells, self.view.sequence);
         }
         if contents.puts == 0 {
             return &self.visible;
         }
-        let undeleted = !contents.deletes && !contents.one_version_deletes && self.markers.is_empty();
-        let one_version_deletes = contents.one_version_deletes || !self.markers.exact.is_empty();
+        let undeleted = !contents.deletes && !contents.one_version_deletes && self.tombstones.is_empty();
+        let one_version_deletes = contents.one_version_deletes || !self.tombstones.exact.is_empty();
         let same_rules = contents.lowest_sequence >= self.rules_since;
         if same_rules && !one_version_deletes {
             self.walk(cells);
@@ -107,11 +107,11 @@ impl Resolver {
         &self.visible
     }
 
-    /// Whether the first cell of a row, in storage order, says by itself that its column shows something: then nothing
-    /// else of the row has to be read to know that the row is there. `false` says nothing.
+    /// Whether the first cell of a row, in storage order, is enough to know that its column shows something: then
+    /// nothing else of the row has to be read to know that the row exists. `false` means unknown.
     ///
-    /// What hides a cell lies before it: markers of its family and deletes at its timestamp or above. (A delete at its
-    /// timestamp that lies behind it was written before it.) And no version above it is left that could have pushed it
+    /// Whatever hides a cell precedes it: family tombstones, and tombstones at its timestamp or above. (A tombstone at
+    /// its timestamp that follows it was written before it.) And no version above it exists that could have pushed it
     /// out.
     #[must_use]
     pub fn first_shows(&self, first: &CellMeta) -> bool {
@@ -121,11 +121,12 @@ impl Resolver {
             && !is_expired(&self.rules, first.timestamp, self.view.now_ms)
     }
 
-    /// Puts and deletes of everything below a timestamp, under rules that have not changed since.
+    /// Resolves puts and tombstones that cover everything below a timestamp, under unchanged rules.
     fn walk(&mut self, cells: &[CellMeta]) {
         let view = self.view;
-        let mut family = self.markers.up_to.iter().filter(|marker| !hidden(self.unseen, marker)).peekable();
-        // The latest delete, in write order, that covers the timestamp reached: what was written before it is gone.
+        let mut family = self.tombstones.up_to.iter().filter(|tombstone| !hidden(self.unseen, tombstone)).peekable();
+        // The latest tombstone, in write order, that covers the timestamp reached: what was written before it is
+        // deleted.
         let mut deleted_before: WriteOrder = (0, 0);
         let mut any_delete = false;
         let mut timestamp_above = None;
@@ -145,11 +146,11 @@ impl Resolver {
                 _ => continue,
             }
             if timestamp_above == Some(cell.timestamp) {
-                continue; // An older put of the same version, replaced by the one before.
+                continue; // An older put of the same version, replaced by the previous one.
             }
             timestamp_above = Some(cell.timestamp);
-            while let Some(marker) = family.next_if(|marker| marker.timestamp >= cell.timestamp) {
-                deleted_before = deleted_before.max(marker.order());
+            while let Some(tombstone) = family.next_if(|tombstone| tombstone.timestamp >= cell.timestamp) {
+                deleted_before = deleted_before.max(tombstone.order());
                 any_delete = true;
             }
             if any_delete && deleted_before > cell.order() {
@@ -158,7 +159,7 @@ impl Resolver {
             live += 1;
             let past_ttl = live > self.rules.min_versions && is_expired(&self.rules, cell.timestamp, view.now_ms);
             if live > self.rules.versions || past_ttl || cell.timestamp < view.time_min {
-                break; // Cells below are pushed out, expired or too old as well.
+                break; // All cells below are also pushed out, expired or too old.
             }
             if cell.timestamp < view.time_max {
                 self.visible.push(index_of(index));
@@ -170,7 +171,7 @@ impl Resolver {
         }
     }
 
-    /// Whether the column's only put, which no delete touches, ended its life at a change of the rules.
+    /// Whether the column's only put, which no tombstone covers, expired at a change of the rules.
     fn expired_under_earlier_rules(&self, cells: &[CellMeta]) -> bool {
         let is_put = |cell: &&CellMeta| cell.kind == CellKind::Put && cell.sequence <= self.view.sequence;
         let Some(put) = cells.iter().find(is_put) else {
@@ -188,7 +189,7 @@ impl Resolver {
         let view = self.view;
         let unseen = self.unseen;
         let happened = |_: usize, cell: &CellMeta| !(cell.kind.is_delete() && hidden(unseen, cell));
-        self.replay.run(cells, &self.markers, &self.history, view.sequence, happened);
+        self.replay.run(cells, &self.tombstones, &self.history, view.sequence, happened);
         let rules = self.rules;
         let shown = self
             .replay

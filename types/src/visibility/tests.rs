@@ -6,12 +6,12 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A cell with its column (0 is the empty qualifier, where the family's markers are), and whether its value is gone.
+/// A cell with its column (0 is the empty qualifier, where family tombstones are), and whether its value is gone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Stored {
     column: u8,
     meta: CellMeta,
-    stub: bool,
+    masked: bool,
 }
 
 /// What a reader sees: column and cell, columns ascending, newest first.
@@ -34,7 +34,7 @@ mod oracle {
     fn seen_in_column(cells: &[Stored], history: &RulesHistory, view: View, column: u8) -> Seen {
         let mut events: Vec<CellMeta> = cells
             .iter()
-            .filter(|cell| cell.column == column || cell.meta.kind.is_family_marker())
+            .filter(|cell| cell.column == column || cell.meta.kind.is_family_tombstone())
             .map(|cell| cell.meta)
             .filter(|meta| meta.sequence <= view.sequence && happened(meta, history, view))
             .collect();
@@ -143,7 +143,7 @@ fn resolve(cells: &[Stored], history: &RulesHistory, view: View) -> Seen {
             let visible = resolver.column(&metas(&cells));
             for &index in visible {
                 let cell = cells[index as usize];
-                assert!(!cell.stub, "row {row}: {cell:?} is seen by {view:?} without its value");
+                assert!(!cell.masked, "row {row}: {cell:?} is seen by {view:?} without its value");
                 seen.push((column, cell.meta.timestamp, cell.meta.sequence, cell.meta.position));
             }
             if at > 0 {
@@ -178,9 +178,9 @@ fn collect(cells: &[Stored], collector: &mut Collector, in_parts: Option<u8>) ->
         for (cell, fate) in cells.iter().zip(fates) {
             match fate {
                 Fate::Keep => kept.push(*cell),
-                Fate::Stub => {
+                Fate::Mask => {
                     assert_eq!(cell.meta.kind, CellKind::Put, "only a put has a value to lose");
-                    kept.push(Stored { stub: true, ..*cell });
+                    kept.push(Stored { masked: true, ..*cell });
                 }
                 Fate::Drop => {}
             }
@@ -248,9 +248,9 @@ impl World {
     fn mutate(&mut self, cells: &[(u8, i64, CellKind)]) {
         self.sequence += 1;
         for (position, &(column, timestamp, kind)) in (0..).zip(cells) {
-            let column = if kind.is_family_marker() { 0 } else { column };
+            let column = if kind.is_family_tombstone() { 0 } else { column };
             let meta = CellMeta { timestamp, sequence: self.sequence, position, kind };
-            let cell = Stored { column, meta, stub: false };
+            let cell = Stored { column, meta, masked: false };
             self.all.push(cell);
             self.files.last_mut().expect("the memtable").push(cell);
         }
@@ -442,10 +442,10 @@ fn what_a_snapshot_needs_is_kept() {
 }
 
 #[test]
-fn a_witness_stays_as_a_stub_until_everything_older_is_at_hand() {
+fn a_hidden_put_stays_masked_until_everything_older_is_in_the_input() {
     let cells = [delete(CellKind::Delete, 9, 2), put(9, 1)];
     let mut part = Collector::new(&versions(1), 2, 0, false);
-    assert_eq!(fates(&mut part, &cells), [Fate::Keep, Fate::Stub]);
+    assert_eq!(fates(&mut part, &cells), [Fate::Keep, Fate::Mask]);
     let mut whole = Collector::new(&versions(1), 2, 0, true);
     assert_eq!(fates(&mut whole, &cells), [Fate::Drop, Fate::Drop]);
 }

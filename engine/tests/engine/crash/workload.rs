@@ -125,7 +125,7 @@ fn region_of(world: &World, row: &[u8]) -> u64 {
 fn cell(world: &World, row: &[u8], family: &str, kind: CellKind) -> ModelCell {
     let timestamp = i64::try_from(world.stamp).unwrap();
     let value = if kind == CellKind::Put { format!("{family} at {timestamp}").into_bytes() } else { Vec::new() };
-    let qualifier = if kind.is_family_marker() { Vec::new() } else { b"q".to_vec() };
+    let qualifier = if kind.is_family_tombstone() { Vec::new() } else { b"q".to_vec() };
     let family = family.to_owned();
     ModelCell { row: row.to_vec(), family, qualifier, timestamp, kind, value, sequence: 0, position: 0 }
 }

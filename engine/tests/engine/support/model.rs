@@ -108,7 +108,7 @@ fn read_column(
     let mut events: Vec<&ModelCell> = of_family
         .iter()
         .copied()
-        .filter(|cell| cell.qualifier == qualifier || cell.kind.is_family_marker())
+        .filter(|cell| cell.qualifier == qualifier || cell.kind.is_family_tombstone())
         .filter(|cell| happened(cell))
         .collect();
     events.sort_by_key(|cell| (cell.sequence, cell.position));

@@ -49,7 +49,7 @@ fn any_cell(dice: &mut Dice, row: &[u8], stamp: u64) -> ModelCell {
         CellKind::DeleteFamilyVersion,
     ];
     let kind = dice.pick(&kinds);
-    let qualifier = if kind.is_family_marker() { &b""[..] } else { dice.pick(QUALIFIERS) };
+    let qualifier = if kind.is_family_tombstone() { &b""[..] } else { dice.pick(QUALIFIERS) };
     // Few timestamps, so that cells collide; occasionally one from the future.
     let age = i64::try_from(dice.below(12)).unwrap() - 2;
     // Occasionally a value that fills a block.

@@ -58,7 +58,7 @@ fn a_put_at_or_above_the_newest_stands_and_one_below_changes_nothing() {
 #[test]
 fn a_delete_up_to_the_newest_leaves_nothing_and_one_below_changes_nothing() {
     for kind in [CellKind::DeleteColumn, CellKind::DeleteFamily] {
-        let qualifier = if kind.is_family_marker() { &b""[..] } else { b"q" };
+        let qualifier = if kind.is_family_tombstone() { &b""[..] } else { b"q" };
         let delete = |timestamp| packed(CellRef::delete(kind, b"f", qualifier, timestamp));
         assert_eq!(after_ten(&delete(10)), Look::Known(None));
         assert_eq!(after_ten(&delete(9)), Look::Known(Some(version(10, "ten"))));
@@ -68,7 +68,7 @@ fn a_delete_up_to_the_newest_leaves_nothing_and_one_below_changes_nothing() {
 #[test]
 fn a_delete_of_the_newest_version_alone_leaves_open_what_is_below() {
     for kind in [CellKind::Delete, CellKind::DeleteFamilyVersion] {
-        let qualifier = if kind.is_family_marker() { &b""[..] } else { b"q" };
+        let qualifier = if kind.is_family_tombstone() { &b""[..] } else { b"q" };
         let delete = |timestamp| packed(CellRef::delete(kind, b"f", qualifier, timestamp));
         assert_eq!(after_ten(&delete(10)), Look::InFlight);
         assert_eq!(after_ten(&delete(9)), Look::Known(Some(version(10, "ten"))));
