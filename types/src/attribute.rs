@@ -1,8 +1,8 @@
 //! Attributes of tables and families by name, as `terrane table create` and `alter` take them.
 //!
-//! A name that nobody knows is refused, with the one that was probably meant: silently accepting it would promise what
-//! is not kept. What [`TableSchema::attributes`] and [`FamilySchema::attributes`] show is in the form that
-//! `set_attribute` takes, so that a described table can be made again.
+//! An unknown name is refused, and the error suggests a similar one: silently accepting it would promise an effect that
+//! it does not have. [`TableSchema::attributes`] and [`FamilySchema::attributes`] list values in the form that
+//! `set_attribute` accepts, so that a described table can be created again.
 
 use std::collections::BTreeMap;
 
@@ -24,22 +24,22 @@ const FAMILY_ATTRIBUTES: [&str; 9] = [
 ];
 const TABLE_ATTRIBUTES: [&str; 9] =
     ["region_size", "flush_size", "split_policy", "history", "key", "atomic", "bloom_prefix", "read_only", "meta.NAME"];
-/// What begins the names of free metadata.
+/// The prefix of free metadata names.
 const METADATA_PREFIX: &str = "meta.";
-/// How many letters a name may be off and still be taken for a slip of the pen.
+/// The greatest edit distance at which a name counts as a misspelling.
 const SLIP_MAX: usize = 2;
 
 impl FamilySchema {
-    /// Sets an attribute by its name. Of the rules: `versions`, `min_versions`, `ttl` (see [`parse_duration_ms`];
-    /// `none` for cells that stay) and `keep_deleted_cells`. Of the storage: `compression` (`none`, `lz4`, `zstd`),
-    /// `bloom` (`none`, `row`, `rowcol`), `block_size` (see [`parse_size`]) and `in_memory`. And free metadata as
-    /// `meta.NAME` (an empty value takes the entry away).
+    /// Sets an attribute by its name. Rules: `versions`, `min_versions`, `ttl` (see [`parse_duration_ms`]; `none`:
+    /// cells do not expire) and `keep_deleted_cells`. Storage: `compression` (`none`, `lz4`, `zstd`), `bloom` (`none`,
+    /// `row`, `rowcol`), `block_size` (see [`parse_size`]) and `in_memory`. Free metadata: `meta.NAME` (an empty value
+    /// removes the entry).
     ///
-    /// Attributes that must fit each other (`min_versions` is at most `versions`) are compared by
-    /// [`TableSchema::check`], so that they may be set in any order.
+    /// [`TableSchema::check`] compares attributes that depend on each other (`min_versions` is at most `versions`), so
+    /// that they can be set in any order.
     ///
     /// # Errors
-    /// [`Invalid`] for an attribute that is not known, by name, and for a bad value.
+    /// [`Invalid`] for an unknown attribute or a bad value.
     pub fn set_attribute(&mut self, name: &str, value: &str) -> Result<(), Invalid> {
         match name {
             "versions" => self.rules.versions = parse_number(name, value, 1, VERSIONS_MAX)?,
@@ -64,7 +64,7 @@ impl FamilySchema {
         Ok(())
     }
 
-    /// All attributes with their values, as [`FamilySchema::set_attribute`] takes them; of metadata what is there.
+    /// All attributes with their values, as [`FamilySchema::set_attribute`] accepts them, and the metadata that is set.
     #[must_use]
     pub fn attributes(&self) -> BTreeMap<String, String> {
         let Self { rules, storage, metadata, .. } = self;
@@ -99,7 +99,7 @@ impl TableSchema {
     /// ```
     ///
     /// # Errors
-    /// [`Invalid`] for an attribute that is not known, by name, and for a bad value.
+    /// [`Invalid`] for an unknown attribute or a bad value.
     pub fn set_attribute(&mut self, name: &str, value: &str) -> Result<(), Invalid> {
         match name {
             "region_size" => {
@@ -126,8 +126,8 @@ impl TableSchema {
         Ok(())
     }
 
-    /// All attributes with their values, as [`TableSchema::set_attribute`] takes them; of metadata what is there, of
-    /// the key and what depends on it only where a key is declared.
+    /// All attributes with their values, as [`TableSchema::set_attribute`] accepts them, and the metadata that is set.
+    /// The key and attributes that depend on it are listed only if a key is declared.
     #[must_use]
     pub fn attributes(&self) -> BTreeMap<String, String> {
         let attributes = [
@@ -147,8 +147,8 @@ impl TableSchema {
     }
 }
 
-/// Sets an entry of free metadata; any other name is refused. `valid` has the names that the owner takes, and those
-/// that the other kind of owner takes.
+/// Sets an entry of free metadata; any other name is refused. `valid` has the names that this kind of owner accepts,
+/// and those of the other kind.
 fn set_metadata(
     metadata: &mut BTreeMap<String, String>,
     owner: &str,
@@ -184,13 +184,13 @@ fn refused(owner: &str, name: &str, (valid, of_the_other): (&[&str], &[&str])) -
     Invalid::new(format!("{what}a {owner} takes {}", valid.join(", ")))
 }
 
-/// The name that somebody probably meant who wrote `name`, if one is close enough.
+/// The known name most similar to `name`, if one is similar enough.
 fn closest<'a>(name: &str, valid: &[&'a str]) -> Option<&'a str> {
     let distances = valid.iter().map(|known| (slips(name, known), *known));
     distances.filter(|(slips, known)| *slips <= SLIP_MAX && *slips < known.len() / 2).min().map(|(_, known)| known)
 }
 
-/// How many letters have to be put in, left out or replaced to make one name of the other.
+/// The Levenshtein distance of two names.
 fn slips(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut above: Vec<usize> = (0..=other.len()).collect();
@@ -205,7 +205,7 @@ fn slips(one: &str, other: &str) -> usize {
     above[other.len()]
 }
 
-/// A size as [`parse_size`] reads it, in the largest unit that says it exactly.
+/// A size in the form of [`parse_size`], in the largest unit that is exact.
 fn size_text(bytes: u64) -> String {
     let units = [(1u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match units.into_iter().find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit)) {
@@ -214,8 +214,7 @@ fn size_text(bytes: u64) -> String {
     }
 }
 
-/// A time span as [`parse_duration_ms`] reads it, in milliseconds, since that is what scripts that read it back expect;
-/// `none` for zero.
+/// A duration in the form of [`parse_duration_ms`], in milliseconds, which is what scripts expect; `none` for zero.
 fn duration_text(ms: u64) -> String {
     if ms == 0 { "none".to_owned() } else { format!("{ms}ms") }
 }
@@ -229,7 +228,7 @@ fn parse_bool(name: &str, value: &str) -> Result<bool, Invalid> {
     value.parse().map_err(|_| Invalid::new(format!("{name}={value} is neither true nor false")))
 }
 
-/// Reads a size: an integer with `B`, `KiB`, `MiB` or `GiB`.
+/// Parses a size: an integer with `B`, `KiB`, `MiB` or `GiB`.
 ///
 /// ```
 /// assert_eq!(terrane_types::parse_size("16MiB")?, 16 << 20);
@@ -238,15 +237,15 @@ fn parse_bool(name: &str, value: &str) -> Result<bool, Invalid> {
 /// ```
 ///
 /// # Errors
-/// [`Invalid`] for anything else, a size over 2^64 bytes included.
+/// [`Invalid`] for anything else, including a size over 2^64 bytes.
 pub fn parse_size(text: &str) -> Result<u64, Invalid> {
     let units = [("KiB", 1u64 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("B", 1)];
     parse_with_unit(text, &units)
         .ok_or_else(|| Invalid::new(format!("{text:?} is not a size: an integer with B, KiB, MiB or GiB, as in 16MiB")))
 }
 
-/// Reads a time span into milliseconds: an integer with `ms`, `s`, `m`, `h` or `d`, or a bare integer of seconds, as
-/// HBase has it. It is at least a millisecond.
+/// Parses a duration into milliseconds: an integer with `ms`, `s`, `m`, `h` or `d`, or a bare integer of seconds, as in
+/// HBase. The least is one millisecond.
 ///
 /// ```
 /// assert_eq!(terrane_types::parse_duration_ms("90")?, 90_000);
@@ -255,7 +254,7 @@ pub fn parse_size(text: &str) -> Result<u64, Invalid> {
 /// ```
 ///
 /// # Errors
-/// [`Invalid`] for anything else, zero and more than 2^63 milliseconds included.
+/// [`Invalid`] for anything else, including zero and more than 2^63 milliseconds.
 pub fn parse_duration_ms(text: &str) -> Result<u64, Invalid> {
     let units = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000), ("", 1_000)];
     parse_with_unit(text, &units).filter(|&ms| ms > 0 && i64::try_from(ms).is_ok()).ok_or_else(|| {
@@ -263,8 +262,8 @@ pub fn parse_duration_ms(text: &str) -> Result<u64, Invalid> {
     })
 }
 
-/// The number before the first unit that the text ends with, times the unit. Units are tried in order, so that `ms`
-/// is not taken for `s`.
+/// The number before the first unit that the text ends with, times the unit. Units are tried in order, so that `ms` is
+/// not mistaken for `s`.
 fn parse_with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let (digits, scale) = units.iter().find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, scale)))?;
     if !digits.bytes().all(|byte| byte.is_ascii_digit()) {

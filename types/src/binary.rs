@@ -45,7 +45,7 @@ impl Writer {
     }
 }
 
-/// Reads the version byte; formats 1 to `newest` are known. Answers the format and a reader of the fields.
+/// Reads the version byte; formats 1 to `newest` are known. Returns the format and a reader of the fields.
 pub(crate) fn begin<'a>(what: &str, newest: u8, bytes: &'a [u8]) -> Result<(u8, ByteReader<&'a [u8]>), Invalid> {
     let mut reader = ByteReader::new(bytes);
     let format = reader.u8()?;

@@ -257,8 +257,8 @@ impl PackedCells {
         Ok(Self(bytes))
     }
 
-    /// Takes bytes that were validated before they were stored. It checks their structure only (whole cells of known kinds,
-    /// nothing left over): what is stored is protected by a checksum.
+    /// Takes bytes that were validated before they were stored. It checks their structure only (whole cells of known
+    /// kinds, nothing left over): what is stored is protected by a checksum.
     ///
     /// # Errors
     /// [`Invalid`] that names the first byte at which no cell begins.

@@ -1,8 +1,8 @@
-//! Which columns of a family a reader asks for: single ones and ranges of them.
+//! The columns of a family that a reader requests: single ones and ranges.
 //!
-//! Invariant: qualifiers are sorted, ranges are sorted and apart from each other, so that looking a column up is two
-//! searches. Everything that adds one keeps it so; what comes from outside is brought into this form by
-//! [`Projection::checked`](crate::Projection::checked).
+//! Invariant: qualifiers are sorted, and ranges are sorted and disjoint, so that looking up a column takes two
+//! searches. Methods that add columns keep this; [`Projection::checked`](crate::Projection::checked) establishes it for
+//! values from outside.
 
 use std::fmt;
 
@@ -11,26 +11,26 @@ use bytes::Bytes;
 use crate::escape::escape;
 use crate::range::prefix_end;
 
-/// Columns of one family: single ones, and ranges of them. Neither: the whole family.
+/// Columns of one family: single ones and ranges. If there are neither: the whole family.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Columns {
     /// Single qualifiers, sorted.
     pub qualifiers: Vec<Bytes>,
-    /// Ranges of qualifiers, sorted and apart from each other.
+    /// Ranges of qualifiers, sorted and disjoint.
     pub ranges: Vec<QualifierRange>,
 }
 
-/// Qualifiers from `start` up to, not including, `end`; an empty `end` is no bound.
+/// Qualifiers from `start` (inclusive) to `end` (exclusive; empty: unbounded).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QualifierRange {
     /// The first qualifier inside.
     pub start: Bytes,
-    /// The first one beyond; empty: there is none.
+    /// The first qualifier after the range; empty: unbounded.
     pub end: Bytes,
 }
 
 impl QualifierRange {
-    /// The qualifiers that begin with these bytes; all of them for none.
+    /// The qualifiers with this prefix; all qualifiers for an empty one.
     #[must_use]
     pub fn prefix(prefix: &[u8]) -> Self {
         Self { start: Bytes::copy_from_slice(prefix), end: prefix_end(prefix) }
@@ -42,7 +42,7 @@ impl QualifierRange {
         qualifier >= &self.start[..] && (self.end.is_empty() || qualifier < &self.end[..])
     }
 
-    /// Whether no qualifier can lie inside.
+    /// Whether the range is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.end.is_empty() && self.end <= self.start
@@ -71,20 +71,20 @@ impl Columns {
         Self { qualifiers: Vec::new(), ranges: Vec::new() }
     }
 
-    /// Whether the whole family is meant.
+    /// Whether the whole family is requested.
     #[must_use]
     pub const fn is_whole_family(&self) -> bool {
         self.qualifiers.is_empty() && self.ranges.is_empty()
     }
 
-    /// What to look for in a row: its single columns, or with none of them whatever the row has, since there are ranges
-    /// or the whole family is meant.
+    /// The single columns to look up in a row. Empty if everything has to be read, because there are ranges or the
+    /// whole family is requested.
     #[must_use]
     pub fn sought(&self) -> &[Bytes] {
         if self.ranges.is_empty() { &self.qualifiers } else { &[] }
     }
 
-    /// Whether the column is among them.
+    /// Whether the column is requested.
     #[must_use]
     pub fn selects(&self, qualifier: &[u8]) -> bool {
         self.is_whole_family()
@@ -93,7 +93,7 @@ impl Columns {
     }
 
     fn is_in_range(&self, qualifier: &[u8]) -> bool {
-        // The last range that does not begin behind the qualifier is the only one that can hold it.
+        // Only the last range that starts at or before the qualifier can contain it.
         let behind = self.ranges.partition_point(|range| range.start[..] <= *qualifier);
         behind > 0 && self.ranges[behind - 1].contains(qualifier)
     }
@@ -109,7 +109,7 @@ impl Columns {
         self.settle();
     }
 
-    /// Sorts what came in any order and joins ranges that meet. What is turned round stays as it came, to be refused.
+    /// Sorts the columns and joins ranges that touch. A reversed range is left unchanged, to be refused.
     pub(crate) fn settle(&mut self) {
         self.qualifiers.sort();
         self.qualifiers.dedup();
@@ -129,7 +129,7 @@ impl Columns {
                 _ => joined.push(range),
             }
         }
-        // Without any range left it would ask for the whole family, where it asked for nothing.
+        // Without any range left it would request the whole family, although nothing was requested.
         if joined.is_empty() && self.qualifiers.is_empty() {
             joined.push(QualifierRange::nothing());
         }

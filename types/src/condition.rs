@@ -1,14 +1,14 @@
-//! Conditions on a row: what must hold of it for a mutation to be applied.
+//! Conditions: what must hold for a row before a mutation of it is applied.
 //!
-//! A condition looks at the newest version of some columns and is evaluated once, by the leader of the row's group, in
-//! the order of the log. It is a closed set of tests joined by *and* and *or*, bounded in depth and number, so that
-//! evaluating one takes a bounded time.
+//! A condition tests the newest version of some columns. The leader of the row's group evaluates it once, in the order
+//! of the log. Tests are joined by *and* and *or* and bounded in depth and number, so that evaluation takes bounded
+//! time.
 //!
 //! Invariants:
-//! - What [`Condition::check`] has passed holds the limits, and all values of its tests can be read as what they are
-//!   compared as. So an error in evaluating is always about the cell that was found.
-//! - A column that is absent passes [`Test::Absent`] only, as in a filter: what is not there is neither equal to a
-//!   value nor different from it.
+//! - A condition that passed [`Condition::check`] is within the limits, and all operands can be read as their types. So
+//!   an error during evaluation is always about the cell that was found.
+//! - An absent column passes only [`Test::Absent`], as in a filter: it is neither equal to a value nor different from
+//!   it.
 
 use std::cmp::Ordering;
 
@@ -22,14 +22,14 @@ use crate::limits::{
 use crate::name::FamilyName;
 use crate::value_type::ValueType;
 
-/// What must hold of a row.
+/// What must hold for a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// A test of one column.
     Column(ColumnTest),
-    /// All of them hold; of none, it does.
+    /// All of them hold; true for an empty list.
     All(Vec<Condition>),
-    /// At least one of them holds; of none, it does not.
+    /// At least one of them holds; false for an empty list.
     Any(Vec<Condition>),
 }
 
@@ -40,18 +40,18 @@ pub struct ColumnTest {
     pub family: FamilyName,
     /// The column's qualifier.
     pub qualifier: Bytes,
-    /// How the cell's value and those of the test are compared.
+    /// The type that both the cell's value and the operands are read as.
     pub read_as: ValueType,
-    /// What the newest version must be.
+    /// The test of the newest version.
     pub test: Test,
 }
 
-/// What the newest version of a column must be.
+/// A test of a column's newest version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Test {
     /// It has this value.
     Equal(Bytes),
-    /// It has another value, or there is none.
+    /// It exists and has another value.
     NotEqual(Bytes),
     /// It is below this value.
     Less(Bytes),
@@ -61,9 +61,9 @@ pub enum Test {
     Greater(Bytes),
     /// It is not below this value.
     GreaterOrEqual(Bytes),
-    /// There is none.
+    /// The column is absent.
     Absent,
-    /// There is one, of whatever value.
+    /// The column exists.
     Exists,
     /// Its value is one of these.
     In(Vec<Bytes>),
@@ -75,7 +75,7 @@ pub enum Test {
 pub type Newest<'a> = Option<(i64, &'a [u8])>;
 
 impl Test {
-    /// The values that the cell's value is compared with.
+    /// The operands.
     #[must_use]
     pub fn values(&self) -> &[Bytes] {
         match self {
@@ -98,7 +98,7 @@ impl ColumnTest {
         Self { family, qualifier: qualifier.into(), read_as: ValueType::Bytes, test }
     }
 
-    /// The same with values read as this type.
+    /// The same test, with values read as this type.
     #[must_use]
     pub fn reading_as(mut self, read_as: ValueType) -> Self {
         self.read_as = read_as;
@@ -108,7 +108,7 @@ impl ColumnTest {
     /// Whether the newest version passes.
     ///
     /// # Errors
-    /// [`Invalid`] that names the column when its value cannot be read as the test's type.
+    /// [`Invalid`] that names the column, if its value cannot be read as the test's type.
     pub fn passes(&self, newest: Newest<'_>) -> Result<bool, Invalid> {
         let Some((timestamp, value)) = newest else {
             return Ok(self.test == Test::Absent);
@@ -176,10 +176,10 @@ impl ColumnTest {
 }
 
 impl Condition {
-    /// Checks the limits, and that the values can be read as what they are compared as.
+    /// Checks the limits, and that all operands can be read as their types.
     ///
     /// # Errors
-    /// [`Invalid`] that names what is over which limit, or the value that cannot be read.
+    /// [`Invalid`] that names the exceeded limit or the operand.
     pub fn check(&self) -> Result<(), Invalid> {
         self.check_depth(1)?;
         let (mut tests, mut values) = (0, 0);
@@ -206,7 +206,8 @@ impl Condition {
         match self {
             Self::Column(_) => Ok(()),
             Self::All(parts) | Self::Any(parts) => {
-                // Groups without tests count too, else a condition could be as large as one likes and test nothing.
+                // Groups without tests count too; otherwise a condition could be arbitrarily large without testing
+                // anything.
                 if parts.len() > CONDITION_TESTS_MAX {
                     return Err(Invalid::new(format!(
                         "the condition joins {} parts; the limit is {CONDITION_TESTS_MAX}",
@@ -218,10 +219,10 @@ impl Condition {
         }
     }
 
-    /// Calls `each` with every test, in the order in which they are written.
+    /// Calls `each` with every test, in order.
     ///
     /// # Errors
-    /// The first that `each` answers.
+    /// The first error of `each`.
     pub fn each_test<E>(&self, each: &mut impl FnMut(&ColumnTest) -> Result<(), E>) -> Result<(), E> {
         match self {
             Self::Column(test) => each(test),
@@ -229,11 +230,11 @@ impl Condition {
         }
     }
 
-    /// Whether the condition holds of a row whose newest versions `newest` answers. Parts are looked at in the order in
-    /// which they are written, and no further than the outcome needs.
+    /// Whether the condition holds for a row whose newest versions `newest` returns. Parts are evaluated in order, and
+    /// only until the outcome is known.
     ///
     /// # Errors
-    /// [`Invalid`] that names the column whose value cannot be read as it is compared.
+    /// [`Invalid`] that names a column whose value cannot be read as the compared type.
     pub fn holds<'a>(&self, newest: &impl Fn(&FamilyName, &[u8]) -> Newest<'a>) -> Result<bool, Invalid> {
         match self {
             Self::Column(test) => test.passes(newest(&test.family, &test.qualifier)),

@@ -1,8 +1,8 @@
-//! The vocabulary of refusals: what servers answer and clients act on.
+//! The errors that servers return and clients act on.
 //!
-//! Variants are arranged by what the caller can *do*: go elsewhere, wait, give up, or accept that the outcome is
-//! unknown. Those that redirect carry the redirect. `proto` maps each one to one field of its `ErrorDetail`; no other
-//! place translates.
+//! Each variant stands for something the caller can *do*: go to another server, wait, give up, or accept that the
+//! outcome is unknown. Variants that redirect carry the redirect. `proto` alone maps each one to a field of its
+//! `ErrorDetail`.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use crate::ids::{ClusterId, GroupId, RegionId, ServerId, TableId};
 use crate::invalid::Invalid;
 use crate::schema::RegionDescriptor;
 
-/// What a server answers when it does not do what was asked.
+/// Why a server did not carry out a request.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The request named a region or epoch that is no longer: refresh locations from `current` and retry there.
+    /// The request named a region or epoch that no longer exists: refresh locations from `current` and retry there.
     #[error("region {region} has changed; {} now cover its range", describe_regions(current))]
     StaleEpoch {
         /// The region the request named.
         region: RegionId,
-        /// What covers its range now, as far as this server knows; empty: ask the master.
+        /// The regions that cover its range now, as far as this server knows; empty: ask the master.
         current: Vec<RegionDescriptor>,
     },
     /// This server does not lead the group: go to the leader; without one, ask the other members.
@@ -27,11 +27,11 @@ pub enum Error {
     NotLeader {
         /// The group.
         group: GroupId,
-        /// The term of which this is said; older ones never overwrite newer.
+        /// The term in which this holds; it never overwrites knowledge of a later term.
         term: u64,
-        /// Who leads, where known.
+        /// The leader, if known.
         leader: Option<ServerId>,
-        /// Where the leader listens, where known.
+        /// The leader's address, if known.
         address: Option<String>,
         /// All members with their addresses.
         members: Vec<(ServerId, String)>,
@@ -50,7 +50,7 @@ pub enum Error {
         /// How long to wait.
         retry_after: Duration,
     },
-    /// The log is at its limit: reads go on, writes wait until `held_by` catches up.
+    /// The log is at its limit: reads continue, writes wait until `held_by` catches up.
     #[error("the log is full, held back by {held_by}; bring it back or raise the log limit")]
     LogFull {
         /// The member or region that keeps the log from being purged.
@@ -58,23 +58,23 @@ pub enum Error {
         /// How long to wait.
         retry_after: Duration,
     },
-    /// Sent, outcome unknown: the caller decides.
+    /// The request was sent, but its outcome is unknown: the caller decides.
     #[error("the outcome is unknown: the write may or may not have been applied")]
     Uncertain {
-        /// The request applied nothing: the operation is older than what the region remembers. Whether an earlier try
-        /// of it was applied is not known.
+        /// This request applied nothing, because the region no longer has a record of the operation. Whether an earlier
+        /// try was applied is unknown.
         not_tried: bool,
     },
-    /// Applied by an earlier try whose result is no longer kept.
+    /// An earlier try was applied; its result is no longer kept.
     #[error("an earlier try of this operation was applied; its result is no longer kept")]
     AlreadyApplied,
-    /// The snapshot's cells have been collected: start anew at a later one.
+    /// The snapshot's cells have been collected: start again at a later one.
     #[error("the snapshot is too old; the oldest readable one is {oldest}")]
     SnapshotTooOld {
         /// The oldest sequence number that can still be read.
         oldest: u64,
     },
-    /// A file is damaged: it is never served; an operator must look.
+    /// A file is damaged and is not served: an operator has to act.
     #[error("damage in {file} at byte {offset}")]
     Corruption {
         /// The file.
@@ -82,23 +82,22 @@ pub enum Error {
         /// Where in it.
         offset: u64,
     },
-    /// The request was made for an older schema of the table, and says that it holds under no other, or it deletes a
-    /// whole row and the table was altered meanwhile: nothing was done, make the request anew (by the table's
-    /// description, if it depends on that).
+    /// The request requires an older schema of the table, or it deletes a whole row and the table was altered
+    /// meanwhile. Nothing was done: describe the table again and rebuild the request.
     #[error("table {table} has schema version {version} by now; look at it again")]
     SchemaChanged {
         /// The table.
         table: TableId,
-        /// The version that holds here.
+        /// The current version.
         version: u64,
     },
-    /// What was named does not exist.
+    /// A named object does not exist.
     #[error("{what} does not exist")]
     NotFound {
-        /// What was named, with its kind: `table t`.
+        /// The object with its kind: `table t`.
         what: String,
     },
-    /// The request breaks a rule; the same request will be refused again.
+    /// The request breaks a rule; the same request is always refused.
     #[error(transparent)]
     Invalid(#[from] Invalid),
     /// A required feature that this build does not have.
@@ -122,16 +121,16 @@ pub enum Error {
     /// made.
     #[error("the deadline passed before an answer came")]
     DeadlineExceeded,
-    /// What was to be made is there already.
+    /// The object to create exists already.
     #[error("{what} exists already")]
     AlreadyExists {
-        /// What, with its kind: `table t`.
+        /// The object with its kind: `table t`.
         what: String,
     },
-    /// Nobody can answer at the moment: wait and retry.
+    /// No server can answer at the moment: wait and retry.
     #[error("{message}")]
     Unavailable {
-        /// Why, and for whom is waited.
+        /// The reason, and what is awaited.
         message: String,
         /// How long to wait.
         retry_after: Duration,
@@ -139,13 +138,13 @@ pub enum Error {
     /// The table takes no writes.
     #[error("{what} is read-only")]
     ReadOnly {
-        /// What, with its kind: `table t`.
+        /// The object with its kind: `table t`.
         what: String,
     },
-    /// A mistake of the server's own; its log has the details.
+    /// A defect of the server; its log has the details.
     #[error("internal error: {message}")]
     Internal {
-        /// What is known about it.
+        /// What is known about the defect.
         message: String,
     },
 }

@@ -1,8 +1,8 @@
 //! Bytes as printable text and back: `\xHH` for what is not printable ASCII, `\\` for a backslash.
 //!
 //! Keys, qualifiers and values are shown this way wherever a person or a script reads them (`terrane scan`, exports,
-//! errors), and read back the same way, so that what was printed can be pasted. The output is pure ASCII without
-//! control bytes: it is safe in a terminal, and with tabs escaped it is safe in a tab-separated line.
+//! errors) and parsed the same way, so that printed text can be pasted. The output is ASCII without control characters:
+//! safe in a terminal, and, because tabs are escaped, in a tab-separated line.
 
 use crate::invalid::Invalid;
 
@@ -30,7 +30,7 @@ pub fn escape(bytes: &[u8]) -> String {
     text
 }
 
-/// Reads what [`escape`] writes. Text outside ASCII stands for its UTF-8 bytes; hex may be in either case.
+/// Parses the output of [`escape`]. Text outside ASCII stands for its UTF-8 bytes; hex digits may be in either case.
 ///
 /// ```
 /// assert_eq!(terrane_types::unescape(r"a\x00")?, b"a\0");
@@ -39,7 +39,7 @@ pub fn escape(bytes: &[u8]) -> String {
 /// ```
 ///
 /// # Errors
-/// [`Invalid`] for a backslash that begins neither `\xHH` nor `\\`.
+/// [`Invalid`] for a backslash that starts neither `\xHH` nor `\\`.
 pub fn unescape(text: &str) -> Result<Vec<u8>, Invalid> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,8 +1,8 @@
-//! Identities: every number that names something is a type of its own.
+//! Ids: every number that names something has its own type.
 //!
-//! A region id passed where a group id was meant is the kind of mistake that no test notices for weeks, so the
-//! compiler refuses it. Ids are handed out by the master's catalog and never reused; the top 16 bits of each are the
-//! catalog's incarnation. Zero is kept for what exists before any catalog does: the meta table and the master's group.
+//! Tests rarely notice a region id passed as a group id, so the compiler rejects it. The master's catalog assigns ids
+//! and never reuses them; the top 16 bits of each are the catalog's incarnation. Zero is reserved for what exists
+//! before any catalog: the meta table and the master's group.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ macro_rules! id {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(
-            /// The bare number, for wire and disk.
+            /// The number, for wire and disk.
             pub u64,
         );
 
@@ -30,11 +30,11 @@ macro_rules! id {
 }
 
 id! {
-    /// A server process, for the life of its data directory. Zero stands for a client or for "any".
+    /// A server, for the lifetime of its data directory. Zero stands for a client or for "any".
     ServerId
 }
 id! {
-    /// One member of a log group on one server; it is the Raft node id, made fresh for each membership.
+    /// One member of a log group on one server; it is the Raft node id, new for each membership.
     ReplicaId
 }
 id! {
@@ -50,7 +50,8 @@ id! {
     TableId
 }
 id! {
-    /// Raised by every split, merge and move of a region; a request that names an old one is refused.
+    /// The version of a region's placement: every split, merge and move raises it, and requests with an old one are
+    /// refused.
     RegionEpoch
 }
 
@@ -64,9 +65,9 @@ impl TableId {
     pub const META: Self = Self(0);
 }
 
-/// Which cluster a process belongs to: 128 random bits chosen when the cluster is bootstrapped.
+/// The cluster that a process belongs to: 128 random bits, chosen at bootstrap.
 ///
-/// Carried in every hello and unary call so that a client of yesterday's cluster cannot write into today's.
+/// Every hello and unary call carries it, so that a client of an earlier cluster cannot write into a new one.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterId(
     /// The bytes, for wire and disk.
@@ -74,7 +75,7 @@ pub struct ClusterId(
 );
 
 impl ClusterId {
-    /// The id of no cluster: what a process says before it knows one.
+    /// The id of no cluster, which a process sends before it knows its own.
     #[must_use]
     pub const fn nil() -> Self {
         Self([0; 16])

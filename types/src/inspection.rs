@@ -1,18 +1,18 @@
-//! What an offline look at the files of a stopped process finds.
+//! The findings of an offline check of a stopped process's files.
 //!
-//! Each room verifies the files that it alone knows (log, engine, identity, catalog) and tells an [`Inspection`], which
-//! adds up and remembers; who prints it knows no format. Nothing is decided in here.
+//! Each crate verifies the files whose formats it defines (log, engine, identity, catalog) and reports to an
+//! [`Inspection`], which collects. The code that prints the result knows no format.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Worth knowing; nothing that counts is lost. A torn tail, a file that nobody names.
+    /// Worth knowing, but no data is lost: a torn tail, a file without a reference.
     Warning,
-    /// Bytes that counted are not what was written, or are gone.
+    /// Data is not as written, or missing.
     Damage,
 }
 
@@ -28,17 +28,17 @@ impl fmt::Display for Severity {
 /// Something found in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
     /// The file.
     pub file: PathBuf,
-    /// Where in it, as near as can be told: the beginning of the smallest part that does not hold.
+    /// The offset in it: the start of the smallest part that fails verification.
     pub offset: u64,
-    /// What does not hold.
+    /// What is wrong.
     pub what: String,
 }
 
-/// What was verified of one kind of file.
+/// Totals of the verified files of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KindTotals {
     /// How many files.
@@ -47,7 +47,7 @@ pub struct KindTotals {
     pub bytes: u64,
 }
 
-/// Told of every file that was verified, before it is read: its kind, its name and its bytes.
+/// Called for every file before it is verified, with its kind, name and size.
 pub type Watcher = Box<dyn FnMut(&'static str, &Path, u64) + Send>;
 
 /// The findings so far.
@@ -59,7 +59,7 @@ pub struct Inspection {
 }
 
 impl Inspection {
-    /// Nothing looked at yet; `watcher` is for showing progress.
+    /// An inspection without findings; `watcher` can show progress.
     #[must_use]
     pub fn new(watcher: Option<Watcher>) -> Self {
         Self { watcher, ..Self::default() }
@@ -75,12 +75,12 @@ impl Inspection {
         }
     }
 
-    /// Something that counted does not hold.
+    /// Reports damage.
     pub fn damage(&mut self, file: &Path, offset: u64, what: impl Into<String>) {
         self.found(Severity::Damage, file, offset, what.into());
     }
 
-    /// Something worth knowing.
+    /// Reports a note.
     pub fn warning(&mut self, file: &Path, offset: u64, what: impl Into<String>) {
         self.found(Severity::Warning, file, offset, what.into());
     }
@@ -89,19 +89,19 @@ impl Inspection {
         self.findings.push(Finding { severity, file: file.to_owned(), offset, what });
     }
 
-    /// All findings, in the order in which they were made.
+    /// All findings, in order.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
-    /// What was verified, by kind of file.
+    /// Totals by kind of file.
     #[must_use]
     pub fn totals(&self) -> &BTreeMap<&'static str, KindTotals> {
         &self.totals
     }
 
-    /// How many damages were found.
+    /// The number of damaged places.
     #[must_use]
     pub fn damages(&self) -> usize {
         self.findings.iter().filter(|finding| finding.severity == Severity::Damage).count()

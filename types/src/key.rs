@@ -1,9 +1,9 @@
-//! The `key` declaration of a table: the typed parts of its row keys, in order, with a name each.
+//! The `key` attribute of a table: it declares the typed, named parts of its row keys, in order.
 //!
-//! A table that declares its key says what its bytes mean. Typed tables compare it with their own parts when they open,
-//! tools show and read keys by part, and `atomic=N` counts its leading parts. The text form is the one of the command's
-//! grammar: `'user:u64, time:desc i64, action:u32'`. The bytes are those of [`crate::keycodec`]; this module drives the
-//! same encodings by the declaration instead of by Rust types.
+//! The declaration gives the key's bytes a meaning. Typed tables compare it with their own parts when they open, tools
+//! show and parse keys by part, and `atomic=N` counts its leading parts. The text form is that of the command line:
+//! `'user:u64, time:desc i64, action:u32'`. The encoding is that of [`crate::keycodec`], driven by the declaration
+//! instead of by Rust types.
 
 mod text;
 
@@ -42,7 +42,7 @@ pub struct KeyDeclaration {
 const BUCKET_NAME: &str = "bucket";
 
 impl KeyDeclaration {
-    /// Reads a declaration: parts separated by commas, each `name:type`; a bucket may go without a name.
+    /// Parses a declaration: parts separated by commas, each `name:type`; the name of a bucket is optional.
     ///
     /// # Errors
     /// [`Invalid`] that names the part and what is wrong with it.
@@ -54,8 +54,8 @@ impl KeyDeclaration {
     /// A declaration of these parts.
     ///
     /// # Errors
-    /// [`Invalid`] when there is none or too many, a name is bad or taken twice, a bucket is not first or alone, or a
-    /// tail is not last.
+    /// [`Invalid`] for no parts or too many, a bad or repeated name, a bucket that is not first or is alone, or a tail
+    /// that is not last.
     pub fn new(parts: Vec<KeyPart>) -> Result<Self, Invalid> {
         if !(1..=KEY_PARTS_MAX).contains(&parts.len()) {
             return Err(Invalid::new(format!("a key has 1 to {KEY_PARTS_MAX} parts, not {}", parts.len())));
@@ -81,19 +81,19 @@ impl KeyDeclaration {
     /// The declaration of a derived key, whose parts the compiler has checked.
     ///
     /// # Panics
-    /// When the parts break a rule, which the derive's own checks rule out.
+    /// If the parts break a rule, which the derive's checks rule out.
     pub(crate) fn of(names: &[&str], kinds: &[PartKind]) -> Self {
         let part = |(name, kind): (&&str, &PartKind)| KeyPart { name: (*name).to_owned(), kind: *kind };
         Self::new(names.iter().zip(kinds).map(part).collect()).expect("the derive checks names and places of parts")
     }
 
-    /// The parts in order, a bucket included.
+    /// The parts in order, including a bucket.
     #[must_use]
     pub fn parts(&self) -> &[KeyPart] {
         &self.parts
     }
 
-    /// The parts that are given and shown as text: all but a bucket, which follows from the others.
+    /// The parts that have a text form: all but a bucket, which is computed from the others.
     #[must_use]
     pub fn text_parts(&self) -> &[KeyPart] {
         &self.parts[usize::from(self.parts[0].kind.is_bucket())..]

@@ -1,14 +1,15 @@
-//! The vocabulary of Terrane: what every room agrees about, and nothing that does anything.
+//! The types that all of Terrane's crates share.
 //!
-//! Ids, limits, row keys and ranges, table schemas, the packed cell, the rules that say which cells a reader sees, and
-//! the typed row-key codec. No I/O, no async, no protobuf: values go in and values come out, so that everything here
-//! can be tested by plain property tests and be the same in a client, a server and an offline tool.
+//! Ids, limits, row keys and ranges, table schemas, the packed cell, the rules that decide which cells a reader sees,
+//! and the typed row-key codec. There is no I/O, no async and no protobuf here: everything is a function of its input,
+//! so that it can be tested with property tests and works the same in a client, a server and an offline tool.
 //!
-//! A value of one of these types is valid: input is checked where it becomes such a value (`new`, `validate`, `parse`),
-//! and needs no checking after.
+//! A value of one of these types is valid: its constructor (`new`, `validate`, `parse`) checks the input, and no later
+//! code has to.
 //!
 //! Reading order: [`cell`] and [`rows`] (the bytes), [`schema`] (what a table is), [`visibility`] (what a reader sees),
-//! [`keycodec`] and [`key`] (typed keys), [`table_row`] (typed rows).
+//! [`mutation`] (what a write may hold), [`keycodec`], [`key`] and [`row_key`] (typed keys), [`table_row`] (typed
+//! rows).
 
 #![warn(missing_docs)]
 
@@ -39,7 +40,7 @@ pub mod visibility;
 mod attribute;
 mod binary;
 
-// The derive writes paths that begin with `::terrane_types`; this makes them hold inside the crate as well.
+// The derive generates paths that start with `::terrane_types`; this makes them valid inside the crate as well.
 extern crate self as terrane_types;
 
 pub use attribute::{parse_duration_ms, parse_size};
@@ -60,7 +61,7 @@ pub use projection::Projection;
 pub use range::KeyRange;
 pub use row::Row;
 pub use row_key::{IntoSpan, KeySpan, RowKey};
-// The derive, which lives beside the type of its name.
+// The derive macro has the same name as the type `Row`.
 pub use rows::{PackedRow, PackedRows, pack_row};
 pub use schema::{
     Bloom, Compression, FamilyRules, FamilySchema, FamilyStorage, RegionDescriptor, SplitPolicy, TableSchema,

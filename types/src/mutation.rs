@@ -1,6 +1,6 @@
 //! The parts of a row's mutation other than its cells: increments and appends, which cells it returns, and its outcome.
 //!
-//! A row's mutation takes effect at one moment: its condition, increments and appends see the row as it was before.
+//! A row's mutation takes effect atomically: its condition, increments and appends see the row as it was before.
 
 pub mod checks;
 
@@ -18,7 +18,7 @@ pub struct ReadModifyWrite {
     pub family: FamilyName,
     /// The column's qualifier.
     pub qualifier: Bytes,
-    /// What is done to its newest version.
+    /// The operation.
     pub what: ReadModifyWriteKind,
 }
 
@@ -27,7 +27,7 @@ pub struct ReadModifyWrite {
 pub enum ReadModifyWriteKind {
     /// Adds to a 64-bit big-endian integer; an absent column counts as 0.
     Increment(i64),
-    /// Puts bytes behind what is there; an absent column counts as empty.
+    /// Appends bytes to the present value; an absent column counts as empty.
     Append(Bytes),
 }
 
@@ -54,7 +54,7 @@ impl ReadModifyWrite {
         }
     }
 
-    /// The column's new value, of what its newest version holds.
+    /// The column's new value, computed from its newest version.
     ///
     /// # Errors
     /// [`Invalid`] that names the column and the rule: an incremented value has 8 bytes and does not overflow; an
@@ -99,26 +99,26 @@ impl ReadModifyWrite {
     }
 }
 
-/// What a mutation is answered with, of the columns that it names: the newest version of each.
+/// Which cells a mutation returns: the newest version of each column that it names,...
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Returns {
     /// No cells.
     #[default]
     Nothing,
-    /// As they were before.
+    /// ...before the mutation.
     Old,
-    /// As they are after.
+    /// ...after the mutation.
     New,
 }
 
-/// What came of a row's mutation that has something to tell.
+/// The outcome of a row's mutation that returns something.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowOutcome {
     /// The condition did not hold: nothing was applied.
     pub condition_failed: bool,
-    /// What was asked to be returned. Of a condition that did not hold, the columns that it names, where asked for.
+    /// The returned cells; if the condition did not hold, those of the columns that it names, if requested.
     pub cells: PackedCells,
-    /// The stamp of the log entry that applied it: of the first try, where this answers a retry.
+    /// The stamp of the log entry that applied it; for a retry, that of the first try.
     pub stamp: u64,
 }
 

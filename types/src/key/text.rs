@@ -1,4 +1,4 @@
-//! Keys by part, as text: what a person types and sees for a table that declares its key.
+//! Keys as text, part by part: what a person types and sees for a table that declares its key.
 //!
 //! Numbers are decimal, a bool is `true` or `false`, a UUID is in its hyphenated form, and everything made of bytes is
 //! escaped as everywhere (`\xHH`, `\\`).
@@ -13,10 +13,10 @@ use crate::range::KeyRange;
 use crate::row::Row;
 
 impl KeyDeclaration {
-    /// The row of a key given by part; a bucket is computed, not given.
+    /// The row of a key with these parts; a bucket is computed.
     ///
     /// # Errors
-    /// [`Invalid`] for a wrong number of parts, a text that its part does not take, and a key too long for a row.
+    /// [`Invalid`] for a wrong number of parts, a text that its part does not accept, or a key too long for a row.
     pub fn encode(&self, texts: &[impl AsRef<str>]) -> Result<Row, Invalid> {
         let parts = self.text_parts();
         if texts.len() != parts.len() {
@@ -35,10 +35,10 @@ impl KeyDeclaration {
         Row::new(out)
     }
 
-    /// The ranges of all keys that begin with these parts, given as text: one, or one per bucket.
+    /// The ranges of all keys that start with these parts: one, or one per bucket.
     ///
     /// # Errors
-    /// [`Invalid`] for too many parts and for a text that its part does not take.
+    /// [`Invalid`] for too many parts, or a text that its part does not accept.
     pub fn prefix_ranges(&self, texts: &[impl AsRef<str>]) -> Result<Vec<KeyRange>, Invalid> {
         if texts.len() > self.text_parts().len() {
             return Err(Invalid::new(format!("the key has {} parts, not {}", self.text_parts().len(), texts.len())));
@@ -55,10 +55,10 @@ impl KeyDeclaration {
         Ok(out)
     }
 
-    /// The parts of a row as text, a bucket left out.
+    /// The parts of a row as text, without a bucket.
     ///
     /// # Errors
-    /// [`Invalid`] when the row is no such key.
+    /// [`Invalid`] if the row is not such a key.
     pub fn decode(&self, row: &[u8]) -> Result<Vec<String>, Invalid> {
         let mut input = PartReader::new(row);
         let mut texts = Vec::with_capacity(self.parts().len());
@@ -71,9 +71,9 @@ impl KeyDeclaration {
         Ok(texts)
     }
 
-    /// How many bytes the first `parts` parts of the row take, a bucket counted as a part; `None` when the row does not
-    /// begin with such parts. Rows that share these bytes are never separated by a split where `atomic` is `parts`, and
-    /// are one entry in bloom filters where `bloom_prefix` is.
+    /// The length of the row's first `parts` parts, counting a bucket as a part; `None` if the row does not start with
+    /// such parts. If `atomic` is `parts`, a split never separates rows that share these bytes; if `bloom_prefix` is,
+    /// such rows are one entry in bloom filters.
     ///
     /// ```
     /// use terrane_types::KeyDeclaration;
@@ -118,7 +118,7 @@ fn encode_text(kind: PartKind, text: &str, out: &mut Vec<u8>) -> Result<(), Inva
     Ok(())
 }
 
-/// Takes one part and shows it; `None` for a bucket, which is not shown.
+/// Reads one part and shows it; `None` for a bucket, which is not shown.
 fn decode_text(kind: PartKind, input: &mut PartReader<'_>) -> Result<Option<String>, Invalid> {
     let text = match kind.part {
         PartType::U32 => take::<u32>(kind, input)?.to_string(),
@@ -140,8 +140,8 @@ fn decode_text(kind: PartKind, input: &mut PartReader<'_>) -> Result<Option<Stri
     Ok(Some(text))
 }
 
-/// Takes one part and checks it as [`decode_text`] does, without making text of it: flushes and reads ask for every
-/// row.
+/// Reads one part and checks it as [`decode_text`] does, without building text, because flushes and reads do this for
+/// every row.
 fn skip(kind: PartKind, input: &mut PartReader<'_>) -> Result<(), Invalid> {
     match kind.part {
         PartType::U32 => take::<u32>(kind, input).map(drop),
