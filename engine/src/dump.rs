@@ -8,6 +8,7 @@ use terrane_env::task;
 
 use crate::Error;
 use crate::backend::memory;
+use crate::boxed::BoxFuture;
 use crate::cells::Cells;
 use crate::file_dump::{DumpedCell, FileDump, FileProperties};
 use crate::store_file::{self, FamilyReads, StoreFile, StoreFileShared};
@@ -20,7 +21,11 @@ const OPEN_FILES: usize = 4;
 ///
 /// # Errors
 /// [`Error::Corruption`] for a damaged file, [`Error::Io`].
-pub async fn dump_file(path: &Path, blocks: usize, cells: usize) -> Result<Option<FileDump>, Error> {
+pub fn dump_file(path: &Path, blocks: usize, cells: usize) -> BoxFuture<'_, Result<Option<FileDump>, Error>> {
+    Box::pin(dump(path, blocks, cells))
+}
+
+async fn dump(path: &Path, blocks: usize, cells: usize) -> Result<Option<FileDump>, Error> {
     let disk = Disk::os();
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     if let Some(id) = store_file::id_of(&name) {
