@@ -1,8 +1,8 @@
-//! Counters: many writers on the same rows, and every increment counted once.
+//! Counters: many writers on the same rows, and every increment counts once.
 //!
-//! A counter is a column of 8 bytes, a big-endian `i64`, as in HBase. An increment carries an operation number, under which
-//! the servers apply it once however often its answer is lost and it is sent again, so that a count is exact without
-//! anything done by the caller. Only an error for which `is_uncertain()` is true leaves open whether it was applied.
+//! A counter is a column of 8 bytes, a big-endian `i64`, as in HBase. An increment has an operation number under which the
+//! servers apply it once, however often its answer is lost and it is sent again. So counts are exact without any work of the
+//! caller. Only an error with `is_uncertain()` leaves open whether an increment was applied.
 //!
 //! `cargo run -p terrane-examples --example counters [MASTER]`
 
@@ -22,15 +22,15 @@ async fn main() -> anyhow::Result<()> {
     let client = Client::connect(&cluster.masters).await?;
     let spec = TableSpec::new("example.counters")?.family("stats", &[])?;
     let counters = client.open_or_create(spec).await?;
-    // An example begins with nothing; what an earlier run counted goes first.
+    // Start with empty rows: delete the counts of an earlier run.
     for row in PAGES.into_iter().chain(["account-7"]) {
         counters.delete(Delete::new(row)).await?;
     }
 
-    // All visitors at once. Several counters of a row are raised as one, with one write.
+    // All visitors at once. One write raises several counters of a row atomically.
     try_join_all((0..VISITORS).map(|visitor| visit(&counters, visitor))).await?;
 
-    // Servers add up; only the sums travel.
+    // The servers add up and send only the sums.
     let views = counters.aggregate("stats", "views", ValueType::I64).await?;
     let bytes = counters.aggregate("stats", "bytes", ValueType::I64).await?;
     let (pages, views, bytes) = (views.count(), views.sum(), bytes.sum());
@@ -46,8 +46,8 @@ async fn main() -> anyhow::Result<()> {
     }
     ensure!(busy == PAGES.len() as u64);
 
-    // A quota: raised only while it is below the limit, even with concurrent writers. The condition is evaluated on the server, in
-    // the order of the row's writes.
+    // A quota: raised only while it is below the limit, whatever other tasks do. The server evaluates the condition in the order
+    // of the row's writes.
     let below = || column("stats", "downloads").is_absent().or(column("stats", "downloads").as_i64().less_than(QUOTA));
     let download = || async {
         let raise = RowMutation::new("account-7").increment("stats", "downloads", 1);
@@ -56,13 +56,13 @@ async fn main() -> anyhow::Result<()> {
     let granted = try_join_all((0..4 * QUOTA).map(|_| download())).await?;
     let granted = granted.into_iter().filter(|held| *held).count();
     println!("{granted} of {} downloads were granted", 4 * QUOTA);
-    ensure!(granted as i64 == QUOTA, "no two tasks get the last one");
+    ensure!(granted as i64 == QUOTA, "no two tasks get the last download");
 
-    // What is no counter is refused, and nothing of the mutation is applied.
+    // Incrementing a column that is not a counter is refused, and nothing of the mutation is applied.
     let notes = RowMutation::new("/").set("stats", "note", "text");
     counters.mutate(notes).await?;
     let both = Increment::new("/").by("stats", "views", 1).by("stats", "note", 1);
-    let refused = counters.mutate(both).await.expect_err("four bytes are no counter");
+    let refused = counters.mutate(both).await.expect_err("four bytes are not a counter");
     println!("refused: {refused}");
     ensure!(refused.is_invalid());
     let views = counters.increment("/", "stats", "views", 0).await?;

@@ -1,11 +1,11 @@
-//! A social network's feeds: the latest posts of each author in one call, and all posts in the order of time.
+//! A social network's feeds: the latest posts of each author in one call, and all posts ordered by time.
 //!
-//! Posts lie by author, newest first. The home page wants the latest two of every author, which elsewhere is a scan per
-//! author; here the servers seek from one author to the next and read nothing between.
+//! The first table sorts posts by author, newest first. The home page shows the latest two of every author. In other stores
+//! this is one scan per author; here the servers seek from one author to the next and read nothing in between.
 //!
-//! The second table holds the same posts by time alone. A key that begins with the time would send every new row to the same
-//! region, so it begins with a `Bucket`: the writer computes it, rows spread over eight ranges, and readers get them back
-//! merged into one order, with pages that work.
+//! The second table has the same posts by time alone. A key that starts with the time would send every new row to one region, so
+//! it starts with a `Bucket`: the client computes it, rows spread over eight ranges, and reads merge them into one order, pages
+//! included.
 //!
 //! `cargo run -p terrane-examples --example feed [MASTER]`
 
@@ -25,7 +25,7 @@ struct Post {
     #[row(key)]
     key: PostKey,
     text: String,
-    /// Whatever serde knows is a value too.
+    /// Any serde type can be a value.
     tags: Json<Vec<String>>,
 }
 
@@ -80,12 +80,12 @@ async fn main() -> anyhow::Result<()> {
     let about_compilers: Vec<Post> = about_compilers.try_collect().await?;
     ensure!(about_compilers.len() == 10, "every third post of hers, not {}", about_compilers.len());
 
-    println!("\neverybody's, by time");
+    println!("\nall posts, by time");
     let first = timeline.page(..).limit(6).await?;
     for entry in &first.rows {
         println!("  {:<8} {}", entry.author, entry.text);
     }
-    // Eight ranges are read and merged; the token is one position in the order that is shown.
+    // Eight ranges are read and merged; the token is one position in the merged order.
     let second = timeline.page(..).after(first.next).limit(6).await?;
     let both: Vec<i64> = first.rows.iter().chain(&second.rows).map(|entry| entry.time.0).collect();
     let in_order: Vec<i64> = (0..12).map(|back| time(3 - back % 4, POSTS - 1 - back as i64 / 4).0).collect();
@@ -94,7 +94,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Each author has another second of the minute.
+/// Each author posts at another second of the minute.
 fn time(author: usize, number: i64) -> Desc<i64> {
     Desc(FIRST_MS + number * MINUTE_MS + i64::try_from(author).expect("few authors") * 1_000)
 }

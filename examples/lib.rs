@@ -1,8 +1,8 @@
-//! Where an example finds its cluster; everything else about it is in its own file.
+//! The cluster that an example runs against; each example is a file of its own.
 //!
-//! The address of a master may be given as the first argument or in `TERRANE_MASTERS`. Without one, `terrane dev` is started
-//! in a temporary directory and goes with the value that stands for it, so that `cargo build` and
-//! `cargo run -p terrane-examples --example feed` are all that trying takes.
+//! Pass the address of a master as the first argument or in `TERRANE_MASTERS`. Otherwise the example starts `terrane dev` in a
+//! temporary directory and stops it at its end, so `cargo build` and `cargo run -p terrane-examples --example feed` are enough
+//! to try one.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
@@ -10,27 +10,27 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, bail};
 
-/// Ports are looked for from here on, below those that the system gives to outgoing connections.
+/// The first port to try: below the ports that the system assigns to outgoing connections.
 const PORT_FIRST: u32 = 10_000;
 const PORTS: u32 = 20_000;
-/// A cluster's ports lie within so many of the first.
+/// The span of a cluster's ports.
 const PORTS_SPAN: u32 = 131;
-/// How often other ports are tried when somebody has one of those chosen.
+/// How often other ports are tried when one is in use.
 const START_ATTEMPTS: u32 = 5;
 
 /// A cluster to run against.
 #[derive(Debug)]
 pub struct Cluster {
-    /// What [`Client::connect`](terrane_client::Client::connect) takes.
+    /// The argument for [`Client::connect`](terrane_client::Client::connect).
     pub masters: String,
     /// Stopped, and its directory removed, when the example ends.
     _own: Option<Own>,
 }
 
-/// The cluster that was named, or one of our own.
+/// The cluster that the user named, or a new one.
 ///
 /// # Errors
-/// When none was named and none can be started, with what to do.
+/// When none was named and none can be started; the message says what to do.
 pub fn cluster() -> anyhow::Result<Cluster> {
     let named = std::env::args().nth(1).or_else(|| std::env::var("TERRANE_MASTERS").ok());
     if let Some(masters) = named {
@@ -42,24 +42,24 @@ pub fn cluster() -> anyhow::Result<Cluster> {
             return Ok(cluster);
         }
     }
-    bail!("terrane dev did not start; start it by hand and give the example its master's address")
+    bail!("terrane dev did not start; start it yourself and pass the example its master's address")
 }
 
-/// `terrane` as cargo builds it: one folder above the examples.
+/// The `terrane` that cargo built: one folder above the examples.
 fn program() -> anyhow::Result<PathBuf> {
     let this = std::env::current_exe().context("finding this program")?;
-    let built = this.ancestors().nth(2).context("an example lies in a folder of the build")?.join("terrane");
+    let built = this.ancestors().nth(2).context("an example is in a folder of the build")?.join("terrane");
     if Command::new(&built).arg("--version").stdout(Stdio::null()).status().is_err() {
         bail!(
-            "{} is not there to start a cluster with: run `cargo build` first, or give the example the address of a \
-             cluster's master, as 127.0.0.1:7600",
+            "{} does not exist, so no cluster can be started: run `cargo build` first, or pass the address of a \
+             cluster's master, such as 127.0.0.1:7600",
             built.display()
         );
     }
     Ok(built)
 }
 
-/// `terrane dev` in a directory that goes with it.
+/// A `terrane dev` process and its temporary directory.
 #[derive(Debug)]
 struct Own {
     process: Child,
@@ -68,17 +68,17 @@ struct Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        // What cannot be killed has ended; its directory is removed either way.
+        // A process that cannot be killed has ended; the directory is removed either way.
         if let Err(error) = self.process.kill().and_then(|()| self.process.wait()) {
             eprintln!("the cluster in {} did not stop: {error}", self.directory.path().display());
         }
     }
 }
 
-/// Waits until it serves. `None`: it ended before, as it does when a port is taken.
+/// Starts a cluster and waits until it serves. `None`: it ended before that, as it does when a port is in use.
 fn start(program: &PathBuf, attempt: u32) -> anyhow::Result<Option<Cluster>> {
     let directory = tempfile::Builder::new().prefix("terrane-example-").tempdir().context("making a directory")?;
-    // Examples that run at once begin far from each other.
+    // Concurrent examples start at ports far apart.
     let slot = std::process::id().wrapping_mul(2_003).wrapping_add(attempt * 7) % (PORTS / PORTS_SPAN);
     let base = PORT_FIRST + slot * PORTS_SPAN;
     let process = Command::new(program)

@@ -1,8 +1,8 @@
-//! What users did, newest first: a composite key, a struct per row, and pages.
+//! User actions, newest first: a composite key, a struct per row, and pages.
 //!
-//! The key is the classic `user id | Long.MAX_VALUE - time | action id`, declared as a struct: parts sort as their values
-//! do, and `Desc` turns the time around. Pages by offset are right for page numbers; pages by token go on exactly behind
-//! the last row shown, whatever was written meanwhile, and cost the same however far down they are.
+//! The key is the classic `user id | Long.MAX_VALUE - time | action id`, declared as a struct: parts sort as their values do,
+//! and `Desc` reverses the time. Offsets suit page numbers. Tokens continue exactly after the last row shown, whatever was
+//! written meanwhile, and every page costs the same.
 //!
 //! `cargo run -p terrane-examples --example user_actions [MASTER]`
 
@@ -16,7 +16,7 @@ struct ActionKey {
     action: u32,
 }
 
-/// The fields marked as parts are the key; the others are columns of family `a`.
+/// Fields marked as parts form the key; the others are columns of family `a`.
 #[derive(Clone, Debug, PartialEq, Row)]
 #[row(key = ActionKey, family = "a")]
 struct Action {
@@ -27,7 +27,7 @@ struct Action {
     #[row(part)]
     action: u32,
     kind: String,
-    /// A column that not every row has.
+    /// A column that only some rows have.
     search: Option<String>,
 }
 
@@ -43,7 +43,7 @@ const KINDS: [&str; 5] = ["login", "search", "view", "comment", "logout"];
 async fn main() -> anyhow::Result<()> {
     let cluster = terrane_examples::cluster()?;
     let client = Client::connect(&cluster.masters).await?;
-    // The table takes its key and its families from the struct; a table with another key would be refused.
+    // The table gets its key and families from the struct. `TypedTable` refuses a table with another key.
     let table = client.open_or_create(TableSpec::of_rows::<Action>("example.actions")?).await?;
     let actions: TypedTable<Action> = TypedTable::new(table)?;
     write(&actions).await?;
@@ -52,7 +52,7 @@ async fn main() -> anyhow::Result<()> {
     let newest = actions.latest(user).await?;
     ensure!(newest == Some(action(user, ACTIONS - 1)), "the newest action comes first: {newest:?}");
 
-    // Leading parts of the key select rows; parts that do not lead do not compile.
+    // Leading parts of the key select rows; other parts do not compile.
     let (from, to) = (FIRST_MS + 5 * MINUTE_MS, FIRST_MS + 10 * MINUTE_MS);
     let in_five_minutes = actions.count(ActionKey::prefix().user(user).time_between(from..to)).await?;
     let all = actions.count(user).await?;
@@ -66,7 +66,7 @@ async fn main() -> anyhow::Result<()> {
     println!("\nall pages by token");
     let (mut seen, mut link): (Vec<Action>, Option<String>) = (Vec::new(), None);
     loop {
-        // The token is text that may be shown to anybody: servers sealed it, and open it for these rows alone.
+        // The token is text that is safe to show: servers have sealed it, and open it only for these rows.
         let token: Option<PageToken> = link.as_deref().map(str::parse).transpose()?;
         let page = actions.page(user).after(token).limit(PAGE_ROWS).await?;
         show(&page);
@@ -84,7 +84,7 @@ async fn main() -> anyhow::Result<()> {
     // A token of one user's pages does not open another's.
     let foreign = actions.page(user).limit(1).await?.next;
     let refused = actions.page(user + 1).after(foreign).await;
-    ensure!(refused.is_err_and(|error| error.is_invalid()), "a token is bound to what it was made for");
+    ensure!(refused.is_err_and(|error| error.is_invalid()), "a token is bound to its rows");
     client.close().await;
     Ok(())
 }
@@ -96,7 +96,7 @@ fn action(user: u64, number: u32) -> Action {
     Action { user, time, action: number, kind: kind.to_owned(), search }
 }
 
-/// A writer batches rows by itself; what it was given is on disk when it is closed.
+/// A writer batches rows in the background; when `close` returns, they are on disk.
 async fn write(actions: &TypedTable<Action>) -> anyhow::Result<()> {
     let writer = actions.table().writer(WriterOptions::default());
     for user in 1..=USERS {

@@ -1,7 +1,7 @@
 //! HBase's classic weather application: stations and their observations, newest first.
 //!
-//! The key of an observation is the station and the reversed time, so that the latest readings of a station are the first
-//! rows of its prefix. The columns are those of `terrane import`: what it imports, this program reads.
+//! The key of an observation is the station and the reversed time, so the latest readings of a station are the first rows of
+//! its prefix. The columns are those of `terrane import`, so this program can read imported data.
 //!
 //! `cargo run -p terrane-examples --example weather [MASTER]`
 
@@ -11,7 +11,7 @@ use terrane_client::{
 };
 use tokio::time::Instant;
 
-/// `station | Long.MAX_VALUE - time`, as the command's importer writes it too.
+/// `station | Long.MAX_VALUE - time`, as `terrane import` writes it too.
 #[derive(Debug, RowKey)]
 struct Observation {
     station: [u8; 12],
@@ -88,7 +88,7 @@ async fn show_latest(
     let expected: Vec<i64> = (DAYS * 24 - 10..DAYS * 24).rev().map(|hour| FIRST_MS + hour * HOUR_MS).collect();
     ensure!(times == expected, "the latest come first: {times:?}");
 
-    // Summed up on the servers.
+    // The servers compute the sum.
     let readings = observations.table().aggregate("data", "airtemp", ValueType::I32);
     let readings = readings.range(Observation::prefix().station(*station)).await?;
     let average = readings.average().context("it has readings")?;
@@ -106,10 +106,10 @@ async fn show_extremes(observations: &KeyedTable<Observation>) -> anyhow::Result
         println!("the {what} of {count} rows: {station} {} {}", moment(row.key.time.0), degrees(airtemp(&row.data)?));
     }
     ensure!(&first.key.station == STATIONS[0].0 && &last.key.station == STATIONS[3].0, "stations in order");
-    ensure!(last.key.time.0 == FIRST_MS, "of a station the oldest is last");
+    ensure!(last.key.time.0 == FIRST_MS, "the oldest reading of a station is last");
 
     let cold = observations.table().count(KeyRange::all()).filter("i32(data:airtemp) < 0").await?;
-    println!("{cold} of them were taken in frost");
+    println!("{cold} of them were below zero");
     let colder = |(_, _, mean): &(_, _, i64)| (0..DAYS * 24).filter(|&hour| temperature(*mean, hour) < 0).count();
     ensure!(cold == STATIONS.iter().map(colder).sum::<usize>() as u64);
     Ok(())
@@ -124,7 +124,7 @@ fn degrees(tenths: i32) -> String {
     format!("{:.1} \u{b0}C", f64::from(tenths) / 10.0)
 }
 
-/// The day of January 2026 and the hour; all readings of this example lie there.
+/// Date and hour; all readings of this example are in January 2026.
 fn moment(time_ms: i64) -> String {
     let hours = (time_ms - FIRST_MS) / HOUR_MS;
     format!("2026-01-{:02} {:02}:00", hours / 24 + 1, hours % 24)

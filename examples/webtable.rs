@@ -1,17 +1,17 @@
-//! Bigtable's webtable: pages of the web by reversed domain, with the versions of what they said and who links to them.
+//! Bigtable's webtable: web pages by reversed domain, with versions of their contents and the pages that link to them.
 //!
-//! - The row key turns the domain around, so that the pages of a domain and of its subdomains lie together.
-//! - Family `contents` keeps three versions of each page; older ones are collected by themselves. Their timestamps are
-//!   the crawler's.
-//! - Family `anchor` has a column for each page that links here, named by that page: columns need no declaration.
-//! - A crawler replaces a page only if no other crawler did meanwhile: compare-and-set on the version it saw.
+//! - The row key reverses the domain, so the pages of a domain and its subdomains are neighbours.
+//! - Family `contents` keeps three versions of each page; older ones are removed automatically. The crawler sets their
+//!   timestamps.
+//! - Family `anchor` has a column for each page that links here, named after that page: columns need no declaration.
+//! - A crawler replaces a page only if no other crawler has done so meanwhile: compare-and-set on the version it read.
 //!
 //! `cargo run -p terrane-examples --example webtable [MASTER]`
 
 use anyhow::{Context as _, ensure};
 use terrane_client::{Client, Delete, Put, Scan, Table, TableSpec, column};
 
-/// 2026-01-01T00:00:00Z, in milliseconds since 1970, and when the crawler came by.
+/// The first crawl: 2026-01-01T00:00:00Z, in milliseconds since 1970.
 const FIRST_MS: i64 = 1_767_225_600_000;
 const DAY_MS: i64 = 24 * 3_600_000;
 const PAGES: [&str; 5] =
@@ -30,7 +30,7 @@ async fn main() -> anyhow::Result<()> {
     }
     crawl(&web).await?;
 
-    println!("the pages of example.com and below, without what they say");
+    println!("the pages of example.com and its subdomains");
     let mut pages = web.scan(Scan::prefix("com.example.")).keys_only().await?;
     let mut found = Vec::new();
     while let Some(page) = pages.next().await {
@@ -40,7 +40,7 @@ async fn main() -> anyhow::Result<()> {
     ensure!(found == ["com.example.maps/", "com.example.www/", "com.example.www/news"]);
 
     let front = row("www.example.com/");
-    println!("\nwhat {front} said");
+    println!("\nversions of {front}");
     let page = web.get(&front).column("contents", "html").versions(10).await?.context("it was crawled")?;
     let versions: Vec<(i64, String)> = page
         .versions("contents", b"html")
@@ -52,12 +52,12 @@ async fn main() -> anyhow::Result<()> {
     let days: Vec<i64> = versions.iter().map(|(day, _)| *day).collect();
     ensure!(days == [4, 3, 2], "of five crawls three are kept: {days:?}");
 
-    // As it was on the third day: the newest version below a time.
+    // The page on the third day: the newest version before a time.
     let then =
         web.get(&front).family("contents").time_range(0, FIRST_MS + 3 * DAY_MS).await?.context("it was there")?;
     ensure!(then.read::<String>("contents", "html")?.as_deref() == Some("<h1>edition 2</h1>"));
 
-    println!("\nwho links to it");
+    println!("\npages that link to it");
     let links = web.get(&front).family("anchor").await?.context("it has links")?;
     for cell in links.cells() {
         println!("  {}: {:?}", String::from_utf8_lossy(cell.qualifier), String::from_utf8_lossy(cell.value));
@@ -65,7 +65,7 @@ async fn main() -> anyhow::Result<()> {
     let from_com = web.get(&front).column_prefix("anchor", "com.").await?.context("one of them is near")?;
     ensure!((links.cells().count(), from_com.cells().count()) == (3, 1));
 
-    // Two crawlers saw the version of day 4. One of them writes; the other is told that its view is old.
+    // Two crawlers read the version of day 4. One of them writes; the other learns that its version is outdated.
     let seen = FIRST_MS + 4 * DAY_MS;
     let write = |html: &str| {
         let put = Put::new(&front).set_at("contents", "html", FIRST_MS + 5 * DAY_MS, html);
@@ -75,7 +75,7 @@ async fn main() -> anyhow::Result<()> {
     println!("\nfirst crawler: {first}, second: {second}");
     ensure!(first && !second);
 
-    // A lawyer calls: one version goes, and the one before it shows again.
+    // A takedown request: one version is deleted, and the one before it is visible again.
     web.delete(Delete::new(&front).version("contents", "html", FIRST_MS + 5 * DAY_MS)).await?;
     let page = web.get(&front).await?.context("it has more versions")?;
     ensure!(page.read::<String>("contents", "html")?.as_deref() == Some("<h1>edition 4</h1>"));
@@ -98,7 +98,7 @@ async fn crawl(web: &Table) -> Result<(), terrane_client::Error> {
             web.put(Put::new(row(page)).set_at("contents", "html", FIRST_MS + day * DAY_MS, html)).await?;
         }
     }
-    // All links to a page are cells of its row, written as one.
+    // All links to a page are cells of its row, written atomically.
     let links = Put::new(row("www.example.com/"))
         .set("anchor", row("maps.example.com/"), "home")
         .set("anchor", row("example.org/"), "our friends")

@@ -1,4 +1,4 @@
-//! The façade without async code, against a fake cluster that lives on another thread's runtime.
+//! The blocking client, against a fake cluster on another thread's runtime.
 
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
@@ -25,7 +25,7 @@ fn use_it(masters: &str) {
     (0..20).for_each(|row| writer.put(Put::new(format!("b{row:02}")).set("f", "q", "v")).unwrap());
     writer.close().unwrap();
     assert_eq!(table.get("a").unwrap().unwrap().value("f", "q"), Some(&b"v"[..]));
-    assert!(!table.exists("nobody").unwrap());
+    assert!(!table.exists("missing").unwrap());
     let rows: Vec<String> = table.scan(Scan::prefix("b")).unwrap().map(|row| row.unwrap().row().to_string()).collect();
     assert_eq!((rows.len(), rows[19].as_str()), (20, "b19"));
     assert!(table.put(Put::new("")).unwrap_err().is_invalid());

@@ -1,4 +1,4 @@
-//! The options of reads, against a fake cluster: what travels, who is asked, and what comes of it over regions and splits.
+//! The options of reads, against a fake cluster: what requests contain, where they go, and results over regions and splits.
 
 mod fake;
 
@@ -15,7 +15,7 @@ const SPLITS: [&str; 4] = ["r0010", "r0011", "r0030", "r0045"];
 async fn filled(count: usize) -> (Fake, Table) {
     let cluster = Fake::start(&SPLITS).await;
     cluster.fill(count);
-    let table = cluster.client().await.table("t").await.expect("the table is there");
+    let table = cluster.client().await.table("t").await.expect("the table exists");
     assert_eq!(table.id(), TABLE);
     (cluster, table)
 }
@@ -29,7 +29,7 @@ fn number(at: usize) -> String {
 }
 
 #[tokio::test]
-async fn what_a_get_asks_to_be_shown_travels() {
+async fn the_options_of_a_get_are_sent() {
     let (cluster, table) = filled(3).await;
     let get = table.get("r0001").column("f", "b").column("f", "a").column_prefix("f", "x").family("g");
     let found = get.versions(3).time_range(5, 9).cells(2, 4).keys_only().first_cell_only().filter("prefix(row, 'r')");
@@ -53,7 +53,7 @@ async fn what_a_get_asks_to_be_shown_travels() {
 }
 
 #[tokio::test]
-async fn what_a_scan_asks_for_travels() {
+async fn the_options_of_a_scan_are_sent() {
     let (cluster, table) = filled(3).await;
     let scan = Scan::rows("r0001"..="r0002").block_bytes(77).snapshot().fill_cache(false);
     let rows: Vec<_> = table.scan(scan).timeout(Duration::from_secs(5)).await.unwrap().collect().await;
@@ -64,7 +64,7 @@ async fn what_a_scan_asks_for_travels() {
 }
 
 #[tokio::test]
-async fn whether_rows_exist_is_told_without_their_cells() {
+async fn rows_exist_without_sending_their_cells() {
     let (_cluster, table) = filled(40).await;
     assert!(table.exists("r0001").await.unwrap());
     assert!(!table.exists(Get::new("r9999").family("f")).await.unwrap());
@@ -73,7 +73,7 @@ async fn whether_rows_exist_is_told_without_their_cells() {
 }
 
 #[tokio::test]
-async fn many_gets_wait_for_one_round_trip_of_each_server() {
+async fn many_gets_take_one_round_trip_to_each_server() {
     let (cluster, table) = filled(60).await;
     table.get("r0000").await.unwrap();
     let asked: Vec<Get> = (0..60).rev().map(|number| Get::new(name(number))).collect();
@@ -95,7 +95,7 @@ async fn many_gets_survive_a_split_and_a_failover() {
 }
 
 #[tokio::test]
-async fn reads_of_followers_spread_over_the_others_and_say_as_of_when() {
+async fn stale_reads_spread_over_followers_and_say_as_of_when() {
     let (cluster, table) = filled(3).await;
     for _ in 0..64 {
         let found = table.get("r0001").consistency(Consistency::Stale).with_as_of().await.unwrap();
@@ -110,7 +110,7 @@ async fn reads_of_followers_spread_over_the_others_and_say_as_of_when() {
 }
 
 #[tokio::test]
-async fn reads_of_followers_go_on_when_one_is_gone() {
+async fn stale_reads_continue_when_a_follower_is_gone() {
     let (mut cluster, table) = filled(60).await;
     table.get("r0001").await.unwrap();
     cluster.kill(ServerId(2)).await;
@@ -160,7 +160,7 @@ async fn an_end_costs_one_request() {
 }
 
 #[tokio::test]
-async fn the_latest_of_each_prefix_come_once_over_regions_and_splits() {
+async fn the_latest_of_each_prefix_are_returned_once_over_regions_and_splits() {
     for blocks in 0..12 {
         for (reverse, rows) in [(false, 1), (false, 2), (true, 1), (true, 3)] {
             let (cluster, table) = filled(60).await;
@@ -196,7 +196,7 @@ async fn a_column_is_summed_up_over_regions_and_splits() {
 }
 
 #[tokio::test]
-async fn an_aggregate_of_what_is_no_number_is_refused() {
+async fn an_aggregate_of_a_type_without_numbers_is_refused() {
     let (cluster, table) = filled(5).await;
     assert!(table.aggregate("f", "q", ValueType::Text).await.is_err_and(|error| error.is_invalid()));
     assert!(table.aggregate("f", "q", ValueType::I64).await.is_err_and(|error| error.is_invalid()));
@@ -207,7 +207,7 @@ async fn an_aggregate_of_what_is_no_number_is_refused() {
 }
 
 #[tokio::test]
-async fn counting_asks_every_region_once() {
+async fn counting_reads_every_region_once() {
     let (cluster, table) = filled(60).await;
     table.get("r0000").await.unwrap();
     cluster.world.lock().block_rows = 1000;
@@ -219,12 +219,12 @@ async fn counting_asks_every_region_once() {
 }
 
 #[tokio::test]
-async fn a_call_for_the_next_row_that_is_dropped_loses_nothing() {
+async fn dropping_a_call_for_the_next_row_loses_nothing() {
     let (_cluster, table) = filled(60).await;
     let mut rows = table.scan(Scan::all()).await.unwrap();
     let mut seen = Vec::new();
     loop {
-        // Polled once and dropped, again and again.
+        // Polled once and dropped, repeatedly.
         tokio::select! {
             biased;
             row = rows.next() => match row {

@@ -1,4 +1,4 @@
-//! The client against a fake cluster: routing, redirects, sessions that break, strangers, deadlines.
+//! The client against a fake cluster: routing, redirects, broken sessions, other clusters, deadlines.
 
 mod fake;
 
@@ -17,7 +17,7 @@ fn put(row: impl AsRef<[u8]>) -> Put {
 }
 
 #[tokio::test]
-async fn what_was_put_is_read_and_what_was_deleted_is_not() {
+async fn a_put_is_read_and_a_delete_is_not() {
     let cluster = Fake::start(&["m"]).await;
     let table = cluster.client().await.table("t").await.unwrap();
     table.put(Put::new("zebra").set("f", "stripes", "9").set("g", "x", "y")).await.unwrap();
@@ -30,7 +30,7 @@ async fn what_was_put_is_read_and_what_was_deleted_is_not() {
 }
 
 #[tokio::test]
-async fn a_warm_client_asks_no_master_and_opens_one_session_per_server() {
+async fn a_warm_client_calls_no_master_and_opens_one_session_per_server() {
     let cluster = Fake::start(&["g", "p"]).await;
     let client = cluster.client().await;
     let table = client.table("t").await.unwrap();
@@ -47,16 +47,16 @@ async fn a_warm_client_asks_no_master_and_opens_one_session_per_server() {
 }
 
 #[tokio::test]
-async fn a_lost_reply_is_asked_for_again_and_the_write_applied_once() {
+async fn a_write_whose_reply_is_lost_is_sent_again_and_applied_once() {
     let cluster = Fake::start(&[]).await;
     let table = cluster.client().await.table("t").await.unwrap();
     cluster.fault(Fault::BreakAfter);
-    table.put(put("a")).await.expect("tried again by itself");
+    table.put(put("a")).await.expect("the client tries again");
     assert_eq!(cluster.world.lock().applied, 1, "applied once");
 }
 
 #[tokio::test]
-async fn all_requests_of_a_broken_session_are_done_in_the_end() {
+async fn all_requests_of_a_broken_session_succeed_in_the_end() {
     let cluster = Fake::start(&[]).await;
     let client = cluster.client().await;
     let table = client.table("t").await.unwrap();
@@ -71,7 +71,7 @@ async fn all_requests_of_a_broken_session_are_done_in_the_end() {
     assert_eq!(
         client.counters().sessions_opened,
         1 + 3 + 1,
-        "one anew after each break, and one to a member that named the leader"
+        "one again after each break, and one to a member that named the leader"
     );
 }
 
@@ -89,12 +89,12 @@ async fn a_failover_is_followed_without_a_master_and_for_all_regions_of_the_grou
     assert_eq!(client.counters().redirects, before.redirects + 1);
     table.put(put("z")).await.unwrap();
     let after = client.counters();
-    assert_eq!(after.redirects, before.redirects + 1, "one redirect mends both regions");
+    assert_eq!(after.redirects, before.redirects + 1, "one redirect corrects both regions");
     assert_eq!(after.master_lookups, before.master_lookups);
 }
 
 #[tokio::test]
-async fn without_a_hint_the_other_members_are_asked() {
+async fn without_a_hint_the_other_members_are_tried() {
     let cluster = Fake::start(&[]).await;
     let client = cluster.client().await;
     let table = client.table("t").await.unwrap();
@@ -105,11 +105,11 @@ async fn without_a_hint_the_other_members_are_asked() {
     assert_eq!(client.counters().master_lookups, 1);
     let requests = cluster.world.lock().requests;
     table.put(put("c")).await.unwrap();
-    assert_eq!(cluster.world.lock().requests, requests + 1, "who answered is asked first from then on");
+    assert_eq!(cluster.world.lock().requests, requests + 1, "the member that answered comes first from then on");
 }
 
 #[tokio::test]
-async fn a_dead_leader_is_left_for_the_members_that_live() {
+async fn a_dead_leader_is_left_for_the_live_members() {
     let mut cluster = Fake::start(&[]).await;
     let table = cluster.client().await.table("t").await.unwrap();
     table.put(put("a")).await.unwrap();
@@ -120,7 +120,7 @@ async fn a_dead_leader_is_left_for_the_members_that_live() {
 }
 
 #[tokio::test]
-async fn a_server_that_comes_back_elsewhere_is_found() {
+async fn a_server_at_a_new_address_is_found() {
     let mut cluster = Fake::start(&[]).await;
     let table = cluster.client().await.table("t").await.unwrap();
     table.put(put("a")).await.unwrap();
@@ -146,7 +146,7 @@ async fn a_server_of_another_cluster_is_not_written_to() {
 }
 
 #[tokio::test]
-async fn a_master_of_another_cluster_is_told_from_ours() {
+async fn a_master_of_another_cluster_is_recognised() {
     let cluster = Fake::start(&[]).await;
     let client = cluster.client().await;
     cluster.world.lock().cluster.0 = [9; 16];
@@ -157,17 +157,17 @@ async fn a_master_of_another_cluster_is_told_from_ours() {
 }
 
 #[tokio::test]
-async fn busy_is_waited_out_and_named_when_time_is_over() {
+async fn a_busy_server_is_waited_for_and_named_in_the_timeout() {
     let cluster = Fake::start(&[]).await;
     let table = cluster.client().await.table("t").await.unwrap();
     let busy = || Fault::Refuse(Wire::Busy { retry_after: Duration::from_millis(5) });
     (0..5).for_each(|_| cluster.fault(busy()));
-    table.put(put("a")).await.expect("busy five times, then done");
+    table.put(put("a")).await.expect("busy five times, then served");
     let full = || Fault::Refuse(Wire::LogFull { held_by: "server 3".into(), retry_after: Duration::from_millis(20) });
     (0..1000).for_each(|_| cluster.fault(full()));
     let error = table.with_timeout(Duration::from_millis(300)).put(put("b")).await.expect_err("never done");
     assert!(error.is_timeout() && !error.is_uncertain() && error.is_retry_safe(), "{error:?}");
-    let source = std::error::Error::source(&error).expect("what stood in the way").to_string();
+    let source = std::error::Error::source(&error).expect("the last obstacle").to_string();
     assert!(source.contains("server 3"), "{source}");
     assert!(!cluster.world.lock().rows.contains_key(&b"b"[..]));
 }
@@ -178,7 +178,7 @@ async fn a_server_that_never_answers_ends_in_an_uncertain_timeout() {
     let table = cluster.client().await.table("t").await.unwrap();
     table.put(put("warm")).await.unwrap();
     (0..20).for_each(|_| cluster.fault(Fault::Silence));
-    let error = table.with_timeout(Duration::from_millis(200)).put(put("a")).await.expect_err("nobody answers");
+    let error = table.with_timeout(Duration::from_millis(200)).put(put("a")).await.expect_err("no server answers");
     assert!(error.is_timeout() && error.is_uncertain(), "{error:?}");
 }
 
@@ -193,7 +193,7 @@ async fn a_write_that_no_server_starts_in_time_is_certainly_not_applied() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_refused_before_anything_is_sent() {
+async fn a_wrong_request_is_refused_before_it_is_sent() {
     let cluster = Fake::start(&[]).await;
     let table = cluster.client().await.table("t").await.unwrap();
     let unknown = table.put(Put::new("a").set("nope", "q", "v")).await.expect_err("no such family");
@@ -214,19 +214,19 @@ async fn a_family_added_meanwhile_is_learnt() {
     let cluster = Fake::start(&[]).await;
     let table = cluster.client().await.table("t").await.unwrap();
     cluster.add_family("h");
-    table.put(Put::new("a").set("h", "q", "v")).await.expect("the schema was asked for again");
+    table.put(Put::new("a").set("h", "q", "v")).await.expect("the schema was refreshed");
     assert_eq!(table.schema().version, 2);
 }
 
 #[tokio::test]
-async fn a_family_added_right_after_it_was_missed_is_known() {
+async fn a_family_added_right_after_a_refusal_is_known() {
     let cluster = Fake::start(&[]).await;
     let table = cluster.client().await.table("t").await.unwrap();
     for family in ["h", "i", "j"] {
         let missing = || Put::new("a").set(family, "q", "v");
         assert!(table.put(missing()).await.expect_err("not yet").is_invalid());
         cluster.add_family(family);
-        table.put(missing()).await.expect("the schema was looked at again");
+        table.put(missing()).await.expect("the schema was refreshed");
     }
 }
 
@@ -240,13 +240,13 @@ async fn a_whole_row_is_deleted_with_a_family_added_meanwhile() {
     newer.put(Put::new("a").set("f", "q", "v").set("h", "q", "v")).await.unwrap();
     table.delete(Delete::new("a")).await.unwrap();
     assert_eq!(newer.get(Get::new("a")).await.unwrap(), None);
-    assert_eq!(table.schema().version, 1, "nobody had to look at the schema for it");
+    assert_eq!(table.schema().version, 1, "no refresh of the schema was needed");
 
-    // The same again with no master to ask.
+    // The same again without a master.
     cluster.add_family("i");
     newer.put(Put::new("b").set("f", "q", "v").set("h", "q", "v")).await.unwrap();
     cluster.stop_master().await;
-    table.delete(Delete::new("b")).await.expect("rows are deleted without a master too");
+    table.delete(Delete::new("b")).await.expect("a row is deleted without a master too");
     assert_eq!(newer.get(Get::new("b")).await.unwrap(), None);
 }
 
@@ -257,13 +257,13 @@ async fn a_mutation_with_a_delete_of_the_whole_row_replaces_the_row() {
     table.put(Put::new("a").set("f", "old", "v").set("f", "q", "v")).await.unwrap();
     let replaced = RowMutation::new("a").set("f", "q", "new").delete(Delete::new("a"));
     table.mutate(replaced).await.unwrap();
-    let row = table.get(Get::new("a")).await.unwrap().expect("the cell set beside the delete");
+    let row = table.get(Get::new("a")).await.unwrap().expect("the cell set together with the delete");
     let cells: Vec<_> = row.cells().map(|cell| (cell.qualifier, cell.value)).collect();
     assert_eq!(cells, [(&b"q"[..], &b"new"[..])]);
 }
 
 #[tokio::test]
-async fn a_split_sends_each_row_to_its_daughter() {
+async fn after_a_split_each_row_goes_to_its_daughter() {
     let cluster = Fake::start(&[]).await;
     let client = cluster.client().await;
     let table = client.table("t").await.unwrap();
@@ -277,7 +277,7 @@ async fn a_split_sends_each_row_to_its_daughter() {
 }
 
 #[tokio::test]
-async fn a_table_that_is_gone_is_not_found() {
+async fn a_missing_table_is_not_found() {
     let cluster = Fake::start(&[]).await;
     let client = cluster.client().await;
     assert!(client.table("nope").await.is_err_and(|error| error.is_not_found()));
@@ -292,24 +292,24 @@ async fn the_meta_table_takes_no_writes() {
 }
 
 #[tokio::test]
-async fn masters_that_do_not_answer_are_passed_over() {
+async fn masters_that_do_not_answer_are_skipped() {
     let cluster = Fake::start(&[]).await;
     let masters = format!("127.0.0.1:1,{}", cluster.masters);
     let client = Client::connect(&masters).await.expect("the second answers");
-    client.table("t").await.expect("and is asked again").put(put("a")).await.unwrap();
+    client.table("t").await.expect("and is called again").put(put("a")).await.unwrap();
     let began = tokio::time::Instant::now();
-    let nobody = Client::builder()
+    let unreachable = Client::builder()
         .masters("127.0.0.1:1")
         .connect_timeout(Duration::from_millis(300))
         .build()
         .await
         .expect_err("none");
-    assert!(matches!(&nobody, Error::Unreachable { masters, .. } if masters == "127.0.0.1:1"), "{nobody:?}");
+    assert!(matches!(&unreachable, Error::Unreachable { masters, .. } if masters == "127.0.0.1:1"), "{unreachable:?}");
     assert!(began.elapsed() < Duration::from_secs(5));
 }
 
 #[tokio::test]
-async fn many_rows_are_read_in_the_order_asked() {
+async fn many_rows_are_read_in_the_order_requested() {
     let cluster = Fake::start(&["r0003", "r0006"]).await;
     cluster.fill(9);
     let table = cluster.client().await.table("t").await.unwrap();
@@ -335,9 +335,9 @@ async fn a_writer_sends_batches_and_names_the_rows_that_failed() {
     assert_eq!(&failed.rows[0].row[..], b"poisoned");
     assert!(matches!(failed.rows[0].error, Error::ReadOnly { .. }));
     assert_eq!(writer.written(), 500);
-    writer.close().await.expect("the failed row was told already");
+    writer.close().await.expect("the failed row was reported already");
     let world = cluster.world.lock();
-    assert_eq!((world.applied, world.rows_in_request_max), (500, 25), "batches were cut by region");
+    assert_eq!((world.applied, world.rows_in_request_max), (500, 25), "batches were split by region");
 }
 
 #[tokio::test]
@@ -369,20 +369,20 @@ async fn first_and_last_of_a_range_cross_regions() {
 }
 
 #[tokio::test]
-async fn a_server_that_takes_no_connection_leaves_no_doubt() {
+async fn a_server_that_accepts_no_connection_leaves_no_doubt() {
     let cluster = Fake::start(&[]).await;
-    // Connections to it are made by the kernel and never served.
+    // The kernel accepts connections to it, and no process serves them.
     let deaf = terrane_env::net::listen("127.0.0.1:0").await.unwrap();
     let address = deaf.local_addr().unwrap().to_string();
     cluster.world.lock().addresses.insert(ServerId(1), address);
     let table = cluster.client().await.table("t").await.unwrap();
-    let error = table.with_timeout(Duration::from_millis(200)).put(put("a")).await.expect_err("nobody takes it");
+    let error = table.with_timeout(Duration::from_millis(200)).put(put("a")).await.expect_err("no server accepts it");
     assert!(error.is_timeout() && !error.is_uncertain(), "{error:?}");
     assert_eq!(cluster.world.lock().applied, 0);
 }
 
 #[tokio::test]
-async fn a_writer_holds_its_caller_back_while_servers_do_not_answer() {
+async fn a_writer_blocks_its_caller_while_servers_do_not_answer() {
     let cluster = Fake::start(&[]).await;
     let table = cluster.client().await.table("t").await.unwrap();
     table.put(put("warm")).await.unwrap();
@@ -396,7 +396,7 @@ async fn a_writer_holds_its_caller_back_while_servers_do_not_answer() {
         }
     };
     tokio::time::timeout(Duration::from_millis(300), filling).await.expect_err("it waits for an answer");
-    assert!((10..40).contains(&taken), "{taken} rows of some 280 bytes were taken over");
+    assert!((10..40).contains(&taken), "{taken} rows of some 280 bytes were accepted");
 }
 
 #[derive(Debug, PartialEq, RowKey)]

@@ -1,4 +1,4 @@
-//! Scans against a fake cluster: over regions, both ways, through splits, in pages.
+//! Scans against a fake cluster: over regions, in both directions, through splits, in pages.
 
 mod fake;
 
@@ -21,7 +21,7 @@ const SPLITS: [&str; 4] = ["r0010", "r0011", "r0030", "r0045"];
 async fn filled(count: usize) -> (Fake, Table) {
     let cluster = Fake::start(&SPLITS).await;
     cluster.fill(count);
-    let table = cluster.client().await.table("t").await.expect("the table is there");
+    let table = cluster.client().await.table("t").await.expect("the table exists");
     (cluster, table)
 }
 
@@ -75,7 +75,7 @@ async fn a_split_in_the_middle_of_counting_counts_each_row_once() {
 }
 
 #[tokio::test]
-async fn a_failover_in_the_middle_goes_on_from_the_token() {
+async fn after_a_failover_a_scan_continues_from_its_token() {
     let (cluster, table) = filled(60).await;
     let mut stream = table.scan(Scan::all()).await.unwrap();
     let mut seen = Vec::new();
@@ -103,7 +103,7 @@ async fn a_scan_over_fifty_regions_looks_up_a_handful_of_times() {
 }
 
 #[tokio::test]
-async fn pages_by_token_show_every_row_once_in_both_directions() {
+async fn pages_by_token_return_every_row_once_in_both_directions() {
     let (_cluster, table) = filled(25).await;
     for reverse in [false, true] {
         let (mut seen, mut token, mut pages) = (Vec::new(), None::<String>, 0);
@@ -141,7 +141,7 @@ async fn a_page_that_ends_with_the_last_row_has_no_token() {
 }
 
 #[tokio::test]
-async fn a_row_written_behind_a_page_is_on_the_next() {
+async fn a_row_written_after_a_page_is_on_the_next() {
     let (cluster, table) = filled(14).await;
     let first = table.page(Scan::all().limit(7)).await.unwrap();
     let between = cluster.world.lock().rows[&name(0)].clone();

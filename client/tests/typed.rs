@@ -1,4 +1,4 @@
-//! Typed tables against a fake cluster: structs as rows, and salted keys that read back in one order.
+//! Typed tables against a fake cluster: structs as rows, and salted keys in one order.
 
 mod fake;
 
@@ -61,7 +61,7 @@ async fn table(key: &str, splits: &[&str]) -> (Fake, Client) {
 
 async fn actions() -> (Fake, TypedTable<Action>) {
     let (cluster, client) = table("user:u64, time:desc i64", &["\0\0\0\0\0\0\0\x02", "\0\0\0\0\0\0\0\x03"]).await;
-    let actions = TypedTable::new(client.table("t").await.expect("it is there")).expect("the declared key");
+    let actions = TypedTable::new(client.table("t").await.expect("it exists")).expect("the declared key");
     for user in 1..=3 {
         for time in [10, 25, 30, 5] {
             actions.put(&action(user, time)).await.expect("written");
@@ -70,11 +70,11 @@ async fn actions() -> (Fake, TypedTable<Action>) {
     (cluster, actions)
 }
 
-/// 3 users with 20 rows each over 8 buckets, cut into regions inside of buckets.
+/// 3 users with 20 rows each over 8 buckets; region boundaries lie inside buckets.
 async fn in_buckets() -> (Fake, TypedTable<Salted>) {
     let (cluster, client) =
         table("bucket8, user:u64, time:desc i64", &["\x01", "\x02\0\0\0\0\0\0\0\x02", "\x05"]).await;
-    let rows = TypedTable::new(client.table("t").await.expect("it is there")).expect("the declared key");
+    let rows = TypedTable::new(client.table("t").await.expect("it exists")).expect("the declared key");
     for user in 1..=3 {
         for time in 0..20 {
             rows.put(&salted(user, time)).await.expect("written");
@@ -83,7 +83,7 @@ async fn in_buckets() -> (Fake, TypedTable<Salted>) {
     (cluster, rows)
 }
 
-/// In the order of keys: users up, times down.
+/// In key order: users ascending, times descending.
 fn in_order() -> Vec<(u64, i64)> {
     (1..=3).flat_map(|user| (0..20).rev().map(move |time| (user, time))).collect()
 }
@@ -93,7 +93,7 @@ fn named(rows: &[Salted]) -> Vec<(u64, i64)> {
 }
 
 #[tokio::test]
-async fn a_struct_comes_back_as_it_was_put() {
+async fn a_struct_is_read_as_it_was_put() {
     let (_cluster, actions) = actions().await;
     let key = ActionKey { user: 2, time: Desc(10) };
     assert_eq!(actions.get(&key).await.unwrap(), Some(action(2, 10)));
@@ -105,7 +105,7 @@ async fn a_struct_comes_back_as_it_was_put() {
 }
 
 #[tokio::test]
-async fn typed_writes_take_conditions_and_answer_like_untyped_ones() {
+async fn typed_writes_take_conditions_and_return_outcomes_like_untyped_ones() {
     let (_cluster, actions) = actions().await;
     let key = ActionKey { user: 2, time: Desc(10) };
     let changed = Action { kind: "logout".to_owned(), ..action(2, 10) };
@@ -134,7 +134,7 @@ async fn typed_writes_take_conditions_and_answer_like_untyped_ones() {
 }
 
 #[tokio::test]
-async fn typed_answers_of_followers_say_as_of_when() {
+async fn typed_stale_reads_say_as_of_when() {
     let (_cluster, actions) = actions().await;
     let key = ActionKey { user: 2, time: Desc(10) };
     let plain = actions.get(&key).with_as_of().await.unwrap();
@@ -148,7 +148,7 @@ async fn typed_answers_of_followers_say_as_of_when() {
 }
 
 #[tokio::test]
-async fn what_a_typed_request_cannot_do_is_refused_before_anything_is_sent() {
+async fn an_impossible_typed_request_is_refused_before_it_is_sent() {
     let (_cluster, actions) = actions().await;
     let page = actions.page(2).with(|scan| scan.latest(LatestPer::parts(1), 1)).await;
     let refused = page.expect_err("pages of the latest rows").to_string();
@@ -169,7 +169,7 @@ async fn what_a_typed_request_cannot_do_is_refused_before_anything_is_sent() {
 }
 
 #[tokio::test]
-async fn leading_parts_select_what_is_read() {
+async fn leading_parts_select_rows() {
     let (_cluster, actions) = actions().await;
     let times = async |span: KeySpan<ActionKey>| -> Vec<i64> {
         let rows: Vec<Action> = actions.scan(span).await.unwrap().try_collect().await.unwrap();
@@ -191,7 +191,7 @@ async fn neighbours_are_found_by_key() {
     let (_cluster, actions) = actions().await;
     let key = |user, time| ActionKey { user, time: Desc(time) };
     let time = |found: Option<Action>| found.map(|row| (row.user, row.time.0));
-    // Times fall: what comes before in the order of keys is later.
+    // Times descend: an earlier key is a later time.
     assert_eq!(time(actions.floor(&key(2, 11)).await.unwrap()), Some((2, 25)));
     assert_eq!(time(actions.ceiling(&key(2, 11)).await.unwrap()), Some((2, 10)));
     assert_eq!(time(actions.lower(&key(2, 30)).await.unwrap()), Some((1, 5)));
@@ -209,12 +209,12 @@ async fn the_latest_of_each_user_come_in_one_call() {
 }
 
 #[tokio::test]
-async fn a_row_that_is_none_of_the_type_is_named() {
+async fn a_row_of_another_type_is_named() {
     let (cluster, actions) = actions().await;
     let key = ActionKey { user: 1, time: Desc(30) }.encode().unwrap();
     let column = ("g".into(), "times".into());
-    cluster.world.lock().rows.get_mut(&key[..]).expect("it is there").insert(column, (1, "five".into()));
-    let error = actions.latest(1).await.expect_err("five is no number");
+    cluster.world.lock().rows.get_mut(&key[..]).expect("it exists").insert(column, (1, "five".into()));
+    let error = actions.latest(1).await.expect_err("five is not a number");
     assert!(error.is_invalid() && error.to_string().contains("g:times: i64 values have 8 bytes"), "{error}");
     let mut rows = actions.scan(1).await.unwrap();
     assert!(rows.next().await.is_some_and(|row| row.is_err()));
@@ -259,7 +259,7 @@ async fn salted_rows_are_read_in_one_order() {
 }
 
 #[tokio::test]
-async fn salted_rows_come_in_pages_by_token_and_by_offset() {
+async fn salted_rows_are_paged_by_token_and_by_offset() {
     let (cluster, rows) = in_buckets().await;
     for reverse in [false, true] {
         let (mut seen, mut token): (Vec<_>, Option<PageToken>) = (Vec::new(), None);
@@ -287,7 +287,7 @@ async fn salted_rows_come_in_pages_by_token_and_by_offset() {
 }
 
 #[tokio::test]
-async fn a_token_opens_only_under_what_it_was_made_for() {
+async fn a_token_opens_only_for_its_own_pages() {
     let (_cluster, rows) = in_buckets().await;
     let token = rows.page(2).limit(3).await.unwrap().next.expect("more rows");
     let refused = |result: Result<_, Error>| result.is_err_and(|error: Error| error.is_invalid());
@@ -314,7 +314,7 @@ async fn ends_and_latest_of_salted_rows_are_those_of_all_buckets() {
 }
 
 #[tokio::test]
-async fn keys_alone_are_read_in_one_order_too() {
+async fn keyed_rows_are_read_in_one_order_too() {
     let (_cluster, rows) = in_buckets().await;
     let keyed: KeyedTable<SaltedKey> = KeyedTable::new(rows.table().clone()).unwrap();
     let mut found = keyed.scan(3).limit(2).await.unwrap();

@@ -1,4 +1,4 @@
-//! Writes against a fake cluster: conditions, counters, batches, what is applied exactly once, and the client's manners.
+//! Writes against a fake cluster: conditions, counters, batches, exactly-once, and the client's behaviour under load.
 
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
@@ -31,24 +31,24 @@ fn busy() -> Fault {
 }
 
 #[tokio::test]
-async fn counters_and_appends_answer_the_new_value() {
+async fn counters_and_appends_return_the_new_value() {
     let cluster = Fake::start(&[]).await;
     let table = table(&cluster).await;
     assert_eq!(table.increment("page", "f", "visits", 2).await.unwrap(), 2);
     assert_eq!(table.increment("page", "f", "visits", -5).await.unwrap(), -3);
     assert_eq!(table.append("page", "f", "log", "one,").await.unwrap(), "one,");
     assert_eq!(table.append("page", "f", "log", "two").await.unwrap(), "one,two");
-    let refused = table.increment("page", "f", "log", 1).await.expect_err("no counter");
+    let refused = table.increment("page", "f", "log", 1).await.expect_err("not a counter");
     assert!(refused.is_invalid() && refused.to_string().contains("f:log"), "{refused}");
     let many = Increment::new("page").by("f", "visits", 1).by("g", "bytes", 10);
     let outcome = table.mutate(many).returning(Returns::Old).await.unwrap();
-    let old = outcome.row.expect("visits were there");
+    let old = outcome.row.expect("visits existed");
     assert_eq!(old.value("f", "visits"), Some(&(-3i64).to_be_bytes()[..]));
     assert_eq!(old.value("g", "bytes"), None);
 }
 
 #[tokio::test]
-async fn a_condition_that_does_not_hold_says_so_and_what_it_found() {
+async fn a_condition_that_does_not_hold_returns_what_it_found() {
     let cluster = Fake::start(&[]).await;
     let table = table(&cluster).await;
     let free = || column("f", "owner").is_absent();
@@ -64,7 +64,7 @@ async fn a_condition_that_does_not_hold_says_so_and_what_it_found() {
 }
 
 #[tokio::test]
-async fn an_increment_whose_answer_is_lost_again_and_again_counts_once() {
+async fn an_increment_whose_answers_are_lost_counts_once() {
     let cluster = Fake::start(&[]).await;
     let table = table(&cluster).await;
     for round in 1..=5 {
@@ -73,7 +73,7 @@ async fn an_increment_whose_answer_is_lost_again_and_again_counts_once() {
     }
     let world = cluster.world.lock();
     assert_eq!(world.applied, 5);
-    // Each try of an operation has the number of the first, and no later time: clocks of servers differ.
+    // Each try of an operation has the number of the first try, and no later time: the clocks of servers differ.
     let mut tries = std::collections::BTreeMap::new();
     for (operation, first_try_ms, _) in &world.window.seen {
         tries.entry(operation).or_insert_with(Vec::new).push(*first_try_ms);
@@ -89,7 +89,7 @@ async fn a_batch_keeps_its_numbers_over_a_split_and_a_lost_answer() {
     table.put(put("a")).await.unwrap();
     cluster.world.lock().window.seen.clear();
     cluster.fault(Fault::BreakAfter);
-    // In another order than that of the rows, and one row twice.
+    // Not in row order, and one row twice.
     let rows = ["n", "b", "x", "c", "n"].map(|row| RowMutation::new(row).increment("f", "n", 1)).to_vec();
     let batch = table.mutate_many(rows);
     let (outcomes, ()) = tokio::join!(batch, async { cluster.world.lock().split(b"m") });
@@ -110,7 +110,7 @@ async fn a_batch_keeps_its_numbers_over_a_split_and_a_lost_answer() {
 }
 
 #[tokio::test]
-async fn results_come_in_order_and_one_bad_row_leaves_the_others() {
+async fn results_come_in_order_and_one_bad_row_does_not_affect_the_others() {
     let cluster = Fake::start(&["m"]).await;
     let table = table(&cluster).await;
     let rows =
@@ -129,15 +129,15 @@ async fn results_come_in_order_and_one_bad_row_leaves_the_others() {
 }
 
 #[tokio::test]
-async fn an_operation_that_was_forgotten_begins_anew_unless_it_may_have_been_applied() {
+async fn a_forgotten_operation_gets_a_new_number_unless_it_may_have_been_applied() {
     let cluster = Fake::start(&[]).await;
     let table = table(&cluster).await;
-    // The clock of the server was set forward after the hello, and somebody's operations were forgotten until then.
+    // The server's clock was set forward after the hello, and it has dropped the records of operations before that.
     table.get(Get::new("a")).await.unwrap();
     let ahead = terrane_env::time::wall_ms() + 3_600_000;
     cluster.world.lock().window.floor_ms = ahead;
     cluster.world.lock().cluster_time_ms = ahead + 1_000;
-    assert_eq!(table.increment("a", "f", "n", 1).await.expect("tried anew in the server's time"), 1);
+    assert_eq!(table.increment("a", "f", "n", 1).await.expect("tried again with the server's time"), 1);
     {
         let world = cluster.world.lock();
         let numbers: Vec<u64> = world.window.seen.iter().map(|(number, _, _)| *number).collect();
@@ -145,12 +145,12 @@ async fn an_operation_that_was_forgotten_begins_anew_unless_it_may_have_been_app
     }
     cluster.fault(Fault::BreakBefore);
     cluster.fault(Fault::Refuse(Wire::Uncertain { not_tried: true }));
-    let told = table.put(put("b")).await.expect_err("the first try may have been applied, for all the client knows");
-    assert!(matches!(told, Error::Uncertain { .. }) && !told.is_retry_safe(), "{told:?}");
+    let refused = table.put(put("b")).await.expect_err("the first try may have been applied");
+    assert!(matches!(refused, Error::Uncertain { .. }) && !refused.is_retry_safe(), "{refused:?}");
 }
 
 #[tokio::test]
-async fn a_refusal_after_a_lost_answer_is_no_news_of_the_lost_try_unless_the_row_itself_was_refused() {
+async fn a_refusal_after_a_lost_answer_leaves_doubt_unless_the_row_itself_was_refused() {
     let cluster = Fake::start(&[]).await;
     let table = table(&cluster).await;
     let lost_then_refused = || {
@@ -160,33 +160,33 @@ async fn a_refusal_after_a_lost_answer_is_no_news_of_the_lost_try_unless_the_row
     lost_then_refused();
     let refused = table.put(put("a")).await.expect_err("refused");
     assert!(refused.is_uncertain() && refused.to_string().contains("no such family"), "{refused}");
-    // Whoever answers now knows who leads.
+    // The next server to answer knows the leader.
     table.put(put("warm")).await.unwrap();
     lost_then_refused();
     let refused = table.mutate_many(vec![put("a").into()]).await.unwrap().remove(0).expect_err("refused");
     assert!(refused.error.is_uncertain(), "{refused}");
     assert_eq!(cluster.world.lock().applied, 3, "both were applied");
 
-    // "v" is no counter, whenever it is asked.
+    // "v" is not a counter in any try.
     table.put(put("a")).await.unwrap();
     cluster.fault(Fault::BreakAfter);
-    assert!(table.increment("a", "f", "q", 1).await.expect_err("no counter").is_invalid());
+    assert!(table.increment("a", "f", "q", 1).await.expect_err("not a counter").is_invalid());
     table.put(put("a")).await.unwrap();
     cluster.fault(Fault::BreakAfter);
     let increment = RowMutation::new("a").increment("f", "q", 1);
-    let refused = table.mutate_many(vec![increment]).await.unwrap().remove(0).expect_err("no counter");
+    let refused = table.mutate_many(vec![increment]).await.unwrap().remove(0).expect_err("not a counter");
     assert!(refused.error.is_invalid(), "{refused}");
 }
 
 #[tokio::test]
-async fn a_result_that_is_not_kept_is_told_only_to_those_who_want_it() {
+async fn a_lost_result_is_an_error_only_if_it_was_requested() {
     let cluster = Fake::start(&[]).await;
     let table = table(&cluster).await;
     cluster.world.lock().window.forget_results = true;
     cluster.fault(Fault::BreakAfter);
-    table.put(put("a")).await.expect("applied, and nothing to tell");
+    table.put(put("a")).await.expect("applied, and no result requested");
     cluster.fault(Fault::BreakAfter);
-    let lost = table.append("a", "f", "q", "x").await.expect_err("the value is wanted");
+    let lost = table.append("a", "f", "q", "x").await.expect_err("the value was requested");
     assert!(matches!(lost, Error::ResultLost) && !lost.is_retry_safe(), "{lost:?}");
     assert_eq!(cluster.world.lock().applied, 2);
     cluster.fault(Fault::BreakAfter);
@@ -194,7 +194,7 @@ async fn a_result_that_is_not_kept_is_told_only_to_those_who_want_it() {
 }
 
 #[tokio::test]
-async fn settled_operations_are_forgotten_and_a_dropped_call_settles_too() {
+async fn settled_operations_are_dropped_and_a_dropped_call_settles_too() {
     let cluster = Fake::start(&[]).await;
     let table = table(&cluster).await;
     table.put(put("a")).await.unwrap();
@@ -227,7 +227,7 @@ async fn accounts(cluster: &Fake) -> Table {
 }
 
 #[tokio::test]
-async fn an_atomic_batch_is_applied_as_a_whole_or_not_at_all() {
+async fn an_atomic_batch_is_applied_whole_or_not_at_all() {
     let cluster = Fake::start(&[]).await;
     let accounts = accounts(&cluster).await;
     let (current, savings) = ("ann\0\x01current\0\x01", "ann\0\x01savings\0\x01");
@@ -249,7 +249,7 @@ async fn an_atomic_batch_is_applied_as_a_whole_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn rows_that_do_not_share_the_atomic_prefix_are_refused_before_anything_is_sent() {
+async fn rows_that_do_not_share_the_atomic_prefix_are_refused_before_they_are_sent() {
     let cluster = Fake::start(&[]).await;
     let plain = table(&cluster).await;
     let refused = plain.atomic(vec![put("a").into(), put("b").into()]).await.expect_err("declares none");
@@ -270,7 +270,7 @@ async fn rows_that_do_not_share_the_atomic_prefix_are_refused_before_anything_is
 }
 
 #[tokio::test]
-async fn when_retries_are_spent_errors_come_back() {
+async fn when_the_retry_budget_is_spent_calls_fail() {
     let cluster = Fake::start(&[]).await;
     let stopping = || {
         let (message, retry_after) = ("stopping".to_owned(), Duration::from_millis(1));
@@ -280,7 +280,7 @@ async fn when_retries_are_spent_errors_come_back() {
     let client = cluster.builder().retry_budget(budget).build().await.unwrap();
     let table = client.table("t").await.unwrap();
     (0..4).for_each(|_| cluster.fault(stopping()));
-    table.put(put("a")).await.expect("four retries are there");
+    table.put(put("a")).await.expect("four retries are left");
     (0..100).for_each(|_| cluster.fault(stopping()));
     let refused = table.put(put("b")).await.expect_err("one retry is left");
     assert!(matches!(refused, Error::RetriesSpent { uncertain: false, .. }) && refused.is_retry_safe(), "{refused:?}");
@@ -292,7 +292,7 @@ async fn when_retries_are_spent_errors_come_back() {
 }
 
 #[tokio::test]
-async fn callers_queue_for_a_server_that_takes_few_requests_at_a_time() {
+async fn callers_queue_for_a_server_that_accepts_few_requests_at_a_time() {
     let cluster = Fake::start(&[]).await;
     cluster.world.lock().takes_at_once = 100;
     let budget = RetryBudget::default().percent(0).per_second(0).saved_max(0);
@@ -319,12 +319,12 @@ impl Metrics for Seen {
 }
 
 #[tokio::test]
-async fn the_metrics_hook_is_told_of_every_call() {
+async fn the_metrics_hook_sees_every_call() {
     let cluster = Fake::start(&[]).await;
     let seen = Arc::new(Seen::default());
     let client = cluster.builder().metrics(seen.clone()).build().await.unwrap();
     let table = client.table("t").await.unwrap();
-    // The first call finds no map: that is a try in vain.
+    // The first call finds no map, which counts as a failed try.
     table.put(put("a")).await.unwrap();
     cluster.fault(busy());
     table.put(put("a")).await.unwrap();
@@ -346,17 +346,17 @@ async fn the_metrics_hook_is_told_of_every_call() {
 }
 
 #[tokio::test]
-async fn a_closed_client_has_finished_its_calls_and_takes_no_more() {
+async fn a_closed_client_has_finished_its_calls_and_accepts_no_more() {
     let cluster = Fake::start(&[]).await;
     let client = cluster.client().await;
     let table = client.table("t").await.unwrap();
     table.put(put("warm")).await.unwrap();
     (0..3).for_each(|_| cluster.fault(busy()));
     let mut last = Box::pin(table.put(put("a")));
-    // Begun before the client is closed.
+    // Started before the client is closed.
     assert!(futures::poll!(last.as_mut()).is_pending());
     let (written, ()) = tokio::join!(last, client.close());
-    written.expect("calls under way are finished");
+    written.expect("calls in flight are finished");
     let refused = table.put(put("b")).await.expect_err("closed");
     assert!(matches!(refused, Error::Closed { .. }), "{refused:?}");
     let batch = table.mutate_many(vec![put("b").into()]).await.unwrap();
@@ -365,26 +365,26 @@ async fn a_closed_client_has_finished_its_calls_and_takes_no_more() {
 }
 
 #[tokio::test]
-async fn a_writer_sends_by_itself_and_tells_each_row() {
+async fn a_writer_sends_in_the_background_and_reports_each_row() {
     let cluster = Fake::start(&[]).await;
     let table = table(&cluster).await;
     let writer = table.writer(WriterOptions::default().linger(Duration::from_millis(1)));
     let good = writer.submit(RowMutation::new("a").increment("f", "n", 4).returning(Returns::New)).await.unwrap();
     let bad = writer.submit(put("poison")).await.unwrap();
-    let value = good.await.expect("nobody flushed").row.unwrap();
+    let value = good.await.expect("sent without a flush").row.unwrap();
     assert_eq!(value.value("f", "n"), Some(&4i64.to_be_bytes()[..]));
     assert!(matches!(bad.await, Err(Error::ReadOnly { .. })));
-    writer.flush().await.expect("the failure was told by its receipt");
+    writer.flush().await.expect("the receipt reported the failure");
     writer.put(put("poisoned too")).await.unwrap();
     let other = writer.clone();
-    let failed = writer.close().await.expect_err("told by the flush");
+    let failed = writer.close().await.expect_err("the flush reports it");
     assert_eq!(failed.rows.len(), 1);
     assert!(matches!(other.put(put("b")).await, Err(Error::Closed { .. })));
     assert_eq!(other.written(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_row_taken_while_the_writer_closes_is_written_when_it_has_closed() {
+async fn a_row_accepted_while_the_writer_closes_is_written_when_it_has_closed() {
     let cluster = Fake::start(&[]).await;
     let table = table(&cluster).await;
     for round in 0..50 {
@@ -411,7 +411,7 @@ async fn a_row_taken_while_the_writer_closes_is_written_when_it_has_closed() {
 }
 
 #[test]
-fn rows_of_a_writer_whose_runtime_is_shut_down_are_told_as_unknown() {
+fn rows_of_a_writer_whose_runtime_is_shut_down_are_reported_as_unknown() {
     let build = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (own, others) = (build(), build());
     let (_cluster, table) = others.block_on(async {
@@ -427,14 +427,14 @@ fn rows_of_a_writer_whose_runtime_is_shut_down_are_told_as_unknown() {
         writer
     });
     own.shutdown_timeout(Duration::from_secs(5));
-    let failed = others.block_on(writer.flush()).expect_err("nobody knows of them");
+    let failed = others.block_on(writer.flush()).expect_err("their outcome is unknown");
     assert!(failed.unknown == 20 && failed.rows.is_empty(), "{failed:?}");
     assert!(failed.to_string().contains("20 rows") && failed.to_string().contains("runtime"), "{failed}");
     assert!(others.block_on(writer.put(put("more"))).is_err());
 }
 
 #[tokio::test]
-async fn bounds_that_leave_no_room_are_taken_for_the_least_there_is() {
+async fn bounds_of_zero_are_raised_to_the_minimum() {
     let cluster = Fake::start(&[]).await;
     let table = table(&cluster).await.with_timeout(Duration::MAX);
     let none = WriterOptions::default().batch_bytes(0).batch_rows(0).batches_in_flight(0).memory_bytes(0);
@@ -448,13 +448,13 @@ async fn bounds_that_leave_no_room_are_taken_for_the_least_there_is() {
 }
 
 #[tokio::test]
-async fn what_a_dropped_writer_holds_is_sent() {
+async fn the_rows_of_a_dropped_writer_are_sent() {
     let cluster = Fake::start(&[]).await;
     let table = table(&cluster).await;
     let writer = table.writer(WriterOptions::default().linger(Duration::from_secs(3600)));
     let receipt = writer.submit(put("a")).await.unwrap();
     drop(writer);
-    receipt.await.expect("sent at once when nobody can add to it");
+    receipt.await.expect("sent at once when no row can be added");
 }
 
 #[tokio::test]
@@ -473,7 +473,7 @@ async fn a_write_is_a_future_that_can_be_spawned() {
 }
 
 #[tokio::test]
-async fn a_follower_read_that_takes_long_is_asked_of_another_member() {
+async fn a_slow_stale_read_is_hedged_to_another_member() {
     let cluster = Fake::start(&[]).await;
     let client = cluster.builder().hedge_reads(true).build().await.unwrap();
     let table = client.table("t").await.unwrap();

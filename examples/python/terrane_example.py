@@ -1,4 +1,4 @@
-"""Terrane from Python with nothing but generated stubs. README.md says how to run it, docs/wire.md explains each step."""
+"""Terrane from Python with only generated stubs. README.md says how to run it, docs/wire.md explains each step."""
 import itertools, os, struct, sys, time
 import grpc
 from terrane.v1 import common_pb2 as common, data_pb2 as data, data_pb2_grpc, master_pb2 as admin, master_pb2_grpc
@@ -8,11 +8,11 @@ NOTHING_APPLIED = ("stale_epoch", "not_leader", "moving", "busy", "not_found")
 master = master_pb2_grpc.MasterStub(grpc.insecure_channel(sys.argv[1]))
 known = master.Identify(common.Hello(version_min=1, version_max=1), timeout=10)
 hello = common.Hello(cluster_id=known.cluster_id)
-clock_ms = known.cluster_time_ms - time.monotonic_ns() // 10**6 - 1_000  # Rather early than ahead of some server's clock.
+clock_ms = known.cluster_time_ms - time.monotonic_ns() // 10**6 - 1_000  # Early is safe; ahead of a server's clock is not.
 client_id, operations, servers = os.urandom(16), itertools.count(1), {}
 
 def refusal(error):
-    """What a server said; without a kind it is the transport that speaks, and a write may have been applied."""
+    """The server's error. Without a kind it is the transport's, and a write may have been applied."""
     return common.ErrorDetail.FromString(dict(error.trailing_metadata() or ()).get("grpc-status-details-bin", b""))
 
 def open_table(name, families, split_at):
@@ -25,13 +25,13 @@ def open_table(name, families, split_at):
     return master.DescribeTable(admin.DescribeTableRequest(hello=hello, name=name), timeout=10).schema.table
 
 def place(table, row):
-    """The region that holds `row`, and where its leader is; any member knows it where the master does not."""
+    """The region that holds `row`, and the address of its leader. If the master does not know it, any member does."""
     found = master.Locate(admin.LocateRequest(hello=hello, table=table, key=row, limit=1), timeout=10)
     group = found.groups[0]
     return found.regions[0], {m.server: m.address for m in group.members}.get(group.leader, group.members[0].address)
 
 def call(method, table, row, body_for, **header):
-    """Calls the leader of the region that holds `row`. A client for more than a few calls keeps the map it is given."""
+    """Calls the leader of the region that holds `row`. A client with more than a few calls caches the map."""
     region, address = place(table, row)
     for wait_s in (0, 0.1, 0.5, 2, None):
         if address not in servers:
@@ -47,13 +47,13 @@ def call(method, table, row, body_for, **header):
                 raise
             time.sleep(wait_s)
             region, address = place(table, row)
-            address = refused.not_leader.address or address  # What a refusal tells is newer than the master's map.
+            address = refused.not_leader.address or address  # A refusal is newer than the master's map.
             for current in refused.stale_epoch.current:
                 if current.start <= row and (not current.end or row < current.end):
                     region = current
 
 def mutation(row, **what):
-    """A mutation with a number of its own: however often it is sent, it is applied once."""
+    """A mutation with its own operation number: however often it is sent, it is applied once."""
     first_try_ms = clock_ms + time.monotonic_ns() // 10**6
     return data.RowMutation(row=row, operation=next(operations), first_try_ms=first_try_ms, **what)
 
@@ -73,7 +73,7 @@ def scan(table, start, end, expression):
     asked, resume, within, cells = start, b"", None, {}
     def body(region):
         nonlocal asked, resume, within, cells
-        if within != (region.region, region.epoch):  # A resume token is good for one region at one epoch.
+        if within != (region.region, region.epoch):  # A resume token is valid for one region at one epoch.
             asked, resume, within, cells = start, b"", (region.region, region.epoch), {}
         what = {"projection": data.Projection(filter=expression), "cells_as": data.MESSAGES, "block_bytes": 256}
         return data.Scan(start=asked, end=end, resume=resume, **what)
@@ -100,7 +100,7 @@ for number in range(10):
     send(users, mutation(b"user-%d" % number, messages=cells))
 
 visit = mutation(b"user-3", read_modify_writes=[data.ReadModifyWrite(family="d", qualifier=b"visits", increment=5)], returns=data.NEW)
-for attempt in ("first try", "retry"):  # As after a lost reply: applied once, and answered alike.
+for attempt in ("first try", "retry"):  # As after a lost reply: applied once, with the same answer.
     print(attempt, "visits:", *struct.unpack(">q", send(users, visit).messages[0].value))
 
 for age in (20, 30):

@@ -17,7 +17,7 @@ use terrane_types::{KeyRange, ServerId, TableId};
 use crate::api::table::Table;
 use crate::consistency::{AsOf, Consistency, older};
 use crate::error::Error;
-use crate::read::request::{How, reading_request};
+use crate::read::request::{ReadOptions, reading_request};
 use crate::read::scan::Scan;
 use crate::read::scanner::Scanner;
 use crate::read::selection::selection_methods;
@@ -45,7 +45,7 @@ impl Table {
     /// half second: the count as a whole may take longer.
     pub fn count(&self, rows: impl Into<Scan>) -> CountRequest<'_> {
         let scan = rows.into();
-        CountRequest { table: self, how: How::new(scan.consistency), scan }
+        CountRequest { table: self, options: ReadOptions::new(scan.consistency), scan }
     }
 
     /// Count, sum, minimum, maximum and average of a column whose values are read as numbers. The servers compute in parallel
@@ -71,7 +71,7 @@ impl Table {
             family: family.to_owned(),
             qualifier: Bytes::copy_from_slice(qualifier.as_ref()),
             read_as,
-            how: How::new(Consistency::Linearizable),
+            options: ReadOptions::new(Consistency::Linearizable),
         }
     }
 }
@@ -82,7 +82,7 @@ impl Table {
 pub struct CountRequest<'t> {
     table: &'t Table,
     scan: Scan,
-    how: How,
+    options: ReadOptions,
 }
 
 reading_request!(CountRequest, u64);
@@ -91,8 +91,8 @@ impl CountRequest<'_> {
     selection_methods!(scan.selection);
 
     async fn run(self) -> Result<AsOf<u64>, Error> {
-        let Self { table, scan, how } = self;
-        let parts = in_parallel(table, &scan, how, |part| part.count()).await?;
+        let Self { table, scan, options } = self;
+        let parts = in_parallel(table, &scan, options, |part| part.count()).await?;
         let as_of_ms = parts.iter().fold(None, |known, part| older(known, part.as_of_ms));
         Ok(AsOf { value: parts.iter().map(|part| part.value).sum(), as_of_ms })
     }
@@ -107,7 +107,7 @@ pub struct AggregateRequest<'t> {
     family: String,
     qualifier: Bytes,
     read_as: ValueType,
-    how: How,
+    options: ReadOptions,
 }
 
 reading_request!(AggregateRequest, Aggregate);
@@ -138,7 +138,7 @@ impl AggregateRequest<'_> {
     }
 
     async fn run(self) -> Result<AsOf<Aggregate>, Error> {
-        let Self { table, mut scan, family, qualifier, read_as, how } = self;
+        let Self { table, mut scan, family, qualifier, read_as, options } = self;
         if !read_as.is_number() {
             return Err(Error::invalid(format!(
                 "{read_as} is not a numeric type; those are i32, i64, u32, u64 and f64"
@@ -147,7 +147,7 @@ impl AggregateRequest<'_> {
         // Only the column: rows without it are skipped.
         scan.selection.column(&family, &qualifier);
         let column = AggregateColumn { family, qualifier, read_as };
-        let parts = in_parallel(table, &scan, how, |part| part.aggregate(column.clone())).await?;
+        let parts = in_parallel(table, &scan, options, |part| part.aggregate(column.clone())).await?;
         let as_of_ms = parts.iter().fold(None, |known, part| older(known, part.as_of_ms));
         let sums = parts.into_iter().flat_map(|part| part.value);
         Ok(AsOf { value: Aggregate::of(read_as, sums)?, as_of_ms })
@@ -158,13 +158,13 @@ impl AggregateRequest<'_> {
 async fn in_parallel<T, F: Future<Output = Result<T, Error>>>(
     table: &Table,
     scan: &Scan,
-    how: How,
+    options: ReadOptions,
     work: impl Fn(Scanner) -> F,
 ) -> Result<Vec<T>, Error> {
     let range = scan.checked_range()?;
     let spec = Arc::new(scan.selection.spec()?);
     table.check_projection(&spec.projection).await?;
-    let scanner = |range| Scanner::new(table, scan, range, Arc::clone(&spec), how);
+    let scanner = |range| Scanner::new(table, scan, range, Arc::clone(&spec), options);
     // A limit, an offset and prefixes count over the whole range, so the range cannot be cut.
     let whole = scan.total_limit().is_some()
         || scan.offset > 0
@@ -173,7 +173,7 @@ async fn in_parallel<T, F: Future<Output = Result<T, Error>>>(
     if whole || table.target.table == TableId::META || range.is_empty() {
         return Ok(vec![work(scanner(range)).await?]);
     }
-    let progress = Progress::new(Risk::READ, how.timeout_of(table));
+    let progress = Progress::new(Risk::READ, options.timeout_of(table));
     let regions = table.core.router.regions_of(&table.target, &range.start, &range.end, progress).await?;
     let starts = regions.iter().map(|(start, _)| start.clone());
     let ends = starts.clone().skip(1).chain([range.end.clone()]);

@@ -10,7 +10,7 @@ use crate::consistency::{AsOf, Consistency};
 use crate::error::Error;
 use crate::read::get::Get;
 use crate::read::get_many::Gather;
-use crate::read::request::{How, reading_request};
+use crate::read::request::{ReadOptions, reading_request};
 use crate::read::row_data::RowData;
 use crate::read::scan::Scan;
 use crate::read::selection::{Selection, selection_methods};
@@ -41,7 +41,12 @@ impl Table {
     /// # Errors
     /// [`Error::Invalid`] for a malformed row, family or filter; see [`Error`].
     pub fn get(&self, get: impl Into<Get>) -> GetRequest<'_> {
-        GetRequest { table: self, get: get.into(), exists_only: false, how: How::new(Consistency::Linearizable) }
+        GetRequest {
+            table: self,
+            get: get.into(),
+            exists_only: false,
+            options: ReadOptions::new(Consistency::Linearizable),
+        }
     }
 
     /// Whether a row has a matching cell. The servers look it up and send no cells.
@@ -49,7 +54,7 @@ impl Table {
     /// # Errors
     /// As for [`Table::get`].
     pub fn exists(&self, get: impl Into<Get>) -> ExistsRequest<'_> {
-        ExistsRequest { get: get.into(), table: self, how: How::new(Consistency::Linearizable) }
+        ExistsRequest { get: get.into(), table: self, options: ReadOptions::new(Consistency::Linearizable) }
     }
 
     /// Reads many rows. The answers come in the order of the gets, `None` for rows without a matching cell. Each row is read
@@ -63,7 +68,7 @@ impl Table {
     /// As for [`Table::get`]; an error of one row is an error of the call.
     pub fn get_many<G: Into<Get>>(&self, gets: impl IntoIterator<Item = G>) -> GetManyRequest<'_> {
         let gets = gets.into_iter().map(Into::into).collect();
-        GetManyRequest { table: self, gets, exists_only: false, how: How::new(Consistency::Linearizable) }
+        GetManyRequest { table: self, gets, exists_only: false, options: ReadOptions::new(Consistency::Linearizable) }
     }
 
     /// Whether each of many rows has a matching cell. As [`Table::get_many`], without cells.
@@ -72,7 +77,7 @@ impl Table {
     /// As for [`Table::get_many`].
     pub fn exists_many<G: Into<Get>>(&self, gets: impl IntoIterator<Item = G>) -> ExistsManyRequest<'_> {
         let gets = gets.into_iter().map(Into::into).collect();
-        ExistsManyRequest { table: self, gets, how: How::new(Consistency::Linearizable) }
+        ExistsManyRequest { table: self, gets, options: ReadOptions::new(Consistency::Linearizable) }
     }
 }
 
@@ -83,7 +88,7 @@ pub struct GetRequest<'t> {
     table: &'t Table,
     get: Get,
     exists_only: bool,
-    how: How,
+    options: ReadOptions,
 }
 
 reading_request!(GetRequest, Option<RowData>);
@@ -92,18 +97,18 @@ impl GetRequest<'_> {
     selection_methods!(get.selection);
 
     async fn run(self) -> Result<AsOf<Option<RowData>>, Error> {
-        let Self { table, get, exists_only, how } = self;
+        let Self { table, get, exists_only, options } = self;
         terrane_types::row::check_row(&get.row)?;
         let spec = get.selection.spec()?;
         table.check_projection(&spec.projection).await?;
-        let timeout = how.timeout_of(table);
+        let timeout = options.timeout_of(table);
         if table.target.table == TableId::META {
-            return table.get_meta(&get, how).await;
+            return table.get_meta(&get, options).await;
         }
         let progress = Progress::new(Risk::READ, timeout);
         let read = RowRead {
             row: &get.row,
-            consistency: how.consistency,
+            consistency: options.consistency,
             request: get::request(vec![get.row.clone()], &spec, exists_only),
             finish: |reply| get::rows(reply, RowData::from),
         };
@@ -118,7 +123,7 @@ impl GetRequest<'_> {
 pub struct ExistsRequest<'t> {
     table: &'t Table,
     get: Get,
-    how: How,
+    options: ReadOptions,
 }
 
 reading_request!(ExistsRequest, bool);
@@ -127,8 +132,8 @@ impl ExistsRequest<'_> {
     selection_methods!(get.selection);
 
     async fn run(self) -> Result<AsOf<bool>, Error> {
-        let Self { table, get, how } = self;
-        let found = GetRequest { table, get, exists_only: true, how }.run().await?;
+        let Self { table, get, options } = self;
+        let found = GetRequest { table, get, exists_only: true, options }.run().await?;
         Ok(AsOf { value: found.value.is_some(), as_of_ms: found.as_of_ms })
     }
 }
@@ -140,19 +145,19 @@ pub struct GetManyRequest<'t> {
     table: &'t Table,
     gets: Vec<Get>,
     exists_only: bool,
-    how: How,
+    options: ReadOptions,
 }
 
 reading_request!(GetManyRequest, Vec<Option<RowData>>);
 
 impl GetManyRequest<'_> {
     async fn run(self) -> Result<AsOf<Vec<Option<RowData>>>, Error> {
-        let Self { table, gets, exists_only, how } = self;
+        let Self { table, gets, exists_only, options } = self;
         if table.target.table == TableId::META {
             let mut found = Vec::with_capacity(gets.len());
             for get in &gets {
                 terrane_types::row::check_row(&get.row)?;
-                found.push(table.get_meta(get, how).await?.value);
+                found.push(table.get_meta(get, options).await?.value);
             }
             return Ok(AsOf { value: found, as_of_ms: None });
         }
@@ -173,8 +178,8 @@ impl GetManyRequest<'_> {
             };
             rows.push((get.row.clone(), at));
         }
-        let gather = Gather { rows: &rows, specs: &specs, exists_only, consistency: how.consistency };
-        gather.run(&table.core.router, &table.target, how.timeout_of(table)).await
+        let gather = Gather { rows: &rows, specs: &specs, exists_only, consistency: options.consistency };
+        gather.run(&table.core.router, &table.target, options.timeout_of(table)).await
     }
 }
 
@@ -184,26 +189,26 @@ impl GetManyRequest<'_> {
 pub struct ExistsManyRequest<'t> {
     table: &'t Table,
     gets: Vec<Get>,
-    how: How,
+    options: ReadOptions,
 }
 
 reading_request!(ExistsManyRequest, Vec<bool>);
 
 impl ExistsManyRequest<'_> {
     async fn run(self) -> Result<AsOf<Vec<bool>>, Error> {
-        let Self { table, gets, how } = self;
-        let found = GetManyRequest { table, gets, exists_only: true, how }.run().await?;
+        let Self { table, gets, options } = self;
+        let found = GetManyRequest { table, gets, exists_only: true, options }.run().await?;
         Ok(AsOf { value: found.value.iter().map(Option::is_some).collect(), as_of_ms: found.as_of_ms })
     }
 }
 
 impl Table {
     /// The meta table can only be scanned.
-    async fn get_meta(&self, get: &Get, how: How) -> Result<AsOf<Option<RowData>>, Error> {
+    async fn get_meta(&self, get: &Get, options: ReadOptions) -> Result<AsOf<Option<RowData>>, Error> {
         let range = terrane_types::KeyRange::row(&get.row);
         let selection: Selection = get.selection.clone();
         let scan = Scan { selection, ..Scan::range(range) }.limit(1);
-        let row = self.scan(scan).timeout(how.timeout_of(self)).await?.next().await.transpose()?;
+        let row = self.scan(scan).timeout(options.timeout_of(self)).await?.next().await.transpose()?;
         Ok(AsOf { value: row, as_of_ms: None })
     }
 }

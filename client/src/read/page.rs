@@ -15,7 +15,7 @@ use crate::api::table::Table;
 use crate::consistency::{AsOf, Consistency, older};
 use crate::error::Error;
 use crate::read::page_token::PageToken;
-use crate::read::request::{How, reading_request};
+use crate::read::request::{ReadOptions, reading_request};
 use crate::read::row_data::RowData;
 use crate::read::row_stream::RowStream;
 use crate::read::scan::{Scan, key_after};
@@ -51,7 +51,7 @@ pub(crate) struct Binding<'a> {
     pub(crate) filter: &'a str,
     /// A row; the server of its region seals and opens the token. Any row would do.
     pub(crate) near: Bytes,
-    pub(crate) how: How,
+    pub(crate) options: ReadOptions,
 }
 
 impl Binding<'_> {
@@ -81,7 +81,7 @@ impl Binding<'_> {
         finish: impl Fn(Reply) -> Result<T, Failure> + Send + Sync,
     ) -> Result<T, Error> {
         let table = self.table;
-        let progress = Progress::new(Risk::READ, self.how.timeout_of(table));
+        let progress = Progress::new(Risk::READ, self.options.timeout_of(table));
         let router = &table.core.router;
         // No row is read, so any server would do; the cache knows leaders best.
         let consistency = Consistency::Linearizable;
@@ -97,13 +97,13 @@ impl Binding<'_> {
     /// A table that is listed in table meta. Masters serve meta but seal no tokens; any region server seals a token of any table.
     async fn listed(&self) -> Result<Target, Error> {
         let (table, one) = (self.table, Scan::all().limit(1));
-        let mut rows = RowStream::new(table.scanner(&one, KeyRange::all(), self.how).await?);
+        let mut rows = RowStream::new(table.scanner(&one, KeyRange::all(), self.options).await?);
         let row = rows.next().await.transpose()?;
         let name = row.as_ref().and_then(|row| row.value("info", "table")).map(String::from_utf8_lossy);
         let Some(name) = name else {
             return Err(Error::invalid("the page token is of table meta, which has no rows now: there are no tables"));
         };
-        Ok(Target::new(table.core.describe(&name, self.how.timeout_of(table)).await?))
+        Ok(Target::new(table.core.describe(&name, self.options.timeout_of(table)).await?))
     }
 }
 
@@ -139,7 +139,7 @@ impl Table {
     /// range, direction or filter: start with the first page.
     pub fn page(&self, scan: impl Into<Scan>) -> PageRequest<'_> {
         let scan = scan.into();
-        PageRequest { table: self, how: How::new(scan.consistency), scan }
+        PageRequest { table: self, options: ReadOptions::new(scan.consistency), scan }
     }
 }
 
@@ -149,7 +149,7 @@ impl Table {
 pub struct PageRequest<'t> {
     table: &'t Table,
     scan: Scan,
-    how: How,
+    options: ReadOptions,
 }
 
 reading_request!(PageRequest, Page);
@@ -166,7 +166,7 @@ impl PageRequest<'_> {
     }
 
     async fn run(self) -> Result<AsOf<Page>, Error> {
-        let Self { table, scan, how } = self;
+        let Self { table, scan, options } = self;
         if scan.latest.is_some() {
             return Err(Error::invalid(
                 "the latest rows of prefixes cannot be paged; set a limit and start after a row",
@@ -176,7 +176,7 @@ impl PageRequest<'_> {
         let wanted = rows_wanted(scan.limit)?;
         let near = range.start.clone();
         let filter = scan.selection.filter_text();
-        let binding = Binding { table, range: range.clone(), reverse: scan.reverse, filter, near, how };
+        let binding = Binding { table, range: range.clone(), reverse: scan.reverse, filter, near, options };
         let rest = match &scan.after {
             Some(token) => match &binding.open(token).await?[..] {
                 [position] if position.finished => {
@@ -194,7 +194,7 @@ impl PageRequest<'_> {
         };
         // One row more, to know whether any follows.
         let scan_more = Scan { limit: Some(wanted as u64 + 1), ..scan.clone() };
-        let mut stream = RowStream::new(table.scanner(&scan_more, rest, how).await?);
+        let mut stream = RowStream::new(table.scanner(&scan_more, rest, options).await?);
         let mut rows = Vec::new();
         while let Some(row) = stream.next().await {
             rows.push(row?);

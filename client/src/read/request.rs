@@ -10,12 +10,12 @@ use crate::consistency::Consistency;
 
 /// How a read is executed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct How {
+pub(crate) struct ReadOptions {
     pub(crate) consistency: Consistency,
     timeout: Option<Duration>,
 }
 
-impl How {
+impl ReadOptions {
     pub(crate) const fn new(consistency: Consistency) -> Self {
         Self { consistency, timeout: None }
     }
@@ -35,7 +35,7 @@ impl How {
 #[must_use = "a request is sent when it is awaited"]
 pub struct WithAsOf<R>(pub(crate) R);
 
-/// The methods of requests with a field `how` and an `async fn run(self) -> Result<AsOf<T>, Error>`, and awaiting them. `only`:
+/// The methods of requests with a field `options` and an `async fn run(self) -> Result<AsOf<T>, Error>`, and awaiting them. `only`:
 /// without `with_as_of`, because the stream has that time.
 macro_rules! reading_request {
     ($request:ident, $value:ty) => {
@@ -62,13 +62,13 @@ macro_rules! reading_request {
         impl $request<'_> {
             /// Which writes the read sees; [`Consistency::Linearizable`](crate::Consistency::Linearizable) by default.
             pub fn consistency(mut self, consistency: crate::consistency::Consistency) -> Self {
-                self.how.consistency = consistency;
+                self.options.consistency = consistency;
                 self
             }
 
             /// The timeout of this call, retries included; the table's by default.
             pub fn timeout(mut self, timeout: std::time::Duration) -> Self {
-                self.how.timeout(timeout);
+                self.options.timeout(timeout);
                 self
             }
         }

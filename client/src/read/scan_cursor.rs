@@ -1,7 +1,7 @@
 //! Where a scan stands: what is left of its range, how far it is in the current region, and the parts of a row that is larger
 //! than a block.
 //!
-//! Sans-I/O: blocks go in, rows and the next request come out. The cursor keeps two positions. Within one region and epoch,
+//! Sans-I/O: blocks go in, rows and the next request come out. The cursor keeps two positions. RegionProgress one region and epoch,
 //! the server's resume token is exact: it knows the cell of a wide row, or how much of an offset is skipped. When the region
 //! changes during the scan, the cursor drops the token and uses its own position, which is after the last whole row it
 //! received; the new regions continue from there, and no row is skipped or repeated. Rows that a region counted or skipped
@@ -37,7 +37,7 @@ pub(crate) struct Cursor {
     counted: u64,
     finished: bool,
     /// How far the scan is in the current region.
-    within: Option<Within>,
+    within: Option<RegionProgress>,
     /// The parts so far of a row that is larger than a block.
     part: Option<(Row, Vec<u8>)>,
     /// What servers summed up in the regions that are done, in the order of the range.
@@ -52,7 +52,7 @@ pub(crate) struct Cursor {
 }
 
 #[derive(Debug)]
-struct Within {
+struct RegionProgress {
     region: RegionId,
     epoch: RegionEpoch,
     /// The part of the scan's range in this region; the same for all its blocks.
@@ -65,7 +65,7 @@ struct Within {
     prefix: (Bytes, u32),
 }
 
-impl Within {
+impl RegionProgress {
     /// The size of the next block; 0 for the server's usual size. A server counts the whole block that a scan may fill against
     /// what one client may have in flight, so a scan for few rows starts with a small block. Rows that do not fit continue in
     /// blocks of the usual size.
@@ -136,7 +136,7 @@ impl Cursor {
             self.restart();
         }
         let (rest, offset, limit, prefix) = (&self.rest, self.offset, self.limit, &self.prefix);
-        let within = self.within.get_or_insert_with(|| Within {
+        let within = self.within.get_or_insert_with(|| RegionProgress {
             region: region.region,
             epoch: region.epoch,
             asked: rest.intersect(&region.range).unwrap_or_else(|| rest.clone()),

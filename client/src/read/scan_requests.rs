@@ -7,7 +7,7 @@ use terrane_types::KeyRange;
 use crate::api::table::Table;
 use crate::consistency::{AsOf, Consistency};
 use crate::error::Error;
-use crate::read::request::{How, reading_request};
+use crate::read::request::{ReadOptions, reading_request};
 use crate::read::row_data::RowData;
 use crate::read::row_stream::RowStream;
 use crate::read::scan::{LatestPer, Scan, key_after};
@@ -80,7 +80,7 @@ impl Table {
     /// [`Error::Invalid`] before any request is sent. Other errors come from the stream.
     pub fn scan(&self, scan: impl Into<Scan>) -> ScanRequest<'_> {
         let scan = scan.into();
-        ScanRequest { table: self, how: How::new(scan.consistency), scan }
+        ScanRequest { table: self, options: ReadOptions::new(scan.consistency), scan }
     }
 
     /// Reads the first row, or the first few, of each prefix that rows share: with a key of user and descending time, the
@@ -99,7 +99,13 @@ impl Table {
     /// # Errors
     /// As for [`Table::scan`]; the stream fails with [`Error::Invalid`] when the table declares no key with that many parts.
     pub fn latest(&self, per: LatestPer) -> LatestRequest<'_> {
-        LatestRequest { table: self, scan: Scan::all(), per, rows: 1, how: How::new(Consistency::Linearizable) }
+        LatestRequest {
+            table: self,
+            scan: Scan::all(),
+            per,
+            rows: 1,
+            options: ReadOptions::new(Consistency::Linearizable),
+        }
     }
 
     /// The first row of a range. One request to the region where the range starts; further requests while regions have no
@@ -167,14 +173,19 @@ impl Table {
     }
 
     fn end(&self, scan: Scan) -> EndRequest<'_> {
-        EndRequest { table: self, scan: scan.limit(1), within: None, how: How::new(Consistency::Linearizable) }
+        EndRequest {
+            table: self,
+            scan: scan.limit(1),
+            within: None,
+            options: ReadOptions::new(Consistency::Linearizable),
+        }
     }
 
     /// A checked scan, ready to start.
-    pub(crate) async fn scanner(&self, scan: &Scan, range: KeyRange, how: How) -> Result<Scanner, Error> {
+    pub(crate) async fn scanner(&self, scan: &Scan, range: KeyRange, options: ReadOptions) -> Result<Scanner, Error> {
         let spec = Arc::new(scan.selection.spec()?);
         self.check_projection(&spec.projection).await?;
-        Ok(Scanner::new(self, scan, range, spec, how))
+        Ok(Scanner::new(self, scan, range, spec, options))
     }
 }
 
@@ -184,7 +195,7 @@ impl Table {
 pub struct ScanRequest<'t> {
     table: &'t Table,
     scan: Scan,
-    how: How,
+    options: ReadOptions,
 }
 
 reading_request!(only ScanRequest, RowStream);
@@ -198,7 +209,7 @@ impl ScanRequest<'_> {
             return Err(Error::invalid("a page token is for Table::page; a scan starts at a row"));
         }
         let range = self.scan.checked_range()?;
-        let scanner = self.table.scanner(&self.scan, range, self.how).await?;
+        let scanner = self.table.scanner(&self.scan, range, self.options).await?;
         Ok(AsOf { value: RowStream::new(scanner), as_of_ms: None })
     }
 }
@@ -211,7 +222,7 @@ pub struct LatestRequest<'t> {
     scan: Scan,
     per: LatestPer,
     rows: u32,
-    how: How,
+    options: ReadOptions,
 }
 
 reading_request!(only LatestRequest, RowStream);
@@ -230,8 +241,8 @@ impl LatestRequest<'_> {
         if self.rows == 0 {
             return Err(Error::invalid("0 rows of each prefix are requested; request 1 or more"));
         }
-        let Self { table, scan, per, rows, how } = self;
-        ScanRequest { table, scan: scan.latest(per, rows), how }.run().await
+        let Self { table, scan, per, rows, options } = self;
+        ScanRequest { table, scan: scan.latest(per, rows), options }.run().await
     }
 }
 
@@ -243,7 +254,7 @@ pub struct EndRequest<'t> {
     table: &'t Table,
     scan: Scan,
     within: Option<KeyRange>,
-    how: How,
+    options: ReadOptions,
 }
 
 reading_request!(EndRequest, Option<RowData>);
@@ -265,7 +276,7 @@ impl EndRequest<'_> {
                 None => return Ok(AsOf { value: None, as_of_ms: None }),
             }
         }
-        let mut rows = RowStream::new(self.table.scanner(&self.scan, range, self.how).await?);
+        let mut rows = RowStream::new(self.table.scanner(&self.scan, range, self.options).await?);
         let value = rows.next().await.transpose()?;
         Ok(AsOf { value, as_of_ms: rows.as_of_ms() })
     }

@@ -16,7 +16,7 @@ use crate::api::core::Core;
 use crate::api::table::Table;
 use crate::consistency::{AsOf, Consistency};
 use crate::error::Error;
-use crate::read::request::How;
+use crate::read::request::ReadOptions;
 use crate::read::row_data::RowData;
 use crate::read::scan::Scan;
 use crate::read::scan_cursor::{Cursor, Wanted};
@@ -63,7 +63,7 @@ impl std::fmt::Debug for Scanner {
 
 impl Scanner {
     /// The scan of `range`, which is the scan's own or a part of it.
-    pub(crate) fn new(table: &Table, scan: &Scan, range: KeyRange, spec: Arc<ReadSpec>, how: How) -> Self {
+    pub(crate) fn new(table: &Table, scan: &Scan, range: KeyRange, spec: Arc<ReadSpec>, options: ReadOptions) -> Self {
         let wanted = Wanted {
             spec,
             block_bytes: scan.block_bytes,
@@ -81,9 +81,9 @@ impl Scanner {
             target: Arc::clone(&table.target),
             cursor: Cursor::new(range, scan.reverse, limit, scan.offset),
             wanted,
-            consistency: how.consistency,
+            consistency: options.consistency,
             small,
-            timeout: how.timeout_of(table),
+            timeout: options.timeout_of(table),
             source: None,
         }
     }

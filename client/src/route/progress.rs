@@ -102,7 +102,7 @@ impl Progress {
     }
 
     /// The error of a call that may not try again because the retry budget is spent.
-    pub(crate) fn overspent(&mut self) -> Error {
+    pub(crate) fn budget_spent(&mut self) -> Error {
         let write = self.risk.write;
         let last = self.last.take().map(|failure| Box::new(failure.into_error(write)));
         Error::RetriesSpent { uncertain: self.uncertain, last }
@@ -110,7 +110,7 @@ impl Progress {
 
     /// The error of a call that ends before its next try, for example because no master answers. The error knows nothing of
     /// earlier tries, so it must not claim that nothing was applied if one of them may have been.
-    pub(crate) fn in_truth(&self, error: Error) -> Error {
+    pub(crate) fn with_doubt(&self, error: Error) -> Error {
         if !self.uncertain || !error.is_retry_safe() {
             return error;
         }
@@ -139,11 +139,11 @@ mod tests {
     #[tokio::test]
     async fn without_a_master_a_write_that_was_tried_before_is_uncertain() {
         let mut progress = Progress::new(Risk::WRITE, Duration::from_secs(1));
-        assert!(progress.in_truth(unreachable()).is_retry_safe(), "nothing was sent yet");
+        assert!(progress.with_doubt(unreachable()).is_retry_safe(), "nothing was sent yet");
         progress.failed(Failure::Lost("the stream broke".into()));
-        let error = progress.in_truth(unreachable());
+        let error = progress.with_doubt(unreachable());
         assert!(error.is_uncertain() && !error.is_retry_safe(), "{error}");
         let missing = Error::NotFound { what: "table t".to_owned() };
-        assert!(progress.in_truth(missing).is_not_found(), "what is final stays");
+        assert!(progress.with_doubt(missing).is_not_found(), "what is final stays");
     }
 }

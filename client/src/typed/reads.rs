@@ -115,14 +115,14 @@ macro_rules! typed_options {
         impl<T: FromRow> $request<'_, T> {
             /// Which writes the read sees; [`Consistency::Linearizable`] by default.
             pub fn consistency(mut self, consistency: Consistency) -> Self {
-                self.how.consistency = consistency;
+                self.options.consistency = consistency;
                 self
             }
 
             /// The timeout of this call, retries included; the table's by default. In a scan it applies to each wait for
             /// rows.
             pub fn timeout(mut self, timeout: std::time::Duration) -> Self {
-                self.how.timeout(timeout);
+                self.options.timeout(timeout);
                 self
             }
 

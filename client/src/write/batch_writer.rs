@@ -179,11 +179,11 @@ enum Message {
 
 struct Item {
     row: RowWrite,
-    keeps: Keeps,
+    in_flight: RowInFlight,
 }
 
 /// What is kept of a row while it is in flight.
-struct Keeps {
+struct RowInFlight {
     row: Bytes,
     hash: u64,
     /// The permits it holds.
@@ -231,13 +231,13 @@ impl BatchWriter {
             unanswered: AtomicU64::new(0),
             closed: Mutex::new(false),
         });
-        let gatherer = Gatherer {
+        let collector = Collector {
             table: table.clone(),
             shared: Arc::clone(&shared),
             queued,
             incoming: VecDeque::new(),
-            gathered: Vec::new(),
-            keeps: Vec::new(),
+            collected: Vec::new(),
+            in_flight: Vec::new(),
             bytes: 0,
             due: None,
             sent: JoinSet::new(),
@@ -245,7 +245,7 @@ impl BatchWriter {
             flushes: Vec::new(),
             ended: false,
         };
-        terrane_env::task::spawn_named("batch writer", gatherer.run());
+        terrane_env::task::spawn_named("batch writer", collector.run());
         Self { table, shared, queue }
     }
 
@@ -295,13 +295,13 @@ impl BatchWriter {
         let bytes = u32::try_from(size).unwrap_or(u32::MAX).min(most);
         let permits = self.shared.memory.acquire_many(bytes).await.map_err(|_| closed())?;
         let slot = self.queue.reserve().await.map_err(|_| closed())?;
-        let keeps = Keeps { row: row.row.clone(), hash: hash_of(&row.row), bytes, receipt };
+        let in_flight = RowInFlight { row: row.row.clone(), hash: hash_of(&row.row), bytes, receipt };
         let ended = self.shared.closed.lock();
         if *ended {
             return Err(closed());
         }
         self.shared.unanswered.fetch_add(1, Ordering::Relaxed);
-        slot.send(Message::Row(Item { row, keeps }));
+        slot.send(Message::Row(Item { row, in_flight }));
         drop(ended);
         // Added again when the row is answered.
         permits.forget();
@@ -350,17 +350,17 @@ fn closed() -> Error {
 }
 
 /// The task of a writer.
-struct Gatherer {
+struct Collector {
     table: Table,
     shared: Arc<Shared>,
     queued: mpsc::Receiver<Message>,
     /// Taken from the queue and not collected yet.
     incoming: VecDeque<Message>,
-    gathered: Vec<RowWrite>,
-    /// What is kept of each gathered row.
-    keeps: Vec<Keeps>,
+    collected: Vec<RowWrite>,
+    /// What is kept of each collected row.
+    in_flight: Vec<RowInFlight>,
     bytes: usize,
-    /// When the gathered rows are sent, full batch or not; `None` without rows.
+    /// When the collected rows are sent, full batch or not; `None` without rows.
     due: Option<Instant>,
     /// Batches in flight; each returns the hashes of its rows.
     sent: JoinSet<Vec<u64>>,
@@ -372,17 +372,17 @@ struct Gatherer {
     ended: bool,
 }
 
-impl Gatherer {
+impl Collector {
     async fn run(mut self) {
         loop {
-            self.gather();
+            self.collect();
             let due = self.ended || !self.flushes.is_empty() || self.due.is_some_and(|due| due <= Instant::now());
             let may_send = self.sent.len() < self.shared.options.batches_in_flight;
-            if !self.gathered.is_empty() && may_send && (due || self.is_full()) {
+            if !self.collected.is_empty() && may_send && (due || self.is_full()) {
                 self.send();
                 continue;
             }
-            if self.gathered.is_empty() && self.sent.is_empty() {
+            if self.collected.is_empty() && self.sent.is_empty() {
                 if !self.flushes.is_empty() {
                     for flush in self.flushes.drain(..) {
                         // The caller may have left.
@@ -424,10 +424,10 @@ impl Gatherer {
     }
 
     /// Collects rows up to a full batch, a row that must wait, or a flush.
-    fn gather(&mut self) {
+    fn collect(&mut self) {
         while self.flushes.is_empty() && !self.is_full() {
             match self.incoming.pop_front() {
-                Some(Message::Row(item)) if self.busy.contains(&item.keeps.hash) => {
+                Some(Message::Row(item)) if self.busy.contains(&item.in_flight.hash) => {
                     self.incoming.push_front(Message::Row(item));
                     // The rows before it are sent, and not held back for a fuller batch.
                     return;
@@ -435,8 +435,8 @@ impl Gatherer {
                 Some(Message::Row(item)) => {
                     self.due.get_or_insert_with(|| after(self.shared.options.linger));
                     self.bytes += item.row.size_bytes();
-                    self.gathered.push(item.row);
-                    self.keeps.push(item.keeps);
+                    self.collected.push(item.row);
+                    self.in_flight.push(item.in_flight);
                 }
                 Some(Message::Flush(done)) => self.flushes.push(done),
                 None => return,
@@ -446,28 +446,28 @@ impl Gatherer {
 
     fn is_full(&self) -> bool {
         let options = &self.shared.options;
-        self.bytes >= options.batch_bytes || self.gathered.len() >= options.batch_rows
+        self.bytes >= options.batch_bytes || self.collected.len() >= options.batch_rows
     }
 
     fn send(&mut self) {
         // The next batch will be about as large: its memory is allocated once.
-        let capacity = self.gathered.len();
-        let rows = std::mem::replace(&mut self.gathered, Vec::with_capacity(capacity));
-        let keeps = std::mem::replace(&mut self.keeps, Vec::with_capacity(capacity));
+        let capacity = self.collected.len();
+        let rows = std::mem::replace(&mut self.collected, Vec::with_capacity(capacity));
+        let in_flight = std::mem::replace(&mut self.in_flight, Vec::with_capacity(capacity));
         self.bytes = 0;
         self.due = None;
-        self.busy.extend(keeps.iter().map(|row| row.hash));
-        self.sent.spawn(send_batch(self.table.clone(), Arc::clone(&self.shared), rows, keeps));
+        self.busy.extend(in_flight.iter().map(|row| row.hash));
+        self.sent.spawn(send_batch(self.table.clone(), Arc::clone(&self.shared), rows, in_flight));
     }
 }
 
 /// Sends a batch and reports the outcomes of its rows.
-async fn send_batch(table: Table, shared: Arc<Shared>, rows: Vec<RowWrite>, keeps: Vec<Keeps>) -> Vec<u64> {
+async fn send_batch(table: Table, shared: Arc<Shared>, rows: Vec<RowWrite>, in_flight: Vec<RowInFlight>) -> Vec<u64> {
     let mut sent = table.write_prepared(rows, table.timeout).await;
     let mut failed = Vec::new();
     let (mut written, mut bytes) = (0, 0);
-    let mut hashes = Vec::with_capacity(keeps.len());
-    for (index, Keeps { row, hash, bytes: permits, receipt }) in keeps.into_iter().enumerate() {
+    let mut hashes = Vec::with_capacity(in_flight.len());
+    for (index, RowInFlight { row, hash, bytes: permits, receipt }) in in_flight.into_iter().enumerate() {
         hashes.push(hash);
         bytes += permits as usize;
         written += u64::from(!sent.has_failed(index));

@@ -43,7 +43,7 @@ pub(crate) async fn send_many(router: &Router, target: &Target, rows: Vec<RowWri
         scatter.give_all_up(&error);
     }
     let given_up = scatter.given_up;
-    // The call itself ends well: each row has an outcome of its own.
+    // The call itself succeeds: each row has its own outcome.
     call.end(&Ok::<(), Error>(()), progress.tries);
     many.into_outcomes(given_up)
 }

@@ -8,7 +8,7 @@ use terrane_types::{Error, KeyRange, RegionDescriptor, pack_row};
 use super::World;
 use super::data::packed;
 
-/// Where a scan stands in a region. What it summed up begins anew with each request's range, as it must.
+/// Where a scan is in a region. Its sums start over with each request's range, as they must.
 struct Token {
     limit: u64,
     offset: u64,
@@ -77,7 +77,7 @@ pub fn block(world: &mut World, region: &RegionDescriptor, scan: &v1::Scan) -> R
         if let Some(v1::Latest { prefix: Some(per), rows: most, .. }) = &scan.latest {
             let length = match per {
                 v1::latest::Prefix::Bytes(length) => *length,
-                // The fake knows keys whose parts have 8 bytes each, behind a bucket if the region has one.
+                // The fake knows keys with parts of 8 bytes each, after a bucket if the region has one.
                 v1::latest::Prefix::Parts(parts) => 8 * (parts - u32::from(salted)) + u32::from(salted),
             };
             let prefix = name.slice(..name.len().min(length as usize));

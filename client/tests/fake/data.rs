@@ -21,10 +21,10 @@ pub struct FakeData {
     pub stopped: watch::Receiver<bool>,
 }
 
-/// What reads of followers say that they show.
+/// The time as of which stale reads are complete.
 pub const AS_OF_MS: u64 = 1_000;
 
-/// What becomes of one request.
+/// The outcome of one request.
 enum Done {
     Answer(Box<reply::Body>),
     Break,
@@ -168,7 +168,7 @@ async fn runs(world: &Shared, id: ServerId) {
     hung.wait_for(|hung| !hung.contains(&id)).await.expect("the world stays");
 }
 
-/// The replies to a batch, in reverse order so that nobody can rely on it, and whether the stream breaks then.
+/// The replies to a batch, in reverse order so that no test relies on it, and whether the stream breaks then.
 fn answer(world: &Shared, id: ServerId, batch: v1::RequestBatch) -> (Vec<v1::Reply>, bool) {
     let mut world = world.lock();
     let mut replies = Vec::new();
@@ -220,7 +220,7 @@ fn handle(world: &mut World, id: ServerId, header: v1::RequestHeader, body: Opti
         }
         Some(request::Body::SealPage(seal)) => {
             world.sealed.push(*seal);
-            // As long as the tag that every real token ends with.
+            // As many bytes as the tag at the end of every real token.
             let token = (world.sealed.len() as u64).to_be_bytes().repeat(4).into();
             Ok(reply::Body::SealPage(v1::SealPageReply { token }))
         }
@@ -234,7 +234,7 @@ fn handle(world: &mut World, id: ServerId, header: v1::RequestHeader, body: Opti
     }
 }
 
-/// The region of a request, if it is here as the client believes.
+/// The region of a request, if it is here, as the client assumes.
 fn find(world: &World, id: ServerId, header: &v1::RequestHeader) -> Result<RegionDescriptor, Error> {
     let known = world.regions.iter().find(|region| region.region.0 == header.region);
     let region = known.ok_or_else(|| Error::NotFound { what: format!("region {}", header.region) })?;

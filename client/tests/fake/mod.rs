@@ -1,6 +1,6 @@
-//! A cluster small enough to be read: real gRPC services over real sockets, rows in a map, and faults on demand.
+//! A small fake cluster: real gRPC services over real sockets, rows in a map, and faults on demand.
 //!
-//! Region servers check cluster, leadership, region and epoch as the real ones do and refuse in the same words; the
+//! Region servers check cluster, leadership, region and epoch as the real ones do and refuse with the same errors; the
 //! rows themselves are shared by all servers, as if replication were perfect.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
@@ -27,29 +27,29 @@ use tokio::task::JoinHandle;
 pub const CLUSTER: ClusterId = ClusterId([7; 16]);
 pub const TABLE: TableId = TableId(5);
 
-/// What the next data requests meet, one entry each, before they are looked at.
+/// What happens to the next data requests, one entry each, before they are processed.
 #[derive(Clone, Debug)]
 pub enum Fault {
     /// Refused with this error.
     Refuse(Error),
-    /// Done, and then the stream breaks instead of an answer.
+    /// Applied; then the stream breaks instead of an answer.
     BreakAfter,
-    /// The stream breaks; nothing is done.
+    /// The stream breaks; nothing is applied.
     BreakBefore,
     /// Never answered.
     Silence,
-    /// Answered once the server has answered so many pings.
+    /// Answered once the server has answered this many pings.
     AfterPings(u64),
 }
 
-/// The truth that all servers share.
+/// The state that all servers share.
 pub struct World {
     pub cluster: ClusterId,
     pub schema: TableSchema,
     pub regions: Vec<RegionDescriptor>,
-    /// Term and leader of each group, as it is.
+    /// The actual term and leader of each group.
     pub groups: BTreeMap<GroupId, (u64, ServerId)>,
-    /// What the master believes of leaders, where it is behind.
+    /// The leaders that the master believes in, where it is outdated.
     pub master_believes: BTreeMap<GroupId, (u64, ServerId)>,
     pub addresses: BTreeMap<ServerId, String>,
     pub rows: BTreeMap<Bytes, Row>,
@@ -60,30 +60,30 @@ pub struct World {
     pub applied: u64,
     /// Row mutations in the order applied.
     pub log: Vec<Bytes>,
-    /// What is remembered of operations.
+    /// The records of operations.
     pub window: mutations::Window,
-    /// The time in hellos; 0: not told.
+    /// The time in hellos; 0: not sent.
     pub cluster_time_ms: u64,
     pub requests: u64,
     pub locates: u64,
     /// Rows in a block.
     pub block_rows: usize,
-    /// Splits to make after so many more blocks of scans.
+    /// Splits to make after this many more scan blocks.
     pub split_after_blocks: Option<(u64, Bytes)>,
     pub rows_in_request_max: usize,
-    /// Who answered reads, in order, and the consistency asked for.
+    /// The servers that answered reads, in order, and the requested consistency.
     pub reads: Vec<(ServerId, v1::Consistency)>,
-    /// What the last get or scan asked to be shown.
+    /// The projection of the last get or scan.
     pub projection: v1::Projection,
-    /// The last scan asked for.
+    /// The last scan.
     pub scan: v1::Scan,
-    /// Page tokens made so far: a token is the place in here.
+    /// The page tokens so far: a token is an index.
     pub sealed: Vec<v1::SealPage>,
-    /// Servers that take everything in and answer nothing, as if their processes were stopped.
+    /// Servers that accept everything and answer nothing, as if their processes were stopped.
     pub hung: watch::Sender<BTreeSet<ServerId>>,
-    /// Hangs the server of group 1 after so many more blocks of scans, and makes this one its leader.
+    /// Hangs the server of group 1 after this many more scan blocks, and makes this one its leader.
     pub hang_after_blocks: Option<(u64, ServerId)>,
-    /// Requests of one message that are taken; the others are refused as too many.
+    /// Requests of one message that are accepted; the others are refused as too many.
     pub takes_at_once: usize,
     /// Pings answered.
     pub pings: watch::Sender<u64>,
@@ -94,7 +94,7 @@ pub type Row = BTreeMap<(Bytes, Bytes), (i64, Bytes)>;
 
 pub type Shared = Arc<Mutex<World>>;
 
-/// A running cluster; dropping it stops it.
+/// A running cluster; dropping it stops the cluster.
 pub struct Fake {
     pub world: Shared,
     pub masters: String,
@@ -166,7 +166,7 @@ impl Fake {
         self.servers.insert(id, running);
     }
 
-    /// Kills a server: its connections are gone at once.
+    /// Kills a server: its connections close at once.
     pub async fn kill(&mut self, id: ServerId) {
         if let Some(mut running) = self.servers.remove(&id) {
             drop(running.stop.take());
@@ -174,7 +174,7 @@ impl Fake {
         }
     }
 
-    /// Puts a server of another cluster behind the address of this one.
+    /// Replaces a server by one of another cluster at the same address.
     pub async fn replace_by_foreigner(&mut self, id: ServerId) -> Shared {
         self.kill(id).await;
         let address = self.world.lock().addresses[&id].clone();
@@ -192,7 +192,7 @@ impl Fake {
         (&mut self.master.task).await.expect("the master ends by itself");
     }
 
-    /// Adds a family, as an alter by somebody else does.
+    /// Adds a family, as an alter by another client does.
     pub fn add_family(&self, name: &str) {
         let mut world = self.world.lock();
         world.schema.version += 1;
@@ -213,7 +213,7 @@ impl Fake {
         self.world.lock().faults.push_back(fault);
     }
 
-    /// Moves the leadership of a group; the master does not hear of it.
+    /// Moves the leadership of a group without telling the master.
     pub fn fail_over(&self, group: u64, to: u64) {
         let mut world = self.world.lock();
         let (term, leader) = world.groups[&GroupId(group)];
@@ -228,14 +228,14 @@ impl Fake {
         });
     }
 
-    /// Lets it go on.
+    /// Lets the server continue.
     pub fn resume(&self, id: ServerId) {
         self.world.lock().hung.send_modify(|hung| {
             hung.remove(&id);
         });
     }
 
-    /// Puts one column `f:NAME` in place of what a row has.
+    /// Replaces a row by one column `f:NAME`.
     pub fn put(&self, number: usize, column: &str, value: Vec<u8>) {
         let row = [(("f".into(), Bytes::copy_from_slice(column.as_bytes())), (1, value.into()))].into();
         self.world.lock().rows.insert(name(number), row);
@@ -287,7 +287,7 @@ impl World {
         self.regions.insert(index + 1, daughter(id, right));
     }
 
-    /// One more block of a scan goes out.
+    /// One more scan block is sent.
     fn sends_block(&mut self) {
         let Some((blocks, next)) = self.hang_after_blocks.take() else { return };
         if blocks > 0 {

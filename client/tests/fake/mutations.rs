@@ -1,5 +1,5 @@
-//! The fake's writes: conditions, increments, appends and returns over the one version it keeps, and operations that are remembered for
-//! ever.
+//! The fake's writes: conditions, increments, appends and returns over the one version it keeps, and records of operations that it
+//! never drops.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,20 +12,20 @@ use terrane_types::{
 
 use super::{Row, World};
 
-/// What is remembered of operations.
+/// The records of operations.
 #[derive(Default)]
 pub struct Window {
-    /// By client id and number: what came of it.
+    /// The outcome by client id and number.
     done: BTreeMap<(Bytes, u64), RowOutcome>,
-    /// Everything below was said to be settled, by client id.
+    /// The lowest unsettled number that each client has reported.
     pub settled: BTreeMap<Bytes, u64>,
-    /// Client ids that wrote.
+    /// The client ids that have written.
     pub clients: BTreeSet<Bytes>,
-    /// Operations in the order in which they came: number, time of the first try, row.
+    /// Operations in the order of arrival: number, time of the first try, row.
     pub seen: Vec<(u64, u64, Bytes)>,
     /// Operations of unknown clients that were first tried at this time or before are refused.
     pub floor_ms: u64,
-    /// Retries are told that their results are gone.
+    /// Retries get the answer that their results are gone.
     pub forget_results: bool,
 }
 

@@ -44,10 +44,10 @@ impl Router {
         let jitter = terrane_env::rand::u64();
         let action = decide(&failure, progress.risk, applied_maybe, progress.tries_like(&failure), jitter);
         if action == RetryAction::GiveUp {
-            return Err(progress.in_truth(failure.into_error(progress.risk.write)));
+            return Err(progress.with_doubt(failure.into_error(progress.risk.write)));
         }
         if failure.costs_a_retry() && !self.may_retry() {
-            return Err(progress.overspent());
+            return Err(progress.budget_spent());
         }
         if !matches!(failure, Failure::NoPlace | Failure::Leaderless) {
             self.counting.retries.add();
@@ -59,7 +59,7 @@ impl Router {
         match action {
             RetryAction::Relocate { .. } => {
                 let located = self.locate(target, position, progress).await;
-                located.map_err(|error| progress.in_truth(error))
+                located.map_err(|error| progress.with_doubt(error))
             }
             RetryAction::Search { .. } => self.search(target, position, true, progress).await,
             _ if failure.is_hop() => self.search(target, position, false, progress).await,
@@ -109,7 +109,7 @@ impl Router {
     ) -> Result<(), Error> {
         let located = tokio::time::timeout(BRIEF_LOOKUP, self.locate(target, position, progress)).await;
         match located {
-            Ok(Err(error)) if error.is_not_found() => Err(progress.in_truth(error)),
+            Ok(Err(error)) if error.is_not_found() => Err(progress.with_doubt(error)),
             Ok(Err(error)) => {
                 tracing::debug!(%error, "no master answered where a group is");
                 Ok(())

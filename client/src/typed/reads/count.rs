@@ -8,7 +8,7 @@ use super::{FromRow, typed_request};
 use crate::api::table::Table;
 use crate::consistency::{AsOf, Consistency, older};
 use crate::error::Error;
-use crate::read::request::How;
+use crate::read::request::ReadOptions;
 use crate::read::scan::Scan;
 
 /// The number of rows in a span. The servers count when it is awaited, in all ranges of the span at once.
@@ -17,7 +17,7 @@ pub struct TypedCount<'t, T: FromRow> {
     table: &'t Table,
     span: KeySpan<T::Key>,
     scan: Scan,
-    how: How,
+    options: ReadOptions,
 }
 
 typed_request!(TypedCount, u64);
@@ -25,14 +25,14 @@ typed_request!(TypedCount, u64);
 impl<'t, T: FromRow> TypedCount<'t, T> {
     /// All rows count, whatever columns they have.
     pub(crate) fn new(table: &'t Table, span: impl IntoSpan<T::Key>) -> Self {
-        Self { table, span: span.into_span(), scan: Scan::all(), how: How::new(Consistency::Linearizable) }
+        Self { table, span: span.into_span(), scan: Scan::all(), options: ReadOptions::new(Consistency::Linearizable) }
     }
 
     async fn run(self) -> Result<AsOf<u64>, Error> {
-        let Self { table, span, scan, how } = self;
+        let Self { table, span, scan, options } = self;
         check_buckets::<T::Key>(&scan)?;
         let counts = span.ranges().into_iter().filter(|range| !range.is_empty()).map(|range| {
-            let (consistency, timeout) = (how.consistency, how.timeout_of(table));
+            let (consistency, timeout) = (options.consistency, options.timeout_of(table));
             let scan = Scan { range, ..scan.clone() };
             table.count(scan).consistency(consistency).timeout(timeout).with_as_of().into_future()
         });

@@ -14,7 +14,7 @@ use crate::api::table::Table;
 use crate::consistency::{AsOf, Consistency};
 use crate::error::Error;
 use crate::read::get::Get;
-use crate::read::request::How;
+use crate::read::request::ReadOptions;
 use crate::read::scan::{Scan, key_after};
 
 /// One typed row by its key; read when it is awaited, `None` if there is none.
@@ -23,7 +23,7 @@ pub struct TypedGet<'t, T: FromRow> {
     table: &'t Table,
     row: Result<terrane_types::Row, terrane_types::Invalid>,
     scan: Scan,
-    how: How,
+    options: ReadOptions,
     read_as: PhantomData<fn() -> T>,
 }
 
@@ -31,12 +31,12 @@ typed_request!(TypedGet, Option<T>);
 
 impl<'t, T: FromRow> TypedGet<'t, T> {
     pub(crate) fn new(table: &'t Table, key: &T::Key) -> Self {
-        let how = How::new(Consistency::Linearizable);
-        Self { table, row: key.encode(), scan: T::select(Scan::all()), how, read_as: PhantomData }
+        let options = ReadOptions::new(Consistency::Linearizable);
+        Self { table, row: key.encode(), scan: T::select(Scan::all()), options, read_as: PhantomData }
     }
     async fn run(self) -> Result<AsOf<Option<T>>, Error> {
         let get = Get { row: self.row?.into_bytes(), selection: self.scan.selection };
-        let (consistency, timeout) = (self.how.consistency, self.how.timeout_of(self.table));
+        let (consistency, timeout) = (self.options.consistency, self.options.timeout_of(self.table));
         let AsOf { value, as_of_ms } =
             self.table.get(get).consistency(consistency).timeout(timeout).with_as_of().await?;
         Ok(AsOf { value: value.map(T::from_row).transpose()?, as_of_ms })
@@ -52,7 +52,7 @@ pub struct TypedEnd<'t, T: FromRow> {
     span: Result<KeySpan<T::Key>, Error>,
     within: Option<KeySpan<T::Key>>,
     scan: Scan,
-    how: How,
+    options: ReadOptions,
 }
 
 typed_request!(TypedEnd, Option<T>);
@@ -70,7 +70,13 @@ impl<'t, T: FromRow> TypedEnd<'t, T> {
     pub(crate) fn of(table: &'t Table, span: impl IntoSpan<T::Key>, reverse: bool) -> Self {
         let scan = T::select(Scan::all()).limit(1);
         let scan = if reverse { scan.reverse() } else { scan };
-        Self { table, span: Ok(span.into_span()), within: None, scan, how: How::new(Consistency::Linearizable) }
+        Self {
+            table,
+            span: Ok(span.into_span()),
+            within: None,
+            scan,
+            options: ReadOptions::new(Consistency::Linearizable),
+        }
     }
 
     pub(crate) fn next_to(table: &'t Table, key: &T::Key, side: Side) -> Self {
@@ -93,7 +99,7 @@ impl<'t, T: FromRow> TypedEnd<'t, T> {
                 None => return Ok(AsOf { value: None, as_of_ms: None }),
             }
         }
-        let mut rows = merged(self.table, &span, self.scan, None, self.how).await?;
+        let mut rows = merged(self.table, &span, self.scan, None, self.options).await?;
         let row = std::future::poll_fn(|context| Pin::new(&mut rows).poll_next(context)).await.transpose()?;
         Ok(AsOf { value: row.map(T::from_row).transpose()?, as_of_ms: rows.as_of_ms() })
     }

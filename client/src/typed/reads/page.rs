@@ -15,7 +15,7 @@ use crate::consistency::{AsOf, Consistency};
 use crate::error::Error;
 use crate::read::page::{Binding, position_after, rest_of, rows_wanted};
 use crate::read::page_token::PageToken;
-use crate::read::request::How;
+use crate::read::request::ReadOptions;
 use crate::read::scan::Scan;
 
 /// The typed rows of one page, and where the next one starts.
@@ -33,14 +33,19 @@ pub struct TypedPageRequest<'t, T: FromRow> {
     table: &'t Table,
     span: KeySpan<T::Key>,
     scan: Scan,
-    how: How,
+    options: ReadOptions,
 }
 
 typed_request!(TypedPageRequest, TypedPage<T>);
 
 impl<'t, T: FromRow> TypedPageRequest<'t, T> {
     pub(crate) fn new(table: &'t Table, span: impl IntoSpan<T::Key>) -> Self {
-        Self { table, span: span.into_span(), scan: T::select(Scan::all()), how: How::new(Consistency::Linearizable) }
+        Self {
+            table,
+            span: span.into_span(),
+            scan: T::select(Scan::all()),
+            options: ReadOptions::new(Consistency::Linearizable),
+        }
     }
 
     /// Continues after the page that returned this token. Span, direction and filter must be those of that page.
@@ -68,13 +73,13 @@ impl<'t, T: FromRow> TypedPageRequest<'t, T> {
     }
 
     async fn run(self) -> Result<AsOf<TypedPage<T>>, Error> {
-        let Self { table, span, mut scan, how } = self;
+        let Self { table, span, mut scan, options } = self;
         let wanted = rows_wanted(scan.limit)?;
         let range = span.inner().clone();
         let near = span.ranges().into_iter().next().map(|range| range.start).unwrap_or_default();
         let after = scan.after.take();
         let filter = scan.selection.filter_text().to_owned();
-        let binding = Binding { table, range: range.clone(), reverse: scan.reverse, filter: &filter, near, how };
+        let binding = Binding { table, range: range.clone(), reverse: scan.reverse, filter: &filter, near, options };
         let rest = match &after {
             None => range,
             Some(token) => {
@@ -87,7 +92,7 @@ impl<'t, T: FromRow> TypedPageRequest<'t, T> {
         };
         // One row more, to know whether any follows.
         scan.limit = Some(wanted as u64 + 1);
-        let mut stream = merged(table, &KeySpan::<T::Key>::new(rest), scan, None, how).await?;
+        let mut stream = merged(table, &KeySpan::<T::Key>::new(rest), scan, None, options).await?;
         let mut rows = Vec::new();
         while let Some(row) = std::future::poll_fn(|context| Pin::new(&mut stream).poll_next(context)).await {
             rows.push(row?);

@@ -13,7 +13,7 @@ use super::{FromRow, typed_options};
 use crate::api::table::Table;
 use crate::consistency::Consistency;
 use crate::error::Error;
-use crate::read::request::How;
+use crate::read::request::ReadOptions;
 use crate::read::row_data::RowData;
 use crate::read::row_stream::RowStream;
 use crate::read::scan::{LatestPer, Scan};
@@ -27,7 +27,7 @@ pub struct TypedScan<'t, T: FromRow> {
     scan: Scan,
     /// Of each group of rows that share this many leading parts, only this many rows.
     latest: Option<(usize, u32)>,
-    how: How,
+    options: ReadOptions,
 }
 
 typed_options!(TypedScan);
@@ -39,7 +39,7 @@ impl<'t, T: FromRow> TypedScan<'t, T> {
             span: span.into_span(),
             scan: T::select(Scan::all()),
             latest: None,
-            how: How::new(Consistency::Linearizable),
+            options: ReadOptions::new(Consistency::Linearizable),
         }
     }
 
@@ -74,16 +74,16 @@ impl<'t, T: FromRow> TypedScan<'t, T> {
     }
 
     async fn run(self) -> Result<TypedRows<T>, Error> {
-        let Self { table, span, scan, latest, how } = self;
+        let Self { table, span, scan, latest, options } = self;
         if latest.is_some_and(|(parts, rows)| parts == 0 || rows == 0) {
             return Err(Error::invalid(
                 "the latest rows need at least one part of the key and at least one row of each",
             ));
         }
         let (offset, limit) = (scan.offset, scan.limit);
-        let rows = merged(table, &span, scan, latest, how).await?;
+        let rows = merged(table, &span, scan, latest, options).await?;
         // In a salted table a prefix has latest rows in every bucket; the first of them in order count.
-        let thin = latest.filter(|_| buckets::<T::Key>().is_some()).map(|(parts, most)| Thin {
+        let group_limit = latest.filter(|_| buckets::<T::Key>().is_some()).map(|(parts, most)| GroupLimit {
             parts,
             most,
             prefix: Bytes::new(),
@@ -91,7 +91,7 @@ impl<'t, T: FromRow> TypedScan<'t, T> {
             offset,
             limit,
         });
-        Ok(TypedRows { rows, thin, row: PhantomData })
+        Ok(TypedRows { rows, group_limit, row: PhantomData })
     }
 }
 
@@ -121,7 +121,7 @@ pub(super) async fn merged<K: RowKey>(
     span: &KeySpan<K>,
     scan: Scan,
     latest: Option<(usize, u32)>,
-    how: How,
+    options: ReadOptions,
 ) -> Result<BucketMerge, Error> {
     if scan.latest.is_some() {
         return Err(Error::invalid("for the latest rows of typed keys use `latest_of_each`"));
@@ -148,7 +148,7 @@ pub(super) async fn merged<K: RowKey>(
     }
     let mut sources = Vec::new();
     for range in span.ranges().into_iter().filter(|range| !range.is_empty()) {
-        sources.push(RowStream::new(table.scanner(&scan, range, how).await?));
+        sources.push(RowStream::new(table.scanner(&scan, range, options).await?));
     }
     // With one range the server counts; thinned rows are counted where they are thinned out.
     let (offset, limit) = if salted && latest.is_none() { (offset, limit) } else { (0, None) };
@@ -161,12 +161,12 @@ pub(super) async fn merged<K: RowKey>(
 /// A row that is not a `T` is an error; the scan continues after it.
 pub struct TypedRows<T: FromRow> {
     rows: BucketMerge,
-    thin: Option<Thin>,
+    group_limit: Option<GroupLimit>,
     row: PhantomData<fn() -> T>,
 }
 
 /// Keeps only the first rows of each group of merged rows that share their leading parts.
-struct Thin {
+struct GroupLimit {
     parts: usize,
     most: u32,
     /// The prefix of the last row, and how many rows had it.
@@ -176,7 +176,7 @@ struct Thin {
     limit: Option<u64>,
 }
 
-impl Thin {
+impl GroupLimit {
     /// Whether the row is returned; `None`: the limit is reached.
     fn shows<K: RowKey>(&mut self, row: &RowData) -> Result<Option<bool>, Error> {
         if self.limit == Some(0) {
@@ -229,7 +229,7 @@ impl<T: FromRow + Unpin> Stream for TypedRows<T> {
                 Ok(row) => row,
                 Err(error) => return Poll::Ready(Some(Err(error))),
             };
-            match self.thin.as_mut().map_or(Ok(Some(true)), |thin| thin.shows::<T::Key>(&row)) {
+            match self.group_limit.as_mut().map_or(Ok(Some(true)), |limit| limit.shows::<T::Key>(&row)) {
                 Ok(Some(true)) => return Poll::Ready(Some(T::from_row(row))),
                 Ok(Some(false)) => {}
                 Ok(None) => return Poll::Ready(None),
