@@ -465,4 +465,6 @@ fn too_much_to_read() -> Error {
 }
 
 #[cfg(test)]
+mod script_tests;
+#[cfg(test)]
 mod tests;

@@ -25,7 +25,7 @@ const REGION: RegionId = RegionId(7);
 const CLIENT: [u8; 16] = [3; 16];
 const FAMILIES: [&str; 4] = ["one", "many", "ttl", "min"];
 
-fn schema() -> TableSchema {
+pub(super) fn schema() -> TableSchema {
     let mut schema = TableSchema::new(TableName::new("t").unwrap());
     let rules = [
         FamilyRules { versions: 1, ..FamilyRules::default() },
@@ -41,10 +41,10 @@ fn schema() -> TableSchema {
 
 /// Everything applied: row and cells of each mutation, its place being its sequence number.
 #[derive(Default)]
-struct Applied {
-    rows: Mutex<Vec<(Vec<u8>, Vec<u8>)>>,
+pub(super) struct Applied {
+    pub(super) rows: Mutex<Vec<(Vec<u8>, Vec<u8>)>>,
     /// Of how many reads one needs the disk; 0: none.
-    cold: AtomicU32,
+    pub(super) cold: AtomicU32,
     reads: AtomicU32,
 }
 
