@@ -52,6 +52,9 @@ struct Source {
     place: Option<Place>,
 }
 
+/// A failure, and the place where it happened, if any.
+type FailedAt = Box<(Option<Place>, Failure)>;
+
 impl std::fmt::Debug for Scanner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Scanner")
@@ -139,14 +142,14 @@ impl Scanner {
     }
 
     /// One try to take one block.
-    async fn step(&mut self, progress: &Progress, rows: &mut Vec<RowData>) -> Result<(), (Option<Place>, Failure)> {
+    async fn step(&mut self, progress: &Progress, rows: &mut Vec<RowData>) -> Result<(), FailedAt> {
         let until = progress.try_until();
         if let Some(Source { mut blocks, place }) = self.source.take() {
             // A live server may take as long as the caller waits.
             let session = place.as_ref().map(|place| &*place.session);
             let block = match blocks.next_block(session, progress.deadline()).await {
                 Ok(block) => block,
-                Err(failure) => return Err((place, failure)),
+                Err(failure) => return Err(Box::new((place, failure))),
             };
             if !block.done {
                 self.source = Some(Source { blocks, place: place.clone() });
@@ -154,51 +157,41 @@ impl Scanner {
             return self.take(place, block, rows);
         }
         if self.target.table == TableId::META {
-            let blocks = self.open_meta().await.map_err(|failure| (None, failure))?;
+            let blocks = self.open_meta().await.map_err(|failure| Box::new((None, failure)))?;
             self.source = Some(Source { blocks, place: None });
             return Ok(());
         }
         let router = &self.core.router;
         let place = router.place_to_read(&self.target, self.cursor.position(), progress, self.consistency);
-        let place = place.map_err(|failure| (None, failure))?;
+        let place = place.map_err(|failure| Box::new((None, failure)))?;
         if self.small {
             return self.ask(place, progress, rows).await;
         }
         match self.open(&place, until).await {
             Ok(blocks) => self.source = Some(Source { blocks, place: Some(place) }),
-            Err(failure) => return Err((Some(place), failure)),
+            Err(failure) => return Err(Box::new((Some(place), failure))),
         }
         Ok(())
     }
 
-    fn take(
-        &mut self,
-        place: Option<Place>,
-        block: ScanBlock,
-        rows: &mut Vec<RowData>,
-    ) -> Result<(), (Option<Place>, Failure)> {
+    fn take(&mut self, place: Option<Place>, block: ScanBlock, rows: &mut Vec<RowData>) -> Result<(), FailedAt> {
         let region = place.as_ref().map_or_else(meta_region, |place| place.region.clone());
         self.target.saw_schema_version(block.schema_version);
         let accepted = self.cursor.accept(&region, block, &self.wanted, rows);
         if let Some(place) = &place {
             self.core.router.answered_read(place, self.consistency);
         }
-        accepted.map_err(|message| (place, broken_reply(message)))
+        accepted.map_err(|message| Box::new((place, broken_reply(message))))
     }
 
     /// One block on the session.
-    async fn ask(
-        &mut self,
-        place: Place,
-        progress: &Progress,
-        rows: &mut Vec<RowData>,
-    ) -> Result<(), (Option<Place>, Failure)> {
+    async fn ask(&mut self, place: Place, progress: &Progress, rows: &mut Vec<RowData>) -> Result<(), FailedAt> {
         let request = scan::request(self.cursor.request(&place.region, &self.wanted));
         let router = &self.core.router;
         let answer = router.attempt_read(&self.target, &place, self.consistency, request, progress).await;
         match answer.and_then(scan::block) {
             Ok(block) => self.take(Some(place), block, rows),
-            Err(failure) => Err((Some(place), failure)),
+            Err(failure) => Err(Box::new((Some(place), failure))),
         }
     }
 
@@ -233,7 +226,8 @@ impl Attempt for Advance<'_> {
         progress: &mut Progress,
     ) -> Result<(), Box<Missed>> {
         let scanner = &mut *self.scanner;
-        let Err((place, failure)) = scanner.step(progress, self.rows).await else { return Ok(()) };
+        let Err(failed) = scanner.step(progress, self.rows).await else { return Ok(()) };
+        let (place, failure) = *failed;
         scanner.source = None;
         if scanner.target.table == TableId::META {
             progress.failed(failure.clone());

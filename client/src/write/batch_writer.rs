@@ -170,7 +170,6 @@ struct Shared {
     closed: Mutex<bool>,
 }
 
-#[expect(clippy::large_enum_variant, reason = "almost every message is a row")]
 enum Message {
     Row(Item),
     /// Answered when all rows before it are answered.
