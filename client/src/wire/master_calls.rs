@@ -1,4 +1,4 @@
-//! The calls of a master, typed: one method per call, which counts, sends and reads it.
+//! The calls to a master, typed: each method translates the request and the reply.
 //!
 //! The futures are boxed because an `async fn` is compiled by every crate that awaits it, with the whole gRPC call in it.
 
