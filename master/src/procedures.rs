@@ -49,7 +49,7 @@ fn intents(catalog: &Catalog) -> Vec<Subject> {
 /// Starts a procedure for every intent that has none, until `stop` is cancelled. Procedures that run then are aborted:
 /// the journal has their intents.
 pub async fn drive(context: Arc<MasterContext>, stop: CancellationToken) {
-    let mut running = Running::default();
+    let mut running = RunningProcedures::default();
     let mut changes = context.journal.changes();
     while !stop.is_cancelled() {
         changes.borrow_and_update();
@@ -85,13 +85,13 @@ async fn attempt(context: &MasterContext, subject: Subject) {
 
 /// The procedures that run.
 #[derive(Default)]
-struct Running {
+struct RunningProcedures {
     tasks: JoinSet<()>,
     /// What each task works on. Only looked up, so its order does not matter.
     subjects: HashMap<tokio::task::Id, Subject>,
 }
 
-impl Running {
+impl RunningProcedures {
     fn start(&mut self, context: &Arc<MasterContext>, subject: Subject) {
         if turns::may_start(subject, self.subjects.values(), &context.waits_by_subject()) {
             let context = Arc::clone(context);

@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn many_runs_need_a_range_of_seeds() {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        let given = words("--seeds 3..7 --course counters");
+        let given = words("--seeds 3..7 --workload counters");
         assert_eq!(names_seeds(&given), Some((3..7, &given[2..])));
         for wrong in ["--seeds", "--seeds 3", "--seeds 3..3", "--seeds a..b", "--seed 3..7"] {
             assert_eq!(names_seeds(&words(wrong)), None, "{wrong}");
