@@ -115,7 +115,7 @@ fn visit(filter: &Filter, depth: usize, counted: &mut Counted) -> Result<(), Fil
         Filter::Rows(ranges) => {
             check_list("rows", ranges.len())?;
             if let Some(range) = ranges.iter().find(|range| !range.end.is_empty() && range.end < range.start) {
-                return Err(bad(format!("the range {range} in rows() is turned round")));
+                return Err(bad(format!("the range {range} in rows() is reversed")));
             }
             counted.entries(ranges.len())
         }
@@ -128,7 +128,7 @@ fn visit(filter: &Filter, depth: usize, counted: &mut Counted) -> Result<(), Fil
             counted.entries(times.len())
         }
         Filter::Qualifiers { start, end } if !end.is_empty() && end < start => {
-            Err(bad("the range in qualifiers() is turned round"))
+            Err(bad("the range in qualifiers() is reversed"))
         }
         Filter::Columns { limit: 0, .. } => Err(bad("columns(0) shows nothing; ask for at least 1 column")),
         Filter::Random { millionths, .. } if *millionths > 1_000_000 => Err(bad("random() takes a share from 0 to 1")),

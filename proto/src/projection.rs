@@ -103,7 +103,7 @@ mod tests {
         let ranges = vec![v1::QualifierRange { start: "b".into(), end: Bytes::from_static(b"a") }];
         let families = vec![v1::FamilyColumns { family: "f".into(), qualifiers: Vec::new(), ranges }];
         let error = wrong(v1::Projection { families, ..Default::default() });
-        assert!(error.contains("turned round"), "{error}");
+        assert!(error.contains("reversed"), "{error}");
         let error = wrong(v1::Projection { time_min: 5, time_max: 4, ..Default::default() });
         assert!(error.contains("[5, 4)"), "{error}");
     }

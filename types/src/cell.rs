@@ -1,8 +1,8 @@
-//! The packed cell: the one form of a cell on the wire, in log entries, in memtables and in exports.
+//! The packed cell: the form of a cell on the wire, in log entries and in exports.
 //!
-//! A cell is written once, by the client, and nothing on its way re-encodes it: the server validates the bytes, the
-//! leader fills in timestamps in place, the log stores them, the memtable points into them and a scan copies them out.
-//! `docs/formats/cell.md` is the layout for people; this file is the only code that knows it.
+//! The client packs a cell once, and nothing on its way encodes it again: the server validates the bytes, the leader
+//! fills in timestamps in place, the log stores them, and a scan copies them out. `docs/formats/cell.md` documents the
+//! layout; only this file implements it.
 //!
 //! Integers are little-endian; one cell follows another without padding:
 //!
@@ -12,9 +12,9 @@
 //! ```
 //!
 //! Invariants:
-//! - The timestamp has a fixed width and place, so that stamping never moves a byte.
-//! - Lengths in untrusted bytes are only ever compared with what is there; none becomes the size of an allocation.
-//! - Bytes inside a [`PackedCells`] were validated; iterating over them cannot fail.
+//! - The timestamp has a fixed width and offset, so that stamping never moves a byte.
+//! - Lengths in untrusted bytes are compared with the bytes that are left; none becomes the size of an allocation.
+//! - The bytes of a [`PackedCells`] are valid; iterating over them cannot fail.
 
 use std::fmt;
 
@@ -28,13 +28,13 @@ use crate::name::is_name;
 /// Bytes of a cell before its family.
 pub const HEADER_BYTES: usize = 18;
 
-/// The timestamp that asks the leader to fill in its stamp; no stored cell carries it.
+/// The timestamp that tells the leader to fill in its stamp; no stored cell has it.
 pub const LATEST: i64 = i64::MAX;
 
 const TIMESTAMP_AT: usize = 9;
 const KIND_AT: usize = 17;
 
-/// What a cell does. The numbers reach disk and wire: they are never changed or reused.
+/// What a cell does. The numbers are stored and sent: they are never changed or reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum CellKind {
@@ -64,27 +64,27 @@ impl CellKind {
         }
     }
 
-    /// Whether the cell acts on the whole family; such a cell has an empty qualifier.
+    /// Whether the cell is a tombstone of the whole family; such a cell has an empty qualifier.
     #[must_use]
     pub const fn is_family_tombstone(self) -> bool {
         matches!(self, Self::DeleteFamily | Self::DeleteFamilyVersion)
     }
 
-    /// Whether the cell deletes.
+    /// Whether the cell is a tombstone.
     #[must_use]
     pub const fn is_delete(self) -> bool {
         !matches!(self, Self::Put)
     }
 }
 
-/// One cell, borrowed from wherever its bytes are.
+/// One borrowed cell.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct CellRef<'a> {
     /// The family's name.
     pub family: &'a [u8],
     /// The qualifier; empty for the kinds that act on a family.
     pub qualifier: &'a [u8],
-    /// Milliseconds since 1970 unless the client means otherwise, or [`LATEST`].
+    /// Milliseconds since 1970 by convention, or [`LATEST`].
     pub timestamp: i64,
     /// What the cell does.
     pub kind: CellKind,
@@ -101,19 +101,19 @@ impl<'a> CellRef<'a> {
         Self { family, qualifier, timestamp, kind: CellKind::Put, tags: &[], value }
     }
 
-    /// A delete of the given kind.
+    /// A tombstone of this kind.
     #[must_use]
     pub const fn delete(kind: CellKind, family: &'a [u8], qualifier: &'a [u8], timestamp: i64) -> Self {
         Self { family, qualifier, timestamp, kind, tags: &[], value: &[] }
     }
 
-    /// Bytes that the cell takes when packed.
+    /// The size of the packed cell.
     #[must_use]
     pub const fn packed_len(&self) -> usize {
         HEADER_BYTES + self.family.len() + self.qualifier.len() + self.tags.len() + self.value.len()
     }
 
-    /// Checks names, lengths, timestamp and what the kind allows.
+    /// Checks the family name, lengths, the timestamp, and the rules of the kind.
     ///
     /// # Errors
     /// [`Invalid`] that names the part and the limit.
@@ -164,7 +164,7 @@ impl fmt::Debug for CellRef<'_> {
     }
 }
 
-/// A tag section is a run of `type u8 | length u16 | bytes`, filling it exactly.
+/// A tag section is a sequence of `type u8 | length u16 | bytes` that fills it exactly.
 fn check_tags(mut tags: &[u8]) -> Result<(), &'static str> {
     while !tags.is_empty() {
         let [_kind, low, high, rest @ ..] = tags else {
@@ -179,8 +179,7 @@ fn check_tags(mut tags: &[u8]) -> Result<(), &'static str> {
 /// Appends a cell in its packed form.
 ///
 /// # Panics
-/// When a length does not fit its field. Cells that come from outside are checked with [`CellRef::check`] first, whose
-/// limits all fit.
+/// If a length does not fit its field. Check cells from outside with [`CellRef::check`] first; its limits all fit.
 pub fn pack(out: &mut Vec<u8>, cell: CellRef<'_>) {
     let fits = "cells are checked against the limits before they are packed";
     out.reserve(cell.packed_len());
@@ -196,8 +195,8 @@ pub fn pack(out: &mut Vec<u8>, cell: CellRef<'_>) {
     out.extend_from_slice(cell.value);
 }
 
-/// Reads the first cell of `bytes` and says how many bytes it takes; `None` where no whole cell with a known kind
-/// begins. Looks at the structure only: [`CellRef::check`] is for the rest.
+/// Reads the first cell of `bytes` and returns it with its length; `None` if the bytes do not start with a whole cell
+/// of a known kind. Checks only the structure; [`CellRef::check`] checks the rest.
 #[must_use]
 pub fn unpack(bytes: &[u8]) -> Option<(CellRef<'_>, usize)> {
     let (header, body) = bytes.split_first_chunk::<HEADER_BYTES>()?;
@@ -208,7 +207,7 @@ pub fn unpack(bytes: &[u8]) -> Option<(CellRef<'_>, usize)> {
     let kind = CellKind::from_u8(header[KIND_AT])?;
     let (_, timestamp) = header[..KIND_AT].split_last_chunk::<8>()?;
 
-    // Each split fails where the bytes end early, so a length is never trusted further than what is there.
+    // Each split fails if the bytes end early, so no length is trusted.
     let (family, rest) = body.split_at_checked(family_len)?;
     let (qualifier, rest) = rest.split_at_checked(qualifier_len)?;
     let (tags, rest) = rest.split_at_checked(tags_len)?;
@@ -217,8 +216,8 @@ pub fn unpack(bytes: &[u8]) -> Option<(CellRef<'_>, usize)> {
     Some((cell, bytes.len() - rest.len()))
 }
 
-/// Puts `stamp` into every cell whose timestamp is [`LATEST`] and says how many there were. The bytes must have been
-/// validated; from a place on where they are no cells, nothing is changed.
+/// Sets the timestamp of every cell with [`LATEST`] to `stamp` and returns their number. The bytes must be valid;
+/// nothing is changed after the first malformed cell.
 pub fn stamp_in_place(cells: &mut [u8], stamp: i64) -> usize {
     let mut stamped = 0;
     let mut at = 0;
@@ -232,7 +231,7 @@ pub fn stamp_in_place(cells: &mut [u8], stamp: i64) -> usize {
     stamped
 }
 
-/// Cells in their packed form, known to be well-formed and within the limits.
+/// Packed cells that are well-formed and within the limits.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -248,20 +247,20 @@ pub fn stamp_in_place(cells: &mut [u8], stamp: i64) -> usize {
 pub struct PackedCells(Bytes);
 
 impl PackedCells {
-    /// Checks bytes from outside: every cell whole, known and within the limits, nothing left over.
+    /// Checks bytes from outside: whole cells of known kinds and within the limits, with nothing left over.
     ///
     /// # Errors
-    /// [`Invalid`] that names the first cell that is not.
+    /// [`Invalid`] that names the first bad cell.
     pub fn validate(bytes: Bytes) -> Result<Self, Invalid> {
         check_cells(&bytes, |_| Ok(()))?;
         Ok(Self(bytes))
     }
 
-    /// Takes bytes that were validated before they were stored. It checks their structure only (whole cells of known
-    /// kinds, nothing left over): what is stored is protected by a checksum.
+    /// Takes bytes that were validated before they were stored. Checks only the structure (whole cells of known kinds,
+    /// nothing left over), because a checksum protects stored bytes.
     ///
     /// # Errors
-    /// [`Invalid`] that names the first byte at which no cell begins.
+    /// [`Invalid`] that names the offset of the first malformed cell.
     pub fn stored(bytes: Bytes) -> Result<Self, Invalid> {
         let mut at = 0;
         while at < bytes.len() {
@@ -270,11 +269,11 @@ impl PackedCells {
         Ok(Self(bytes))
     }
 
-    /// Checks bytes that are the mutation of one row: as [`PackedCells::validate`], not empty, not over
-    /// [`ROW_MUTATION_BYTES_MAX`], and without what cells cannot do yet.
+    /// Checks the cells of one row's mutation: as [`PackedCells::validate`], and also not empty, at most
+    /// [`ROW_MUTATION_BYTES_MAX`] bytes, and without features that are not implemented.
     ///
-    /// A delete of one version names its timestamp: with [`LATEST`] it would be stamped with a time that no cell has
-    /// yet, and so would silently delete nothing.
+    /// A tombstone of one version must name its timestamp: with [`LATEST`], it would get the stamp of this write, which
+    /// no cell has yet, and silently delete nothing.
     ///
     /// # Errors
     /// [`Invalid`] that names what is wrong and the limit.
@@ -308,7 +307,7 @@ impl PackedCells {
         Ok(Self(bytes))
     }
 
-    /// Packs cells that are at hand.
+    /// Packs cells.
     ///
     /// # Errors
     /// [`Invalid`] for the first that breaks a limit.
@@ -321,7 +320,7 @@ impl PackedCells {
         Ok(Self(out.into()))
     }
 
-    /// The cells, in the order in which they were packed.
+    /// The cells, in the order of packing.
     #[must_use]
     pub fn iter(&self) -> Cells<'_> {
         Cells::new(&self.0)
@@ -361,7 +360,7 @@ impl fmt::Debug for PackedCells {
     }
 }
 
-/// Checks packed cells in one pass, each by its own rules and by further ones.
+/// Checks packed cells in one pass, with the rules of a cell and with further ones.
 fn malformed(at: usize, bytes: usize) -> Invalid {
     Invalid::new(format!(
         "the packed cells are malformed at byte {at} of {bytes}: no whole cell of a known kind begins there"
@@ -379,20 +378,20 @@ fn check_cells(bytes: &[u8], mut further: impl FnMut(&CellRef<'_>) -> Result<(),
     Ok(())
 }
 
-/// Goes over packed cells without copying. It ends where no whole cell begins, which in validated bytes is their end.
+/// Iterates over packed cells without copying. It ends at the first malformed cell, which in valid bytes is the end.
 #[derive(Clone, Debug)]
 pub struct Cells<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Cells<'a> {
-    /// Goes over bytes that this process packed or validated.
+    /// Iterates over bytes that this process packed or validated.
     #[must_use]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    /// The bytes that are left, beginning with the next cell.
+    /// The remaining bytes, starting with the next cell.
     #[must_use]
     pub const fn rest(&self) -> &'a [u8] {
         self.rest

@@ -106,11 +106,11 @@ impl Columns {
 
     pub(crate) fn add_range(&mut self, range: QualifierRange) {
         self.ranges.push(range);
-        self.settle();
+        self.normalize();
     }
 
     /// Sorts the columns and joins ranges that touch. A reversed range is left unchanged, to be refused.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn normalize(&mut self) {
         self.qualifiers.sort();
         self.qualifiers.dedup();
         if self.ranges.is_empty() || self.ranges.iter().any(QualifierRange::is_turned_round) {

@@ -1,10 +1,9 @@
 //! The order-preserving row-key codec: typed parts whose bytes sort as their values do.
 //!
-//! A row key of several parts is the parts' encodings one after another. Each encoding is such that comparing bytes
-//! compares values, and that no encoding is a prefix of another of the same type; so the order of whole keys is the
-//! order of their parts, and all keys that share their leading parts lie in one range. Fixed-width parts are raw
-//! big-endian, so that the layouts of the HBase world come out byte for byte. `docs/formats/key.md` has the table and
-//! the reasons.
+//! A row key of several parts is the concatenation of their encodings. Comparing encodings compares values, and no
+//! encoding is a prefix of another of the same type. So whole keys are ordered by their parts, and all keys that share
+//! leading parts lie in one range. Fixed-width parts are big-endian, so that common HBase key layouts are reproduced
+//! byte for byte. `docs/formats/key.md` has the table and the reasons.
 //!
 //! [`RowKey`](crate::RowKey) is the struct that has such parts.
 
@@ -23,8 +22,8 @@ use crate::range::KeyRange;
 
 /// A type that is one part of a row key.
 ///
-/// Implementations keep two promises: the order of encodings is the order of values, and (but for [`Tail`], which is
-/// always last) no encoding is a proper prefix of another.
+/// Implementations guarantee that encodings sort as values do, and that no encoding is a proper prefix of another
+/// (except for [`Tail`], which is always last).
 pub trait KeyPart: Sized {
     /// How the part is declared.
     const KIND: PartKind;
@@ -32,17 +31,17 @@ pub trait KeyPart: Sized {
     /// Appends the part's encoding.
     fn encode_part(&self, out: &mut Vec<u8>);
 
-    /// Takes the part from the front of what is left of a key.
+    /// Decodes the part from the front of the rest of a key.
     ///
     /// # Errors
-    /// [`Invalid`] when the bytes are not an encoding of this type.
+    /// [`Invalid`] if the bytes are not an encoding of this type.
     fn decode_part(input: &mut PartReader<'_>) -> Result<Self, Invalid>;
 }
 
-/// A part that [`Desc`] can reverse: its end is found in its own bytes and does not depend on other parts.
+/// A part that [`Desc`] can reverse: its own bytes determine where it ends.
 pub trait PlainPart: KeyPart {}
 
-/// The number of the bucket, of `buckets`, for the encoded parts that follow it.
+/// The bucket, out of `buckets`, for the encoded parts that follow it.
 #[must_use]
 pub fn bucket_of(buckets: u16, rest: &[u8]) -> u8 {
     debug_assert!((1..=256).contains(&buckets), "PartKind allows 1 to 256 buckets");
@@ -60,7 +59,7 @@ pub fn fill_bucket(kinds: &[PartKind], key: &mut [u8]) {
     }
 }
 
-/// Checks a decoded key: nothing left over, and the bucket is the one of the other parts. For the derive's use.
+/// Checks a decoded key: no bytes are left over, and the bucket matches the other parts. For the derive's use.
 #[doc(hidden)]
 pub fn check_decoded(kinds: &[PartKind], row: &[u8], input: &PartReader<'_>) -> Result<(), Invalid> {
     input.finish()?;
@@ -75,10 +74,10 @@ pub(crate) fn check_bucket(first: Option<PartType>, row: &[u8]) -> Result<(), In
     if bucket == expected {
         return Ok(());
     }
-    Err(Invalid::new(format!("the key's bucket is {bucket}, but its parts belong into bucket {expected} of {buckets}")))
+    Err(Invalid::new(format!("the key's bucket is {bucket}, but its parts belong in bucket {expected} of {buckets}")))
 }
 
-/// One range per bucket for the keys that begin, after the bucket, with `prefix`. For the derive's use.
+/// One range per bucket of the keys that start, after the bucket, with `prefix`. For the derive's use.
 #[doc(hidden)]
 #[must_use]
 pub fn bucket_ranges(kinds: &[PartKind], prefix: &[u8]) -> Vec<KeyRange> {

@@ -1,4 +1,4 @@
-//! Names of tables, namespaces and families: checked once, cheap to copy, safe in any text.
+//! Names of tables, namespaces and families: checked once, cheap to clone, safe in any text.
 //!
 //! A name is `[A-Za-z0-9_.-]{1,128}`; a table is `table` in the namespace `default`, or `namespace:table`. Nothing
 //! built from a name ever becomes a path: files are named by ids.
@@ -33,7 +33,7 @@ pub(crate) fn check_name(what: &str, name: &str) -> Result<(), Invalid> {
 pub struct FamilyName(Arc<str>);
 
 impl FamilyName {
-    /// Takes a name after checking it.
+    /// Checks a name.
     ///
     /// # Errors
     /// [`Invalid`] unless it is 1 to 128 of `A-Z a-z 0-9 _ . -`.
@@ -108,7 +108,7 @@ impl fmt::Debug for FamilyName {
 pub struct NamespaceName(Arc<str>);
 
 impl NamespaceName {
-    /// Takes a name after checking it.
+    /// Checks a name.
     ///
     /// # Errors
     /// [`Invalid`] unless it is 1 to 128 of `A-Z a-z 0-9 _ . -`.
@@ -123,7 +123,7 @@ impl NamespaceName {
         &self.0
     }
 
-    /// Whether it is the namespace of tables whose name has none; it is always there.
+    /// Whether it is the namespace of tables whose name has none. It always exists.
     #[must_use]
     pub fn is_default(&self) -> bool {
         &*self.0 == TableName::DEFAULT_NAMESPACE
@@ -181,10 +181,10 @@ impl TableName {
     /// The namespace of tables whose name has none.
     pub const DEFAULT_NAMESPACE: &'static str = "default";
 
-    /// The name under which the index of regions is read; no table can be created with it.
+    /// The name of the index of regions; no table can be created with it.
     pub const META: &'static str = "meta";
 
-    /// Reads `table` or `namespace:table`.
+    /// Parses `table` or `namespace:table`.
     ///
     /// # Errors
     /// [`Invalid`] unless each part is 1 to 128 of `A-Z a-z 0-9 _ . -`.
@@ -207,13 +207,13 @@ impl TableName {
         &self.namespace
     }
 
-    /// The namespace as a name of its own.
+    /// The namespace as a [`NamespaceName`].
     #[must_use]
     pub fn namespace_name(&self) -> NamespaceName {
         NamespaceName(Arc::clone(&self.namespace))
     }
 
-    /// The name inside the namespace.
+    /// The name within the namespace.
     #[must_use]
     pub fn table(&self) -> &str {
         &self.table

@@ -1,9 +1,9 @@
-//! What part of a row a reader asks for: families, columns, versions, a time range, how many cells, and a filter.
+//! The part of a row that a reader requests: families, columns, versions, a time range, and how many cells.
 //!
-//! What is shown of a row is decided in this order: columns, versions and times; then the filter, which sees the cells
-//! that are left (and, for the columns it tests by name, those as well when they are not asked for); then the cells'
-//! offset and limit, counted over what the filter let pass; then values are left out. A row of which no cell is left is
-//! not shown.
+//! The returned cells are decided in this order: columns, versions and times; then the read's filter, if it has one,
+//! which sees the remaining cells (and the columns it tests by name, even if they are not requested); then the offset
+//! and limit of cells, which count cells that passed the filter; then values are removed for `keys_only`. A row without
+//! remaining cells is not returned.
 
 use bytes::Bytes;
 
@@ -12,7 +12,7 @@ use crate::invalid::Invalid;
 use crate::limits::{QUALIFIER_BYTES_MAX, VERSIONS_MAX};
 use crate::name::FamilyName;
 
-/// Most columns and ranges of columns that one projection names: each is looked for in every row.
+/// Most columns and ranges of columns in one projection: each is looked up in every row.
 pub const COLUMNS_MAX: usize = 4_096;
 
 /// The columns, versions and times that a get or scan returns.
@@ -29,21 +29,21 @@ pub const COLUMNS_MAX: usize = 4_096;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Projection {
-    /// Families with the columns asked for in each; no family at all means every one.
+    /// The requested families with their columns; an empty list means all families.
     pub families: Vec<(FamilyName, Columns)>,
     /// How many versions of each column, at least 1. The family may keep fewer.
     pub versions: u32,
-    /// The lowest timestamp shown.
+    /// The lowest timestamp returned.
     pub time_min: i64,
-    /// The first timestamp above those shown; `i64::MAX` is no bound.
+    /// The first timestamp above those returned; `i64::MAX`: unbounded.
     pub time_max: i64,
-    /// Cells of each row that are left out first, counted after the filter.
+    /// How many cells of each row to skip, counted after the filter.
     pub cell_offset: u32,
-    /// Cells of each row shown then; 0: all.
+    /// How many cells of each row to return after those; 0: all.
     pub cell_limit: u32,
-    /// Cells come without their values.
+    /// Return cells without their values.
     pub keys_only: bool,
-    /// One cell of each row: the first, or with `cell_offset` the first behind it.
+    /// Return one cell of each row: the first one after `cell_offset`.
     pub first_cell_only: bool,
 }
 
@@ -66,7 +66,7 @@ impl Projection {
         }
     }
 
-    /// Adds a whole family. Of a family that is there with columns, all are asked for from now on.
+    /// Adds a whole family. It replaces columns of the family that were added before.
     #[must_use]
     pub fn with_family(mut self, family: FamilyName) -> Self {
         match self.families.iter_mut().find(|(name, _)| *name == family) {
@@ -76,7 +76,7 @@ impl Projection {
         self
     }
 
-    /// Adds one column. In a family that is asked for whole this changes nothing.
+    /// Adds one column. Has no effect if the whole family is requested.
     #[must_use]
     pub fn with_column(mut self, family: FamilyName, qualifier: impl Into<Bytes>) -> Self {
         if let Some(columns) = self.columns_mut(family) {
@@ -85,8 +85,8 @@ impl Projection {
         self
     }
 
-    /// Adds a range of columns: their qualifiers from `start` up to, not including, `end`, an empty `end` being no
-    /// bound. In a family that is asked for whole this changes nothing.
+    /// Adds a range of columns, with qualifiers from `start` (inclusive) to `end` (exclusive; empty: unbounded). Has no
+    /// effect if the whole family is requested.
     #[must_use]
     pub fn with_qualifier_range(mut self, family: FamilyName, start: impl Into<Bytes>, end: impl Into<Bytes>) -> Self {
         if let Some(columns) = self.columns_mut(family) {
@@ -95,14 +95,14 @@ impl Projection {
         self
     }
 
-    /// Adds the columns whose qualifiers begin with `prefix`.
+    /// Adds the columns whose qualifiers start with `prefix`.
     #[must_use]
     pub fn with_qualifier_prefix(self, family: FamilyName, prefix: impl AsRef<[u8]>) -> Self {
         let QualifierRange { start, end } = QualifierRange::prefix(prefix.as_ref());
         self.with_qualifier_range(family, start, end)
     }
 
-    /// The columns of a family, to add to; `None` where the family is asked for whole.
+    /// The columns of a family, to add to; `None` if the whole family is requested.
     fn columns_mut(&mut self, family: FamilyName) -> Option<&mut Columns> {
         let at = match self.families.iter().position(|(name, _)| *name == family) {
             Some(at) if self.families[at].1.is_whole_family() => return None,
@@ -115,14 +115,14 @@ impl Projection {
         Some(&mut self.families[at].1)
     }
 
-    /// Asks for up to this many versions.
+    /// Requests up to this many versions of each column.
     #[must_use]
     pub const fn with_versions(mut self, versions: u32) -> Self {
         self.versions = versions;
         self
     }
 
-    /// Asks for timestamps from `time_min` up to, not including, `time_max`.
+    /// Requests timestamps from `time_min` (inclusive) to `time_max` (exclusive).
     #[must_use]
     pub const fn with_times(mut self, time_min: i64, time_max: i64) -> Self {
         self.time_min = time_min;
@@ -130,7 +130,7 @@ impl Projection {
         self
     }
 
-    /// Leaves out the first `offset` cells of each row and shows up to `limit` behind them; a limit of 0 is none.
+    /// Skips the first `offset` cells of each row and returns up to `limit` after them; 0: all.
     #[must_use]
     pub const fn with_cells(mut self, offset: u32, limit: u32) -> Self {
         self.cell_offset = offset;
@@ -138,62 +138,62 @@ impl Projection {
         self
     }
 
-    /// Asks for cells without their values.
+    /// Requests cells without their values.
     #[must_use]
     pub const fn with_keys_only(mut self) -> Self {
         self.keys_only = true;
         self
     }
 
-    /// Asks for the first cell of each row.
+    /// Requests only the first cell of each row.
     #[must_use]
     pub const fn with_first_cell_only(mut self) -> Self {
         self.first_cell_only = true;
         self
     }
 
-    /// Brings what came from outside into the form that [`Projection::selects`] relies on, and checks it.
+    /// Checks a projection from outside and brings it into the form that [`Projection::selects`] relies on.
     ///
     /// # Errors
-    /// [`Invalid`] for no versions or too many, a time range turned round, a family named twice, too many columns, a
-    /// range of columns turned round, or a filter that breaks a rule.
+    /// [`Invalid`] for no versions or too many, a reversed time range, a repeated family, too many columns, or a
+    /// reversed range of columns.
     pub fn checked(mut self) -> Result<Self, Invalid> {
         if !(1..=VERSIONS_MAX).contains(&self.versions) {
-            return Err(Invalid::new(format!("{} versions are asked for; ask for 1 to {VERSIONS_MAX}", self.versions)));
+            return Err(Invalid::new(format!("{} versions are requested; request 1 to {VERSIONS_MAX}", self.versions)));
         }
         if self.time_min < 0 || self.time_max < self.time_min {
             return Err(Invalid::new(format!(
-                "the time range {}..{} is negative or turned round",
+                "the time range {}..{} is negative or reversed",
                 self.time_min, self.time_max
             )));
         }
         for at in 1..self.families.len() {
             let name = &self.families[at].0;
             if self.families[..at].iter().any(|(earlier, _)| earlier == name) {
-                return Err(Invalid::new(format!("family {name} is asked for twice")));
+                return Err(Invalid::new(format!("family {name} is requested twice")));
             }
         }
         let named: usize =
             self.families.iter().map(|(_, columns)| columns.qualifiers.len() + columns.ranges.len()).sum();
         if named > COLUMNS_MAX {
             return Err(Invalid::new(format!(
-                "{named} columns and ranges of columns are asked for; ask for up to {COLUMNS_MAX}, or for whole families"
+                "{named} columns and ranges of columns are requested; request up to {COLUMNS_MAX}, or whole families"
             )));
         }
         for (family, columns) in &mut self.families {
             check_columns(family, columns)?;
-            columns.settle();
+            columns.normalize();
         }
         Ok(self)
     }
 
-    /// Whether any column of the family is asked for.
+    /// Whether any column of the family is requested.
     #[must_use]
     pub fn selects_family(&self, family: &[u8]) -> bool {
         self.families.is_empty() || self.families.iter().any(|(name, _)| name.as_bytes() == family)
     }
 
-    /// The columns asked for in the family; `None` when the family is not asked for.
+    /// The requested columns of the family; `None` if the family is not requested.
     #[must_use]
     pub fn columns(&self, family: &[u8]) -> Option<&Columns> {
         if self.families.is_empty() {
@@ -203,19 +203,19 @@ impl Projection {
         Some(columns)
     }
 
-    /// Whether the column is asked for.
+    /// Whether the column is requested.
     #[must_use]
     pub fn selects(&self, family: &[u8], qualifier: &[u8]) -> bool {
         self.columns(family).is_some_and(|columns| columns.selects(qualifier))
     }
 
-    /// Whether less than all cells of a row may be shown: by offset, limit or the first one only.
+    /// Whether the offset or limit may leave out cells of a row.
     #[must_use]
     pub const fn limits_cells(&self) -> bool {
         self.cell_offset > 0 || self.cell_limit > 0 || self.first_cell_only
     }
 
-    /// The cells of a row that are shown: how many are left out first, and how many are shown then.
+    /// How many cells of a row to skip, and how many to return after those.
     #[must_use]
     pub fn cell_window(&self) -> (usize, usize) {
         let limit = match (self.first_cell_only, self.cell_limit) {
@@ -231,12 +231,12 @@ fn check_columns(family: &FamilyName, columns: &Columns) -> Result<(), Invalid> 
     let bounds = columns.ranges.iter().flat_map(|range| [&range.start, &range.end]);
     if let Some(long) = columns.qualifiers.iter().chain(bounds).find(|name| name.len() > QUALIFIER_BYTES_MAX + 1) {
         return Err(Invalid::new(format!(
-            "a qualifier asked for in family {family} has {} bytes; the limit is {QUALIFIER_BYTES_MAX}",
+            "a requested qualifier in family {family} has {} bytes; the limit is {QUALIFIER_BYTES_MAX}",
             long.len()
         )));
     }
     match columns.ranges.iter().find(|range| !range.end.is_empty() && range.end < range.start) {
-        Some(range) => Err(Invalid::new(format!("the range of columns {range:?} in family {family} is turned round"))),
+        Some(range) => Err(Invalid::new(format!("the range of columns {range:?} in family {family} is reversed"))),
         None => Ok(()),
     }
 }

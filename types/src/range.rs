@@ -1,7 +1,7 @@
 //! Ranges of row keys, `[start, end)`.
 //!
-//! An empty `end` means "to the last row": there is no greatest byte string to name instead. An empty `start` needs
-//! no such rule, since the empty string sorts before every row.
+//! An empty `end` means unbounded, because there is no greatest byte string. An empty `start` needs no such rule: the
+//! empty string sorts before every row.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::escape::escape;
 use crate::invalid::Invalid;
 use crate::limits::ROW_BYTES_MAX;
 
-/// A contiguous range of row keys, `start` included, `end` excluded; an empty `end` is no bound.
+/// A contiguous range of row keys, from `start` (inclusive) to `end` (exclusive; empty: unbounded).
 ///
 /// ```
 /// use terrane_types::KeyRange;
@@ -23,7 +23,7 @@ use crate::limits::ROW_BYTES_MAX;
 pub struct KeyRange {
     /// The first row inside.
     pub start: Bytes,
-    /// The first row beyond; empty: there is none.
+    /// The first row after the range; empty: unbounded.
     pub end: Bytes,
 }
 
@@ -31,8 +31,8 @@ impl KeyRange {
     /// A range with these bounds.
     ///
     /// # Errors
-    /// [`Invalid`] when `end` lies before `start`, or a bound is longer than a row followed by one byte (the least
-    /// key after the longest row).
+    /// [`Invalid`] if `end` lies before `start`, or a bound is longer than the longest row and one byte (the least key
+    /// after it).
     pub fn new(start: impl Into<Bytes>, end: impl Into<Bytes>) -> Result<Self, Invalid> {
         let range = Self { start: start.into(), end: end.into() };
         check_bound(&range.start)?;
@@ -47,7 +47,7 @@ impl KeyRange {
         Ok(range)
     }
 
-    /// Checks the range of a region: each bound that it has is a row. A range that is read may reach one byte further.
+    /// Checks the range of a region: its bounds are rows. A range that is read may have bounds one byte longer.
     ///
     /// # Errors
     /// [`Invalid`] that names the length and the limit.
@@ -61,13 +61,13 @@ impl KeyRange {
         Self { start: Bytes::new(), end: Bytes::new() }
     }
 
-    /// The rows that begin with these bytes; all rows for none.
+    /// The rows with this prefix; all rows for an empty one.
     #[must_use]
     pub fn prefix(prefix: &[u8]) -> Self {
         Self { start: Bytes::copy_from_slice(prefix), end: prefix_end(prefix) }
     }
 
-    /// The one row.
+    /// Only this row.
     #[must_use]
     pub fn row(row: &[u8]) -> Self {
         let mut end = Vec::with_capacity(row.len() + 1);
@@ -82,20 +82,20 @@ impl KeyRange {
         row >= &self.start[..] && self.is_before_end(row)
     }
 
-    /// Whether the row lies before the end, wherever the range starts.
+    /// Whether the row lies before the end, regardless of the start.
     #[must_use]
     pub fn is_before_end(&self, row: &[u8]) -> bool {
         self.end.is_empty() || row < &self.end[..]
     }
 
-    /// Whether every row of `other` lies inside. An empty range lies in any.
+    /// Whether every row of `other` lies inside. An empty range lies inside any range.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         other.is_empty()
             || (self.start <= other.start && (self.end.is_empty() || (!other.end.is_empty() && other.end <= self.end)))
     }
 
-    /// The rows in both, or `None` where there are none.
+    /// The rows in both; `None` if there are none.
     #[must_use]
     pub fn intersect(&self, other: &Self) -> Option<Self> {
         let start = self.start.clone().max(other.start.clone());
@@ -108,7 +108,7 @@ impl KeyRange {
         (!range.is_empty()).then_some(range)
     }
 
-    /// Whether no row lies inside.
+    /// Whether the range is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.end.is_empty() && self.end <= self.start
@@ -117,8 +117,8 @@ impl KeyRange {
     /// Cuts the range in two at `at`, which becomes the first row of the second.
     ///
     /// # Errors
-    /// [`Invalid`] unless `at` lies inside and is not the first row, so that neither half is empty; and when `at` is
-    /// longer than a bound can be, so that both halves can be read again wherever they are recorded.
+    /// [`Invalid`] unless `at` lies inside and is not the first row, so that neither half is empty; also if `at` is
+    /// longer than a bound can be, because stored halves must be readable.
     pub fn split(&self, at: &[u8]) -> Result<(Self, Self), Invalid> {
         check_bound(at)?;
         if !self.contains(at) || at == &self.start[..] {
@@ -134,7 +134,7 @@ impl KeyRange {
     }
 }
 
-/// Checks a boundary between two regions, before anything is recorded of it: it is a row.
+/// Checks a boundary between two regions before it is recorded: it is a row.
 ///
 /// # Errors
 /// [`Invalid`] that names the length and the limit.
@@ -155,8 +155,8 @@ fn check_bound(bound: &[u8]) -> Result<(), Invalid> {
     Err(Invalid::new(format!("a bound of the range has {} bytes; rows have at most {ROW_BYTES_MAX}", bound.len())))
 }
 
-/// The least key above every key that begins with `prefix`: its last byte below 0xFF raised, the rest cut off. Empty
-/// (no bound) when every byte is 0xFF.
+/// The least key above every key with this prefix: its last byte below 0xFF is raised, and the rest cut off. Empty
+/// (unbounded) if every byte is 0xFF.
 pub fn prefix_end(prefix: &[u8]) -> Bytes {
     let Some(last) = prefix.iter().rposition(|&byte| byte != 0xff) else {
         return Bytes::new();

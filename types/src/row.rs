@@ -1,4 +1,4 @@
-//! A row key that has been checked once and needs no checking after.
+//! A checked row key.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -22,7 +22,7 @@ use crate::limits::ROW_BYTES_MAX;
 pub struct Row(Bytes);
 
 impl Row {
-    /// Takes the bytes after checking their length.
+    /// Checks the length of a row key.
     ///
     /// # Errors
     /// [`Invalid`] when there are none or more than [`ROW_BYTES_MAX`].
@@ -44,9 +44,9 @@ impl Row {
         self.0
     }
 
-    /// The least row above this one: the key with a zero byte after it. Where a scan that must skip this row starts.
+    /// The least row above this one: the key with a zero byte appended. A scan that must skip this row starts there.
     ///
-    /// It may be one byte longer than a row can be, which does not matter to a bound, so it is given as bytes.
+    /// It may be one byte longer than a row can be, which is fine for a bound, so its type is bytes.
     #[must_use]
     pub fn after(&self) -> Bytes {
         let mut bytes = Vec::with_capacity(self.0.len() + 1);
@@ -56,7 +56,7 @@ impl Row {
     }
 }
 
-/// Checks the length of a row key that is only borrowed.
+/// Checks the length of a borrowed row key.
 ///
 /// # Errors
 /// [`Invalid`] when there are no bytes or more than [`ROW_BYTES_MAX`].

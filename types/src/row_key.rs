@@ -54,7 +54,7 @@ use crate::row::Row;
 /// are spread over all buckets, so these functions leave the bucket out and give one range for each. And it gives
 /// `prefix()`, which takes the leading parts one after another, the last of them bounded if wanted: see [`KeySpan`].
 pub trait RowKey: Sized {
-    /// The names of the parts, which are those of the fields.
+    /// The names of the parts: those of the fields.
     const PARTS: &'static [&'static str];
 
     /// The kinds of the parts.
@@ -63,10 +63,10 @@ pub trait RowKey: Sized {
     /// Appends the encoded key.
     fn encode_into(&self, out: &mut Vec<u8>);
 
-    /// Reads a key back from a row.
+    /// Decodes a key from a row.
     ///
     /// # Errors
-    /// [`Invalid`] when the bytes are no such key, or some are left over.
+    /// [`Invalid`] if the bytes are not such a key, or some are left over.
     fn decode(row: &[u8]) -> Result<Self, Invalid>;
 
     /// The key as a row.

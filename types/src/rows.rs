@@ -1,10 +1,10 @@
-//! Packed rows: what a block of a scan, the answer to a get and an export consist of.
+//! Packed rows: the contents of a scan's block, of the answer to a get, and of an export.
 //!
 //! ```text
 //! row_len u16 | cells_len u32 | row | cells        little-endian, one row after another
 //! ```
 //!
-//! A reader takes slices of the block it received; nothing is copied. The cells of a row are in reading order: family,
+//! Rows are slices of the received block; nothing is copied. The cells of a row are in reading order: family and
 //! qualifier ascending, timestamp descending.
 
 use bytes::Bytes;
@@ -19,17 +19,17 @@ pub const ROW_HEADER_BYTES: usize = 6;
 /// Appends a row with its packed cells.
 ///
 /// # Panics
-/// When the row is longer than a row can be, or its cells are over 4 GiB.
+/// If the row is longer than a row can be, or its cells exceed 4 GiB.
 pub fn pack_row(out: &mut Vec<u8>, row: &[u8], cells: &[u8]) {
     let at = begin_row(out, row);
     out.extend_from_slice(cells);
     end_row(out, at);
 }
 
-/// Begins a row whose cells will be appended to `out` directly; [`end_row`] with what this returns ends it.
+/// Starts a row whose cells are then appended to `out` directly; pass the result to [`end_row`].
 ///
 /// # Panics
-/// When the row is longer than a row can be.
+/// If the row is longer than a row can be.
 #[must_use]
 pub fn begin_row(out: &mut Vec<u8>, row: &[u8]) -> RowStart {
     let row_len = u16::try_from(row.len()).expect("rows are checked against their limit before they are packed");
@@ -40,16 +40,16 @@ pub fn begin_row(out: &mut Vec<u8>, row: &[u8]) -> RowStart {
     RowStart { start, cells_start: out.len() }
 }
 
-/// Ends a row: writes the length of the cells that were appended since [`begin_row`].
+/// Ends a row: fills in the length of the cells appended since [`begin_row`].
 ///
 /// # Panics
-/// When the cells are over 4 GiB, which no block allows.
+/// If the cells exceed 4 GiB, which no block allows.
 pub fn end_row(out: &mut [u8], row: RowStart) {
     let cells_len = u32::try_from(out.len() - row.cells_start).expect("a block is far below 4 GiB");
     out[row.start + 2..row.start + ROW_HEADER_BYTES].copy_from_slice(&cells_len.to_le_bytes());
 }
 
-/// Where a row that is being packed began.
+/// Where a row that is being packed starts.
 #[derive(Clone, Copy, Debug)]
 pub struct RowStart {
     start: usize,
@@ -57,13 +57,13 @@ pub struct RowStart {
 }
 
 impl RowStart {
-    /// Where in the buffer the row begins: truncating to it forgets the row.
+    /// The offset of the row in the buffer: truncating to it removes the row.
     #[must_use]
     pub const fn start(&self) -> usize {
         self.start
     }
 
-    /// Where in the buffer the row's cells begin.
+    /// The offset of the row's cells in the buffer.
     #[must_use]
     pub const fn cells_start(&self) -> usize {
         self.cells_start
@@ -79,7 +79,8 @@ pub struct PackedRow {
     pub cells: PackedCells,
 }
 
-/// Goes over a block of packed rows. Each is checked as it is reached; after the first that is malformed it ends.
+/// Iterates over a block of packed rows. Each row is checked when it is reached; the first malformed one ends the
+/// iteration.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -97,7 +98,7 @@ pub struct PackedRows {
 }
 
 impl PackedRows {
-    /// Goes over the rows of `block`.
+    /// Iterates over the rows of `block`.
     #[must_use]
     pub const fn new(block: Bytes) -> Self {
         Self { rest: block }

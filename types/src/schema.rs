@@ -1,9 +1,8 @@
-//! What a table is: its families with their rules and storage, its attributes, and the descriptors of its regions.
+//! Table schemas: families with their rules and storage, attributes of the table; and descriptors of regions.
 //!
-//! These are the values that the catalog stores, that group logs carry and that clients see in `describe`. Their binary
-//! form (`encode` / `decode`) begins with a version byte and is what logs, checkpoints and manifests hold; the wire has
-//! a protobuf form of its own in `proto`. Attributes by name, as people write them, are read in `attribute.rs`.
-//! `docs/formats/schema.md` has the layouts.
+//! The catalog stores these values, group logs carry them, and clients see them in `describe`. Logs, checkpoints and
+//! manifests hold their binary form (`encode` / `decode`), which starts with a version byte; `proto` has their form on
+//! the wire. `attribute.rs` parses attributes by name. `docs/formats/schema.md` has the layouts.
 
 mod storage;
 
@@ -26,19 +25,19 @@ pub(crate) use storage::check_block_size;
 pub use storage::{Bloom, Compression, FamilyStorage};
 
 const DESCRIPTOR_FORMAT: u8 = 1;
-/// What [`TableSchema::encode`] writes.
+/// The format that [`TableSchema::encode`] writes.
 const SCHEMA_FORMAT: u8 = 3;
-/// The first format that has [`FamilyStorage`] and `bloom_prefix`; in older ones they are at their defaults.
+/// The first format with [`FamilyStorage`] and `bloom_prefix`; older ones imply the defaults.
 const SCHEMA_FORMAT_OF_STORAGE: u8 = 2;
-/// The first format that has metadata of families, `history` and the split policy.
+/// The first format with metadata of families, `history` and the split policy.
 const SCHEMA_FORMAT_OF_HISTORY: u8 = 3;
 
-/// A region as its own log knows it.
+/// A region as its log defines it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegionDescriptor {
     /// The region.
     pub region: RegionId,
-    /// The table it is a part of.
+    /// The table it belongs to.
     pub table: TableId,
     /// The rows it holds.
     pub range: KeyRange,
@@ -46,7 +45,7 @@ pub struct RegionDescriptor {
     pub epoch: RegionEpoch,
     /// The group that orders its writes.
     pub group: GroupId,
-    /// The version of the table's schema that it works under.
+    /// The version of the table's schema that it uses.
     pub schema_version: u64,
 }
 
@@ -65,10 +64,10 @@ impl RegionDescriptor {
         out.finish()
     }
 
-    /// Reads [`RegionDescriptor::encode`]'s bytes back.
+    /// Decodes the bytes of [`RegionDescriptor::encode`].
     ///
     /// # Errors
-    /// [`Invalid`] for an unknown version, missing or left-over bytes, or a range turned round.
+    /// [`Invalid`] for an unknown version, missing or extra bytes, or a reversed range.
     pub fn decode(bytes: &[u8]) -> Result<Self, Invalid> {
         let (_, mut input) = begin("region descriptor", DESCRIPTOR_FORMAT, bytes)?;
         let descriptor = Self {
@@ -92,11 +91,11 @@ type Fields<'a> = ByteReader<&'a [u8]>;
 pub struct FamilyRules {
     /// How many versions of a column are kept, at least 1.
     pub versions: u32,
-    /// How many versions `ttl_ms` never hides; at most `versions`.
+    /// How many of the newest versions `ttl_ms` does not hide; at most `versions`.
     pub min_versions: u32,
     /// Cells older than this are hidden; `None`: cells do not expire.
     pub ttl_ms: Option<u64>,
-    /// Whether a read of times below a delete still sees the cells that the delete hides.
+    /// Whether a read of times below a tombstone still sees the cells that the tombstone hides.
     pub keep_deleted_cells: bool,
 }
 
@@ -107,7 +106,7 @@ impl Default for FamilyRules {
 }
 
 impl FamilyRules {
-    /// Checks that the attributes fit each other.
+    /// Checks that the attributes are consistent.
     ///
     /// # Errors
     /// [`Invalid`] that names the attribute and the limit.
@@ -133,26 +132,26 @@ impl FamilyRules {
 pub struct FamilySchema {
     /// The family's name.
     pub name: FamilyName,
-    /// Which of its cells readers see.
+    /// Which cells readers see.
     pub rules: FamilyRules,
-    /// How its cells are stored.
+    /// How cells are stored.
     pub storage: FamilyStorage,
     /// Free metadata, set as `meta.NAME`.
     pub metadata: BTreeMap<String, String>,
 }
 
-/// When a region splits by itself.
+/// When a region splits automatically.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SplitPolicy {
     /// At the table's region size.
     #[default]
     Size = 0,
-    /// Never; it still splits on request.
+    /// Never; it can still be split on request.
     None = 1,
 }
 
 impl SplitPolicy {
-    /// Its name, as attributes say it.
+    /// Its name in attributes.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -193,7 +192,7 @@ impl FamilySchema {
 /// A table as the catalog knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableSchema {
-    /// The table's id; zero until the catalog gives it one.
+    /// The table's id; zero until the catalog assigns one.
     pub table: TableId,
     /// Its name.
     pub name: TableName,
@@ -207,16 +206,16 @@ pub struct TableSchema {
     pub flush_size: u64,
     /// The typed parts of its row keys; `None`: keys are bytes.
     pub key: Option<KeyDeclaration>,
-    /// How many leading key parts rows share that a split never separates; 0: none.
+    /// A split never separates rows that share this many leading key parts; 0: none.
     pub atomic: u32,
-    /// How many leading key parts bloom filters also hold, so that a scan of rows that share them can leave files out;
-    /// 0: none.
+    /// How many leading key parts bloom filters hold in addition, so that a scan of rows that share them can skip
+    /// files; 0: none.
     pub bloom_prefix: u32,
     /// Whether writes are refused.
     pub read_only: bool,
-    /// How long versions that nobody sees any more can still be read by snapshots, in milliseconds; 0: not at all.
+    /// How long snapshots can read versions that are otherwise obsolete, in milliseconds; 0: not at all.
     pub history_ms: u64,
-    /// When its regions split by themselves.
+    /// When its regions split automatically.
     pub split_policy: SplitPolicy,
     /// Free metadata, set as `meta.NAME`.
     pub metadata: BTreeMap<String, String>,
@@ -249,7 +248,7 @@ impl TableSchema {
         self.families.iter().find(|family| family.name.as_bytes() == name)
     }
 
-    /// The family with this name, which has to be there.
+    /// The family with this name, which has to exist.
     ///
     /// # Errors
     /// [`Invalid`] that names the family and those that the table has.
@@ -272,7 +271,7 @@ impl TableSchema {
     /// Adds a family.
     ///
     /// # Errors
-    /// [`Invalid`] when there is one of that name, or the table has as many as it can.
+    /// [`Invalid`] if the name is taken, or the table has the maximum number of families.
     pub fn add_family(&mut self, family: FamilySchema) -> Result<(), Invalid> {
         if self.families.len() >= FAMILIES_MAX {
             return Err(Invalid::new(format!("table {} has {FAMILIES_MAX} families, which is the limit", self.name)));
@@ -286,7 +285,7 @@ impl TableSchema {
         }
     }
 
-    /// Checks that everything fits together: what `create` and `alter` do before anything is recorded.
+    /// Checks that the whole schema is consistent. `create` and `alter` do this before anything is recorded.
     ///
     /// # Errors
     /// [`Invalid`] that names the attribute and the limit.
@@ -382,10 +381,10 @@ impl TableSchema {
         out.finish()
     }
 
-    /// Reads [`TableSchema::encode`]'s bytes back, and those of builds before this one.
+    /// Decodes the bytes of [`TableSchema::encode`], including older formats.
     ///
     /// # Errors
-    /// [`Invalid`] for an unknown version, missing or left-over bytes, or values that break a rule.
+    /// [`Invalid`] for an unknown version, missing or extra bytes, or values that break a rule.
     pub fn decode(bytes: &[u8]) -> Result<Self, Invalid> {
         let (format, mut input) = begin("table schema", SCHEMA_FORMAT, bytes)?;
         let has_storage = format >= SCHEMA_FORMAT_OF_STORAGE;

@@ -1,4 +1,4 @@
-//! Structs that are rows of a table: their fields are the parts of the key, and columns.
+//! Structs that are rows of a table: their fields are parts of the key, or columns.
 //!
 //! [`TableRow`] is derived with `#[derive(Row)]`:
 //!
@@ -38,10 +38,10 @@
 //! Instead of naming each part, a struct may hold its key whole, in a field with `#[row(key)]`. A column that the
 //! struct needs and the row lacks is an error that names it; a column that is an `Option` may be absent.
 //!
-//! Values are encoded by [`ColumnValue`]: numbers raw and big-endian, as HBase's `Bytes` writes them and as increments,
-//! filters and aggregates read them; texts as UTF-8; bytes as they are.
+//! [`ColumnValue`] encodes the values: numbers as big-endian bytes, as HBase's `Bytes` writes them and as increments,
+//! filters and aggregates read them; text as UTF-8; bytes unchanged.
 //!
-//! A part of the key that no field has does not compile, nor does a field whose type is no value of a column:
+//! A missing part of the key does not compile, nor does a field whose type is not a column value:
 //!
 //! ```compile_fail
 //! use terrane_types::{Row, RowKey};
@@ -84,7 +84,7 @@ pub trait TableRow: Sized {
     /// The key of this row.
     fn key(&self) -> Self::Key;
 
-    /// The value of each column in the order of [`TableRow::COLUMNS`]; `None`: it is absent.
+    /// The value of each column in the order of [`TableRow::COLUMNS`]; `None`: absent.
     ///
     /// # Errors
     /// [`Invalid`] for a value that has no encoding.
@@ -93,11 +93,11 @@ pub trait TableRow: Sized {
     /// The row with this key and these values, in the order of [`TableRow::COLUMNS`].
     ///
     /// # Errors
-    /// [`Invalid`] that names the column, when a value is no encoding of its field's type, or is missing.
+    /// [`Invalid`] that names the column, if a value is missing or does not decode as its field's type.
     fn from_columns(key: Self::Key, values: &[Option<&[u8]>]) -> Result<Self, Invalid>;
 }
 
-/// A type that is the value of a column.
+/// A type that can be the value of a column.
 ///
 /// ```
 /// use terrane_types::ColumnValue;
@@ -114,13 +114,13 @@ pub trait ColumnValue: Sized {
     /// The value's bytes.
     ///
     /// # Errors
-    /// [`Invalid`] for a value that has no encoding. Those of this crate all have one.
+    /// [`Invalid`] for a value that has no encoding. All values of this crate's types have one.
     fn to_value(&self) -> Result<Vec<u8>, Invalid>;
 
-    /// The value of these bytes.
+    /// Decodes a value.
     ///
     /// # Errors
-    /// [`Invalid`] that says what the type wants and what there is.
+    /// [`Invalid`] that states what the type requires and what was found.
     fn from_value(value: &[u8]) -> Result<Self, Invalid>;
 }
 
@@ -185,7 +185,7 @@ fn exactly<const N: usize>(name: &str, value: &[u8]) -> Result<[u8; N], Invalid>
     value.try_into().map_err(|_| Invalid::new(format!("{name} values have {N} bytes, this one has {}", value.len())))
 }
 
-/// One byte as HBase has it: FF is true and 00 is false; every other byte reads as true.
+/// One byte, as in HBase: FF is true and 00 is false; every other byte reads as true.
 impl ColumnValue for bool {
     fn to_value(&self) -> Result<Vec<u8>, Invalid> {
         Ok(vec![if *self { 0xff } else { 0 }])

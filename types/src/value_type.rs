@@ -1,13 +1,14 @@
-//! How the bytes of a value are read where values are compared or summed up.
+//! The types that a value's bytes can be read as, for comparisons and sums.
 //!
-//! A cell's value is bytes; whoever compares it says how to read it: `i32(data:airtemp) > 100`. The numbers are raw and
-//! big-endian, as HBase's `Bytes` writes them, so that values written by programs of that world read the same here.
-//! (The parts of row keys are another thing: they sort as bytes, see [`crate::keycodec`].)
+//! A cell's value is bytes; a comparison names the type to read them as: `i32(data:airtemp) > 100`. Numbers are
+//! big-endian, as HBase's `Bytes` writes them, so that values written by HBase programs read the same here. (Parts of
+//! row keys are encoded differently, so that they sort as bytes: see [`crate::keycodec`].)
 //!
 //! Invariants:
-//! - [`ValueType::read`] never guesses: a value that does not fit the type is an error that says what the type wants.
-//! - [`Value`] has a total order among values of one type, with floats in the order of IEEE 754's `totalOrder`, so that
-//!   a comparison has an answer for every two values and every replica comes to the same.
+//! - [`ValueType::read`] never guesses: a value that does not fit the type is an error that states what the type
+//!   requires.
+//! - Values of one type have a total order, with floats in IEEE 754's `totalOrder`, so that any two can be compared and
+//!   all replicas agree.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -15,7 +16,7 @@ use std::str::FromStr;
 
 use crate::invalid::Invalid;
 
-/// A way of reading the bytes of a value.
+/// A type that the bytes of a value can be read as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ValueType {
     /// 4 bytes, two's complement, big-endian.
@@ -30,12 +31,12 @@ pub enum ValueType {
     F64,
     /// UTF-8.
     Text,
-    /// Anything, compared byte by byte.
+    /// Any bytes, compared byte by byte.
     #[default]
     Bytes,
 }
 
-/// A value that was read.
+/// A decoded value.
 #[derive(Clone, Copy, Debug)]
 pub enum Value<'a> {
     /// Of the integer types.
@@ -49,10 +50,10 @@ pub enum Value<'a> {
 }
 
 impl ValueType {
-    /// All of them, in the order of the grammar.
+    /// All types, in the order of the grammar.
     pub const ALL: [Self; 7] = [Self::I32, Self::I64, Self::U32, Self::U64, Self::F64, Self::Text, Self::Bytes];
 
-    /// The name that commands, filters and the wire use.
+    /// Its name in commands, filters and on the wire.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -69,7 +70,7 @@ impl ValueType {
     /// The type with this name.
     ///
     /// # Errors
-    /// [`Invalid`] that lists the names there are.
+    /// [`Invalid`] that lists the known names.
     pub fn parse(name: &str) -> Result<Self, Invalid> {
         let found = Self::ALL.into_iter().find(|known| known.name() == name);
         found.ok_or_else(|| {
@@ -77,13 +78,13 @@ impl ValueType {
         })
     }
 
-    /// Whether values are numbers, which can be summed up.
+    /// Whether values are numbers, which can be summed.
     #[must_use]
     pub const fn is_number(self) -> bool {
         !matches!(self, Self::Text | Self::Bytes)
     }
 
-    /// How many bytes a value has, where all have the same.
+    /// The length of a value in bytes, if it is fixed.
     #[must_use]
     pub const fn width(self) -> Option<usize> {
         match self {
@@ -96,7 +97,7 @@ impl ValueType {
     /// Reads a value.
     ///
     /// # Errors
-    /// [`Invalid`] that says what the type wants and what there is.
+    /// [`Invalid`] that states what the type requires and what was found.
     pub fn read(self, bytes: &[u8]) -> Result<Value<'_>, Invalid> {
         Ok(match self {
             Self::I32 => Value::Integer(i32::from_be_bytes(self.fixed(bytes)?).into()),
@@ -115,7 +116,7 @@ impl ValueType {
     /// Compares two values read as this type.
     ///
     /// # Errors
-    /// [`Invalid`] when one of them cannot be read so.
+    /// [`Invalid`] if one of them cannot be read as this type.
     pub fn compare(self, left: &[u8], right: &[u8]) -> Result<Ordering, Invalid> {
         Ok(self.read(left)?.order(&self.read(right)?))
     }
@@ -143,8 +144,7 @@ impl FromStr for ValueType {
 }
 
 impl Value<'_> {
-    /// The order among values of one type. Values of different types are in the order of their types; nobody compares
-    /// such.
+    /// The order of values of one type. Values of different types are ordered by type; no caller compares such.
     #[must_use]
     pub fn order(&self, other: &Self) -> Ordering {
         match (self, other) {

@@ -279,7 +279,7 @@ mod tests {
         };
         assert!(refused(|s| s.column_range("f", b"b", b"a")).contains("is empty"));
         assert!(refused(|s| s.versions(0)).contains("0 versions"));
-        assert!(refused(|s| s.time_range(5, 4)).contains("turned round"));
+        assert!(refused(|s| s.time_range(5, 4)).contains("reversed"));
         assert!(!refused(|s| s.family("")).is_empty());
         assert!(refused(|s| s.filter(&"i32(f:q > 5")).contains('^'), "the error points at the place");
     }

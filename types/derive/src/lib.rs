@@ -1,9 +1,9 @@
 //! `#[derive(RowKey)]`: a struct of typed parts becomes an order-preserving row key. `#[derive(Row)]`: a struct becomes
 //! a row of a table.
 //!
-//! The macro only arranges calls: how a part is encoded, and which places a part may have, is
-//! `terrane_types::keycodec`'s to know. What the macro cannot see from tokens (a tail hidden behind a type alias, say)
-//! is checked by constants that the compiler evaluates, so that a wrong layout never compiles.
+//! The macro only generates calls; `terrane_types::keycodec` defines how a part is encoded and where it may stand. What
+//! the macro cannot see in tokens (such as a tail behind a type alias) is checked by constants that the compiler
+//! evaluates, so that a wrong layout never compiles.
 
 #![warn(missing_docs)]
 
@@ -31,21 +31,21 @@ pub fn derive_row(input: TokenStream) -> TokenStream {
     row::expand(&input).unwrap_or_else(Error::into_compile_error).into()
 }
 
-/// `RowKey` as `terrane_client` shows it: for programs that depend on the client alone.
+/// `RowKey` for programs that depend only on `terrane_client`.
 #[proc_macro_derive(ClientRowKey)]
 pub fn derive_client_row_key(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     expand(&input).map_or_else(Error::into_compile_error, through_client).into()
 }
 
-/// `Row` as `terrane_client` shows it: for programs that depend on the client alone.
+/// `Row` for programs that depend only on `terrane_client`.
 #[proc_macro_derive(ClientRow, attributes(row))]
 pub fn derive_client_row(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     row::expand(&input).map_or_else(Error::into_compile_error, through_client).into()
 }
 
-/// The same with `terrane_types` where the client has it.
+/// The same tokens, with `terrane_types` replaced by the client's re-export.
 fn through_client(tokens: Tokens) -> Tokens {
     let moved = |token| match token {
         TokenTree::Ident(name) if name == "terrane_types" => quote_spanned!(name.span()=> terrane_client::types),
@@ -59,7 +59,7 @@ fn through_client(tokens: Tokens) -> Tokens {
     tokens.into_iter().flat_map(moved).collect()
 }
 
-/// Most parts of a key; `KEY_PARTS_MAX` of `terrane_types`, which this crate cannot name without a circle.
+/// Most parts of a key. Equal to `KEY_PARTS_MAX` of `terrane_types`, on which this crate cannot depend.
 const PARTS_MAX: usize = 32;
 
 /// One field of the struct.
@@ -102,7 +102,7 @@ fn parts_of(input: &DeriveInput) -> Result<Vec<Part<'_>>, Error> {
     fields.named.iter().filter_map(|field| Some((field.ident.as_ref()?, &field.ty))).map(part_of).collect()
 }
 
-/// The names of parts are those of the fields, and a declaration takes them in ASCII only.
+/// The names of parts are those of the fields; a declaration allows only ASCII.
 fn part_of<'a>((name, kind): (&'a Ident, &'a Type)) -> Result<Part<'a>, Error> {
     if name.to_string().is_ascii() {
         return Ok(Part { name, kind });
@@ -142,7 +142,7 @@ fn implement_row_key(key: &Ident, parts: &[Part<'_>]) -> Tokens {
     }
 }
 
-/// Constants whose evaluation fails the build where a part is in a place it cannot have.
+/// Constants whose evaluation fails the build if a part is in a place where it is not allowed.
 fn check_placement(parts: &[Part<'_>]) -> Tokens {
     let last = parts.len() - 1;
     let checks = parts.iter().enumerate().map(|(at, part)| {
@@ -156,7 +156,7 @@ fn check_placement(parts: &[Part<'_>]) -> Tokens {
             let message = format!("part `{}` is a Bucket, which can only be the first part of a key", part.name);
             quote!(assert!(!#kind.is_bucket(), #message);)
         } else {
-            // The prefix functions depend on what the macro sees, so it must see what the compiler knows.
+            // The generated prefix functions depend on the tokens, so these must agree with what the compiler knows.
             let seen = is_bucket(part.kind);
             let message = "write the type of the first part as Bucket<N>, not behind another name";
             let alone = (last == 0).then(|| quote!(assert!(!#kind.is_bucket(), "a key is more than a bucket");));

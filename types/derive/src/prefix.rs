@@ -1,4 +1,4 @@
-//! `Key::prefix()`: a type for each number of leading parts that are given, with a method for the next part alone.
+//! `Key::prefix()`: one type per number of leading parts, each with methods only for the next part.
 
 use proc_macro2::{Ident, TokenStream as Tokens};
 use quote::{format_ident, quote};
@@ -6,7 +6,7 @@ use syn::{DeriveInput, GenericArgument, PathArguments, Type};
 
 use crate::Part;
 
-/// The parts are those that are given: without a bucket.
+/// `parts` are the parts without a bucket.
 pub(crate) fn builders(input: &DeriveInput, parts: &[Part<'_>], bucketed: bool) -> Tokens {
     let key = &input.ident;
     let visibility = &input.vis;
@@ -15,7 +15,7 @@ pub(crate) fn builders(input: &DeriveInput, parts: &[Part<'_>], bucketed: bool) 
     let leading = (1..=parts.len()).map(|given| leading_parts(key, &parts[..given]));
     quote! {
         impl #key {
-            /// The keys that begin with some parts: the parts are given one after another, in the order of the key.
+            /// The keys that start with some parts, which are given one by one in the order of the key.
             #[allow(dead_code, reason = "not every key is read by its prefixes")]
             #visibility const fn prefix() -> #first {
                 #first { bytes: ::std::vec::Vec::new() }
@@ -111,7 +111,7 @@ fn next_part(input: &DeriveInput, part: &Part<'_>, given: usize) -> Tokens {
     }
 }
 
-/// The first parts stand for a span by themselves: one as it is, several as a tuple.
+/// The first parts convert into a span: one part as itself, several as a tuple.
 fn leading_parts(key: &Ident, parts: &[Part<'_>]) -> Tokens {
     let kinds = parts.iter().map(|part| part.kind);
     let (given, places) = if let [only] = parts {
@@ -146,7 +146,7 @@ fn leading_parts(key: &Ident, parts: &[Part<'_>]) -> Tokens {
     }
 }
 
-/// The type of the value as it is meant: that of a `Desc` is the one inside. And whether it sorts from high to low.
+/// The type of the logical value (for a `Desc`, the inner type), and whether it sorts from high to low.
 fn meant(kind: &Type) -> (&Type, bool) {
     if let Type::Path(path) = kind
         && let Some(segment) = path.path.segments.last()
@@ -159,12 +159,13 @@ fn meant(kind: &Type) -> (&Type, bool) {
     (kind, false)
 }
 
-/// A text, which callers mostly have as a literal.
+/// Text, which callers mostly have as a literal.
 fn is_text(kind: &Type) -> bool {
     matches!(kind, Type::Path(path) if path.path.segments.last().is_some_and(|segment| segment.ident == "String"))
 }
 
-/// Texts and bytes, which callers have in several forms. Numbers are taken as they are, so that a literal has a type.
+/// Text and bytes, which callers have in several forms. Numbers are taken by their exact type, so that a literal has
+/// one.
 fn is_built_from_many(kind: &Type) -> bool {
     let Type::Path(path) = kind else { return false };
     path.path.segments.last().is_some_and(|segment| ["String", "Vec", "Bytes"].iter().any(|many| segment.ident == many))

@@ -1,22 +1,22 @@
 //! `#[derive(Row)]`: fields of a struct become parts of a key and columns of a row.
 //!
-//! What a value's bytes are is `terrane_types::table_row`'s to know; the macro names key, families and qualifiers and
-//! puts the fields where they belong. That all parts of the key are there is checked by taking the key apart: a pattern
-//! that lacks a field does not compile.
+//! `terrane_types::table_row` defines how values are encoded; the macro fills in the key, families and qualifiers and
+//! assigns the fields. Destructuring the key verifies that all its parts are present: a pattern without a field does
+//! not compile.
 
 use proc_macro2::{Ident, TokenStream as Tokens};
 use quote::quote;
 use syn::spanned::Spanned as _;
 use syn::{Data, DeriveInput, Error, Field, Fields, LitStr, Type};
 
-/// What is said of the struct.
+/// The attributes of the struct.
 #[derive(Default)]
 struct Table {
     key: Option<Type>,
     family: Option<String>,
 }
 
-/// What a field is.
+/// The role of a field.
 enum Role {
     /// The whole key.
     Key,
@@ -88,7 +88,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<Tokens, Error> {
     })
 }
 
-/// The key's type; how it is taken apart, made of the row, and put into the row.
+/// The key's type, and code to destructure it, build it from the row and store it in the row.
 fn key_of(
     input: &DeriveInput,
     table: &Table,
@@ -122,7 +122,7 @@ fn table_of(input: &DeriveInput) -> Result<Table, Error> {
         attribute.parse_nested_meta(|meta| {
             if meta.path.is_ident("key") {
                 let value = meta.value()?;
-                // `key = Key` and `key = "Key"` mean the same.
+                // `key = Key` and `key = "Key"` are equivalent.
                 let text: Option<LitStr> = if value.peek(LitStr) { Some(value.parse()?) } else { None };
                 table.key = Some(text.map_or_else(|| value.parse(), |text| text.parse())?);
                 Ok(())
@@ -186,7 +186,7 @@ fn role_of(name: &Ident, field: &Field, table: &Table) -> Result<Role, Error> {
     Ok(Role::Column { family, qualifier })
 }
 
-/// Two fields of one column would read the same and write over each other.
+/// Two fields with the same column would overwrite each other.
 fn check_columns(columns: &[&Member<'_>]) -> Result<(), Error> {
     let place = |member: &Member<'_>| match &member.role {
         Role::Column { family, qualifier } => Some((family.clone(), qualifier.clone())),

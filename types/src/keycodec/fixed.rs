@@ -32,8 +32,8 @@ integer_part!(u64, PartType::U64, |value| value, |raw| raw);
 integer_part!(i32, PartType::I32, |value| value ^ i32::MIN, |raw| raw ^ i32::MIN);
 integer_part!(i64, PartType::I64, |value| value ^ i64::MIN, |raw| raw ^ i64::MIN);
 
-/// The bits of a float such that comparing them as unsigned integers is IEEE's total order: negative numbers are
-/// complemented whole (a greater magnitude is less), the others get the sign bit set.
+/// The bits of a float, transformed so that comparing them as unsigned integers gives IEEE's total order: negative
+/// numbers are complemented (a greater magnitude is less), others get the sign bit set.
 pub(crate) fn float_to_ordered(value: f64) -> u64 {
     let bits = value.to_bits();
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }

@@ -1,4 +1,4 @@
-//! The kinds of parts, as a table's `key` declaration names them.
+//! The kinds of key parts, as a table's `key` attribute declares them.
 
 use std::fmt;
 
@@ -56,22 +56,22 @@ impl PartKind {
         Self { part: self.part, desc: !self.desc }
     }
 
-    /// Whether this is a tail, allowed as the last part only.
+    /// Whether this is a tail, which is allowed only as the last part.
     #[must_use]
     pub const fn is_tail(self) -> bool {
         matches!(self.part, PartType::Tail)
     }
 
-    /// Whether this is a bucket, allowed as the first part only.
+    /// Whether this is a bucket, which is allowed only as the first part.
     #[must_use]
     pub const fn is_bucket(self) -> bool {
         matches!(self.part, PartType::Bucket(_))
     }
 
-    /// Reads a kind as a declaration writes it: `u64`, `desc i64`, `bytes16`, `bucket8`.
+    /// Parses a kind: `u64`, `desc i64`, `bytes16`, `bucket8`.
     ///
     /// # Errors
-    /// [`Invalid`] for a type that is not one, and for `desc` before a tail or a bucket.
+    /// [`Invalid`] for an unknown type, and for `desc` before a tail or a bucket.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         let text = text.trim();
         let (desc, name) = match text.strip_prefix("desc") {

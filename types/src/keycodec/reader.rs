@@ -1,9 +1,9 @@
-//! Takes parts from an encoded key, from front to back, in either direction of order.
+//! Reads the parts of an encoded key from front to back, ascending or reversed.
 
 use crate::invalid::Invalid;
 
-/// What is left of an encoded key. While a reversed part is read, every byte comes out complemented, so that each type
-/// decodes itself in one way only.
+/// The rest of an encoded key. While a reversed part is read, every byte is complemented, so that each type needs only
+/// one decoder.
 #[derive(Clone, Debug)]
 pub struct PartReader<'a> {
     rest: &'a [u8],
@@ -12,7 +12,7 @@ pub struct PartReader<'a> {
 }
 
 impl<'a> PartReader<'a> {
-    /// Reads this key.
+    /// A reader of this key.
     #[must_use]
     pub const fn new(key: &'a [u8]) -> Self {
         Self { rest: key, mask: 0 }
@@ -21,7 +21,7 @@ impl<'a> PartReader<'a> {
     /// Runs `read` with the bytes complemented.
     ///
     /// # Errors
-    /// What `read` fails with.
+    /// The error of `read`.
     pub fn reversed<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, Invalid>) -> Result<T, Invalid> {
         self.mask = !self.mask;
         let result = read(self);
@@ -32,7 +32,7 @@ impl<'a> PartReader<'a> {
     /// The next `N` bytes.
     ///
     /// # Errors
-    /// [`Invalid`] when fewer are left.
+    /// [`Invalid`] if fewer are left.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Invalid> {
         let mut array = [0; N];
         array.copy_from_slice(self.take(N)?);
@@ -40,10 +40,10 @@ impl<'a> PartReader<'a> {
         Ok(array)
     }
 
-    /// The next `length` bytes, of a width that only a declaration knows.
+    /// The next `length` bytes, for a width known only at run time.
     ///
     /// # Errors
-    /// [`Invalid`] when fewer are left.
+    /// [`Invalid`] if fewer are left.
     pub fn fixed(&mut self, length: usize) -> Result<Vec<u8>, Invalid> {
         let mask = self.mask;
         Ok(self.take(length)?.iter().map(|byte| byte ^ mask).collect())
@@ -52,7 +52,7 @@ impl<'a> PartReader<'a> {
     /// The next end-escaped bytes, unescaped, their end consumed.
     ///
     /// # Errors
-    /// [`Invalid`] when the end is missing or a zero byte is followed by what cannot follow it.
+    /// [`Invalid`] if the end is missing, or a zero byte is followed by an invalid byte.
     pub fn escaped(&mut self) -> Result<Vec<u8>, Invalid> {
         let mut value = Vec::new();
         loop {
@@ -85,10 +85,10 @@ impl<'a> PartReader<'a> {
         self.rest.len()
     }
 
-    /// Checks that the key ends here.
+    /// Checks that no bytes are left.
     ///
     /// # Errors
-    /// [`Invalid`] when bytes are left over.
+    /// [`Invalid`] if bytes are left over.
     pub fn finish(&self) -> Result<(), Invalid> {
         if self.rest.is_empty() {
             return Ok(());

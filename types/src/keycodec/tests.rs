@@ -106,7 +106,7 @@ fn a_bucket_is_the_hash_of_what_follows() {
     assert_eq!(Salted::decode(&row), Ok(key));
     let mut other = row.to_vec();
     other[0] ^= 1;
-    assert!(Salted::decode(&other).expect_err("another bucket").what.contains("belong into bucket"));
+    assert!(Salted::decode(&other).expect_err("another bucket").what.contains("belong in bucket"));
 }
 
 #[test]

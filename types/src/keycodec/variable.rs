@@ -1,4 +1,4 @@
-//! Parts of a variable width that other parts may follow: text and bytes, end-escaped.
+//! Variable-width parts that other parts may follow: text and bytes, end-escaped.
 //!
 //! A zero byte inside becomes `00 FF`, and `00 01` ends the part. So the empty string sorts first, a string sorts
 //! before its extensions (its end, `00 01`, is below any other byte and below an escaped zero), and no encoding is a

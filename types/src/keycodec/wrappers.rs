@@ -1,4 +1,4 @@
-//! What changes how a part is placed or ordered: reversed, raw to the end, or spread over buckets.
+//! Wrappers that change the order or place of a part: reversed, raw to the end, or spread over buckets.
 
 use std::cmp::{Ordering, Reverse};
 
@@ -8,13 +8,13 @@ use super::variable::into_text;
 use super::{KeyPart, PartKind, PartReader, PartType, PlainPart};
 use crate::invalid::Invalid;
 
-/// A part that sorts from high to low: the bitwise complement of the part's own encoding.
+/// A part that sorts from high to low: the bitwise complement of the inner part's encoding.
 ///
 /// `Desc<i64>` of a timestamp is HBase's classic reverse timestamp, `Long.MAX_VALUE - t`, for every `t`: flipping the
 /// sign bit and then all bits leaves `t`'s own bits complemented but for the sign, which is `MAX - t`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Desc<T>(
-    /// The value as it is meant, not reversed.
+    /// The value itself, not reversed.
     pub T,
 );
 
@@ -92,7 +92,7 @@ impl TailValue for Bytes {
     }
 }
 
-/// Text or bytes raw to the end of the key, as HBase tables have it. Allowed as the last part only.
+/// Text or bytes, raw to the end of the key, as is usual in HBase tables. Allowed only as the last part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tail<T>(
     /// The value.
@@ -117,8 +117,9 @@ impl<T: TailValue> KeyPart for Tail<T> {
     }
 }
 
-/// Spreads keys that would all be written at one end of the table over `N` (1 to 256) buckets: one byte, the hash of
-/// the parts after it modulo `N`. Allowed as the first part only. It holds nothing: the codec computes it.
+/// Spreads keys that would otherwise all be written at one end of the table over `N` (1 to 256) buckets: one byte, the
+/// hash of the following parts modulo `N`. Allowed only as the first part. The value is empty; the codec computes the
+/// byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bucket<const N: usize>;
 
@@ -128,7 +129,7 @@ impl<const N: usize> KeyPart for Bucket<N> {
         PartKind::asc(PartType::Bucket(N as u16))
     };
 
-    /// Keeps the place; the byte is filled in when the parts after it are known.
+    /// Reserves the byte, which is filled in once the following parts are known.
     fn encode_part(&self, out: &mut Vec<u8>) {
         out.push(0);
     }

@@ -1,9 +1,9 @@
-//! Keys that lie together: all of a table, those that begin with some parts, those whose next part lies between two
+//! Contiguous keys: all keys of a table, keys that start with some parts, or those whose next part lies between two
 //! values.
 //!
-//! A span is made from the leading parts of a key, in order, by `Key::prefix()` (derived with [`RowKey`]): each part is
-//! a method of what the part before gave, so that parts that are not leading do not compile. It is kept without the
-//! bucket byte of salted keys; the rows it stands for are one range, or one of each bucket.
+//! `Key::prefix()` (derived with [`RowKey`]) builds a span from the leading parts of a key, in order: each part is a
+//! method of the result of the previous one, so that skipping a part does not compile. A span does not include the
+//! bucket byte of salted keys; its rows are one range, or one range per bucket.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -14,7 +14,7 @@ use crate::invalid::Invalid;
 use crate::keycodec::{KeyPart, PartReader, PartType};
 use crate::range::KeyRange;
 
-/// Keys of one type that follow one another, but for their buckets.
+/// Keys of one type that are contiguous, apart from their buckets.
 ///
 /// ```
 /// use terrane_types::{Desc, KeyRange, RowKey};
@@ -31,7 +31,7 @@ use crate::range::KeyRange;
 /// # Ok::<(), terrane_types::Invalid>(())
 /// ```
 ///
-/// Parts that are not leading do not compile:
+/// Skipping a part does not compile:
 ///
 /// ```compile_fail
 /// use terrane_types::{Desc, RowKey};
@@ -47,7 +47,7 @@ use crate::range::KeyRange;
 /// let wrong = Action::prefix().user(7).action(3);
 /// ```
 ///
-/// Nor does anything behind a part that is only bounded, or a part of another type:
+/// Nor does a part after one that is only bounded, or a value of another type:
 ///
 /// ```compile_fail
 /// use terrane_types::{Desc, RowKey};
@@ -63,27 +63,27 @@ use crate::range::KeyRange;
 /// let wrong = Action::prefix().user("seven");
 /// ```
 pub struct KeySpan<K> {
-    /// Of the keys' bytes behind the bucket.
+    /// The range of the keys' bytes after the bucket.
     inner: KeyRange,
     key: PhantomData<fn() -> K>,
 }
 
-/// What stands for a [`KeySpan`] of `K`: a span, what `K::prefix()` and its methods give, `..` for all keys, the first
-/// part of the key by itself (of a `String` also a `&str`), the first parts as a tuple, or a [`KeyRange`] of keys
-/// (without their buckets).
+/// Anything that converts into a [`KeySpan`] of `K`: a span, the results of `K::prefix()` and its methods, `..` for all
+/// keys, the first part of the key (for a `String` also a `&str`), the first parts as a tuple, or a [`KeyRange`] of
+/// keys (without their buckets).
 pub trait IntoSpan<K> {
     /// The span.
     fn into_span(self) -> KeySpan<K>;
 }
 
 impl<K> KeySpan<K> {
-    /// The keys in this range of bytes; of salted keys those behind the bucket.
+    /// The keys in this range of bytes; for salted keys, the bytes after the bucket.
     #[must_use]
     pub const fn new(inner: KeyRange) -> Self {
         Self { inner, key: PhantomData }
     }
 
-    /// The range of bytes; of salted keys those behind the bucket.
+    /// The range of bytes; for salted keys, the bytes after the bucket.
     #[must_use]
     pub const fn inner(&self) -> &KeyRange {
         &self.inner
@@ -91,7 +91,7 @@ impl<K> KeySpan<K> {
 }
 
 impl<K: RowKey> KeySpan<K> {
-    /// The ranges of rows: one, or of salted keys one of each bucket, in the order of buckets.
+    /// The ranges of rows: one, or for salted keys one per bucket, in the order of buckets.
     #[must_use]
     pub fn ranges(&self) -> Vec<KeyRange> {
         let Some(buckets) = buckets::<K>() else { return vec![self.inner.clone()] };
@@ -113,7 +113,7 @@ impl<K: RowKey> KeySpan<K> {
     }
 }
 
-/// How many buckets keys of this type are spread over; `None`: they are not salted.
+/// The number of buckets of this key type; `None`: not salted.
 #[must_use]
 pub fn buckets<K: RowKey>() -> Option<u16> {
     match K::KINDS.first().map(|kind| kind.part) {
@@ -160,8 +160,8 @@ impl<K> IntoSpan<K> for KeyRange {
     }
 }
 
-/// The keys that begin with `prefix` and whose next part lies in these bounds, of values as they are meant: for a part
-/// that sorts from high to low too, `a..b` holds what is at least `a` and less than `b`. For the derive's use.
+/// The keys that start with `prefix` and whose next part lies within these bounds. The bounds are logical values:
+/// `a..b` is from `a` to below `b`, even for a part that sorts from high to low. For the derive's use.
 #[doc(hidden)]
 #[must_use]
 pub fn between<K, T: KeyPart>(prefix: &[u8], desc: bool, bounds: &impl RangeBounds<T>) -> KeySpan<K> {
@@ -178,12 +178,12 @@ pub fn between<K, T: KeyPart>(prefix: &[u8], desc: bool, bounds: &impl RangeBoun
     let (low, high) = (encoded(bounds.start_bound()), encoded(bounds.end_bound()));
     let (first, last) = if desc { (high, low) } else { (low, high) };
     let all = KeyRange::prefix(prefix);
-    // Every key with that part begins with these bytes, or is them: a tail is always last.
+    // Every key with that part starts with these bytes, or equals them if the part is a tail, which is always last.
     let behind = |bytes: Vec<u8>| if T::KIND.is_tail() { KeyRange::row(&bytes) } else { KeyRange::prefix(&bytes) }.end;
     let start = match first {
         Bound::Included(bytes) => bytes.into(),
         Bound::Excluded(bytes) => match behind(bytes) {
-            // Nothing lies behind keys of high bytes alone.
+            // Nothing follows keys of only 0xFF bytes.
             beyond if beyond.is_empty() => return nothing(&all),
             start => start,
         },
@@ -200,13 +200,13 @@ pub fn between<K, T: KeyPart>(prefix: &[u8], desc: bool, bounds: &impl RangeBoun
     KeySpan::new(KeyRange { start, end })
 }
 
-/// An empty range with a bound that is not empty, which would be none.
+/// An empty range. Its end is not empty, because that would mean unbounded.
 fn nothing<K>(near: &KeyRange) -> KeySpan<K> {
     let bound = KeyRange::row(&near.start).end;
     KeySpan::new(KeyRange { start: bound.clone(), end: bound })
 }
 
-/// The part of a row behind its bucket, which is what keys of this type are ordered by.
+/// The bytes of a row after its bucket, by which keys of this type are ordered.
 ///
 /// # Errors
 /// [`Invalid`] for a row too short to have a bucket.
@@ -214,11 +214,11 @@ pub fn behind_bucket<K: RowKey>(row: &[u8]) -> Result<&[u8], Invalid> {
     row.get(usize::from(buckets::<K>().is_some())..).ok_or_else(|| Invalid::new("the row is too short for a bucket"))
 }
 
-/// How many bytes the first `parts` parts of a key take, the bucket not counted among the parts and not among the
-/// bytes, of a row without its bucket. All of them where the key has fewer parts.
+/// The length of the first `parts` parts of a key, given without its bucket; the bucket does not count as a part. The
+/// whole length if the key has fewer parts.
 ///
 /// # Errors
-/// [`Invalid`] when the bytes are no such key.
+/// [`Invalid`] if the bytes are not such a key.
 pub fn leading_bytes<K: RowKey>(parts: usize, behind_bucket: &[u8]) -> Result<usize, Invalid> {
     let mut input = PartReader::new(behind_bucket);
     for kind in K::KINDS.iter().filter(|kind| !kind.is_bucket()).take(parts) {

@@ -1,13 +1,10 @@
-//! How a family's cells are stored: compression, bloom filters, block size, and whether its blocks are worth keeping in
-//! memory.
+//! How a family's cells are stored: compression, bloom filters, block size, and cache priority.
 //!
-//! These attributes stand apart from [`super::FamilyRules`] because they decide what reading costs and never what a
-//! reader sees. So they need no history: an alter takes effect in the files that are written after it, files from
-//! before stay readable as they are (each says in itself how it was written), and replicas may differ for a while
-//! without harm.
+//! These attributes are separate from [`super::FamilyRules`] because they affect the cost of a read but never its
+//! result. So they need no history: an alter applies to files written after it, older files stay readable (each file
+//! records how it was written), and replicas may differ for a while without harm.
 //!
-//! The numbers of [`Compression`] and [`Bloom`] reach disk, in schemas and in files. They are never given to another
-//! meaning.
+//! The numbers of [`Compression`] and [`Bloom`] are stored in schemas and files. They are never reused.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,17 +16,17 @@ use crate::limits::{BLOCK_SIZE_DEFAULT, BLOCK_SIZE_MAX, BLOCK_SIZE_MIN};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Compression {
-    /// Not at all: for values that are compressed already.
+    /// Not compressed: for values that are compressed already.
     None = 0,
-    /// LZ4: costs next to nothing to read.
+    /// LZ4: reading costs almost nothing.
     #[default]
     Lz4 = 1,
-    /// Zstandard: smaller, for more time.
+    /// Zstandard: smaller, but slower.
     Zstd = 2,
 }
 
 impl Compression {
-    /// All there are, in the order of their numbers.
+    /// All variants, in the order of their numbers.
     pub const ALL: [Self; 3] = [Self::None, Self::Lz4, Self::Zstd];
 
     /// The compression with this number.
@@ -43,7 +40,7 @@ impl Compression {
         }
     }
 
-    /// The name that people write and see.
+    /// Its name in attributes.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -69,11 +66,11 @@ impl fmt::Display for Compression {
     }
 }
 
-/// What the bloom filters of a family's files hold: the questions that a file can be left out for without reading it.
+/// The contents of the bloom filters of a family's files: they decide which reads can skip a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Bloom {
-    /// There is no filter: for families that are only scanned.
+    /// No filter: for families that are only scanned.
     None = 0,
     /// Rows: for gets of rows.
     #[default]
@@ -83,7 +80,7 @@ pub enum Bloom {
 }
 
 impl Bloom {
-    /// All there are, in the order of their numbers.
+    /// All variants, in the order of their numbers.
     pub const ALL: [Self; 3] = [Self::None, Self::Row, Self::RowCol];
 
     /// The bloom filter with this number.
@@ -97,7 +94,7 @@ impl Bloom {
         }
     }
 
-    /// The name that people write and see.
+    /// Its name in attributes.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -130,9 +127,9 @@ pub struct FamilyStorage {
     pub compression: Compression,
     /// What bloom filters hold.
     pub bloom: Bloom,
-    /// Bytes of cells, before compression, at which a block of a file ends: what one read of a row costs.
+    /// Bytes of cells, before compression, at which a block of a file ends. A read of a row reads a whole block.
     pub block_size: u32,
-    /// Whether the block cache gives the family's blocks up last.
+    /// Whether the block cache evicts the family's blocks last.
     pub in_memory: bool,
 }
 
@@ -157,7 +154,7 @@ impl FamilyStorage {
     }
 }
 
-/// A block size as it is kept, when it is within the limits.
+/// Checks a block size and converts it to its stored type.
 pub(crate) fn check_block_size(bytes: u64) -> Result<u32, Invalid> {
     let checked = u32::try_from(bytes).ok().filter(|bytes| (BLOCK_SIZE_MIN..=BLOCK_SIZE_MAX).contains(bytes));
     checked.ok_or_else(|| {
