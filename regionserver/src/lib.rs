@@ -34,6 +34,7 @@ mod metrics;
 mod operation;
 mod page_token;
 mod proposal;
+mod ranked_lock;
 mod record;
 mod region;
 mod region_ids;

@@ -16,7 +16,6 @@ mod regions;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use terrane_engine::{DurablePoint, Engine, GroupPoint};
 use terrane_raft::{AppliedEntry, BoxFuture, Durable, Packing, Prepared, StateMachine};
 use terrane_types::{GroupId, RegionDescriptor, RegionId, TableSchema};
@@ -28,6 +27,7 @@ use crate::evaluate::Evaluator;
 use crate::hosted::{HostedRegion, HostedRegions};
 use crate::metrics::Metrics;
 use crate::proposal::Proposal;
+use crate::ranked_lock::RankedMutex;
 use crate::reply::Reply;
 use crate::signals::Signals;
 use crate::window::Window;
@@ -36,6 +36,8 @@ use crate::window::Window;
 const TTL_SHARE: u64 = 16;
 
 /// One replica's state machine.
+///
+/// Locks are taken in the order `boundary`, `evaluator`, `inner`, and then those of regions and the engine.
 pub struct GroupMachine {
     group: GroupId,
     engine: Arc<Engine>,
@@ -45,9 +47,9 @@ pub struct GroupMachine {
     /// Held while an entry is applied and while a region is frozen, so that a durable point never lies inside an entry. Never
     /// held by anything that waits for an apply.
     boundary: tokio::sync::Mutex<()>,
-    inner: Mutex<Inner>,
-    /// What the leader decides with. Locked before `inner` where both are held; applying never locks it.
-    evaluator: Mutex<Evaluator>,
+    inner: RankedMutex<Inner, 2>,
+    /// What the leader decides with. Applying never locks it.
+    evaluator: RankedMutex<Evaluator, 1>,
 }
 
 struct Inner {
@@ -58,6 +60,9 @@ struct Inner {
     /// Index and stamp of the last entry applied as a whole.
     applied: u64,
     stamp: u64,
+    /// Index of the last entry that this process applied, if any. (`applied` starts at what is on disk, and a restart applies
+    /// some entries again.)
+    last_entry: Option<u64>,
     /// Entry up to which the group's part is recorded.
     recorded: u64,
     /// First and last entry whose change of the group's part is not recorded yet.
@@ -115,9 +120,10 @@ impl GroupMachine {
         }
         let applied = applied.unwrap_or(0);
         let recorded = recorded.unwrap_or(0);
-        let inner = Inner { state, hosted, windows, applied, stamp, recorded, dirty: None, discarded: Vec::new() };
+        let (last_entry, dirty, discarded) = (None, None, Vec::new());
+        let inner = Inner { state, hosted, windows, applied, stamp, last_entry, recorded, dirty, discarded };
         let boundary = tokio::sync::Mutex::new(());
-        let (inner, evaluator) = (Mutex::new(inner), Mutex::default());
+        let (inner, evaluator) = (RankedMutex::new(inner), RankedMutex::default());
         Ok(Arc::new(Self { group, engine, regions, signals, metrics, boundary, inner, evaluator }))
     }
 
@@ -125,7 +131,7 @@ impl GroupMachine {
         self.group
     }
 
-    /// The living regions that came from `region` by splits, if this group still has it recorded.
+    /// The present regions that `region` was split into, if this group still has it recorded.
     pub fn successors(&self, region: RegionId) -> Vec<RegionDescriptor> {
         self.inner.lock().state.successors(region)
     }
@@ -157,7 +163,7 @@ impl GroupMachine {
         inner.state.regions().any(|region| region.schema.families.iter().any(|family| family.rules.ttl_ms.is_some()))
     }
 
-    /// The regions with what a flush decision needs.
+    /// What the flush policy needs to know of each region.
     pub fn flush_needs(&self) -> Vec<FlushNeed> {
         let inner = self.inner.lock();
         let need = |hosted: &Arc<HostedRegion>| FlushNeed {
@@ -169,13 +175,13 @@ impl GroupMachine {
         inner.hosted.values().map(need).collect()
     }
 
-    /// Freezes a region at the last applied entry and writes it out. A region that is gone meanwhile needs nothing.
+    /// Freezes a region at the last applied entry and flushes it. Does nothing if the region is gone.
     pub async fn flush(&self, region: RegionId) -> Result<(), terrane_engine::Error> {
         let boundary = self.boundary.lock().await;
         let frozen = self.freeze(region);
         drop(boundary);
         let Some(hosted) = frozen else { return Ok(()) };
-        // A region that is split or dropped meanwhile answers that all is well: its daughters are flushed themselves.
+        // For a region that is split or dropped meanwhile this succeeds: its daughters are flushed by themselves.
         self.engine.flush(&hosted.engine).await?;
         hosted.set_in_manifest(true);
         Ok(())
@@ -199,7 +205,7 @@ impl GroupMachine {
         due.iter().map(|hosted| hosted.region).collect()
     }
 
-    /// Between two entries only: the caller holds the boundary.
+    /// Freezes a region between two entries: the caller holds the boundary.
     fn freeze(&self, region: RegionId) -> Option<Arc<HostedRegion>> {
         let inner = self.inner.lock();
         let hosted = inner.hosted.get(&region)?.clone();
@@ -209,7 +215,7 @@ impl GroupMachine {
         Some(hosted)
     }
 
-    /// Whether the group's part of the state waits to be recorded.
+    /// Whether the group's part of the state has changes to record.
     pub fn is_dirty(&self) -> bool {
         let inner = self.inner.lock();
         inner.dirty.is_some() || !inner.discarded.is_empty()
@@ -274,6 +280,14 @@ impl Inner {
             descriptor: state.encode(),
             window: self.windows.get(&hosted.region).map(Window::encode).unwrap_or_default(),
         }
+    }
+
+    /// Entries arrive in log order. One that came a second time would be applied twice.
+    fn begin_entry(&mut self, group: GroupId, index: u64) {
+        if let Some(last) = self.last_entry {
+            assert!(index > last, "group {group}: entry {index} is applied after entry {last}");
+        }
+        self.last_entry = Some(index);
     }
 
     fn mark_dirty(&mut self, index: u64) {

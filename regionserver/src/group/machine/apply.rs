@@ -25,7 +25,7 @@ struct Gathered {
     /// The region, and its table's flush size.
     region: Option<(Arc<HostedRegion>, u64)>,
     rows: Vec<(Bytes, PackedCells)>,
-    /// Of the entry.
+    /// The stamp of the entry.
     stamp: u64,
 }
 
@@ -36,6 +36,7 @@ impl GroupMachine {
         // Before the boundary, which the flushes that free memory need.
         self.signals.wait_for_memtables(entry.operations.iter().map(|operation| operation.len() as u64).sum()).await;
         let _boundary = self.boundary.lock().await;
+        self.inner.lock().begin_entry(self.group, entry.index);
         let mut replies = Vec::with_capacity(entry.operations.len());
         let mut gathered = Gathered { stamp: entry.stamp, ..Gathered::default() };
         for operation in &entry.operations {
@@ -76,7 +77,7 @@ impl GroupMachine {
 
     fn unreadable(&self, index: u64, error: &dyn std::fmt::Display) -> ! {
         abort_process(&format!(
-            "entry {index} of group {} cannot be read by this build ({error}); start the build that wrote it",
+            "this build cannot read entry {index} of group {} ({error}); start the build that wrote it",
             self.group
         ))
     }
@@ -127,8 +128,8 @@ impl GroupMachine {
                 continue;
             }
             if !noted {
-                // The leader looks up every number before it packs it, so this cannot be; applying it twice would be worse.
-                tracing::error!(region = %hosted.region, number = row.operation, "an operation came a second time");
+                // The leader looks up every number before it packs it, so this cannot happen. Applying it twice would be worse than skipping it.
+                tracing::error!(region = %hosted.region, number = row.operation, "an operation was committed twice; its second occurrence is skipped");
                 continue;
             }
             if row.cells.is_empty() {
@@ -156,7 +157,7 @@ impl GroupMachine {
         assert_eq!(
             last,
             first + rows - 1,
-            "{rows} rows from sequence number {first} on left {} at another",
+            "{rows} rows from sequence number {first} on left region {} at another number",
             hosted.region
         );
         gathered.rows.clear();

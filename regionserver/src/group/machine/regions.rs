@@ -44,7 +44,10 @@ impl GroupMachine {
             return;
         };
         if let Err(error) = self.engine.finish_split(&parent.engine).await {
-            abort_process(&format!("region {} cannot be split, its files cannot be written: {error}", split.region));
+            abort_process(&format!(
+                "cannot split region {}, because its files cannot be written: {error}",
+                split.region
+            ));
         }
     }
 
@@ -77,7 +80,7 @@ impl GroupMachine {
         };
         let halves = self.engine.split(&parent.engine, &split.at, daughter(&left), daughter(&right));
         let (left_half, right_half) = halves.unwrap_or_else(|error| {
-            abort_process(&format!("region {} could not be split: {error}", split.region));
+            abort_process(&format!("cannot split region {}: {error}", split.region));
         });
         let daughters = vec![left.descriptor.clone(), right.descriptor.clone()];
         inner.hosted.remove(&split.region);
