@@ -158,9 +158,12 @@ impl Sequence {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use proptest::prelude::*;
 
     use super::*;
+    use crate::script::{Line, check};
 
     fn header_of(term: u64, ordinal: u64) -> Header {
         Header { term, ordinal, stamp: 5, time: 0, least_matched: 0 }
@@ -175,7 +178,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn operations_come_back(time in 0u64..2_000, operations in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..10)) {
+        fn operations_round_trip(time in 0u64..2_000, operations in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..10)) {
             let header = Header { term: 3, ordinal: 9, stamp: 1_077, time, least_matched: 6 };
             let mut packer = Packer::new(header, 0);
             for operation in &operations {
@@ -206,22 +209,23 @@ mod tests {
         assert_eq!(unpack(&packer.finish()).unwrap().1, vec![Bytes::from_static(b"kept")]);
     }
 
-    #[test]
-    fn entries_take_effect_in_unbroken_order_of_their_own_term_only() {
+    /// `entry TERM ORDINAL [under=TERM] [stamp=MS]`: an entry packed as such, found in the log under that term, its own
+    /// unless given.
+    fn start() -> impl FnMut(&str, &mut String) {
         let mut sequence = Sequence::default();
-        assert!(sequence.accept(2, &header_of(2, 1)));
-        assert!(!sequence.accept(2, &header_of(2, 3)), "a gap");
-        assert!(!sequence.accept(2, &header_of(2, 1)), "a repetition");
-        assert!(!sequence.accept(3, &header_of(2, 2)), "prepared in another term");
-        assert!(sequence.accept(2, &header_of(2, 2)));
-        assert!(!sequence.accept(3, &header_of(3, 3)), "a new term counts from 1");
-        assert!(sequence.accept(3, &header_of(3, 1)));
+        move |line, out| {
+            let line = Line::new(line);
+            assert_eq!(line.command(), "entry", "unknown command");
+            let header = Header { stamp: line.get("stamp").unwrap_or(0), ..header_of(line.word(0), line.word(1)) };
+            let effect = sequence.accept(line.get("under").unwrap_or(header.term), &header);
+            let effect = if effect { "takes effect" } else { "skipped" };
+            let Sequence { term, ordinal, stamp, .. } = sequence;
+            writeln!(out, "{effect}: applied up to entry {ordinal} of term {term}, stamp {stamp}").unwrap();
+        }
     }
 
     #[test]
-    fn stamps_never_go_back() {
-        let mut sequence = Sequence { stamp: 100, ..Sequence::default() };
-        assert!(sequence.accept(1, &header_of(1, 1)));
-        assert_eq!(sequence.stamp, 100);
+    fn scripts() {
+        check("entry", start);
     }
 }

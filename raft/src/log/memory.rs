@@ -480,3 +480,6 @@ pub(crate) fn payload_bytes(payload: &Payload) -> usize {
 
 /// The memory that a recent entry takes in addition to its bytes, approximately.
 const SLOT_BYTES: usize = 96;
+
+#[cfg(test)]
+mod tests;
