@@ -263,7 +263,7 @@ impl GroupLog {
         // Without that state the replica could not decide whether its next entry takes effect.
         let mark = mark.ok_or_else(|| io::Error::other(format!("purge up to {id}, which no snapshot covered")))?;
         let purged = state.purged.as_ref().map(|mark| mark.log_id.index);
-        assert!(purged < Some(id.index), "purging regressed from {purged:?} to {}", id.index);
+        assert!(purged <= Some(id.index), "purging regressed from {purged:?} to {}", id.index);
         state.purge(mark.clone());
         Ok(mark)
     }
