@@ -60,28 +60,28 @@ pub trait Columns: Send + Sync {
         out: &mut Vec<u8>,
     ) -> Result<(), terrane_engine::Error>;
 
-    /// What an error of a read means to the caller.
+    /// What an error of a read means for the caller.
     fn failure(&self, error: terrane_engine::Error) -> Error;
 }
 
-/// What the operation numbers of a write say.
+/// What the operation numbers of a write mean.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Numbers {
     /// All rows are plain and new: the write goes to the log as it is.
     Plain,
-    /// One of them is in flight: whether it takes effect is to be seen.
+    /// One of them is in flight, and may or may not take effect.
     InFlight,
-    /// Of each row what is remembered of its number.
+    /// What is recorded of each row's number.
     Each(Vec<Known>),
 }
 
-/// The region that a write is for, as it is applied.
+/// The region that a write is for, as it is now applied.
 pub struct Target<'a> {
     pub columns: &'a Arc<dyn Columns>,
     pub schema: &'a TableSchema,
 }
 
-/// What a group's leader keeps to evaluate with.
+/// What a group's leader keeps for evaluating.
 #[derive(Default)]
 pub struct Evaluator {
     term: u64,
@@ -97,13 +97,13 @@ type Fetching = Arc<Mutex<Option<Result<Fetched, Error>>>>;
 /// What was read for a write.
 #[derive(Default)]
 struct Fetched {
-    /// Cells of rows, by the row's place in the write and whether all of the row is asked for; and what was asked for.
+    /// What was read and the cells, by the row's place in the write and whether it is all that the mutation names.
     cells: BTreeMap<(usize, bool), (Projection, Vec<u8>)>,
-    /// From this row on nothing more was read, since it was enough.
+    /// From this row on nothing was read, because it was enough.
     cut: Option<usize>,
 }
 
-/// Something to be read.
+/// A read to be done.
 struct Read {
     at: (usize, bool),
     row: Bytes,
@@ -117,7 +117,7 @@ impl Evaluator {
         let client = write.header.client;
         let known = window.and_then(|window| window.client(&client));
         let floor = window.map_or(0, Window::floor);
-        // The usual write: no requests, and every number is above all that were seen.
+        // The usual write: no requests, and every number is above all others seen.
         let mut highest = self.in_flight.highest(&client).max(known.map_or(0, |known| known.highest()));
         let mut plain = true;
         for row in write.rows() {
@@ -144,8 +144,8 @@ impl Evaluator {
                 if known == Known::New && self.in_flight.contains(&client, row.operation) {
                     return Numbers::InFlight;
                 }
-                // Twice in one request: only the first can be meant. And one from the future would, once its client is
-                // forgotten, pass for one that was first tried after that.
+                // Twice in one request: only the first can be meant. And a number from the future would, once its client is
+                // dropped from the window, pass for one that was first tried after that.
                 let from_future = known == Known::New && row.first_try_ms > packing.stamp;
                 if !own.insert(row.operation) || from_future {
                     known = Known::TooOld;
@@ -165,7 +165,7 @@ impl Evaluator {
         self.overlay.land(packing.landed);
     }
 
-    /// Whether writes have to be noted: something was evaluated lately.
+    /// Whether writes have to be recorded: something was evaluated lately.
     pub fn is_watching(&self) -> bool {
         self.overlay.is_active()
     }
@@ -246,7 +246,7 @@ impl Evaluator {
         Prepared::Packed
     }
 
-    /// Brings the columns that the rows need into the overlay, for as many of the rows as may be read for at once.
+    /// Reads the columns that the rows need into the overlay, for as many of the rows as may be read for at once.
     fn gather(
         &mut self,
         packing: &Packing,
@@ -391,7 +391,7 @@ impl<'a> Item<'a> {
         condition.each_test(&mut { tests }).is_err()
     }
 
-    /// The answer to a row that was seen before; `None` for a new one.
+    /// The answer to a row whose number was seen before; `None` for a new one.
     fn answer(&self, stamp: u64) -> Option<Answer> {
         let result = |kind| Answer { result: Some(Bytes::from(RowResult { stamp, kind }.encode())) };
         match &self.known {
@@ -404,7 +404,7 @@ impl<'a> Item<'a> {
     }
 }
 
-/// What a row that was seen before is answered with.
+/// The answer to a row whose number was seen before.
 struct Answer {
     result: Option<Bytes>,
 }

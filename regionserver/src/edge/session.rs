@@ -39,8 +39,8 @@ const WAITING_BYTES_MAX: usize = 64 << 20;
 const QUEUE_RETRY: Duration = Duration::from_millis(10);
 /// Scans, and gets that wait for the disk, that run concurrently for one batch and group.
 const READS_AT_ONCE: usize = 16;
-/// Gets answered from memory between two yields to other tasks, and how many gets a scan that begins there counts for: it
-/// takes a few dozen rows at the most.
+/// Gets answered from memory between two yields to other tasks, and how many gets a scan that begins there counts for: it takes
+/// a few dozen rows at most.
 const GETS_PER_YIELD: u32 = 64;
 const GETS_PER_SCAN: u32 = 4;
 

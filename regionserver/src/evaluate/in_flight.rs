@@ -1,14 +1,14 @@
-//! The operation numbers that are packed into entries which have not landed.
+//! The operation numbers packed into entries that have not landed.
 //!
-//! A number in here may still come to nothing, so a retry of it has to wait. Numbers are kept by entry, because entries
-//! land one after another; there are few entries in flight, and the usual number is above all of its client's.
+//! A number in here may still have no effect, so a retry of it has to wait. Numbers are kept by entry, because entries land
+//! one after another; there are few entries in flight, and the usual number is above all others of its client.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::window::ClientId;
 use crate::window::Ranges;
 
-/// Numbers under way.
+/// Operation numbers in flight.
 #[derive(Default)]
 pub struct InFlight {
     /// Oldest first.
@@ -27,7 +27,7 @@ impl InFlight {
         self.of(client).any(|numbers| numbers.contains(number))
     }
 
-    /// The highest number of a client's; 0 when there is none.
+    /// The highest number of a client; 0 if there is none.
     pub fn highest(&self, client: &ClientId) -> u64 {
         self.of(client).filter_map(Ranges::last).max().unwrap_or(0)
     }
@@ -36,7 +36,7 @@ impl InFlight {
         self.entries.iter().filter_map(|(_, clients)| clients.get(client))
     }
 
-    /// Notes a number that was packed into the entry with this ordinal; 0 is none.
+    /// Records a number that was packed into the entry with this ordinal; 0 is none.
     pub fn note(&mut self, ordinal: u64, client: ClientId, number: u64) {
         if number == 0 {
             return;

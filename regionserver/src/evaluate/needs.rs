@@ -50,8 +50,8 @@ pub fn tested(condition: &Condition) -> Vec<Column> {
     }
 }
 
-/// Everything that a mutation with deletes of versions or of families names, with so many versions that one is left of
-/// each column after the deletes of single versions.
+/// Everything that a mutation with deletes of versions or families names, with enough versions that each column has one left
+/// after the deletes of single versions.
 fn whole(row: &CheckedRow, read: &BTreeSet<Column>) -> Option<Projection> {
     let exact = |kind| matches!(kind, CellKind::Delete | CellKind::DeleteFamilyVersion);
     let versions = 1 + row.cells.iter().filter(|cell| exact(cell.kind)).count();

@@ -1,16 +1,16 @@
-//! The newest versions of columns that were looked at, with the writes in flight taken into account.
+//! The newest versions of the columns read lately, including the effect of writes in flight.
 //!
-//! While the overlay is active every write that is packed is noted in it, so what it knows of a column stays true, also
-//! after the write has landed: a hot counter is read from the engine once. It becomes active at a moment when nothing is
-//! in flight, and rests again when nothing was evaluated for a while: plain writes then cost nothing more.
+//! While the overlay is active it records every write that is packed, so what it knows of a column stays true, also after
+//! the write has landed: a hot counter is read from the engine once. It becomes active when nothing is in flight, and rests
+//! again when nothing has been evaluated for a while; then plain writes cost nothing more.
 //!
-//! Of a column that was not looked at is known only whether a write in flight touches it, as hashes: two columns with one
-//! hash make an operation wait for nothing, and that is all.
+//! Of other columns it knows only, by hashes, whether a write in flight touches them. Two columns with the same hash make a
+//! write wait needlessly, and nothing worse.
 //!
 //! Invariants:
-//! - What is known of a column is what a reader would see after all that is packed so far. What cannot be told without
-//!   reading more than the newest version is forgotten, and read anew once the write in flight has landed.
-//! - Forgetting is always right; so memory is bounded by forgetting what was not looked at for longest.
+//! - What it knows of a column is what a reader would see after everything packed so far. What would take more than the
+//!   newest version to know is dropped, and read again once the write in flight has landed.
+//! - Dropping is always correct; so memory is bounded by dropping what was not used for longest.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fmt;
@@ -20,22 +20,21 @@ use bytes::Bytes;
 use terrane_types::cell::Cells;
 use terrane_types::{CellKind, CellRef, FamilyRules, RegionId, TableSchema};
 
-/// Columns known, and bytes they take, of which one half was looked at lately.
+/// Columns known, and their bytes; one half is for those used lately.
 const COLUMNS_MAX: usize = 64 << 10;
 const BYTES_MAX: usize = 16 << 20;
-/// What a column takes besides its name and value, about.
+/// About what a column takes in addition to its name and value.
 const COLUMN_OVERHEAD_BYTES: usize = 128;
-/// Milliseconds of log time without anything evaluated after which the overlay rests.
+/// The overlay rests after so many milliseconds of log time in which nothing was evaluated.
 const REST_AFTER_MS: u64 = 10_000;
 
-/// Hashes that are the same in every process: nothing depends on the order that they give.
+/// Hashes that are the same in every process. Nothing depends on their order.
 type Hashed = BuildHasherDefault<DefaultHasher>;
 
 /// A column of a row.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Column {
-    /// `family length u8 | family | qualifier`: in the order of families and qualifiers, more or less, and one family's
-    /// columns lie together.
+    /// `family length u8 | family | qualifier`: columns of one family are adjacent, in the order of their qualifiers.
     name: Box<[u8]>,
 }
 
@@ -74,28 +73,28 @@ pub struct Version {
     pub value: Bytes,
 }
 
-/// The newest version of a column, `None` where there is none.
+/// The newest version of a column; `None` if it has none.
 pub type Newest = Option<Version>;
 
 /// What is known of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Known {
     newest: Newest,
-    /// A reader saw it although it had expired: the family's `min_versions` protects it, until the column is written again.
+    /// A reader saw it although it had expired: the family's `min_versions` protects it until the column is written again.
     protected: bool,
 }
 
-/// What a look at a column gives.
+/// The result of looking up a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Look {
     Known(Newest),
     /// It can be read from the engine now.
     Unknown,
-    /// A write in flight touches it, and it is not known what comes of it.
+    /// A write in flight touches it, with an effect that is not known here.
     InFlight,
 }
 
-/// What a cell makes of a column's newest version.
+/// A column's newest version after a cell, compared with before.
 #[derive(Debug, PartialEq, Eq)]
 enum After {
     Same,
@@ -104,21 +103,21 @@ enum After {
     Unknown,
 }
 
-/// The rows of which something is known, by region and row.
+/// The rows with known columns, by region and row.
 type Rows = HashMap<Box<[u8]>, BTreeMap<Column, Known>, Hashed>;
 
 /// The overlay of one group.
 #[derive(Default)]
 pub struct Overlay {
     active: bool,
-    /// Log time when something was evaluated last.
+    /// Log time of the last evaluation.
     used: u64,
-    /// Rows that were looked at lately, and those that were not since these filled up.
+    /// Rows used lately, and those not used since these filled up.
     young: Rows,
     old: Rows,
     young_columns: usize,
     young_bytes: usize,
-    /// Hashes of rows, columns and families that writes in flight touch, by entry, oldest first.
+    /// Hashes of the rows, columns and families that writes in flight touch, by entry, oldest first.
     in_flight: VecDeque<(u64, HashSet<u64, Hashed>)>,
 }
 
@@ -127,13 +126,13 @@ impl Overlay {
         self.active
     }
 
-    /// From now on every write that is packed is noted. Nothing is in flight.
+    /// From now on every write that is packed is recorded. Nothing is in flight.
     pub fn wake(&mut self) {
         *self = Self { active: true, ..Self::default() };
     }
 
-    /// Something is evaluated in an entry with this stamp. Memory is bounded here, and not while rows are evaluated: what
-    /// was gathered for them stays.
+    /// Something is evaluated in an entry with this stamp. Memory is bounded here and not while rows are evaluated, so that
+    /// what was gathered for them stays.
     pub fn evaluated(&mut self, stamp: u64) {
         self.used = stamp;
         if self.young_columns > COLUMNS_MAX / 2 || self.young_bytes > BYTES_MAX / 2 {
@@ -142,21 +141,21 @@ impl Overlay {
         }
     }
 
-    /// Rests when nothing was evaluated for a while.
+    /// Rests if nothing was evaluated for a while.
     pub fn rest(&mut self, stamp: u64) {
         if stamp.saturating_sub(self.used) > REST_AFTER_MS {
             *self = Self::default();
         }
     }
 
-    /// Entries up to this ordinal have landed: reading from the engine shows them.
+    /// Entries up to this ordinal have landed: the engine shows them.
     pub fn land(&mut self, landed: u64) {
         while self.in_flight.front().is_some_and(|(ordinal, _)| *ordinal <= landed) {
             self.in_flight.pop_front();
         }
     }
 
-    /// What is known of a column at this time.
+    /// Looks up a column at this time.
     pub fn look(&mut self, region: RegionId, row: &[u8], column: &Column, schema: &TableSchema, now_ms: i64) -> Look {
         let rules = rules_of(schema, column.family());
         let known = self.row(region, row).and_then(|columns| columns.get(column).cloned());
@@ -167,7 +166,7 @@ impl Overlay {
                 if rules.min_versions == 0 {
                     return Look::Known(None);
                 }
-                // Whether it is protected takes more to know than the newest version.
+                // Whether it is protected cannot be known from the newest version alone.
                 self.forget(region, row, column);
             }
             Some(known) => return Look::Known(known.newest),
@@ -186,7 +185,7 @@ impl Overlay {
         self.touches(Hashes::of(region, row).row())
     }
 
-    /// Learns columns from the cells that a read of them at this time gave; those that it did not give are absent.
+    /// Records columns from the cells that a read of them at this time returned; columns without a cell are absent.
     pub fn insert(
         &mut self,
         region: RegionId,
@@ -206,14 +205,14 @@ impl Overlay {
         }
         for (column, newest) in newest {
             let rules = rules_of(schema, column.family());
-            // The read may have been made a little before this time: without `min_versions` what has expired since is gone.
+            // The read may have happened a little earlier: without `min_versions`, what has expired since is gone.
             let protected = rules.min_versions > 0
                 && newest.as_ref().is_some_and(|version| is_expired(&rules, version.timestamp, now_ms));
             self.set(region, row, column, Known { newest, protected });
         }
     }
 
-    /// Notes a write that is packed into the entry with this ordinal; its cells are stamped.
+    /// Records a write that is packed into the entry with this ordinal; its cells are stamped.
     pub fn note(&mut self, ordinal: u64, region: RegionId, row: &[u8], cells: &[u8], schema: &TableSchema) {
         if self.in_flight.back().is_none_or(|(last, _)| *last != ordinal) {
             self.in_flight.push_back((ordinal, HashSet::default()));
@@ -259,7 +258,7 @@ impl Overlay {
         }
     }
 
-    /// What is known of a row. It counts as looked at.
+    /// The known columns of a row, which counts as used.
     fn row(&mut self, region: RegionId, row: &[u8]) -> Option<&mut BTreeMap<Column, Known>> {
         let key = key_of(region, row);
         if !self.young.contains_key(&key) {
@@ -273,7 +272,7 @@ impl Overlay {
 
     fn set(&mut self, region: RegionId, row: &[u8], column: Column, now: Known) {
         let key = key_of(region, row);
-        // Brings the row among the young ones if it is old.
+        // Moves the row to the young ones if it is old.
         self.row(region, row);
         let bytes = bytes_of(&key, &column, &now);
         let columns = self.young.entry(key.clone()).or_default();
@@ -300,7 +299,7 @@ impl Overlay {
             self.young_bytes -= bytes_of(&key, column, &known);
         }
         if nothing_left {
-            // Else rows of which nothing is known would pile up, for as long as the group is led.
+            // Otherwise rows without known columns would pile up while the group is led.
             self.young.remove(&key);
         }
     }
@@ -310,22 +309,22 @@ impl Overlay {
     }
 }
 
-/// What a cell makes of the newest version of its column. It acts in write order: it was written after that.
+/// The newest version of a column after a cell of it. Cells act in write order: this one was written after that version.
 fn after(now: Option<&Version>, cell: &CellRef<'_>, rules: &FamilyRules) -> After {
     if rules.ttl_ms.is_some() && rules.min_versions > 0 {
-        // Whether the newest cell is protected depends on those below it.
+        // Whether the newest cell is protected depends on those before it.
         return After::Unknown;
     }
     let timestamp = now.map(|version| version.timestamp);
     match cell.kind {
-        // Of two puts of one timestamp the later stands.
+        // Of two puts with the same timestamp the later one counts.
         CellKind::Put if timestamp.is_none_or(|newest| cell.timestamp >= newest) => After::Newest(version_of(cell)),
         CellKind::Put => After::Same,
         CellKind::DeleteColumn | CellKind::DeleteFamily => match timestamp {
             Some(newest) if cell.timestamp >= newest => After::Absent,
             _ => After::Same,
         },
-        // What comes up below it is not known.
+        // The version that appears below it is not known.
         CellKind::Delete | CellKind::DeleteFamilyVersion => match timestamp {
             Some(newest) if cell.timestamp == newest => After::Unknown,
             _ => After::Same,
@@ -337,7 +336,7 @@ fn version_of(cell: &CellRef<'_>) -> Version {
     Version { timestamp: cell.timestamp, value: Bytes::copy_from_slice(cell.value) }
 }
 
-/// The rules of a family; of one that is not there, those of a new one.
+/// The rules of a family; those of a new one if the table does not have it.
 pub fn rules_of(schema: &TableSchema, family: &[u8]) -> FamilyRules {
     schema.family(family).map(|family| family.rules).unwrap_or_default()
 }

@@ -19,7 +19,7 @@ use crate::window::{Known, NO_CLIENT};
 /// one frame to a follower.
 const LOGGED_BYTES_MAX: usize = 40 << 20;
 
-/// Lays the logged form of a write out. Nothing fails from here on.
+/// Writes the logged form of a write. Nothing fails from here on.
 pub(super) struct Packer<'a> {
     pub(super) evaluator: &'a mut Evaluator,
     pub(super) packing: &'a Packing,
@@ -68,7 +68,7 @@ impl Packer<'_> {
     /// All or nothing: every row is evaluated before any is written, and no two are of one key.
     fn pack_together(&mut self, encoder: &mut WriteEncoder<'_>) {
         if self.rows.iter().any(|item| item.known != Known::New) {
-            // It was applied before, as a whole. A number that was not was never one of this batch.
+            // The batch was applied before, as a whole. A number that was not applied then was never one of it.
             for item in self.rows {
                 let stamp = self.packing.stamp;
                 let not_tried = RowResult { stamp, kind: ResultKind::NotTried }.encode();
@@ -122,7 +122,7 @@ impl Packer<'_> {
         let mut columns = BTreeMap::new();
         for column in &needs.columns {
             let Look::Known(newest) = overlay.look(region, &item.row.row, column, schema, now_ms) else {
-                // Everything was there before the first row was evaluated, so it was a row of this very write.
+                // All columns were known before the first row was evaluated, so a row of this very write changed that.
                 return Evaluated::refused(format!(
                     "row {} comes twice in the batch, first with a delete that leaves open what {column} holds: \
                      send the two apart",

@@ -139,7 +139,7 @@ impl Row<'_> {
         for rmw in &self.request.read_modify_writes {
             let newest = self.newest(&Column::new(rmw.family.as_bytes(), &rmw.qualifier));
             let value = rmw.apply(newest.map(|version| &version.value[..]))?;
-            // Not below the cell that it stands for, whatever timestamp a client gave that one.
+            // Not below the cell that it replaces, whatever timestamp a client gave that one.
             let timestamp = newest.map_or(self.stamp, |version| version.timestamp.max(self.stamp));
             pack(&mut cells, CellRef::put(rmw.family.as_bytes(), &rmw.qualifier, timestamp, &value));
         }

@@ -271,7 +271,7 @@ impl World {
             && let Some(next) = self.queue.front().cloned()
         {
             asked += 1;
-            assert!(asked < 100, "asked for ever");
+            assert!(asked < 100, "prepared over and over");
             let alone = self.in_flight.is_empty() && operations.is_empty();
             let packing =
                 Packing { term: self.term, ordinal: self.ordinal, stamp: self.stamp, landed: self.landed, alone };
@@ -529,7 +529,7 @@ proptest! {
             for step in steps {
                 world.step(step).await;
             }
-            // Whatever is left goes through in the end.
+            // What is left is applied in the end.
             while !world.queue.is_empty() || !world.in_flight.is_empty() {
                 world.pack(3, 1).await;
                 world.land();

@@ -96,7 +96,7 @@ impl DataService {
         }
         let (sender, outcome) = oneshot::channel();
         self.edge.mutate(&header, mutation, move |done| {
-            // The caller may have gone away; the write goes on.
+            // The caller may have gone away; the write continues.
             sender.send(done).ok();
         });
         match tokio::time::timeout(header.deadline, outcome).await {

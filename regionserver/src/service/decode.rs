@@ -116,7 +116,7 @@ fn client_id(bytes: &[u8]) -> Result<[u8; 16], Error> {
     bytes.try_into().map_err(|_| invalid(&format!("a client id has 16 bytes, this one {}", bytes.len())))
 }
 
-/// Which of its numbers the client says that it waits for.
+/// The numbers that the client says it waits for.
 pub fn take_under_way(header: &mut Option<v1::RequestHeader>) -> Option<v1::UnderWay> {
     header.as_mut()?.under_way.take()
 }

@@ -127,7 +127,7 @@ impl Replica {
         self.apply(entry).await
     }
 
-    /// What the regions remember of operations, as it would be recorded.
+    /// The windows of the regions, as they would be recorded.
     fn windows(&self) -> Vec<(RegionId, Bytes)> {
         let inner = self.machine.inner.lock();
         inner.windows.iter().map(|(region, window)| (*region, window.encode())).collect()
