@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use terrane_types::ServerId;
+use tokio::time::Instant;
 
 use crate::route::counters::Count;
 use crate::wire::failure::Failure;
@@ -39,14 +40,12 @@ impl Sessions {
         let _opening = self.opening.lock();
         let last = self.sessions.read().get(&peer.server).cloned();
         let ping_timeout = last.as_ref().map(|last| last.ping_timeout()).unwrap_or_default();
-        let on_trial = match last.filter(|last| last.address() == address) {
-            None => false,
-            Some(last) => match last.standing() {
-                Standing::Ready => return Ok(Some(last)),
-                Standing::Away => return Ok(None),
-                Standing::Broken { doubtful: true, since } if since.elapsed() < TRIAL_PAUSE => return Ok(None),
-                Standing::Broken { doubtful, .. } => doubtful,
-            },
+        let last = last.filter(|last| last.address() == address);
+        let on_trial = match step(last.as_ref().map(|last| last.standing()), Instant::now()) {
+            Step::Use => return Ok(last),
+            Step::Pass => return Ok(None),
+            Step::Open => false,
+            Step::OpenOnTrial => true,
         };
         opened.add();
         let session = Session::open(address, peer, ping_timeout, on_trial)?;
@@ -59,3 +58,31 @@ impl Sessions {
         self.sessions.write().clear();
     }
 }
+
+/// What a call does about a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Sends on the session there is.
+    Use,
+    /// Opens a session and sends on it.
+    Open,
+    /// Opens a session for later calls, and goes to another member.
+    OpenOnTrial,
+    /// Goes to another member.
+    Pass,
+}
+
+/// Decides, given the last session with the server at this address.
+fn step(last: Option<Standing>, now: Instant) -> Step {
+    match last {
+        None => Step::Open,
+        Some(Standing::Ready) => Step::Use,
+        Some(Standing::Away) => Step::Pass,
+        Some(Standing::Broken { doubtful: false, .. }) => Step::Open,
+        Some(Standing::Broken { doubtful: true, since }) if now.duration_since(since) < TRIAL_PAUSE => Step::Pass,
+        Some(Standing::Broken { doubtful: true, .. }) => Step::OpenOnTrial,
+    }
+}
+
+#[cfg(test)]
+mod tests;

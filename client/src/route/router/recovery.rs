@@ -205,7 +205,7 @@ impl Router {
     }
 }
 
-/// What a `NotLeader` says about its group, as the cache takes it. The leader's address may come apart from the members.
+/// What a `NotLeader` says about its group, as the cache takes it. The leader's address may be given separately from the members.
 fn location_of(
     group: GroupId,
     term: u64,
