@@ -21,7 +21,7 @@ use super::needs::{self, Needs};
 use super::{Columns, stamp_ms};
 use crate::proposal::Write;
 
-/// Rows remembered.
+/// Rows recorded.
 const ROWS: usize = 16 << 10;
 /// Rows of one write that are checked: the leader gathers what a large write needs at once anyway.
 const ROWS_OF_WRITE_MAX: usize = 64;
@@ -41,7 +41,7 @@ impl Default for Prefetch {
 }
 
 impl Prefetch {
-    /// Starts to read the columns that a write needs and that memory does not have. Returns at once.
+    /// Starts to read the columns that a write needs and that are not in memory. Returns at once.
     pub fn begin(&self, columns: &Arc<dyn Columns>, write: &Write, tasks: &TaskTracker) {
         let now_ms = stamp_ms(terrane_env::time::wall_ms());
         let mut cold = Vec::new();
@@ -90,7 +90,7 @@ impl Prefetch {
         hasher.write_u64(region.0);
         hasher.write(row);
         let hash = hasher.finish();
-        // The upper half distinguishes rows of one place; 0 stands for none.
+        // The upper half distinguishes rows with the same place; 0 means none.
         let tag = u32::try_from(hash >> 32).unwrap_or(1).max(1);
         let place = usize::try_from(hash % ROWS as u64).unwrap_or(0);
         self.rows[place].swap(tag, Ordering::Relaxed) != tag

@@ -12,8 +12,8 @@ use super::overlay::{Column, Newest, Version, is_expired, rules_of};
 use crate::operation::{ResultKind, RowResult};
 use crate::proposal::{CheckedRow, RowRequest};
 
-/// Bytes of a sentence that says why a row is refused: keys in it may be long. Well below what the window keeps of a
-/// result.
+/// Bytes of the reason why a row is refused, which may contain long keys. Well below the largest result that the window
+/// keeps.
 const REFUSAL_BYTES_MAX: usize = 2 << 10;
 
 /// A row with all that its request needs.
@@ -36,12 +36,12 @@ pub enum Evaluated {
     Applied { cells: Bytes, returned: Option<Vec<u8>> },
     /// Nothing is applied.
     ConditionFailed { found: Vec<u8> },
-    /// Nothing is applied, and the sentence says why.
+    /// Nothing is applied, for this reason.
     Refused { what: String },
 }
 
 impl Evaluated {
-    /// The sentence is cut where it is too long: many rows may be refused at once.
+    /// A refusal, with its reason cut if it is too long: many rows may be refused at once.
     pub fn refused(mut what: String) -> Self {
         shorten(&mut what);
         Self::Refused { what }
@@ -59,7 +59,7 @@ impl Evaluated {
         }
     }
 
-    /// About what it takes in the log.
+    /// Its approximate size in the log.
     pub fn bytes(&self, row: &CheckedRow) -> usize {
         let own = match self {
             Self::Applied { cells, returned } => cells.len() + returned.as_ref().map_or(0, Vec::len),
@@ -69,7 +69,7 @@ impl Evaluated {
         64 + row.row.len() + own
     }
 
-    /// Its result, if its caller is owed more than success.
+    /// Its result, if its caller expects more than success.
     pub fn result(&self, stamp: u64) -> Option<RowResult> {
         let kind = match self {
             Self::Applied { returned: None, .. } => return None,
@@ -83,7 +83,7 @@ impl Evaluated {
     }
 }
 
-/// Shortens a refusal so that the window keeps it: otherwise a retry would be answered that the row was applied.
+/// Shortens a reason so that the window keeps it: otherwise a retry would be told that the row was applied.
 fn shorten(what: &mut String) {
     if what.len() > REFUSAL_BYTES_MAX {
         let end = (0..=REFUSAL_BYTES_MAX).rev().find(|at| what.is_char_boundary(*at)).unwrap_or(0);
@@ -130,7 +130,7 @@ impl Row<'_> {
         Ok(Evaluated::Applied { cells, returned })
     }
 
-    /// The cells of the mutation, with what increments and appends come to.
+    /// The cells of the mutation, with the results of increments and appends.
     fn final_cells(&self) -> Result<Bytes, Invalid> {
         if self.request.read_modify_writes.is_empty() {
             return Ok(self.row.cells.as_bytes().clone());

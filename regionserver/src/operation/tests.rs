@@ -76,7 +76,7 @@ fn a_write_has_this_layout() {
 }
 
 #[test]
-fn a_write_of_the_format_before_is_still_read() {
+fn a_write_of_the_previous_format_is_still_read() {
     let old = [
         &[1u8, 1][..],
         &7u64.to_le_bytes(),
@@ -125,7 +125,7 @@ fn a_split_has_this_layout() {
 }
 
 #[test]
-fn changes_of_tables_come_back() {
+fn changes_of_tables_round_trip() {
     let mut schema = TableSchema::new(TableName::new("t").unwrap());
     schema.table = TableId(5);
     schema.add_family(FamilySchema::new(FamilyName::new("f").unwrap())).unwrap();
@@ -189,7 +189,7 @@ fn an_unknown_format_kind_or_flag_is_refused() {
 }
 
 #[test]
-fn what_the_edge_accepts_at_its_limits_is_read_again() {
+fn operations_at_the_limits_of_the_edge_can_be_decoded() {
     use terrane_types::limits::{BATCH_ROWS_MAX, QUALIFIER_BYTES_MAX, ROW_BYTES_MAX};
     let row = vec![b'r'; ROW_BYTES_MAX];
     let mut longest = Vec::new();
@@ -212,7 +212,7 @@ fn what_the_edge_accepts_at_its_limits_is_read_again() {
 }
 
 #[test]
-fn what_a_client_waits_for_has_this_layout() {
+fn a_settle_has_this_layout() {
     let under_way = UnderWay::new(20, vec![(3, 3), (7, 9)]).unwrap();
     let settle = Settle { region: RegionId(7), client: [9; 16], under_way };
     let numbers = |numbers: &[u64]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();

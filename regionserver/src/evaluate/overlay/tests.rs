@@ -1,4 +1,4 @@
-//! What single cells make of what is known. Random mixes are in `evaluate_tests.rs`.
+//! The effect of single cells on what is known. Random mixes are in `evaluate/tests.rs`.
 
 use terrane_types::cell::pack;
 use terrane_types::{FamilySchema, TableName};
@@ -49,7 +49,7 @@ fn after_ten(cells: &[u8]) -> Look {
 }
 
 #[test]
-fn a_put_at_or_above_the_newest_stands_and_one_below_changes_nothing() {
+fn a_put_at_or_above_the_newest_wins_and_one_below_changes_nothing() {
     assert_eq!(after_ten(&put(11, "new")), Look::Known(Some(version(11, "new"))));
     assert_eq!(after_ten(&put(10, "new")), Look::Known(Some(version(10, "new"))));
     assert_eq!(after_ten(&put(9, "new")), Look::Known(Some(version(10, "ten"))));
@@ -95,7 +95,7 @@ fn a_version_that_was_seen_although_expired_stays_until_the_column_is_written() 
 }
 
 #[test]
-fn a_column_that_was_not_looked_at_waits_for_writes_in_flight_to_it_alone() {
+fn an_unused_column_waits_only_for_writes_in_flight_to_it() {
     let schema = schema(None, 0);
     let mut overlay = Overlay::default();
     overlay.wake();
@@ -119,7 +119,7 @@ fn a_family_deleted_in_flight_is_waited_for_in_all_of_its_columns() {
 }
 
 #[test]
-fn what_was_not_looked_at_for_longest_is_forgotten() {
+fn the_least_recently_used_columns_are_dropped() {
     let schema = schema(None, 0);
     let mut overlay = Overlay::default();
     overlay.wake();
@@ -138,7 +138,7 @@ fn what_was_not_looked_at_for_longest_is_forgotten() {
 }
 
 #[test]
-fn it_rests_when_nothing_was_evaluated_for_a_while() {
+fn it_becomes_inactive_when_nothing_was_evaluated_for_a_while() {
     let mut overlay = knowing(None);
     overlay.evaluated(1_000);
     overlay.rest(1_000 + REST_AFTER_MS);

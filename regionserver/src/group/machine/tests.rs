@@ -1,4 +1,4 @@
-//! What is left after a crash, with everything that the manifest holds and the log once more.
+//! What a replica restores after a crash, from the manifest and a replay of the log.
 
 use terrane_engine::{BackendKind, Options, Patience};
 use terrane_types::cell::{CellRef, LATEST, pack};
@@ -13,7 +13,7 @@ use crate::proposal::{CheckedRow, RowRequest, Write};
 
 const GROUP: GroupId = GroupId(2);
 
-/// One replica over a directory, and the log that it is given.
+/// One replica over a directory, and its log.
 struct Replica {
     directory: tempfile::TempDir,
     engine: Arc<Engine>,
@@ -82,7 +82,7 @@ impl Replica {
         replies.remove(0).remove(0)
     }
 
-    /// Forgets what is in memory and applies the log again from where this replica's files leave off.
+    /// Drops everything in memory and applies the log again from where this replica's files end.
     async fn crash_and_replay(self) -> Self {
         let durable = self.machine.durable().index;
         let Self { directory, engine, machine, log } = self;
@@ -117,7 +117,7 @@ impl Replica {
         self.apply(operation).await
     }
 
-    /// Prepares a write of one row as the leader would, alone, and applies what comes of it.
+    /// Prepares a write of one row alone, as the leader would, and applies the result.
     async fn mutate(&mut self, region: u64, epoch: u64, number: u64, row: &str, request: Option<RowRequest>) -> Reply {
         let proposal = proposed(region, epoch, number, row, request);
         let ordinal = self.log.len() as u64 + 1;
@@ -237,7 +237,7 @@ async fn a_split_that_is_replayed_over_its_daughters_still_forwards_to_them() {
 }
 
 #[tokio::test]
-async fn a_boundary_that_no_manifest_holds_is_refused_at_its_entry_and_the_region_goes_on() {
+async fn a_boundary_too_long_for_a_manifest_is_refused_at_its_entry_and_the_region_continues() {
     let mut replica = Replica::new().await;
     replica.create().await;
     replica.put(1, 1, "a").await;
@@ -304,7 +304,7 @@ async fn a_write_to_a_family_dropped_since_the_edge_checked_it_is_refused_as_a_w
         operation
     };
     assert!(matches!(replica.apply(logged(&[b"g"], true)).await, Reply::Applied { .. }));
-    // The edge took them while g was there, and the drop came first in the log.
+    // The edge accepted them while g existed, and the drop came first in the log.
     replica.alter(schema(3)).await;
     let refused = Reply::SchemaChanged { table: TableId(5), version: 3 };
     let packing = Packing { term: 1, ordinal: 9, stamp: 2_000, landed: 8, alone: true };
@@ -313,7 +313,7 @@ async fn a_write_to_a_family_dropped_since_the_edge_checked_it_is_refused_as_a_w
     assert_eq!(replica.apply(logged(&[b"f", b"g"], true)).await, refused);
     assert_eq!(replica.shown(), "r1[]", "nothing of it is applied");
     assert!(matches!(replica.apply(logged(&[b"f"], true)).await, Reply::Applied { .. }), "f is still there");
-    // Entries of builds that did not say what was checked have the effect that they had.
+    // Entries of builds that did not record what was checked keep their effect.
     assert!(matches!(replica.apply(logged(&[b"f", b"g"], false)).await, Reply::Applied { .. }));
     let before = replica.shown();
     let replica = replica.crash_and_replay().await;
@@ -321,7 +321,7 @@ async fn a_write_to_a_family_dropped_since_the_edge_checked_it_is_refused_as_a_w
 }
 
 #[tokio::test]
-async fn what_a_client_waits_for_is_replayed_and_holds_back_the_log() {
+async fn settled_numbers_are_replayed_and_hold_back_the_log() {
     let mut replica = Replica::new().await;
     replica.create().await;
     for number in 1..=4 {
@@ -340,14 +340,14 @@ async fn what_a_client_waits_for_is_replayed_and_holds_back_the_log() {
     assert_eq!(known.look_up(&[4; 16], 2, 900), crate::window::Known::TooOld);
 }
 
-/// A condition that holds of rows without the column.
+/// A condition that holds for rows without the column.
 fn absent() -> Option<RowRequest> {
     let test = terrane_types::ColumnTest::new(FamilyName::new("f").unwrap(), "q", terrane_types::Test::Absent);
     Some(RowRequest { condition: Some(terrane_types::Condition::Column(test)), ..RowRequest::default() })
 }
 
 #[tokio::test]
-async fn a_replay_gives_the_same_windows_and_the_same_answers() {
+async fn a_replay_restores_the_same_windows_and_the_same_answers() {
     let mut replica = Replica::new().await;
     replica.create().await;
     assert_eq!(replica.mutate(1, 1, 1, "a", absent()).await, Reply::Applied { stamp: 1002 });
@@ -361,7 +361,7 @@ async fn a_replay_gives_the_same_windows_and_the_same_answers() {
     assert_eq!(before.len(), 2);
     let mut replica = replica.crash_and_replay().await;
     assert_eq!(replica.windows(), before);
-    // A retry of what was refused is refused again, with the result of the first time, in whichever daughter it comes to.
+    // A retry of a refused row is refused again, with the first result, in whichever daughter it reaches.
     let (Reply::Rows { results: first, .. }, Reply::Rows { results: again, .. }) =
         (failed, replica.mutate(2, 2, 2, "a", absent()).await)
     else {
@@ -389,7 +389,7 @@ async fn a_number_without_cells_holds_back_the_log_until_it_is_on_disk() {
 }
 
 #[tokio::test]
-async fn what_changes_regions_is_packed_alone_and_a_write_of_a_region_that_is_gone_is_refused() {
+async fn changes_of_regions_are_packed_alone_and_a_write_to_a_missing_region_is_refused() {
     let mut replica = Replica::new().await;
     replica.create().await;
     let split =
@@ -426,7 +426,7 @@ fn with_versions(version: u64, versions: u32) -> TableSchema {
 }
 
 #[tokio::test]
-async fn what_a_lower_limit_hid_stays_hidden_though_nothing_was_written_under_it() {
+async fn versions_hidden_by_a_lower_limit_stay_hidden_even_if_nothing_was_written_under_it() {
     for flushes in [false, true] {
         let mut replica = Replica::new().await;
         replica.create().await;
@@ -469,7 +469,7 @@ async fn an_alter_that_changes_no_view_takes_no_sequence_number() {
 }
 
 #[tokio::test]
-async fn a_family_that_comes_again_begins_empty() {
+async fn a_family_that_is_created_again_begins_empty() {
     let mut without = schema(2);
     without.families[0].name = FamilyName::new("g").unwrap();
     // The cells are in a frozen memtable, in a file, or in the memory of both daughters of a split.
@@ -520,7 +520,7 @@ async fn a_set_on_a_version_of_the_same_millisecond_waits_for_the_next() {
 }
 
 #[tokio::test]
-async fn an_entry_waits_for_room_in_the_memtables_and_a_flush_makes_it() {
+async fn an_entry_waits_for_the_memtables_until_a_flush_frees_them() {
     let directory = tempfile::tempdir().unwrap();
     let engine = Engine::open(Options::new(directory.path().join("engine"), BackendKind::Memory, 0)).await.unwrap();
     let signals = Arc::new(Signals::new(1000));
