@@ -52,6 +52,8 @@ mod token;
 #[cfg(test)]
 mod model_tests;
 #[cfg(test)]
+mod script_tests;
+#[cfg(test)]
 mod text_tests;
 
 pub use error::FilterError;

@@ -243,4 +243,6 @@ impl FamilyTombstones {
 }
 
 #[cfg(test)]
+mod script_tests;
+#[cfg(test)]
 mod tests;

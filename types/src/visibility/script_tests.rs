@@ -1,0 +1,97 @@
+//! Golden scripts of one column. The commands:
+//!
+//! - `rules [from=SEQUENCE] [at=MS] versions=N min_versions=N ttl=MS keep_deleted_cells`: the family's rules; with `from`, a change
+//!   by the log entry with that stamp.
+//! - `put T`, `delete T`, `delete_column T`, `delete_family T`, `delete_family_version T`: the next mutation, at timestamp T. Its
+//!   sequence number is printed.
+//! - `read [seq=N] [now=MS] [versions=N] [below=T]`: the visible timestamps, newest first.
+//! - `collect [snapshot=N] [now=MS] [covers_older]`: the fate of each cell, in storage order.
+
+use std::cmp::Reverse;
+use std::fmt::Write as _;
+
+use super::*;
+
+struct Column {
+    history: RulesHistory,
+    cells: Vec<CellMeta>,
+    sequence: u64,
+}
+
+/// The number after `name=`.
+fn number<T: std::str::FromStr>(rest: &str, name: &str) -> Option<T> {
+    let value = rest.split(' ').filter_map(|word| word.split_once('=')).find(|(found, _)| *found == name)?.1;
+    Some(value.parse().unwrap_or_else(|_| panic!("{name}={value} is not a number")))
+}
+
+fn rules(rest: &str) -> FamilyRules {
+    FamilyRules {
+        versions: number(rest, "versions").unwrap_or(1),
+        min_versions: number(rest, "min_versions").unwrap_or(0),
+        ttl_ms: number(rest, "ttl"),
+        keep_deleted_cells: rest.contains("keep_deleted_cells"),
+    }
+}
+
+impl Column {
+    fn command(&mut self, line: &str, out: &mut String) {
+        let (command, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let kind = match command {
+            "rules" => return self.change_rules(rest),
+            "read" => return self.read(rest, out),
+            "collect" => return self.collect(rest, out),
+            "put" => CellKind::Put,
+            "delete" => CellKind::Delete,
+            "delete_column" => CellKind::DeleteColumn,
+            "delete_family" => CellKind::DeleteFamily,
+            "delete_family_version" => CellKind::DeleteFamilyVersion,
+            _ => panic!("no such command: {line}"),
+        };
+        self.sequence += 1;
+        let timestamp = rest.parse().expect("a timestamp");
+        self.cells.push(CellMeta { timestamp, sequence: self.sequence, position: 0, kind });
+        self.cells.sort_by_key(|cell| Reverse((cell.timestamp, cell.sequence)));
+        writeln!(out, "{line} @{}", self.sequence).unwrap();
+    }
+
+    fn change_rules(&mut self, rest: &str) {
+        match number(rest, "from") {
+            None => self.history = RulesHistory::new(rules(rest)),
+            Some(sequence) => {
+                let stamp_ms = number(rest, "at").expect("at=MS");
+                self.history.push(RulesChange { sequence, stamp_ms, rules: rules(rest) });
+            }
+        }
+    }
+
+    fn read(&self, rest: &str, out: &mut String) {
+        let view = View {
+            versions: number(rest, "versions").unwrap_or(u32::MAX),
+            time_max: number(rest, "below").unwrap_or(i64::MAX),
+            ..View::latest(number(rest, "seq").unwrap_or(self.sequence), number(rest, "now").unwrap_or(0))
+        };
+        let mut resolver = Resolver::new(&self.history, view);
+        resolver.start_row();
+        let visible = resolver.column(&self.cells);
+        let shown: Vec<String> = visible.iter().map(|at| self.cells[*at as usize].timestamp.to_string()).collect();
+        writeln!(out, "sees {}", if shown.is_empty() { "nothing".to_owned() } else { shown.join(" ") }).unwrap();
+    }
+
+    fn collect(&self, rest: &str, out: &mut String) {
+        let snapshot = number(rest, "snapshot").unwrap_or(self.sequence);
+        let now_ms = number(rest, "now").unwrap_or(0);
+        let mut collector = Collector::new(&self.history, snapshot, now_ms, rest.contains("covers_older"));
+        collector.start_row();
+        for (cell, fate) in self.cells.iter().zip(collector.column(&self.cells)) {
+            writeln!(out, "{:?} {} @{}: {fate:?}", cell.kind, cell.timestamp, cell.sequence).unwrap();
+        }
+    }
+}
+
+#[test]
+fn scripts_play_as_recorded() {
+    terrane_testscript::check_scripts(concat!(env!("CARGO_MANIFEST_DIR"), "/src/visibility/testdata"), || {
+        let mut column = Column { history: RulesHistory::new(rules("")), cells: Vec::new(), sequence: 0 };
+        move |line: &str, out: &mut String| column.command(line, out)
+    });
+}
