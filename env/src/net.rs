@@ -369,7 +369,7 @@ mod tests {
             stopped.await.ok();
         }));
 
-        let call = http::Request::post(format!("http://{address}/nobody.Here/Call")).body(Body::empty()).unwrap();
+        let call = http::Request::post(format!("http://{address}/no.Such/Call")).body(Body::empty()).unwrap();
         let answer = channel(&address.to_string()).unwrap().oneshot(call).await.unwrap();
         let code = tonic::Status::from_header_map(answer.headers()).unwrap().code();
         assert_eq!(code, tonic::Code::Unimplemented, "an empty server knows no call");
@@ -416,7 +416,7 @@ mod tests {
         let listener = listen("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         drop(listener);
-        let call = http::Request::post(format!("http://{address}/nobody.Here/Call")).body(Body::empty()).unwrap();
+        let call = http::Request::post(format!("http://{address}/no.Such/Call")).body(Body::empty()).unwrap();
         channel(&address).unwrap().oneshot(call).await.unwrap_err();
     }
 }

@@ -93,7 +93,7 @@ async fn wait_for_port(address: &'static str) -> turmoil::Result {
 }
 
 async fn call(address: &str) -> Result<(), tonic::transport::Error> {
-    let call = http::Request::post(format!("http://{address}/nobody.Here/Call")).body(Body::empty());
+    let call = http::Request::post(format!("http://{address}/no.Such/Call")).body(Body::empty());
     let call = call.expect("a valid request");
     net::channel(address).expect("a valid address").oneshot(call).await.map(|_| ())
 }
@@ -113,7 +113,7 @@ fn a_lost_link_heals() {
         let address = "server:7700";
         wait_for_port(address).await?;
         let channel = net::channel(address)?;
-        let request = || http::Request::post("http://server:7700/nobody.Here/Call").body(Body::empty());
+        let request = || http::Request::post("http://server:7700/no.Such/Call").body(Body::empty());
         channel.clone().oneshot(request()?).await?;
         turmoil::partition("client", "server");
         let cut = tokio::time::timeout(Duration::from_secs(5), channel.clone().oneshot(request()?)).await?;
@@ -144,7 +144,7 @@ fn trace(seed: u64) -> Vec<String> {
         }
         Ok(())
     });
-    run.run().expect("the run ends well");
+    run.run().expect("the run succeeds");
     let lines = trace.lock().expect("no holder panics");
     lines.clone()
 }
