@@ -46,6 +46,10 @@ impl RowSet {
                 _ => joined.push(range),
             }
         }
+        debug_assert!(
+            joined.windows(2).all(|pair| !pair[0].end.is_empty() && pair[0].end < pair[1].start),
+            "a row set has ranges that overlap or touch: {joined:?}"
+        );
         Self(joined)
     }
 
