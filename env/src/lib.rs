@@ -20,11 +20,6 @@
     reason = "this crate is the one place that may name what the lists forbid to all others"
 )]
 
-#[cfg(all(feature = "sim", not(tokio_unstable)))]
-compile_error!(
-    "the simulation needs RUSTFLAGS=\"--cfg tokio_unstable\" (tokio's seeded scheduler); `cargo xtask sim` sets it"
-);
-
 pub mod budget;
 #[cfg(feature = "sim")]
 mod delay;

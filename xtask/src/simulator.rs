@@ -1,8 +1,8 @@
-//! Building and running the simulator.
+//! Builds and runs the simulator.
 //!
-//! It swaps every door of `terrane-env` for its simulated side and needs a compiler flag of tokio's, so it is built with
-//! features, flags, profile and a target directory of its own: an ordinary build never sees a switched door, and neither
-//! build throws the other's work away. What a build says goes to standard error; standard output belongs to the run.
+//! The simulator replaces the functions of `terrane-env` by simulated ones. It is built with an extra feature but
+//! with the profile and target directory of every other build, so that external crates are compiled once; cargo keeps
+//! both variants of our crates. Build output goes to standard error; standard output belongs to the run.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -11,12 +11,7 @@ use std::sync::Mutex;
 
 use crate::processes;
 
-/// tokio's seeded scheduler, and turmoil's way of ending a run at the first panic, need this.
-const SIMULATOR_RUSTFLAGS: &str = "--cfg tokio_unstable";
-/// The profile in the workspace's manifest: optimised a little, with every assertion on.
-const PROFILE: &str = "sim";
-
-/// Whether the arguments are `--seed N` and perhaps more, for the simulator itself to judge.
+/// Whether the arguments start with `--seed N`. The simulator itself checks the rest.
 pub fn names_a_seed(arguments: &[String]) -> bool {
     match arguments {
         [flag, seed, ..] => flag == "--seed" && seed.parse::<u64>().is_ok(),
@@ -24,30 +19,31 @@ pub fn names_a_seed(arguments: &[String]) -> bool {
     }
 }
 
-/// The seeds of `--seeds A..B`, B not among them, and the rest, for the simulator itself to judge.
+/// The seeds of `--seeds A..B`, excluding B, and the remaining arguments, which the simulator itself checks.
 pub fn names_seeds(arguments: &[String]) -> Option<(Range<u64>, &[String])> {
     let [flag, seeds, rest @ ..] = arguments else { return None };
     let (first, end) = seeds.split_once("..").filter(|_| flag == "--seeds")?;
     Some((first.parse().ok()?..end.parse().ok()?, rest)).filter(|(seeds, _)| !seeds.is_empty())
 }
 
-/// Builds the simulator; where it is.
+/// Builds the simulator and returns its path.
 fn build(root: &Path) -> Option<PathBuf> {
-    let mut build = simulator_cargo(root, "build");
-    build.args(["--quiet", "--package", "terrane-tests", "--bin", "sim"]).stdout(std::io::stderr());
+    let mut build = processes::cargo(root);
+    build
+        .args(["build", "--quiet", "--locked", "--package", "terrane-tests", "--bin", "sim", "--features", "sim"])
+        .stdout(std::io::stderr());
     if processes::succeeds(&mut build) {
-        return Some(target_directory(root).join(PROFILE).join("sim"));
+        return Some(processes::target_directory(root).join("debug").join("sim"));
     }
     eprintln!("the simulator does not build");
     None
 }
 
-/// Builds the simulator and runs many seeds, as many at a time as there are processors. The verdict of each is a line, in
-/// the order in which they end.
+/// Builds the simulator and runs many seeds, one per processor at a time. Prints the result of each run as it ends.
 pub fn run_many(root: &Path, seeds: Range<u64>, arguments: &[String]) -> ExitCode {
     let Some(program) = build(root) else { return ExitCode::FAILURE };
     let (count, todo, failed) = (seeds.end - seeds.start, Mutex::new(seeds), Mutex::new(Vec::new()));
-    let next = || todo.lock().expect("nobody panics with it").next();
+    let next = || todo.lock().expect("no thread panics while it holds the lock").next();
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
@@ -55,7 +51,7 @@ pub fn run_many(root: &Path, seeds: Range<u64>, arguments: &[String]) -> ExitCod
                     let (verdict, well) = verdict(&program, seed, arguments);
                     println!("{verdict}");
                     if !well {
-                        failed.lock().expect("nobody panics with it").push(seed);
+                        failed.lock().expect("no thread panics while it holds the lock").push(seed);
                     }
                 }
             });
@@ -67,7 +63,7 @@ pub fn run_many(root: &Path, seeds: Range<u64>, arguments: &[String]) -> ExitCod
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs one seed: its last line, and whether it went well.
+/// Runs one seed and returns its last line and whether it succeeded.
 fn verdict(program: &Path, seed: u64, arguments: &[String]) -> (String, bool) {
     match Command::new(program).args(["--seed", &seed.to_string()]).args(arguments).output() {
         Ok(output) => {
@@ -80,12 +76,12 @@ fn verdict(program: &Path, seed: u64, arguments: &[String]) -> (String, bool) {
     }
 }
 
-/// Builds the simulator and runs it; its standard output and exit status become ours.
+/// Builds and runs the simulator; passes on its standard output and exit status.
 pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
     let Some(program) = build(root) else { return ExitCode::FAILURE };
     match Command::new(&program).args(arguments).current_dir(root).status() {
         Ok(status) if status.success() => ExitCode::SUCCESS,
-        // A run that was ended by a signal has no code; it is a failed one all the same.
+        // A run ended by a signal has no code and counts as failed.
         Ok(status) => status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from),
         Err(error) => {
             eprintln!("cannot run {}: {error}", program.display());
@@ -94,27 +90,13 @@ pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
     }
 }
 
-/// The tests of the doors' simulated side, which an ordinary test run cannot build.
-pub fn doors_test(root: &Path) -> Command {
-    let mut test = simulator_cargo(root, "test");
-    // No examples in documents: rustdoc would need the flags once more.
-    test.args(["--quiet", "--package", "terrane-env", "--tests"]);
+/// The tests of the simulated side of `terrane-env`, which an ordinary test run cannot build. The second package adds the
+/// features of the other builds, so that external crates are not compiled again.
+pub fn env_test(root: &Path) -> Command {
+    let mut test = processes::cargo(root);
+    test.args(["test", "--quiet", "--locked", "--package", "terrane-env", "--package", "terrane-shared-features"]);
+    test.args(["--features", "terrane-env/sim", "--tests"]);
     test
-}
-
-fn simulator_cargo(root: &Path, what: &str) -> Command {
-    let mut command = processes::cargo(root);
-    command
-        .args([what, "--features", "sim", "--profile", PROFILE, "--target-dir"])
-        .arg(target_directory(root))
-        .env("RUSTFLAGS", SIMULATOR_RUSTFLAGS)
-        // It would win over the variable above.
-        .env_remove("CARGO_ENCODED_RUSTFLAGS");
-    command
-}
-
-fn target_directory(root: &Path) -> PathBuf {
-    root.join("target").join("sim")
 }
 
 #[cfg(test)]
@@ -142,14 +124,5 @@ mod tests {
         for wrong in ["--seeds", "--seeds 3", "--seeds 3..3", "--seeds a..b", "--seed 3..7"] {
             assert_eq!(names_seeds(&words(wrong)), None, "{wrong}");
         }
-    }
-
-    #[test]
-    fn builds_are_kept_apart_from_ordinary_ones() {
-        let command = doors_test(Path::new("/checkout"));
-        let arguments: Vec<_> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
-        assert!(arguments.join(" ").contains("--features sim --profile sim --target-dir /checkout/target/sim"));
-        let flags = command.get_envs().find(|(name, _)| *name == "RUSTFLAGS").and_then(|(_, value)| value);
-        assert_eq!(flags, Some("--cfg tokio_unstable".as_ref()));
     }
 }

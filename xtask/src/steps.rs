@@ -21,7 +21,7 @@ pub fn check(root: &Path) -> ExitCode {
         ("documents", Box::new(move || documents_succeed(root))),
         ("tidy", Box::new(move || tidy_succeeds(root))),
         ("tests", cargo(&["test", "--workspace", "--quiet", "--locked"])),
-        ("simulated environment", Box::new(move || succeeds(&mut simulator::doors_test(root)))),
+        ("simulated environment", Box::new(move || succeeds(&mut simulator::env_test(root)))),
         // After the tests, which build what these run.
         ("examples", Box::new(move || examples::succeed(root))),
         ("python", Box::new(move || python::check_succeeds(root))),
