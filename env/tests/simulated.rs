@@ -1,6 +1,6 @@
 //! The simulation, through the public interface: hosts that talk, crash and lose what they had not synced.
 //!
-//! Run by `cargo xtask check` in a target directory of its own; without the feature `sim` there is nothing here.
+//! `cargo xtask check` runs it in a separate target directory; without the feature `sim` this file is empty.
 #![cfg(feature = "sim")]
 
 use std::cell::Cell;

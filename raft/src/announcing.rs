@@ -1,8 +1,8 @@
 //! When a leader writes an entry only to announce up to which index all members have the log.
 //!
-//! Followers purge by what entries say. While a group writes, its next entry says it; an idle group needs an entry without
-//! operations. That entry is itself one more that all members will have, so a single unannounced entry must not always call
-//! for the next one, or an idle group would never fall silent.
+//! Followers learn from entries what they may purge. While a group writes, its next entry carries the index; an idle group
+//! needs an entry without operations. That entry is itself one more that all members will have, so a single unannounced entry
+//! must not always cause the next one, or an idle group would never fall silent.
 
 use std::cmp::Ordering;
 use std::time::Duration;

@@ -50,7 +50,7 @@ pub(crate) enum NoLease {
 }
 
 impl LeaseView {
-    /// Answers why the lease does not hold, if it does not.
+    /// `Ok` if the lease holds; otherwise the reason why it does not.
     pub(crate) fn check(&self) -> Result<(), NoLease> {
         if self.members > 1 {
             let age = self.quorum_age.ok_or(NoLease::NoQuorum)?;
@@ -80,7 +80,7 @@ pub(crate) struct LeaseClock {
 }
 
 impl LeaseClock {
-    /// Answers to questions sent up to this moment do not count. `None`: the machine was not suspended since the start.
+    /// Quorum answers to questions sent up to this moment do not count. `None`: the machine was not suspended since the start.
     pub(crate) fn not_before(&self) -> Option<LeaseInstant> {
         let mut state = self.state.lock();
         if state.0.moved_apart() {

@@ -1,21 +1,20 @@
 //! Log groups: Raft groups that share one log per server process, and everything that drives them.
 //!
-//! A [`GroupHost`] is the part of a server process that holds its replicas. It owns the shared log (one directory, one
-//! writer, one sync for what all groups queued), the peer links to the other servers, and one proposer per group that packs
-//! queued operations into entries. What the operations mean is none of its business: a [`StateMachine`] per group replica
-//! is told, in log order, what was committed.
+//! A [`GroupHost`] holds the replicas of a server process. It owns the shared log (one directory, one writer, one sync for
+//! everything that all groups have queued), the peer links to the other servers, and one proposer per group, which packs
+//! queued proposals into entries. It does not interpret operations: each group replica has a [`StateMachine`], which applies
+//! the committed entries in log order.
 //!
 //! Invariants:
-//! - Nothing is acknowledged (to a proposer or to a peer) before it is synced where it says it is.
+//! - Nothing is acknowledged, to a caller or to a peer, before it is synced on the servers that the acknowledgement counts.
 //! - A failed write or sync of the log ends the process.
 //! - An entry takes effect only if the term it was packed in is the term of its log id and its predecessor by ordinal was
 //!   applied. Otherwise it has no effect on any replica, and its operations are packed again.
 //! - This is the only crate that names openraft. Entries, votes, memberships and peer frames have layouts of our own
 //!   (`docs/formats/log.md`, `docs/formats/peer.md`), so the consensus crate can be replaced under existing data.
 //!
-//! Left out on purpose: what a replica's state is (the state machine's), where groups should live (the master's), and the
-//! sending of snapshots, which comes with healing: until then a member that would need one is named by
-//! [`GroupStatus::snapshot_wanted_by`].
+//! Left out on purpose: the state of a replica (the state machine's), the placement of groups (the master's), and sending
+//! snapshots, which is not implemented yet: [`GroupStatus::snapshot_wanted_by`] names the members that need one.
 
 mod abstain;
 mod abstention;

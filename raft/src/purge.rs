@@ -122,7 +122,7 @@ impl Replica {
         }
     }
 
-    /// Logs once that this replica has failed. Its status reports that for as long as it lasts.
+    /// Logs once that this replica has failed. Its status reports the failure from then on.
     fn note_failure(&self) {
         if let Some(why) = self.status().failed
             && !self.failure_logged.swap(true, Relaxed)

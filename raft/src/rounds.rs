@@ -1,7 +1,7 @@
 //! Reads that wait for a quorum round: which of them share one.
 //!
-//! A read shares the next round that begins after it came; it never joins one that is under way, because that round may
-//! have asked the members before a write was acknowledged that the read must see.
+//! Reads share the next round that begins after they arrive. A read never joins a round in progress, because that round may
+//! have asked the members before the acknowledgement of a write that the read must see.
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -29,7 +29,7 @@ struct State {
 /// What became of a read that wants a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Joined {
-    /// It waits for the next round; somebody runs rounds.
+    /// It waits for the next round, which another caller runs.
     Waits,
     /// It waits, and the caller has to run the rounds.
     Starts,

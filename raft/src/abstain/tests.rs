@@ -1,4 +1,4 @@
-//! Who stands for election, who leads instead, and when handovers are tried, as scripts.
+//! Standing for election, the choice of a successor, and attempts to hand over, as scripts.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -29,7 +29,7 @@ fn candidate(word: &str) -> Candidate {
     }
 }
 
-/// - `choose soft|firm [turn=N] CANDIDATE...`: who leads instead of a leader with such a reason.
+/// - `choose soft|firm [turn=N] CANDIDATE...`: the successor of a leader with such a reason.
 /// - `stand [soft|firm] silent=MS`: whether a server stands that has heard no leader for so long.
 /// - `look at=MS term=T`: a look at a group that this server leads in spite of a reason.
 fn start() -> impl FnMut(&str, &mut String) {

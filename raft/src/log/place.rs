@@ -1,6 +1,6 @@
 //! Places in the files of the log.
 
-/// Set in the number of a held file, wherever a number may be that of a segment or of a held file.
+/// Set in the number of a held file where a number may be that of a segment or of a held file.
 pub(crate) const HELD: u64 = 1 << 63;
 
 /// Where a record is.
