@@ -433,7 +433,7 @@ impl<'a> Parser<'a> {
             ("0", Ok(millionths)) if digits => millionths,
             ("1", Ok(0)) if digits => 1_000_000,
             _ => {
-                let what = format!("expected a share from 0 to 1 with up to 6 digits behind the point, found `{word}`");
+                let what = format!("expected a share from 0 to 1 with up to 6 decimal places, found `{word}`");
                 return Err(self.error(what));
             }
         };

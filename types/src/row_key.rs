@@ -23,7 +23,7 @@
 //! # Ok::<(), terrane_types::Invalid>(())
 //! ```
 //!
-//! A [`Tail`] anywhere but last, or a [`Bucket`] anywhere but first, does not compile:
+//! A [`Tail`](crate::Tail) that is not last, or a [`Bucket`](crate::Bucket) that is not first, does not compile:
 //!
 //! ```compile_fail
 //! use terrane_types::{RowKey, Tail};
@@ -39,7 +39,7 @@
 
 mod span;
 
-pub use span::{IntoSpan, KeySpan, behind_bucket, between, buckets, leading_bytes};
+pub use span::{IntoSpan, KeySpan, after_bucket, between, buckets, leading_bytes};
 pub use terrane_types_derive::RowKey;
 
 use crate::invalid::Invalid;

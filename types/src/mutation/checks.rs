@@ -1,7 +1,7 @@
 //! The rules that a mutation must keep, in one place: the client checks them before it sends anything, and the server's
 //! edge checks them again for callers it does not know.
 //!
-//! What one value can check by itself is checked where the value is created ([`Row`](crate::Row),
+//! What one value can check by itself is checked where the value is created ([`Row`](struct@crate::Row),
 //! [`PackedCells`], [`Condition::check`], [`ReadModifyWrite::check`]). Here are the rules that span a whole row or
 //! batch.
 

@@ -210,7 +210,7 @@ fn nothing<K>(near: &KeyRange) -> KeySpan<K> {
 ///
 /// # Errors
 /// [`Invalid`] for a row too short to have a bucket.
-pub fn behind_bucket<K: RowKey>(row: &[u8]) -> Result<&[u8], Invalid> {
+pub fn after_bucket<K: RowKey>(row: &[u8]) -> Result<&[u8], Invalid> {
     row.get(usize::from(buckets::<K>().is_some())..).ok_or_else(|| Invalid::new("the row is too short for a bucket"))
 }
 
@@ -219,8 +219,8 @@ pub fn behind_bucket<K: RowKey>(row: &[u8]) -> Result<&[u8], Invalid> {
 ///
 /// # Errors
 /// [`Invalid`] if the bytes are not such a key.
-pub fn leading_bytes<K: RowKey>(parts: usize, behind_bucket: &[u8]) -> Result<usize, Invalid> {
-    let mut input = PartReader::new(behind_bucket);
+pub fn leading_bytes<K: RowKey>(parts: usize, after_bucket: &[u8]) -> Result<usize, Invalid> {
+    let mut input = PartReader::new(after_bucket);
     for kind in K::KINDS.iter().filter(|kind| !kind.is_bucket()).take(parts) {
         let skip = |input: &mut PartReader<'_>| match kind.part {
             PartType::U32 | PartType::I32 => input.fixed(4).map(drop),
@@ -236,7 +236,7 @@ pub fn leading_bytes<K: RowKey>(parts: usize, behind_bucket: &[u8]) -> Result<us
         };
         if kind.desc { input.reversed(skip)? } else { skip(&mut input)? }
     }
-    Ok(behind_bucket.len() - input.remaining())
+    Ok(after_bucket.len() - input.remaining())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 use futures::Stream;
-use terrane_types::row_key::behind_bucket;
+use terrane_types::row_key::after_bucket;
 use terrane_types::{IntoSpan, KeyRange, KeySpan, RowKey};
 
 use super::rows::merged;
@@ -107,7 +107,7 @@ impl<'t, T: FromRow> TypedEnd<'t, T> {
 
 fn next_to<K: RowKey>(key: &K, side: Side) -> Result<KeySpan<K>, Error> {
     let row = key.encode()?;
-    let key = Bytes::copy_from_slice(behind_bucket::<K>(&row)?);
+    let key = Bytes::copy_from_slice(after_bucket::<K>(&row)?);
     let (start, end) = match side {
         Side::Floor => (Bytes::new(), key_after(&key)),
         Side::Ceiling => (key, Bytes::new()),

@@ -5,7 +5,7 @@
 use std::pin::Pin;
 
 use futures::Stream;
-use terrane_types::row_key::behind_bucket;
+use terrane_types::row_key::after_bucket;
 use terrane_types::{IntoSpan, KeySpan};
 
 use super::rows::merged;
@@ -101,7 +101,7 @@ impl<'t, T: FromRow> TypedPageRequest<'t, T> {
         rows.truncate(wanted);
         let next = match rows.last().filter(|_| more) {
             Some(last) => {
-                let key = behind_bucket::<T::Key>(last.row())?;
+                let key = after_bucket::<T::Key>(last.row())?;
                 Some(binding.seal(position_after(0, key)).await?)
             }
             None => None,

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures::Stream;
-use terrane_types::row_key::{behind_bucket, buckets, leading_bytes};
+use terrane_types::row_key::{after_bucket, buckets, leading_bytes};
 use terrane_types::{IntoSpan, KeySpan, RowKey};
 
 use super::{FromRow, typed_options};
@@ -182,7 +182,7 @@ impl GroupLimit {
         if self.limit == Some(0) {
             return Ok(None);
         }
-        let key = behind_bucket::<K>(row.row())?;
+        let key = after_bucket::<K>(row.row())?;
         let length = leading_bytes::<K>(self.parts, key)?;
         if self.prefix != key[..length] {
             (self.prefix, self.shown) = (Bytes::copy_from_slice(&key[..length]), 0);

@@ -96,7 +96,7 @@ fn the_highest_values_have_nothing_behind_them() {
 #[test]
 fn the_length_of_leading_parts_is_found_in_the_key() {
     let key = Salted { bucket: Bucket, user: "a\0b".to_owned(), time: Desc(5) }.encode().expect("short");
-    let behind = behind_bucket::<Salted>(&key).expect("it has a bucket");
+    let behind = after_bucket::<Salted>(&key).expect("it has a bucket");
     let of = |parts| leading_bytes::<Salted>(parts, behind).expect("a key");
     assert_eq!((of(0), of(1), of(2), of(3)), (0, 6, 14, 14));
     assert!(leading_bytes::<Salted>(2, &behind[..10]).is_err());
