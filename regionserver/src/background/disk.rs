@@ -36,7 +36,7 @@ impl Background {
         let Assessment { full, refuses_followed_entries, available } = match sizes {
             Ok((free, total)) => in_flight.disk_space.assess(&self.data_dir, free, total),
             Err(error) => {
-                // Writes go on: a disk that is really full fails them by itself.
+                // Writes continue: a disk that is really full fails them by itself.
                 tracing::debug!(%error, "cannot read the free space of the disk");
                 return;
             }

@@ -1,7 +1,7 @@
 //! The blocks of a scan, each produced when the previous one has been taken: flow control is the transport's.
 //!
 //! Blocks are produced by a task, so that the stream ends when its reader stalls: otherwise what it holds, such as a
-//! snapshot, would be held for as long as the connection lives. The last block then says so, and the reader continues with
+//! snapshot, would be held until the connection ends. The last block then says so, and the reader continues with
 //! the token of the block before.
 //!
 //! One read point at the beginning is enough: every row is read at a snapshot taken after it, so no block shows less than
