@@ -32,8 +32,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
 
   check            what CI runs: format, lints, documents, tidy, tests, simulated environment, examples
   fix              format the sources
-  tidy             the repository's own rules; `--arrows CRATE` prints its import cycles in full,
-                   `--wording FOLDER` the phrases to avoid in its files
+  tidy             the repository's own rules; `--arrows CRATE` prints its import cycles in full
   examples         run every Rust example against a cluster
   python           run the Python example against a cluster
   faults [NAME ..] real processes under faults: clocks, disks, kills, overload; takes minutes on a quiet machine
@@ -59,7 +58,6 @@ fn main() -> ExitCode {
         ("dist", []) => dist::run(&root()),
         ("fix", []) => steps::fix(&root()),
         ("tidy", [flag, package]) if flag == "--arrows" => steps::arrows(&root(), package),
-        ("tidy", [flag, folder]) if flag == "--wording" => steps::wording(&root(), folder),
         ("tidy", []) => steps::tidy_alone(&root()),
         ("examples", []) => steps::examples_alone(&root()),
         ("python", []) => steps::python_alone(&root()),

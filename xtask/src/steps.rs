@@ -38,22 +38,6 @@ pub fn tidy_alone(root: &Path) -> ExitCode {
     run(&[("tidy", Box::new(move || tidy_succeeds(root)))])
 }
 
-/// Prints the phrases to avoid in the files of a folder.
-pub fn wording(root: &Path, folder: &str) -> ExitCode {
-    match tidy::examine(root) {
-        Ok(report) => {
-            let inside =
-                |file: &str| file.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-            report.wording.iter().filter(|finding| inside(&finding.file)).for_each(|finding| println!("{finding}"));
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("tidy cannot read the checkout: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
 /// Prints the import cycles between the files of one crate.
 pub fn arrows(root: &Path, package: &str) -> ExitCode {
     match tidy::describe_modules(root, package) {

@@ -36,8 +36,6 @@ pub use modules::describe as describe_modules;
 pub struct Report {
     /// Violations; empty if the checkout is tidy.
     pub findings: Vec<Finding>,
-    /// Wording to avoid, by file and line.
-    pub wording: Vec<Finding>,
     /// Long files below the limit, with their lines before tests, longest first.
     pub long_files: Vec<(String, usize)>,
 }
@@ -46,9 +44,6 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (file, lines) in &self.long_files {
             writeln!(f, "long: {file} has {lines} lines before its tests: is it two ideas?")?;
-        }
-        if !self.wording.is_empty() {
-            writeln!(f, "wording: {} places; `cargo xtask tidy --wording FOLDER` lists them", self.wording.len())?;
         }
         for finding in &self.findings {
             writeln!(f, "{finding}")?;
@@ -70,7 +65,7 @@ pub fn examine(root: &Path) -> anyhow::Result<Report> {
         if sources::is_checked(file) {
             let text = read(root, file)?;
             report.findings.extend(sources::examine(file, &text));
-            report.wording.extend(prose::examine(file, &text));
+            report.findings.extend(prose::examine(file, &text));
             report.long_files.extend(sources::long(file, &text).map(|lines| (file.clone(), lines)));
         }
     }
