@@ -123,7 +123,7 @@ fn a_server_without_a_master_gives_up_with_advice() {
     let [listen, console] = free_ports();
     // Port 1 is reserved; nothing listens there.
     let message = refused(&server_arguments(directory.path(), listen, console, "127.0.0.1:1", "memory"), 1);
-    assert_names(&message, &["127.0.0.1:1", "--masters", "no master answers yet"]);
+    assert_names(&message, &["127.0.0.1:1", "--masters", "no master answered"]);
 }
 
 #[test]
