@@ -209,6 +209,13 @@ impl RegionServer {
         self.identity.server
     }
 
+    /// The data path, for another protocol in front of the same regions. A translator opens sessions on it and never names
+    /// protobuf.
+    #[must_use]
+    pub fn data_path(&self) -> Arc<Edge> {
+        self.edge.clone()
+    }
+
     /// Why a master refuses this server permanently; `None`: none does. With a reason, the process must end.
     #[must_use]
     pub fn refused(&self) -> watch::Receiver<Option<String>> {

@@ -30,7 +30,10 @@ pub fn check(root: &Path) -> ExitCode {
 
 /// Applies mechanical fixes.
 pub fn fix(root: &Path) -> ExitCode {
-    run(&[("format", Box::new(move || succeeds(cargo(root).args(["fmt", "--all"]))))])
+    run(&[
+        ("format", Box::new(move || succeeds(cargo(root).args(["fmt", "--all"])))),
+        ("code map", Box::new(move || reported(tidy::write_code_map(root)))),
+    ])
 }
 
 /// Checks only the repository's own rules.
@@ -76,6 +79,11 @@ fn run(steps: &[Step<'_>]) -> ExitCode {
     }
     println!("all {} steps ok ({:.1} s)", steps.len(), begun.elapsed().as_secs_f64());
     ExitCode::SUCCESS
+}
+
+/// Whether it succeeded; reports why not.
+fn reported(outcome: anyhow::Result<()>) -> bool {
+    outcome.inspect_err(|error| eprintln!("{error:#}")).is_ok()
 }
 
 fn tidy_succeeds(root: &Path) -> bool {

@@ -2,6 +2,7 @@
 //!
 //! - [`arrows`]: which crate may depend on which, and which external crates are kept to one crate.
 //! - [`locks`]: lock files that our manifests have outgrown.
+//! - [`code_map`]: the map of the code is the one that the sources' headers give.
 //! - [`modules`]: import cycles between the files of a crate.
 //! - [`prose`]: phrases to avoid in documents, comments and messages.
 //! - [`sources`]: what a source file must and must not contain.
@@ -12,6 +13,7 @@
 //! end of this file applies all rules to the checkout.
 
 mod arrows;
+mod code_map;
 mod finding;
 mod locks;
 mod modules;
@@ -69,15 +71,27 @@ pub fn examine(root: &Path) -> anyhow::Result<Report> {
             report.long_files.extend(sources::long(file, &text).map(|lines| (file.clone(), lines)));
         }
     }
-    let mut sources = BTreeMap::new();
-    for file in files.iter().filter(|file| file.ends_with(".rs")) {
-        sources.insert(file.clone(), read(root, file)?);
-    }
+    let sources = read_sources(root, &files)?;
+    let map = files.iter().any(|file| file == code_map::FILE).then(|| read(root, code_map::FILE)).transpose()?;
+    report.findings.extend(code_map::examine(map.as_deref(), &sources));
     for file in files.iter().filter(|file| references::is_checked(file)) {
         report.findings.extend(references::examine(file, &read(root, file)?, &sources));
     }
     report.long_files.sort_by_key(|(_, lines)| std::cmp::Reverse(*lines));
     Ok(report)
+}
+
+/// Renders the map of the code from the sources.
+pub fn write_code_map(root: &Path) -> anyhow::Result<()> {
+    let mut files = Vec::new();
+    collect(root, root, &mut files)?;
+    let map = code_map::render(&read_sources(root, &files)?);
+    fs::write(root.join(code_map::FILE), map).with_context(|| format!("writing {}", code_map::FILE))
+}
+
+fn read_sources(root: &Path, files: &[String]) -> anyhow::Result<BTreeMap<String, String>> {
+    let sources = files.iter().filter(|file| file.ends_with(".rs"));
+    sources.map(|file| Ok((file.clone(), read(root, file)?))).collect()
 }
 
 fn read(root: &Path, file: &str) -> anyhow::Result<String> {
