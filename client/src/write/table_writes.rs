@@ -139,7 +139,7 @@ impl Table {
     /// Applies mutations of several rows atomically: all or none, at one moment, including their conditions. If one condition
     /// does not hold, or one mutation fails, nothing is applied.
     ///
-    /// The rows must share the table's atomic key prefix: the first `atomic=N` parts of its declared key.
+    /// Several rows must share the table's atomic key prefix: the first `atomic=N` parts of its declared key.
     ///
     /// ```no_run
     /// # async fn run(client: terrane_client::Client) -> Result<(), terrane_client::Error> {
@@ -215,7 +215,7 @@ impl Table {
         for mutation in mutations {
             rows.push(self.prepare(mutation).await?);
         }
-        if self.schema().atomic == 0 {
+        if rows.len() > 1 && self.schema().atomic == 0 {
             self.refresh_for_call(timeout).await?;
         }
         let keys: Vec<&[u8]> = rows.iter().map(|row| &row.row[..]).collect();

@@ -127,6 +127,11 @@ impl Index {
         self.runs.back().map(|run| run.term)
     }
 
+    /// Term of the last entry, unless that is in a held file.
+    pub(crate) fn last_term_in_segments(&self) -> Option<u64> {
+        self.runs.back().filter(|run| run.segment & HELD == 0).map(|run| run.term)
+    }
+
     /// Drops the entries from `end` on.
     pub(crate) fn truncate(&mut self, end: u64) {
         self.cut(end);

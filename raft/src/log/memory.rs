@@ -89,8 +89,6 @@ impl State {
     /// Adds the entry `index`, which must follow the last one, and returns its serial.
     fn push(&mut self, index: u64, term: u64, payload: Payload) -> u64 {
         assert_eq!(index, self.end(), "the log is not contiguous: entry {index} appended at {}", self.end());
-        let last_term = self.last_entry_term().unwrap_or(0);
-        assert!(term >= last_term, "the term regressed from {last_term} to {term} at entry {index}");
         if self.recent.is_empty() {
             self.recent_first = self.index.end();
         }
@@ -238,7 +236,10 @@ impl GroupLog {
         }
         let appended = Appended { first_index: state.next_index(), first_serial: state.next_serial };
         for entry in entries {
-            state.push(entry.log_id.index, term_of(&entry.log_id), entry.payload.clone());
+            let (index, term) = (entry.log_id.index, term_of(&entry.log_id));
+            let last_term = state.last_entry_term().unwrap_or(0);
+            assert!(term >= last_term, "the term regressed from {last_term} to {term} at entry {index}");
+            state.push(index, term, entry.payload.clone());
         }
         appended
     }
@@ -406,7 +407,9 @@ impl GroupLog {
                 let index = entry.log_id.index;
                 state.make_way_for(index)?;
                 let term = term_of(&entry.log_id);
-                if state.last_entry_term().is_some_and(|last| term < last) {
+                // A predecessor in a held file may be of a later term: held files reflect a truncation that the
+                // segments have yet to replay, and until then they still hold the entries that it removed.
+                if state.index.last_term_in_segments().is_some_and(|last| term < last) {
                     return Err("an entry of an earlier term than its predecessor");
                 }
                 let serial = state.push(index, term, crate::codec::detached(entry.payload));

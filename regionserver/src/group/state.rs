@@ -208,9 +208,12 @@ impl GroupState {
         let Some(schema) = self.tables.get(&descriptor.table) else {
             return;
         };
+        // An id that is in use is refused like a range: what a master sends is committed before it can be checked here, and
+        // replacing a region would lose its data.
         let taken = |region: &RegionState| {
-            region.descriptor.table == descriptor.table
-                && region.descriptor.range.intersect(&descriptor.range).is_some()
+            region.descriptor.region == descriptor.region
+                || (region.descriptor.table == descriptor.table
+                    && region.descriptor.range.intersect(&descriptor.range).is_some())
         };
         if self.regions.values().any(taken) {
             return;

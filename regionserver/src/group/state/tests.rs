@@ -206,11 +206,3 @@ fn forwarding_of_split_regions_is_bounded() {
     }
     assert_eq!((state.retired.len(), state.retired_order.len()), (RETIRED_MAX, RETIRED_MAX));
 }
-
-#[test]
-#[should_panic(expected = "region 1 is created twice")]
-fn two_regions_of_one_id_end_the_process() {
-    let mut state = GroupState::new(GroupId(2));
-    command(&mut state, "create v1 r1[,m)");
-    command(&mut state, "create v1 r1[m,)");
-}
