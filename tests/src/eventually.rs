@@ -40,9 +40,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_does_not_come_is_told() {
+    async fn a_condition_that_is_never_met_is_an_error() {
         let never = async || -> Result<()> { bail!("still dark") };
         let error = eventually("morning", Duration::ZERO, never).await.unwrap_err();
-        assert_eq!(error.to_string(), "morning did not come within 0 s: still dark");
+        assert_eq!(error.to_string(), "morning: not within 0 s: still dark");
     }
 }
