@@ -240,7 +240,7 @@ impl Reader<'_> {
                 }
                 "::" => self.at += 1,
                 word if is_name(word) => {
-                    if !(word == "self" && !before.is_empty()) {
+                    if word != "self" || before.is_empty() {
                         before.push(word.to_owned());
                     }
                     self.at += 1;
