@@ -34,7 +34,7 @@ use bytes::Bytes;
 pub use self::ranges::Ranges;
 pub use self::under_way::UnderWay;
 
-/// A client's id. The nil id ([`NO_CLIENT`]) belongs to no client; its operations are not recorded.
+/// A client's id. The nil id (`NO_CLIENT`) belongs to no client; its operations are not recorded.
 pub type ClientId = [u8; 16];
 
 /// Log time after which an idle client is evicted (15 minutes).

@@ -20,7 +20,7 @@ pub struct UnderWay {
 
 impl UnderWay {
     /// # Errors
-    /// [`Malformed`] for too many ranges, or ranges that do not ascend.
+    /// `Malformed` for too many ranges, or ranges that do not ascend.
     pub fn new(below: u64, ranges: Vec<(u64, u64)>) -> Result<Self, Malformed> {
         if ranges.len() > RANGES_MAX {
             return Err(Malformed("a client waits for more than 8192 ranges of numbers"));
