@@ -44,7 +44,7 @@ pub(super) enum Change {
 
 /// Notified when an item is synced.
 pub(super) enum Done {
-    Nobody,
+    Unobserved,
     Raft(IOFlushed<Types>),
     Waiter(oneshot::Sender<()>),
 }
@@ -52,7 +52,7 @@ pub(super) enum Done {
 impl Done {
     pub(super) fn report(self) {
         match self {
-            Done::Nobody => {}
+            Done::Unobserved => {}
             Done::Raft(flushed) => flushed.io_completed(Ok(())),
             // The waiter may have given up.
             Done::Waiter(waiter) => drop(waiter.send(())),

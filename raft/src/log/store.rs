@@ -127,13 +127,13 @@ impl RaftLogStorage<Types> for Store {
     async fn truncate_after(&mut self, last: Option<LogId>) -> Result<(), io::Error> {
         let last = last.map(|id| id.index);
         self.log.truncate_after(last);
-        self.push(Change::Truncated(last), Done::Nobody);
+        self.push(Change::Truncated(last), Done::Unobserved);
         Ok(())
     }
 
     async fn purge(&mut self, id: LogId) -> Result<(), io::Error> {
         let mark = self.log.purge(&id)?;
-        self.push(Change::Purged(mark), Done::Nobody);
+        self.push(Change::Purged(mark), Done::Unobserved);
         Ok(())
     }
 }
