@@ -25,55 +25,12 @@ pub mod budget;
 mod delay;
 pub mod fs;
 pub mod net;
+mod points;
 pub mod rand;
 #[cfg(feature = "sim")]
 pub mod sim;
 pub mod task;
 pub mod time;
 
-/// A fault point: true when the simulation injects an unlucky but legal event here. Always false in production.
-///
-/// Use it for what real systems do rarely: a batch cut short, a cache eviction, a needless retry.
-#[macro_export]
-macro_rules! buggify {
-    ($name:literal) => {
-        $crate::fault_point($name)
-    };
-}
-
-/// A planted bug: true when the simulation runs with this bug switched on, to test whether it finds it. Always false in
-/// production.
-///
-/// Unlike a fault point it is *not* legal: a run with it must fail. A run that passes is a bug of the harness.
-#[macro_export]
-macro_rules! planted {
-    ($name:literal) => {
-        $crate::bug_is_planted($name)
-    };
-}
-
-/// What [`planted!`] expands to; a function so that the feature of this crate decides, not the caller's.
-#[cfg(not(feature = "sim"))]
-#[inline(always)]
-pub const fn bug_is_planted(_name: &'static str) -> bool {
-    false
-}
-
-/// What [`planted!`] expands to; a function so that the feature of this crate decides, not the caller's.
-#[cfg(feature = "sim")]
-pub fn bug_is_planted(name: &'static str) -> bool {
-    sim::bug_is_planted(name)
-}
-
-/// What [`buggify!`] expands to; a function so that the feature of this crate decides, not the caller's.
-#[cfg(not(feature = "sim"))]
-#[inline(always)]
-pub const fn fault_point(_name: &'static str) -> bool {
-    false
-}
-
-/// What [`buggify!`] expands to; a function so that the feature of this crate decides, not the caller's.
-#[cfg(feature = "sim")]
-pub fn fault_point(name: &'static str) -> bool {
-    sim::fault_point(name)
-}
+#[doc(hidden)]
+pub use points::{bug_is_planted, fault_point, limit, pause_point};

@@ -5,14 +5,16 @@
 //! it was synced") stay hidden.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 
-/// One in so many fault points is active in a run.
-const POINTS_PER_ACTIVE: u64 = 4;
+mod points;
+
+use points::Points;
+pub use points::{aim_fault_point, fault_points, plant, set_fault_points, set_small_limits, small_limits};
+pub(crate) use points::{bug_is_planted, fault_point, small_limit};
 
 thread_local! {
     static STATE: RefCell<State> = RefCell::new(State::new(0));
@@ -21,13 +23,7 @@ thread_local! {
 struct State {
     rng: StdRng,
     disk: Disk,
-    faults: bool,
-    /// For each fault point reached so far: it fires once in so many passes; 0 means never.
-    points: BTreeMap<&'static str, u64>,
-    /// Fault points whose rate the harness has set.
-    aimed: BTreeMap<&'static str, u64>,
-    /// The planted bug, if any.
-    planted: Option<String>,
+    points: Points,
     suspended: Duration,
     /// The clocks as a host last saw them, for destructors that run outside of all hosts.
     last_since_epoch: Duration,
@@ -41,10 +37,7 @@ impl State {
         State {
             rng,
             disk,
-            faults: false,
-            points: BTreeMap::new(),
-            aimed: BTreeMap::new(),
-            planted: None,
+            points: Points::new(seed),
             suspended: Duration::ZERO,
             last_since_epoch: Duration::ZERO,
             last_elapsed: Duration::ZERO,
@@ -115,42 +108,6 @@ pub fn disk() -> Disk {
     with_state(|state| state.disk)
 }
 
-/// Turns the fault points of `buggify!` on or off. They start off.
-pub fn set_fault_points(on: bool) {
-    with_state(|state| state.faults = on);
-}
-
-/// Makes the named fault point fire once in so many passes (0: never), whatever the seed drew.
-pub fn aim_fault_point(name: &'static str, one_in: u64) {
-    with_state(|state| state.aimed.insert(name, one_in));
-}
-
-/// Switches the named bug on (see [`crate::planted!`]).
-pub fn plant(name: &str) {
-    with_state(|state| state.planted = Some(name.to_owned()));
-}
-
-pub(crate) fn bug_is_planted(name: &'static str) -> bool {
-    with_state(|state| state.planted.as_deref() == Some(name))
-}
-
-pub(crate) fn fault_point(name: &'static str) -> bool {
-    with_state(|state| {
-        if let Some(&one_in) = state.aimed.get(name) {
-            return one_in != 0 && state.rng.next_u64().is_multiple_of(one_in);
-        }
-        if !state.faults {
-            return false;
-        }
-        let rng = &mut state.rng;
-        let one_in = *state.points.entry(name).or_insert_with(|| {
-            let active = rng.next_u64().is_multiple_of(POINTS_PER_ACTIVE);
-            if active { 2 + rng.next_u64() % 50 } else { 0 }
-        });
-        one_in != 0 && state.rng.next_u64().is_multiple_of(one_in)
-    })
-}
-
 /// Moves the clock that counts suspended time ahead, as if every machine had been suspended. Leases must notice.
 pub fn suspend(by: Duration) {
     with_state(|state| state.suspended += by);
@@ -191,10 +148,9 @@ pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
 mod tests {
     use super::*;
 
-    fn draws(from: u64) -> (Disk, [u8; 32], Vec<bool>) {
+    fn draws(from: u64) -> (Disk, [u8; 32]) {
         seed(from);
-        set_fault_points(true);
-        (disk(), random_bytes(), (0..200).map(|_| fault_point("a") | fault_point("b")).collect())
+        (disk(), random_bytes())
     }
 
     #[test]
@@ -204,23 +160,9 @@ mod tests {
     }
 
     #[test]
-    fn only_the_bug_that_was_planted_is_made() {
-        seed(1);
-        assert!(!bug_is_planted("a"));
-        plant("a");
-        assert!(bug_is_planted("a") && !bug_is_planted("b"));
-    }
-
-    #[test]
     fn seeds_differ_in_their_disks() {
         let slow = (0..64).filter(|s| draws(*s).0.sync_min > Duration::ZERO).count();
         let stalling = (0..64).filter(|s| draws(*s).0.stall_one_in > 0).count();
         assert!(slow > 8 && stalling > 8 && slow + stalling < 56);
-    }
-
-    #[test]
-    fn fault_points_fire_in_some_runs_only() {
-        let firing = (0..64).filter(|s| draws(*s).2.contains(&true)).count();
-        assert!(firing > 4 && firing < 60, "{firing} of 64 runs fired");
     }
 }

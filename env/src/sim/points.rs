@@ -1,0 +1,203 @@
+//! Which fault points fire, which limits are small, and which bug is planted.
+//!
+//! Whether a point is active and whether a limit is small depends on the seed and the name alone, not on the order in which
+//! code reaches them: a new point in the code does not change the others.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use rand::rngs::StdRng;
+use rand::{RngCore, SeedableRng};
+
+use super::with_state;
+
+/// One in so many fault points is active in a run.
+const POINTS_PER_ACTIVE: u64 = 4;
+/// An active point fires once in at least 2 passes, and at most in so many more.
+const RATES: u64 = 50;
+/// One in so many limits is small in a run with small limits.
+const LIMITS_PER_SMALL: u64 = 3;
+
+/// The points of a run.
+pub(super) struct Points {
+    seed: u64,
+    faults: bool,
+    small: bool,
+    points: BTreeMap<&'static str, Point>,
+    /// The limits read so far; `None` for those that keep the production value.
+    limits: BTreeMap<&'static str, Option<u64>>,
+    /// The planted bug, if any.
+    planted: Option<String>,
+}
+
+#[derive(Default)]
+struct Point {
+    /// It fires once in so many passes; 0 means never. Not drawn while fault points are off.
+    one_in: Option<u64>,
+    /// The harness has set the rate.
+    aimed: bool,
+    reached: u64,
+    fired: u64,
+}
+
+impl Points {
+    pub(super) fn new(seed: u64) -> Points {
+        let (points, limits) = (BTreeMap::new(), BTreeMap::new());
+        Points { seed, faults: false, small: false, points, limits, planted: None }
+    }
+}
+
+/// The generator of what a run decides once about a name.
+fn rng_of(seed: u64, name: &str) -> StdRng {
+    // FNV-1a: stable, unlike the hashers of the standard library.
+    let hash = name
+        .bytes()
+        .fold(0xCBF2_9CE4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3));
+    StdRng::seed_from_u64(seed ^ hash)
+}
+
+/// Turns the fault points of `buggify!` and `buggify_pause!` on or off. They start off.
+pub fn set_fault_points(on: bool) {
+    with_state(|state| state.points.faults = on);
+}
+
+/// Makes the named fault point fire once in so many passes (0: never), whatever the seed drew.
+pub fn aim_fault_point(name: &'static str, one_in: u64) {
+    with_state(|state| {
+        let point = state.points.points.entry(name).or_default();
+        (point.one_in, point.aimed) = (Some(one_in), true);
+    });
+}
+
+/// Each fault point that was reached: how often, and how often it fired.
+pub fn fault_points() -> BTreeMap<&'static str, (u64, u64)> {
+    with_state(|state| {
+        let points = state.points.points.iter().filter(|(_, point)| point.reached > 0);
+        points.map(|(name, point)| (*name, (point.reached, point.fired))).collect()
+    })
+}
+
+/// Whether limits of `limit!` may be small in this run. Call it before the first limit is read. It starts off.
+pub fn set_small_limits(on: bool) {
+    with_state(|state| {
+        state.points.small = on;
+        state.points.limits.clear();
+    });
+}
+
+/// The limits that are small in this run, as far as they were read.
+pub fn small_limits() -> BTreeMap<&'static str, u64> {
+    with_state(|state| {
+        let limits = state.points.limits.iter();
+        limits.filter_map(|(name, limit)| limit.map(|limit| (*name, limit))).collect()
+    })
+}
+
+/// Switches the named bug on (see [`crate::planted!`]).
+pub fn plant(name: &str) {
+    with_state(|state| state.points.planted = Some(name.to_owned()));
+}
+
+pub(crate) fn bug_is_planted(name: &'static str) -> bool {
+    with_state(|state| state.points.planted.as_deref() == Some(name))
+}
+
+pub(crate) fn fault_point(name: &'static str) -> bool {
+    with_state(|state| {
+        let (seed, faults) = (state.points.seed, state.points.faults);
+        let point = state.points.points.entry(name).or_default();
+        point.reached += 1;
+        if !faults && !point.aimed {
+            return false;
+        }
+        let one_in = *point.one_in.get_or_insert_with(|| {
+            let mut rng = rng_of(seed, name);
+            let active = rng.next_u64().is_multiple_of(POINTS_PER_ACTIVE);
+            if active { 2 + rng.next_u64() % RATES } else { 0 }
+        });
+        let fires = one_in != 0 && state.rng.next_u64().is_multiple_of(one_in);
+        point.fired += u64::from(fires);
+        fires
+    })
+}
+
+/// The small value of a limit in this run, if it is small.
+pub(crate) fn small_limit(name: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
+    with_state(|state| {
+        if !state.points.small {
+            return None;
+        }
+        if let Some(limit) = state.points.limits.get(name) {
+            return *limit;
+        }
+        let mut rng = rng_of(state.points.seed, name);
+        let width = range.end().saturating_sub(*range.start()).saturating_add(1);
+        let small = rng.next_u64().is_multiple_of(LIMITS_PER_SMALL);
+        let limit = small.then(|| range.start() + rng.next_u64() % width);
+        state.points.limits.insert(name, limit);
+        limit
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::seed;
+
+    fn passes(from: u64) -> Vec<bool> {
+        seed(from);
+        set_fault_points(true);
+        (0..200).map(|_| fault_point("a") | fault_point("b")).collect()
+    }
+
+    #[test]
+    fn a_seed_fires_the_same_points_twice() {
+        (0..16).for_each(|seed| assert_eq!(passes(seed), passes(seed)));
+    }
+
+    #[test]
+    fn fault_points_fire_in_some_runs_only_and_are_counted() {
+        let firing = (0..64).filter(|s| passes(*s).contains(&true)).count();
+        assert!(firing > 4 && firing < 60, "{firing} of 64 runs fired");
+        seed(1);
+        aim_fault_point("b", 1);
+        assert!(fault_point("b") && !fault_point("a"));
+        assert_eq!(fault_points(), BTreeMap::from([("a", (1, 0)), ("b", (1, 1))]));
+    }
+
+    #[test]
+    fn only_the_bug_that_was_planted_is_made() {
+        seed(1);
+        assert!(!bug_is_planted("a"));
+        plant("a");
+        assert!(bug_is_planted("a") && !bug_is_planted("b"));
+    }
+
+    #[test]
+    fn limits_are_small_in_some_runs_and_the_same_for_a_whole_run() {
+        let limit = || crate::limit!("a queue", 1_000_usize, 2..=5);
+        let drawn = |from| {
+            seed(from);
+            set_small_limits(true);
+            assert_eq!(limit(), limit());
+            limit()
+        };
+        let small = (0..64).map(drawn).filter(|limit| *limit != 1_000).collect::<Vec<_>>();
+        assert!(small.len() > 8 && small.len() < 40, "{} of 64 runs have a small limit", small.len());
+        assert!((2..=5).all(|value| small.contains(&value)) && small.iter().all(|value| (2..=5).contains(value)));
+        seed(1);
+        assert_eq!(limit(), 1_000, "limits start as in production");
+        assert!(small_limits().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_takes_time_only_when_it_fires() {
+        seed(1);
+        let before = tokio::time::Instant::now();
+        crate::buggify_pause!("a pause").await;
+        assert_eq!(before.elapsed().as_millis(), 0);
+        aim_fault_point("a pause", 1);
+        crate::buggify_pause!("a pause").await;
+        assert!(before.elapsed().as_millis() >= 1);
+    }
+}
