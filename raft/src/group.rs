@@ -85,6 +85,9 @@ impl<P: Proposal, A: Send + Sync + 'static> Group<P, A> {
     /// The time by which cells expire for a read here: the wall clock as far as the members' clocks confirm it, and at least
     /// `stamp`, the log time of what is read.
     pub fn time_ms(&self, stamp: u64) -> u64 {
+        if terrane_env::planted!("a read expires by one clock") {
+            return self.replica.clocks.wall_ms();
+        }
         self.replica.time_ms().map_or(stamp, |time| time.max(stamp))
     }
 

@@ -156,7 +156,12 @@ impl Replica {
     }
 
     async fn purge(&self) {
-        let least = not_needed(self.machine.durable().index, self.least_matched(), self.standing.applied_index());
+        let applied = self.standing.applied_index();
+        let early = terrane_env::planted!("the log is purged beyond what is flushed");
+        let durable = if early { applied } else { self.machine.durable().index };
+        let alone = terrane_env::planted!("the log is purged before all members have it");
+        let matched = if alone { applied } else { self.least_matched() };
+        let least = not_needed(durable, matched, applied);
         let (snapshot, purged) = {
             let metrics = self.metrics.borrow_watched();
             (metrics.snapshot.map(|id| id.index), metrics.purged.map(|id| id.index))

@@ -48,7 +48,8 @@ impl Replica {
         let packed_at = self.standing.packed_at();
         let stamp = self.standing.stamp();
         let index = self.standing.applied_index();
-        let proven = self.heard.proven_ms(index);
+        let own_clock = terrane_env::planted!("a follower claims its own clock").then(|| self.clocks.wall_ms());
+        let proven = own_clock.or_else(|| self.heard.proven_ms(index));
         let complete = complete_until(proven, packed_at, self.standing.has_applied(), self.clocks.wall_ms());
         complete.map(|as_of_ms| StalePoint { index, stamp, as_of_ms }).ok_or(ProposeError::NotReady)
     }

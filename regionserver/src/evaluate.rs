@@ -363,7 +363,9 @@ impl Evaluator {
 
     /// Clears everything: only what is applied counts from here.
     pub fn forget(&mut self) {
-        *self = Self { term: self.term, ..Self::default() };
+        let remembers = terrane_env::planted!("an old leader remembers its columns");
+        let overlay = if remembers { std::mem::take(&mut self.overlay) } else { Overlay::default() };
+        *self = Self { term: self.term, overlay, ..Self::default() };
     }
 }
 

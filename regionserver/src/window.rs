@@ -185,7 +185,7 @@ impl Window {
 
     /// What is known of an operation. Operations without a number, or of no client, are always new.
     pub fn look_up(&self, client: &ClientId, operation: u64, first_try_ms: u64) -> Known {
-        if operation == 0 || *client == NO_CLIENT {
+        if operation == 0 || *client == NO_CLIENT || terrane_env::planted!("a retry is applied again") {
             return Known::New;
         }
         match self.clients.get(client) {
@@ -204,6 +204,7 @@ impl Window {
     /// that were idle for too long are evicted first, possibly this one, which then starts a new record.
     pub fn update(&mut self, client: ClientId, lowest_unsettled: u64, stamp: u64) -> WindowUpdate<'_> {
         self.evict_idle(stamp);
+        let lowest_unsettled = lowest_unsettled + u64::from(terrane_env::planted!("a number under way is settled"));
         if client == NO_CLIENT {
             return WindowUpdate { window: self, client };
         }
@@ -334,10 +335,10 @@ impl WindowUpdate<'_> {
             return true;
         }
         let before = client.bytes();
-        if !client.applied.insert(operation) {
+        if !client.applied.insert(operation) && !terrane_env::planted!("a retry is applied again") {
             return false;
         }
-        if let Some(result) = result {
+        if let Some(result) = result.filter(|_| !terrane_env::planted!("the result of an operation is not kept")) {
             // Copied, because a slice would keep the whole entry in memory.
             let kept = if result.len() <= RESULT_BYTES_MAX { Bytes::copy_from_slice(result) } else { Bytes::new() };
             client.keep(operation, kept);

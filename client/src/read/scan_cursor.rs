@@ -173,7 +173,12 @@ impl Cursor {
 
     /// The region changed: starts over after the last whole row.
     pub(crate) fn restart(&mut self) {
-        self.within = None;
+        let within = self.within.take();
+        if let Some(within) = within.filter(|within| !self.reverse && !within.asked.end.is_empty())
+            && terrane_env::planted!("a scan goes on behind a region that changed")
+        {
+            self.rest.start = within.asked.end;
+        }
         self.part = None;
     }
 

@@ -129,12 +129,14 @@ impl Engine {
             file_bytes: u64::MAX,
             collected: (0, 0),
         });
+        let own_clock = terrane_env::planted!("a flush expires by the server's clock");
+        let log_time = if own_clock { terrane_env::time::wall_ms() } else { point.stamp };
         let work = FamilyFlush {
             sources,
             bounds: region.bounds().clone(),
             family: family.clone(),
             oldest_snapshot: input.oldest_snapshot.min(point.sequence),
-            log_time: i64::try_from(point.stamp).unwrap_or(i64::MAX),
+            log_time: i64::try_from(log_time).unwrap_or(i64::MAX),
             older,
             part_bytes: region.part_bytes(),
         };

@@ -138,7 +138,8 @@ pub(super) fn unseal(sealed: &[u8], file: u64, offset: u64) -> Result<Vec<u8>, &
 pub(super) fn verify(sealed: &[u8], file: u64, offset: u64) -> Result<(&[u8], Compression), &'static str> {
     let split = sealed.len().checked_sub(4).ok_or("a block is shorter than its trailer")?;
     let (covered, expected) = sealed.split_at(split);
-    if checksum(covered, file, offset).to_le_bytes() != expected {
+    let is_sound = checksum(covered, file, offset).to_le_bytes() == expected;
+    if !is_sound && !terrane_env::planted!("a damaged block is served") {
         return Err("a block fails its checksum");
     }
     let (compression, payload) = covered.split_last().ok_or("a block is shorter than its trailer")?;

@@ -122,7 +122,9 @@ pub(super) struct FilterBuilder {
 impl FilterBuilder {
     /// Adds a hash, unless it equals the previous one.
     pub(super) fn add(&mut self, hash: u64) {
-        if self.hashes.last() != Some(&hash) {
+        // The planted bug takes neighbours for equal whose hashes agree in four bits.
+        let bits = if terrane_env::planted!("a bloom filter misses rows") { 0xF } else { u64::MAX };
+        if self.hashes.last().is_none_or(|last| (last ^ hash) & bits != 0) {
             self.hashes.push(hash);
         }
     }

@@ -309,7 +309,8 @@ impl StoreFile {
         ahead: Option<&mut ReadAhead>,
         take: impl FnOnce(Vec<u8>) -> Result<CachedBlock, &'static str>,
     ) -> Result<CachedBlock, Error> {
-        let key = BlockKey { file: self.id, offset: at.offset };
+        let file = if terrane_env::planted!("the cache confuses files") { 0 } else { self.id };
+        let key = BlockKey { file, offset: at.offset };
         let in_memory = self.properties.storage.in_memory;
         if let Some(block) = self.shared.cache.get(&key, in_memory) {
             FamilyReads::count(&self.reads.hits, 1);

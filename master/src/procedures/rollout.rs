@@ -73,7 +73,10 @@ impl Rollout {
     /// The edit that completes the change, once every group has followed its order.
     pub fn completion(&self) -> Option<CatalogEdit> {
         let (table, version) = (self.table, self.version);
-        self.pending.is_empty().then(|| match self.state {
+        let left = usize::from(
+            self.state == TableState::Altering && terrane_env::planted!("an alter ends before its last group"),
+        );
+        (self.pending.len() <= left).then(|| match self.state {
             TableState::Altering => CatalogEdit::FinishAlter { table, version },
             TableState::Dropping => CatalogEdit::RemoveTable { table },
             TableState::Creating | TableState::Enabled => CatalogEdit::EnableTable { table },

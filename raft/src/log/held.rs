@@ -152,7 +152,9 @@ async fn write(
     }
     file.write_all_at(&buffer, written).await?;
     written += buffer.len() as u64;
-    file.sync_all().await?;
+    if !terrane_env::planted!("a held file is not synced") {
+        file.sync_all().await?;
+    }
     Ok((written, moved))
 }
 

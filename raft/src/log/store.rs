@@ -107,6 +107,9 @@ impl RaftLogStorage<Types> for Store {
 
     async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
         self.log.set_vote(*vote);
+        if terrane_env::planted!("a vote is not logged") {
+            return Ok(());
+        }
         let (done, synced) = oneshot::channel();
         self.push(Change::Vote(*vote), Done::Waiter(done));
         synced.await.map_err(|_| io::Error::other("the log was closed"))

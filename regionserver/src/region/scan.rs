@@ -244,7 +244,8 @@ impl Filler {
             return Ok(());
         }
         let engine = &self.hosted.engine;
-        let snapshot = match self.block.cursor.sequence {
+        let moves_on = terrane_env::planted!("a snapshot scan moves on with each block");
+        let snapshot = match self.block.cursor.sequence.filter(|_| !moves_on) {
             None => engine.snapshot(),
             Some(sequence) if sequence > engine.sequence() => {
                 let message =
@@ -293,6 +294,9 @@ impl Filler {
         let wanted = match &self.block.cursor.position {
             Position::Start => Some(request.range.clone()),
             Position::At(row) | Position::Within { row, .. } => from_row(&request.range, row, request.reverse),
+            Position::After(row) if terrane_env::planted!("a scan repeats its last row") => {
+                from_row(&request.range, row, request.reverse)
+            }
             Position::After(row) => after(&request.range, row, request.reverse),
         };
         self.rows_of(wanted)
@@ -405,7 +409,11 @@ impl Filler {
             Step::HiddenPart => self.within_hidden = true,
             Step::End => self.end(),
         }
-        self.block.rows.len() >= self.request.block_bytes
+        let is_full = self.block.rows.len() >= self.request.block_bytes;
+        if is_full && before > 0 && terrane_env::planted!("a scan resumes one row late") {
+            self.block.rows.truncate(before);
+        }
+        is_full
     }
 
     /// Handles a complete row: it is skipped, counted or sent.
