@@ -16,7 +16,7 @@ use terrane_master::{Master, MasterConfig};
 use terrane_regionserver::{BackendKind, RegionServer, ServerConfig};
 
 use crate::eventually::eventually;
-use crate::numbers;
+use terrane_simulator::numbers;
 
 /// How long to wait for leaders; far longer than needed.
 const LEADERS_WITHIN: Duration = Duration::from_secs(30);

@@ -39,8 +39,6 @@ const USAGE: &str = "usage: cargo xtask COMMAND
                    (--runs N: repetitions of checks that depend on chance, default 20;
                    --binary FILE: check this build)
   dist             the stripped release binary and its debug information, in target/dist; prints the size
-  sim --seed N     one simulated run of a whole cluster; prints `seed N ok trace HASH`
-  sim --seeds A..B the runs from A up to but excluding B; further arguments go to each run, like `--workload counters`
 ";
 
 fn main() -> ExitCode {
@@ -49,9 +47,6 @@ fn main() -> ExitCode {
         Some((command, rest)) => (command.as_str(), rest),
         None => ("", &[] as &[String]),
     };
-    if let ("sim", Some((seeds, rest))) = (command, simulator::names_seeds(rest)) {
-        return simulator::run_many(&root(), seeds, rest);
-    }
     match (command, rest) {
         ("faults", rest) => faults::run(&root(), rest),
         ("check", []) => steps::check(&root()),
@@ -61,16 +56,18 @@ fn main() -> ExitCode {
         ("tidy", []) => steps::tidy_alone(&root()),
         ("examples", []) => steps::examples_alone(&root()),
         ("python", []) => steps::python_alone(&root()),
-        ("sim", rest) if simulator::names_a_seed(rest) => simulator::run(&root(), rest),
+        ("sim", rest) => simulator::run(&root(), rest).unwrap_or_else(wrong),
         ("help" | "--help" | "-h", _) => {
-            print!("{USAGE}");
+            println!("{USAGE}{}", simulator::USAGE);
             ExitCode::SUCCESS
         }
-        _ => {
-            eprint!("{USAGE}");
-            ExitCode::from(2)
-        }
+        _ => wrong(),
     }
+}
+
+fn wrong() -> ExitCode {
+    eprintln!("{USAGE}{}", simulator::USAGE);
+    ExitCode::from(2)
 }
 
 /// The checkout: the parent of this package, whatever the working directory.

@@ -22,6 +22,7 @@ pub fn check(root: &Path) -> ExitCode {
         ("tidy", Box::new(move || tidy_succeeds(root))),
         ("tests", cargo(&["test", "--workspace", "--quiet", "--locked"])),
         ("simulated environment", Box::new(move || succeeds(&mut simulator::env_test(root)))),
+        ("simulator", Box::new(move || simulator::ci_succeeds(root))),
         // After the tests, which build what these run.
         ("examples", Box::new(move || examples::succeed(root))),
         ("python", Box::new(move || python::check_succeeds(root))),

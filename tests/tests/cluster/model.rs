@@ -2,7 +2,7 @@
 //! compact, compared with a plain model (`plain`).
 //!
 //! First, one client writes and reads in turn, so that every result must equal the model's. Then many clients
-//! increment, append and check-and-mutate concurrently, and the result must be exact (`terrane_tests::ledger`).
+//! increment, append and check-and-mutate concurrently, and the result must be exact (`terrane_simulator::check::ledger`).
 //!
 //! A failure names its seed; `TERRANE_SEED` runs only that one.
 

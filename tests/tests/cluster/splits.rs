@@ -8,9 +8,9 @@ use anyhow::{Context, Result, ensure};
 use parking_lot::Mutex;
 use terrane_client::{Get, KeyRange, Put, Scan, Table};
 use terrane_regionserver::BackendKind;
+use terrane_simulator::check::registers::{History, Read};
 use terrane_tests::cluster::Cluster;
 use terrane_tests::eventually::eventually;
-use terrane_tests::oracle::{History, Read};
 
 use crate::{NEVER_SPLIT, SOON, all_rows, keys, plain_table, with_engine};
 

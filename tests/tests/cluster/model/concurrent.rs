@@ -7,8 +7,8 @@ use futures::future::try_join_all;
 use parking_lot::Mutex;
 use terrane_client::{Get, Returns, RowData, RowMutation, Table, column};
 use terrane_regionserver::BackendKind;
+use terrane_simulator::check::ledger::{Ledger, Operation, token};
 use terrane_tests::cluster::Cluster;
-use terrane_tests::ledger::{Ledger, Operation, token};
 
 use super::draw::{Draw, GROUPS, group_start};
 use super::{grouped_table, split, with_seeds};

@@ -1,24 +1,26 @@
-//! The clients of the workload `counters`: workers whose operations must count exactly once, a reader, a captive
-//! worker, and a client that splits regions meanwhile.
+//! Counters: workers whose operations must count exactly once, a reader, a worker on the captive host, and a client that
+//! splits regions meanwhile.
 //!
 //! The table declares its key, so that rows of one group can be written atomically. Each group of rows has a plain
 //! counter; a row with a counter and a list that change together; a register that is replaced by check-and-mutate; and
 //! two lists that are only appended to together. Operations have some padding, so that there is something to flush.
 
+use std::cell::{RefCell, RefMut};
+use std::rc::Rc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use terrane_client::{Client, Error, Get, Returns, RowData, RowMutation, Scan, Table, TableSpec, column};
+use terrane_client::{Error, Get, Returns, RowData, RowMutation, Scan, Table, TableSpec, column};
 
-use super::clients::{CAPTIVE, TABLE, below, connect, open_table, passes, pause, watch};
-use super::readings::patiently;
-use super::run_state::RunState;
-use super::trace::{self, chain};
-use crate::ledger::{Begun, Operation, token, tokens};
-use crate::plan::{Plan, ROWS};
+use super::play::{CAPTIVE, Play, Scenario, below, connect, create_table, open_table, passes, patiently, pause};
+use crate::check::ledger::{Begun, Ledger, Operation, Verdict, token, tokens};
+use crate::context::Context;
+use crate::plan::Plan;
+use crate::trace::{self, chain};
+use crate::verdict::Failure;
 
 const WORKER_HOSTS: [&str; 2] = ["w1", "w2"];
-const WORKERS_PER_HOST: usize = 6;
+const WORKERS_PER_HOST: usize = 3;
 const READER: &str = "r1";
 const SPLITTER: &str = "r2";
 
@@ -31,10 +33,11 @@ const BATCH_MAX: usize = 8;
 const REGIONS_MAX: usize = 16;
 
 const PATIENCE: Duration = Duration::from_secs(10);
+const TABLE: &str = "t";
 const CAPTIVE_PATIENCE: Duration = Duration::from_millis(300);
 /// Longest pauses between two calls.
-const WORKER_PAUSE_MS: u64 = 40;
-const READER_PAUSE_MS: u64 = 60;
+const WORKER_PAUSE_MS: u64 = 120;
+const READER_PAUSE_MS: u64 = 150;
 const SPLITTER_PAUSE_MS: u64 = 1_500;
 
 const FAMILY: &str = "f";
@@ -42,20 +45,62 @@ const COUNTER: &str = "n";
 const LIST: &str = "l";
 const REGISTER: &str = "v";
 
-/// Adds all clients to the simulation.
-pub fn add(sim: &mut turmoil::Sim<'static>, plan: &Plan, state: &RunState) {
-    terrane_env::sim::aim_fault_point("a session breaks before its answers are sent", plan.lost_answers.one_in);
-    for (index, host) in WORKER_HOSTS.into_iter().enumerate() {
-        sim.client(host, watch(host, state.clone(), work(host, index, plan.clone(), state.clone())));
-    }
-    sim.client(READER, watch(READER, state.clone(), read(state.clone())));
-    sim.client(SPLITTER, watch(SPLITTER, state.clone(), split(state.clone())));
-    sim.client(CAPTIVE, watch(CAPTIVE, state.clone(), be_captive(plan.clone(), state.clone())));
+/// Acknowledged operations without which a run shows little.
+const OPERATIONS_MIN: u64 = 150;
+
+/// The scenario.
+#[derive(Clone, Default)]
+pub struct Counters {
+    ledger: Rc<RefCell<Ledger>>,
 }
 
-/// Adds a client that reads and checks everything after all writes.
-pub fn add_last_readings(sim: &mut turmoil::Sim<'static>, host: &'static str, state: &RunState) {
-    sim.client(host, watch(host, state.clone(), read_everything(host, state.clone())));
+impl Scenario for Counters {
+    fn clients(&self, context: &Context) -> Vec<(&'static str, Play)> {
+        let shared = Shared { ledger: self.ledger.clone(), context: context.clone() };
+        let mut clients: Vec<(&'static str, Play)> = Vec::new();
+        for (index, host) in WORKER_HOSTS.into_iter().enumerate() {
+            clients.push((host, Box::pin(work(host, index, shared.clone()))));
+        }
+        clients.push((READER, Box::pin(read(shared.clone()))));
+        clients.push((SPLITTER, Box::pin(split(context.clone()))));
+        clients.push((CAPTIVE, Box::pin(be_captive(shared))));
+        clients
+    }
+
+    fn last_reading(&self, host: &'static str, context: &Context) -> Play {
+        Box::pin(read_everything(host, Shared { ledger: self.ledger.clone(), context: context.clone() }))
+    }
+
+    fn shortfall(&self, context: &Context) -> Option<String> {
+        let acknowledged = context.state.acknowledged();
+        (acknowledged < OPERATIONS_MIN).then(|| format!("only {acknowledged} operations were acknowledged"))
+    }
+}
+
+/// What all clients of the scenario share.
+#[derive(Clone)]
+struct Shared {
+    ledger: Rc<RefCell<Ledger>>,
+    context: Context,
+}
+
+impl Shared {
+    fn ledger(&self) -> RefMut<'_, Ledger> {
+        self.ledger.borrow_mut()
+    }
+
+    /// Records a verdict of the ledger; a violation fails the run.
+    fn judge(&self, who: &str, what: &[u8], verdict: Verdict) {
+        self.context.state.checked();
+        if let Err(violation) = verdict {
+            let object = what.escape_ascii().to_string();
+            self.context.state.fail(Failure { what: format!("{who}: {object} {violation}"), about: vec![object] });
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.context.state.is_over()
+    }
 }
 
 /// The rows of a group.
@@ -74,7 +119,7 @@ fn some_group() -> usize {
     below(if below(2) == 0 { HOT_GROUPS } else { GROUPS })
 }
 
-async fn create_table(client: &Client, plan: &Plan) -> Result<(), Error> {
+fn spec(plan: &Plan) -> Result<TableSpec, Error> {
     let spec = TableSpec::new(TABLE)?
         .family(FAMILY, &[("versions", "1")])?
         .key("group:u32, what:tail")?
@@ -82,37 +127,32 @@ async fn create_table(client: &Client, plan: &Plan) -> Result<(), Error> {
         .region_size(plan.region_size)
         .set("flush_size", &format!("{}B", plan.flush_size))?;
     let first_regions = 1..plan.first_regions;
-    let spec = first_regions.fold(spec, |spec, region| spec.split_at(&row(region * GROUPS / plan.first_regions, "")));
-    loop {
-        match client.admin().create_table(spec.clone()).await {
-            Err(error) if passes(&error) => trace::note(format_args!("table not created yet: {}", chain(&error))),
-            Ok(_) | Err(Error::AlreadyExists { .. }) => return Ok(()),
-            Err(error) => return Err(error),
-        }
-    }
+    Ok(first_regions.fold(spec, |spec, region| spec.split_at(&row(region * GROUPS / plan.first_regions, ""))))
 }
 
-async fn work(host: &'static str, index: usize, plan: Plan, state: RunState) -> Result<(), Error> {
+async fn work(host: &'static str, index: usize, shared: Shared) -> Result<(), Error> {
     let client = connect(PATIENCE).await?;
     if index == 0 {
-        create_table(&client, &plan).await?;
-        state.table_is_created();
+        create_table(&client, &spec(&shared.context.plan)?).await?;
+        shared.context.state.ready();
     }
-    state.table_created().await;
-    let table = open_table(&client).await?;
+    shared.context.state.until_ready().await;
+    let table = open_table(&client, TABLE).await?;
     let workers = (0..WORKERS_PER_HOST).map(|worker| {
         let who = format!("{host}.{worker}");
-        Worker { who, table: table.clone(), state: state.clone(), padding: padding(&plan) }.run(WORKER_PAUSE_MS)
+        Worker { who, table: table.clone(), shared: shared.clone(), padding: padding(&shared.context.plan) }
+            .run(WORKER_PAUSE_MS)
     });
     join_all(workers).await.into_iter().collect()
 }
 
 /// A client of the isolated leader, with a short timeout.
-async fn be_captive(plan: Plan, state: RunState) -> Result<(), Error> {
+async fn be_captive(shared: Shared) -> Result<(), Error> {
     let client = connect(PATIENCE).await?;
-    state.table_created().await;
-    let table = open_table(&client).await?.with_timeout(CAPTIVE_PATIENCE);
-    Worker { who: CAPTIVE.to_owned(), table, state, padding: padding(&plan) }.run(WORKER_PAUSE_MS).await
+    shared.context.state.until_ready().await;
+    let table = open_table(&client, TABLE).await?.with_timeout(CAPTIVE_PATIENCE);
+    let padding = padding(&shared.context.plan);
+    Worker { who: CAPTIVE.to_owned(), table, shared, padding }.run(WORKER_PAUSE_MS).await
 }
 
 fn padding(plan: &Plan) -> Vec<u8> {
@@ -133,13 +173,13 @@ enum Ended<T> {
 struct Worker {
     who: String,
     table: Table,
-    state: RunState,
+    shared: Shared,
     padding: Vec<u8>,
 }
 
 impl Worker {
     async fn run(self, pause_ms: u64) -> Result<(), Error> {
-        while !self.state.is_over() {
+        while !self.shared.is_over() {
             let group = some_group();
             match below(10) {
                 0..=3 => self.increment(group).await?,
@@ -157,7 +197,7 @@ impl Worker {
         let error = match outcome {
             Ok(answer) => {
                 trace::note(format_args!("{} did {operation} of {}", self.who, what.escape_ascii()));
-                self.state.advance();
+                self.shared.context.state.acknowledge();
                 return Ok(Ended::Answer(answer));
             }
             Err(error) => error,
@@ -174,7 +214,7 @@ impl Worker {
 
     /// Records an operation without a result.
     fn without_answer<T>(&self, begun: &Begun, object: &[u8], ended: &Ended<T>) {
-        let mut ledger = self.state.ledger();
+        let mut ledger = self.shared.ledger();
         let verdict = match ended {
             Ended::Answer(_) => Ok(()),
             Ended::ResultLost => {
@@ -188,21 +228,21 @@ impl Worker {
             }
         };
         drop(ledger);
-        self.state.judge(&self.who, object, verdict);
+        self.shared.judge(&self.who, object, verdict);
     }
 
     async fn increment(&self, group: usize) -> Result<(), Error> {
         let row = row(group, "counter");
         let counter = object(&row, COUNTER);
-        let begun = self.state.ledger().begin(&counter);
+        let begun = self.shared.ledger().begin(&counter);
         let outcome = self.table.mutate(increment(&row, &self.padding)).await;
         let ended = self.ended(&counter, begun.operation, outcome)?;
         let Ended::Answer(outcome) = &ended else {
             self.without_answer(&begun, &counter, &ended);
             return Ok(());
         };
-        let verdict = self.state.ledger().incremented(&begun, counter_in(outcome.row.as_ref()));
-        self.state.judge(&self.who, &counter, verdict);
+        let verdict = self.shared.ledger().incremented(&begun, counter_in(outcome.row.as_ref()));
+        self.shared.judge(&self.who, &counter, verdict);
         Ok(())
     }
 
@@ -210,7 +250,7 @@ impl Worker {
     async fn increment_many(&self) -> Result<(), Error> {
         let rows: Vec<Vec<u8>> = (0..=below(BATCH_MAX)).map(|_| row(some_group(), "counter")).collect();
         let counters: Vec<Vec<u8>> = rows.iter().map(|row| object(row, COUNTER)).collect();
-        let begun: Vec<Begun> = counters.iter().map(|counter| self.state.ledger().begin(counter)).collect();
+        let begun: Vec<Begun> = counters.iter().map(|counter| self.shared.ledger().begin(counter)).collect();
         let mutations = rows.iter().map(|row| increment(row, &self.padding)).collect();
         let outcomes = match self.table.mutate_many(mutations).await {
             Ok(outcomes) => outcomes.into_iter().map(|outcome| outcome.map_err(|failed| failed.error)).collect(),
@@ -222,8 +262,8 @@ impl Worker {
                 self.without_answer(begun, counter, &ended);
                 continue;
             };
-            let verdict = self.state.ledger().incremented(begun, counter_in(outcome.row.as_ref()));
-            self.state.judge(&self.who, counter, verdict);
+            let verdict = self.shared.ledger().incremented(begun, counter_in(outcome.row.as_ref()));
+            self.shared.judge(&self.who, counter, verdict);
         }
         Ok(())
     }
@@ -232,8 +272,8 @@ impl Worker {
     async fn increment_and_append(&self, group: usize) -> Result<(), Error> {
         let row = row(group, "mixed");
         let (counter, list) = (object(&row, COUNTER), object(&row, LIST));
-        let counted = self.state.ledger().begin(&counter);
-        let appended = self.state.ledger().begin_also(&counted, &list);
+        let counted = self.shared.ledger().begin(&counter);
+        let appended = self.shared.ledger().begin_also(&counted, &list);
         let mutation = increment(&row, &self.padding).append(FAMILY, LIST, token(counted.operation));
         let ended = self.ended(&counter, counted.operation, self.table.mutate(mutation).await)?;
         let Ended::Answer(outcome) = &ended else {
@@ -242,11 +282,11 @@ impl Worker {
             return Ok(());
         };
         let (value, appends) = (counter_in(outcome.row.as_ref()), list_in(outcome.row.as_ref()));
-        let verdict = self.state.ledger().incremented(&counted, value);
-        self.state.judge(&self.who, &counter, verdict);
-        let verdict = self.state.ledger().appended(&appended, &appends);
-        self.state.judge(&self.who, &list, verdict);
-        self.state.judge(&self.who, &row, changed_together(value, &appends));
+        let verdict = self.shared.ledger().incremented(&counted, value);
+        self.shared.judge(&self.who, &counter, verdict);
+        let verdict = self.shared.ledger().appended(&appended, &appends);
+        self.shared.judge(&self.who, &list, verdict);
+        self.shared.judge(&self.who, &row, changed_together(value, &appends));
         Ok(())
     }
 
@@ -254,13 +294,13 @@ impl Worker {
     async fn replace(&self, group: usize) -> Result<(), Error> {
         let row = row(group, "register");
         let register = object(&row, REGISTER);
-        let reading = self.state.ledger().begin_read(&register);
+        let reading = self.shared.ledger().begin_read(&register);
         let Some(found) = self.read(self.table.get(Get::new(&row)).await)? else { return Ok(()) };
         let before = register_in(found.as_ref());
-        let verdict = self.state.ledger().read_register(&reading, before);
-        self.state.judge(&self.who, &register, verdict);
-        let reading = self.state.ledger().begin_read(&register);
-        let begun = self.state.ledger().begin_replacing(&register, before);
+        let verdict = self.shared.ledger().read_register(&reading, before);
+        self.shared.judge(&self.who, &register, verdict);
+        let reading = self.shared.ledger().begin_read(&register);
+        let begun = self.shared.ledger().begin_replacing(&register, before);
         let tested = column(FAMILY, REGISTER);
         let condition = if before == 0 { tested.is_absent() } else { tested.equals(token(before)) };
         let mutation = RowMutation::new(&row).set(FAMILY, REGISTER, token(begun.operation)).when(condition);
@@ -272,16 +312,16 @@ impl Worker {
             return Ok(());
         };
         if outcome.held {
-            let verdict = self.state.ledger().replaced(&begun);
-            self.state.judge(&self.who, &register, verdict);
+            let verdict = self.shared.ledger().replaced(&begun);
+            self.shared.judge(&self.who, &register, verdict);
             return Ok(());
         }
-        let verdict = self.state.ledger().refused(&begun);
-        self.state.judge(&self.who, &register, verdict);
+        let verdict = self.shared.ledger().refused(&begun);
+        self.shared.judge(&self.who, &register, verdict);
         let there = register_in(outcome.row.as_ref());
         let verdict = if there == before { Err(format!("has {before}, as was asked for")) } else { Ok(()) };
-        let verdict = verdict.and_then(|()| self.state.ledger().read_register(&reading, there));
-        self.state.judge(&self.who, &register, verdict);
+        let verdict = verdict.and_then(|()| self.shared.ledger().read_register(&reading, there));
+        self.shared.judge(&self.who, &register, verdict);
         Ok(())
     }
 
@@ -289,8 +329,8 @@ impl Worker {
     async fn append_to_both(&self, group: usize) -> Result<(), Error> {
         let rows = ["left", "right"].map(|name| row(group, name));
         let [left, right] = [&rows[0], &rows[1]].map(|row| object(row, LIST));
-        let begun_left = self.state.ledger().begin(&left);
-        let begun_right = self.state.ledger().begin_also(&begun_left, &right);
+        let begun_left = self.shared.ledger().begin(&left);
+        let begun_right = self.shared.ledger().begin_also(&begun_left, &right);
         let append = |row: &Vec<u8>| {
             let mutation = RowMutation::new(row).append(FAMILY, LIST, token(begun_left.operation));
             mutation.set(FAMILY, "p", &self.padding).returning(Returns::New)
@@ -303,13 +343,13 @@ impl Worker {
             return Ok(());
         };
         let lists: Vec<Vec<u8>> = outcome.rows.iter().map(|row| list_in(row.row.as_ref())).collect();
-        let verdict = self.state.ledger().appended(&begun_left, &lists[0]);
-        self.state.judge(&self.who, &left, verdict);
-        let verdict = self.state.ledger().appended(&begun_right, &lists[1]);
-        self.state.judge(&self.who, &right, verdict);
+        let verdict = self.shared.ledger().appended(&begun_left, &lists[0]);
+        self.shared.judge(&self.who, &left, verdict);
+        let verdict = self.shared.ledger().appended(&begun_right, &lists[1]);
+        self.shared.judge(&self.who, &right, verdict);
         let same =
             if lists[0] == lists[1] { Ok(()) } else { Err(format!("has not the lists of one moment: {lists:?}")) };
-        self.state.judge(&self.who, &left, same);
+        self.shared.judge(&self.who, &left, same);
         Ok(())
     }
 
@@ -351,11 +391,11 @@ fn changed_together(counter: u64, list: &[u8]) -> Result<(), String> {
 }
 
 /// Reads rows of all kinds, singly and by scans, while they change.
-async fn read(state: RunState) -> Result<(), Error> {
+async fn read(shared: Shared) -> Result<(), Error> {
     let client = connect(PATIENCE).await?;
-    state.table_created().await;
-    let reader = Reader { who: READER.to_owned(), table: open_table(&client).await?, state };
-    while !reader.state.is_over() {
+    shared.context.state.until_ready().await;
+    let reader = Reader { who: READER.to_owned(), table: open_table(&client, TABLE).await?, shared };
+    while !reader.shared.is_over() {
         let group = some_group();
         let outcome = match below(6) {
             0 => reader.scan().await,
@@ -375,27 +415,27 @@ async fn read(state: RunState) -> Result<(), Error> {
 struct Reader {
     who: String,
     table: Table,
-    state: RunState,
+    shared: Shared,
 }
 
 impl Reader {
     async fn counter(&self, row: &[u8]) -> Result<(), Error> {
         let counter = object(row, COUNTER);
-        let reading = self.state.ledger().begin_read(&counter);
+        let reading = self.shared.ledger().begin_read(&counter);
         let found = self.table.get(Get::new(row)).await?;
-        let verdict = self.state.ledger().read_counter(&reading, counter_in(found.as_ref()));
-        self.state.judge(&self.who, &counter, verdict);
+        let verdict = self.shared.ledger().read_counter(&reading, counter_in(found.as_ref()));
+        self.shared.judge(&self.who, &counter, verdict);
         Ok(())
     }
 
     async fn mixed(&self, row: &[u8]) -> Result<(), Error> {
         let list = object(row, LIST);
-        let reading = self.state.ledger().begin_read(&list);
+        let reading = self.shared.ledger().begin_read(&list);
         let found = self.table.get(Get::new(row)).await?;
         let appends = list_in(found.as_ref());
-        let verdict = self.state.ledger().read_list(&reading, &appends);
-        self.state.judge(&self.who, &list, verdict);
-        self.state.judge(&self.who, row, changed_together(counter_in(found.as_ref()), &appends));
+        let verdict = self.shared.ledger().read_list(&reading, &appends);
+        self.shared.judge(&self.who, &list, verdict);
+        self.shared.judge(&self.who, row, changed_together(counter_in(found.as_ref()), &appends));
         Ok(())
     }
 
@@ -405,12 +445,12 @@ impl Reader {
         for name in ["left", "right"] {
             let row = row(group, name);
             let list = object(&row, LIST);
-            let reading = self.state.ledger().begin_read(&list);
+            let reading = self.shared.ledger().begin_read(&list);
             let found = list_in(self.table.get(Get::new(&row)).await?.as_ref());
-            let verdict = self.state.ledger().read_list(&reading, &found);
-            self.state.judge(&self.who, &list, verdict);
+            let verdict = self.shared.ledger().read_list(&reading, &found);
+            self.shared.judge(&self.who, &list, verdict);
             let verdict = if found.len() < longest { Err("is shorter than its twin was".to_owned()) } else { Ok(()) };
-            self.state.judge(&self.who, &list, verdict);
+            self.shared.judge(&self.who, &list, verdict);
             longest = found.len();
         }
         Ok(())
@@ -418,7 +458,7 @@ impl Reader {
 
     async fn scan(&self) -> Result<(), Error> {
         let rows: Vec<Vec<u8>> = (0..GROUPS).map(|group| row(group, "counter")).collect();
-        let begin = |row: &Vec<u8>| self.state.ledger().begin_read(&object(row, COUNTER));
+        let begin = |row: &Vec<u8>| self.shared.ledger().begin_read(&object(row, COUNTER));
         let readings: Vec<_> = rows.iter().map(begin).collect();
         let mut stream = self.table.scan(Scan::all()).await?;
         let mut found = std::collections::BTreeMap::new();
@@ -427,26 +467,25 @@ impl Reader {
             found.insert(row.row().to_vec(), row);
         }
         for (row, reading) in rows.iter().zip(&readings) {
-            let verdict = self.state.ledger().read_counter(reading, counter_in(found.get(row)));
-            self.state.judge(&self.who, row, verdict);
+            let verdict = self.shared.ledger().read_counter(reading, counter_in(found.get(row)));
+            self.shared.judge(&self.who, row, verdict);
         }
         Ok(())
     }
 }
 
 /// Splits a region between two groups now and then.
-async fn split(state: RunState) -> Result<(), Error> {
+async fn split(context: Context) -> Result<(), Error> {
     let client = connect(PATIENCE).await?;
     let admin = client.admin().with_timeout(Duration::from_secs(2));
-    state.table_created().await;
-    while !state.is_over() {
+    context.state.until_ready().await;
+    while !context.state.is_over() {
         pause(SPLITTER_PAUSE_MS).await;
         let regions = match admin.regions(Some(TABLE)).await {
             Ok(regions) => regions,
             Err(error) if passes(&error) => continue,
             Err(error) => return Err(error),
         };
-        state.show_regions(regions.len());
         if regions.len() >= REGIONS_MAX {
             continue;
         }
@@ -468,34 +507,32 @@ async fn split(state: RunState) -> Result<(), Error> {
 }
 
 /// Reads and checks every row after all writes.
-async fn read_everything(host: &'static str, state: RunState) -> Result<(), Error> {
+async fn read_everything(host: &'static str, shared: Shared) -> Result<(), Error> {
     let client = connect(Duration::from_secs(20)).await?;
-    let table = open_table(&client).await?;
+    let table = open_table(&client, TABLE).await?;
     for group in 0..GROUPS {
         let names = ["counter", "mixed", "register", "left", "right"];
         let rows: Vec<Vec<u8>> = names.iter().map(|name| row(group, name)).collect();
         let found = patiently(async || table.get_many(rows.iter().map(Get::new)).await).await?;
         let [counter, mixed, register, left, right] = [0, 1, 2, 3, 4].map(|index| found[index].as_ref());
-        let judge = |index: usize, verdict| state.judge(host, &rows[index], verdict);
+        let judge = |index: usize, verdict| shared.judge(host, &rows[index], verdict);
         let name = |index: usize, column| object(&rows[index], column);
-        let verdict = state.ledger().final_counter(&name(0, COUNTER), counter_in(counter));
+        let verdict = shared.ledger().final_counter(&name(0, COUNTER), counter_in(counter));
         judge(0, verdict);
-        let verdict = state.ledger().final_counter(&name(1, COUNTER), counter_in(mixed));
+        let verdict = shared.ledger().final_counter(&name(1, COUNTER), counter_in(mixed));
         judge(1, verdict);
-        let verdict = state.ledger().final_list(&name(1, LIST), &list_in(mixed));
+        let verdict = shared.ledger().final_list(&name(1, LIST), &list_in(mixed));
         judge(1, verdict);
         judge(1, changed_together(counter_in(mixed), &list_in(mixed)));
-        let verdict = state.ledger().final_register(&name(2, REGISTER), register_in(register));
+        let verdict = shared.ledger().final_register(&name(2, REGISTER), register_in(register));
         judge(2, verdict);
-        let verdict = state.ledger().final_list(&name(3, LIST), &list_in(left));
+        let verdict = shared.ledger().final_list(&name(3, LIST), &list_in(left));
         judge(3, verdict);
-        let verdict = state.ledger().final_list(&name(4, LIST), &list_in(right));
+        let verdict = shared.ledger().final_list(&name(4, LIST), &list_in(right));
         judge(4, verdict);
         let same = list_in(left) == list_in(right);
         judge(3, if same { Ok(()) } else { Err("has not the list of its twin".to_owned()) });
     }
-    let regions = patiently(async || client.admin().regions(Some(TABLE)).await).await?;
-    state.show_regions(regions.len());
-    trace::note(format_args!("{host} read {GROUPS} groups in {} regions, {ROWS} operations wanted", regions.len()));
+    trace::note(format_args!("{host} read {GROUPS} groups"));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The oracle: decides from earlier writes and reads what a read may return.
+//! Registers with one writer each: what a read may return, given the earlier writes and reads.
 //!
 //! Every key has one writer, which writes the numbers 1, 2, 3, ..., each after the previous one was acknowledged.
 //! Linearizability then takes two comparisons per read. The result is not older than the newest number that was

@@ -11,71 +11,70 @@ use std::time::Duration;
 use terrane_master::{Master, MasterConfig};
 use terrane_regionserver::{BackendKind, RegionServer, ServerConfig, StartError};
 
-use super::run_state::RunState;
-use super::trace::{self, chain};
+use crate::context::Context;
 use crate::numbers;
-use crate::plan::{Plan, SERVERS};
+use crate::plan::Plan;
+use crate::trace::{self, chain};
 
+/// The host of the master.
+pub const MASTER_HOST: &str = "master";
 /// The address of the master.
 pub const MASTER: &str = "master:7600";
 /// The data directory of nodes; every simulated host has its own disk.
 const DATA: &str = "/data";
 /// How often a node's metrics and log files are recorded.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How long a server looks for a master before it exits and the supervisor restarts it.
 const REGISTER_TIMEOUT: Duration = Duration::from_secs(3);
 const RESTART_PAUSE: Duration = Duration::from_millis(500);
 /// How often servers report to the master.
 const REPORT_EVERY: Duration = Duration::from_millis(250);
-const MEMTABLE_BUDGET: u64 = 4 << 20;
-const LOG_LIMIT: u64 = 256 << 20;
 
 /// Adds the master and the region servers to the simulation.
-pub fn add(sim: &mut turmoil::Sim<'static>, plan: &Plan, state: &RunState) {
-    add_node(sim, "master", plan, state, |plan, _, _| run_master(plan));
-    for server in SERVERS {
-        add_node(sim, server, plan, state, move |plan, state, boot| run_server(server, boot, plan, state));
+pub fn add(sim: &mut turmoil::Sim<'static>, context: &Context) {
+    add_node(sim, MASTER_HOST, context, |context, _| run_master(context));
+    for server in context.plan.server_hosts() {
+        add_node(sim, server, context, move |context, boot| run_server(server, boot, context));
     }
 }
 
 fn add_node<F>(
     sim: &mut turmoil::Sim<'static>,
     host: &'static str,
-    plan: &Plan,
-    state: &RunState,
-    run: impl Fn(Plan, RunState, u32) -> F + 'static,
+    context: &Context,
+    run: impl Fn(Context, u32) -> F + 'static,
 ) where
     F: Future<Output = turmoil::Result> + 'static,
 {
-    let (plan, state, boots) = (plan.clone(), state.clone(), Rc::new(Cell::new(0)));
+    let (context, boots) = (context.clone(), Rc::new(Cell::new(0)));
     sim.host(host, move || {
         boots.set(boots.get() + 1);
         let boot = boots.get();
         trace::note(format_args!("{host} starts, boot {boot}"));
         // Each start of each node has its own seed for the randomness of consensus (election timeouts).
-        terrane_raft::scope(terrane_env::rand::u64(), run(plan.clone(), state.clone(), boot))
+        terrane_raft::scope(terrane_env::rand::u64(), run(context.clone(), boot))
     });
 }
 
-async fn run_master(plan: Plan) -> turmoil::Result {
+async fn run_master(context: Context) -> turmoil::Result {
     let config = MasterConfig {
         data_dir: PathBuf::from(DATA),
         listen: MASTER.to_owned(),
         advertise: Some(MASTER.to_owned()),
-        groups_per_server: plan.groups_per_server,
+        groups_per_server: context.plan.groups_per_server,
         report_every: REPORT_EVERY,
         ..MasterConfig::default()
     };
-    let _master = Master::start(config).await.map_err(|error| start_error("master", &error))?;
+    let _master = Master::start(config).await.map_err(|error| start_error(MASTER_HOST, &error))?;
     std::future::pending().await
 }
 
-async fn run_server(host: &'static str, boot: u32, plan: Plan, state: RunState) -> turmoil::Result {
-    let server = start_server(host, &plan).await.map_err(|error| start_error(host, &error))?;
+async fn run_server(host: &'static str, boot: u32, context: Context) -> turmoil::Result {
+    let server = start_server(host, &context.plan).await.map_err(|error| start_error(host, &error))?;
     trace::note(format_args!("{host} serves as server {}", server.server_id()));
     loop {
-        state.show(host, boot, numbers::read(&server.registry()));
-        state.show_segments(host, boot, terrane_env::fs::list(&Path::new(DATA).join("log")).await?);
+        context.state.show(host, boot, numbers::read(&server.registry()));
+        context.state.show_segments(host, boot, terrane_env::fs::list(&Path::new(DATA).join("log")).await?);
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }
@@ -91,8 +90,9 @@ async fn start_server(host: &str, plan: &Plan) -> Result<RegionServer, StartErro
         listen: format!("{host}:7700"),
         masters: vec![MASTER.to_owned()],
         engine: BackendKind::Lsm,
-        memtable_budget: MEMTABLE_BUDGET,
-        log_limit: LOG_LIMIT,
+        cache_bytes: plan.block_cache_bytes,
+        memtable_budget: plan.memtable_budget,
+        log_limit: plan.log_limit,
         log_purge_budget: plan.purge_budget,
         log_cache_bytes: plan.log_cache_bytes,
         segment_bytes: plan.segment_bytes,

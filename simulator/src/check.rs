@@ -1,0 +1,5 @@
+//! Checkers: what a history of operations may show. They know nothing of the simulation, so that ordinary tests try them
+//! on histories that are known to be right or wrong.
+
+pub mod ledger;
+pub mod registers;

@@ -1,0 +1,210 @@
+//! The catalogue of faults, and how a seed draws from it.
+//!
+//! Every run has at least [`FAULTS_MIN`] faults. They start at random times, may overlap, and are all healed when the first
+//! phase of the run ends. Faults that no protocol survives on several servers at once (a lost disk, decayed bytes) hit one
+//! server only, the run's victim.
+
+use std::time::Duration;
+
+use rand::Rng;
+use rand::rngs::StdRng;
+use rand::seq::{IndexedRandom, SliceRandom};
+
+/// The least number of faults in a run.
+pub const FAULTS_MIN: usize = 8;
+const FAULTS_MAX: usize = 14;
+/// No fault starts earlier: until then the cluster starts and the tables are created.
+const FIRST_AFTER_MS: u64 = 1_500;
+
+/// A fault and its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedFault {
+    /// It starts at this time of the run, or, if it is aimed, as soon as what it is aimed at happens after that.
+    pub at: Duration,
+    pub lasts: Duration,
+    pub fault: Fault,
+}
+
+/// The server that a fault hits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The server with this index.
+    Server(usize),
+    /// The server that leads the most groups when the fault starts.
+    Leader,
+    /// A server that leads fewer groups than another when the fault starts.
+    Follower,
+}
+
+/// The moment at which a crash strikes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aim {
+    /// At its time.
+    Time,
+    /// At the next acknowledgement that a client receives: what was not durable by then is lost.
+    Acknowledgement,
+    /// When a leadership next moves.
+    Election,
+    /// When a server next flushes.
+    Flush,
+}
+
+/// What happens on a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkFault {
+    /// All packets are dropped in both directions.
+    Drop,
+    /// All packets in one direction are dropped.
+    DropOneWay,
+    /// All packets are delayed until the link is repaired, and then arrive in any order.
+    Hold,
+}
+
+/// A kind of fault with its parameters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A server loses power: its process ends and its disk forgets what was not synced.
+    PowerCut { target: Target, aim: Aim, silent: bool },
+    /// Several servers lose power at once.
+    SeveralPowerCuts { servers: Vec<usize> },
+    /// All servers and the master lose power at once.
+    Blackout,
+    /// The master loses power.
+    MasterPowerCut { aim: Aim },
+    /// A server is isolated from all others; one client reaches it, and only it.
+    Isolation { target: Target, from_master: bool },
+    /// A link between two nodes is broken.
+    Cut { between: (usize, usize), how: LinkFault },
+    /// A link breaks and heals again and again.
+    Flapping { between: (usize, usize), period: Duration },
+    /// Many links break one by one and heal one by one in another order.
+    Swizzle { links: Vec<(usize, usize)> },
+    /// A link loses packets now and then.
+    Loss { between: (usize, usize), per_mille: u32 },
+    /// A link is slow.
+    SlowLink { between: (usize, usize), latency: Duration },
+    /// A client hears nothing from a server, which hears the client.
+    Deaf { server: usize, client: usize },
+}
+
+/// The number of the master in links; servers have the numbers below.
+pub const MASTER_NODE: usize = usize::MAX;
+
+impl Fault {
+    /// The name under which occurrences are counted.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Fault::PowerCut { aim, .. } => match aim {
+                Aim::Time => "power cut",
+                Aim::Acknowledgement => "power cut at an acknowledgement",
+                Aim::Election => "power cut at an election",
+                Aim::Flush => "power cut at a flush",
+            },
+            Fault::SeveralPowerCuts { .. } => "power cut of several",
+            Fault::Blackout => "power cut of all",
+            Fault::MasterPowerCut { .. } => "power cut of the master",
+            Fault::Isolation { .. } => "isolation",
+            Fault::Cut { how, .. } => match how {
+                LinkFault::Drop => "cut link",
+                LinkFault::DropOneWay => "cut link one way",
+                LinkFault::Hold => "held link",
+            },
+            Fault::Flapping { .. } => "flapping link",
+            Fault::Swizzle { .. } => "swizzle",
+            Fault::Loss { .. } => "lossy link",
+            Fault::SlowLink { .. } => "slow link",
+            Fault::Deaf { .. } => "deaf client",
+        }
+    }
+}
+
+/// Draws the faults of a run with so many servers, whose first phase ends at `until`.
+pub fn faults(rng: &mut StdRng, servers: usize, until: Duration) -> Vec<PlannedFault> {
+    let count = rng.random_range(FAULTS_MIN..=FAULTS_MAX);
+    let until_ms = u64::try_from(until.as_millis()).expect("a run lasts seconds");
+    let mut planned: Vec<PlannedFault> = (0..count)
+        .map(|_| {
+            let fault = fault(rng, servers);
+            let lasts = Duration::from_millis(lasts_ms(rng, &fault));
+            let latest =
+                until_ms.saturating_sub(u64::try_from(lasts.as_millis()).expect("seconds")).max(FIRST_AFTER_MS + 1);
+            PlannedFault { at: Duration::from_millis(rng.random_range(FIRST_AFTER_MS..latest)), lasts, fault }
+        })
+        .collect();
+    planned.sort_by_key(|planned| planned.at);
+    planned
+}
+
+fn lasts_ms(rng: &mut StdRng, fault: &Fault) -> u64 {
+    match fault {
+        // Longer than leases and elections, so that a new leader accepts writes while the old one receives reads.
+        Fault::Isolation { .. } => rng.random_range(1_500..5_000),
+        Fault::Deaf { .. } => rng.random_range(200..1_500),
+        Fault::Blackout | Fault::SeveralPowerCuts { .. } => rng.random_range(50..1_500),
+        _ => rng.random_range(200..4_000),
+    }
+}
+
+fn fault(rng: &mut StdRng, servers: usize) -> Fault {
+    match rng.random_range(0..22) {
+        0..=6 => Fault::PowerCut { target: target(rng, servers), aim: aim(rng), silent: rng.random_bool(0.5) },
+        7 => Fault::SeveralPowerCuts { servers: some(rng, servers, 2..=servers) },
+        8 => Fault::Blackout,
+        9 | 10 => Fault::MasterPowerCut { aim: aim(rng) },
+        11 | 12 => Fault::Isolation { target: Target::Leader, from_master: rng.random_bool(0.5) },
+        13..=15 => {
+            let how = *[LinkFault::Drop, LinkFault::DropOneWay, LinkFault::Hold].choose(rng).expect("not empty");
+            Fault::Cut { between: link(rng, servers), how }
+        }
+        16 => {
+            let period = Duration::from_millis(rng.random_range(100..800));
+            Fault::Flapping { between: link(rng, servers), period }
+        }
+        17 => {
+            let mut links = all_links(servers);
+            links.shuffle(rng);
+            links.truncate(rng.random_range(2..=links.len()));
+            Fault::Swizzle { links }
+        }
+        18 => Fault::Loss { between: link(rng, servers), per_mille: rng.random_range(5..150) },
+        19 => {
+            let latency = Duration::from_millis(rng.random_range(30..250));
+            Fault::SlowLink { between: link(rng, servers), latency }
+        }
+        _ => Fault::Deaf { server: rng.random_range(0..servers), client: rng.random_range(0..CLIENTS_DEAF) },
+    }
+}
+
+/// Clients with these indices may be deaf.
+const CLIENTS_DEAF: usize = 2;
+
+fn aim(rng: &mut StdRng) -> Aim {
+    let aims = [Aim::Time, Aim::Acknowledgement, Aim::Acknowledgement, Aim::Election, Aim::Flush];
+    *aims.choose(rng).expect("not empty")
+}
+
+fn target(rng: &mut StdRng, servers: usize) -> Target {
+    match rng.random_range(0..4) {
+        0 => Target::Leader,
+        1 => Target::Follower,
+        _ => Target::Server(rng.random_range(0..servers)),
+    }
+}
+
+fn some(rng: &mut StdRng, servers: usize, count: std::ops::RangeInclusive<usize>) -> Vec<usize> {
+    let mut all: Vec<usize> = (0..servers).collect();
+    all.shuffle(rng);
+    all.truncate(rng.random_range(count));
+    all
+}
+
+fn all_links(servers: usize) -> Vec<(usize, usize)> {
+    let between = (0..servers).flat_map(|a| (a + 1..servers).map(move |b| (a, b)));
+    between.chain((0..servers).map(|server| (server, MASTER_NODE))).collect()
+}
+
+fn link(rng: &mut StdRng, servers: usize) -> (usize, usize) {
+    let (a, b) = *all_links(servers).choose(rng).expect("there are servers");
+    if b != MASTER_NODE && rng.random_bool(0.5) { (b, a) } else { (a, b) }
+}

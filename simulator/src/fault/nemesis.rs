@@ -1,0 +1,344 @@
+//! Injects the faults of a plan, and heals them.
+//!
+//! It acts between two steps of the simulation. Faults overlap, so each has its own end. A crash can be aimed: it then
+//! comes right after the step in which a client received an acknowledgement, a leadership moved or a flush ended. What it is
+//! aimed at may not happen in time; then the crash comes anyway, and counts as an ordinary one.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use super::draw::{Aim, Fault, LinkFault, MASTER_NODE, PlannedFault, Target};
+use crate::context::Context;
+use crate::nodes::MASTER_HOST;
+use crate::scenario::{CAPTIVE, HOSTS};
+use crate::trace;
+
+/// How long an aimed fault waits.
+const AIM_MAX: Duration = Duration::from_secs(2);
+/// Pause between two links that break or heal in a swizzle.
+const SWIZZLE_PAUSE: Duration = Duration::from_millis(150);
+/// Latency of links that are healed.
+const GROUPS_LED: &str = "terrane_server_groups_led";
+const FLUSHES: &str = "terrane_server_flushes_total";
+
+type Sim = turmoil::Sim<'static>;
+type Host = &'static str;
+
+/// Applies the faults of a plan.
+pub struct Nemesis {
+    context: Context,
+    /// When clients could start; times of faults count from here.
+    began: Option<Duration>,
+    planned: VecDeque<PlannedFault>,
+    aiming: Vec<Aiming>,
+    /// What happens later: heals, and further steps of faults.
+    later: Vec<(Duration, Act)>,
+    /// Hosts that are down.
+    down: BTreeMap<Host, Duration>,
+}
+
+struct Aiming {
+    planned: PlannedFault,
+    since: Duration,
+    /// What it looks at, when it began.
+    before: Watched,
+}
+
+#[derive(PartialEq)]
+struct Watched {
+    acknowledged: u64,
+    led: Vec<u64>,
+    flushes: Vec<u64>,
+}
+
+/// Something that happens at a time.
+#[derive(Clone)]
+enum Act {
+    Restart(Host),
+    Break(Host, Host, LinkFault),
+    Heal(Host, Host),
+    /// The link breaks now, heals after half of the period, and so on until the time given.
+    Flap(Host, Host, Duration, Duration),
+    Lossless(Host, Host),
+    Fast(Host, Host),
+}
+
+impl Nemesis {
+    pub fn new(context: &Context) -> Nemesis {
+        Nemesis {
+            context: context.clone(),
+            began: None,
+            planned: context.plan.faults.clone().into(),
+            aiming: Vec::new(),
+            later: Vec::new(),
+            down: BTreeMap::new(),
+        }
+    }
+
+    /// Acts after a step of the simulation. Ends the first phase when its time has come and everything is healed.
+    pub fn act(&mut self, sim: &mut Sim) {
+        let now = sim.elapsed();
+        if self.began.is_none() && self.context.state.is_ready() {
+            self.began = Some(now);
+        }
+        let Some(began) = self.began else { return };
+        if now >= began + self.context.plan.until {
+            if !self.context.state.is_over() {
+                self.heal_all(sim);
+                self.context.state.end();
+            }
+            return;
+        }
+        self.act_later(sim, now);
+        self.take_aimed(sim, now);
+        while self.planned.front().is_some_and(|planned| began + planned.at <= now) {
+            let Some(planned) = self.planned.pop_front() else { break };
+            self.begin(sim, now, planned);
+        }
+    }
+
+    fn act_later(&mut self, sim: &mut Sim, now: Duration) {
+        let (due, later) = std::mem::take(&mut self.later).into_iter().partition(|(at, _)| *at <= now);
+        self.later = later;
+        for (_, act) in due {
+            self.perform(sim, now, act);
+        }
+    }
+
+    fn take_aimed(&mut self, sim: &mut Sim, now: Duration) {
+        let watched = self.watched();
+        let (hit, aiming): (Vec<Aiming>, Vec<Aiming>) =
+            std::mem::take(&mut self.aiming).into_iter().partition(|aiming| aiming.is_hit(&watched, now));
+        self.aiming = aiming;
+        for aiming in hit {
+            let on_target = now < aiming.since + AIM_MAX;
+            let name = if on_target { aiming.planned.fault.name() } else { "aim missed" };
+            self.strike(sim, now, &aiming.planned, name);
+        }
+    }
+
+    fn watched(&self) -> Watched {
+        let state = &self.context.state;
+        let of = |name| self.servers().iter().map(|server| state.number(server, name) as u64).collect();
+        Watched { acknowledged: state.acknowledged(), led: of(GROUPS_LED), flushes: of(FLUSHES) }
+    }
+
+    fn servers(&self) -> &'static [Host] {
+        self.context.plan.server_hosts()
+    }
+
+    fn begin(&mut self, sim: &mut Sim, now: Duration, planned: PlannedFault) {
+        match aim_of(&planned.fault) {
+            Aim::Time => {
+                let name = planned.fault.name();
+                self.strike(sim, now, &planned, name);
+            }
+            _ => self.aiming.push(Aiming { planned, since: now, before: self.watched() }),
+        }
+    }
+
+    fn strike(&mut self, sim: &mut Sim, now: Duration, planned: &PlannedFault, name: &'static str) {
+        trace::note(format_args!("FAULT {name}: {:?} for {:?}", planned.fault, planned.lasts));
+        self.context.state.strike(name);
+        let ends = now + planned.lasts;
+        match &planned.fault {
+            Fault::PowerCut { target, silent, .. } => {
+                let server = self.host(*target);
+                self.crash(sim, server, ends, *silent);
+            }
+            Fault::SeveralPowerCuts { servers } => {
+                for server in servers {
+                    self.crash(sim, self.servers()[*server], ends, false);
+                }
+            }
+            Fault::Blackout => {
+                for host in self.nodes() {
+                    self.crash(sim, host, ends, false);
+                }
+            }
+            Fault::MasterPowerCut { .. } => self.crash(sim, MASTER_HOST, ends, false),
+            Fault::Isolation { target, from_master } => {
+                let server = self.host(*target);
+                self.isolate(sim, server, *from_master, ends);
+            }
+            Fault::Cut { between, how } => {
+                let (a, b) = self.link(*between);
+                self.perform(sim, now, Act::Break(a, b, *how));
+                self.later.push((ends, Act::Heal(a, b)));
+            }
+            Fault::Flapping { between, period } => {
+                let (a, b) = self.link(*between);
+                self.perform(sim, now, Act::Flap(a, b, *period, ends));
+                self.later.push((ends, Act::Heal(a, b)));
+            }
+            Fault::Swizzle { links } => self.swizzle(now, links, ends),
+            Fault::Loss { between, per_mille } => {
+                let (a, b) = self.link(*between);
+                sim.set_link_fail_rate(a, b, f64::from(*per_mille) / 1_000.0);
+                self.later.push((ends, Act::Lossless(a, b)));
+            }
+            Fault::SlowLink { between, latency } => {
+                let (a, b) = self.link(*between);
+                sim.set_link_latency(a, b, *latency);
+                self.later.push((ends, Act::Fast(a, b)));
+            }
+            Fault::Deaf { server, client } => {
+                let (server, client) = (self.servers()[*server], HOSTS[*client]);
+                self.perform(sim, now, Act::Break(server, client, LinkFault::DropOneWay));
+                self.later.push((ends, Act::Heal(server, client)));
+            }
+        }
+    }
+
+    /// The host crashes now, unless it is down, and restarts later.
+    fn crash(&mut self, sim: &mut Sim, host: Host, restart_at: Duration, silent: bool) {
+        if self.down.insert(host, restart_at).is_some() {
+            return;
+        }
+        trace::note(format_args!("CRASH of {host}, silent {silent}"));
+        if silent {
+            // A crash runs destructors, which close connections; a real power failure does not.
+            self.others(host).for_each(|other| sim.partition(host, other));
+        }
+        sim.crash(host);
+        self.later.push((restart_at, Act::Restart(host)));
+    }
+
+    fn isolate(&mut self, sim: &mut Sim, server: Host, from_master: bool, ends: Duration) {
+        trace::note(format_args!("ISOLATION of {server}, from the master too {from_master}"));
+        let cut: Vec<(Host, Host)> = self
+            .others(server)
+            .filter(|other| *other != CAPTIVE && (*other != MASTER_HOST || from_master))
+            .map(|other| (server, other))
+            // The captive cannot learn what the others decide.
+            .chain(self.servers().iter().filter(|other| **other != server).map(|other| (CAPTIVE, *other)))
+            .collect();
+        for (a, b) in cut {
+            sim.partition(a, b);
+            self.later.push((ends, Act::Heal(a, b)));
+        }
+    }
+
+    /// Links break one by one and heal one by one in reverse order of their names.
+    fn swizzle(&mut self, now: Duration, links: &[(usize, usize)], ends: Duration) {
+        let mut healing: Vec<(Host, Host)> = Vec::new();
+        for (place, link) in links.iter().enumerate() {
+            let (a, b) = self.link(*link);
+            let at = now + SWIZZLE_PAUSE * u32::try_from(place).expect("few links");
+            self.later.push((at, Act::Break(a, b, LinkFault::Drop)));
+            healing.push((a, b));
+        }
+        healing.sort_unstable();
+        for (place, (a, b)) in healing.into_iter().enumerate() {
+            let at = ends + SWIZZLE_PAUSE * u32::try_from(place).expect("few links");
+            self.later.push((at, Act::Heal(a, b)));
+        }
+    }
+
+    fn perform(&mut self, sim: &mut Sim, now: Duration, act: Act) {
+        match act {
+            Act::Restart(host) => {
+                if self.down.remove(host).is_some() {
+                    trace::note(format_args!("RESTART of {host}"));
+                    self.others(host).for_each(|other| sim.release(host, other));
+                    sim.bounce(host);
+                }
+            }
+            Act::Break(a, b, how) => {
+                trace::note(format_args!("BREAK {a} - {b} {how:?}"));
+                match how {
+                    LinkFault::Drop => sim.partition(a, b),
+                    LinkFault::DropOneWay => sim.partition_oneway(a, b),
+                    LinkFault::Hold => sim.hold(a, b),
+                }
+            }
+            Act::Heal(a, b) => {
+                trace::note(format_args!("HEAL {a} - {b}"));
+                sim.release(a, b);
+            }
+            Act::Flap(a, b, period, ends) => {
+                if now >= ends {
+                    return;
+                }
+                sim.partition(a, b);
+                self.later.push((now + period / 2, Act::Heal(a, b)));
+                self.later.push((now + period, Act::Flap(a, b, period, ends)));
+            }
+            Act::Lossless(a, b) => {
+                sim.set_link_fail_rate(a, b, 0.0);
+                sim.release(a, b);
+            }
+            Act::Fast(a, b) => sim.set_link_latency(a, b, self.context.plan.latency_max),
+        }
+    }
+
+    /// Ends all faults.
+    fn heal_all(&mut self, sim: &mut Sim) {
+        trace::note(format_args!("HEAL of everything"));
+        let now = sim.elapsed();
+        self.aiming.clear();
+        let later = std::mem::take(&mut self.later);
+        for (_, act) in later.into_iter().filter(|(_, act)| matches!(act, Act::Lossless(..) | Act::Fast(..))) {
+            self.perform(sim, now, act);
+        }
+        let hosts: Vec<Host> = self.nodes().into_iter().chain(HOSTS).collect();
+        for (place, a) in hosts.iter().enumerate() {
+            hosts[place + 1..].iter().for_each(|b| sim.release(*a, *b));
+        }
+        for host in std::mem::take(&mut self.down).into_keys() {
+            trace::note(format_args!("RESTART of {host}"));
+            sim.bounce(host);
+        }
+    }
+
+    fn host(&self, target: Target) -> Host {
+        let led = |server: &&Host| self.context.state.number(server, GROUPS_LED) as u64;
+        let servers = self.servers().iter();
+        match target {
+            Target::Server(index) => self.servers()[index],
+            Target::Leader => servers.max_by_key(led).expect("there are servers"),
+            Target::Follower => servers.min_by_key(led).expect("there are servers"),
+        }
+    }
+
+    fn link(&self, (a, b): (usize, usize)) -> (Host, Host) {
+        let host = |node| if node == MASTER_NODE { MASTER_HOST } else { self.servers()[node] };
+        (host(a), host(b))
+    }
+
+    fn nodes(&self) -> Vec<Host> {
+        self.servers().iter().copied().chain([MASTER_HOST]).collect()
+    }
+
+    fn others(&self, host: Host) -> impl Iterator<Item = Host> + use<> {
+        self.nodes().into_iter().chain(HOSTS).filter(move |other| *other != host)
+    }
+
+    /// All nodes lose power at once and restart immediately.
+    pub fn power_cut_of_all(&mut self, sim: &mut Sim) {
+        trace::note(format_args!("power cut of all"));
+        let nodes = self.nodes();
+        nodes.iter().for_each(|node| sim.crash(*node));
+        nodes.iter().for_each(|node| sim.bounce(*node));
+    }
+}
+
+impl Aiming {
+    fn is_hit(&self, now: &Watched, elapsed: Duration) -> bool {
+        let before = &self.before;
+        elapsed >= self.since + AIM_MAX
+            || match aim_of(&self.planned.fault) {
+                Aim::Time => true,
+                Aim::Acknowledgement => now.acknowledged > before.acknowledged,
+                Aim::Election => now.led != before.led,
+                Aim::Flush => now.flushes != before.flushes,
+            }
+    }
+}
+
+fn aim_of(fault: &Fault) -> Aim {
+    match fault {
+        Fault::PowerCut { aim, .. } | Fault::MasterPowerCut { aim } => *aim,
+        _ => Aim::Time,
+    }
+}

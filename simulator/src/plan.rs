@@ -1,0 +1,133 @@
+//! The parameters of a simulated run, drawn from its seed: scenario, sizes, speeds, latencies, and the kind, place and time
+//! of faults.
+//!
+//! The parameters vary on purpose. With a fixed disk speed, 2 of 20 seeds found a write that was acknowledged before it
+//! was synced; with random speeds, and faults aimed at acknowledgements, half of them do. `terrane_env::sim` draws the
+//! parameters of the disks.
+
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+
+use crate::fault::{PlannedFault, draw};
+use crate::scenario::Kind;
+
+/// The hosts of the region servers; a run has the first three, four or five of them.
+pub const SERVERS: [&str; 5] = ["s1", "s2", "s3", "s4", "s5"];
+/// Separates the plan's random numbers from those of turmoil, which uses the seed itself.
+const STREAM: u64 = 0x7065_7272_616e_6500;
+
+/// The parameters of one run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub seed: u64,
+    pub scenario: Kind,
+    pub tick: Duration,
+    pub latency_min: Duration,
+    pub latency_max: Duration,
+    /// Number of region servers.
+    pub servers: usize,
+    /// Initial regions of a table.
+    pub first_regions: usize,
+    pub region_size: u64,
+    pub flush_size: u64,
+    pub segment_bytes: u64,
+    pub purge_budget: u64,
+    pub log_limit: u64,
+    pub log_cache_bytes: u64,
+    pub block_cache_bytes: u64,
+    pub memtable_budget: u64,
+    pub groups_per_server: usize,
+    pub value_bytes: usize,
+    /// Whether the fault points in the code are active, at which unlikely but legal events happen.
+    pub fault_points: bool,
+    /// One batch of replies in this many is lost, together with its session; 0: none.
+    pub lost_answers_one_in: u64,
+    /// When the first phase ends: clients work, and faults occur, until then.
+    pub until: Duration,
+    pub faults: Vec<PlannedFault>,
+}
+
+impl Plan {
+    /// The plan of a seed, with the given scenario or the one that the seed draws.
+    #[must_use]
+    pub fn drawn(seed: u64, scenario: Option<Kind>) -> Plan {
+        let mut rng = StdRng::seed_from_u64(seed ^ STREAM);
+        let rng = &mut rng;
+        // Drawn in any case, so that a seed has the same parameters whether its scenario is named or not.
+        let drawn = *Kind::ALL.choose(rng).expect("not empty");
+        let segment_bytes = *[32 << 10, 64 << 10, 128 << 10].choose(rng).expect("not empty");
+        let servers = *[3, 3, 3, 4, 5].choose(rng).expect("not empty");
+        let until = Duration::from_millis(rng.random_range(20_000..24_000));
+        Plan {
+            seed,
+            scenario: scenario.unwrap_or(drawn),
+            tick: milliseconds(*[2, 5, 5, 10].choose(rng).expect("not empty")),
+            latency_min: milliseconds(rng.random_range(0..=2)),
+            latency_max: milliseconds(*[3, 10, 30].choose(rng).expect("not empty")),
+            servers,
+            first_regions: rng.random_range(2..=5),
+            region_size: rng.random_range(12..=40) << 10,
+            flush_size: rng.random_range(3..=10) << 10,
+            segment_bytes,
+            // Often under ten segments: then segments are purged with every report.
+            purge_budget: rng.random_range(1..=16) * segment_bytes,
+            log_limit: *[4 << 20, 16 << 20, 256 << 20].choose(rng).expect("not empty"),
+            log_cache_bytes: *[16 << 10, 256 << 10].choose(rng).expect("not empty"),
+            block_cache_bytes: *[0, 32 << 10, 1 << 20].choose(rng).expect("not empty"),
+            memtable_budget: *[128 << 10, 1 << 20, 4 << 20].choose(rng).expect("not empty"),
+            groups_per_server: rng.random_range(1..=2),
+            value_bytes: rng.random_range(40..=240),
+            fault_points: rng.random_bool(0.6),
+            lost_answers_one_in: *[0, 0, 10, 30, 100].choose(rng).expect("not empty"),
+            until,
+            faults: draw::faults(rng, servers, until),
+        }
+    }
+
+    /// The hosts of this run's servers.
+    #[must_use]
+    pub fn server_hosts(&self) -> &'static [&'static str] {
+        &SERVERS[..self.servers]
+    }
+}
+
+const fn milliseconds(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_seed_gives_one_plan_and_seeds_differ() {
+        let shown = |seed| format!("{:?}", Plan::drawn(seed, None));
+        assert_eq!(shown(7), shown(7));
+        assert_ne!(shown(7), shown(8));
+    }
+
+    #[test]
+    fn a_named_scenario_changes_nothing_else() {
+        let drawn = Plan::drawn(7, None);
+        for kind in Kind::ALL {
+            let named = Plan::drawn(7, Some(kind));
+            assert_eq!((named.scenario, &named.faults), (kind, &drawn.faults));
+        }
+    }
+
+    #[test]
+    fn every_scenario_is_drawn_and_every_run_has_faults_that_end_in_time() {
+        let plans: Vec<Plan> = (0..300).map(|seed| Plan::drawn(seed, None)).collect();
+        let scenarios: BTreeSet<&str> = plans.iter().map(|plan| plan.scenario.name()).collect();
+        assert_eq!(scenarios.len(), Kind::ALL.len());
+        for plan in &plans {
+            assert!(plan.faults.len() >= draw::FAULTS_MIN, "{plan:?}");
+            assert!(plan.faults.iter().all(|planned| planned.at < plan.until), "{plan:?}");
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! One simulated run of a whole cluster: a master, region servers and clients in one process, under simulated time, network
+//! and disk.
+//!
+//! [`run`] steps the simulation, injects faults between steps, and watches the state that clients and nodes record. A run
+//! has three phases. In the first, clients work and check while faults occur. In the second, everything is healed, and a
+//! client reads and checks everything. In the third, the whole cluster loses power at once and restarts, and everything is
+//! read and checked again.
+//!
+//! Invariants:
+//! - Everything is drawn from the seed ([`crate::plan`]).
+//! - One seed per process. Its whole [`trace`] is the same each time. Updated dependencies may change it, so hashes are only
+//!   compared between runs of one build, never stored.
+//! - A run that does not end in time has failed: it is stuck.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use crate::context::Context;
+use crate::fault::nemesis::Nemesis;
+use crate::nodes;
+use crate::plan::Plan;
+use crate::scenario::{Play, Scenario, scenario};
+use crate::trace::{self, chain};
+use crate::verdict::{Failure, Verdict};
+
+/// How long the two readings after the first phase may take each, with everything healed.
+const READING_MAX: Duration = Duration::from_secs(30);
+/// How long the tables may take to be created.
+const START_MAX: Duration = Duration::from_secs(30);
+/// How long clients may take to end after the first phase: their last calls have deadlines.
+const LAST_CALLS_MAX: Duration = Duration::from_secs(30);
+/// The simulated wall clock at the start: 2026-01-01, in every run.
+const EPOCH_SECONDS: u64 = 1_767_225_600;
+/// Segments in flight on a simulated connection. A sender that exceeds it would lose some.
+const TCP_CAPACITY: usize = 65_536;
+
+/// What happened in a run.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    pub simulated: Duration,
+    /// Operations that were acknowledged.
+    pub acknowledged: u64,
+    /// Results that were checked.
+    pub checks: u64,
+    pub flushes: u64,
+    pub splits: u64,
+    /// Log segments that were purged.
+    pub purges: u64,
+    /// How often each kind of fault struck.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// Each fault point that was reached: how often, and how often it fired.
+    pub points: BTreeMap<&'static str, (u64, u64)>,
+    /// Limits that were small in this run.
+    pub small_limits: BTreeMap<&'static str, u64>,
+}
+
+/// Runs the simulation of a plan, up to the given simulated time if there is one.
+pub fn run(plan: Plan, until: Option<Duration>) -> (Summary, Verdict) {
+    trace::note(format_args!("plan {plan:?} disk {:?}", terrane_env::sim::disk()));
+    terrane_env::sim::set_fault_points(plan.fault_points);
+    terrane_env::sim::set_small_limits(plan.fault_points);
+    if plan.lost_answers_one_in > 0 {
+        let one_in = plan.lost_answers_one_in;
+        terrane_env::sim::aim_fault_point("a session breaks before its answers are sent", one_in);
+    }
+    let mut run = SimulatedRun { sim: world(&plan), context: Context::new(plan), until };
+    let verdict = run.all();
+    let summary = run.summary();
+    // Its destructor would drop hundreds of unfinished futures outside of any host; the process exits anyway.
+    std::mem::forget(run.sim);
+    (summary, verdict)
+}
+
+fn world(plan: &Plan) -> turmoil::Sim<'static> {
+    let mut builder = turmoil::Builder::new();
+    builder
+        .rng_seed(plan.seed)
+        .epoch(SystemTime::UNIX_EPOCH + Duration::from_secs(EPOCH_SECONDS))
+        .tick_duration(plan.tick)
+        .simulation_duration(Duration::MAX)
+        .min_message_latency(plan.latency_min)
+        .max_message_latency(plan.latency_max)
+        .tcp_capacity(TCP_CAPACITY)
+        .enable_random_order();
+    // Small blocks, so that a power failure tears writes in flight.
+    builder.fs().block_size(512);
+    builder.fs().io_latency().min_latency(Duration::from_micros(100)).max_latency(Duration::from_millis(5));
+    builder.build()
+}
+
+struct SimulatedRun {
+    sim: turmoil::Sim<'static>,
+    context: Context,
+    until: Option<Duration>,
+}
+
+/// Why a phase ended early.
+enum Stop {
+    Broken(Failure),
+    /// The time that the command line gave has come.
+    Until,
+}
+
+impl SimulatedRun {
+    fn all(&mut self) -> Verdict {
+        let scenario = scenario(self.context.plan.scenario);
+        match self.phases(scenario.as_ref()) {
+            Err(Stop::Broken(failure)) => Verdict::Broken(failure),
+            Err(Stop::Until) => Verdict::NotProven("stopped at the given time".to_owned()),
+            Ok(()) => self.shortfall(scenario.as_ref()).map_or(Verdict::Held, Verdict::NotProven),
+        }
+    }
+
+    fn phases(&mut self, scenario: &dyn Scenario) -> Result<(), Stop> {
+        nodes::add(&mut self.sim, &self.context);
+        for (host, play) in scenario.clients(&self.context) {
+            self.add_client(host, play);
+        }
+        let mut nemesis = Nemesis::new(&self.context);
+        let ends = START_MAX + self.context.plan.until + LAST_CALLS_MAX;
+        self.until_clients_end("the clients", ends, |sim| nemesis.act(sim))?;
+        trace::note(format_args!("healed: reading everything"));
+        self.read_everything("reading-healed", scenario)?;
+        nemesis.power_cut_of_all(&mut self.sim);
+        self.read_everything("reading-restarted", scenario)
+    }
+
+    /// Adds a client; its error fails the run.
+    fn add_client(&mut self, host: &'static str, play: Play) {
+        let state = self.context.state.clone();
+        self.sim.client(host, async move {
+            if let Err(error) = play.await {
+                state.fail(Failure::new(format!("{host}: {}", chain(&error))));
+            }
+            Ok(())
+        });
+    }
+
+    fn read_everything(&mut self, host: &'static str, scenario: &dyn Scenario) -> Result<(), Stop> {
+        let play = scenario.last_reading(host, &self.context);
+        self.add_client(host, play);
+        self.until_clients_end(host, READING_MAX, |_| {})
+    }
+
+    fn until_clients_end(
+        &mut self,
+        who: &str,
+        within: Duration,
+        mut act: impl FnMut(&mut turmoil::Sim<'static>),
+    ) -> Result<(), Stop> {
+        let began = self.sim.elapsed();
+        loop {
+            let ended = self.sim.step().map_err(|error| Stop::Broken(Failure::new(error.to_string())))?;
+            if let Some(failure) = self.context.state.failure() {
+                return Err(Stop::Broken(failure));
+            }
+            if ended {
+                return Ok(());
+            }
+            if self.until.is_some_and(|until| self.sim.elapsed() >= until) {
+                return Err(Stop::Until);
+            }
+            if self.sim.elapsed() > began + within {
+                let seconds = within.as_secs();
+                return Err(Stop::Broken(Failure::new(format!("stuck: {who} did not end within {seconds} s"))));
+            }
+            act(&mut self.sim);
+        }
+    }
+
+    /// Why the run shows little, if it does.
+    fn shortfall(&self, scenario: &dyn Scenario) -> Option<String> {
+        let faults: u64 = self.context.state.struck().values().sum();
+        let least = crate::fault::draw::FAULTS_MIN as u64;
+        if faults < least {
+            return Some(format!("only {faults} faults of at least {least} struck"));
+        }
+        scenario.shortfall(&self.context)
+    }
+
+    fn summary(&self) -> Summary {
+        let state = &self.context.state;
+        Summary {
+            simulated: self.sim.elapsed(),
+            acknowledged: state.acknowledged(),
+            checks: state.checks(),
+            flushes: state.total("terrane_server_flushes_total"),
+            splits: state.total("terrane_server_splits_total"),
+            purges: state.purged(),
+            faults: state.struck(),
+            points: terrane_env::sim::fault_points(),
+            small_limits: terrane_env::sim::small_limits(),
+        }
+    }
+}
+
+impl std::fmt::Display for Summary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{:.1} simulated s, {} operations acknowledged, {} results checked, {} flushes, {} splits, {} segments purged",
+            self.simulated.as_secs_f64(),
+            self.acknowledged,
+            self.checks,
+            self.flushes,
+            self.splits,
+            self.purges
+        )
+    }
+}

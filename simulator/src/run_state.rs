@@ -1,0 +1,150 @@
+//! The state of a run, shared by clients, nodes and faults on the simulation's thread.
+//!
+//! It is not part of the system under test: nodes record their metrics, clients record acknowledgements and failures, and
+//! the main loop examines both between two steps. What a scenario checks is its own.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::trace;
+use crate::verdict::Failure;
+
+/// How often clients look whether the tables exist.
+const READY_EVERY: Duration = Duration::from_millis(10);
+
+/// A handle to the state of the run.
+#[derive(Clone, Default)]
+pub struct RunState {
+    inner: Rc<Inner>,
+}
+
+/// A host and its boot number.
+type Life = (&'static str, u32);
+type Numbers = BTreeMap<String, f64>;
+
+#[derive(Default)]
+struct Inner {
+    ready: Cell<bool>,
+    over: Cell<bool>,
+    acknowledged: Cell<u64>,
+    /// Number of checks.
+    checked: Cell<u64>,
+    failure: RefCell<Option<Failure>>,
+    /// How often each kind of fault struck.
+    struck: RefCell<BTreeMap<&'static str, u64>>,
+    /// The last metrics by host and boot.
+    numbers: RefCell<BTreeMap<Life, Numbers>>,
+    /// The log segments by host and boot.
+    segments: RefCell<BTreeMap<Life, Segments>>,
+}
+
+#[derive(Default)]
+struct Segments {
+    there: BTreeSet<String>,
+    gone: u64,
+}
+
+impl RunState {
+    pub fn new() -> RunState {
+        RunState::default()
+    }
+
+    /// Fails the run; the first failure counts.
+    pub fn fail(&self, failure: Failure) {
+        trace::note(format_args!("FAILURE {}", failure.what));
+        self.inner.failure.borrow_mut().get_or_insert(failure);
+    }
+
+    pub fn failure(&self) -> Option<Failure> {
+        self.inner.failure.borrow().clone()
+    }
+
+    /// The tables exist: clients may start, and faults.
+    pub fn ready(&self) {
+        self.inner.ready.set(true);
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.inner.ready.get()
+    }
+
+    /// Waits until the tables exist.
+    pub async fn until_ready(&self) {
+        while !self.is_ready() {
+            tokio::time::sleep(READY_EVERY).await;
+        }
+    }
+
+    /// Whether clients should stop: all faults are healed, and the first phase has lasted as long as planned.
+    pub fn is_over(&self) -> bool {
+        self.inner.over.get()
+    }
+
+    pub fn end(&self) {
+        self.inner.over.set(true);
+    }
+
+    /// A client received an acknowledgement.
+    pub fn acknowledge(&self) {
+        self.inner.acknowledged.set(self.acknowledged() + 1);
+    }
+
+    pub fn acknowledged(&self) -> u64 {
+        self.inner.acknowledged.get()
+    }
+
+    /// A result was checked.
+    pub fn checked(&self) {
+        self.inner.checked.set(self.checks() + 1);
+    }
+
+    pub fn checks(&self) -> u64 {
+        self.inner.checked.get()
+    }
+
+    /// A fault of this kind struck.
+    pub fn strike(&self, kind: &'static str) {
+        *self.inner.struck.borrow_mut().entry(kind).or_default() += 1;
+    }
+
+    /// How often each kind of fault struck.
+    pub fn struck(&self) -> BTreeMap<&'static str, u64> {
+        self.inner.struck.borrow().clone()
+    }
+
+    /// Records the present metrics of a node.
+    pub fn show(&self, host: &'static str, boot: u32, numbers: Numbers) {
+        self.inner.numbers.borrow_mut().insert((host, boot), numbers);
+    }
+
+    /// Records the present log segments of a node; those that disappeared were purged.
+    pub fn show_segments(&self, host: &'static str, boot: u32, names: impl IntoIterator<Item = String>) {
+        let mut segments = self.inner.segments.borrow_mut();
+        let segments = segments.entry((host, boot)).or_default();
+        // The preallocated segment does not count.
+        let there: BTreeSet<String> = names.into_iter().filter(|name| name.ends_with(".log")).collect();
+        segments.gone += segments.there.difference(&there).count() as u64;
+        segments.there = there;
+    }
+
+    /// The last value of a metric of a host.
+    pub fn number(&self, host: &'static str, name: &str) -> f64 {
+        let numbers = self.inner.numbers.borrow();
+        let newest = numbers.range((host, 0)..=(host, u32::MAX)).next_back();
+        newest.and_then(|(_, numbers)| numbers.get(name)).copied().unwrap_or_default()
+    }
+
+    /// The sum of a counter over all boots of all nodes. Increments after the last record of a boot are missing, so it is a
+    /// lower bound.
+    pub fn total(&self, name: &str) -> u64 {
+        let numbers = self.inner.numbers.borrow();
+        numbers.values().filter_map(|numbers| numbers.get(name)).sum::<f64>() as u64
+    }
+
+    /// Log segments that were purged.
+    pub fn purged(&self) -> u64 {
+        self.inner.segments.borrow().values().map(|segments| segments.gone).sum()
+    }
+}

@@ -1,0 +1,42 @@
+//! Scenarios: what the clients of a run do, and what they check.
+
+#[cfg(feature = "sim")]
+pub mod counters;
+#[cfg(feature = "sim")]
+mod play;
+#[cfg(feature = "sim")]
+pub mod rows;
+
+#[cfg(feature = "sim")]
+pub use play::{CAPTIVE, HOSTS, Play, Scenario, scenario};
+
+/// The scenarios by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Put, get and scan rows.
+    Rows,
+    /// Increment, append, and check and mutate, which shows writes that are applied twice.
+    Counters,
+}
+
+impl Kind {
+    /// All scenarios.
+    pub const ALL: [Kind; 2] = [Kind::Rows, Kind::Counters];
+
+    /// The name on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Rows => "rows",
+            Kind::Counters => "counters",
+        }
+    }
+}
+
+impl std::str::FromStr for Kind {
+    type Err = ();
+
+    fn from_str(name: &str) -> Result<Kind, ()> {
+        Kind::ALL.into_iter().find(|kind| kind.name() == name).ok_or(())
+    }
+}

@@ -1,0 +1,392 @@
+//! Rows: clients put rows, and others get and scan them, also from an isolated leader.
+//!
+//! A row has two columns that are written together. `f:n` has the write's number as its value and timestamp: a late
+//! second application of a write has no effect there, so every read of it is checked. `g:s` has the same number with a
+//! timestamp from the server. It must equal the first column in every row whose writes all had known outcomes, because
+//! row writes are atomic and stamps never go back.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use terrane_client::{Error, Get, KeyRange, Put, RowData, Scan, Table, TableSpec};
+use terrane_types::escape;
+
+use super::play::{CAPTIVE, Play, Scenario, below, connect, create_table, open_table, passes, patiently, pause};
+use crate::check::registers::{History, Read};
+use crate::context::Context;
+use crate::plan::Plan;
+use crate::trace::{self, chain};
+use crate::verdict::Failure;
+
+/// The table of the scenario.
+pub const TABLE: &str = "t";
+/// Number of rows that the writers put, and the prefix of their keys.
+const ROWS: usize = 240;
+const ROW_PREFIX: &str = "row-";
+const WRITER_HOSTS: [&str; 2] = ["w1", "w2"];
+const READER_HOSTS: [&str; 2] = ["r1", "r2"];
+/// Writers per host; each has its own keys.
+const WRITERS_PER_HOST: usize = 4;
+const READERS_PER_HOST: usize = 2;
+/// Keys that the captive writes.
+const CAPTIVE_KEYS: u64 = 16;
+/// Readers on the captive's host, and their longest pause between two reads.
+const CAPTIVE_READERS: usize = 2;
+const CAPTIVE_PAUSE_MS: u64 = 60;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+const LAST_PATIENCE: Duration = Duration::from_secs(20);
+/// Short, so that the captive calls often instead of waiting until everything is repaired.
+const CAPTIVE_PATIENCE: Duration = Duration::from_millis(300);
+/// Longest pauses between two calls.
+const WRITER_PAUSE_MS: u64 = 160;
+const READER_PAUSE_MS: u64 = 120;
+const SCAN_LIMIT: u64 = 20;
+/// One of so many reads is a scan of the whole table.
+const FULL_SCAN_ONE_IN: usize = 64;
+/// Acknowledged writes without which a run shows little.
+const WRITES_MIN: u64 = 200;
+
+/// The scenario.
+#[derive(Clone, Default)]
+pub struct Rows {
+    history: Rc<RefCell<History>>,
+    /// Keys with a write whose outcome was unknown for a while, so that it may have been applied twice.
+    doubtful: Rc<RefCell<BTreeSet<Vec<u8>>>>,
+}
+
+impl Scenario for Rows {
+    fn clients(&self, context: &Context) -> Vec<(&'static str, Play)> {
+        let mut clients: Vec<(&'static str, Play)> = Vec::new();
+        for (index, host) in WRITER_HOSTS.into_iter().enumerate() {
+            clients.push((host, Box::pin(write_rows(host, index, self.clone(), context.clone()))));
+        }
+        for host in READER_HOSTS {
+            clients.push((host, Box::pin(read_rows(host, self.clone(), context.clone()))));
+        }
+        clients.push((CAPTIVE, Box::pin(be_captive(self.clone(), context.clone()))));
+        clients
+    }
+
+    fn last_reading(&self, host: &'static str, context: &Context) -> Play {
+        Box::pin(read_everything(host, self.clone(), context.clone()))
+    }
+
+    fn shortfall(&self, context: &Context) -> Option<String> {
+        let acknowledged = context.state.acknowledged();
+        (acknowledged < WRITES_MIN).then(|| format!("only {acknowledged} writes were acknowledged"))
+    }
+}
+
+impl Rows {
+    fn is_doubtful(&self, key: &[u8]) -> bool {
+        self.doubtful.borrow().contains(key)
+    }
+
+    fn doubt(&self, key: &[u8]) {
+        self.doubtful.borrow_mut().insert(key.to_vec());
+    }
+
+    fn acknowledge(&self, context: &Context, who: &str, key: &[u8], number: u64) {
+        trace::note(format_args!("{who} wrote {}={number}", key.escape_ascii()));
+        self.history.borrow_mut().acknowledge(key, number);
+        context.state.acknowledge();
+    }
+}
+
+async fn write_rows(host: &'static str, index: usize, rows: Rows, context: Context) -> Result<(), Error> {
+    let client = connect(PATIENCE).await?;
+    if index == 0 {
+        create_table(&client, &spec(&context.plan)?).await?;
+        context.state.ready();
+    }
+    context.state.until_ready().await;
+    let table = open_table(&client, TABLE).await?;
+    let writers = WRITER_HOSTS.len() * WRITERS_PER_HOST;
+    let tasks = (0..WRITERS_PER_HOST).map(|task| {
+        let mine = index * WRITERS_PER_HOST + task;
+        let keys: Vec<Vec<u8>> = (0..ROWS).filter(|row| row % writers == mine).map(row_key).collect();
+        let writer = Writer {
+            who: format!("{host}.{task}"),
+            table: table.clone(),
+            rows: rows.clone(),
+            context: context.clone(),
+        };
+        writer.run(keys)
+    });
+    join_all(tasks).await.into_iter().collect()
+}
+
+fn spec(plan: &Plan) -> Result<TableSpec, Error> {
+    let spec = TableSpec::new(TABLE)?
+        .family("f", &[("versions", "1")])?
+        .family("g", &[("versions", "3")])?
+        .region_size(plan.region_size)
+        .set("flush_size", &format!("{}B", plan.flush_size))?;
+    // Several initial regions, in several groups with several leaders: daughters stay in their parent's group.
+    let first_regions = 1..plan.first_regions;
+    Ok(first_regions.fold(spec, |spec, region| spec.split_at(&row_key(region * ROWS / plan.first_regions))))
+}
+
+fn row_key(row: usize) -> Vec<u8> {
+    format!("{ROW_PREFIX}{row:05}").into_bytes()
+}
+
+/// One sequence of writes; the only writer of its keys.
+struct Writer {
+    who: String,
+    table: Table,
+    rows: Rows,
+    context: Context,
+}
+
+impl Writer {
+    /// Writes random keys until the faults are over; every key once to begin with.
+    async fn run(self, keys: Vec<Vec<u8>>) -> Result<(), Error> {
+        for key in &keys {
+            self.write(key).await?;
+        }
+        while !self.context.state.is_over() {
+            self.write(&keys[below(keys.len())]).await?;
+            pause(WRITER_PAUSE_MS).await;
+        }
+        Ok(())
+    }
+
+    /// Writes the next number to `key`, retrying until it is acknowledged.
+    async fn write(&self, key: &[u8]) -> Result<(), Error> {
+        let number = self.rows.history.borrow_mut().attempt(key);
+        let put = put(key, number, self.context.plan.value_bytes);
+        while let Err(error) = self.table.put(put.clone()).await {
+            if !passes(&error) {
+                return Err(error);
+            }
+            if error.is_uncertain() {
+                self.rows.doubt(key);
+            }
+            trace::note(format_args!("{} did not write {}={number}: {}", self.who, key.escape_ascii(), chain(&error)));
+        }
+        self.rows.acknowledge(&self.context, &self.who, key, number);
+        Ok(())
+    }
+}
+
+fn put(key: &[u8], number: u64, value_bytes: usize) -> Put {
+    let timestamp = i64::try_from(number).expect("few writes");
+    let text = number.to_string();
+    Put::new(key).set_at("f", "n", timestamp, filled(key, number, value_bytes)).set("g", "s", text)
+}
+
+/// The number, followed by bytes derived from key and number, so that a wrong value is detected.
+fn filled(key: &[u8], number: u64, value_bytes: usize) -> Vec<u8> {
+    let mut value = format!("{number}:").into_bytes();
+    let shift = u8::try_from(number % 251).expect("below 251");
+    value.extend(key.iter().cycle().map(|byte| byte.wrapping_add(shift)).take(value_bytes));
+    value
+}
+
+/// Reads keys of all writers.
+async fn read_rows(host: &'static str, rows: Rows, context: Context) -> Result<(), Error> {
+    let client = connect(PATIENCE).await?;
+    context.state.until_ready().await;
+    let table = open_table(&client, TABLE).await?;
+    let tasks = (0..READERS_PER_HOST).map(|task| {
+        let reader = Reader {
+            who: format!("{host}.{task}"),
+            table: table.clone(),
+            rows: rows.clone(),
+            context: context.clone(),
+        };
+        async move {
+            while !reader.context.state.is_over() {
+                reader.read_something().await?;
+                pause(READER_PAUSE_MS).await;
+            }
+            Ok(())
+        }
+    });
+    join_all(tasks).await.into_iter().collect()
+}
+
+/// Reads in several ways and has every result checked.
+struct Reader {
+    who: String,
+    table: Table,
+    rows: Rows,
+    context: Context,
+}
+
+impl Reader {
+    async fn read_something(&self) -> Result<(), Error> {
+        let done = match below(FULL_SCAN_ONE_IN) {
+            0 => self.scan(KeyRange::all(), below(2) == 0, None).await.map(drop),
+            1..=4 => self.scan(from(row_key(below(ROWS))), false, Some(SCAN_LIMIT)).await.map(drop),
+            5..=8 => self.scan(until(row_key(below(ROWS))), true, Some(SCAN_LIMIT)).await.map(drop),
+            _ => self.get(&row_key(below(ROWS))).await,
+        };
+        match done {
+            Err(error) if passes(&error) => {
+                trace::note(format_args!("{} did not read: {}", self.who, chain(&error)));
+                Ok(())
+            }
+            done => done,
+        }
+    }
+
+    /// Reads one row.
+    async fn get(&self, key: &[u8]) -> Result<(), Error> {
+        let read = self.rows.history.borrow().begin_read(key);
+        let row = self.table.get(Get::new(key)).await?;
+        let got = row.as_ref().map_or(0, |row| self.number_in(row));
+        trace::note(format_args!("{} read {}={got}", self.who, key.escape_ascii()));
+        self.end_read(read, got);
+        Ok(())
+    }
+
+    fn end_read(&self, read: Read, got: u64) {
+        self.context.state.checked();
+        if let Err(violation) = self.rows.history.borrow_mut().end_read(read, got) {
+            let about = vec![escape(&violation.key).to_string()];
+            self.context.state.fail(Failure { what: format!("{}: {violation}", self.who), about });
+        }
+    }
+
+    /// Scans, checks every returned and every missing row, and returns the rows with their numbers.
+    async fn scan(&self, range: KeyRange, reverse: bool, limit: Option<u64>) -> Result<Vec<(Vec<u8>, u64)>, Error> {
+        let mut reads = self.rows.history.borrow().begin_scan(&range);
+        let mut scan = Scan::range(range.clone());
+        scan = if reverse { scan.reverse() } else { scan };
+        scan = limit.map_or(scan.clone(), |limit| scan.limit(limit));
+        let mut stream = self.table.scan(scan).await?;
+        let mut rows: Vec<(Vec<u8>, u64)> = Vec::new();
+        while let Some(row) = stream.next().await {
+            let row = row?;
+            let (key, got) = (row.row().to_vec(), self.number_in(&row));
+            let in_order = rows.last().is_none_or(|(last, _)| if reverse { key < *last } else { key > *last });
+            if !in_order || !range.contains(&key) {
+                self.fail(&key, format!("row {} is out of range or order", key.escape_ascii()));
+            }
+            let read = reads.remove(&key).unwrap_or_else(|| Read::of_unwritten(&key));
+            self.end_read(read, got);
+            rows.push((key, got));
+        }
+        trace::note(format_args!("{} scanned {} rows, reverse {reverse}", self.who, rows.len()));
+        let cut = limit.is_some_and(|limit| rows.len() as u64 >= limit);
+        let reached = |key: &[u8]| match rows.last() {
+            Some((last, _)) if cut && reverse => key >= &last[..],
+            Some((last, _)) if cut => key <= &last[..],
+            _ => true,
+        };
+        for (_, read) in reads.into_iter().filter(|(key, _)| reached(key)) {
+            self.end_read(read, 0);
+        }
+        Ok(rows)
+    }
+
+    /// The write that a row shows; its two columns and its padding must agree.
+    fn number_in(&self, row: &RowData) -> u64 {
+        let key = row.row();
+        let value = row.value("f", "n").unwrap_or_default();
+        let colon = value.iter().position(|&byte| byte == b':').unwrap_or_default();
+        let number = std::str::from_utf8(&value[..colon]).ok().and_then(|digits| digits.parse().ok());
+        let number = match number {
+            Some(number) if filled(key, number, value.len() - colon - 1) == value => number,
+            _ => {
+                self.fail(key, format!("{row:?} was never written"));
+                return 0;
+            }
+        };
+        let stamped = row.value("g", "s").unwrap_or_default();
+        if stamped != number.to_string().as_bytes() && !self.rows.is_doubtful(key) {
+            self.fail(key, format!("{row:?} shows two writes in one row"));
+        }
+        number
+    }
+
+    fn fail(&self, key: &[u8], what: String) {
+        self.context
+            .state
+            .fail(Failure { what: format!("{}: {what}", self.who), about: vec![escape(key).to_string()] });
+    }
+}
+
+fn from(start: Vec<u8>) -> KeyRange {
+    KeyRange { start: start.into(), end: Default::default() }
+}
+
+fn until(end: Vec<u8>) -> KeyRange {
+    KeyRange { start: Default::default(), end: end.into() }
+}
+
+/// Clients that keep calling the isolated leader. They must get correct results or errors.
+///
+/// Readers have their own location cache, so that nothing makes them look for another leader while this one responds.
+async fn be_captive(rows: Rows, context: Context) -> Result<(), Error> {
+    let (reading, writing) = (connect(PATIENCE).await?, connect(PATIENCE).await?);
+    context.state.until_ready().await;
+    let read_from = open_table(&reading, TABLE).await?.with_timeout(CAPTIVE_PATIENCE);
+    let write_to = open_table(&writing, TABLE).await?.with_timeout(CAPTIVE_PATIENCE);
+    let readers = (0..CAPTIVE_READERS).map(|reader| {
+        let who = format!("{CAPTIVE}.{reader}");
+        read_on(Reader { who, table: read_from.clone(), rows: rows.clone(), context: context.clone() })
+    });
+    let (read, written) = futures::join!(join_all(readers), write_on(write_to, &rows, &context));
+    written?;
+    read.into_iter().collect()
+}
+
+async fn read_on(reader: Reader) -> Result<(), Error> {
+    while !reader.context.state.is_over() {
+        match reader.get(&row_key(below(ROWS))).await {
+            Err(error) if !passes(&error) => return Err(error),
+            Ok(()) | Err(_) => pause(CAPTIVE_PAUSE_MS).await,
+        }
+    }
+    Ok(())
+}
+
+async fn write_on(table: Table, rows: &Rows, context: &Context) -> Result<(), Error> {
+    let mut open: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+    while !context.state.is_over() {
+        let key = format!("captive-{:02}", terrane_env::rand::range(0..CAPTIVE_KEYS)).into_bytes();
+        // A write with an unknown outcome is retried before the key's next write, so that numbers stay in order.
+        let number = *open.entry(key.clone()).or_insert_with(|| rows.history.borrow_mut().attempt(&key));
+        match table.put(put(&key, number, context.plan.value_bytes)).await {
+            Ok(()) => {
+                rows.acknowledge(context, CAPTIVE, &key, number);
+                open.remove(&key);
+            }
+            Err(error) if passes(&error) => rows.doubt(&key),
+            Err(error) => return Err(error),
+        }
+        pause(READER_PAUSE_MS).await;
+    }
+    Ok(())
+}
+
+/// Reads all rows forwards and backwards, counts them, and compares: every acknowledged write must be there.
+async fn read_everything(host: &'static str, rows: Rows, context: Context) -> Result<(), Error> {
+    let client = connect(LAST_PATIENCE).await?;
+    let table = open_table(&client, TABLE).await?;
+    let reader = Reader { who: host.to_owned(), table, rows: rows.clone(), context };
+    let forward = patiently(async || reader.scan(KeyRange::all(), false, None).await).await?;
+    let mut backward = patiently(async || reader.scan(KeyRange::all(), true, None).await).await?;
+    backward.reverse();
+    let counted = patiently(async || reader.table.count(KeyRange::all()).await).await?;
+    if let Some((one, other)) = forward.iter().zip(&backward).find(|(one, other)| one != other) {
+        reader.fail(&one.0, format!("forwards {one:?}, backwards {other:?}, without writes in between"));
+    }
+    let lengths = [forward.len() as u64, backward.len() as u64, counted];
+    let least = rows.history.borrow().certain_keys();
+    if lengths.iter().any(|length| *length != lengths[0]) || lengths[0] < least {
+        reader.fail(b"", format!("forwards, backwards and counted {lengths:?} rows; at least {least} exist"));
+    }
+    for (key, _) in forward.iter().step_by(7) {
+        patiently(async || reader.get(key).await).await?;
+    }
+    trace::note(format_args!("{host} read {} rows", forward.len()));
+    Ok(())
+}

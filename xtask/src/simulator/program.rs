@@ -1,0 +1,97 @@
+//! The simulator's program: building it, and running one seed.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Output};
+
+use crate::processes;
+
+/// The simulator, built.
+pub struct Program {
+    path: PathBuf,
+    root: PathBuf,
+}
+
+/// How one run ended.
+pub struct Run {
+    pub seed: u64,
+    /// Its whole standard output.
+    pub output: String,
+    pub ending: Ending,
+}
+
+/// The verdict of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    Held,
+    Broken,
+    NotProven,
+}
+
+impl Run {
+    /// The line with the verdict.
+    pub fn last_line(&self) -> &str {
+        self.output.lines().last().unwrap_or("no output")
+    }
+}
+
+impl Program {
+    /// Builds the simulator; prints why it cannot be built.
+    pub fn built(root: &Path) -> Option<Program> {
+        let mut build = processes::cargo(root);
+        build
+            .args(["build", "--quiet", "--locked", "--profile", "sim", "--package", "terrane-simulator"])
+            .args(["--bin", "terrane-sim", "--features", "sim"])
+            .stdout(std::io::stderr());
+        if processes::succeeds(&mut build) {
+            let path = processes::target_directory(root).join("sim").join("terrane-sim");
+            return Some(Program { path, root: root.to_owned() });
+        }
+        eprintln!("the simulator does not build");
+        None
+    }
+
+    /// Runs it with these words; its output and exit status are passed on.
+    pub fn pass_through(&self, words: &[String]) -> ExitCode {
+        match Command::new(&self.path).args(words).current_dir(&self.root).status() {
+            Ok(status) if status.success() => ExitCode::SUCCESS,
+            // A run ended by a signal has no code and counts as failed.
+            Ok(status) => {
+                status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from)
+            }
+            Err(error) => {
+                eprintln!("cannot run {}: {error}", self.path.display());
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    /// Runs one seed.
+    pub fn run(&self, seed: u64, words: &[String]) -> Run {
+        match self.output(&[&["--seed".to_owned(), seed.to_string()], words].concat()) {
+            Ok(Output { status, stdout, stderr }) => {
+                let mut output = String::from_utf8_lossy(&stdout).into_owned();
+                let last = output.lines().last().unwrap_or_default();
+                let ending = match (status.success(), last.starts_with(&format!("seed {seed} NOT PROVEN"))) {
+                    (true, _) => Ending::Held,
+                    (false, true) => Ending::NotProven,
+                    (false, false) => Ending::Broken,
+                };
+                if ending != Ending::Held && !last.starts_with(&format!("seed {seed} ")) {
+                    let complaint = String::from_utf8_lossy(&stderr);
+                    let complaint = complaint.lines().last().unwrap_or_default();
+                    output.push_str(&format!("\nseed {seed} BROKEN: ended with {status} {complaint}"));
+                }
+                Run { seed, output, ending }
+            }
+            Err(error) => {
+                let output = format!("seed {seed} BROKEN: cannot run {}: {error}", self.path.display());
+                Run { seed, output, ending: Ending::Broken }
+            }
+        }
+    }
+
+    /// The output of the program with these words.
+    pub fn output(&self, words: &[String]) -> std::io::Result<Output> {
+        Command::new(&self.path).args(words).current_dir(&self.root).output()
+    }
+}
