@@ -69,7 +69,7 @@ impl Plan {
             latency_max: milliseconds(*[3, 10, 30].choose(rng).expect("not empty")),
             servers,
             first_regions: rng.random_range(2..=5),
-            region_size: rng.random_range(12..=40) << 10,
+            region_size: rng.random_range(16..=40) << 10,
             flush_size: rng.random_range(3..=10) << 10,
             segment_bytes,
             // Often under ten segments: then segments are purged with every report.
