@@ -130,7 +130,7 @@ impl Memtable {
     /// remove once the write is published.
     pub(crate) fn insert(&self, cell: Cell<'_>) -> bool {
         let mut view = self.view.load();
-        if view.active.is_full() {
+        if view.active.is_full() || terrane_env::buggify!("a buffer of a memtable counts as full", 8) {
             drop(view);
             self.rotate();
             view = self.view.load();
@@ -142,7 +142,8 @@ impl Memtable {
     /// Inserts the cells of many row mutations, in any order; all of them are above what is published. A large batch
     /// becomes a run. Returns the puts that replace others.
     pub(crate) fn insert_batch(&self, mut cells: Cells) -> Replacing {
-        if cells.len() < RUN_CELLS_MIN && cells.data_bytes() < RUN_BYTES_MIN {
+        let run_cells = terrane_env::limit!("cells worth a run of their own", RUN_CELLS_MIN, 1..=8);
+        if cells.len() < run_cells && cells.data_bytes() < RUN_BYTES_MIN {
             let which = cells.iter().enumerate().filter(|(_, cell)| self.insert(*cell)).map(|(at, _)| at).collect();
             return Replacing { cells, which };
         }

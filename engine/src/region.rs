@@ -137,7 +137,7 @@ impl Region {
             compactions: Compactions::default(),
             prefix: RwLock::new(None),
             sizes: RwLock::new((REGION_SIZE_DEFAULT, FLUSH_SIZE_DEFAULT)),
-            part_bytes: AtomicUsize::new(PART_BYTES),
+            part_bytes: AtomicUsize::new(terrane_env::limit!("bytes of a part of a row", PART_BYTES, 1..=600)),
         }
     }
 

@@ -234,7 +234,7 @@ impl RowScanner {
 
     /// Whether so much was read since then without a visible cell that the caller should get control.
     fn has_hidden(&self, seen_before: u64) -> bool {
-        self.stats.cells_seen - seen_before >= HIDDEN_CELLS_MAX
+        self.stats.cells_seen - seen_before >= terrane_env::limit!("hidden cells in a step", HIDDEN_CELLS_MAX, 1..=16)
     }
 
     /// Moves, in the direction of the scan, to the first row that is not before `row`, skipping the rest of the current

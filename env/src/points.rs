@@ -6,11 +6,16 @@
 
 /// A fault point: true when the simulation injects an unlucky but legal event here. Always false in production.
 ///
-/// Use it for what real systems do rarely: a batch cut short, a cache eviction, a needless retry.
+/// Use it for what real systems do rarely: a batch cut short, a cache eviction, a needless retry. With a number, as in
+/// `buggify!("a link breaks", 64)`, it fires that many times more rarely: for what would stop everything if it happened at
+/// every second pass.
 #[macro_export]
 macro_rules! buggify {
     ($name:literal) => {
         $crate::fault_point($name)
+    };
+    ($name:literal, $rarer:literal) => {
+        $crate::fault_point($name) && $crate::rand::range(0..$rarer) == 0
     };
 }
 

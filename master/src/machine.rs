@@ -150,7 +150,8 @@ impl StateMachine for CatalogMachine {
             let replies = {
                 let mut state = self.state.write();
                 let replies = entries.iter().map(|entry| Self::apply_entry(&mut state, entry)).collect();
-                if state.applied - self.durable.load(Ordering::Acquire) >= EDITS_PER_CHECKPOINT {
+                let edits = terrane_env::limit!("edits between two checkpoints", EDITS_PER_CHECKPOINT, 1..=16);
+                if state.applied - self.durable.load(Ordering::Acquire) >= edits {
                     self.wanted.notify_one();
                 }
                 replies

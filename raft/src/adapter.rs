@@ -162,7 +162,7 @@ impl Standing {
             },
         };
         state.applied = Some(entry.log_id);
-        if entry.log_id.index.is_multiple_of(MARK_ENTRIES) {
+        if entry.log_id.index.is_multiple_of(terrane_env::limit!("entries between two marks", MARK_ENTRIES, 1..=64)) {
             state.record();
         }
         let skipped = operations.is_none();
@@ -197,7 +197,7 @@ impl State {
         if newest.is_some_and(|newest| newest >= log_id.index) {
             return;
         }
-        if self.marks.len() >= MARKS_MAX {
+        if self.marks.len() >= terrane_env::limit!("marks of a group", MARKS_MAX, 2..=16) {
             let mut keep = false;
             self.marks.retain(|_| {
                 keep = !keep;
@@ -233,7 +233,8 @@ struct Chunk {
 
 impl Chunk {
     fn full(&self) -> bool {
-        self.entries.len() >= APPLY_ENTRIES_MAX || self.bytes >= APPLY_BYTES_MAX
+        self.entries.len() >= terrane_env::limit!("entries applied at once", APPLY_ENTRIES_MAX, 1..=4)
+            || self.bytes >= APPLY_BYTES_MAX
     }
 }
 

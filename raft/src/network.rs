@@ -154,13 +154,15 @@ impl NetStreamAppend<Types> for Connection {
             let replied = connection.send(link, Message::Append(request, bound), within);
             async move {
                 let appended = appended(replied, prev, last).await;
+                terrane_env::buggify_pause!("a leader hears late of an answer").await;
                 if let Err(RPCError::Unreachable(error)) = &appended {
                     connection.note_refusal(&error.to_string());
                 }
                 appended
             }
         });
-        let replies: BoxStream<'s, AppendResult> = replies.buffered(APPENDS_IN_FLIGHT_MAX).boxed();
+        let in_flight_max = terrane_env::limit!("appends in flight to a member", APPENDS_IN_FLIGHT_MAX, 1..=3);
+        let replies: BoxStream<'s, AppendResult> = replies.buffered(in_flight_max).boxed();
         futures::future::ready(Ok(replies)).boxed()
     }
 }

@@ -41,7 +41,7 @@ impl Rounds {
     /// Adds a reader to the next round.
     pub(crate) fn join(&self, reader: Reader) -> Joined {
         let mut state = self.state.lock();
-        if state.readers.len() >= WAITING_READS_MAX {
+        if state.readers.len() >= terrane_env::limit!("reads that wait for a round", WAITING_READS_MAX, 4..=16) {
             return Joined::Full;
         }
         state.readers.push(reader);

@@ -48,7 +48,8 @@ pub(crate) struct Queue {
 
 impl Queue {
     pub(crate) fn new() -> (Queue, Inbox) {
-        let (sender, proposals) = mpsc::channel(QUEUED_PROPOSALS_MAX);
+        let queued_max = terrane_env::limit!("proposals queued in a group", QUEUED_PROPOSALS_MAX, 4..=32);
+        let (sender, proposals) = mpsc::channel(queued_max);
         let bytes = Arc::new(AtomicUsize::new(0));
         let hint = Arc::new(Notify::new());
         let queue = Queue { sender, bytes: bytes.clone(), hint: hint.clone() };

@@ -25,6 +25,11 @@ use tokio::time::Instant;
 pub const OPERATIONS_MAX: u64 = 32_768;
 pub const BYTES_MAX: u64 = 128 << 20;
 
+/// Writes in flight in this server: [`OPERATIONS_MAX`].
+pub fn operations_max() -> u64 {
+    terrane_env::limit!("writes in flight", OPERATIONS_MAX, 8..=32)
+}
+
 /// Bytes of writes that wait to be proposed, in the whole server.
 pub const WAITING_BYTES_MAX: u64 = 128 << 20;
 /// The longest time a write waits to be admitted.
@@ -103,12 +108,15 @@ impl Admission {
         if self.pressure() >= PRESSURE_MAX {
             return Err(self.busy(BUSY_RETRY));
         }
+        if terrane_env::buggify!("a write is refused although there is room", 4) {
+            return Err(self.busy(FULL_RETRY));
+        }
         let bytes = bytes as u64;
         let admitted = Admitted { admission: self.clone(), bytes };
         let operations = self.operations.fetch_add(1, Ordering::Relaxed) + 1;
         let in_flight = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         // A write larger than the whole bound is admitted alone: it would never fit otherwise.
-        if operations > OPERATIONS_MAX || (in_flight > BYTES_MAX && in_flight > bytes) {
+        if operations > operations_max() || (in_flight > BYTES_MAX && in_flight > bytes) {
             return Err(self.busy(FULL_RETRY));
         }
         Ok(admitted)
@@ -128,7 +136,7 @@ impl Admission {
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.pressure() >= PRESSURE_MAX
-            || self.operations.load(Ordering::Relaxed) >= OPERATIONS_MAX
+            || self.operations.load(Ordering::Relaxed) >= operations_max()
             || self.bytes.load(Ordering::Relaxed) >= BYTES_MAX
     }
 

@@ -35,7 +35,8 @@ impl RegionIdStock {
     /// The number of ids to request from the master.
     pub fn wanted(&self) -> u32 {
         let left: u64 = self.blocks.lock().iter().map(|(first, end)| end - first).sum();
-        STOCK_IDS.saturating_sub(u32::try_from(left).unwrap_or(u32::MAX))
+        terrane_env::limit!("region ids in stock", STOCK_IDS, 2..=6)
+            .saturating_sub(u32::try_from(left).unwrap_or(u32::MAX))
     }
 }
 

@@ -15,7 +15,7 @@ use terrane_types::{Error, FamilyName, GroupId, ServerId, TableId};
 use tokio_util::sync::CancellationToken;
 
 use crate::addresses::Addresses;
-use crate::admission::{Admission, BYTES_MAX, OPERATIONS_MAX};
+use crate::admission::{Admission, BYTES_MAX, operations_max};
 use crate::health::HealthIssues;
 use crate::hosted::HostedRegion;
 use crate::joining::Joining;
@@ -111,11 +111,14 @@ impl Reporter {
     }
 
     async fn report(&mut self, stopping: bool) -> Result<(), Error> {
+        terrane_env::buggify_pause!("a report to the master is late").await;
         let Some((_, mut client)) = self.masters.current() else { return Ok(()) };
         let request = self.compose(stopping);
         let reply = tokio::time::timeout(CALL_TIMEOUT, client.report(request)).await;
         let reply = reply.map_err(|_| Error::DeadlineExceeded)?.map_err(|status| error::from_status(&status))?;
-        self.take(reply.into_inner()).await;
+        if !terrane_env::buggify!("an answer of the master to a report is lost") {
+            self.take(reply.into_inner()).await;
+        }
         Ok(())
     }
 
@@ -209,7 +212,7 @@ impl Reporter {
         self.budgets.sample("log", Unit::Bytes, log.bytes, log.limit);
         let memtables = self.admission.memtable_bytes();
         self.budgets.sample("memtables", Unit::Bytes, memtables, self.admission.memtable_budget());
-        self.budgets.sample("write_operations", Unit::Count, self.admission.operations(), OPERATIONS_MAX);
+        self.budgets.sample("write_operations", Unit::Count, self.admission.operations(), operations_max());
         self.budgets.sample("write_bytes", Unit::Bytes, self.admission.bytes(), BYTES_MAX);
         self.metrics.set_log_syncs(log.syncs);
         self.metrics.memtable_bytes.set(gauge(self.admission.memtable_bytes()));

@@ -76,9 +76,10 @@ impl Scanner {
             fill_cache_never: scan.fill_cache_never,
         };
         let limit = scan.total_limit();
+        let small_max = terrane_env::limit!("rows of a small scan", SMALL_ROWS_MAX, 1..=20);
         // A snapshot is held from block to block by one stream.
         let small =
-            table.target.table != TableId::META && !scan.snapshot && limit.is_some_and(|limit| limit <= SMALL_ROWS_MAX);
+            table.target.table != TableId::META && !scan.snapshot && limit.is_some_and(|limit| limit <= small_max);
         Self {
             core: Arc::clone(&table.core),
             target: Arc::clone(&table.target),

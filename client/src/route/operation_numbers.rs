@@ -110,7 +110,8 @@ impl Identity {
             window.settle(number);
         }
         self.lowest.store(window.lowest, Ordering::Relaxed);
-        self.lags.store(window.next - window.lowest > 2 * window.in_flight + LAG_MIN, Ordering::Relaxed);
+        let lag_min = terrane_env::limit!("numbers by which the lowest one lags", LAG_MIN, 1..=16);
+        self.lags.store(window.next - window.lowest > 2 * window.in_flight + lag_min, Ordering::Relaxed);
     }
 
     fn unsettled_to_report(&self, region: RegionId) -> Option<Unsettled> {
@@ -122,7 +123,8 @@ impl Identity {
         let requests = unreported.entry(region).or_insert(u64::MAX - 1);
         *requests += 1;
         let window = self.window.lock();
-        if *requests < REPORT_EVERY_MIN.max(window.in_flight / 4) {
+        let requests_min = terrane_env::limit!("requests between two reports of numbers", REPORT_EVERY_MIN, 1..=8);
+        if *requests < requests_min.max(window.in_flight / 4) {
             return None;
         }
         *requests = 0;

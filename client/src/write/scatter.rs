@@ -198,7 +198,8 @@ impl Scatter<'_> {
 
 fn chunk_len(many: &Many, rest: &[usize]) -> usize {
     let mut bytes = 0;
-    let fits = rest.iter().take(WRITE_ROWS_MAX).take_while(|index| {
+    let rows_max = terrane_env::limit!("rows in a request", WRITE_ROWS_MAX, 1..=8);
+    let fits = rest.iter().take(rows_max).take_while(|index| {
         bytes += many.bytes(**index);
         bytes <= REQUEST_BYTES_MAX
     });

@@ -275,6 +275,7 @@ impl Engine {
             self.clean_up().await;
             return Ok(());
         };
+        terrane_env::buggify_pause!("a compaction waits before its record").await;
         // After an error a restart may or may not find the record, so until that is known the new files stay, and the old.
         let appended = self.append(Record::Region(record)).await;
         appended.inspect_err(|_| self.backend.in_doubt(&change.made))?;
@@ -304,7 +305,9 @@ impl Runner {
     async fn step(mut self) -> Result<(Self, bool), Error> {
         let (_, begun) = self.rows.seen();
         while self.rows.row().is_some() {
-            if self.rows.seen().1 - begun >= STEP_BYTES {
+            if self.rows.seen().1 - begun
+                >= terrane_env::limit!("bytes of a step of a compaction", STEP_BYTES, 64..=4096)
+            {
                 return Ok((self, true));
             }
             let within_row = self.rows.is_within_row();

@@ -54,6 +54,7 @@ impl Engine {
         }
         let last = input.last();
         let record = region.record(last.point.clone(), last.families.clone(), &flushed.files);
+        terrane_env::buggify_pause!("a flush waits before its record").await;
         // After an error a restart may or may not find the record, so until that is known the files stay.
         let appended = self.append(Record::Region(record)).await;
         appended.inspect_err(|_| self.backend.in_doubt(&flushed.made))?;

@@ -91,6 +91,7 @@ impl Engine {
             let last = input.last();
             region.record(last.point.clone(), last.families.clone(), &flushed.files)
         };
+        terrane_env::buggify_pause!("a split waits before its record").await;
         let daughters = Box::new([record_of(&split.left, &left), record_of(&split.right, &right)]);
         if let Err(error) = self.append(Record::Split { parent: split.parent.id(), daughters }).await {
             self.backend.in_doubt(&left.1.made);

@@ -35,7 +35,7 @@ impl Region {
         // Under the lock: a freeze before this leaves the mark to the memtables that the cells go to.
         self.touch(index);
         let last_sequence = first_sequence + count as u64 - 1;
-        if count >= BATCH_ROWS_MIN {
+        if count >= terrane_env::limit!("rows worth a run of their own", BATCH_ROWS_MIN, 1..=4) {
             let replacing = insert_batch(&state.stores, first_sequence, mutations);
             let replaces = replacing.iter().any(|(_, replacing)| !replacing.is_empty());
             let newest_snapshot = self.snapshots.publish_writes(first_sequence, last_sequence, replaces);

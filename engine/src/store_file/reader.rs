@@ -312,7 +312,8 @@ impl StoreFile {
         let file = if terrane_env::planted!("the cache confuses files") { 0 } else { self.id };
         let key = BlockKey { file, offset: at.offset };
         let in_memory = self.properties.storage.in_memory;
-        if let Some(block) = self.shared.cache.get(&key, in_memory) {
+        let is_gone = terrane_env::buggify!("a cached block is evicted");
+        if let Some(block) = self.shared.cache.get(&key, in_memory).filter(|_| !is_gone) {
             FamilyReads::count(&self.reads.hits, 1);
             if let Some(ahead) = ahead {
                 ahead.asked(at);

@@ -162,7 +162,7 @@ impl StoreFileWriter {
         self.properties.data_blocks += 1;
         self.block.clear();
         self.block_data_bytes = 0;
-        if self.index.bytes() >= PARTITION_BYTES {
+        if self.index.bytes() >= terrane_env::limit!("bytes of an index partition", PARTITION_BYTES, 32..=256) {
             self.end_partition();
         }
     }

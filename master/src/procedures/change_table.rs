@@ -16,6 +16,7 @@ pub async fn perform(context: &MasterContext, table: TableId) -> Result<(), Erro
         if let Some(edit) = rollout.completion() {
             return context.journal.record(&edit).await.map(|_| ());
         }
+        terrane_env::buggify_pause!("a change of a table waits between two rounds").await;
         match round(context, &mut rollout).await {
             Ok(None) => {}
             Ok(Some(waiting)) => {

@@ -194,6 +194,11 @@ impl Allocator {
         }
     }
 
+    /// Whether the next segment is allocated.
+    pub(super) fn has_spare(&self) -> bool {
+        self.spare
+    }
+
     /// The number of a segment's allocated bytes that may be written now.
     pub(super) fn usable(&self, allocated: u64) -> u64 {
         if self.spare { allocated } else { allocated - allocated / SLACK_PART }

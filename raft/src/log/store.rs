@@ -65,7 +65,8 @@ impl RaftLogReader<Types> for Store {
     }
 
     async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> Result<Vec<Entry>, io::Error> {
-        self.log.read(start..end, APPEND_BYTES_MAX).await
+        let bytes_max = terrane_env::limit!("bytes of entries in an append", APPEND_BYTES_MAX, 1..=8192);
+        self.log.read(start..end, bytes_max).await
     }
 
     /// Reads in steps: after a restart the range is everything that was not purged.
@@ -81,7 +82,9 @@ impl RaftLogReader<Types> for Store {
             let end = range.end;
             async move {
                 if read.len() == 0 && next < end {
-                    read = log.read(next..end, APPLY_BYTES_MAX).await?.into_iter();
+                    let bytes_max =
+                        terrane_env::limit!("bytes of entries read to be applied", APPLY_BYTES_MAX, 1..=8192);
+                    read = log.read(next..end, bytes_max).await?.into_iter();
                 }
                 let Some(entry): Option<Entry> = read.next() else {
                     return Ok(None);

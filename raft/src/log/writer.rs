@@ -135,6 +135,7 @@ impl Writer {
         }
         let start = self.at.offset;
         self.end_batch(records.count).await?;
+        terrane_env::buggify_pause!("the log waits before it syncs").await;
         self.sync().await?;
         // Nothing is reported, and nothing is removed, before this line.
         let unneeded = self.report(items, &records.entries, start);
@@ -174,7 +175,9 @@ impl Writer {
     /// the disk has none; false if the log was closed meanwhile.
     async fn ensure_space(&mut self) -> io::Result<bool> {
         let length = aligned(self.buffer.len()) as u64;
-        while self.at.offset > 0 && self.at.offset + length > self.allocator.usable(self.allocated) {
+        let ends_early = self.allocator.has_spare() && terrane_env::buggify!("a log segment ends early", 8);
+        let usable = |writer: &Self| if ends_early { 0 } else { writer.allocator.usable(writer.allocated) };
+        while self.at.offset > 0 && self.at.offset + length > usable(self) {
             let segment = self.at.segment + 1;
             if let Some(allocated) = self.allocator.next(segment).await? {
                 let batch = std::mem::take(&mut self.buffer);
@@ -386,8 +389,9 @@ impl Writer {
         let over = |bytes: u64| self.totals.bytes > bytes;
         let holders =
             over(self.shared.budget_bytes).then(|| self.extents.holders(self.cutoff(self.shared.budget_bytes)));
-        let request = over(self.shared.spill_bytes).then(|| {
-            let before = self.cutoff(self.shared.spill_bytes);
+        let early = terrane_env::buggify!("entries are copied out of the log early", 16);
+        let request = (early || over(self.shared.spill_bytes)).then(|| {
+            let before = if early { self.at.segment } else { self.cutoff(self.shared.spill_bytes) };
             SpillRequest { before, groups: self.extents.holders(before).into_iter().map(|(group, _)| group).collect() }
         });
         let held = self.files.held.lock();

@@ -68,7 +68,7 @@ pub(crate) struct Link {
 
 impl Link {
     pub(super) fn open(route: Route, calls_of_all: Arc<Budget>) -> Link {
-        let (queue, calls) = mpsc::channel(QUEUED_CALLS_MAX);
+        let (queue, calls) = mpsc::channel(terrane_env::limit!("calls queued for a peer", QUEUED_CALLS_MAX, 16..=64));
         let (closed, mut close) = watch::channel(false);
         let mut caller = Caller { route, calls, next_call: 1, refused: None };
         spawn(async move {
@@ -243,6 +243,9 @@ async fn receive(mut incoming: Streaming<v1::PeerMessage>, pending: &Pending) {
                 return;
             }
         };
+        if terrane_env::buggify!("a link to a peer breaks", 64) {
+            return;
+        }
         let Some(v1::peer_message::Body::Frames(bytes)) = message.body else {
             return;
         };
@@ -265,16 +268,21 @@ async fn send(
 ) {
     let mut batch = Vec::with_capacity(BATCH_CALLS_MAX);
     loop {
-        if calls.recv_many(&mut batch, BATCH_CALLS_MAX).await == 0 {
+        let calls_max = terrane_env::limit!("calls of a peer sent at once", BATCH_CALLS_MAX, 1..=4);
+        if calls.recv_many(&mut batch, calls_max).await == 0 {
             return;
         }
         let mut packer = Packer::default();
         let mut waited = Vec::with_capacity(batch.len());
+        if terrane_env::buggify!("calls of different groups change places") {
+            // Those of one group keep their order.
+            batch.sort_by_key(|queued| std::cmp::Reverse(queued.call.group));
+        }
         for Queued { call, reply, shares } in batch.drain(..) {
             waited.push(shares);
             let Call { group, replica, message, deadline } = call;
             // The caller no longer waits.
-            if reply.is_closed() {
+            if reply.is_closed() || terrane_env::buggify!("a call of a peer is lost", 16) {
                 continue;
             }
             // An older build would close the link because of it. The caller notices at once that there is no answer.
@@ -284,7 +292,11 @@ async fn send(
             let number = *next_call;
             *next_call += 1;
             pending.add(number, deadline, reply);
-            packer.push(&Frame { call: number, group, replica, message });
+            let frame = Frame { call: number, group, replica, message };
+            packer.push(&frame);
+            if terrane_env::buggify!("a call of a peer is sent twice") {
+                packer.push(&frame);
+            }
         }
         for frames in packer.finish() {
             let message = v1::PeerMessage { body: Some(v1::peer_message::Body::Frames(frames)) };
@@ -311,7 +323,9 @@ impl Pending {
         let mut calls = self.calls.lock();
         for frame in frames {
             // A call that is gone is past its deadline.
-            if let Some((_, reply)) = calls.remove(&frame.call) {
+            if let Some((_, reply)) = calls.remove(&frame.call)
+                && !terrane_env::buggify!("an answer of a peer is lost", 16)
+            {
                 reply.send(frame.message).ok();
             }
         }

@@ -122,7 +122,7 @@ impl Receiver {
         // First polled in the order of arrival, which keeps the appends of a group in order.
         let mut running: FuturesUnordered<BoxFuture<'static, Frame>> = FuturesUnordered::new();
         loop {
-            let few = running.len() < RUNNING_MAX;
+            let few = running.len() < terrane_env::limit!("requests of a link in progress", RUNNING_MAX, 4..=16);
             // Votes and heartbeats are small and must not wait.
             let reads = lane == Lane::Votes || unpacker.is_partial() || self.headroom.is_left();
             tokio::select! {
@@ -258,6 +258,9 @@ async fn ask(local: &Replica, message: Message) -> Message {
         Message::Matched(index) => {
             local.matched_by_all.fetch_max(index, Ordering::Relaxed);
             Message::Appended(AppendEntriesResponse::Success)
+        }
+        Message::Vote(request) if terrane_env::buggify!("a vote is refused for no reason", 8) => {
+            Message::Failed(format!("this replica does not vote at the moment, asked for {}", request.vote))
         }
         Message::Vote(request) => answered(local.raft.vote(request).await, Message::Voted),
         Message::PreVote(request) => answered(local.raft.pre_vote(request).await, Message::Voted),

@@ -280,7 +280,10 @@ impl Backlog {
         match self.in_flight {
             0 => true,
             IN_FLIGHT_MAX.. => false,
-            _ => self.waiting.len() >= SECOND_ENTRY_OPERATIONS_MIN || self.waiting_bytes >= SECOND_ENTRY_BYTES_MIN,
+            _ => {
+                let many = terrane_env::limit!("operations worth a second entry", SECOND_ENTRY_OPERATIONS_MIN, 1..=4);
+                self.waiting.len() >= many || self.waiting_bytes >= SECOND_ENTRY_BYTES_MIN
+            }
         }
     }
 
@@ -328,7 +331,9 @@ impl Backlog {
         let mut packer = Packer::new(*header, self.waiting_bytes.min(ENTRY_BYTES_MAX) + 4 * self.waiting.len());
         let mut proposals = Vec::with_capacity(self.waiting.len().min(ENTRY_OPERATIONS_MAX));
         while let Some(next) = self.waiting.front() {
-            let full = packer.len() + next.bytes > ENTRY_BYTES_MAX || packer.operations() >= ENTRY_OPERATIONS_MAX;
+            let operations_max = terrane_env::limit!("operations in an entry", ENTRY_OPERATIONS_MAX, 1..=16);
+            let is_cut = terrane_env::buggify!("an entry ends early");
+            let full = is_cut || packer.len() + next.bytes > ENTRY_BYTES_MAX || packer.operations() >= operations_max;
             if full && packer.operations() > 0 {
                 break;
             }

@@ -176,7 +176,8 @@ impl Writes {
     fn take(&self, write: Write) {
         let delay = self.edge.admission.delay();
         let admission = &self.edge.admission;
-        if delay.is_none() && !admission.is_full() && self.queued.load(Ordering::Acquire) == 0 {
+        let waits = delay.is_some() || terrane_env::buggify!("a write waits for no reason");
+        if !waits && !admission.is_full() && self.queued.load(Ordering::Acquire) == 0 {
             propose(&self.edge, &self.answers, write);
             return;
         }
@@ -335,6 +336,7 @@ async fn run_reads(
             return;
         }
     };
+    terrane_env::buggify_pause!("a read waits after its read point").await;
     let mut rest = Vec::new();
     let mut since_yield = 0;
     for Read { id, request, slot } in reads {
@@ -348,7 +350,7 @@ async fn run_reads(
             Begun::Done(answer) => finish(edge, answers, id, answer, slot),
             Begun::Rest(read) => rest.push((id, read, slot)),
         }
-        if since_yield >= GETS_PER_YIELD {
+        if since_yield >= terrane_env::limit!("gets between two yields", GETS_PER_YIELD, 1..=4) {
             since_yield = 0;
             tokio::task::yield_now().await;
         }
@@ -359,7 +361,7 @@ async fn run_reads(
         if under_way.is_empty() {
             waiting.ease().await;
         }
-        if under_way.len() < READS_AT_ONCE
+        if under_way.len() < terrane_env::limit!("reads of a batch at once", READS_AT_ONCE, 1..=2)
             && !waiting.is_full()
             && let Some((id, read, slot)) = rest.next()
         {

@@ -165,7 +165,7 @@ impl GroupState {
         if self.retired.insert(region, daughters).is_none() {
             self.retired_order.push_back(region);
         }
-        while self.retired_order.len() > RETIRED_MAX {
+        while self.retired_order.len() > terrane_env::limit!("split regions that are remembered", RETIRED_MAX, 1..=4) {
             if let Some(oldest) = self.retired_order.pop_front() {
                 self.retired.remove(&oldest);
             }

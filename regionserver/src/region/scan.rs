@@ -403,6 +403,9 @@ impl Filler {
                 self.last_row.clear();
                 self.last_row.extend_from_slice(key_of(&self.block.rows[before..]));
                 self.finish_row(before);
+                if terrane_env::buggify!("a block of a scan ends early") {
+                    return true;
+                }
             }
             Step::Part { position } => return self.part(sequence, position, before),
             Step::Hidden => self.hidden(),
@@ -457,7 +460,9 @@ impl Filler {
             CellAt { family: at.family, qualifier: at.qualifier, timestamp: at.timestamp, sequence: at.sequence };
         let row = Bytes::copy_from_slice(key_of(&self.block.rows[before..]));
         // The scanner's own snapshot still exists, so its number can be taken once more, to outlive the block.
-        if let Ok(snapshot) = self.hosted.engine.snapshot_at(sequence) {
+        if let Ok(snapshot) = self.hosted.engine.snapshot_at(sequence)
+            && !terrane_env::buggify!("a snapshot is not held for the next part of a row")
+        {
             self.hosted.held_snapshots.hold(snapshot, terrane_env::time::now_ns());
         }
         self.last_row.clear();

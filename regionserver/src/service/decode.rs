@@ -251,7 +251,7 @@ fn latest(wire: v1::Latest) -> Result<(Latest, PrefixProgress), Error> {
 
 fn block_bytes(wanted: u32) -> usize {
     match usize::try_from(wanted) {
-        Ok(0) => BLOCK_BYTES_DEFAULT,
+        Ok(0) => terrane_env::limit!("bytes of a block of a scan", BLOCK_BYTES_DEFAULT, 64..=2048),
         Ok(bytes) => bytes.min(BLOCK_BYTES_MAX),
         Err(_) => BLOCK_BYTES_MAX,
     }

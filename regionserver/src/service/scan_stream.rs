@@ -90,6 +90,9 @@ impl Maker {
         // For a snapshot scan: while the stream is open, nothing that the scan must see is collected.
         let mut held = None;
         loop {
+            if terrane_env::buggify!("a scan's stream ends early", 4) {
+                return self.refusal(idle(self.edge.scan_idle));
+            }
             let place = match tokio::time::timeout(self.edge.scan_idle, sender.reserve()).await {
                 Ok(Ok(place)) => place,
                 // The reader has gone.

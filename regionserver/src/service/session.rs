@@ -46,8 +46,9 @@ pub fn serve(
         });
         let mut ready = Vec::new();
         // Ends when the requests ended and every one of them was answered: each holds a sender.
-        while answers.recv_many(&mut ready, REPLIES_PER_BATCH_MAX).await > 0 {
-            if terrane_env::buggify!("a session breaks before its answers are sent") {
+        let replies_max = terrane_env::limit!("answers in a batch", REPLIES_PER_BATCH_MAX, 1..=4);
+        while answers.recv_many(&mut ready, replies_max).await > 0 {
+            if terrane_env::buggify!("a session breaks before its answers are sent", 8) {
                 return;
             }
             let mut waiting = ready.drain(..);
@@ -100,6 +101,9 @@ async fn read(
             Some(Err(status)) => return Some(status),
             None => return None,
         };
+        if terrane_env::buggify!("a session breaks before its requests are read", 32) {
+            return None;
+        }
         if batch.requests.len() > SESSION_BATCH_REQUESTS_MAX {
             let requests = batch.requests.len();
             let what = format!("a batch of {requests} requests; the limit is {SESSION_BATCH_REQUESTS_MAX}");

@@ -1,5 +1,7 @@
 //! One request and its reply.
 
+use std::time::Duration;
+
 use terrane_env::rand;
 use tokio::time::{Instant, sleep};
 use tracing::Instrument;
@@ -44,6 +46,9 @@ impl Router {
         // There is a permit only after the server's hello, which says the time.
         let now_ms = place.session.cluster_time_ms().unwrap_or_default();
         let answered = place.session.call(permit, header, request(now_ms), until).await?;
+        if terrane_env::buggify!("the answer to a write is lost", 8) {
+            return Err(Failure::Lost("the answer to a write is lost on purpose".to_owned()));
+        }
         target.saw_schema_version(answered.schema_version);
         Ok(answered.reply)
     }
@@ -81,7 +86,8 @@ impl Router {
         let began = Instant::now();
         let near = place.clone();
         let first = std::pin::pin!(self.attempt_read(target, &near, Consistency::Stale, request.clone(), progress));
-        let delay = std::pin::pin!(sleep(hedging.delay()));
+        let at_once = terrane_env::buggify!("a read is hedged at once");
+        let delay = std::pin::pin!(sleep(if at_once { Duration::ZERO } else { hedging.delay() }));
         let first = match select(first, delay).await {
             Either::Left((answer, _)) => {
                 hedging.learn(began.elapsed());

@@ -180,7 +180,8 @@ impl Router {
         let left = progress.deadline().saturating_duration_since(Instant::now());
         let known = self.knows(target, position);
         let left = if known { left.min(KNOWN_LOOKUP) } else { left };
-        match self.masters.locate(target.table, key, reverse, LOCATE_REGIONS, left).await {
+        let regions_max = terrane_env::limit!("regions in a look-up", LOCATE_REGIONS, 1..=3);
+        match self.masters.locate(target.table, key, reverse, regions_max, left).await {
             Ok(map) => self.learn_map(target, map),
             Err(Error::Unreachable { .. } | Error::Unavailable { .. } | Error::Timeout { .. }) if known => {
                 tracing::debug!("no master answers; the known servers are tried again");

@@ -33,6 +33,7 @@ impl GroupMachine {
     /// Applies one entry; returns a reply per operation. The boundary is held throughout, also while a split waits for its
     /// parent's own split to be on disk: that wait needs writes of the manifest only, no freeze.
     pub(super) async fn apply_entry(&self, entry: &AppliedEntry) -> Vec<Reply> {
+        terrane_env::buggify_pause!("an entry is applied late").await;
         // Before the boundary, which the flushes that free memory need.
         self.signals.wait_for_memtables(entry.operations.iter().map(|operation| operation.len() as u64).sum()).await;
         let _boundary = self.boundary.lock().await;
@@ -162,6 +163,9 @@ impl GroupMachine {
         );
         gathered.rows.clear();
         let full = hosted.engine.active_bytes() >= flush_size;
+        if terrane_env::buggify!("a region is flushed for no reason", 8) {
+            self.signals.request_flush(hosted.region);
+        }
         self.signals.applied(hosted.note_full(full));
     }
 }
