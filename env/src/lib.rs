@@ -24,11 +24,14 @@ pub mod budget;
 #[cfg(feature = "sim")]
 mod delay;
 pub mod fs;
+#[cfg(feature = "interleave")]
+pub mod interleave;
 pub mod net;
 mod points;
 pub mod rand;
 #[cfg(feature = "sim")]
 pub mod sim;
+pub mod sync;
 pub mod task;
 pub mod time;
 

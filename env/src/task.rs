@@ -9,12 +9,16 @@ use std::future::Future;
 use tokio::task::JoinHandle;
 use tracing::Instrument;
 
-#[cfg(not(feature = "sim"))]
+#[cfg(all(feature = "interleave", not(feature = "sim")))]
+mod interleaved;
+#[cfg(not(any(feature = "interleave", feature = "sim")))]
 mod real;
 #[cfg(feature = "sim")]
 mod simulated;
 
-#[cfg(not(feature = "sim"))]
+#[cfg(all(feature = "interleave", not(feature = "sim")))]
+pub use interleaved::{abort_process, run_blocking, run_io, run_read, shutdown_signal, spawn_io_loop};
+#[cfg(not(any(feature = "interleave", feature = "sim")))]
 pub use real::{abort_process, run_blocking, run_io, run_read, shutdown_signal, spawn_io_loop};
 #[cfg(feature = "sim")]
 pub use simulated::{abort_process, run_blocking, run_io, run_read, shutdown_signal, spawn_io_loop};
@@ -42,7 +46,7 @@ where
     tokio::spawn(future.instrument(tracing::debug_span!("task", name)))
 }
 
-#[cfg(all(test, not(feature = "sim")))]
+#[cfg(all(test, not(any(feature = "interleave", feature = "sim"))))]
 mod tests {
     use super::*;
 

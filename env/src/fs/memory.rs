@@ -240,6 +240,7 @@ impl MemoryDisk {
     }
 
     fn operate<T>(&self, operation: Operation, step: impl FnOnce(&mut Tree, Turn) -> io::Result<T>) -> io::Result<T> {
+        crate::sync::point();
         let mut state = self.state();
         let turn = state.operations.begin()?;
         let result = match (turn, step(&mut state.tree, turn)) {
