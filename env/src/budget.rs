@@ -11,9 +11,10 @@
 //! - Counts are relaxed atomics. They limit memory; they order nothing.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::RwLock;
+use crate::sync::RwLock;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::is_planted;
 
 /// What a budget counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,13 +126,22 @@ impl Share {
     /// Takes `more` in addition. Returns false, and changes nothing, if that would exceed the limit.
     pub fn grow(&mut self, more: u64) -> bool {
         let budget = &self.budget;
-        let used = budget.used.fetch_add(more, Ordering::Relaxed).saturating_add(more);
-        if used > budget.limit() && used > self.amount.saturating_add(more) {
-            budget.used.fetch_sub(more, Ordering::Relaxed);
+        let alone = self.amount.saturating_add(more);
+        let admitted = |used: u64| {
+            let used = used.checked_add(more)?;
+            (used <= budget.limit() || used <= alone).then_some(used)
+        };
+        let before = if is_planted("a limit is checked before it is taken") {
+            admitted(budget.used()).map(|_| budget.used.fetch_add(more, Ordering::Relaxed)).ok_or(())
+        } else {
+            // In one step with the check: an amount added first and taken back would refuse others that fit meanwhile.
+            budget.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, admitted).map_err(drop)
+        };
+        let Ok(before) = before else {
             budget.count_refusal();
             return false;
-        }
-        budget.peak.fetch_max(used, Ordering::Relaxed);
+        };
+        budget.peak.fetch_max(before + more, Ordering::Relaxed);
         self.amount += more;
         true
     }
