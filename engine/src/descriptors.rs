@@ -9,8 +9,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use terrane_env::fs::{Disk, File};
+use terrane_env::sync::Mutex;
 
 /// The most open files, unless the process may have fewer.
 pub(crate) const OPEN_FILES_MAX: usize = 512;

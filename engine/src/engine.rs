@@ -24,8 +24,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use parking_lot::Mutex;
 use terrane_env::fs::Disk;
+use terrane_env::sync::Mutex;
 use terrane_env::task;
 use terrane_types::visibility::RulesHistory;
 use terrane_types::{FamilyName, FamilySchema, GroupId, RegionId, TableId};

@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use terrane_env::fs::Disk;
+use terrane_env::sync::Mutex;
 
 use self::ledger::Ledger;
 pub(crate) use self::ledger::{Claim, Protected};

@@ -38,11 +38,10 @@ mod view;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use arc_swap::ArcSwap;
 use bytes::Bytes;
-use parking_lot::Mutex;
+use terrane_env::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use terrane_env::sync::{Mutex, is_planted, limit};
 use terrane_types::CellKind;
 
 use self::active::Active;
@@ -50,7 +49,7 @@ use self::cursor::MemtableCursor;
 use self::merge::Dropping;
 pub(crate) use self::merge::{Limits, Retention};
 use self::run::SortedRun;
-use self::view::{Due, View, sizes};
+use self::view::{CurrentView, Due, View, sizes};
 use crate::Error;
 use crate::cells::{Cell, Cells};
 use crate::row_heads::Prefix;
@@ -58,7 +57,7 @@ use crate::row_range::RowRange;
 use crate::source::{Cursor, Reading, RowKey, Source};
 
 /// A batch of this many cells becomes a run; a smaller one goes to the active buffer.
-const RUN_CELLS_MIN: usize = 512;
+const RUN_CELLS_MIN: usize = limit(512, 3);
 /// A batch of this many bytes becomes a run too.
 const RUN_BYTES_MIN: usize = 512 << 10;
 /// The most cells that a merge of runs full of replaced puts reads: it writes far fewer.
@@ -72,7 +71,7 @@ const NEVER: u64 = u64::MAX;
 
 /// Cells of one family.
 pub(crate) struct Memtable {
-    view: ArcSwap<View>,
+    view: CurrentView,
     /// Held while the view is replaced by one made from it: for as long as it takes to copy a list of pointers.
     changing: Mutex<()>,
     /// Held by a running merge; never waited for.
@@ -110,7 +109,7 @@ impl Memtable {
     /// keep everything.
     pub(crate) fn new(retention: Option<Arc<dyn Retention>>) -> Self {
         Self {
-            view: ArcSwap::from_pointee(View::new(Arc::new(Active::new(Prefix::default())), Vec::new())),
+            view: CurrentView::new(View::new(Arc::new(Active::new(Prefix::default())), Vec::new())),
             changing: Mutex::new(()),
             merging: Mutex::new(()),
             was_read: AtomicBool::new(false),
@@ -224,7 +223,7 @@ impl Memtable {
             let mut runs = Vec::with_capacity(view.runs.len() + 1);
             runs.extend_from_slice(&view.runs);
             runs.push(run);
-            self.view.store(Arc::new(View::new(active.unwrap_or_else(|| Arc::clone(&view.active)), runs)));
+            self.view.store(View::new(active.unwrap_or_else(|| Arc::clone(&view.active)), runs));
         }
         if overwrites {
             self.merge_replaced();
@@ -286,13 +285,14 @@ impl Memtable {
             // Before it is published, so that no reader has to build it.
             merged.filter();
         }
+        let outdated = is_planted("a merge replaces the view that it began with").then(|| self.view.load_full());
         let _changing = self.changing.lock();
-        let view = self.view.load_full();
+        let view = outdated.unwrap_or_else(|| self.view.load_full());
         let same = |window: &[Arc<SortedRun>]| window.iter().zip(inputs).all(|(a, b)| Arc::ptr_eq(a, b));
         let Some(first) = view.runs.windows(inputs.len()).position(same) else { return false };
         let mut runs = view.runs.clone();
         runs.splice(first..first + inputs.len(), [Arc::new(merged)]);
-        self.view.store(Arc::new(View::new(Arc::clone(&view.active), runs)));
+        self.view.store(View::new(Arc::clone(&view.active), runs));
         true
     }
 

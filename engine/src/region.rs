@@ -18,10 +18,11 @@ mod state;
 mod write;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 
-use parking_lot::RwLock;
 use smallvec::SmallVec;
+use terrane_env::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use terrane_env::sync::{Mutex, RwLock};
 use terrane_types::limits::{FLUSH_SIZE_DEFAULT, REGION_SIZE_DEFAULT};
 use terrane_types::visibility::{RulesChange, RulesHistory};
 use terrane_types::{FamilyName, FamilySchema, GroupId, KeyRange, Projection, RegionId, TableId};
@@ -73,7 +74,7 @@ pub struct Region {
     active_first: AtomicU64,
     snapshots: Snapshots,
     /// In a daughter, until they are taken: snapshots that were live on its parent when it was split.
-    handed_down: parking_lot::Mutex<Vec<Snapshot>>,
+    handed_down: Mutex<Vec<Snapshot>>,
     /// See [`Recording`].
     recording: tokio::sync::Mutex<()>,
     /// Whether the backend may hold cells above the recorded point, from a flush that was never recorded: one that a
@@ -131,7 +132,7 @@ impl Region {
             state: RwLock::new(state),
             active_first: AtomicU64::new(NONE),
             snapshots,
-            handed_down: parking_lot::Mutex::default(),
+            handed_down: Mutex::default(),
             recording: tokio::sync::Mutex::new(()),
             unrecorded: AtomicBool::new(true),
             compactions: Compactions::default(),

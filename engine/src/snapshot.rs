@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use terrane_env::sync::{Mutex, is_planted};
 
 use crate::SnapshotTooOld;
 use crate::history::History;
@@ -182,6 +182,10 @@ impl Snapshots {
     pub(crate) fn take(&self) -> Snapshot {
         let mut held = self.0.lock();
         let sequence = held.published;
+        if is_planted("a snapshot is counted after it is numbered") {
+            drop(held);
+            held = self.0.lock();
+        }
         held.add(sequence);
         drop(held);
         Snapshot { sequence, snapshots: self.clone(), parent: None }

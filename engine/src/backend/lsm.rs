@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use parking_lot::Mutex;
+use terrane_env::sync::Mutex;
 use terrane_types::schema::FamilyStorage;
 use terrane_types::{FamilyName, TableId};
 

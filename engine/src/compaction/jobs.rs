@@ -1,9 +1,9 @@
 //! What a region knows of its compactions: which run, and how far a requested one has come.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
+use terrane_env::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use terrane_env::sync::{Mutex, MutexGuard};
 use terrane_types::FamilyName;
 
 use super::Job;

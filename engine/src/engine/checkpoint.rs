@@ -7,8 +7,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use terrane_env::fs::Disk;
+use terrane_env::sync::Mutex;
 use terrane_env::task;
 use terrane_types::FamilyName;
 

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use crossbeam_skiplist::SkipSet;
 use crossbeam_skiplist::set::Entry as Handle;
+use terrane_env::sync::{limit, point};
 use terrane_types::CellKind;
 
 use crate::cells::{Cell, Cells};
@@ -21,7 +22,7 @@ use crate::row_heads::Prefix;
 use crate::row_range::RowRange;
 
 /// Cells of a full buffer: with their heads and towers they stay in the second-level cache.
-const CELLS_MAX: usize = 4_096;
+const CELLS_MAX: usize = limit(4_096, 3);
 /// Bytes of a full buffer, where values are large.
 const BYTES_MAX: u64 = 4 << 20;
 
@@ -140,6 +141,7 @@ impl Active {
     /// `replaces`, returns whether an older put of its column lies directly below.
     pub(super) fn insert(&self, cell: Cell<'_>, replaces: bool) -> bool {
         let before = self.entries.len();
+        point();
         let handle = self.entries.get_or_insert(Entry::new(self.prefix.head(cell.row), cell));
         if self.entries.len() > before {
             self.bytes.fetch_add(Entry::memory_bytes(cell.data_bytes()), Ordering::Relaxed);
@@ -161,6 +163,7 @@ impl Active {
             }
             // Found from the one that goes: a new search for the place would cost as much as the insert did.
             at = below.next();
+            point();
             if !below.remove() {
                 break;
             }
@@ -196,6 +199,7 @@ impl Active {
                 }
                 out.push(cell);
             }
+            point();
             at = handle.next();
         }
         true
@@ -233,6 +237,7 @@ impl Active {
     }
 
     fn step<'a>(&self, handle: Handle<'a, Entry>, reverse: bool) -> Option<Handle<'a, Entry>> {
+        point();
         if reverse { handle.prev() } else { handle.next() }
     }
 

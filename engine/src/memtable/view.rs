@@ -3,15 +3,18 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use arc_swap::{ArcSwap, Guard};
+use terrane_env::sync::{limit, point};
+
 use super::active::Active;
 use super::merge;
 use super::run::SortedRun;
 use crate::row_heads::Prefix;
 
 /// Runs that a reader tolerates.
-const READ_RUNS_MAX: usize = 12;
+const READ_RUNS_MAX: usize = limit(12, 3);
 /// The most runs without readers.
-const RUNS_MAX: usize = 64;
+const RUNS_MAX: usize = limit(64, 5);
 /// The most cells that an incidental merge writes, done by the writer or by a reader that must not wait: a few
 /// milliseconds.
 const MERGE_CELLS_SHORT: usize = 16 << 10;
@@ -21,7 +24,7 @@ const MERGE_CELLS_LONG: usize = 64 << 10;
 /// bounds the memory that runs and their merge take meanwhile.
 const MERGE_CELLS_IDLE: usize = 2 << 20;
 /// Runs that such a merge leaves: every seek looks into each of them, and no filter avoids it.
-const IDLE_RUNS_MAX: usize = 4;
+const IDLE_RUNS_MAX: usize = limit(4, 2);
 
 /// What a reader takes in one load.
 pub(super) struct View {
@@ -44,6 +47,32 @@ pub(super) struct Due {
     pub(super) idle: Option<Range<usize>>,
     /// There are too many runs, read or not.
     pub(super) at_once: Option<Range<usize>>,
+}
+
+/// The view as of now.
+pub(super) struct CurrentView(ArcSwap<View>);
+
+impl CurrentView {
+    pub(super) fn new(view: View) -> Self {
+        Self(ArcSwap::from_pointee(view))
+    }
+
+    #[inline]
+    pub(super) fn load(&self) -> Guard<Arc<View>> {
+        point();
+        self.0.load()
+    }
+
+    #[inline]
+    pub(super) fn load_full(&self) -> Arc<View> {
+        point();
+        self.0.load_full()
+    }
+
+    pub(super) fn store(&self, view: View) {
+        point();
+        self.0.store(Arc::new(view));
+    }
 }
 
 impl View {

@@ -2,8 +2,8 @@
 //!
 //! Each change of the record holds [`Recording`], so that records reach the manifest in the order of what they say.
 
-use std::sync::atomic::Ordering;
-
+use terrane_env::sync::atomic::Ordering;
+use terrane_env::sync::is_planted;
 use terrane_types::FamilyName;
 
 use super::{Frozen, Region};
@@ -102,6 +102,11 @@ impl Region {
     pub(crate) fn install(&self, _held: &Recording<'_>, flushed: &FlushInput, files: RegionFiles) -> bool {
         let mut state = self.state.write();
         state.frozen.drain(..flushed.frozen.len());
+        if is_planted("memtables leave before their files come") {
+            state.refresh();
+            drop(state);
+            state = self.state.write();
+        }
         state.set_files(files);
         let last = flushed.last();
         state.set_point(last.point.clone(), last.families.clone());

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use terrane_env::sync::is_planted;
 use terrane_types::{KeyRange, RegionId};
 
 use super::state::Frozen;
@@ -44,6 +45,10 @@ impl Region {
         let index = left.point.index;
         self.touch(index);
         let sealed = self.freeze_in(&mut state, left.point.clone());
+        if is_planted("a split lets its lock go between two steps") {
+            drop(state);
+            state = self.state.write();
+        }
         let first_index = state.frozen.iter().map(|frozen| frozen.first_index).fold(index, u64::min);
         let families = state.families();
         let daughter = |side: SplitDaughter, range: KeyRange| {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use terrane_env::sync::limit;
 use terrane_types::{FamilyName, PackedCells};
 
 use super::Region;
@@ -10,7 +11,7 @@ use crate::cells::{Cell, Cells};
 use crate::memtable::Replacing;
 
 /// Row mutations that are worth a sorted run of their own in the memtable.
-const BATCH_ROWS_MIN: usize = 256;
+const BATCH_ROWS_MIN: usize = limit(256, 3);
 
 impl Region {
     /// Applies one row mutation at the region's next sequence number. Cells of unknown families are left out: the region
