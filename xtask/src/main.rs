@@ -5,6 +5,7 @@
 //! - `examples` and `python` run the examples, in Rust and in Python, against a `terrane dev` cluster.
 //! - `faults` injects faults into clusters of real processes and measures the effect.
 //! - `sim` builds the simulator and runs one seed, or many.
+//! - `interleavings` runs the tests of threads that race, under many schedules.
 //! - `dist` builds the binary that ships.
 //!
 //! Exit status: 0 success, 1 a step failed, 2 wrong command line.
@@ -19,6 +20,7 @@ mod dev_cluster;
 mod dist;
 mod examples;
 mod faults;
+mod interleavings;
 mod processes;
 mod python;
 mod simulator;
@@ -30,7 +32,7 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask COMMAND
 
-  check            what CI runs: format, lints, documents, tidy, tests, simulated environment, examples
+  check            what CI runs: format, lints, documents, tidy, tests, simulated environment, interleavings, examples
   fix              format the sources
   tidy             the repository's own rules; `--arrows CRATE` prints its import cycles in full
   examples         run every Rust example against a cluster
@@ -39,6 +41,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
                    (--runs N: repetitions of checks that depend on chance, default 20;
                    --binary FILE: check this build)
   dist             the stripped release binary and its debug information, in target/dist; prints the size
+  interleavings    races inside a process, under many schedules; arguments select tests, as for `cargo test`
 ";
 
 fn main() -> ExitCode {
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         None => ("", &[] as &[String]),
     };
     match (command, rest) {
+        ("interleavings", rest) => interleavings::run(&root(), rest),
         ("faults", rest) => faults::run(&root(), rest),
         ("check", []) => steps::check(&root()),
         ("dist", []) => dist::run(&root()),

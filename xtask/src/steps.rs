@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use crate::processes::{cargo, succeeds};
-use crate::{examples, python, simulator, tidy};
+use crate::{examples, interleavings, python, simulator, tidy};
 
 /// One step: its name, and a function that returns whether it succeeded.
 type Step<'a> = (&'static str, Box<dyn Fn() -> bool + 'a>);
@@ -23,6 +23,7 @@ pub fn check(root: &Path) -> ExitCode {
         ("tests", cargo(&["test", "--workspace", "--quiet", "--locked"])),
         ("simulated environment", Box::new(move || succeeds(&mut simulator::env_test(root)))),
         ("simulator", Box::new(move || simulator::ci_succeeds(root))),
+        ("interleavings", Box::new(move || succeeds(&mut interleavings::test(root)))),
         // After the tests, which build what these run.
         ("examples", Box::new(move || examples::succeed(root))),
         ("python", Box::new(move || python::check_succeeds(root))),
