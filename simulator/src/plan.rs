@@ -70,7 +70,7 @@ impl Plan {
             servers,
             first_regions: rng.random_range(2..=5),
             region_size: rng.random_range(16..=40) << 10,
-            flush_size: rng.random_range(3..=10) << 10,
+            flush_size: rng.random_range(4..=10) << 10,
             segment_bytes,
             // Often under ten segments: then segments are purged with every report.
             purge_budget: rng.random_range(1..=16) * segment_bytes,
