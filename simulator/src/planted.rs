@@ -17,27 +17,80 @@ pub struct PlantedBug {
     pub quick: bool,
 }
 
-/// All planted bugs.
+const DURABLE: &str = "only what a quorum has synced is acknowledged, and it stays";
+const READ: &str = "a read is never older than a write acknowledged before it";
+const ONCE: &str = "a retried operation applies once, and gets its first answer";
+const EPOCH: &str = "a request names a region and its epoch, and only that region answers it";
+const DAMAGE: &str = "a failed write or sync ends the process, and damage is never served";
+const TIMING: &str = "what readers see depends on the log and the time of reading alone";
+const SCAN: &str = "a scan neither skips nor repeats a row";
+const SNAPSHOT: &str = "a snapshot scan sees one state";
+const ATOMIC: &str = "a row and an atomic batch are written as a whole";
+const BOUNDED: &str = "everything taken from a budget is returned";
+const LIVE: &str = "once all is healed, every request is answered";
+const ERROR: &str = "an error says what became of the request";
+const ALTER: &str = "a change of a table is complete when it is acknowledged";
+const MAP: &str = "regions tile their table, and each has an id of its own";
+
+/// All planted bugs, in the order of a write: log and reads, region server, engine, master, client.
 pub const PLANTED: &[PlantedBug] = &[
-    PlantedBug {
-        name: "acknowledge before the sync",
-        breaks: "only what a quorum has synced is acknowledged",
-        scenario: Kind::Rows,
-        quick: true,
-    },
-    PlantedBug {
-        name: "a lease never ends",
-        breaks: "a read is never older than a write acknowledged before it",
-        scenario: Kind::Rows,
-        quick: true,
-    },
-    PlantedBug {
-        name: "a split forgets the window",
-        breaks: "a retried operation applies once",
-        scenario: Kind::Counters,
-        quick: true,
-    },
+    bug("acknowledge before the sync", DURABLE, Kind::Rows, true),
+    bug("a failed sync of the log is ignored", DAMAGE, Kind::Rows, false),
+    bug("the names of log segments are not synced", DURABLE, Kind::Rows, true),
+    bug("a vote is not logged", DURABLE, Kind::Rows, true),
+    bug("the log is purged beyond what is flushed", DURABLE, Kind::Rows, true),
+    bug("the log is purged before all members have it", LIVE, Kind::Rows, false),
+    bug("a held file is not synced", DURABLE, Kind::Rows, false),
+    bug("damage to the log passes for a torn tail", DAMAGE, Kind::Rows, false),
+    bug("a lease never ends", READ, Kind::Rows, true),
+    bug("a leader reads without a quorum", READ, Kind::Rows, true),
+    bug("a linearizable read does not wait", READ, Kind::Rows, true),
+    bug("a follower claims its own clock", READ, Kind::Rows, false),
+    bug("a stamp follows one clock", TIMING, Kind::Rows, false),
+    bug("stamps go back after a change of leader", TIMING, Kind::Rows, false),
+    bug("a new leader decides before it has caught up", ONCE, Kind::Counters, false),
+    bug("a read expires by one clock", TIMING, Kind::Rows, false),
+    bug("a split region is answered by its first daughter", EPOCH, Kind::Rows, false),
+    bug("a retry is applied again", ONCE, Kind::Counters, true),
+    bug("the window is lost at a restart", ONCE, Kind::Counters, false),
+    bug("a split forgets the window", ONCE, Kind::Counters, true),
+    bug("a number under way is settled", ERROR, Kind::Counters, false),
+    bug("the result of an operation is not kept", ONCE, Kind::Counters, true),
+    bug("a write to a dropped family is acknowledged", ALTER, Kind::Rows, false),
+    bug("a condition ignores writes in flight", READ, Kind::Counters, false),
+    bug("an old leader remembers its columns", ONCE, Kind::Counters, false),
+    bug("an atomic batch is applied in part", ATOMIC, Kind::Counters, false),
+    bug("a failed write keeps its admission", BOUNDED, Kind::Rows, false),
+    bug("a scan resumes one row late", SCAN, Kind::Rows, true),
+    bug("a scan repeats its last row", SCAN, Kind::Rows, true),
+    bug("a snapshot scan moves on with each block", SNAPSHOT, Kind::Rows, false),
+    bug("the manifest is not synced", DURABLE, Kind::Rows, true),
+    bug("a store file is not synced", DURABLE, Kind::Rows, true),
+    bug("the names of store files are not synced", DURABLE, Kind::Rows, true),
+    bug("a clean-up removes files of a running flush", DURABLE, Kind::Rows, true),
+    bug("a tombstone goes before the cells it hides", TIMING, Kind::Rows, false),
+    bug("a compaction leaves out an input", DURABLE, Kind::Rows, true),
+    bug("a flush expires by the server's clock", TIMING, Kind::Rows, false),
+    bug("a damaged block is served", DAMAGE, Kind::Rows, false),
+    bug("a bloom filter misses rows", READ, Kind::Rows, true),
+    bug("the cache confuses files", DAMAGE, Kind::Rows, true),
+    bug("a collection forgets live snapshots", SNAPSHOT, Kind::Rows, false),
+    bug("a split loses the row at its boundary", DURABLE, Kind::Rows, true),
+    bug("a get reads only the newest file", ATOMIC, Kind::Counters, false),
+    bug("a request to the master is not recorded", ONCE, Kind::Rows, false),
+    bug("an alter ends before its last group", ALTER, Kind::Rows, false),
+    bug("region ids are given out twice", MAP, Kind::Rows, true),
+    bug("a retry takes a new number", ONCE, Kind::Counters, true),
+    bug("an unknown outcome is reported as a failure", ERROR, Kind::Counters, false),
+    bug("a scan goes on behind a region that changed", SCAN, Kind::Rows, false),
+    bug("a stale location stays", LIVE, Kind::Rows, true),
+    bug("two clients share an identity", ONCE, Kind::Counters, true),
+    bug("rows held back count as written", ERROR, Kind::Rows, false),
 ];
+
+const fn bug(name: &'static str, breaks: &'static str, scenario: Kind, quick: bool) -> PlantedBug {
+    PlantedBug { name, breaks, scenario, quick }
+}
 
 #[cfg(test)]
 mod tests {

@@ -48,7 +48,7 @@ pub fn serve(
         // Ends when the requests ended and every one of them was answered: each holds a sender.
         let replies_max = terrane_env::limit!("answers in a batch", REPLIES_PER_BATCH_MAX, 1..=4);
         while answers.recv_many(&mut ready, replies_max).await > 0 {
-            if terrane_env::buggify!("a session breaks before its answers are sent", 8) {
+            if terrane_env::buggify!("a session breaks before its answers are sent") {
                 return;
             }
             let mut waiting = ready.drain(..);
