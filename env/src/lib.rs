@@ -2,8 +2,8 @@
 //!
 //! Every other crate does I/O only through this one (`clippy.toml` forbids the rest), so the same code runs in production
 //! and in a deterministic simulation. Each module has two implementations with the same signatures: the real one and, under
-//! the feature `sim`, one over turmoil's simulated network and disk. Modules and type aliases select the implementation,
-//! not trait objects, so the real one costs nothing.
+//! the feature `sim`, one over turmoil's simulated network and disks in memory. Modules and type aliases select the
+//! implementation, not trait objects, so the real one costs nothing.
 //!
 //! Invariants:
 //! - Nothing here inspects data that passes through, except for the length prefix of each message on a port (`net::Gate`).

@@ -26,6 +26,7 @@ fn a_crash_forgets_what_was_not_synced() {
     run.host("server", move || {
         let noted = noted.clone();
         async move {
+            sim::boot_host("server");
             let data = Path::new("/data");
             fs::create_dir_all(data).await?;
             fs::sync_dir(Path::new("/")).await?;
@@ -47,6 +48,7 @@ fn a_crash_forgets_what_was_not_synced() {
     run.client("first", wait_for_port("server:7700"));
     run.run().unwrap();
     run.crash("server");
+    sim::power_cut("server", fs::Tear::Lost);
     run.bounce("server");
     run.client("second", wait_for_port("server:7700"));
     run.run().unwrap();

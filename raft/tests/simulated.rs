@@ -180,8 +180,8 @@ struct Nemesis {
     struck: Option<(u64, bool)>,
 }
 
-fn name(server: u64) -> String {
-    format!("server-{server}")
+fn name(server: u64) -> &'static str {
+    ["server-1", "server-2", "server-3"][server as usize - 1]
 }
 
 impl Nemesis {
@@ -213,6 +213,7 @@ impl Nemesis {
         if crashed {
             world.lock().unwrap().groups.remove(&server);
             run.crash(name(server));
+            sim::power_cut(name(server), sim::random_tear());
         }
         self.struck = Some((server, crashed));
         self.next = run.elapsed() + Duration::from_millis(100 + rand::range(0..4_000));
@@ -245,7 +246,7 @@ fn simulate(seed: u64) -> (u64, u64, usize) {
         let world = world.clone();
         run.host(name(server), move || {
             let seed = rand::u64();
-            scope(seed, serve(server, world.clone()))
+            scope(seed, sim::process(name(server), serve(server, world.clone())))
         });
     }
     run.client("writer", scope(1, write(world.clone())));

@@ -52,7 +52,8 @@ fn add_node<F>(
         let boot = boots.get();
         trace::note(format_args!("{host} starts, boot {boot}"));
         // Each start of each node has its own seed for the randomness of consensus (election timeouts).
-        terrane_raft::scope(terrane_env::rand::u64(), run(context.clone(), boot))
+        let software = terrane_env::sim::process(host, run(context.clone(), boot));
+        terrane_raft::scope(terrane_env::rand::u64(), software)
     });
 }
 

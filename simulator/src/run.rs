@@ -56,7 +56,7 @@ pub struct Summary {
 
 /// Runs the simulation of a plan, up to the given simulated time if there is one.
 pub fn run(plan: Plan, until: Option<Duration>) -> (Summary, Verdict) {
-    trace::note(format_args!("plan {plan:?} disk {:?}", terrane_env::sim::disk()));
+    trace::note(format_args!("plan {plan:?}"));
     terrane_env::sim::set_fault_points(plan.fault_points);
     terrane_env::sim::set_small_limits(plan.fault_points);
     if plan.lost_answers_one_in > 0 {
@@ -82,9 +82,6 @@ fn world(plan: &Plan) -> turmoil::Sim<'static> {
         .max_message_latency(plan.latency_max)
         .tcp_capacity(TCP_CAPACITY)
         .enable_random_order();
-    // Small blocks, so that a power failure tears writes in flight.
-    builder.fs().block_size(512);
-    builder.fs().io_latency().min_latency(Duration::from_micros(100)).max_latency(Duration::from_millis(5));
     builder.build()
 }
 

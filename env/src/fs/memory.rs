@@ -151,12 +151,20 @@ impl MemoryDisk {
         MemoryDisk::default()
     }
 
+    /// Like [`MemoryDisk::new`], without a trace, for long runs.
+    pub fn untraced() -> MemoryDisk {
+        let state = State { operations: Operations::untraced(), ..State::default() };
+        MemoryDisk { state: Arc::new(Mutex::new(state)) }
+    }
+
     /// The disk after a power cut now, or at the planned crash: another disk, without limits or planned faults, counting from
     /// zero. This one does not change.
     pub fn crash(&self, tear: Tear) -> MemoryDisk {
         let mut chance = Chance::new(if let Tear::Random(seed) = tear { seed } else { 0 });
-        let tree = self.state().tree.after_crash(tear, &mut chance);
-        MemoryDisk { state: Arc::new(Mutex::new(State { tree, operations: Operations::default(), lie: None })) }
+        let state = self.state();
+        let tree = state.tree.after_crash(tear, &mut chance);
+        let after = State { tree, operations: state.operations.restarted(), lie: None };
+        MemoryDisk { state: Arc::new(Mutex::new(after)) }
     }
 
     /// Plans a crash: the first `number` operations of the disk's life succeed, the next one is in flight when the power is
@@ -213,6 +221,37 @@ impl MemoryDisk {
     /// no such byte.
     pub fn damage(&self, path: &Path, offset: u64, bit: u8) -> io::Result<()> {
         self.state().tree.damage(path, offset, bit)
+    }
+
+    /// Overwrites bytes of a file on the platter, past the file system: like damage, reads see it at once and no sync is
+    /// needed. What would lie beyond the durable content is dropped.
+    #[cfg(feature = "sim")]
+    pub(crate) fn overwrite_durably(&self, path: &Path, offset: u64, bytes: &[u8]) {
+        self.state().tree.overwrite_durably(path, offset, bytes);
+    }
+
+    /// The path of every file, each with the number of its durable bytes.
+    #[cfg(feature = "sim")]
+    pub(crate) fn durable_files(&self) -> Vec<(String, u64)> {
+        self.state().tree.durable_files()
+    }
+
+    /// The number of changes, of content and of names, that a power cut could lose.
+    #[cfg(feature = "sim")]
+    pub(crate) fn outstanding(&self) -> usize {
+        self.state().tree.outstanding()
+    }
+
+    /// The bytes that files take.
+    #[cfg(feature = "sim")]
+    pub(crate) fn used(&self) -> u64 {
+        self.state().tree.used()
+    }
+
+    /// The bytes that are left.
+    #[cfg(feature = "sim")]
+    pub(crate) fn free(&self) -> u64 {
+        self.state().tree.free()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -362,6 +401,11 @@ pub(super) struct MemoryFile {
 }
 
 impl MemoryFile {
+    #[cfg(feature = "sim")]
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
     fn operation(&self, verb: &'static str, detail: Detail) -> Operation {
         Operation { verb, path: self.path.clone(), detail }
     }

@@ -6,10 +6,9 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use rand::rngs::StdRng;
-use rand::{RngCore, SeedableRng};
+use rand::RngCore;
 
-use super::with_state;
+use super::{rng_of, with_state};
 
 /// One in so many fault points is active in a run.
 const POINTS_PER_ACTIVE: u64 = 4;
@@ -19,8 +18,8 @@ const RATES: u64 = 50;
 const LIMITS_PER_SMALL: u64 = 3;
 
 /// The points of a run.
+#[derive(Default)]
 pub(super) struct Points {
-    seed: u64,
     faults: bool,
     small: bool,
     points: BTreeMap<&'static str, Point>,
@@ -38,22 +37,6 @@ struct Point {
     aimed: bool,
     reached: u64,
     fired: u64,
-}
-
-impl Points {
-    pub(super) fn new(seed: u64) -> Points {
-        let (points, limits) = (BTreeMap::new(), BTreeMap::new());
-        Points { seed, faults: false, small: false, points, limits, planted: None }
-    }
-}
-
-/// The generator of what a run decides once about a name.
-fn rng_of(seed: u64, name: &str) -> StdRng {
-    // FNV-1a: stable, unlike the hashers of the standard library.
-    let hash = name
-        .bytes()
-        .fold(0xCBF2_9CE4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3));
-    StdRng::seed_from_u64(seed ^ hash)
 }
 
 /// Turns the fault points of `buggify!` and `buggify_pause!` on or off. They start off.
@@ -104,7 +87,7 @@ pub(crate) fn bug_is_planted(name: &'static str) -> bool {
 
 pub(crate) fn fault_point(name: &'static str) -> bool {
     with_state(|state| {
-        let (seed, faults) = (state.points.seed, state.points.faults);
+        let (seed, faults) = (state.seed, state.points.faults);
         let point = state.points.points.entry(name).or_default();
         point.reached += 1;
         if !faults && !point.aimed {
@@ -130,7 +113,7 @@ pub(crate) fn small_limit(name: &'static str, range: RangeInclusive<u64>) -> Opt
         if let Some(limit) = state.points.limits.get(name) {
             return *limit;
         }
-        let mut rng = rng_of(state.points.seed, name);
+        let mut rng = rng_of(state.seed, name);
         let width = range.end().saturating_sub(*range.start()).saturating_add(1);
         let small = rng.next_u64().is_multiple_of(LIMITS_PER_SMALL);
         let limit = small.then(|| range.start() + rng.next_u64() % width);

@@ -57,9 +57,9 @@ where
     value
 }
 
-/// Fails the run: a process that aborts itself without a planted disk failure is a finding.
+/// Ends the process of this host if the harness allows it ([`crate::sim::allow_exits`]), and otherwise fails the run.
 pub fn abort_process(message: &str) -> ! {
-    panic!("a process aborted itself: {message}")
+    crate::sim::exit_process(message)
 }
 
 /// Never returns: simulated hosts end by crashes only.

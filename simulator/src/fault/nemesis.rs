@@ -200,7 +200,7 @@ impl Nemesis {
             // A crash runs destructors, which close connections; a real power failure does not.
             self.others(host).for_each(|other| sim.partition(host, other));
         }
-        sim.crash(host);
+        lose_power(sim, host);
         self.later.push((restart_at, Act::Restart(host)));
     }
 
@@ -318,9 +318,14 @@ impl Nemesis {
     pub fn power_cut_of_all(&mut self, sim: &mut Sim) {
         trace::note(format_args!("power cut of all"));
         let nodes = self.nodes();
-        nodes.iter().for_each(|node| sim.crash(*node));
+        nodes.iter().for_each(|node| lose_power(sim, node));
         nodes.iter().for_each(|node| sim.bounce(*node));
     }
+}
+
+fn lose_power(sim: &mut Sim, host: Host) {
+    sim.crash(host);
+    terrane_env::sim::power_cut(host, terrane_env::sim::random_tear());
 }
 
 impl Aiming {

@@ -96,6 +96,28 @@ impl Content {
         true
     }
 
+    /// Overwrites what lies within the durable content, in the visible bytes too.
+    #[cfg(feature = "sim")]
+    pub(super) fn overwrite_durably(&mut self, offset: usize, bytes: &[u8]) {
+        for content in [&mut self.durable, &mut self.cached] {
+            if let Some(place) = content.get_mut(offset..) {
+                let length = place.len().min(bytes.len());
+                place[..length].copy_from_slice(&bytes[..length]);
+            }
+        }
+    }
+
+    #[cfg(feature = "sim")]
+    pub(super) fn durable_length(&self) -> usize {
+        self.durable.len().min(self.cached.len())
+    }
+
+    /// The number of changes that a crash may lose.
+    #[cfg(feature = "sim")]
+    pub(super) fn outstanding(&self) -> usize {
+        self.unsynced.len()
+    }
+
     /// The content after a crash, if a name still leads to the file.
     pub(super) fn after_crash(&self, tear: Tear, chance: &mut Chance) -> Vec<u8> {
         let mut bytes = self.durable.clone();

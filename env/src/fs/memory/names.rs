@@ -98,6 +98,12 @@ impl Directories {
         (self.durable.len(), self.unsynced.len())
     }
 
+    /// The number of changes that a crash may lose.
+    #[cfg(feature = "sim")]
+    pub(super) fn outstanding(&self) -> usize {
+        self.unsynced.len()
+    }
+
     /// The names in a directory; `None` if this is not a directory.
     pub(super) fn names(&self, directory: NodeId) -> Option<&Names> {
         self.now.get(&directory)

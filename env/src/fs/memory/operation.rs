@@ -56,6 +56,7 @@ pub(super) struct Operations {
     crash_at: Option<u64>,
     crashed: bool,
     faults: BTreeMap<u64, Fault>,
+    untraced: bool,
     trace: VecDeque<Line>,
 }
 
@@ -75,6 +76,16 @@ enum Outcome {
 }
 
 impl Operations {
+    /// Without a trace.
+    pub(super) fn untraced() -> Operations {
+        Operations { untraced: true, ..Operations::default() }
+    }
+
+    /// Operations of the same kind, from the start.
+    pub(super) fn restarted(&self) -> Operations {
+        Operations { untraced: self.untraced, ..Operations::default() }
+    }
+
     pub(super) fn count(&self) -> u64 {
         self.count
     }
@@ -107,6 +118,9 @@ impl Operations {
 
     /// Records the operation that began last.
     pub(super) fn end<T>(&mut self, operation: Operation, turn: Turn, result: &io::Result<T>) {
+        if self.untraced {
+            return;
+        }
         let outcome = match (turn, result) {
             (Turn::InFlight, _) => Outcome::Crashed,
             (Turn::Fails(fault), _) => Outcome::Planned(fault),

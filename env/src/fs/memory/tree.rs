@@ -398,6 +398,43 @@ impl Tree {
         }
     }
 
+    #[cfg(feature = "sim")]
+    pub(super) fn overwrite_durably(&mut self, path: &Path, offset: u64, bytes: &[u8]) {
+        if let Ok(Some(node)) = self.find(path)
+            && let (Some(file), Ok(offset)) = (self.files.get_mut(&node), usize::try_from(offset))
+        {
+            file.content.overwrite_durably(offset, bytes);
+        }
+    }
+
+    #[cfg(feature = "sim")]
+    pub(super) fn durable_files(&self) -> Vec<(String, u64)> {
+        let mut files = Vec::new();
+        let mut directories = vec![(String::new(), ROOT)];
+        while let Some((path, directory)) = directories.pop() {
+            for (name, node) in self.directories.names(directory).into_iter().flatten() {
+                let path = format!("{path}/{name}");
+                match self.files.get(node) {
+                    Some(file) => files.push((path, file.content.durable_length() as u64)),
+                    None => directories.push((path, *node)),
+                }
+            }
+        }
+        files
+    }
+
+    #[cfg(feature = "sim")]
+    pub(super) fn outstanding(&self) -> usize {
+        let contents = self.files.values().map(|file| file.content.outstanding());
+        contents.sum::<usize>() + self.directories.outstanding()
+    }
+
+    #[cfg(feature = "sim")]
+    pub(super) fn used(&self) -> u64 {
+        let used = self.files.values().filter(|file| file.names > 0 || file.handles > 0);
+        used.map(|file| file.content.bytes().len() as u64).sum()
+    }
+
     pub(super) fn damage(&mut self, path: &Path, offset: u64, bit: u8) -> io::Result<()> {
         let node = self.found(path)?;
         let file = self.files.get_mut(&node).ok_or(Errno::ISDIR)?;
