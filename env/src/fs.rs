@@ -68,6 +68,11 @@ pub async fn write_durable(path: &Path, bytes: &[u8]) -> io::Result<()> {
     Disk::os().write_durable(path, bytes).await
 }
 
+/// [`Disk::create_dir_durable`] on the system's disk.
+pub async fn create_dir_durable(path: &Path) -> io::Result<()> {
+    Disk::os().create_dir_durable(path).await
+}
+
 /// Like [`write_durable`], for a file that every start rewrites: on a full disk it overwrites the file in place, which needs
 /// no space.
 ///

@@ -215,7 +215,7 @@ impl Drop for Master {
 }
 
 async fn make_dir(path: &std::path::Path) -> Result<(), StartError> {
-    fs::create_dir_all(path).await.map_err(|source| StartError::Io { path: path.to_owned(), source })
+    fs::create_dir_durable(path).await.map_err(|source| StartError::Io { path: path.to_owned(), source })
 }
 
 /// Opens checkpoint and log, and waits until this master leads group 0 and has applied its log.

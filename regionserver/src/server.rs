@@ -124,7 +124,7 @@ impl RegionServer {
 
     async fn open_and_serve(config: ServerConfig) -> Result<Self, StartError> {
         let directory = |source| StartError::Directory { directory: config.data_dir.display().to_string(), source };
-        fs::create_dir_all(&config.data_dir).await.map_err(directory)?;
+        fs::create_dir_durable(&config.data_dir).await.map_err(directory)?;
         let lock = DirLock::acquire(&config.data_dir).await?;
         let engine_name = config.engine.to_string();
         let known = Identity::load(&config.data_dir, &engine_name).await?;

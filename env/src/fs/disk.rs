@@ -121,6 +121,29 @@ impl Disk {
         }
     }
 
+    /// Creates a directory and its missing parents, all durably: after a power cut they are there, with whatever was made
+    /// durable in them.
+    pub async fn create_dir_durable(&self, path: &Path) -> io::Result<()> {
+        let mut missing = Vec::new();
+        let mut next = path;
+        while !self.exists(next).await? && parent(next) != next {
+            missing.push(next);
+            next = parent(next);
+        }
+        self.create_dir_all(path).await?;
+        if missing.is_empty() {
+            // An earlier process may have died between the two steps. Whoever may not read the parent did not create this.
+            return match self.sync_dir(parent(path)).await {
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+                synced => synced,
+            };
+        }
+        for created in missing.into_iter().rev() {
+            self.sync_dir(parent(created)).await?;
+        }
+        Ok(())
+    }
+
     /// Makes the names in a directory durable: those created, renamed, linked and removed since the last call.
     pub async fn sync_dir(&self, path: &Path) -> io::Result<()> {
         match &self.0 {
@@ -224,6 +247,8 @@ pub(super) fn unfinished_name(path: &Path) -> io::Result<PathBuf> {
 fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
+        // The root is its own parent.
+        None if path.has_root() => path,
         _ => Path::new("."),
     }
 }

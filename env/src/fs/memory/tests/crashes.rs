@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::{SEEDS, at, bytes, disk, durable, files, names, state};
+use super::{MemoryDisk, SEEDS, at, bytes, disk, durable, files, names, state};
 use crate::fs::{Crashed, Disk, Tear};
 
 #[tokio::test]
@@ -237,4 +237,24 @@ async fn what_no_crash_can_bring_back_is_forgotten() {
     disk.sync_dir(Path::new("/data")).await.unwrap();
     let (directories, files, changes) = memory.state().tree.sizes();
     assert_eq!((directories, files, changes), (2, 1, 0));
+}
+
+#[tokio::test]
+async fn a_directory_made_durable_survives_with_all_its_parents() {
+    let memory = MemoryDisk::new();
+    let made = Path::new("/srv/terrane/data");
+    Disk::from(&memory).create_dir_durable(made).await.unwrap();
+    Disk::from(&memory).write_durable(&made.join("STAMP"), b"1").await.unwrap();
+    let after = Disk::from(&memory.crash(Tear::Lost));
+    assert_eq!(after.read(&made.join("STAMP")).await.unwrap(), b"1");
+    after.create_dir_durable(made).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_directory_that_an_earlier_process_created_is_made_durable_too() {
+    let memory = MemoryDisk::new();
+    let disk = Disk::from(&memory);
+    disk.create_dir_all(Path::new("/data")).await.unwrap();
+    disk.create_dir_durable(Path::new("/data")).await.unwrap();
+    assert!(Disk::from(&memory.crash(Tear::Lost)).exists(Path::new("/data")).await.unwrap());
 }
