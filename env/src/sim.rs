@@ -32,8 +32,8 @@ pub use disks::{
     set_disk_speed, set_free_space, stall_disk, wipe_disk,
 };
 use hosts::Hosts;
+pub(crate) use hosts::exit_process;
 pub use hosts::{ProcessExit, allow_exits, boot_host, host, is_exiting, process, take_exits};
-pub(crate) use hosts::{exit_process, has_exited};
 use points::Points;
 pub use points::{aim_fault_point, fault_points, plant, set_fault_points, set_small_limits, small_limits};
 pub(crate) use points::{bug_is_planted, fault_point, small_limit};
@@ -41,6 +41,10 @@ pub(crate) use points::{bug_is_planted, fault_point, small_limit};
 thread_local! {
     static STATE: RefCell<State> = RefCell::new(State::new(0));
 }
+
+/// Number of a host. Never reused within a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HostId(usize);
 
 struct State {
     seed: u64,

@@ -132,7 +132,7 @@ impl Disk {
         }
         self.create_dir_all(path).await?;
         if missing.is_empty() {
-            // An earlier process may have died between the two steps. Whoever may not read the parent did not create this.
+            // An earlier process may have died between the two steps. It could read the parent if it created this.
             return match self.sync_dir(parent(path)).await {
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
                 synced => synced,

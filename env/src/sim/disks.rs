@@ -13,8 +13,7 @@ use std::time::Duration;
 use rand::RngCore;
 use rand::rngs::StdRng;
 
-use super::hosts::HostId;
-use super::{State, rng_of, with_state};
+use super::{HostId, State, rng_of, with_state};
 use crate::fs::{Fault, MemoryDisk, Tear};
 
 /// The unit in which disks address.
@@ -318,7 +317,7 @@ impl HostDisk {
         if !pause.is_zero() {
             tokio::time::sleep(pause).await;
         }
-        if super::has_exited() {
+        if with_state(|state| state.has_exited(self.host)) {
             std::future::pending().await
         }
     }

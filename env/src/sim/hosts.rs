@@ -18,16 +18,12 @@ use tokio::runtime::{Handle, Id};
 
 use super::clocks::Clock;
 use super::disks::DiskState;
-use super::{STATE, State, with_state};
+use super::{HostId, STATE, State, with_state};
 
 thread_local! {
     /// How many hosts are exiting: almost always none, which spares every packet and file operation a look at the rest.
     static EXITING: Cell<usize> = const { Cell::new(0) };
 }
-
-/// Number of a host. Never reused within a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct HostId(usize);
 
 #[derive(Default)]
 pub(super) struct Hosts {
@@ -104,6 +100,11 @@ impl State {
         }
     }
 
+    /// Whether the process of this host has ended itself.
+    pub(super) fn has_exited(&mut self, id: HostId) -> bool {
+        EXITING.get() > 0 && self.host(id).exiting
+    }
+
     fn set_exiting(&mut self, id: HostId, exiting: bool) {
         let host = self.host(id);
         if std::mem::replace(&mut host.exiting, exiting) != exiting {
@@ -163,15 +164,6 @@ pub fn is_exiting(host: &str) -> bool {
         && STATE.with(|state| {
             let Ok(state) = state.try_borrow() else { return false };
             state.hosts.list.iter().any(|other| other.exiting && other.name == host)
-        })
-}
-
-/// Whether the process of the calling host has ended itself.
-pub(crate) fn has_exited() -> bool {
-    EXITING.get() > 0
-        && with_state(|state| {
-            let id = state.current();
-            id.is_some_and(|id| state.host(id).exiting)
         })
 }
 
