@@ -2,4 +2,5 @@
 //! on histories that are known to be right or wrong.
 
 pub mod ledger;
+pub mod linearizability;
 pub mod registers;
