@@ -9,6 +9,8 @@
 
 mod gate;
 mod intake;
+#[cfg(feature = "sim")]
+mod simulated;
 
 use std::future::Future;
 use std::io;
@@ -30,10 +32,10 @@ pub use gate::Gate;
 use intake::{Connection, PREFACE_MAX};
 pub use intake::{Intake, IntakeLimits};
 
+#[cfg(feature = "sim")]
+use simulated::{TcpListener, TcpStream};
 #[cfg(not(feature = "sim"))]
 use tokio::net::{TcpListener, TcpStream};
-#[cfg(feature = "sim")]
-use turmoil::net::{TcpListener, TcpStream};
 
 /// HTTP/2 window of one answer at the client: two of the largest batches common in scans fit.
 pub const STREAM_WINDOW_BYTES: u32 = 4 << 20;

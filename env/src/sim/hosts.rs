@@ -167,6 +167,11 @@ pub fn is_exiting(host: &str) -> bool {
         })
 }
 
+/// Whether the process of the calling host has ended itself.
+pub(crate) fn has_exited() -> bool {
+    EXITING.get() > 0 && with_state(|state| state.current().is_some_and(|id| state.has_exited(id)))
+}
+
 /// Ends the process of the calling host.
 pub(crate) fn exit_process(message: &str) -> ! {
     let exit = with_state(|state| {
