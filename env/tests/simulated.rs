@@ -181,3 +181,24 @@ fn a_suspended_machine_is_noticed_once() {
     });
     run.run().unwrap();
 }
+
+#[test]
+fn a_step_that_has_begun_ends_although_its_caller_gives_up() {
+    let mut run = simulation(7);
+    run.client("client", async {
+        sim::boot_host("client");
+        let slow = sim::DiskSpeed { sync_max: Duration::from_secs(1), ..sim::DiskSpeed::INSTANT };
+        sim::set_disk_speed("client", slow.slowed(4));
+        let step = task::run_io(async {
+            let file = fs::File::create_new(Path::new("/f")).await?;
+            file.sync_all().await?;
+            file.write_all_at(b"whole", 0).await
+        });
+        tokio::time::timeout(Duration::from_millis(500), step).await.expect_err("the disk is slow");
+        assert!(fs::read(Path::new("/f")).await?.is_empty(), "it has begun");
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(fs::read(Path::new("/f")).await?, b"whole");
+        Ok(())
+    });
+    run.run().unwrap();
+}

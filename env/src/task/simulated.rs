@@ -45,14 +45,22 @@ where
     run_blocking(step).await
 }
 
-/// Runs a step made of [`crate::fs`] calls between two random pauses.
+/// Runs a step made of [`crate::fs`] calls between two random pauses. Once it has begun it ends, even if the caller gives up:
+/// in production it runs on another thread.
 pub async fn run_io<T, F>(step: F) -> T
 where
     F: Future<Output = T> + Send + 'static,
     T: Send + 'static,
 {
     tokio::time::sleep(delay::random_pause(Duration::ZERO, PAUSE_BEFORE_MAX)).await;
-    let value = step.await;
+    let value = match tokio::spawn(step).await {
+        Ok(value) => value,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The host crashes: this task will not be polled again.
+            Err(_) => std::future::pending().await,
+        },
+    };
     tokio::time::sleep(delay::random_pause(Duration::ZERO, PAUSE_AFTER_MAX)).await;
     value
 }
