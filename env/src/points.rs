@@ -113,6 +113,9 @@ mod simulated {
 
     /// What [`buggify_pause!`](crate::buggify_pause) expands to.
     pub async fn pause_point(name: &'static str) {
+        if sim::reach_step(name) {
+            tokio::time::sleep(sim::HOLD).await;
+        }
         if sim::fault_point(name) {
             let long = rand::range(0..PAUSES_PER_LONG) == 0;
             let most = if long { LONG_PAUSE_MS_MAX } else { PAUSE_MS_MAX };

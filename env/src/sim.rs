@@ -23,6 +23,7 @@ mod clocks;
 mod disks;
 mod hosts;
 mod points;
+mod steps;
 #[cfg(test)]
 mod tests;
 
@@ -39,6 +40,9 @@ pub(crate) use hosts::{exit_process, has_exited};
 use points::Points;
 pub use points::{aim_fault_point, fault_points, plant, set_fault_points, set_small_limits, small_limits};
 pub(crate) use points::{bug_is_planted, fault_point, small_limit};
+use steps::Steps;
+pub(crate) use steps::{HOLD, reach_step};
+pub use steps::{held_step, hold_step};
 
 thread_local! {
     static STATE: RefCell<State> = RefCell::new(State::new(0));
@@ -52,6 +56,7 @@ struct State {
     seed: u64,
     rng: StdRng,
     points: Points,
+    steps: Steps,
     hosts: Hosts,
     counts: BTreeMap<&'static str, u64>,
 }
@@ -62,6 +67,7 @@ impl State {
             seed,
             rng: StdRng::seed_from_u64(seed),
             points: Points::default(),
+            steps: Steps::default(),
             hosts: Hosts::default(),
             counts: BTreeMap::new(),
         }

@@ -1,9 +1,11 @@
 //! The faults of a run: the catalogue, how a seed draws from it, and how each fault is injected and healed.
 //!
-//! [`draw`] knows nothing of the simulation; [`nemesis`] injects between two of its steps.
+//! [`draw`] knows nothing of the simulation; `nemesis` injects between two of its steps.
 
 pub mod draw;
 #[cfg(feature = "sim")]
+mod machine;
+#[cfg(feature = "sim")]
 pub mod nemesis;
 
-pub use draw::{Aim, Fault, LinkFault, PlannedFault, Target};
+pub use draw::{Aim, ClockFault, Damage, DiskCall, DiskFault, Fault, LinkFault, PlannedFault, Target};

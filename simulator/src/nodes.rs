@@ -66,12 +66,17 @@ async fn run_master(context: Context) -> turmoil::Result {
         report_every: REPORT_EVERY,
         ..MasterConfig::default()
     };
-    let _master = Master::start(config).await.map_err(|error| start_error(MASTER_HOST, &error))?;
-    std::future::pending().await
+    match Master::start(config).await {
+        Ok(_master) => std::future::pending().await,
+        Err(error) => exit(MASTER_HOST, &context, &error).await,
+    }
 }
 
 async fn run_server(host: &'static str, boot: u32, context: Context) -> turmoil::Result {
-    let server = start_server(host, &context.plan).await.map_err(|error| start_error(host, &error))?;
+    let server = match start_server(host, &context.plan).await {
+        Ok(server) => server,
+        Err(error) => return exit(host, &context, &error).await,
+    };
     trace::note(format_args!("{host} serves as server {}", server.server_id()));
     loop {
         context.state.show(host, boot, numbers::read(&server.registry()));
@@ -80,9 +85,10 @@ async fn run_server(host: &'static str, boot: u32, context: Context) -> turmoil:
     }
 }
 
-/// The error of a node that does not start, which fails the run.
-fn start_error(host: &str, error: &dyn std::error::Error) -> String {
-    format!("{host} does not start: {}", chain(error))
+/// A process that does not start exits with the reason; the nemesis decides whether it may, and restarts it.
+async fn exit(host: &'static str, context: &Context, error: &dyn std::error::Error) -> turmoil::Result {
+    context.state.exit(host, format!("does not start: {}", chain(error)));
+    std::future::pending().await
 }
 
 async fn start_server(host: &str, plan: &Plan) -> Result<RegionServer, StartError> {

@@ -48,6 +48,8 @@ pub struct Summary {
     pub purges: u64,
     /// How often each kind of fault struck.
     pub faults: BTreeMap<&'static str, u64>,
+    /// What struck the machines, as `terrane-env` counts it.
+    pub machines: BTreeMap<&'static str, u64>,
     /// Each fault point that was reached: how often, and how often it fired.
     pub points: BTreeMap<&'static str, (u64, u64)>,
     /// Limits that were small in this run.
@@ -117,9 +119,9 @@ impl SimulatedRun {
         let ends = START_MAX + self.context.plan.until + LAST_CALLS_MAX;
         self.until_clients_end("the clients", ends, |sim| nemesis.act(sim))?;
         trace::note(format_args!("healed: reading everything"));
-        self.read_everything("reading-healed", scenario)?;
+        self.read_everything("reading-healed", scenario, &mut nemesis)?;
         nemesis.power_cut_of_all(&mut self.sim);
-        self.read_everything("reading-restarted", scenario)
+        self.read_everything("reading-restarted", scenario, &mut nemesis)
     }
 
     /// Adds a client; its error fails the run.
@@ -133,10 +135,15 @@ impl SimulatedRun {
         });
     }
 
-    fn read_everything(&mut self, host: &'static str, scenario: &dyn Scenario) -> Result<(), Stop> {
+    fn read_everything(
+        &mut self,
+        host: &'static str,
+        scenario: &dyn Scenario,
+        nemesis: &mut Nemesis,
+    ) -> Result<(), Stop> {
         let play = scenario.last_reading(host, &self.context);
         self.add_client(host, play);
-        self.until_clients_end(host, READING_MAX, |_| {})
+        self.until_clients_end(host, READING_MAX, |sim| nemesis.tend(sim))
     }
 
     fn until_clients_end(
@@ -185,6 +192,7 @@ impl SimulatedRun {
             splits: state.total("terrane_server_splits_total"),
             purges: state.purged(),
             faults: state.struck(),
+            machines: terrane_env::sim::counts(),
             points: terrane_env::sim::fault_points(),
             small_limits: terrane_env::sim::small_limits(),
         }

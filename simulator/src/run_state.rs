@@ -32,6 +32,10 @@ struct Inner {
     /// Number of checks.
     checked: Cell<u64>,
     failure: RefCell<Option<Failure>>,
+    /// Processes that exited, each with its host and the reason.
+    exits: RefCell<Vec<(&'static str, String)>>,
+    /// The server whose disk is damaged: it may refuse to start, and stays down after the first phase.
+    degraded: Cell<Option<&'static str>>,
     /// How often each kind of fault struck.
     struck: RefCell<BTreeMap<&'static str, u64>>,
     /// The last metrics by host and boot.
@@ -84,6 +88,26 @@ impl RunState {
 
     pub fn end(&self) {
         self.inner.over.set(true);
+    }
+
+    /// The process of this host exited.
+    pub fn exit(&self, host: &'static str, why: String) {
+        self.inner.exits.borrow_mut().push((host, why));
+    }
+
+    /// The processes that exited since the last call.
+    pub fn take_exits(&self) -> Vec<(&'static str, String)> {
+        self.inner.exits.take()
+    }
+
+    /// The disk of this server is damaged for good.
+    pub fn degrade(&self, host: &'static str) {
+        self.inner.degraded.set(Some(host));
+    }
+
+    /// The server whose disk is damaged for good, if there is one.
+    pub fn degraded(&self) -> Option<&'static str> {
+        self.inner.degraded.get()
     }
 
     /// A client received an acknowledgement.

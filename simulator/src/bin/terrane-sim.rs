@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use mad_turmoil_rand::SeedableRng;
 use mad_turmoil_rand::rngs::StdRng;
+use terrane_simulator::fault::draw::NAMES;
 use terrane_simulator::plan::Plan;
 use terrane_simulator::planted::{PLANTED, PlantedBug};
 use terrane_simulator::run::{self, Summary};
@@ -49,6 +50,10 @@ fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     if words == ["--scenario", "list"] {
         Kind::ALL.iter().for_each(|kind| println!("{}", kind.name()));
+        return;
+    }
+    if words == ["--fault", "list"] {
+        NAMES.iter().for_each(|name| println!("{name}"));
         return;
     }
     if words == ["--plant", "list"] {
@@ -100,6 +105,7 @@ fn report(summary: &Summary) {
     println!("{summary}");
     let listed = |counts: Vec<String>| if counts.is_empty() { "none".to_owned() } else { counts.join(", ") };
     println!("faults: {}", listed(summary.faults.iter().map(|(name, count)| format!("{name} {count}")).collect()));
+    println!("machines: {}", listed(summary.machines.iter().map(|(what, count)| format!("{what} {count}")).collect()));
     let fired = summary.points.iter().filter(|(_, (_, fired))| *fired > 0);
     println!("fault points: {}", listed(fired.map(|(name, (_, fired))| format!("{name} {fired}")).collect()));
     let limits = summary.small_limits.iter().map(|(name, limit)| format!("{name} {limit}"));
@@ -137,6 +143,10 @@ fn repeating(seed: u64, arguments: &Arguments) -> String {
 
 /// A panic in any task of any node fails the run. Report it here: unwinding would destroy the simulation first.
 fn fail_at_panic(panic: &std::panic::PanicHookInfo<'_>) {
+    if terrane_env::sim::host().is_some_and(terrane_env::sim::is_exiting) {
+        // The process has ended itself; until the host is restarted, its other tasks miss the one that ended.
+        return;
+    }
     let payload = panic.payload();
     let said = payload.downcast_ref::<String>().map(String::as_str).or_else(|| payload.downcast_ref().copied());
     let place = panic.location().map(ToString::to_string).unwrap_or_default();

@@ -2,7 +2,7 @@
 //!
 //! Every run has at least [`FAULTS_MIN`] faults. They start at random times, may overlap, and are all healed when the first
 //! phase of the run ends. Faults that no protocol survives on several servers at once (a lost disk, decayed bytes) hit one
-//! server only, the run's victim.
+//! server only, the run's victim, in one of several runs; that server stays down when everything else is healed.
 
 use std::time::Duration;
 
@@ -47,6 +47,9 @@ pub enum Aim {
     Election,
     /// When a server next flushes.
     Flush,
+    /// In the middle of a step of a procedure, which is held up there (`terrane_env::buggify_pause!`): one of the next so
+    /// many steps that any node reaches.
+    Step(u64),
 }
 
 /// What happens on a link.
@@ -60,11 +63,70 @@ pub enum LinkFault {
     Hold,
 }
 
+/// What a disk does. Each ends when the fault is healed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskFault {
+    /// No operation ends.
+    Stall,
+    /// Operations take so many times as long.
+    Slow { factor: u32 },
+    /// So many more bytes fit.
+    Full { free_bytes: u64 },
+    /// One of the next operations of this kind fails, whichever comes so many later.
+    Error { on: DiskCall, after: u64 },
+}
+
+/// A kind of disk operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskCall {
+    Write,
+    Sync,
+    Read,
+}
+
+impl DiskCall {
+    /// The operations, as the simulated disk names them.
+    #[must_use]
+    pub const fn verbs(self) -> &'static [&'static str] {
+        match self {
+            DiskCall::Write => &["write", "set_len", "allocate", "create", "rename", "remove"],
+            DiskCall::Sync => &["sync", "sync_dir"],
+            DiskCall::Read => &["read", "open"],
+        }
+    }
+}
+
+/// What makes the disk of the victim return other bytes than were written, or nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// A bit of a file flips.
+    BitRot,
+    /// A write lands elsewhere.
+    MisdirectedWrite,
+    /// A write is reported as done and never happens.
+    LostWrite,
+    /// The server loses power and comes back with an empty disk.
+    WipedDisk,
+}
+
+/// What a wall clock does, in milliseconds and parts per million.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClockFault {
+    /// It jumps.
+    Jump { by_ms: i64 },
+    /// It runs fast or slow.
+    Drift { ppm: i64 },
+    /// The machine was suspended: the clocks that count suspended time jump.
+    Suspend { ms: u64 },
+}
+
 /// A kind of fault with its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A server loses power: its process ends and its disk forgets what was not synced.
     PowerCut { target: Target, aim: Aim, silent: bool },
+    /// A server's process is killed; its disk keeps everything written.
+    Kill { target: Target, aim: Aim },
     /// Several servers lose power at once.
     SeveralPowerCuts { servers: Vec<usize> },
     /// All servers and the master lose power at once.
@@ -85,6 +147,12 @@ pub enum Fault {
     SlowLink { between: (usize, usize), latency: Duration },
     /// A client hears nothing from a server, which hears the client.
     Deaf { server: usize, client: usize },
+    /// The disk of a server.
+    Disk { target: Target, what: DiskFault },
+    /// The disk of the victim, which stays down in the end.
+    Damage { victim: usize, what: Damage },
+    /// The clock of a server.
+    Clock { server: usize, what: ClockFault },
 }
 
 /// The number of the master in links; servers have the numbers below.
@@ -100,7 +168,10 @@ impl Fault {
                 Aim::Acknowledgement => "power cut at an acknowledgement",
                 Aim::Election => "power cut at an election",
                 Aim::Flush => "power cut at a flush",
+                Aim::Step(_) => "power cut in a step",
             },
+            Fault::Kill { aim: Aim::Step(_), .. } => "kill in a step",
+            Fault::Kill { .. } => "kill",
             Fault::SeveralPowerCuts { .. } => "power cut of several",
             Fault::Blackout => "power cut of all",
             Fault::MasterPowerCut { .. } => "power cut of the master",
@@ -115,9 +186,66 @@ impl Fault {
             Fault::Loss { .. } => "lossy link",
             Fault::SlowLink { .. } => "slow link",
             Fault::Deaf { .. } => "deaf client",
+            Fault::Disk { target, what } => match (what, target) {
+                (DiskFault::Stall, _) => "stalled disk",
+                (DiskFault::Slow { .. }, _) => "slow disk",
+                (DiskFault::Full { .. }, Target::Leader) => "full disk of a leader",
+                (DiskFault::Full { .. }, _) => "full disk",
+                (DiskFault::Error { on: DiskCall::Write, .. }, _) => "failed write",
+                (DiskFault::Error { on: DiskCall::Sync, .. }, _) => "failed sync",
+                (DiskFault::Error { on: DiskCall::Read, .. }, _) => "failed read",
+            },
+            Fault::Damage { what, .. } => match what {
+                Damage::BitRot => "bit rot",
+                Damage::MisdirectedWrite => "misdirected write",
+                Damage::LostWrite => "lost write",
+                Damage::WipedDisk => "wiped disk",
+            },
+            Fault::Clock { what, .. } => match what {
+                ClockFault::Jump { .. } => "clock jump",
+                ClockFault::Drift { .. } => "clock drift",
+                ClockFault::Suspend { .. } => "suspended machine",
+            },
         }
     }
 }
+
+/// The names of all kinds of faults. In a long run each must strike.
+pub const NAMES: &[&str] = &[
+    "power cut",
+    "power cut at an acknowledgement",
+    "power cut at an election",
+    "power cut at a flush",
+    "power cut in a step",
+    "kill",
+    "kill in a step",
+    "power cut of several",
+    "power cut of all",
+    "power cut of the master",
+    "isolation",
+    "cut link",
+    "cut link one way",
+    "held link",
+    "flapping link",
+    "swizzle",
+    "lossy link",
+    "slow link",
+    "deaf client",
+    "stalled disk",
+    "slow disk",
+    "full disk",
+    "full disk of a leader",
+    "failed write",
+    "failed sync",
+    "failed read",
+    "bit rot",
+    "misdirected write",
+    "lost write",
+    "wiped disk",
+    "clock jump",
+    "clock drift",
+    "suspended machine",
+];
 
 /// Draws the faults of a run with so many servers, whose first phase ends at `until`.
 pub fn faults(rng: &mut StdRng, servers: usize, until: Duration) -> Vec<PlannedFault> {
@@ -132,8 +260,22 @@ pub fn faults(rng: &mut StdRng, servers: usize, until: Duration) -> Vec<PlannedF
             PlannedFault { at: Duration::from_millis(rng.random_range(FIRST_AFTER_MS..latest)), lasts, fault }
         })
         .collect();
+    if rng.random_range(0..RUNS_PER_DAMAGE) == 0 {
+        planned.push(damage(rng, servers, until_ms));
+    }
     planned.sort_by_key(|planned| planned.at);
     planned
+}
+
+/// One in so many runs has a victim.
+const RUNS_PER_DAMAGE: u32 = 5;
+
+fn damage(rng: &mut StdRng, servers: usize, until_ms: u64) -> PlannedFault {
+    let kinds = [Damage::BitRot, Damage::MisdirectedWrite, Damage::LostWrite, Damage::WipedDisk];
+    let what = *kinds.choose(rng).expect("not empty");
+    let fault = Fault::Damage { victim: rng.random_range(0..servers), what };
+    let at = Duration::from_millis(rng.random_range(FIRST_AFTER_MS * 2..until_ms / 2));
+    PlannedFault { at, lasts: Duration::from_millis(rng.random_range(100..1_500)), fault }
 }
 
 fn lasts_ms(rng: &mut StdRng, fault: &Fault) -> u64 {
@@ -147,7 +289,7 @@ fn lasts_ms(rng: &mut StdRng, fault: &Fault) -> u64 {
 }
 
 fn fault(rng: &mut StdRng, servers: usize) -> Fault {
-    match rng.random_range(0..22) {
+    match rng.random_range(0..36) {
         0..=6 => Fault::PowerCut { target: target(rng, servers), aim: aim(rng), silent: rng.random_bool(0.5) },
         7 => Fault::SeveralPowerCuts { servers: some(rng, servers, 2..=servers) },
         8 => Fault::Blackout,
@@ -172,7 +314,38 @@ fn fault(rng: &mut StdRng, servers: usize) -> Fault {
             let latency = Duration::from_millis(rng.random_range(30..250));
             Fault::SlowLink { between: link(rng, servers), latency }
         }
-        _ => Fault::Deaf { server: rng.random_range(0..servers), client: rng.random_range(0..CLIENTS_DEAF) },
+        20 | 21 => Fault::Deaf { server: rng.random_range(0..servers), client: rng.random_range(0..CLIENTS_DEAF) },
+        22 => Fault::Kill { target: target(rng, servers), aim: Aim::Time },
+        23 | 24 => Fault::Kill { target: target(rng, servers), aim: Aim::Step(rng.random_range(1..STEPS_AHEAD)) },
+        25..=31 => Fault::Disk { target: target(rng, servers), what: disk_fault(rng) },
+        _ => Fault::Clock { server: rng.random_range(0..servers), what: clock_fault(rng) },
+    }
+}
+
+/// A crash in a step strikes in one of so many next steps.
+const STEPS_AHEAD: u64 = 12;
+
+fn disk_fault(rng: &mut StdRng) -> DiskFault {
+    match rng.random_range(0..8) {
+        0 => DiskFault::Stall,
+        1 | 2 => DiskFault::Slow { factor: rng.random_range(5..100) },
+        3 | 4 => DiskFault::Full { free_bytes: rng.random_range(0..256 << 10) },
+        5 => DiskFault::Error { on: DiskCall::Write, after: rng.random_range(0..40) },
+        6 => DiskFault::Error { on: DiskCall::Sync, after: rng.random_range(0..20) },
+        _ => DiskFault::Error { on: DiskCall::Read, after: rng.random_range(0..10) },
+    }
+}
+
+fn clock_fault(rng: &mut StdRng) -> ClockFault {
+    const HOUR_MS: i64 = 3_600_000;
+    match rng.random_range(0..4) {
+        0 | 1 => {
+            let by = [HOUR_MS * 24, HOUR_MS, 10_000, 1_000, 300];
+            let by_ms = *by.choose(rng).expect("not empty");
+            ClockFault::Jump { by_ms: if rng.random_bool(0.5) { by_ms } else { -by_ms } }
+        }
+        2 => ClockFault::Drift { ppm: rng.random_range(-20_000..20_000) },
+        _ => ClockFault::Suspend { ms: rng.random_range(100..20_000) },
     }
 }
 
@@ -180,7 +353,8 @@ fn fault(rng: &mut StdRng, servers: usize) -> Fault {
 const CLIENTS_DEAF: usize = 2;
 
 fn aim(rng: &mut StdRng) -> Aim {
-    let aims = [Aim::Time, Aim::Acknowledgement, Aim::Acknowledgement, Aim::Election, Aim::Flush];
+    let step = Aim::Step(rng.random_range(1..STEPS_AHEAD));
+    let aims = [Aim::Time, Aim::Acknowledgement, Aim::Acknowledgement, Aim::Election, Aim::Flush, step, step];
     *aims.choose(rng).expect("not empty")
 }
 
@@ -207,4 +381,21 @@ fn all_links(servers: usize) -> Vec<(usize, usize)> {
 fn link(rng: &mut StdRng, servers: usize) -> (usize, usize) {
     let (a, b) = *all_links(servers).choose(rng).expect("there are servers");
     if b != MASTER_NODE && rng.random_bool(0.5) { (b, a) } else { (a, b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use rand::SeedableRng;
+
+    use super::*;
+
+    #[test]
+    fn seeds_draw_every_kind_of_fault_and_no_other() {
+        let plan = |seed| faults(&mut StdRng::seed_from_u64(seed), 3, Duration::from_secs(20));
+        let drawn: BTreeSet<&str> =
+            (0..1_000).flat_map(plan).map(|planned: PlannedFault| planned.fault.name()).collect();
+        assert_eq!(drawn, NAMES.iter().copied().collect());
+    }
 }

@@ -1,23 +1,29 @@
 //! Injects the faults of a plan, and heals them.
 //!
 //! It acts between two steps of the simulation. Faults overlap, so each has its own end. A crash can be aimed: it then
-//! comes right after the step in which a client received an acknowledgement, a leadership moved or a flush ended. What it is
-//! aimed at may not happen in time; then the crash comes anyway, and counts as an ordinary one.
+//! comes right after the step in which a client received an acknowledgement, a leadership moved or a flush ended, or in the
+//! middle of a step of a procedure, which is held up until then. What it is aimed at may not happen in time; then the crash
+//! comes anyway, and counts as a missed aim.
+//!
+//! A process that ends itself is restarted. It may only do so where its disk failed.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use super::draw::{Aim, Fault, LinkFault, MASTER_NODE, PlannedFault, Target};
+use super::draw::{Aim, Damage, DiskFault, Fault, LinkFault, MASTER_NODE, PlannedFault, Target};
+use super::machine;
 use crate::context::Context;
 use crate::nodes::MASTER_HOST;
 use crate::scenario::{CAPTIVE, HOSTS};
 use crate::trace;
+use crate::verdict::Failure;
 
 /// How long an aimed fault waits.
 const AIM_MAX: Duration = Duration::from_secs(2);
 /// Pause between two links that break or heal in a swizzle.
 const SWIZZLE_PAUSE: Duration = Duration::from_millis(150);
-/// Latency of links that are healed.
+/// How long a process that ended itself stays down.
+const EXIT_PAUSE: Duration = Duration::from_millis(300);
 const GROUPS_LED: &str = "terrane_server_groups_led";
 const FLUSHES: &str = "terrane_server_flushes_total";
 
@@ -35,6 +41,10 @@ pub struct Nemesis {
     later: Vec<(Duration, Act)>,
     /// Hosts that are down.
     down: BTreeMap<Host, Duration>,
+    /// Hosts whose disk failed or was damaged, which may have made their process end itself.
+    failing: BTreeSet<Host>,
+    /// The host whose disk was damaged. It stays down after the first phase.
+    damaged: Option<Host>,
 }
 
 struct Aiming {
@@ -42,6 +52,8 @@ struct Aiming {
     since: Duration,
     /// What it looks at, when it began.
     before: Watched,
+    /// The host that is held up in a step.
+    held: Option<Host>,
 }
 
 #[derive(PartialEq)]
@@ -61,6 +73,8 @@ enum Act {
     Flap(Host, Host, Duration, Duration),
     Lossless(Host, Host),
     Fast(Host, Host),
+    HealDisk(Host),
+    HealClock(Host),
 }
 
 impl Nemesis {
@@ -72,11 +86,14 @@ impl Nemesis {
             aiming: Vec::new(),
             later: Vec::new(),
             down: BTreeMap::new(),
+            failing: BTreeSet::new(),
+            damaged: None,
         }
     }
 
     /// Acts after a step of the simulation. Ends the first phase when its time has come and everything is healed.
     pub fn act(&mut self, sim: &mut Sim) {
+        self.tend(sim);
         let now = sim.elapsed();
         if self.began.is_none() && self.context.state.is_ready() {
             self.began = Some(now);
@@ -89,11 +106,36 @@ impl Nemesis {
             }
             return;
         }
-        self.act_later(sim, now);
         self.take_aimed(sim, now);
         while self.planned.front().is_some_and(|planned| began + planned.at <= now) {
             let Some(planned) = self.planned.pop_front() else { break };
             self.begin(sim, now, planned);
+        }
+    }
+
+    /// Does what is due: ends faults, and restarts processes that ended themselves.
+    pub fn tend(&mut self, sim: &mut Sim) {
+        let now = sim.elapsed();
+        self.restart_exited(sim, now);
+        self.act_later(sim, now);
+    }
+
+    /// Restarts processes that ended themselves, as a supervisor does. One without a reason fails the run.
+    fn restart_exited(&mut self, sim: &mut Sim, now: Duration) {
+        let exits = terrane_env::sim::take_exits().into_iter().chain(self.context.state.take_exits());
+        for (host, message) in exits {
+            trace::note(format_args!("EXIT of {host}: {message}"));
+            if !self.failing.contains(host) {
+                let what = format!("{host} ended itself without a failure of its disk: {message}");
+                self.context.state.fail(Failure { what, about: vec![host.to_owned()] });
+            }
+            self.context.state.strike("process that ended itself");
+            if self.down.contains_key(host) {
+                continue;
+            }
+            self.down.insert(host, now + EXIT_PAUSE);
+            sim.crash(host);
+            self.later.push((now + EXIT_PAUSE, Act::Restart(host)));
         }
     }
 
@@ -106,14 +148,24 @@ impl Nemesis {
     }
 
     fn take_aimed(&mut self, sim: &mut Sim, now: Duration) {
+        if self.aiming.is_empty() {
+            return;
+        }
         let watched = self.watched();
+        if let Some((host, step)) = terrane_env::sim::held_step() {
+            trace::note(format_args!("{host} is held up: {step}"));
+            let aiming = self.aiming.iter_mut().find(|aiming| matches!(aim_of(&aiming.planned.fault), Aim::Step(_)));
+            if let Some(aiming) = aiming {
+                aiming.held = Some(host);
+            }
+        }
         let (hit, aiming): (Vec<Aiming>, Vec<Aiming>) =
             std::mem::take(&mut self.aiming).into_iter().partition(|aiming| aiming.is_hit(&watched, now));
         self.aiming = aiming;
         for aiming in hit {
             let on_target = now < aiming.since + AIM_MAX;
             let name = if on_target { aiming.planned.fault.name() } else { "aim missed" };
-            self.strike(sim, now, &aiming.planned, name);
+            self.strike(sim, now, &aiming.planned, name, aiming.held);
         }
     }
 
@@ -131,32 +183,45 @@ impl Nemesis {
         match aim_of(&planned.fault) {
             Aim::Time => {
                 let name = planned.fault.name();
-                self.strike(sim, now, &planned, name);
+                self.strike(sim, now, &planned, name, None);
             }
-            _ => self.aiming.push(Aiming { planned, since: now, before: self.watched() }),
+            aim => {
+                if let Aim::Step(nth) = aim {
+                    terrane_env::sim::hold_step(nth);
+                }
+                self.aiming.push(Aiming { planned, since: now, before: self.watched(), held: None });
+            }
         }
     }
 
-    fn strike(&mut self, sim: &mut Sim, now: Duration, planned: &PlannedFault, name: &'static str) {
+    /// Strikes; `held` is the host that an aimed crash has found in a step.
+    fn strike(&mut self, sim: &mut Sim, now: Duration, planned: &PlannedFault, name: &'static str, held: Option<Host>) {
         trace::note(format_args!("FAULT {name}: {:?} for {:?}", planned.fault, planned.lasts));
         self.context.state.strike(name);
         let ends = now + planned.lasts;
         match &planned.fault {
             Fault::PowerCut { target, silent, .. } => {
-                let server = self.host(*target);
-                self.crash(sim, server, ends, *silent);
+                let server = held.unwrap_or_else(|| self.host(*target));
+                self.crash(sim, server, ends, Crash::PowerCut { silent: *silent });
+            }
+            Fault::Kill { target, .. } => {
+                let server = held.unwrap_or_else(|| self.host(*target));
+                self.crash(sim, server, ends, Crash::Kill);
             }
             Fault::SeveralPowerCuts { servers } => {
                 for server in servers {
-                    self.crash(sim, self.servers()[*server], ends, false);
+                    self.crash(sim, self.servers()[*server], ends, Crash::PowerCut { silent: false });
                 }
             }
             Fault::Blackout => {
                 for host in self.nodes() {
-                    self.crash(sim, host, ends, false);
+                    self.crash(sim, host, ends, Crash::PowerCut { silent: false });
                 }
             }
-            Fault::MasterPowerCut { .. } => self.crash(sim, MASTER_HOST, ends, false),
+            Fault::MasterPowerCut { .. } => {
+                let host = held.unwrap_or(MASTER_HOST);
+                self.crash(sim, host, ends, Crash::PowerCut { silent: false });
+            }
             Fault::Isolation { target, from_master } => {
                 let server = self.host(*target);
                 self.isolate(sim, server, *from_master, ends);
@@ -187,20 +252,50 @@ impl Nemesis {
                 self.perform(sim, now, Act::Break(server, client, LinkFault::DropOneWay));
                 self.later.push((ends, Act::Heal(server, client)));
             }
+            Fault::Disk { target, what } => {
+                let host = self.host(*target);
+                if matches!(what, DiskFault::Error { .. }) {
+                    self.failing.insert(host);
+                }
+                machine::strike_disk(host, *what, ends);
+                self.later.push((ends, Act::HealDisk(host)));
+            }
+            Fault::Damage { victim, what } => {
+                let host = self.servers()[*victim];
+                self.damage(sim, host, *what, ends);
+            }
+            Fault::Clock { server, what } => {
+                let host = self.servers()[*server];
+                machine::strike_clock(host, *what);
+                self.later.push((ends, Act::HealClock(host)));
+            }
+        }
+    }
+
+    fn damage(&mut self, sim: &mut Sim, host: Host, what: Damage, ends: Duration) {
+        self.failing.insert(host);
+        self.damaged = Some(host);
+        self.context.state.degrade(host);
+        if what == Damage::WipedDisk {
+            self.crash(sim, host, ends, Crash::PowerCut { silent: false });
+        }
+        if !machine::damage(host, what) {
+            trace::note(format_args!("nothing to damage on {host}"));
         }
     }
 
     /// The host crashes now, unless it is down, and restarts later.
-    fn crash(&mut self, sim: &mut Sim, host: Host, restart_at: Duration, silent: bool) {
-        if self.down.insert(host, restart_at).is_some() {
+    fn crash(&mut self, sim: &mut Sim, host: Host, restart_at: Duration, how: Crash) {
+        if self.down.contains_key(host) {
             return;
         }
-        trace::note(format_args!("CRASH of {host}, silent {silent}"));
-        if silent {
+        self.down.insert(host, restart_at);
+        trace::note(format_args!("CRASH of {host}, {how:?}"));
+        if how == (Crash::PowerCut { silent: true }) {
             // A crash runs destructors, which close connections; a real power failure does not.
             self.others(host).for_each(|other| sim.partition(host, other));
         }
-        lose_power(sim, host);
+        how.strike(sim, host);
         self.later.push((restart_at, Act::Restart(host)));
     }
 
@@ -268,7 +363,12 @@ impl Nemesis {
                 sim.set_link_fail_rate(a, b, 0.0);
                 sim.release(a, b);
             }
-            Act::Fast(a, b) => sim.set_link_latency(a, b, self.context.plan.latency_max),
+            Act::Fast(a, b) => {
+                sim.set_link_latency(a, b, self.context.plan.latency_min);
+                sim.set_link_max_message_latency(a, b, self.context.plan.latency_max);
+            }
+            Act::HealDisk(host) => machine::heal_disk(host),
+            Act::HealClock(host) => machine::heal_clock(host),
         }
     }
 
@@ -285,7 +385,19 @@ impl Nemesis {
         for (place, a) in hosts.iter().enumerate() {
             hosts[place + 1..].iter().for_each(|b| sim.release(*a, *b));
         }
-        for host in std::mem::take(&mut self.down).into_keys() {
+        for host in self.nodes() {
+            machine::heal_disk(host);
+            machine::heal_clock(host);
+        }
+        let mut down = std::mem::take(&mut self.down);
+        if let Some(damaged) = self.damaged {
+            // What an operator does with it. Until replicas are replaced, two of three members go on without it.
+            trace::note(format_args!("{damaged} stays down: its disk is damaged"));
+            if down.remove(damaged).is_none() {
+                sim.crash(damaged);
+            }
+        }
+        for host in down.into_keys() {
             trace::note(format_args!("RESTART of {host}"));
             sim.bounce(host);
         }
@@ -317,15 +429,29 @@ impl Nemesis {
     /// All nodes lose power at once and restart immediately.
     pub fn power_cut_of_all(&mut self, sim: &mut Sim) {
         trace::note(format_args!("power cut of all"));
-        let nodes = self.nodes();
-        nodes.iter().for_each(|node| lose_power(sim, node));
+        let mut nodes = self.nodes();
+        nodes.retain(|node| Some(*node) != self.damaged);
+        nodes.iter().for_each(|node| Crash::PowerCut { silent: false }.strike(sim, node));
         nodes.iter().for_each(|node| sim.bounce(*node));
     }
 }
 
-fn lose_power(sim: &mut Sim, host: Host) {
-    sim.crash(host);
-    terrane_env::sim::power_cut(host, terrane_env::sim::random_tear());
+/// How a host crashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Crash {
+    /// The disk forgets what was not synced. If it is silent, peers see no closed connections.
+    PowerCut { silent: bool },
+    /// The process ends; the disk keeps everything.
+    Kill,
+}
+
+impl Crash {
+    fn strike(self, sim: &mut Sim, host: Host) {
+        sim.crash(host);
+        if matches!(self, Crash::PowerCut { .. }) {
+            terrane_env::sim::power_cut(host, terrane_env::sim::random_tear());
+        }
+    }
 }
 
 impl Aiming {
@@ -337,13 +463,14 @@ impl Aiming {
                 Aim::Acknowledgement => now.acknowledged > before.acknowledged,
                 Aim::Election => now.led != before.led,
                 Aim::Flush => now.flushes != before.flushes,
+                Aim::Step(_) => self.held.is_some(),
             }
     }
 }
 
 fn aim_of(fault: &Fault) -> Aim {
     match fault {
-        Fault::PowerCut { aim, .. } | Fault::MasterPowerCut { aim } => *aim,
+        Fault::PowerCut { aim, .. } | Fault::Kill { aim, .. } | Fault::MasterPowerCut { aim } => *aim,
         _ => Aim::Time,
     }
 }

@@ -73,9 +73,19 @@ pub async fn create_table(client: &Client, spec: &TableSpec) -> Result<(), Error
 }
 
 /// Whether an error may be transient. Any other error fails the run.
+///
+/// A server whose disk was damaged says so, and goes on; it stays down after the first phase.
 pub fn passes(error: &Error) -> bool {
-    error.is_retry_safe() || error.is_uncertain()
+    error.is_retry_safe() || error.is_uncertain() || (matches!(error, Error::Corruption { .. }) && disks_are_damaged())
 }
+
+fn disks_are_damaged() -> bool {
+    let counts = terrane_env::sim::counts();
+    DAMAGES.iter().any(|damage| counts.contains_key(damage))
+}
+
+/// What `terrane_env::sim` counts as damage.
+const DAMAGES: [&str; 3] = ["a bit of a file is damaged", "a write is lost", "a write is misdirected"];
 
 /// Retries after transient errors: if the cluster never recovers, the run is stuck.
 pub async fn patiently<T>(mut ask: impl AsyncFnMut() -> Result<T, Error>) -> Result<T, Error> {

@@ -25,6 +25,7 @@ pub fn run(program: &Program, seeds: Range<u64>, request: &Request) -> Totals {
         true
     });
     let mut totals = totals.into_inner().expect("all threads ended");
+    totals.expect_faults(&program.listed("--fault"));
     totals.print(cpu_before.zip(children_cpu_seconds()).map(|(before, after)| after - before));
     totals
 }

@@ -20,7 +20,7 @@ struct Bug {
 
 /// Looks for all planted bugs, or the one named. Whether all were found.
 pub fn run(program: &Program, seeds: &Range<u64>, name: Option<&str>, request: &Request) -> bool {
-    let Some(bugs) = bugs(program) else { return false };
+    let bugs = bugs(program);
     let chosen: Vec<&Bug> = bugs.iter().filter(|bug| name.is_none_or(|name| bug.name == name)).collect();
     if chosen.is_empty() {
         eprintln!("no planted bug has this name; the names are:");
@@ -32,7 +32,7 @@ pub fn run(program: &Program, seeds: &Range<u64>, name: Option<&str>, request: &
 
 /// Looks for the planted bugs that are found quickly.
 pub fn run_quick(program: &Program, seeds: &Range<u64>, request: &Request) -> bool {
-    let Some(bugs) = bugs(program) else { return false };
+    let bugs = bugs(program);
     look_for(program, seeds, &bugs.iter().filter(|bug| bug.quick).collect::<Vec<_>>(), request)
 }
 
@@ -64,13 +64,11 @@ fn look_for(program: &Program, seeds: &Range<u64>, bugs: &[&Bug], request: &Requ
 }
 
 /// The planted bugs that the simulator knows.
-fn bugs(program: &Program) -> Option<Vec<Bug>> {
-    let output = program.output(&["--plant".to_owned(), "list".to_owned()]).ok()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+fn bugs(program: &Program) -> Vec<Bug> {
     let bug = |line: &str| {
         let mut parts = line.split('\t');
         let (name, scenario) = (parts.next()?.to_owned(), parts.next()?.to_owned());
         Some(Bug { name, scenario, quick: parts.next()? == "quick" })
     };
-    text.lines().map(bug).collect()
+    program.listed("--plant").iter().filter_map(|line| bug(line)).collect()
 }

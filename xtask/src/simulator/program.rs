@@ -90,8 +90,14 @@ impl Program {
         }
     }
 
+    /// The lines that the program prints for `FLAG list`; none if it cannot be run, which its runs report.
+    pub fn listed(&self, flag: &str) -> Vec<String> {
+        let output = self.output(&[flag.to_owned(), "list".to_owned()]).map(|output| output.stdout).unwrap_or_default();
+        String::from_utf8_lossy(&output).lines().map(str::to_owned).collect()
+    }
+
     /// The output of the program with these words.
-    pub fn output(&self, words: &[String]) -> std::io::Result<Output> {
+    fn output(&self, words: &[String]) -> std::io::Result<Output> {
         Command::new(&self.path).args(words).current_dir(&self.root).output()
     }
 }

@@ -6,7 +6,10 @@ use super::program::{Ending, Run};
 
 /// Prefixes of the lines in a run's output that list counts.
 const FAULTS: &str = "faults: ";
+const MACHINES: &str = "machines: ";
 const POINTS: &str = "fault points: ";
+/// So many runs must contain every kind of fault.
+const RUNS_WITH_ALL_FAULTS: u64 = 300;
 
 /// The totals so far.
 #[derive(Default)]
@@ -14,7 +17,10 @@ pub struct Totals {
     runs: u64,
     simulated_seconds: f64,
     faults: BTreeMap<String, u64>,
+    machines: BTreeMap<String, u64>,
     points: BTreeMap<String, u64>,
+    /// Kinds of faults that never struck, though there were runs enough.
+    missing: Vec<String>,
     broken: Vec<u64>,
     not_proven: Vec<u64>,
 }
@@ -31,6 +37,8 @@ impl Totals {
         for line in run.output.lines() {
             if let Some(listed) = line.strip_prefix(FAULTS) {
                 add_counts(&mut self.faults, listed);
+            } else if let Some(listed) = line.strip_prefix(MACHINES) {
+                add_counts(&mut self.machines, listed);
             } else if let Some(listed) = line.strip_prefix(POINTS) {
                 add_counts(&mut self.points, listed);
             } else if let Some((seconds, _)) = line.split_once(" simulated s") {
@@ -39,9 +47,16 @@ impl Totals {
         }
     }
 
-    /// Whether every run held.
+    /// Compares the faults that struck with all kinds there are.
+    pub fn expect_faults(&mut self, kinds: &[String]) {
+        let missing = kinds.iter().filter(|kind| !self.faults.contains_key(*kind)).cloned();
+        self.missing = missing.collect();
+    }
+
+    /// Whether every run held, and many runs contained every kind of fault.
     pub fn well(&self) -> bool {
-        self.broken.is_empty() && self.not_proven.is_empty()
+        let complete = self.missing.is_empty() || self.runs < RUNS_WITH_ALL_FAULTS;
+        self.broken.is_empty() && self.not_proven.is_empty() && complete
     }
 
     /// Prints the totals; `cpu_seconds` is what all runs took, where the system says so.
@@ -49,7 +64,9 @@ impl Totals {
         self.broken.sort_unstable();
         self.not_proven.sort_unstable();
         println!("faults: {}", listed(&self.faults));
+        println!("machines: {}", listed(&self.machines));
         println!("fault points: {}", listed(&self.points));
+        println!("kinds of faults that never struck: {:?}", self.missing);
         let runs = self.runs.max(1) as f64;
         let struck = self.faults.values().sum::<u64>() as f64;
         let cost = cpu_seconds.map_or_else(String::new, |seconds| format!(", {:.2} core-seconds", seconds / runs));

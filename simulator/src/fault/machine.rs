@@ -1,0 +1,71 @@
+//! Faults of one machine: its disk and its clocks.
+
+use std::time::Duration;
+
+use terrane_env::fs::Fault as DiskError;
+use terrane_env::sim;
+
+use super::draw::{ClockFault, Damage, DiskFault};
+use crate::trace;
+
+/// How many operations of the kind fail: a disk that fails once often fails again.
+const ERRORS: u64 = 3;
+
+/// Begins a fault of the disk of `host`.
+pub fn strike_disk(host: &'static str, what: DiskFault, until: Duration) {
+    match what {
+        DiskFault::Stall => sim::stall_disk(host, until),
+        DiskFault::Slow { factor } => sim::set_disk_speed(host, sim::disk_speed(host).slowed(factor)),
+        DiskFault::Full { free_bytes } => sim::set_free_space(host, Some(free_bytes)),
+        DiskFault::Error { on, after } => {
+            // A process that meets one ends itself; that is what it should do.
+            sim::allow_exits(true);
+            sim::fail_disk(host, after, ERRORS, DiskError::Error, move |verb, _| on.verbs().contains(&verb));
+        }
+    }
+}
+
+/// Ends all faults of the disk of `host`. What was damaged remains.
+pub fn heal_disk(host: &'static str) {
+    sim::heal_disk(host);
+}
+
+/// Damages the disk of `host`; whether there was anything to damage.
+pub fn damage(host: &'static str, what: Damage) -> bool {
+    // A process that finds damage may end itself.
+    sim::allow_exits(true);
+    match what {
+        Damage::BitRot => match sim::damage(host, is_data) {
+            Some(path) => trace::note(format_args!("BIT ROT in {path} of {host}")),
+            None => return false,
+        },
+        Damage::MisdirectedWrite => sim::misdirect_write(host, is_store_file),
+        Damage::LostWrite => sim::lose_write(host, is_store_file),
+        Damage::WipedDisk => sim::wipe_disk(host),
+    }
+    true
+}
+
+/// Whether damage to the file has to be noticed. A lock file has no content, and the disk's own log entries at the end of
+/// the newest segment cannot be told from a torn write.
+fn is_data(path: &str) -> bool {
+    is_store_file(path) || path.contains("manifest")
+}
+
+fn is_store_file(path: &str) -> bool {
+    path.ends_with(".tbl")
+}
+
+/// Begins a fault of the clocks of `host`.
+pub fn strike_clock(host: &'static str, what: ClockFault) {
+    match what {
+        ClockFault::Jump { by_ms } => sim::set_clock(host, by_ms, 0),
+        ClockFault::Drift { ppm } => sim::set_clock(host, 0, ppm),
+        ClockFault::Suspend { ms } => sim::suspend_host(host, Duration::from_millis(ms)),
+    }
+}
+
+/// Sets the clocks of `host` right.
+pub fn heal_clock(host: &'static str) {
+    sim::set_clock(host, 0, 0);
+}
