@@ -6,9 +6,12 @@ use std::sync::Arc;
 
 use terrane_types::GroupId;
 
+use tokio::sync::oneshot;
+
 use crate::erased::Machine;
 use crate::host::Host;
-use crate::{BoxFuture, Factory, Group, GroupSpec, HostConfig, OpenError, Proposal, StateMachine};
+use crate::types::spawn;
+use crate::{BoxFuture, Error, Factory, Group, GroupSpec, HostConfig, OpenError, Proposal, StateMachine};
 
 /// All replicas of a server process, whose groups take proposals `P` and answer them with `A`. What does not depend on these
 /// types is in [`Host`].
@@ -30,6 +33,23 @@ impl<P: Proposal, A: Send + Sync + 'static> GroupHost<P, A> {
         let open_machine = move |spec: &GroupSpec| factory.open(spec) as Arc<dyn Machine>;
         let opening = Host::open(config, Box::new(open_machine));
         Box::pin(async move { Ok(Arc::new(Self { host: opening.await?, types: PhantomData })) })
+    }
+
+    /// Creates the local replica of a group, durably and idempotently. `lead` starts the first election.
+    ///
+    /// The creation continues if the caller goes away: a group that is in the log but has no replica could be neither used nor
+    /// created again.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] if this server has the group with other members.
+    pub async fn create_group(self: &Arc<Self>, spec: GroupSpec, lead: bool) -> Result<(), Error> {
+        let (host, (created, outcome)) = (self.clone(), oneshot::channel());
+        drop(spawn(async move {
+            // The caller may have gone away.
+            created.send(host.host.create_group(spec, lead).await).ok();
+        }));
+        // The task ends without a result only with the process.
+        outcome.await.unwrap_or(Err(Error::Stopped))
     }
 
     /// The local replica of a group.

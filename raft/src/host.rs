@@ -125,11 +125,8 @@ impl Host {
         tasks.push(spawn(task));
     }
 
-    /// Creates the local replica of a group, durably and idempotently. `lead` starts the first election.
-    ///
-    /// # Errors
-    /// [`Error::Exists`] if this server has the group with other members.
-    pub async fn create_group(&self, spec: GroupSpec, lead: bool) -> Result<(), Error> {
+    /// See [`crate::GroupHost::create_group`], which never drops this future half-way.
+    pub(crate) async fn create_group(&self, spec: GroupSpec, lead: bool) -> Result<(), Error> {
         if spec.members.get(&spec.replica) != Some(&self.config.server) {
             let (replica, server) = (spec.replica, self.config.server);
             return Err(Error::Invalid { what: format!("replica {replica} is not the member on server {server}") });

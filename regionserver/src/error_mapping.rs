@@ -90,6 +90,10 @@ pub fn engine_error(error: terrane_engine::Error) -> Error {
                 format!("the row takes more than {bytes_max} bytes; request fewer columns or versions, or scan it");
             Error::Invalid(Invalid { what })
         }
+        // Nothing was done, and another try may reach another disk, or the same one after it has recovered.
+        error @ terrane_engine::Error::Io { .. } => {
+            Error::Unavailable { message: error.to_string(), retry_after: UNAVAILABLE_RETRY }
+        }
         other => Error::Internal { message: other.to_string() },
     }
 }

@@ -118,6 +118,8 @@ pub(super) struct Recovery {
     pub(super) found: Recovered,
     /// The content of held files, by number.
     held: BTreeMap<u64, Loaded>,
+    /// What the last batch says was synced before it was written.
+    synced: Option<Position>,
 }
 
 type ReadRecord = (GroupId, Record, Place);
@@ -131,7 +133,7 @@ impl Recovery {
             segments: BTreeMap::new(),
             chain: None,
         };
-        Recovery { files, found, held: BTreeMap::new() }
+        Recovery { files, found, held: BTreeMap::new(), synced: None }
     }
 
     /// Adds a held file; all of them come before the segments.
@@ -198,6 +200,7 @@ impl Recovery {
             offset = (offset + aligned(HEADER_BYTES + header.length as usize)).min(bytes.len());
             let end = Position { segment, offset: offset as u64 };
             self.found.chain = Some(Chain { log: header.log, batch: header.batch, crc, end });
+            self.synced = Some(header.synced);
         }
     }
 
@@ -276,6 +279,9 @@ impl Recovery {
     }
 
     /// Makes everything read durable, because the next batch will say that it is, and removes a last segment without a batch.
+    ///
+    /// Syncing is not enough. If the last sync of the process before failed, the kernel keeps the bytes, returns them and takes
+    /// them for written: the next sync does nothing and succeeds. So what was not known to be synced is written again.
     async fn finish(mut self) -> Result<Recovered, OpenError> {
         for log in self.found.groups.values() {
             if let Err(what) = log.replayed() {
@@ -287,7 +293,11 @@ impl Recovery {
         let directory: PathBuf = self.files.directory().clone();
         if let Some((segment, end)) = self.found.segments.pop_last() {
             let path = self.files.path(segment);
-            let finished = if end == 0 { self.remove(&path).await } else { sync(&path).await };
+            let finished = if end == 0 {
+                self.remove(&path).await
+            } else {
+                rewrite(&path, self.synced_in(segment).min(end), end).await
+            };
             finished.map_err(|source| io_error(&directory, source))?;
             if end > 0 {
                 self.found.segments.insert(segment, end);
@@ -296,15 +306,28 @@ impl Recovery {
         Ok(self.found)
     }
 
+    /// Where the part of a segment begins that was not known to be synced.
+    fn synced_in(&self, segment: u64) -> u64 {
+        if terrane_env::planted!("a restart trusts bytes that a failed sync left") {
+            return u64::MAX;
+        }
+        self.synced.filter(|synced| synced.segment == segment).map_or(0, |synced| synced.offset)
+    }
+
     async fn remove(&self, path: &Path) -> io::Result<()> {
         fs::remove_file(path).await?;
         fs::sync_dir(self.files.directory()).await
     }
 }
 
-/// A killed process may have written its last batch without syncing it.
-async fn sync(path: &Path) -> io::Result<()> {
-    fs::File::open_rw(path).await?.sync_all().await
+/// Writes the bytes of a range again and syncs the file.
+async fn rewrite(path: &Path, start: u64, end: u64) -> io::Result<()> {
+    let file = fs::File::open_rw(path).await?;
+    let length = usize::try_from(end.saturating_sub(start)).expect("a segment was read into memory");
+    let mut bytes = vec![0; length];
+    file.read_exact_at(&mut bytes, start).await?;
+    file.write_all_at(&bytes, start).await?;
+    file.sync_all().await
 }
 
 /// Reads all records of a batch before any of them is applied.

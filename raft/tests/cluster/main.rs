@@ -452,6 +452,21 @@ async fn creating_a_group_twice_creates_it_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_creation_that_its_caller_gives_up_is_completed() {
+    let mut cluster = Cluster::start(1).await;
+    for number in 1..=20 {
+        let members = [(ReplicaId(number), ServerId(1))].into();
+        let spec = GroupSpec { group: GroupId(number), replica: ReplicaId(number), members };
+        let host = cluster.host(1);
+        // The caller goes away at some point between the record in the log and the start of the replica.
+        let given_up = Duration::from_micros(number * 100);
+        tokio::time::timeout(given_up, host.create_group(spec.clone(), true)).await.ok();
+        host.create_group(spec, true).await.unwrap();
+    }
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_group_of_one_leads_at_once_after_a_restart() {
     let mut cluster = Cluster::start(1).await;
     cluster.create(GROUP).await;
